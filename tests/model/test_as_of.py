@@ -18,6 +18,7 @@ from tidefold.domain.commit_times import CommitTimeRange
 from tidefold.domain.ingest.append import append
 from tidefold.domain.log_state import LogState, SnapshotKind, State
 from tidefold.domain.retention import retention
+from tidefold.domain.retention.retention import LogRetention
 from tidefold.domain.snapshot import claim, point_in_time, transitions
 from tidefold.domain.snapshot.claim import Claim, RestoreMode, RestorePoint
 from tidefold.domain.table.table_spec import Engine, TableSpec
@@ -29,9 +30,13 @@ INSTANTS = st.integers(1, 12)
 
 @dataclass
 class Life:
-    """A log of some shape, the changes of each change set, and of each snapshot the sqns that it is made of."""
+    """A log of some shape, the changes of each change set, and of each snapshot the sqns that it is made of.
+
+    log: what is kept of it for backfills.
+    """
 
     state: LogState
+    log: LogRetention | None = None
     changes: dict[int, Changes] = field(default_factory=dict)
     made: dict[int, tuple[int, ...]] = field(default_factory=dict)
 
@@ -69,9 +74,9 @@ class Life:
         elif kind == "skip" and there:
             self.complete(there[pick % len(there)])
         elif kind == "retire":
-            self.state = retention.subsume(self.state, 2)
+            self.state = retention.subsume(self.state, 2, self.log)
         elif kind == "cut":
-            self.state = retention.truncate(retention.subsume(self.state, 1), 1)
+            self.state = retention.truncate(retention.subsume(self.state, 1, self.log), 1, self.log)
 
     def rows_as_of(self, at: int) -> Changes | None:
         """Folded as the plan says; None: there is nothing. Raises what the plan raises."""
@@ -86,8 +91,10 @@ class Life:
 STEPS = st.lists(st.tuples(st.sampled_from(["complete", "complete", "skip", "retire", "cut", ""]), st.integers(0, 5)))
 
 
-def lived(shape: TableSpec, parts: list[Changes], steps: list[tuple[str, int]]) -> Life:
-    life = Life(new_log(shape))
+def lived(
+    shape: TableSpec, parts: list[Changes], steps: list[tuple[str, int]], log: LogRetention | None = None
+) -> Life:
+    life = Life(new_log(shape), log)
     for number, part in enumerate(parts):
         life.append(part)
         for kind, pick in steps[number : number + 1]:
@@ -111,6 +118,7 @@ def check(life: Life, at: int) -> None:
 def check_refused(life: Life, at: int, error: RefusedError) -> None:
     """Only what was cut; and from some instant on it is always possible, as the newest snapshot itself serves."""
     latest = life.state.latest
+    assert life.log is None or at < life.log.since
     assert error.code == "AS_OF_TOO_OLD"
     assert life.state.truncated_to > 0
     assert latest
@@ -130,12 +138,15 @@ def parted(changes: Changes, seed: random.Random) -> list[Changes]:
 
 
 @pytest.mark.parametrize("case", [*OWN, *ANY], ids=lambda case: named(case))
-@given(data=st.data(), seed=st.randoms(use_true_random=False), steps=STEPS, at=INSTANTS)
+@given(data=st.data(), seed=st.randoms(use_true_random=False), steps=STEPS, at=INSTANTS, since=st.none() | INSTANTS)
 @settings(max_examples=60, deadline=None)
 def test_any_history_as_of_any_instant_has_the_naive_rows(
-    case: Any, data: st.DataObject, seed: random.Random, steps: list[tuple[str, int]], at: int
+    case: Any, data: st.DataObject, seed: random.Random, steps: list[tuple[str, int]], at: int, since: int | None
 ) -> None:
-    """Commits are out of order, late ones come after snapshots; some changes were sent again, some were left out."""
+    """Commits are out of order, late ones come after snapshots; some changes were sent again, some were left out.
+
+    since: from then on no instant is ever refused, whatever was retired and cut.
+    """
     shape, ops, absent = case
     changes = data.draw(histories(shape, ops, absent))
     changes = [{**change, "_ts": data.draw(INSTANTS)} for change in changes]
@@ -144,4 +155,4 @@ def test_any_history_as_of_any_instant_has_the_naive_rows(
     parts = parted(changes, seed)
     if shape.key and shape.merge.engine is not Engine.AGGREGATE:
         parts = [part + seed.sample(part, len(part) // 2) for part in parts]
-    check(lived(shape, parts, steps), at)
+    check(lived(shape, parts, steps, None if since is None else LogRetention(since, 1)), at)

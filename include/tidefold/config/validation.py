@@ -58,6 +58,17 @@ def source_mistakes(entry: LogEntry) -> Iterator[Mistake]:
     if isinstance(source, ParquetEntry | JsonEntry):
         yield from _extracts(entry, source)
         yield from _ops(source.op)
+        yield from _commit_time(entry, source.commit_time)
+
+
+def _commit_time(entry: LogEntry, name: str | None) -> Iterator[Mistake]:
+    """Deletes have no other columns than those of key and order, and a date does not say when on its day."""
+    by = shape_of(entry).order_by
+    if name is None or (name in by and name in entry.columns and entry.columns[name].type == "timestamp"):
+        return
+    times = [one for one in by if one in entry.columns and entry.columns[one].type == "timestamp"]
+    hint = f"Set it to {' or '.join(f'`{one}`' for one in times)}." if times else "Remove it, or order the log by one."
+    yield "SOURCE_COMMIT_TIME", ("source", "commit_time"), f"is `{name}`, no timestamp column of `order`.", hint
 
 
 def _ops(op: OpEntry | None) -> Iterator[Mistake]:

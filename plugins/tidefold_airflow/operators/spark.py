@@ -249,8 +249,9 @@ class TidefoldAsOfOperator(TidefoldSparkOperator):
     TidefoldConfirmOperator completes it under a tag.
 
     The snapshot has what the source had committed before the instant. It is never published, and scheduled runs
-    continue beside it. A log without a commit before the instant gets no snapshot. A log that was truncated beyond the
-    instant fails, and the error names the oldest possible instant.
+    continue beside it. A log without a commit before the instant gets no snapshot; nor does a log without commit
+    times, unless ``logs`` names it: then it fails. A log that was truncated beyond the instant fails, and the error
+    names the oldest possible instant.
 
     :param as_of: The instant with its time zone; default: the parameter ``as_of``, else the end of the data interval.
         (templated)
@@ -273,4 +274,5 @@ class TidefoldAsOfOperator(TidefoldSparkOperator):
         from tidefold.operations.snapshot.point_in_time import parse_instant
         from tidefold.operations.snapshot.request import PointInTime
 
-        return PointInTime(scope.run, parse_instant(str(self.as_of)))
+        # A log that nobody named, and whose source records no commit time, is no failure of the others.
+        return PointInTime(scope.run, parse_instant(str(self.as_of)), skip_undated=not self.logs)

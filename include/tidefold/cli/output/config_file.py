@@ -39,6 +39,7 @@ spark:
 
 retention:
   snapshots: all # or a number: how many of the newest `tidefold subsume` keeps
+  log: 30d # of so many days rows can be made as of any day (`tidefold as-of`), whatever the number of snapshots
 
 # When a log raises an alarm: in `tidefold status`, on the page, in metrics, and through a notifier of the DAGs. `never`
 # switches one off; a log may have thresholds of its own.
@@ -123,12 +124,19 @@ def landing_path(directory: Path, log: ProposedLog, base: Path) -> str:
 def _entry(log: ProposedLog, path: str) -> dict[str, object]:
     connector = {"connector": log.connector} if log.connector else {}
     return {
-        "source": {"format": log.format, **connector, _place(log): path, **dict(log.options)},
+        "source": {"format": log.format, **connector, _place(log): path, **dict(log.options), **_commit_time(log)},
         "key": list(log.key),
         "columns": {c.name: _format_type(c) for c in log.columns},
         "order": log.order or list(log.order_by),
         **({"ignored": list(log.ignored)} if log.ignored else {}),
     }
+
+
+def _commit_time(log: ProposedLog) -> dict[str, str]:
+    """The order column that says when a row was written, for formats whose rows say it in no other way."""
+    times = {column.name for column in log.columns if column.type == "timestamp"}
+    found = next((name for name in log.order_by if name in times), None)
+    return {"commit_time": found} if found and log.format in ("csv", "parquet", "json") else {}
 
 
 def _place(log: ProposedLog) -> str:
@@ -153,6 +161,8 @@ def _log_lines(log: ProposedLog, path: str) -> Iterator[str]:
         yield f"      connector: {_word(log.connector)}"
     yield f"      {_place(log)}: {_word(path)}"
     yield from (f"      {name}: {_value(value)}" for name, value in log.options)
+    for name, value in _commit_time(log).items():
+        yield f"      {name}: {_word(value)} # when a row was written: `tidefold as-of` makes the rows of any instant"
     key = ", ".join(_word(name) for name in log.key) or "?"
     yield f"    key: [{key}] # these columns tell rows apart"
     yield "    columns: # every column of the table; a record with another one, or of another type, is refused"

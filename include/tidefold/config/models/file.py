@@ -14,7 +14,8 @@ from tidefold.config.models.columns import ColumnValue
 from tidefold.config.models.merge import LateEntry, MergeEntry, MergeValue, OrderValue
 from tidefold.config.models.schema_policy import SchemaEntry, SchemaValue
 from tidefold.config.models.sources import SourceEntry
-from tidefold.domain.retention.retention import Grace
+from tidefold.domain.commit_times import micros
+from tidefold.domain.retention.retention import Grace, LogRetention
 from tidefold.domain.snapshot.kind_selection import KindPolicy
 from tidefold.yaml_files.model import StrictModel, Text, mistake
 
@@ -47,6 +48,26 @@ _Size = Annotated[
 _Limit = Annotated[
     str, BeforeValidator(_require_limit), WithJsonSchema({"type": "string", "pattern": f"^{_SIZE.pattern}$"})
 ]
+
+
+_LOG_SPAN = re.compile(r"([1-9]\d{0,5})([mhd])", re.ASCII)
+_UNIT_MICROS = {"m": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000}
+
+
+def _require_log_span(value: Any) -> Any:
+    if isinstance(value, str) and _LOG_SPAN.fullmatch(value):
+        return value
+    raise mistake("CONFIG_WRONG_TYPE", "must be a time such as 12h or 30d.", "Units are m, h and d.")
+
+
+_LogSpan = Annotated[
+    str, BeforeValidator(_require_log_span), WithJsonSchema({"type": "string", "pattern": f"^{_LOG_SPAN.pattern}$"})
+]
+
+
+def _count_micros(span: str) -> int:
+    """Microseconds of `30d`."""
+    return int(span[:-1]) * _UNIT_MICROS[span[-1]]
 
 
 class SparkConfig(StrictModel):
@@ -128,6 +149,14 @@ class RetentionConfig(StrictModel):
         WithJsonSchema({"anyOf": [{"const": "all"}, {"type": "integer", "minimum": _LEAST_RETAINED}]}),
     ] = Field(default="all", description="`all`, or how many of the newest snapshots are kept")
 
+    log: _LogSpan | None = Field(
+        default=None,
+        description="how long the log is kept for backfills, whatever the number of snapshots: 36h, 30d",
+    )
+    log_step: _LogSpan = Field(
+        default="1d",
+        description="time between the instants that backfills ask for; compact-log never merges changes across one",
+    )
     grace_versions: int = Field(
         default=_LEAST_RETAINED,
         ge=1,
@@ -149,6 +178,12 @@ class RetentionConfig(StrictModel):
     def grace(self) -> Grace:
         """How long readers of an older table version are waited for."""
         return Grace(self.grace_versions, self.grace_minutes)
+
+    def log_retention(self, instant: str) -> LogRetention | None:
+        """The part of the log that is kept for backfills, seen at an instant (ISO 8601); None: what snapshots need."""
+        if self.log is None:
+            return None
+        return LogRetention(micros(instant) - _count_micros(self.log), _count_micros(self.log_step))
 
     @property
     def keep(self) -> int | None:

@@ -130,6 +130,7 @@ class DebeziumEntry(LandedEntry):
         return (self.connector,)
 
 
+_COMMIT_TIME = "timestamp column of `order` that says when a row was written at its source; for backfills"
 _Files = list[Annotated[Text, Field(pattern=r"^[^/]+$")]]
 _FILES = 'patterns of further file names, as "*.log.gz"; * matches any text within a name'
 
@@ -163,6 +164,7 @@ class JsonEntry(LandedEntry):
         default=None, description="where a record has its operation; default: every record is an upsert"
     )
     row: Text | None = Field(default=None, description="field of a record with all of the row, the operation included")
+    commit_time: Text | None = Field(default=None, description=_COMMIT_TIME)
     files: _Files = Field(default=[], description=_FILES)
     names: Literal["kafka", "kafka-dash", "any"] | None = Field(
         default=None,
@@ -205,6 +207,7 @@ class ParquetEntry(LandedEntry):
         default=None, description="where a row has its operation; default: every row is an upsert"
     )
     offset: Text | None = Field(default=None, description="column of whole numbers that numbers the rows")
+    commit_time: Text | None = Field(default=None, description=_COMMIT_TIME)
     files: _Files = Field(default=[], description=_FILES)
     extract: Extract = None
 

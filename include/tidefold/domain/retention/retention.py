@@ -10,13 +10,27 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from tidefold.domain.commit_times import format_instant, merge_ranges
 from tidefold.domain.log_state import ChangeSet, Consumer, Hold, LogState, Snapshot, SnapshotKind, State, Tag
 from tidefold.domain.retention.tag_names import require_free
+from tidefold.domain.snapshot.point_in_time import find_backfill_base
 from tidefold.domain.snapshot.transitions import require_snapshot
 from tidefold.errors import ConflictError, InvalidInputError, RefusedError
 
 # Of a longer run so much is compacted at once: it is held in memory.
 _COMPACTED_BYTES = 128 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class LogRetention:
+    """The part of the log that is kept for backfills, whatever the number of snapshots. Times in microseconds.
+
+    since: rows as of each later instant can be made.
+    step: the time between two instants that backfills ask for, counted from 1970 UTC.
+    """
+
+    since: int
+    step: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +61,14 @@ def tails(state: LogState) -> tuple[Snapshot, ...]:
     return tuple(s for s in state.snapshots if s.state is State.COMPLETED and s.kind is SnapshotKind.TAIL)
 
 
-def find_protected(state: LogState, keep: int) -> frozenset[int]:
+def find_protected(state: LogState, keep: int, log: LogRetention | None = None) -> frozenset[int]:
     """Ids of the completed snapshots that must stay: the newest `keep` and the tails on them, tagged and held ones,
     what a kept tail is built on, and what an open attempt builds on or may fall back on. One as of an instant is kept
-    by its tag alone.
+    by its tag alone. With `log`, also the one that the oldest backfill begins with.
     """
     kept = {s.id for s in newest(state, keep)}
+    base = find_backfill_base(state, log.since) if log else None
+    kept |= {base.id} if base else set()
     named = {t.snapshot for t in state.tags} | {h.snapshot for h in state.holds}
     kept_tails = {s.id: s.base for s in tails(state) if s.base in kept or s.id in named}
     building = {state.open_attempt.base, *_below(state, state.open_attempt)} if state.open_attempt else set()
@@ -72,9 +88,9 @@ def _below(state: LogState, attempt: Snapshot) -> Iterator[int]:
         below = known[below].parent if attempt.restored_from is not None else None
 
 
-def subsume(state: LogState, keep: int) -> LogState:
+def subsume(state: LogState, keep: int, log: LogRetention | None = None) -> LogState:
     """Retires the completed snapshots that are not protected; their files go with the next sweep."""
-    kept = find_protected(state, keep)
+    kept = find_protected(state, keep, log)
     snapshots = tuple(
         replace(s, state=State.SUBSUMED) if s.state is State.COMPLETED and s.id not in kept else s
         for s in state.snapshots
@@ -129,12 +145,12 @@ def mark_deleted(state: LogState, snapshots: Iterable[int]) -> LogState:
     return state if marked == state.snapshots else replace(state, snapshots=marked)
 
 
-def bounds(state: LogState, keep: int | None) -> tuple[Bound, ...]:
+def bounds(state: LogState, keep: int | None, log: LogRetention | None = None) -> tuple[Bound, ...]:
     """Everything that keeps the log, the tightest first. Empty: nothing was folded yet, so nothing may be cut.
 
     The log can be replayed onto each of the newest `keep` snapshots (None: onto every completed one). A tag keeps its
     snapshot, which is complete without the log, and not the log behind it; a hold keeps both. A tail-only snapshot
-    needs the change sets that it consists of.
+    needs the change sets that it consists of. With `log`, what backfills need stays too.
     """
     count = keep if keep is not None else len(state.snapshots)
     kept = newest(state, max(count, 1))
@@ -145,6 +161,7 @@ def bounds(state: LogState, keep: int | None) -> tuple[Bound, ...]:
         Bound("replay", oldest.to_sqn, f"the log can be replayed onto snapshot {oldest.id}, which is kept"),
         Bound("materialized", kept[-1].to_sqn, f"snapshot {kept[-1].id} is the newest completed one"),
         *_of_tails(state),
+        *([_of_backfills(state, log)] if log else []),
         *(Bound(f"hold {h.name}", _behind(state, h.snapshot), f"it is held: {h.why}") for h in state.holds),
         *(Bound(f"consumer {r.name}", r.sqn, "it has read the log up to there") for r in state.readers),
     ]
@@ -167,14 +184,21 @@ def _of_tails(state: LogState) -> Iterable[Bound]:
         yield Bound("tail", oldest.from_sqn, f"tail-only {which} of what follows")
 
 
+def _of_backfills(state: LogState, log: LogRetention) -> Bound:
+    base, instant = find_backfill_base(state, log.since), format_instant(log.since)
+    begins = f"snapshot {base.id} and the log after it are" if base else "the log is"
+    why = f"{begins} kept for backfills since {instant} (`retention.log`)"
+    return Bound("backfill", base.to_sqn if base else state.truncated_to, why)
+
+
 def _behind(state: LogState, snapshot: int) -> int:
     found = require_snapshot(state, snapshot)
     return found.from_sqn if found.kind is SnapshotKind.TAIL else found.to_sqn
 
 
-def truncate(state: LogState, keep: int | None) -> LogState:
+def truncate(state: LogState, keep: int | None, log: LogRetention | None = None) -> LogState:
     """Cuts the log up to its tightest bound; segments that no change set needs any more become garbage (I9)."""
-    tightest = next(iter(bounds(state, keep)), None)
+    tightest = next(iter(bounds(state, keep, log)), None)
     if tightest is None or tightest.sqn <= state.truncated_to:
         return state
     kept = tuple(c for c in state.change_sets if c.sqn > tightest.sqn)
@@ -190,11 +214,11 @@ def _mark_garbage(state: LogState, kept: Sequence[ChangeSet]) -> tuple[str, ...]
     return (*state.garbage, *(path for path in cut if path not in state.garbage))
 
 
-def find_compactable_runs(state: LogState) -> tuple[tuple[ChangeSet, ...], ...]:
+def find_compactable_runs(state: LogState, log: LogRetention | None = None) -> tuple[tuple[ChangeSet, ...], ...]:
     """Runs of at least two change sets of the tail of which only the last value a key is needed.
 
-    Whatever ends in between is kept apart: snapshots onto which the log may be replayed, and readers of the log. None
-    while an attempt is being made: it reads exactly what it planned.
+    Whatever ends in between is kept apart: snapshots onto which the log may be replayed, readers of the log and, with
+    `log`, the instants that backfills ask for. None while an attempt is being made: it reads exactly what it planned.
     """
     if (state.open_attempt and state.open_attempt.state is State.ONGOING) or state.as_of_attempts:
         return ()
@@ -202,7 +226,8 @@ def find_compactable_runs(state: LogState) -> tuple[tuple[ChangeSet, ...], ...]:
     ends |= {reader.sqn for reader in state.readers}
     runs: list[list[ChangeSet]] = [[]]
     for change_set in state.unfolded:
-        if sum(c.location.length for c in runs[-1]) + change_set.location.length > _COMPACTED_BYTES:
+        is_large = sum(c.location.length for c in runs[-1]) + change_set.location.length > _COMPACTED_BYTES
+        if is_large or (log and runs[-1] and _crosses_step((*runs[-1], change_set), log)):
             runs.append([])
         runs[-1].append(change_set)
         if change_set.sqn in ends:
@@ -211,7 +236,17 @@ def find_compactable_runs(state: LogState) -> tuple[tuple[ChangeSet, ...], ...]:
     return tuple(tuple(run) for run in runs if len(run) > 1 and not inside)
 
 
-def compact(state: LogState, compacted: ChangeSet) -> LogState:
+def _crosses_step(run: Sequence[ChangeSet], log: LogRetention) -> bool:
+    """Whether an instant that a backfill may ask for lies between changes of a run."""
+    times = merge_ranges(one.times for one in run)
+    if times is None:
+        return True  # A change set of an older program: nobody knows.
+    if times.first is None or times.last is None or times.last < log.since:
+        return False
+    return times.first // log.step != times.last // log.step
+
+
+def compact(state: LogState, compacted: ChangeSet, log: LogRetention | None = None) -> LogState:
     """Puts one change set in the place of the run `compacted.begin` to `compacted.sqn` (C12).
 
     Raises ConflictError when that run is not there as a whole any more, or may no longer be compacted.
@@ -219,7 +254,7 @@ def compact(state: LogState, compacted: ChangeSet) -> LogState:
     if compacted in state.change_sets:
         return state
     run = tuple(c for c in state.change_sets if compacted.begin <= c.begin and c.sqn <= compacted.sqn)
-    found = next((r for r in find_compactable_runs(state) if set(run) <= set(r)), ())
+    found = next((r for r in find_compactable_runs(state, log) if set(run) <= set(r)), ())
     if not run or not found or (run[0].begin, run[-1].sqn) != (compacted.begin, compacted.sqn):
         raise ConflictError(
             "RUN_GONE",

@@ -18,6 +18,7 @@ from tidefold.domain.snapshot.lineage import Older, up_to
 from tidefold.errors import CorruptError, RefusedError
 
 _SECOND = 1_000_000
+UNDATED_HINT = "if a timestamp column orders the log, set `source: {commit_time: COLUMN}` for what lands from then on"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +79,22 @@ def _reaches(snapshot: Snapshot | None) -> int:
         if snapshot.max_commit_time is None
         else snapshot.max_commit_time
     )
+
+
+def find_backfill_base(state: LogState, since: int) -> Snapshot | None:
+    """The newest completed snapshot from which the rows as of every instant after `since` can be made.
+
+    If there is none: the oldest one, or None as long as the log has everything from its beginning.
+    """
+    kept = [s for s in _lineage(state, state.latest) if s.state is State.COMPLETED and s.in_main_lineage]
+    found = next((one for one in kept if _serves_from(state, one) <= since), None)
+    return found or (kept[-1] if kept and state.truncated_to else None)
+
+
+def _serves_from(state: LogState, snapshot: Snapshot) -> int:
+    """As `_earliest`. A row from the future, or without a commit time, does not keep the log for ever."""
+    made = min(micros(snapshot.started_at) + _SECOND, NEVER)
+    return min(_earliest(state, snapshot), made)
 
 
 def _has_all(state: LogState, offered: Older, expire: Expire | None) -> bool:
@@ -161,7 +178,7 @@ def without_times(log: str, count: int) -> RefusedError:
     return RefusedError(
         "AS_OF_NO_TIMES",
         f"{count:,} changes of `{log}` have no commit time: tidefold cannot tell which were before an instant.",
-        hint="Use a source that records a commit time for each change.",
+        hint=f"Use a source that records a commit time for each change; {UNDATED_HINT}.",
     )
 
 
@@ -174,8 +191,8 @@ def _too_old(state: LogState, at: int, offered: Sequence[Older]) -> RefusedError
         "AS_OF_TOO_OLD",
         f"The rows of `{state.log}` as of {format_instant(at)} are no longer available: the changes were truncated, "
         f"or the rows expired. The oldest possible instant is {format_instant(next_second(oldest))}.",
-        hint=f"`tidefold history {state.log}` lists the retained snapshots. `retention` in the configuration sets "
-        "their number.",
+        hint=f"`tidefold history {state.log}` lists the kept snapshots. `retention: {{log: 30d}}` in the configuration "
+        "keeps the log that backfills of the last 30 days need, from now on.",
     )
 
 

@@ -45,6 +45,7 @@ from tidefold.operations.quarantine.key_changes import REASON, RefusedKey, compl
 from tidefold.operations.quarantine.newer_changes import Awaited, Decision, find_newer
 from tidefold.operations.quarantine.resent import ResentProof
 from tidefold.operations.snapshot.claiming import find_horizon
+from tidefold.sources.ingest.change_batches import with_commit_times
 from tidefold.sources.quarantine.reparse import (
     Refused,
     SecondLook,
@@ -212,6 +213,8 @@ def _sort_records(pipeline: Pipeline, state: LogState, records: Sequence[Refused
             look.table, look.changes = pa.concat_tables(tables) if tables else None, [*look.changes, *completed.records]
         if look.table is not None:
             table = with_key_groups(look.table, state.shape)
+            configured = pipeline.log(state.log).source
+            table = with_commit_times(table, state.shape, configured.feed) if configured else table
             _add_changes(pipeline, state, found, look, table, awaited)
     return found
 

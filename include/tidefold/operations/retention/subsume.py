@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind, State
 from tidefold.domain.paths import LogPaths, data_path
@@ -29,8 +30,8 @@ def subsume(pipeline: Pipeline, log: str, plan: bool = False) -> Outcome:
         return Outcome(log, Status.NOTHING, "the log has no snapshot yet")
     keep = pipeline.config.retention.keep
     if keep is not None:
-        wanted = keep
-        state = retention.subsume(state, wanted) if plan else ledger.commit(lambda now: retention.subsume(now, wanted))
+        retire = partial(retention.subsume, keep=keep, log=pipeline.config.retention.log_retention(now()))
+        state = retire(state) if plan else ledger.commit(retire)
     retired = retention.deletable(state, pipeline.config.retention.grace, now())
     if retired:
         ledger.require_current(state)

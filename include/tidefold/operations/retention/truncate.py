@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from tidefold.domain.log_state import LogState
 from tidefold.domain.retention import retention
 from tidefold.operations.outcome import Outcome, Status
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.pipeline import Pipeline, now
 from tidefold.operations.retention.details import TruncateDetails
 from tidefold.operations.retention.segment_gc import plan_release
 
@@ -21,23 +22,28 @@ def truncate(pipeline: Pipeline, log: str, plan: bool = False) -> Outcome:
     before = ledger.find()
     if before is None:
         return Outcome(log, Status.NOTHING, "the log is empty")
-    keep = pipeline.config.retention.keep
-    state = retention.truncate(before, keep) if plan else ledger.commit(lambda now: retention.truncate(now, keep))
+    keep, kept_log = pipeline.config.retention.keep, pipeline.config.retention.log_retention(now())
+    cut = partial(retention.truncate, keep=keep, log=kept_log)
+    state = cut(before) if plan else ledger.commit(cut)
     released = plan_release(pipeline.store, state)
     if not plan and released.unneeded:
         ledger.require_current(state)
     if not plan:
         pipeline.store.delete([entry.path for entry in released.unneeded])
-        ledger.commit(lambda now: retention.forget_garbage(now, released.settled))
+        ledger.commit(lambda current: retention.forget_garbage(current, released.settled))
         ledger.prune()
     unneeded = {entry.path: entry.bytes for entry in released.unneeded}
-    return _describe(before, state, unneeded, released.unreadable, keep, plan)
+    return _describe(before, state, unneeded, released.unreadable, retention.bounds(state, keep, kept_log), plan)
 
 
 def _describe(
-    before: LogState, state: LogState, going: dict[str, int], unreadable: Sequence[str], keep: int | None, plan: bool
+    before: LogState,
+    state: LogState,
+    going: dict[str, int],
+    unreadable: Sequence[str],
+    found: tuple[retention.Bound, ...],
+    plan: bool,
 ) -> Outcome:
-    found = retention.bounds(state, keep)
     size = sum(going.values())
     details = TruncateDetails(
         truncated_to=state.truncated_to,

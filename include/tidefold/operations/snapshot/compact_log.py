@@ -33,14 +33,15 @@ def compact_log(pipeline: Pipeline, log: str, plan: bool = False) -> Outcome:
     What it replaces becomes garbage, which `truncate` removes. Raises ConflictError when somebody else was faster.
     """
     state = pipeline.ledger(log).find()
-    runs = retention.find_compactable_runs(state) if state else ()
+    kept_log = pipeline.config.retention.log_retention(now())
+    runs = retention.find_compactable_runs(state, kept_log) if state else ()
     if state is None or not runs:
         return Outcome(log, Status.NOTHING, _why_not(state))
     sets, rows = sum(map(len, runs)), sum(c.rows for run in runs for c in run)
     details = CompactionDetails(change_sets=sets, changes=rows, into=len(runs))
     if plan:
         return Outcome(log, Status.PLANNED, f"would compact {sets:,} change sets into {len(runs):,}", details=details)
-    kept = sum(_compact_run(pipeline, state, run) for run in runs)
+    kept = sum(_compact_run(pipeline, state, run, kept_log) for run in runs)
     message = f"compacted {sets:,} change sets into {len(runs):,}: {kept:,} of {rows:,} changes are left"
     return Outcome(log, Status.COMPACTED, message, details=replace(details, changes_kept=kept))
 
@@ -52,10 +53,12 @@ def _why_not(state: LogState | None) -> str:
         return f"snapshot {state.open_attempt.id} is being made of these change sets"
     if state.as_of_attempts:
         return f"snapshot {state.as_of_attempts[0].id} is being made as of an instant: it may need each of them"
-    return "no two change sets lie between the ends of snapshots and the places of readers"
+    return "no two change sets lie between the ends of snapshots, the places of readers and the steps of backfills"
 
 
-def _compact_run(pipeline: Pipeline, state: LogState, run: Sequence[ChangeSet]) -> int:
+def _compact_run(
+    pipeline: Pipeline, state: LogState, run: Sequence[ChangeSet], kept_log: retention.LogRetention | None
+) -> int:
     """Writes the compaction of one run and puts it in its place; answers how many changes are left."""
     store, this = pipeline.store, uuid.uuid4().hex
     path = f"{CHANGELOG}/{now()[:10]}/{uuid.uuid4().hex}.seg"
@@ -72,7 +75,9 @@ def _compact_run(pipeline: Pipeline, state: LogState, run: Sequence[ChangeSet]) 
     times = merge_ranges(one.times for one in run)
     change_set = replace(written, sqn=run[-1].sqn, first=run[0].begin, schema=run[-1].schema, times=times)
     try:
-        pipeline.ledger(state.log).commit(partial(_replace_run, fence=state.fence, change_set=change_set))
+        pipeline.ledger(state.log).commit(
+            partial(_replace_run, fence=state.fence, change_set=change_set, kept_log=kept_log)
+        )
     except (RefusedError, ConflictError):
         recovery.end_run(store, this, [state.log], (path,))
         raise
@@ -80,6 +85,8 @@ def _compact_run(pipeline: Pipeline, state: LogState, run: Sequence[ChangeSet]) 
     return change_set.rows
 
 
-def _replace_run(state: LogState, fence: int, change_set: ChangeSet) -> LogState:
+def _replace_run(
+    state: LogState, fence: int, change_set: ChangeSet, kept_log: retention.LogRetention | None
+) -> LogState:
     require_fence(state, fence)
-    return retention.compact(state, change_set)
+    return retention.compact(state, change_set, kept_log)

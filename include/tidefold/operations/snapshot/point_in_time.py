@@ -13,8 +13,8 @@ import msgspec
 from tidefold.domain.commit_times import NEVER, format_instant, micros
 from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind, State
 from tidefold.domain.snapshot import claim, point_in_time
-from tidefold.domain.snapshot.point_in_time import came_later, find_kept
-from tidefold.errors import InvalidInputError
+from tidefold.domain.snapshot.point_in_time import UNDATED_HINT, came_later, find_kept
+from tidefold.errors import InvalidInputError, RefusedError
 from tidefold.operations.outcome import Outcome, Status
 from tidefold.operations.pipeline import Pipeline, now
 from tidefold.operations.snapshot.attempt import Attempt, Claimant
@@ -29,11 +29,13 @@ class PointInTime(msgspec.Struct, frozen=True, tag="point-in-time"):
     `run`: id of the run.
     `at`: the instant, in microseconds since 1970 UTC.
     `takeover`: supersede an attempt of another run at the same instant.
+    `skip_undated`: a log whose changes have no commit time gets no snapshot, which is no error.
     """
 
     run: str
     at: int
     takeover: bool = False
+    skip_undated: bool = False
 
     def prepare_claim(self, pipeline: Pipeline, log: str) -> Claimant | None:
         """None: nothing was ever ingested. The published table and the schema are not touched."""
@@ -54,13 +56,22 @@ class PointInTime(msgspec.Struct, frozen=True, tag="point-in-time"):
             expire=ttl.expire(format_instant(self.at)) if ttl else None,
             token=token,
         )
-        return point_in_time.claim(state, asked, self.at)
+        try:
+            return point_in_time.claim(state, asked, self.at)
+        except RefusedError as error:
+            if self.skip_undated and error.code == "AS_OF_NO_TIMES":
+                return state
+            raise
 
     def describe_unclaimed(self, pipeline: Pipeline, state: LogState) -> Outcome:
         found = find_kept(state, self.at) or claim.of_run(state, self.run)
         if found is not None and found.state in (State.STAGED, State.COMPLETED):
             which = f"snapshot {found.id} of run {found.run}, as of {found.as_of}, is {found.state}"
             return Outcome(state.log, Status.ALREADY, which + _describe_missed(state, found), found.id)
+        undated = sum(c.times.without for c in state.change_sets if c.times)
+        if undated and self.skip_undated:
+            message = f"{undated:,} changes have no commit time; no snapshot is made ({UNDATED_HINT})"
+            return Outcome(state.log, Status.NOTHING, message)
         first = [c.times.first for c in state.change_sets if c.times and c.times.first is not None]
         since = f": the first change is of {format_instant(min(first))}" if first else ""
         message = f"nothing was committed before {format_instant(self.at)}{since}; no snapshot is made"

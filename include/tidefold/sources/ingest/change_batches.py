@@ -15,10 +15,20 @@ from tidefold.changelog.key_group_hash import with_key_groups
 from tidefold.changelog.schema import CLEAR, arrow_type, change_schema, order_columns
 from tidefold.domain.log_state import Column, TableSpec
 from tidefold.domain.table.type_conversion import parse_value
+from tidefold.sources.api import Feed
 from tidefold.sources.ingest.accounting import Batch
 from tidefold.sources.records.record_types import field
 
 _GROUPED_ROWS = 65_536
+
+
+def with_commit_times(table: pa.Table, shape: TableSpec, feed: Feed) -> pa.Table:
+    """The same changes with the commit times that the configured order column says, if one is."""
+    column = feed.options.get("commit_time")
+    if column is None:
+        return table
+    times = table.column(order_columns(shape)[shape.order_by.index(column)])
+    return table.set_column(table.schema.get_field_index("_ts"), table.schema.field("_ts"), times)
 
 
 class TableBuilder:

@@ -20,7 +20,7 @@ from tidefold.domain.log_state import TableSpec
 from tidefold.errors import StorageError, WireError, to_wire, wrap_unexpected
 from tidefold.sources.api import Feed, ParsedFile, SchemaStopError, Source, UnfitFileError
 from tidefold.sources.ingest.accounting import Account
-from tidefold.sources.ingest.change_batches import fill_key_groups
+from tidefold.sources.ingest.change_batches import fill_key_groups, with_commit_times
 from tidefold.sources.ingest.plan import FileTask
 from tidefold.sources.landing.problems import FileProblem, report_schema_stop
 from tidefold.sources.quarantine.writer import QuarantineWriter
@@ -138,7 +138,7 @@ class _Parsing:
             self.results.append(FileResult(file.name, problem, parsed.account, parsed.checksum))
             if parsed.table is not None:
                 self.changed.add(file.name)
-                yield parsed.table
+                yield with_commit_times(parsed.table, self.given.shape, self.given.feed)
 
     def _parse(self, source: Source, task: FileTask) -> tuple[ParsedFile | None, FileProblem | None]:
         """What can be taken of a file, and what ends its partition there."""

@@ -106,7 +106,7 @@ def view_log(pipeline: Pipeline, state: LogState) -> LogView:
         snapshots=lines(state, listed[:LISTED], here.whole),
         more=max(len(listed) - LISTED, 0),
         places=_places(state),
-        bounds=bounds(state, pipeline.config.retention.keep),
+        bounds=bounds(state, pipeline.config.retention.keep, pipeline.config.retention.log_retention(now())),
         state=state,
         schemas=describe_schemas(state)[::-1],
         local=local_use(pipeline),

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind, State
 from tidefold.domain.paths import LogPaths
-from tidefold.domain.retention.retention import Bound, bounds, find_protected, newest
+from tidefold.domain.retention.retention import Bound, LogRetention, bounds, find_protected, newest
+from tidefold.domain.snapshot.point_in_time import find_backfill_base
 from tidefold.operations.local_copies.retain import retain_local
 from tidefold.operations.outcome import Outcome
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.pipeline import Pipeline, now
 from tidefold.operations.retention.clean import STORE, clean
 from tidefold.operations.retention.details import RemovalDetails, paths_of
 from tidefold.operations.retention.subsume import subsume
@@ -51,8 +52,14 @@ class RetentionView:
 
 def view_retention(pipeline: Pipeline, state: LogState) -> RetentionView:
     """Makes every plan separately. A plan that fails shows its error and hides no other."""
-    keep = pipeline.config.retention.keep
-    return RetentionView(state, keep, _steps(pipeline, state), bounds(state, keep), _explain_kept(state, keep))
+    keep, kept_log = pipeline.config.retention.keep, pipeline.config.retention.log_retention(now())
+    return RetentionView(
+        state,
+        keep,
+        _steps(pipeline, state),
+        bounds(state, keep, kept_log),
+        _explain_kept(state, keep, kept_log),
+    )
 
 
 def _steps(pipeline: Pipeline, state: LogState) -> list[Step]:
@@ -111,14 +118,15 @@ def _add_size(pipeline: Pipeline, step: Step) -> Step:
     return Step(step.name, step.what, step.command, step.outcome, step.files, size, step.paths, step.more)
 
 
-def _explain_kept(state: LogState, keep: int | None) -> list[tuple[int, str]]:
+def _explain_kept(state: LogState, keep: int | None, kept_log: LogRetention | None) -> list[tuple[int, str]]:
     """Explains for each completed snapshot why it stays; newest first."""
     completed = [s for s in state.snapshots if s.state is State.COMPLETED]
-    stays = find_protected(state, keep) if keep else {s.id for s in completed}
-    return [(s.id, _why(state, s, keep)) for s in reversed(completed) if s.id in stays]
+    stays = find_protected(state, keep, kept_log) if keep else {s.id for s in completed}
+    base = find_backfill_base(state, kept_log.since) if kept_log else None
+    return [(s.id, _why(state, s, keep, base)) for s in reversed(completed) if s.id in stays]
 
 
-def _why(state: LogState, snapshot: Snapshot, keep: int | None) -> str:
+def _why(state: LogState, snapshot: Snapshot, keep: int | None, base: Snapshot | None) -> str:
     reasons = [f"tag {t.name}" for t in state.tags if t.snapshot == snapshot.id]
     reasons += [f"hold {h.name}" for h in state.holds if h.snapshot == snapshot.id]
     if keep is None:
@@ -127,4 +135,6 @@ def _why(state: LogState, snapshot: Snapshot, keep: int | None) -> str:
         reasons.append(f"one of the newest {keep}")
     elif snapshot.kind is SnapshotKind.TAIL:
         reasons.append(f"a tail on snapshot {snapshot.base}")
+    if snapshot == base:
+        reasons.append("the oldest backfill begins with it")
     return ", ".join(reasons) or "something that stays is built on it"
