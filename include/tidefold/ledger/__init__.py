@@ -1,4 +1,4 @@
-"""The one truth about a log, beside its data."""
+"""The ledger of a log: the authoritative state, stored beside the data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finds what a store shows of a log beside its ledger: the published table, manifests and folders of snapshots."""
+"""Finds what a store shows of a log besides its ledger: the published table, manifests and folders of snapshots."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ _log = logging.getLogger(__name__)
 
 
 def transactions_of(log: str, snapshot: int, epoch: int, manifest: str) -> dict[str, int]:
-    """Delta's `txn` actions of a commit: neither commits of others nor a clean-up of the Delta log hide them."""
+    """Returns Delta's `txn` actions of a commit. Neither foreign commits nor a clean-up of the Delta log hide them."""
     digest = int(manifest[:_DIGITS], 16) if manifest else 0
     return {app_of(log): snapshot, f"{app_of(log)}/epoch": epoch, f"{app_of(log)}/manifest": digest}
 
 
 def app_of(log: str) -> str:
-    """The application id under which a log's table keeps the id of the snapshot that it shows."""
+    """Returns the application id under which a log's table stores the id of its snapshot."""
     return f"tidefold/{log}"
 
 
 def find_evidence(store: Store, state: LogState) -> Evidence:
-    """Looks at a log's table and snapshots: two requests, one more for a log without any snapshot."""
+    """Checks the table and the snapshots of a log: two requests, and one more for a log without any snapshot."""
     paths = LogPaths(state.log)
     table_log = store.list(paths.table_log)
     version = max(_versions(table_log), default=None)
@@ -65,7 +65,7 @@ def find_evidence(store: Store, state: LogState) -> Evidence:
 
 
 def _versions(entries: Iterable[StoredObject]) -> list[int]:
-    """Versions of a Delta log: of its commits and of its checkpoints."""
+    """Returns the versions of the commits and checkpoints of a Delta log."""
     numbers = (entry.path.rsplit("/", 1)[1].partition(".")[0] for entry in entries)
     return [int(number) for number in numbers if number.isdecimal()]
 
@@ -78,7 +78,7 @@ def _high_water_marks(entries: Iterable[StoredObject]) -> tuple[int, ...]:
 def record_high_water_mark(store: Store, log: str, version: int, older: Sequence[int]) -> tuple[int, ...]:
     """Records that the ledger has reached a version, and deletes older marks when there are many.
 
-    Returns the marks that are there now. If the mark cannot be written, the ledger is right without it.
+    Returns the existing marks. If the mark cannot be written, the ledger is still right.
     """
     paths = LogPaths(log)
     try:
@@ -94,18 +94,18 @@ def record_high_water_mark(store: Store, log: str, version: int, older: Sequence
 
 
 def delete_high_water_marks(store: Store, log: str, above: int) -> None:
-    """Deletes the marks of versions that were lost, after the ledger was rebuilt without them."""
+    """Deletes the marks of lost versions, after the ledger was rebuilt without them."""
     marks = _high_water_marks(store.list(LogPaths(log).high_water_marks))
     store.delete([LogPaths(log).high_water_mark(mark) for mark in marks if mark > above])
 
 
 def list_manifests(store: Store, log: str) -> frozenset[int]:
-    """Ids of the snapshots that have a manifest."""
+    """Returns the ids of the snapshots that have a manifest."""
     return _ids(store.list(LogPaths(log).manifests), "manifest")
 
 
 def _ids(entries: Iterable[StoredObject], name: str) -> frozenset[int]:
-    """Ids of the snapshots that have a file of this name beside their manifest."""
+    """Returns the ids of the snapshots that have a file of this name beside their manifest."""
     found = (entry.path.rsplit("/", 2)[1:] for entry in entries)
     return frozenset(int(snapshot) for snapshot, file in found if file == name and snapshot.isdecimal())
 
@@ -116,7 +116,7 @@ def _folders(store: Store, paths: LogPaths) -> frozenset[int]:
 
 
 def find_shown(store: Store, log: str, after: int, newest: int) -> ShownSnapshot | None:
-    """What the newest commit of tidefold after a version shows; None when all of them are others'."""
+    """Returns what the newest commit of tidefold after a version shows; None if all of them are foreign."""
     if newest - after > _READ_AT_MOST:
         return _ask_table(store, log)
     try:
@@ -134,7 +134,7 @@ def _read_commit(store: Store, log: str, version: int) -> ShownSnapshot | None:
 
 
 def read_commit_facts(store: Store, table: str, version: int) -> dict[str, Any]:
-    """What a version of a Delta table says of its commit. Raises NotFoundError, CorruptError."""
+    """Returns the facts in the commit of a Delta table version. Raises NotFoundError, CorruptError."""
     path = f"{table}/_delta_log/{version:020d}.json"
     for line in store.read(path).splitlines():
         action = decode(path, line, dict[str, msgspec.Raw])

@@ -1,6 +1,6 @@
-"""The ledger: the one truth about a log, kept beside its data as numbered, never overwritten versions.
+"""The ledger: the authoritative state of a log, stored beside its data as numbered versions that are never overwritten.
 
-Committing is writing version n+1 only if it is absent. No lock, no clock and no database decides anything.
+To commit is to write version n+1 only if it is absent. No lock, clock or database decides anything.
 """
 
 from __future__ import annotations
@@ -41,10 +41,11 @@ Compared = dict[str, tuple[int, Evidence]]
 
 
 class Ledger:
-    """Reads and commits the state of one log. `read` raises NotFoundError until `begin` wrote version 1.
+    """Reads and commits the state of one log. `read` raises NotFoundError until `begin` has written version 1.
 
-    `pages` are those of this store that others have read (`Pages`); `before_write` is called before each version.
-    `compared`: what others have compared with the store.
+    pages: pages of this store that other ledgers have read (`Pages`).
+    before_write: called before each version.
+    compared: what other ledgers have compared with the store.
     """
 
     def __init__(
@@ -64,16 +65,18 @@ class Ledger:
         self._digests: dict[int, str] = {}
 
     def find(self) -> LogState | None:
-        """The newest state, or None for a log that was not begun (or was dropped since). Raises CorruptError."""
+        """Returns the newest state; None for a log that was not started, or was dropped. Raises CorruptError."""
         state = self._newest()
         return None if state is None or state.deletion is DeletionState.GONE else state
 
     def exists(self) -> bool:
-        """Whether the log was begun (and not dropped since). Who also wants its state asks `find`."""
+        """Whether the log was started and not dropped since. To get its state, call `find`."""
         return self.find() is not None
 
     def read(self) -> LogState:
-        """The newest state. Raises NotFoundError (no such log) or CorruptError (unreadable; never taken for absent)."""
+        """Returns the newest state. Raises NotFoundError (no such log) or CorruptError (unreadable, which never
+        means absent).
+        """
         state = self._newest()
         if state is None:
             raise NotFoundError(
@@ -82,7 +85,7 @@ class Ledger:
         return state
 
     def peek(self, shape: TableSpec) -> LogState:
-        """The newest state, or that which `begin` would write now. Writes nothing."""
+        """Returns the newest state, or the state that `begin` would write now. Writes nothing."""
         return self.find() or self._first(shape)
 
     def _newest(self) -> LogState | None:
@@ -99,7 +102,7 @@ class Ledger:
         return None
 
     def read_version(self, version: int) -> LogState:
-        """The state as of one ledger version."""
+        """Returns the state as of one ledger version."""
         path = self._paths.ledger_version(version)
         data = self._store.read(path)
         head = decode_head(path, data)
@@ -113,9 +116,9 @@ class Ledger:
         return check_state(self._pages.join(head.pages, decode(path, bytes(head.state), LogState)))
 
     def begin(self, shape: TableSpec, fence: int | None = None) -> LogState:
-        """The state, made empty if the log is new; an empty log takes another shape.
+        """Returns the state. A new log starts empty, and an empty log accepts another table definition.
 
-        Raises SupersededError instead of beginning a log for something that was announced under another fence.
+        Raises SupersededError if change sets were announced under another fence.
         """
         while (state := self.find()) is None:
             # Another process may begin the log in the same moment: its beginning is as good.
@@ -135,10 +138,13 @@ class Ledger:
         return replace(first, fence=before.fence, generation=before.generation, former=before.former)
 
     def require_current(self, state: LogState) -> Evidence:
-        """Compares the ledger with the published table and the snapshots, once in a process (I29); `state` is the one
-        that is to be changed. Whoever changes or deletes anything of a log asks this first; `commit` and `begin` do.
+        """Compares the ledger with the published table and the snapshots, once in a process (I29).
 
-        Raises CorruptError when the store shows what the ledger does not know: LEDGER_BEHIND, LEDGER_LOST.
+        Everything that changes or deletes anything of a log calls this first; `commit` and `begin` do. Raises
+        CorruptError if
+        the store shows what the ledger does not know: LEDGER_BEHIND, LEDGER_LOST.
+
+        state: the state that is to be changed.
         """
         version, evidence = self._compared.get(self._log, (0, Evidence()))
         if version and version <= state.version:
@@ -153,7 +159,7 @@ class Ledger:
         return evidence
 
     def is_current(self) -> bool:
-        """Whether the ledger knows all that the store shows of the log: one that was lost, or is damaged, does not."""
+        """Whether the ledger knows everything that the store shows of the log. A lost or damaged one does not."""
         try:
             self.require_current(self._newest() or LogState(self._log, _NO_SHAPE, 1))
         except CorruptError:
@@ -161,7 +167,9 @@ class Ledger:
         return True
 
     def replace(self, shape: TableSpec, make: Callable[[LogState], LogState]) -> LogState:
-        """Writes what `make` makes of the newest state that is left, or of an empty one, without comparing it."""
+        """Applies `make` to the newest state that is left, or to an empty one, and writes the result without a
+        comparison.
+        """
         base = self._newest() or LogState(self._log, shape)
         made = replace(make(base), version=base.version + 1)
         self._compared.pop(self._log, None)
@@ -170,10 +178,11 @@ class Ledger:
         return done
 
     def commit(self, move: Callable[[LogState], LogState], *, of_dropped: bool = False) -> LogState:
-        """Applies a move to the newest state and writes the result; on a lost race reads again and moves again.
+        """Applies a transition to the newest state and writes the result. After a lost race, reads and applies again.
 
-        A move that changes nothing writes nothing. Raises what the move raises, ConflictError after many losses,
-        RefusedError for a log that is being dropped (unless `of_dropped`: the drop itself asks).
+        A transition that changes nothing writes nothing. Raises the errors of the transition, ConflictError after many
+        lost
+        races, and RefusedError for a log that is being dropped (unless `of_dropped`: the drop itself commits).
         """
         for _ in range(_TRIES):
             state = self.read() if of_dropped else _not_dropped(self.read())
@@ -206,7 +215,9 @@ class Ledger:
         return state
 
     def _settle(self, path: str, writer: str) -> None:
-        """After a lost answer: read back who wrote the version. Not readable: the outcome stays unknown."""
+        """After a lost answer: reads back which process wrote the version. If it cannot be read, the outcome stays
+        unknown.
+        """
         try:
             head = decode_head(path, self._store.read(path))
         except NotFoundError:
@@ -215,8 +226,9 @@ class Ledger:
             raise AlreadyExistsError("LEDGER_LOST_RACE", f"`{path}` was written by another process.")
 
     def _require_counted(self, version: int, digest: str) -> None:
-        """A version counts only if the one it was made from is still there: a writer who slept while it was pruned
-        finds his number free and is late all the same. Raises AlreadyExistsError then.
+        """Raises AlreadyExistsError unless the version counts: the version that it was made from must still exist.
+
+        A writer that slept while that version was pruned finds its number free, and is too late nevertheless.
         """
         before = version - 1
         is_first = version == 1 and self._latest_version() == 1
@@ -246,10 +258,11 @@ class Ledger:
             return None
 
     def prune(self, keep: int = KEPT_VERSIONS) -> int:
-        """Removes the oldest versions but for the newest `keep`, in ascending order, with the pages that only they
-        name; returns how many versions went.
+        """Deletes the oldest versions except the newest `keep`, in ascending order, with the pages that only they name.
 
-        Lists only grow, or lose for good: what the oldest kept version does not name, no later one names either.
+        Returns the number of deleted versions. Lists only grow or shrink for good, so pages that the oldest retained
+        version
+        does not name are not named by a later one.
         """
         versions = self._versions()
         old, kept = versions[:-keep], versions[-keep:]
@@ -265,9 +278,9 @@ class Ledger:
         return len(old)
 
     def _before(self, found: tuple[LedgerHead, str] | None) -> Iterator[LedgerHead]:
-        """The versions that counted before one, newest first, as far as they are there.
+        """Yields the existing versions that counted before one, newest first.
 
-        A stray one is none of them: the writer who put it where it did not count may be about to name its pages anew.
+        It skips stray versions: their writer may be about to name their pages again.
         """
         while found:
             head, found = found[0], self._head(found[0].version - 1)
@@ -276,7 +289,7 @@ class Ledger:
             yield found[0]
 
     def _head(self, version: int) -> tuple[LedgerHead, str] | None:
-        """One version and the sha256 of its file; None when it was pruned, who did that removes its pages too."""
+        """Returns one version and the sha256 of its file; None if it was pruned (the pruner deletes its pages too)."""
         path = self._paths.ledger_version(version)
         try:
             data = self._store.read(path)
@@ -317,7 +330,7 @@ class Ledger:
 
 
 def _with_incarnation(state: LogState) -> LogState:
-    """The state with its incarnation, which a ledger of an older program gets with its next version."""
+    """Returns the state with its incarnation. A ledger of an older program gets one with its next version."""
     return state if state.incarnation else replace(state, incarnation=uuid.uuid4().hex[:_INCARNATION])
 
 

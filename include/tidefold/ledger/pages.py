@@ -1,4 +1,6 @@
-"""Lists that grow with a log: full chunks become immutable pages named by their content, so that a head stays small."""
+"""Splits lists that grow with a log into immutable pages named by their content, so that a ledger version stays
+small.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ Chunk = tuple[Any, ...]
 class Pages:
     """Splits a state into pages and its recent rest, and joins it again.
 
-    `known` are pages of this store by their path, which others that read it may share: pages never change.
+    known: pages of this store by path. Others that read the store may share them, because pages never change.
     """
 
     def __init__(self, store: Store, log: str, known: dict[str, Chunk]) -> None:
@@ -39,7 +41,7 @@ class Pages:
         self._written: dict[tuple[int, str, int], str] = {}
 
     def split(self, state: LogState) -> tuple[dict[str, list[str]], LogState]:
-        """Writes the pages that are not there yet; returns their names and the state without what they hold."""
+        """Writes the pages that do not exist yet. Returns their names and the state without their items."""
         pages: dict[str, list[str]] = {}
         recent: dict[str, Any] = {}
         for name, (number, _) in _PAGED.items():
@@ -48,7 +50,7 @@ class Pages:
         return pages, replace(state, **recent)
 
     def join(self, pages: dict[str, list[str]], recent: LogState) -> LogState:
-        """The whole state. Raises CorruptError when a page is missing or damaged."""
+        """Returns the whole state. Raises CorruptError if a page is missing or damaged."""
         whole: dict[str, Any] = {}
         for name, (_, kind) in _PAGED.items():
             chunks = [
@@ -82,7 +84,7 @@ class Pages:
 
 
 def _split_chunks(items: Chunk, number: Callable[[Any], int]) -> tuple[list[tuple[int, Chunk]], Chunk]:
-    """Cuts a list at fixed numbers, so that the same items always make the same page; the newest chunk stays open."""
+    """Splits a list at fixed numbers, so that the same items always make the same page. The newest chunk stays open."""
     chunks: list[tuple[int, Chunk]] = []
     begin = 0
     while begin < len(items):

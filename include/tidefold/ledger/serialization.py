@@ -1,8 +1,7 @@
-"""Stored JSON documents: what is damaged, missing or newer than this program is told apart, never taken for absent.
+"""Reads and writes stored JSON documents. Damaged, missing and newer documents are different errors, never "absent".
 
-Descriptions of savepoints: one JSON document each, which any program can read and which shows when it was edited.
-
-Manifests of snapshots: stored once under their id, named by the ledger by their sha256.
+A savepoint has one description, which any program can read; its checksum reveals edits. The manifest of a snapshot is
+stored once under its id, and the ledger names it by its sha256.
 """
 
 from __future__ import annotations
@@ -28,9 +27,11 @@ T = TypeVar("T")
 
 
 class LedgerHead(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One file of the ledger. `state` holds each paged list's newest items, `pages` the older ones' sha256.
+    """One file of the ledger.
 
-    `previous` is the sha256 of the version before: versions form a chain, so a stray one is told from those that count.
+    state: contains the newest items of each paged list.
+    pages: the sha256 of the pages with older items.
+    previous: the sha256 of the version before. Versions form a chain, which shows which of them count.
     """
 
     format: int
@@ -59,7 +60,7 @@ def decode_head(path: str, data: bytes) -> LedgerHead:
 
 
 def read_named(store: Store, path: str) -> bytes:
-    """A file that the ledger names: if it is not there, it was lost, which is more than "not found"."""
+    """Reads a file that the ledger names. If it is missing, it was lost: CorruptError, not "not found"."""
     try:
         return store.read(path)
     except NotFoundError as error:
@@ -73,7 +74,7 @@ def digest_of(data: bytes) -> str:
 
 
 def require_checksum(path: str, data: bytes, digest: str) -> bytes:
-    """The bytes, or CorruptError when their sha256 is another."""
+    """Returns the bytes. Raises CorruptError if their sha256 differs."""
     if digest_of(data) != digest:
         raise CorruptError(
             "CHECKSUM", f"`{path}` does not match its recorded checksum.", hint="Restore the file from a backup."
@@ -82,7 +83,7 @@ def require_checksum(path: str, data: bytes, digest: str) -> bytes:
 
 
 def decode(path: str, data: bytes, kind: type[T]) -> T:
-    """Raises CorruptError when the bytes are no such document."""
+    """Decodes a document. Raises CorruptError if the bytes are not such a document."""
     try:
         return decode_stored(data, kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -96,7 +97,7 @@ VERSION = 1
 
 
 def write_description(store: Store, savepoint: Savepoint) -> str:
-    """Stores the description, once: from now on there is a savepoint. Returns the sha256 of the document."""
+    """Stores the description, once. From now on there is a savepoint. Returns the sha256 of the document."""
     fields = msgspec.to_builtins(savepoint)
     document = {"format": _SAVEPOINT_FORMAT, "version": VERSION, **fields}
     data = msgspec.json.format(msgspec.json.encode({**document, "checksum": _checksum(document)}), indent=2)
@@ -105,9 +106,9 @@ def write_description(store: Store, savepoint: Savepoint) -> str:
 
 
 def read_description(store: Store) -> tuple[Savepoint, str]:
-    """A savepoint and the sha256 of its description.
+    """Returns a savepoint and the sha256 of its description.
 
-    Raises NotFoundError when there is none, CorruptError when it is damaged, edited, or newer than this program.
+    Raises NotFoundError if there is none, CorruptError if it is damaged, edited, or newer than this program.
     """
     try:
         data = store.read(DESCRIPTION)
@@ -144,24 +145,24 @@ def _check_format(document: dict[str, Any]) -> None:
 
 
 def _checksum(document: dict[str, Any]) -> str:
-    """Of the content alone: spaces and the order of fields do not matter."""
+    """Returns the checksum of the content: spaces and the order of fields do not matter."""
     return digest_of(msgspec.json.encode(document, order="sorted"))
 
 
 def read_manifest(store: Store, log: str, snapshot: Snapshot) -> Manifest:
-    """The manifest that the ledger names; CorruptError when its bytes are not those that were staged."""
+    """Returns the manifest that the ledger names. Raises CorruptError if its bytes are not those that were staged."""
     return read_manifest_at(store, LogPaths(log).manifest(snapshot.id), snapshot)
 
 
 def read_manifest_at(store: Store, path: str, snapshot: Snapshot) -> Manifest:
-    """The same from another place, such as a local copy."""
+    """Returns a manifest from another path, such as a local copy."""
     return check_manifest(
         decode(path, require_checksum(path, read_named(store, path), snapshot.manifest or ""), Manifest), snapshot
     )
 
 
 def decode_manifest(path: str, data: bytes) -> Manifest:
-    """A manifest as it is stored, whosesoever it is. Raises CorruptError."""
+    """Decodes a stored manifest, whichever snapshot it belongs to. Raises CorruptError."""
     return decode(path, data, Manifest)
 
 

@@ -1,7 +1,7 @@
-"""The stored form of values whose fields the code names or groups in another way.
+"""Converts values whose stored form differs in the names or the grouping of fields.
 
-Stored documents keep the names that they began with: every released store stays readable (I27). So a name in the code
-can become better, and fields can become one value, without a new format.
+Stored documents keep the names that they began with: every released store stays readable (I27). So the code can rename
+fields, or group them into one value, without a new format.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ EMBEDDED: dict[type, str] = {ChangeSet: "location"}
 
 
 def encode(value: Any) -> bytes:
-    """A value, or a tuple of values, as the JSON document that is stored."""
+    """Returns a value, or a tuple of values, as the stored JSON document."""
     return msgspec.json.encode(_to_stored(value))
 
 
 def to_document(value: Any) -> Any:
-    """A value as plain dicts and lists, with the names of stored documents."""
+    """Returns a value as plain dicts and lists, with the names of stored documents."""
     return msgspec.to_builtins(_to_stored(value))
 
 
 def decode_stored(data: bytes, kind: type[T]) -> T:
-    """The value of a stored document. Raises msgspec.DecodeError."""
+    """Returns the value of a stored document. Raises msgspec.DecodeError."""
     wanted: Any = kind
     stored = find_stored_type(wanted)
     found: Any = msgspec.json.decode(data, type=stored)
@@ -55,7 +55,7 @@ def decode_stored(data: bytes, kind: type[T]) -> T:
 
 
 def list_stored_names(kind: type) -> tuple[str, ...]:
-    """The names that the fields of a class have in stored documents, in their order."""
+    """Returns the names of a class's fields in stored documents, in their order."""
     names = STORED_NAMES.get(kind, {})
     embedded = EMBEDDED.get(kind)
     hints = get_type_hints(kind)
@@ -85,7 +85,7 @@ def _to_stored(value: Any) -> Any:
 
 @cache
 def find_stored_type(kind: Any) -> Any:
-    """The type of the stored form of a type: itself, where all names are the same."""
+    """Returns the type of the stored form of a type: itself, if all names are the same."""
     if is_dataclass(kind) and isinstance(kind, type):
         return _make_stored_class(kind)
     arguments = get_args(kind)
@@ -118,6 +118,6 @@ def _make_stored_class(kind: type) -> Any:
 
 
 def _join(kind: type) -> Callable[[Any], Any]:
-    """Makes the embedded value of a stored one."""
+    """Returns the function that builds the embedded value from a stored one."""
     own = [one.name for one in fields(kind)]
     return lambda stored: kind(*(getattr(stored, name) for name in own))

@@ -1,4 +1,4 @@
-"""The one door to bytes."""
+"""The only access to stored bytes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ __all__ = ["Store", "StoredObject", "compute_sha256", "is_lost_by_disk", "open_s
 
 
 def open_store(address: str, base: Path) -> Store:
-    """The store at an address: a path (relative to `base`), `file:///path`, `s3://bucket/folder` or `memory://name`.
+    """Opens the store at an address: a path (relative to `base`), `file:///path`, `s3://bucket/folder` or
+    `memory://name`.
 
     Raises InvalidInputError for any scheme whose conditional put is not proved here.
     """

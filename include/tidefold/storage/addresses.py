@@ -1,4 +1,4 @@
-"""Where the addresses of stores lie to each other."""
+"""Compares the addresses of stores."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ _S3 = "s3://"
 
 
 def meeting(one: str, other: str) -> tuple[str, str, str] | None:
-    """The address of a store in which both lie, with what comes before their paths there; None when there is none.
+    """Returns the address of a store that contains both, with the prefixes of their paths there; None if there is none.
 
-    Takes addresses as `Store.uri("")` gives them. On local disks it is the root: whether a link is possible is seen.
+    Takes addresses as `Store.uri("")` returns them. For local disks it is the root: the link itself shows whether it
+    works.
     """
     if one.startswith("/") and other.startswith("/"):
         return "/", f"{one.strip('/')}/".lstrip("/"), f"{other.strip('/')}/".lstrip("/")
@@ -28,13 +29,13 @@ def _parts(address: str) -> tuple[str, str]:
 
 
 def overlap(one: str, other: str) -> bool:
-    """Whether one address lies within the other, or they are the same."""
+    """Whether one address is inside the other, or they are the same."""
     first, second = f"{one.rstrip('/')}/", f"{other.rstrip('/')}/"
     return first.startswith(second) or second.startswith(first)
 
 
 def require_within(address: str, allowed: Iterable[str]) -> None:
-    """Raises RefusedError unless an address lies within one of these. Takes addresses as `Store.uri("")` gives them."""
+    """Raises RefusedError unless an address is inside one of these. Takes addresses as `Store.uri("")` returns them."""
     if not any(f"{address.rstrip('/')}/".startswith(f"{one.rstrip('/')}/") for one in allowed):
         raise RefusedError(
             "TARGET_NOT_ALLOWED",
@@ -44,7 +45,9 @@ def require_within(address: str, allowed: Iterable[str]) -> None:
 
 
 def require_apart(address: str, others: dict[str, str]) -> None:
-    """Raises InvalidInputError when an address meets one of these; they are named by what they are (I26)."""
+    """Raises InvalidInputError if an address overlaps one of these. The error names their purpose, not their
+    address (I26).
+    """
     for what, other in others.items():
         if overlap(address, other):
             raise InvalidInputError(

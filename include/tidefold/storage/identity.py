@@ -1,4 +1,6 @@
-"""The identity of a store: one small object in its root tells it from an empty place, and from another store (I33)."""
+"""The identity of a store: one small object in its root distinguishes it from an empty folder and other stores
+(I33).
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ FORMAT = 1
 
 
 class StoreIdentity(msgspec.Struct, frozen=True):
-    """What the object holds.
+    """The content of the object.
 
     format: version of the layout of the store.
     id: 32 hexadecimal digits that no other store has.
@@ -28,7 +30,7 @@ class StoreIdentity(msgspec.Struct, frozen=True):
 
 
 def read_identity(store: Store) -> str | None:
-    """The id of a store; None when it has none. Raises CorruptError."""
+    """Returns the id of a store; None if it has none. Raises CorruptError."""
     try:
         data = store.read(IDENTITY)
     except NotFoundError:
@@ -48,7 +50,7 @@ def read_identity(store: Store) -> str | None:
 
 
 def ensure_identity(store: Store) -> tuple[str, bool]:
-    """The id of a store, which gets one if it has none, and whether this call gave it."""
+    """Returns the id of a store, and whether this call gave it the id."""
     found = read_identity(store)
     if found is not None:
         return found, False
@@ -62,7 +64,7 @@ def ensure_identity(store: Store) -> tuple[str, bool]:
 
 
 def _new_id() -> str:
-    """A letter comes first: YAML reads digits alone as a number."""
+    """Returns a new id. It starts with a letter, because YAML reads digits alone as a number."""
     return random.choice("abcdef") + uuid.uuid4().hex[1:]
 
 
@@ -87,10 +89,14 @@ def require_identity(store: Store, wanted: str) -> None:
 
 
 class IdentityGuard:
-    """Sees to it that a process works on the store that it means; asks the store once at most."""
+    """Checks that a process works on the right store. It reads the identity at most once."""
 
     def __init__(self, store: Store, wanted: str | None, announce: Callable[[str], None]) -> None:
-        """`wanted`: the configured id. `announce` gets a sentence when the store was given its id."""
+        """Sets up the guard.
+
+        wanted: the configured id.
+        announce: gets a sentence when the store was given its id.
+        """
         self._store = store
         self._announce = announce
         self._known = wanted is not None
@@ -98,7 +104,7 @@ class IdentityGuard:
             require_identity(store, wanted)
 
     def before_write(self) -> None:
-        """Gives the store its id before its first change, if nobody has."""
+        """Gives the store its id before its first change, if it has none."""
         if self._known:
             return
         store_id, made = ensure_identity(self._store)

@@ -1,4 +1,6 @@
-"""A store on a local disk: what must be atomic and durable is asked of the kernel, as fsspec's moves are not synced."""
+"""A store on a local disk. It uses system calls for what must be atomic and durable, because fsspec does not sync
+moves.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ _PRIVATE = ("logs", "changelog")
 class LocalStore:
     """Files below `root`. A file appears under its name only when it is complete and on disk.
 
-    private: nobody else reads anything in it, and no symbolic link in it is followed.
+    private: only the owner reads anything in it, and no symbolic link in it is followed.
     """
 
     def __init__(self, root: Path, private: bool = False) -> None:
@@ -92,14 +94,14 @@ class LocalStore:
             )
 
     def _is_private(self, full: str) -> bool:
-        """Whether a file or a folder is for nobody else. What lies above the root is not."""
+        """Whether only the owner may read a file or a folder. What is above the root is not private."""
         if not f"{full}{os.sep}".startswith(f"{self._root.rstrip(os.sep)}{os.sep}"):
             return False
         return self._private or os.path.relpath(full, self._root).split(os.sep)[0] in _PRIVATE
 
     def _in_folder(self, path: str, act: Callable[[], T]) -> T:
-        """Acts in the folder of a path, which is made. Whoever deletes may remove it again while it is empty: nothing
-        slow lies between making it and filling it.
+        """Makes the folder of a path and acts in it. A delete may remove the empty folder again, so the act must
+        follow at once.
         """
         for _ in range(_TRIES):
             with suppress(FileNotFoundError):
@@ -180,7 +182,7 @@ class LocalStore:
                 _sync(os.path.dirname(final))
 
     def _rename_link(self, part: str, final: str) -> None:
-        """Gives a finished file one more name, in the place of what has that name now."""
+        """Gives a finished file one more name, in place of the file that has that name now."""
         beside = f"{final}.{uuid.uuid4().hex}{_UNFINISHED}"
         try:
             try:
@@ -201,7 +203,9 @@ class LocalStore:
         return f"{found.st_dev}:{found.st_ino}"
 
     def rename_folder(self, source: str, target: str) -> None:
-        """Gives a folder its final name, in one step. Raises AlreadyExistsError when that one holds files."""
+        """Gives a folder its final name, in one step. Raises AlreadyExistsError if a folder of that name contains
+        files.
+        """
         old, new = self._full(source), self._full(target)
         with _translate_errors(target):
             try:
@@ -228,7 +232,7 @@ class LocalStore:
             self._prune(os.path.dirname(full))
 
     def _prune(self, folder: str) -> None:
-        """Removes folders that became empty; one that is being filled again is not empty, or made again."""
+        """Removes folders that became empty. A folder that is being filled again is not empty, or is made again."""
         with suppress(OSError):
             while folder != str(self.root):
                 os.rmdir(folder)
@@ -247,14 +251,14 @@ class LocalStore:
         return {}
 
     def _full(self, path: str) -> str:
-        """The absolute path, or InvalidInputError when it would lie outside the root (I26)."""
+        """Returns the absolute path. Raises InvalidInputError if it is outside the root (I26)."""
         full = os.path.normpath(os.path.join(self._root, path))
         if os.path.isabs(path) or not f"{full}{os.sep}".startswith(f"{self._root.rstrip(os.sep)}{os.sep}"):
             raise InvalidInputError("PATH_OUTSIDE_ROOT", f"`{path}` is outside the store.")
         return full
 
     def _make_folder(self, folder: str) -> tuple[str, ...]:
-        """Makes a folder; returns the folders that were not there, the outermost first."""
+        """Makes a folder. Returns the folders that did not exist, the outermost first."""
         missing: tuple[str, ...] = ()
         while not os.path.isdir(folder):
             missing = (folder, *missing)
@@ -266,7 +270,7 @@ class LocalStore:
 
 @contextmanager
 def _translate_errors(path: str) -> Iterator[None]:
-    """Turns what the system says into the errors of the Store port."""
+    """Converts errors of the system into those of the Store port."""
     try:
         yield
     except FileNotFoundError as error:
@@ -283,7 +287,7 @@ def _translate_errors(path: str) -> Iterator[None]:
 
 @contextmanager
 def _possible() -> Iterator[None]:
-    """A folder that cannot be made is no absent file."""
+    """Converts the error of a folder that cannot be made, which does not mean that a file is absent."""
     try:
         yield
     except FileNotFoundError as error:
@@ -291,7 +295,7 @@ def _possible() -> Iterator[None]:
 
 
 def _walk(folder: str, follow: bool) -> Iterator[tuple[str, int]]:
-    """Files and their sizes, at any depth. What is gone by the time it is looked at is not there; all else raises."""
+    """Yields files and their sizes, at any depth. It skips what was deleted meanwhile, and raises all other errors."""
     try:
         listed = list(os.scandir(folder))
     except FileNotFoundError:

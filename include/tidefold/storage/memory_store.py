@@ -1,4 +1,4 @@
-"""A store in this process's memory, on fsspec's memory file system: for tests and for trying things."""
+"""A store in this process's memory, on fsspec's memory file system: for tests and experiments."""
 
 from __future__ import annotations
 

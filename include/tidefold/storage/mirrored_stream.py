@@ -1,6 +1,6 @@
-"""A stream that writes the same bytes to a primary store and, as long as that goes well, to a local one (C6, L2).
+"""A stream that writes the same bytes to a primary store and, until that fails, to a local one (C6, L2).
 
-Only the primary counts. Whatever the local store does wrong is kept as `local_error` and costs nothing but the copy.
+Only the primary counts. An error of the local store is kept as `local_error`, and costs only the copy.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _LOGGER = logging.getLogger(__name__)
 
 
 class _LocalCopy:
-    """The second file: its first error ends it, and is never raised."""
+    """The second file. Its first error ends it, and is never raised."""
 
     def __init__(self, store: Store | None, path: str) -> None:
         self.error: Exception | None = None
@@ -41,7 +41,7 @@ class _LocalCopy:
             self._guard(self._stream.flush)
 
     def finish(self, position: int) -> None:
-        """Makes the copy complete, if both files have the same length."""
+        """Completes the copy, if both files have the same length."""
         if self._stream is not None:
             self._guard(_check_position, self._path, self._stream, position)
         if self._opened is not None:
@@ -49,7 +49,7 @@ class _LocalCopy:
             self._guard(opened.__exit__, None, None, None)
 
     def abandon(self, error: BaseException) -> None:
-        """Ends the copy because of `error`: the store removes what was begun."""
+        """Ends the copy because of `error`. The store removes the unfinished file."""
         opened, self._opened, self._stream = self._opened, None, None
         if opened is not None:
             # The store raises `error` again, which is on its way already.
@@ -78,7 +78,7 @@ class _LocalCopy:
 
 
 class DuplicatingStream:
-    """What is written goes to the primary, then to the local copy. An error of the primary is raised."""
+    """Writes to the primary, then to the local copy. Raises only errors of the primary."""
 
     def __init__(self, primary: BinaryIO, copy: _LocalCopy, path: str) -> None:
         self._primary = primary
@@ -100,26 +100,26 @@ class DuplicatingStream:
         return self._position
 
     def check_position(self) -> None:
-        """Raises StorageError when the primary holds another number of bytes than were written."""
+        """Raises StorageError if the primary has another number of bytes than were written."""
         _check_position(self._path, self._primary, self._position)
 
     @property
     def local_path(self) -> str | None:
-        """Path of the local copy, or None when there is none. Final when the context was left."""
+        """Returns the path of the local copy; None if there is none. Final after the context ended."""
         return self._copy.path
 
     @property
     def local_error(self) -> Exception | None:
-        """Why there is no local copy, if one was asked for."""
+        """Returns why there is no local copy, if one was requested."""
         return self._copy.error
 
 
 @contextmanager
 def create_duplicating(primary: Store, local: Store | None, path: str) -> Iterator[DuplicatingStream]:
-    """A stream to a new file of that path in both stores; leaving it without an error makes them complete.
+    """Opens a stream to a new file of that path in both stores. Leaving it without an error completes both files.
 
-    Raises what the primary raises, and then leaves a file in neither. An unknown outcome deletes nothing of the
-    primary (I11): whoever chose the name decides.
+    Raises the errors of the primary, and then leaves a file in neither store. An unknown outcome deletes nothing of the
+    primary (I11): the caller, who chose the name, decides.
     """
     copy: _LocalCopy | None = None
     try:

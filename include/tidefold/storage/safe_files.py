@@ -1,7 +1,7 @@
-"""Opens files below a folder without following a link there: what is opened decides, not what was listed.
+"""Opens files below a folder without following links below it. The opened file is checked, not the listed name.
 
-The folder itself may be reached through links, since its owner configures it. Below it each folder is opened relative
-to the one above, no symbolic link is followed, and only regular files are opened.
+The folder itself may be reached through links, because its owner configures it. Below it, each folder is opened
+relative to its parent, no symbolic link is followed, and only regular files are opened.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _KINDS = {
 
 
 def make_private_folder(folder: Path) -> None:
-    """Makes a folder that only its owner reads, where there is none. What lies above it is made by the umask."""
+    """Makes a folder that only its owner can read, if it does not exist. Its parents are made by the umask."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     folder.mkdir(mode=0o700, exist_ok=True)
 
 
 class UnsafeFileError(OSError):
-    """Something else stands where a regular file should, or a link where a folder should.
+    """The name belongs to something else than a regular file, or a link replaces a folder of its path.
 
     name: its path below the root.
     kind: what it is.
@@ -46,7 +46,7 @@ class UnsafeFileError(OSError):
 
 
 def open_regular(root: str, name: str) -> BinaryIO:
-    """Opens a regular file below a root to be read. Raises UnsafeFileError, OSError."""
+    """Opens a regular file below a root for reading. Raises UnsafeFileError, OSError."""
     with _folder_of(root, name) as (folder, last):
         # Looked at first: to open a device may do something.
         _require_regular(os.stat(last, dir_fd=folder, follow_symlinks=False), name)
@@ -61,7 +61,7 @@ def open_regular(root: str, name: str) -> BinaryIO:
 
 
 def stat_regular(root: str, name: str) -> os.stat_result:
-    """Looks at a regular file below a root. Raises UnsafeFileError, OSError."""
+    """Returns the status of a regular file below a root. Raises UnsafeFileError, OSError."""
     with _folder_of(root, name) as (folder, last):
         found = os.stat(last, dir_fd=folder, follow_symlinks=False)
     _require_regular(found, name)
@@ -69,9 +69,11 @@ def stat_regular(root: str, name: str) -> os.stat_result:
 
 
 def list_below(root: str, skip: Callable[[str], bool]) -> Iterator[str]:
-    """Paths, relative to a root, of all that is below it and no folder; `skip` leaves out names, of folders too.
+    """Yields the paths, relative to a root, of everything below it except folders.
 
     A link is listed and not followed. Raises OSError, which names the folder that cannot be listed.
+
+    skip: leaves out names, also of folders.
     """
     handle = os.open(root, _FOLDER)
     try:
@@ -104,7 +106,7 @@ def _list_folder(handle: int, root: str, above: str, skip: Callable[[str], bool]
 
 @contextmanager
 def _folder_of(root: str, name: str) -> Iterator[tuple[int, str]]:
-    """The open folder that a file lies in, and its name there."""
+    """Yields the open folder of a file, and the name of the file in it."""
     *folders, last = name.split("/")
     if {"", ".", ".."} & {*folders, last}:
         raise UnsafeFileError(name, "a path that may lead out of its folder")

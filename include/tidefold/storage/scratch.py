@@ -11,12 +11,12 @@ _OWNED = re.compile(r"tidefold-p(\d+)-.+")
 
 
 def open_scratch() -> tempfile.TemporaryDirectory[str]:
-    """A folder that is removed with its context. Its name says which process owns it."""
+    """Returns a folder that is deleted with its context. Its name contains the process that owns it."""
     return tempfile.TemporaryDirectory(prefix=f"tidefold-p{os.getpid()}-")
 
 
 def is_owner_alive(name: str) -> bool:
-    """Whether the process that owns a scratch folder is still there. Names that tell no process have no owner."""
+    """Whether the process that owns a scratch folder still exists. A name without a process has no owner."""
     owned = _OWNED.fullmatch(name)
     if owned is None:
         return False

@@ -20,7 +20,7 @@ class StoredObject:
 
 
 def is_lost_by_disk(error: BaseException | None) -> bool:
-    """Whether the disk lost the bytes of this file (EIO): damage of one copy, and no store that does not answer."""
+    """Whether the disk lost the bytes of this file (EIO): damage of one copy, not a store that does not answer."""
     while error is not None:
         if isinstance(error, OSError) and error.errno == errno.EIO:
             return True
@@ -34,74 +34,82 @@ def compute_sha256(stream: BinaryIO) -> str:
 
 
 class Store(Protocol):
-    """Named, immutable byte strings below one root. Paths are relative, with `/`; nothing is ever overwritten, but by
-    `replace`.
+    """Named, immutable byte strings below one root. Paths are relative, with `/`. Only `replace` overwrites anything.
 
-    Raises NotFoundError for an absent path, AlreadyExistsError for a taken one, UnknownOutcomeError when the answer
-    to a write was lost, StorageError for everything else (I23: unreadable is never "absent").
+    Raises NotFoundError for an absent path, AlreadyExistsError for an existing one, UnknownOutcomeError if the answer
+    to a write was lost, StorageError for everything else (I23: unreadable never means absent).
     """
 
     def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
-        """The bytes of a file, or of a part of it."""
+        """Returns the bytes of a file, or of a part of it."""
         ...
 
     def open(self, path: str) -> AbstractContextManager[BinaryIO]:
-        """A seekable stream over a file."""
+        """Opens a seekable stream over a file."""
         ...
 
     def put_if_absent(self, path: str, data: bytes) -> None:
-        """Stores all bytes or none, durably, only if the path is free: the one operation that decides races."""
+        """Stores all bytes or none, durably, only if the path is free. This operation decides all races."""
         ...
 
     def create(self, path: str) -> AbstractContextManager[BinaryIO]:
-        """A stream to a new file; leaving it without an error makes it complete and durable, an error removes it."""
+        """Opens a stream to a new file. Leaving it without an error makes it complete and durable; an error
+        deletes it.
+        """
         ...
 
     @property
     def links(self) -> bool:
-        """Whether `link` makes one more name for the same bytes, where it can."""
+        """Whether `link` makes another name for the same bytes, if possible."""
         ...
 
     def link(self, source: str, target: str, copy: bool = False) -> str:
-        """Makes `target` hold what `source` holds, without passing the bytes through here where the store can; with
-        `copy` as bytes of its own.
+        """Gives `target` the content of `source`, if possible without passing the bytes through this process.
 
-        Answers how: `link` (same bytes on disk) or `copy`. An existing target with the same bytes is left: `kept`.
+        Returns `link` (the same bytes on disk) or `copy`. If the target already has the same bytes, it stays: `kept`.
+
+        copy: the target gets its own bytes.
         """
         ...
 
     def replace(self, paths: Sequence[str]) -> AbstractContextManager[BinaryIO]:
-        """A stream to what all these names hold afterwards, whatever they held: the one door for repair.
+        """Opens a stream to the new content of all these names, whatever they had before. Only repairs use it.
 
-        Leaving it without an error makes the new bytes complete and durable, and then gives them one name after the
-        other, each in one step; what other names hold of the old bytes stays. An error leaves the names not yet given
-        as they were. S3 raises RefusedError for a name that is taken.
+        Leaving it without an error makes the new bytes complete and durable. Then the names get them one after the
+        other,
+        each in one step. Other names of the old bytes keep them. An error leaves the remaining names as they were. S3
+        raises
+        RefusedError for an existing name.
         """
         ...
 
     def identity(self, path: str) -> str:
-        """Names of one and the same copy of the bytes answer the same: on local disks device and inode."""
+        """Returns the same value for all names of one copy of the bytes: on local disks device and inode."""
         ...
 
     def list(self, folder: str, unfinished: bool = False) -> list[StoredObject]:
-        """All files below a folder, at any depth, sorted by path; empty when there is none.
+        """Returns all files below a folder, at any depth, sorted by path; empty if there is none.
 
-        `unfinished` also names what killed writers left behind under names of its own.
+        unfinished: also list what killed writers left, under its own names.
         """
         ...
 
     def delete(self, paths: Iterable[str]) -> None:
-        """Removes files, in no promised order (S3 takes 1,000 at once); one that is already gone is no error."""
+        """Deletes files, in no guaranteed order (S3 deletes 1,000 at once). A file that no longer exists is not an
+        error.
+        """
         ...
 
     def sync(self, path: str) -> None:
-        """Makes a file durable that another library wrote below the root, or a folder's names."""
+        """Makes a file durable that another library wrote below the root, or the names in a folder."""
         ...
 
     def uri(self, path: str) -> str:
-        """The address under which Spark, deltalake and Polars find the path."""
+        """Returns the address under which Spark, deltalake and Polars find the path."""
         ...
 
     def options(self) -> dict[str, str]:
-        """What deltalake and Polars need beside `uri` (`storage_options`); holds no secret, empty for a local disk."""
+        """Returns the `storage_options` of deltalake and Polars. They contain no secret, and are empty for a local
+        disk.
+        """
         ...

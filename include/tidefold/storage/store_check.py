@@ -1,4 +1,4 @@
-"""Asks a store for what tidefold relies on, with a few small files of its own."""
+"""Tests what tidefold relies on in a store, with a few small files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FOLDER = "probes"
 
 
 def probe(store: Store) -> tuple[str, ...]:
-    """What the store was seen to do, in order. Raises TidefoldError that says what failed; leaves no file if it can."""
+    """Returns what the store did, in order. Raises a TidefoldError that names the failure. Leaves no file if it can."""
     folder = f"{_FOLDER}/{uuid.uuid4().hex}"
     done = []
     try:
@@ -30,9 +30,9 @@ def probe(store: Store) -> tuple[str, ...]:
 
 
 def measure_skew(store: Store) -> float | None:
-    """How many seconds the clock of the store is ahead of this machine's, as far as it is certain.
+    """Returns how many seconds the clock of the store is certainly ahead of this machine's.
 
-    None if the store does not say when an object was written. Leaves no file if it can. Raises TidefoldError.
+    None if the store does not report when it wrote an object. Leaves no file if it can. Raises TidefoldError.
     """
     path = f"{_FOLDER}/{uuid.uuid4().hex}/clock"
     begun = time.time()

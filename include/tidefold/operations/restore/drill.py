@@ -1,6 +1,6 @@
-"""The restore drill: a snapshot is restored into a scratch place, checked, measured, recorded, removed again (L6).
+"""The restore drill: restores a snapshot into a scratch folder, checks, measures and records it, deletes it (L6).
 
-Scratch folders on this machine that go also when their owner was killed: the next one who comes removes them.
+The next drill on this machine also deletes scratch folders whose owner was killed.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ _LOCK = ".lock"
 
 @contextmanager
 def scratch_name(parent: Path, name: str) -> Iterator[Path]:
-    """A path below `parent` that is the caller's alone while the context lasts; what killed ones left is removed first.
+    """Yields a path below `parent` that only the caller uses. First deletes the scratch folders of killed processes.
 
-    The system frees a lock when its owner ends, however that comes: a lock that can be had tells of a dead one.
+    The system releases a lock when its owner ends, however that happens. So a free lock means a dead owner.
     """
     make_private_folder(parent)
     _remove_abandoned(parent)
@@ -69,8 +69,8 @@ _READERS = 4
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """How a drill is made: below which folder or address (None: `var/drill` beside the configuration), by what the
-    tasks are run, and by which clock (seconds) it is measured.
+    """How a drill runs: scratch folder or address (None: `var/drill` beside the configuration), task runner, and
+    clock.
     """
 
     scratch: str | None = None
@@ -79,10 +79,11 @@ class Trial:
 
 
 def drill(pipeline: Pipeline, log: str, snapshot: int | None = None, trial: Trial | None = None) -> Outcome:
-    """Restores a snapshot (none named: the newest completed one), looks at every byte of what came out, and records how
-    it went. Its outcome is an error (exit code 5) when the rows cannot be had, or are not those that were recorded.
+    """Restores a snapshot (default: the newest completed one), verifies every byte of the result, and records the
+    outcome.
 
-    Raises NotFoundError, RefusedError, InvalidInputError, StorageError: then nothing was tried and nothing is recorded.
+    The outcome is an error (exit code 5) if the rows cannot be restored or differ from the recorded ones. Raises
+    NotFoundError, RefusedError, InvalidInputError or StorageError if nothing was tried; then nothing is recorded.
     """
     latest = pipeline.ledger(log).read().latest
     if snapshot is None and latest is None:
@@ -95,7 +96,7 @@ def drill(pipeline: Pipeline, log: str, snapshot: int | None = None, trial: Tria
 
 
 def drill_newest(pipeline: Pipeline, log: str, trial: Trial | None = None) -> Outcome:
-    """The same for a schedule over all logs: one that has no snapshot yet is `nothing`, and no error."""
+    """Does the same for a schedule over all logs. A log without a snapshot is `nothing`, not an error."""
     state = pipeline.ledger(log).find()
     if state is None or state.latest is None:
         return Outcome(log, Status.NOTHING, "no snapshot is completed yet")
@@ -103,7 +104,9 @@ def drill_newest(pipeline: Pipeline, log: str, trial: Trial | None = None) -> Ou
 
 
 def _try_restore(pipeline: Pipeline, log: str, snapshot: int, how: Trial) -> tuple[Restored | None, list[str]]:
-    """What was restored, if it could be, and what is wrong with it. Leaves nothing in the scratch place."""
+    """Returns what was restored, if that was possible, and what is wrong with it. Leaves nothing in the scratch
+    folder.
+    """
     name = f"{log}-{snapshot}-{uuid.uuid4().hex[:12]}"
     if how.scratch:
         return _try_restore_at(pipeline, log, snapshot, how, f"{how.scratch.rstrip('/')}/{name}")
@@ -132,7 +135,7 @@ def _remove(scratch: Store) -> None:
 
 
 def _faults(scratch: Store, manifest: Manifest) -> Iterator[str]:
-    """What of the restored table is not as it was written: files by their checksums, and what readers are shown."""
+    """Yields the differences between the restored table and what was written: by checksums, and by what readers see."""
     with ThreadPoolExecutor(_READERS) as pool:
         yield from filter(None, pool.map(lambda file: _fault(scratch, file), manifest.files))
     shown = delta_state(scratch, "")

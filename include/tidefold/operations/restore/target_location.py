@@ -1,5 +1,6 @@
-"""A place outside of the store that a whole table is written to: free at first, claimed by a marker while it is filled,
-and left empty after an error.
+"""A folder outside the store that a whole table is written to.
+
+It is empty at first. A marker claims it during the write. After an error it is empty again.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ _MARKER = "_tidefold-restoring"
 
 
 def open_place(pipeline: Pipeline, address: str) -> Store:
-    """The folder that something is to be written to, where nothing of this pipeline is, and nothing that lands. Raises
-    InvalidInputError, RefusedError.
+    """Opens the target folder, which must be apart from this pipeline's folders and its landing folders.
+
+    Raises InvalidInputError, RefusedError.
     """
     store = open_address(address)
     require_target(pipeline, store)
@@ -44,7 +46,7 @@ def open_place(pipeline: Pipeline, address: str) -> Store:
 
 @contextmanager
 def claim_location(store: Store, why: str) -> Iterator[None]:
-    """Holds a place that is free, and leaves nothing there after an error; what a kill leaves is no table."""
+    """Claims an empty folder, and leaves nothing there after an error. What a kill leaves is not a table."""
     address = store.uri("")
     existed = "://" in address or Path(address).is_dir()
     found = store.list("", unfinished=True)
@@ -68,7 +70,9 @@ def claim_location(store: Store, why: str) -> Iterator[None]:
 
 
 def _require_still_empty(store: Store) -> None:
-    """Another restore may have come and gone between the look and the marker: its table is not ours to remove."""
+    """Checks again: another restore may have finished between the first check and the marker, and its table must
+    stay.
+    """
     try:
         found = [entry.path for entry in store.list("", unfinished=True) if entry.path != _MARKER]
         if found:
@@ -88,7 +92,9 @@ def _build_taken_error(path: str = _MARKER) -> RefusedError:
 
 
 def clear(store: Store, keep: bool = True) -> None:
-    """Removes a restored table, or what there is of it, the Delta log first; not `keep`: the empty folder too."""
+    """Deletes a restored table, or an unfinished one, the Delta log first. Without `keep`, deletes the empty
+    folder too.
+    """
     paths = [entry.path for entry in store.list("", unfinished=True)]
     ours = [path for path in paths if path.startswith(("_delta_log/", "_data/", DESCRIPTION, _MARKER))]
     store.delete([path for path in ours if path.startswith("_delta_log/")])

@@ -1,4 +1,4 @@
-"""What damage that is left means, and the command that mends it: one alarm a file."""
+"""Explains damage that is left: one alarm for each file, with the effect and the command that repairs it."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _SPARE = "no reader notices it yet, because another copy is good"
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
-    """Damage that a person must mend.
+    """Damage that a person must repair.
 
-    file: where it is (`local:` is in front of the paths of local copies).
+    file: its path (`local:` is in front of the paths of local copies).
     harm: what is wrong with it.
     means: what does not work because of it.
     command: the next step.
@@ -40,7 +40,7 @@ class Alarm:
 
 
 def find_alarms(damage: Iterable[Damage]) -> list[Alarm]:
-    """One alarm for each damage that is left."""
+    """Returns one alarm for each damage that is left."""
     return [
         Alarm(str(one.places[0]), f"{one.part} {one.harm}", _explain(one), one.hint)
         for one in damage
@@ -57,7 +57,7 @@ def _explain(damage: Damage) -> str:
 
 
 def alarm_of_ledger(log: str, error: CorruptError) -> Alarm:
-    """The alarm for a ledger version or page that cannot be read."""
+    """Returns the alarm for a ledger version or page that cannot be read."""
     return Alarm(
         LogPaths(log).ledger,
         f"ledger damaged, {error.code}",

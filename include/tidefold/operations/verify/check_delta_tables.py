@@ -1,5 +1,6 @@
-"""Compares Delta logs with the manifests that they were made from: of snapshots' own tables, of their local copies, and
-of the published table.
+"""Compares Delta logs with the manifests that they were made from.
+
+It checks the logs of the snapshots' own tables, of their local copies, and of the published table.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from tidefold.storage import Store
 
 
 def own_logs(stores: Stores, manifest: Manifest, local: bool) -> list[Damage]:
-    """What is wrong with the Delta log of a snapshot's folder, and with that of its local copy if there is one."""
+    """Returns the damage of the Delta log of a snapshot's folder, and of its local copy if there is one."""
     paths = LogPaths(manifest.log)
     folders = [StoredLocation(paths.snapshot(manifest.snapshot))] if manifest.kind is SnapshotKind.FULL else []
     folders += [StoredLocation(str(CopyName(manifest.log, manifest.snapshot)), StorageTier.LOCAL)] if local else []
@@ -51,13 +52,15 @@ def _harm(store: Store, folder: str, expected: DeltaState) -> DamageKind | None:
 
 
 def _others(store: Store, folder: str) -> list[str]:
-    """What somebody else put into the Delta log of a snapshot, which has one commit for ever."""
+    """Returns the files of other programs in the Delta log of a snapshot, which always has exactly one commit."""
     own = f"{folder}/{COMMIT}"
     return [entry.path for entry in store.list(f"{folder}/_delta_log") if entry.path != own]
 
 
 def repair_own_log(stores: Stores, manifest: Manifest, damage: Damage) -> StoredLocation:
-    """Makes the Delta log of a snapshot anew from its manifest. Raises RefusedError when there are others' commits."""
+    """Makes the Delta log of a snapshot again from its manifest. Raises RefusedError if other programs committed
+    to it.
+    """
     [place] = damage.places
     store, folder = stores[place.where], place.path.removesuffix(f"/{COMMIT}")
     others = _others(store, folder)
@@ -74,7 +77,7 @@ def repair_own_log(stores: Stores, manifest: Manifest, damage: Damage) -> Stored
 
 
 def check_published_table(store: Store, state: LogState, manifests: Mapping[int, Manifest]) -> Damage | None:
-    """What is wrong with what readers of the table are shown, if anything is."""
+    """Returns the damage of the published table, if there is any."""
     shown = find_shown(state)
     if not shown or shown[0].id not in manifests:
         return None
@@ -97,7 +100,7 @@ def check_published_table(store: Store, state: LogState, manifests: Mapping[int,
 
 
 def find_shown(state: LogState) -> list[Snapshot]:
-    """The newest published snapshot, and one after it that is being published."""
+    """Returns the newest published snapshot, and one after it that is being published."""
     published = [s for s in list_kept(state) if s.published][-1:]
     latest = state.latest
     return [*published, *([latest] if published and latest and latest.id > published[0].id else [])]

@@ -1,4 +1,4 @@
-"""Looks at every copy of a file: is it there, is it whole, are its bytes those that were written. Changes nothing."""
+"""Checks every copy of a file: whether it exists, has its length, and has its checksum. It changes nothing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _READERS = 4
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """The names of one copy that is there, and its length in bytes."""
+    """The names of one existing copy, and its length in bytes."""
 
     file: StoredFile
     names: tuple[Expected, ...]
@@ -33,9 +33,11 @@ def examine(
     deep: bool | Container[StoredFile] = True,
     tell: Tell = lambda done, total: None,
 ) -> dict[StoredFile, tuple[Copy, ...]]:
-    """All copies of each file. Not `deep`: only whether they are there, and their length. Files: only these are read.
+    """Returns all copies of each file. A copy with several names is read once.
 
-    A copy that several names share is read once. Raises StorageError when a store does not answer.
+    Raises StorageError if a store does not answer.
+
+    deep: read the bytes; otherwise check only presence and length. A set of files: read only these.
     """
     wanted = tuple(files)
     sizes = _sizes(stores, wanted)
@@ -56,7 +58,7 @@ def is_read(file: StoredFile, deep: bool | Container[StoredFile]) -> bool:
 
 
 class Progress:
-    """Adds up what several threads have read, and tells of it."""
+    """Adds up what several threads have read, and reports it."""
 
     def __init__(self, tell: Tell, total: int) -> None:
         self._tell, self._total, self._done = tell, total, 0
@@ -73,7 +75,7 @@ def _lacks(name: Expected, sizes: Mapping[StoredLocation, int]) -> bool:
 
 
 def _sizes(stores: Stores, files: Sequence[StoredFile]) -> dict[StoredLocation, int]:
-    """Lengths of all that lies where the files should: one listing a folder."""
+    """Returns the lengths of the files in the folders of these files: one listing for each folder."""
     folders = {StoredLocation(n.place.path.rpartition("/")[0], n.place.where) for file in files for n in file.names}
     return {
         StoredLocation(entry.path, folder.where): entry.bytes
@@ -114,12 +116,14 @@ def _harm(stores: Stores, copy: _Found, deep: bool, progress: Progress) -> Damag
 
 
 def digest_of(stores: Stores, place: StoredLocation) -> str:
-    """The sha256 of a file."""
+    """Returns the sha256 of a file."""
     with stores[place.where].open(place.path) as stream:
         return compute_sha256(stream)
 
 
 def still_named(copies: Iterable[Copy], named: Collection[StoredLocation]) -> tuple[Copy, ...]:
-    """The copies without the names that nobody needs any more: what was removed on purpose meanwhile is no damage."""
+    """Returns the copies without the names that nothing needs any more: a file that was deleted on purpose is not
+    damaged.
+    """
     kept = (Copy(tuple(n for n in c.names if n.place in named), c.harm) if c.harm else c for c in copies)
     return tuple(copy for copy in kept if copy.names)

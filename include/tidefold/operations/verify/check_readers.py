@@ -29,10 +29,10 @@ _READERS = 4
 
 
 class DeltaReader(Protocol):
-    """A reader of Delta tables that is not tidefold's own."""
+    """A reader of Delta tables that does not belong to tidefold."""
 
     def read(self, uri: str) -> DeltaContent:
-        """The newest version of the table. Raises CorruptError."""
+        """Reads the newest version of the table. Raises CorruptError."""
         ...
 
 
@@ -43,7 +43,9 @@ def has_table(pipeline: Pipeline, log: str) -> bool:
 
 
 def check_readers(pipeline: Pipeline, logs: Iterable[str], reader: DeltaReader | None) -> list[Outcome]:
-    """One outcome a log; an error (exit code 5) where readers get other columns or other rows than were judged."""
+    """Returns one outcome for each log. It is an error (exit code 5) if readers get other columns or rows than
+    were judged.
+    """
     return for_each_log(logs, lambda log: _check(pipeline, log, reader))
 
 
@@ -65,7 +67,7 @@ def _check(pipeline: Pipeline, log: str, reader: DeltaReader | None) -> Outcome:
 
 
 def _compare_any(pipeline: Pipeline, state: LogState, shown: list[Snapshot], reader: DeltaReader) -> ReaderComparison:
-    """The comparison with the published snapshot, or with the one that is being published if that is equal."""
+    """Compares with the published snapshot, or with the one that is being published if that is equal."""
     store = pipeline.store
     if store.options():
         raise RefusedError(
@@ -99,7 +101,7 @@ def _compare(pipeline: Pipeline, state: LogState, snapshot: Snapshot, content: D
 
 
 def _checksum_of(pipeline: Pipeline, state: LogState, snapshot: Snapshot, columns: int) -> ContentChecksum:
-    """Of the rows of the files that the manifest names, read without Spark."""
+    """Returns the checksum of the rows of the files that the manifest names, read without Spark."""
     plan = plan_from(pipeline, state, ReadRequest(snapshot=snapshot.id))
     with ThreadPoolExecutor(_READERS) as pool:
         parts = pool.map(

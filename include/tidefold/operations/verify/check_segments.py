@@ -1,4 +1,4 @@
-"""Looks at the segments that a log needs, in the store and among the local copies; repairs one from the other."""
+"""Checks the segments that a log needs, in the store and in the local copies, and repairs one from the other."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _READERS = 4
 
 
 def segment_files(change_sets: Iterable[ChangeSet]) -> dict[StoredFile, tuple[ChangeSet, ...]]:
-    """Each segment with the change sets of the log in it. A local copy of it may be there, or not."""
+    """Returns each segment with the change sets of the log in it. A local copy of it may exist."""
     inside: dict[str, list[ChangeSet]] = {}
     for change_set in change_sets:
         inside.setdefault(change_set.location.segment, []).append(change_set)
@@ -45,10 +45,9 @@ def examine_segments(
     deep: bool | Container[StoredFile],
     tell: Tell,
 ) -> dict[StoredFile, tuple[Copy, ...]]:
-    """All copies of each segment. Not `deep`: only whether they are there and long enough for what the ledger says.
-    Files: only these are read.
+    """Returns all copies of each segment. Raises StorageError if a store does not answer.
 
-    Raises StorageError when a store does not answer.
+    deep: read the bytes; otherwise check only presence and minimal length. A set of files: read only these.
     """
     names = [(file, name) for file in segments for name in file.names if name.place.where in stores]
     folders = {StoredLocation(name.place.path.rpartition("/")[0], name.place.where) for _, name in names}
@@ -97,9 +96,9 @@ def _harm(
 
 
 def repair_segment(stores: Stores, file: StoredFile, copies: Iterable[Copy]) -> StoredLocation:
-    """Repairs the damaged copies of a segment from another one that is right for every log in it; answers its place.
+    """Repairs the damaged copies of a segment from a copy that is right for every log in it, and returns its location.
 
-    Raises CorruptError when there is none, RefusedError where the store replaces nothing.
+    Raises CorruptError if there is none, RefusedError if the store replaces no file.
     """
     listed = tuple(copies)
     for copy in listed:
@@ -113,7 +112,7 @@ def repair_segment(stores: Stores, file: StoredFile, copies: Iterable[Copy]) -> 
 
 
 def _prove(stores: Stores, place: StoredLocation) -> str | None:
-    """The sha256 of a segment that holds what the ledgers of all logs in it say; None when it does not."""
+    """Returns the sha256 of a segment if it matches the ledgers of all logs in it; otherwise None."""
     try:
         digest = digest_of(stores, place)
         # Only the ledgers know what their change sets are: the footer is no witness for itself.

@@ -1,7 +1,6 @@
-"""Keeps the record of a log's newest proofs in the store: one small file, beside the ledger and no part of it.
+"""Stores the record of a log's newest proofs: one small file, which does not belong to the ledger.
 
-Nothing else reads it but scrubs, `status` and the page. A lost or damaged record only makes the next scrub begin a
-round.
+Only scrubs, `status` and the page read it. If it is lost or damaged, the next scrub starts a new round.
 """
 
 from __future__ import annotations
@@ -16,16 +15,16 @@ from tidefold.storage import Store
 
 
 def find_proof(store: Store, log: str) -> ProofRecord | None:
-    """The newest record; None: the log was never proved. Raises StorageError."""
+    """Returns the newest record; None: the log was never proved. Raises StorageError."""
     folder = LogPaths(log).proofs
     number = find_newest(store, folder)
     return (read_record(store, folder, number, ProofRecord) or ProofRecord(number)) if number else None
 
 
 def write_proof(store: Store, log: str, record: Callable[[ProofRecord], ProofRecord]) -> str:
-    """Writes what `record` makes of the newest record, and removes older ones. Returns a warning, or nothing.
+    """Writes a record made by `record` from the newest one, and deletes older ones. Returns a warning, or nothing.
 
-    Two at once: the first one's record stays, and the other reads its files again some time.
+    If two processes write at once, the first record stays, and a later scrub reads the other's files again.
     """
     try:
         write_record(store, LogPaths(log).proofs, record(find_proof(store, log) or ProofRecord()))

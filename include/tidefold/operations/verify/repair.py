@@ -1,6 +1,7 @@
-"""Puts a damaged copy of a file right from a good one.
+"""Repairs a damaged copy of a file from an intact one.
 
-The damaged bytes are never written to: a new file is made, proved and renamed, so a reader gets one or the other.
+It never writes to the damaged bytes. It makes a new file, verifies it and renames it, so a reader gets one or the
+other.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ _UNFINISHED = ".part"
 
 
 def repair_file(stores: Stores, file: StoredFile, copies: Iterable[Copy]) -> StoredLocation:
-    """Repairs all damaged copies of a file; answers the place of the copy that they were repaired from.
+    """Repairs all damaged copies of a file, and returns the location of the copy that it used.
 
-    Raises CorruptError when no other copy is proved to be good, RefusedError where the store replaces nothing.
+    Raises CorruptError if no other copy is proved to be intact, RefusedError if the store replaces no file.
     """
     listed = tuple(copies)
     source = _prove(stores, file, (copy for copy in listed if copy.harm is None))
@@ -43,7 +44,7 @@ def _paths(copy: Copy, where: StorageTier) -> list[str]:
 
 
 def _prove(stores: Stores, file: StoredFile, good: Iterable[Copy]) -> StoredLocation:
-    """The first copy whose bytes are read and found right, now: those of the store itself first."""
+    """Returns the first copy whose bytes are read and found right, those of the store first."""
     for copy in sorted(good, key=lambda copy: copy.place.where is StorageTier.LOCAL):
         try:
             if digest_of(stores, copy.place) == file.sha256:
@@ -78,13 +79,13 @@ def _replace(stores: Stores, sha256: str, source: StoredLocation, store: Store, 
 
 
 def replace_from(stores: Stores, sha256: str, source: StoredLocation, target: StoredLocation) -> None:
-    """Puts a copy in the place of `target`, if what is read of `source` has that sha256; else CorruptError."""
+    """Replaces `target` by a copy of `source` if its bytes have that sha256. Otherwise raises CorruptError."""
     _replace(stores, sha256, source, stores[target.where], [target.path])
     clear_halves(stores[target.where], [target.path])
 
 
 def clear_halves(store: Store, paths: Sequence[str]) -> None:
-    """Removes what killed repairs of these names left beside them."""
+    """Deletes unfinished files that killed repairs left beside these names."""
     begun = tuple(f"{path}." for path in paths)
     folders = {path.rpartition("/")[0] for path in paths}
     listed = (entry.path for folder in sorted(folders) for entry in store.list(folder, unfinished=True))

@@ -1,4 +1,4 @@
-"""What a verification found, as an outcome: each damage with the next step."""
+"""The outcome of a verification: each damage with the next step."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tidefold.operations.verify.scope import Scope
 
 @dataclass(slots=True)
 class Checked:
-    """How much was looked at: files, their copies, and how many of the files have one good copy alone."""
+    """How much was checked: files, their copies, and the files that have only one intact copy."""
 
     files: int = 0
     copies: int = 0
@@ -29,10 +29,10 @@ class Checked:
 
 @dataclass(frozen=True, slots=True)
 class ReaderComparison:
-    """What readers get and what was judged.
+    """The comparison of what readers get with what was judged.
 
     snapshot: the published one.
-    rows, expected_rows: read by Spark, and recorded.
+    rows, expected_rows: the rows that Spark read, and the recorded number.
     checksum, expected_checksum: of the content.
     schema: one line for each column that differs.
     columns: names of the columns whose values differ.
@@ -60,11 +60,13 @@ class ReadersDetails(Details):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyDetails(Details):
-    """`snapshots`: ids of the snapshots that were checked.
+    """The details of a verification.
 
-    `files`, `copies`: how much was checked; `single`: files with one good copy only.
-    `damage`: what was found, with the next step or the copy that repaired it.
-    `readers`: what readers on Spark get, if that was compared.
+    snapshots: ids of the checked snapshots.
+    files, copies: how much was checked.
+    single: files with only one intact copy.
+    damage: each with the next step, or the copy that repaired it.
+    readers: what readers on Spark get, if that was compared.
     """
 
     snapshots: Sequence[int]
@@ -81,7 +83,9 @@ class VerifyDetails(Details):
 
 
 def outcome_of(scope: Scope, damage: Sequence[Damage], checked: Checked, repair: bool) -> Outcome:
-    """The outcome for people and for programs. Damage that is left is an error with the exit code of CorruptError."""
+    """Builds the outcome for people and programs. Damage that is left is an error with the exit code of
+    CorruptError.
+    """
     log = scope.state.log
     told = _with_hints(scope, damage)
     left = [one for one in told if not one.repaired]
@@ -109,7 +113,7 @@ def outcome_of(scope: Scope, damage: Sequence[Damage], checked: Checked, repair:
 
 
 def add_warning(outcome: Outcome, warning: str) -> Outcome:
-    """The outcome with one more warning."""
+    """Returns the outcome with one more warning."""
     details = outcome.details
     if isinstance(details, VerifyDetails):
         details = replace(details, warnings=[*details.warnings, warning])
@@ -117,7 +121,7 @@ def add_warning(outcome: Outcome, warning: str) -> Outcome:
 
 
 def add_readers(outcome: Outcome, readers: Outcome) -> Outcome:
-    """The outcome with that of the comparison of readers. The first error decides about the exit code."""
+    """Adds the comparison of readers to the outcome. The first error determines the exit code."""
     if readers.status is Status.NOTHING:
         return outcome
     status = outcome.status if outcome.error or not readers.error else readers.status
@@ -143,7 +147,7 @@ def _is_lost(damage: Damage) -> bool:
 
 
 def _hint(state: LogState, damage: Damage, lost: set[int]) -> str:
-    """The next step for damage that was not repaired."""
+    """Returns the next step for damage that was not repaired."""
     if damage.good:
         return f"`tidefold verify {state.log} --repair` repairs it from another copy."
     if damage.part is FileRole.SEGMENT:

@@ -1,4 +1,4 @@
-"""What a verification looks at: snapshots whose files must be there, their local copies, the log's change sets."""
+"""The scope of a verification: snapshots whose files must exist, their local copies, and the change sets of the log."""
 
 from __future__ import annotations
 
@@ -15,9 +15,13 @@ from tidefold.storage.local_copies.copies import copies
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """`kept`: all snapshots with files that must be there, `asked`: ids of those that are asked for, `local`: of those
-    that have a copy here. `warning` says why local copies, or some of their roots, are not looked at, if they cannot
-    be; `blind`: none are.
+    """What a verification checks.
+
+    kept: all snapshots whose files must exist.
+    asked: ids of the requested snapshots.
+    local: the snapshots with a copy on this machine.
+    warning: why local copies, or some of their roots, cannot be checked.
+    blind: no local copy can be checked.
     """
 
     state: LogState
@@ -30,7 +34,7 @@ class Scope:
 
 
 def scope_of(pipeline: Pipeline, state: LogState, snapshot: int | None) -> Scope:
-    """Everything of the log, or what one snapshot consists of. Raises NotFoundError when that one is not kept."""
+    """Returns the scope of the whole log, or of one snapshot. Raises NotFoundError if that one is not retained."""
     if state.deletion is not DeletionState.NO:
         return Scope(state, (), frozenset(), frozenset(), ())
     there = list_kept(state)

@@ -1,7 +1,7 @@
-"""Reads a bounded share of a log's files in each run, so that damage is found before a file is needed. No JVM.
+"""Reads a limited share of a log's files in each run, so that damage is found before a file is needed. No JVM.
 
-A scrub is a verification that reads the next files of a round and looks at presence and length of the others. Ledger,
-manifests and Delta logs are read in each run, because they say which files there must be.
+A scrub verifies the next files of a round, and checks only presence and length of the others. Each run reads ledger,
+manifests and Delta logs, because they name the files that must exist.
 """
 
 from __future__ import annotations
@@ -33,19 +33,20 @@ class ScrubBudget:
     bytes: int | None = None
 
     def of(self, total: int) -> int:
-        """The budget in bytes."""
+        """Returns the budget in bytes."""
         return math.ceil(self.share * total) if self.bytes is None else self.bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScrubDetails(VerifyDetails):
-    """What a run has read, and what is left to do.
+    """The details of a scrub.
 
-    read_files, read_bytes: read in this run; files, bytes: what the log has.
+    read_files, read_bytes: what this run read.
+    files, bytes: what the log has.
     round_share: the share of the bytes that the round has read so far, 0 to 1.
     round_ended: whether every file was read since the round began.
-    proved: when the newest round that read every file and left no damage ended; empty: none did.
-    repaired: how many damaged copies were repaired.
+    proved: when the newest round ended that read every file and left no damage; empty: never.
+    repaired: the number of repaired copies.
     alarms: damage that is left.
     """
 
@@ -61,14 +62,17 @@ class ScrubDetails(VerifyDetails):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerAlarmDetails(Details):
-    """`alarms`: that the ledger is damaged."""
+    """The details of a scrub that could not read the ledger.
+
+    alarms: the damage of the ledger.
+    """
 
     alarms: Sequence[Alarm]
 
 
 @dataclass(slots=True)
 class _Round:
-    """Chooses the next files of a round, and remembers what it chose."""
+    """Chooses the next files of a round, and records its choice."""
 
     before: ProofRecord
     budget: ScrubBudget
@@ -82,7 +86,7 @@ class _Round:
 
 
 def parse_share(text: str) -> float:
-    """A share such as `5%` or `0.05`. Raises InvalidInputError."""
+    """Parses a share such as `5%` or `0.05`. Raises InvalidInputError."""
     number, percent = (text.strip()[:-1], 100) if text.strip().endswith("%") else (text, 1)
     try:
         share = float(number) / percent
@@ -102,9 +106,9 @@ def scrub(
     repair: bool = True,
     tell: Telling = lambda what, done, total: None,
 ) -> Outcome:
-    """Reads the next files of the log, repairs what has a good copy, and records how far the round is.
+    """Reads the next files of the log, repairs those with an intact copy, and records the progress of the round.
 
-    Its outcome is an error (exit code 5) with one alarm a file while damage is left. Raises StorageError.
+    While damage is left, its outcome is an error (exit code 5) with one alarm for each file. Raises StorageError.
     """
     try:
         # One that has read nothing yet: damage is looked for in all of its pages.
@@ -129,7 +133,7 @@ def scrub(
 
 
 def _describe(found: Outcome, round_: _Round, after: ProofRecord) -> Outcome:
-    """The outcome of a verification as that of the scrub."""
+    """Returns the outcome of a verification as the outcome of the scrub."""
     checked = found.details
     assert isinstance(checked, VerifyDetails)
     alarms = find_alarms(checked.damage)

@@ -1,4 +1,4 @@
-"""Finds what is missing, cut or altered of a log, in any copy, and repairs it from another copy on request. No JVM."""
+"""Finds missing, cut or altered files of a log, in any copy, and repairs them from another copy on request. No JVM."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ Choose = Callable[[Mapping[str, int]], Collection[str]]
 class Asked:
     """What a verification does.
 
-    snapshot: only this one.
-    deep: read all bytes, and not only look at presence and length.
-    repair: from a good copy, if there is one.
-    choose: read the bytes of these files only; of the others look at presence and length.
+    snapshot: check only this one.
+    deep: read all bytes; otherwise check only presence and length.
+    repair: repair from an intact copy, if there is one.
+    choose: read the bytes of only these files, and check only presence and length of the others.
     record: store that the log was proved, if every file was read.
     """
 
@@ -62,10 +62,9 @@ class Asked:
 def verify(
     pipeline: Pipeline, log: str, asked: Asked | None = None, tell: Telling = lambda what, done, total: None
 ) -> Outcome:
-    """Looks at every copy of every file that the log needs. Its outcome is an error (exit code 5) when something is
-    damaged and was not repaired.
+    """Checks every copy of every file that the log needs. The outcome is an error (exit code 5) if damage is left.
 
-    Raises NotFoundError for a snapshot that is not kept, CorruptError for a ledger that cannot be read, StorageError.
+    Raises NotFoundError if the snapshot is not retained, CorruptError if the ledger cannot be read, StorageError.
     """
     wanted = asked or Asked()
     # One that has read nothing yet: damage is looked for in all of its pages.
@@ -83,10 +82,10 @@ def verify(
 
 @dataclass(slots=True)
 class Verification:
-    """One look at the files of a log.
+    """One check of the files of a log.
 
     damage: what was found, repaired or not.
-    sizes: the data files and segments, and the bytes that reading each of them takes, with all copies.
+    sizes: the data files and segments, with the bytes to read for all copies of each.
     """
 
     pipeline: Pipeline
@@ -117,11 +116,11 @@ class Verification:
         return outcome_of(self.scope, self.damage, self.checked, self.asked.repair)
 
     def find_damaged(self) -> set[str]:
-        """The names of the files with damage that is not repaired."""
+        """Returns the names of the files with damage that is not repaired."""
         return {damage.name for damage in self.damage if not damage.repaired}
 
     def record_verify(self, before: ProofRecord) -> ProofRecord:
-        """The record of a run that has read every file."""
+        """Returns the record of a run that has read every file."""
         return record_verify(before, self.sizes, self.find_damaged(), now())
 
     def _choose(self, manifests: Mapping[int, Manifest]) -> None:
@@ -138,7 +137,7 @@ class Verification:
             self._read = {file for file in bytes_of if file.name in names}
 
     def _check_manifests(self) -> dict[int, Manifest]:
-        """The manifests of all kept snapshots that have one good copy at least, after they were looked at."""
+        """Checks the manifests of all retained snapshots, and returns those with at least one intact copy."""
 
         def plan(scope: Scope) -> Iterable[StoredFile]:
             return manifest_files(self.log, scope.kept, scope.local, scope.asked).values()
@@ -173,7 +172,7 @@ class Verification:
         self._settle(found, plan, check_segments.repair_segment)
 
     def _settle(self, found: _Found, plan: _Plan, repair: _Repair) -> None:
-        """Tells of damage, unless what is damaged was removed on purpose since this began; repairs it if asked to."""
+        """Records damage, unless the file was deleted on purpose since the check began. Repairs it if requested."""
         bad = {file: copies for file, copies in found.items() if any(copy.damaged for copy in copies)}
         named = self._find_named(plan) if bad else set()
         for file, copies in bad.items():
@@ -218,7 +217,9 @@ class Verification:
         return [damage for f, copies in found.items() for damage in damages(f, copies)]
 
     def _forget(self, places: Iterable[StoredLocation], part: FileRole) -> None:
-        """Removes what was put back for a snapshot that was retired in that moment: its clean-up may be over."""
+        """Deletes what was put back for a snapshot that was retired in that moment: its clean-up may already be
+        over.
+        """
         for place in places:
             beside = part is FileRole.DATA and place.path.startswith(f"{LogPaths(self.log).table}/")
             history = part is FileRole.MANIFEST and place.where is StorageTier.STORE
@@ -246,7 +247,7 @@ class Verification:
         return _describe_repair(damage, {place for one in left for place in one.places}, source, error)
 
     def _check_published_table(self, manifests: Mapping[int, Manifest]) -> None:
-        """Looks again when the ledger has moved on meanwhile: perhaps to the very snapshot that the table shows."""
+        """Checks again if the ledger has changed meanwhile: the table may already show the next snapshot."""
         state = self.scope.state
         while found := check_delta_tables.check_published_table(self.pipeline.store, state, manifests):
             newest = self.pipeline.ledger(self.log).find()
@@ -262,7 +263,7 @@ class Verification:
 def _describe_repair(
     damage: Damage, again: set[StoredLocation], source: StoredLocation | None, error: TidefoldError | None
 ) -> Damage:
-    """The damage with what became of it: only what a second look finds in order counts as repaired."""
+    """Returns the damage with its repair. It counts as repaired only if a second check finds the file intact."""
     if not set(damage.places) & again:
         return replace(damage, repaired=str(source or "another copy"))
     if error is None:

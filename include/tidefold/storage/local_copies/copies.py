@@ -1,7 +1,7 @@
-"""Copies of snapshots on this machine's disks: whole, verified, or not offered (I16, L1).
+"""Copies of snapshots on this machine's disks. A copy is complete and verified, or it is not used (I16, L1).
 
-A copy shares no file with the primary store: a link into it would be one copy on one disk. Local copies of one log
-share the files that they have in common.
+A copy shares no file with the primary store, because a link into it would be one copy on one disk. Local copies of one
+log share their common files.
 """
 
 from __future__ import annotations
@@ -31,12 +31,14 @@ _COMMIT = f"_delta_log/{0:020d}.json"
 
 
 def open_local(folder: Path, address: str) -> LocalStore:
-    """Where the pipeline whose store has this address keeps its copies: two pipelines never share a folder."""
+    """Opens the folder of the copies of the pipeline whose store has this address. Two pipelines never share a
+    folder.
+    """
     return LocalStore(folder / _pipeline(address), private=True)
 
 
 def open_roots(folders: Sequence[Path], address: str) -> LocalRoots:
-    """The same in each of several folders, which may lie on different disks."""
+    """Opens the same in each of several folders, which may be on different disks."""
     return LocalRoots([open_local(folder, address) for folder in folders], _pipeline(address))
 
 
@@ -46,15 +48,15 @@ def _pipeline(address: str) -> str:
 
 
 class _ManifestFiles(msgspec.Struct, frozen=True):
-    """What local copies need of a stored manifest."""
+    """The part of a stored manifest that local copies need."""
 
     files: tuple[DataFile, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """Bytes of the data files of a copy, and of those where they came from: hard links to another local copy, bytes of
-    one, bytes of the primary store.
+    """Bytes of the data files of a copy, and their origin: hard links to other local copies, their bytes, or the
+    primary's.
     """
 
     bytes: int = 0
@@ -64,10 +66,12 @@ class Copied:
 
 
 def copy_snapshot(primary: Store, local: LocalRoots, manifest: Manifest, digest: str, commit: bytes) -> Copied:
-    """Makes the local copy of a staged snapshot, whole or not at all.
+    """Makes the local copy of a staged snapshot, completely or not at all.
 
-    `digest`: sha256 of the manifest, `commit`: the one commit of its Delta log. Raises StorageError when the copy
-    cannot be made, CorruptError when the primary's files are not those that were staged.
+    Raises StorageError if the copy cannot be made, CorruptError if the primary's files are not those that were staged.
+
+    digest: sha256 of the manifest.
+    commit: the one commit of its Delta log.
     """
     name = CopyName(manifest.log, manifest.snapshot)
     ongoing = CopyName(manifest.log, manifest.snapshot, ongoing=True)
@@ -106,8 +110,9 @@ def _write(primary: Store, local: LocalRoots, to: CopyName, manifest: Manifest, 
 
 
 def _sources(local: LocalRoots, to: CopyName, manifest: Manifest) -> dict[str, list[str]]:
-    """Of each data file its paths in other local copies that name it with the same checksum: first those that can be
-    linked, of the newest snapshot first.
+    """Returns for each data file its paths in other local copies that name it with the same checksum.
+
+    Paths that can be linked come first, those of the newest snapshot first.
     """
     wanted = {file.name: file for file in manifest.files}
     target = local.root_of(str(to))
@@ -123,7 +128,7 @@ def _sources(local: LocalRoots, to: CopyName, manifest: Manifest) -> dict[str, l
 
 
 def _read_files(local: LocalRoots, name: CopyName) -> Sequence[DataFile]:
-    """The data files that a copy should have; none when that cannot be read."""
+    """Returns the data files that a copy should have; none if they cannot be read."""
     try:
         return msgspec.json.decode(local.read(name.manifest), type=_ManifestFiles).files
     except (TidefoldError, OSError, msgspec.MsgspecError):
@@ -131,7 +136,7 @@ def _read_files(local: LocalRoots, name: CopyName) -> Sequence[DataFile]:
 
 
 def _provide(primary: Store, local: LocalRoots, source: str, target: str, file: DataFile, here: Iterable[str]) -> str:
-    """Puts a data file into a copy; returns whether by a link, from another local copy, or from the primary store."""
+    """Puts a data file into a copy. Returns whether by a link, from another local copy, or from the primary store."""
     path, new = data_path(source, file.name), data_path(target, file.name)
     for other in here:
         way = _from_here(local, other, new, file)
@@ -143,7 +148,7 @@ def _provide(primary: Store, local: LocalRoots, source: str, target: str, file: 
 
 
 def _from_here(local: LocalRoots, other: str, new: str, file: DataFile) -> str:
-    """How a file was taken from another local copy; empty when it was not: then nothing is left of the try."""
+    """Returns how a file was copied from another local copy; empty if it was not. A failed try leaves nothing."""
     try:
         if local.root_of(other) != local.root_of(new):
             if _copy_file(local, local, other, new) == (file.bytes, file.sha256):
@@ -167,7 +172,7 @@ def _digest(local: LocalRoots, path: str) -> str:
 
 
 def _copy_file(primary: Store, local: LocalRoots, source: str, target: str) -> tuple[int, str]:
-    """Length and sha256 of what was copied."""
+    """Returns length and sha256 of the copied bytes."""
     length, digest = 0, hashlib.sha256()
     with ExitStack() as opened:
         try:
@@ -199,8 +204,9 @@ def _require_complete(local: LocalRoots, name: CopyName, digest: str) -> None:
 
 
 def gaps(local: LocalRoots, name: CopyName, digest: str) -> tuple[str, ...] | None:
-    """The files that a copy lacks, or has with another length; None when there is no copy of a snapshot whose manifest
-    has that sha256. Raises StorageError.
+    """Returns the files that a copy lacks, or has with another length.
+
+    None if there is no copy of a snapshot whose manifest has that sha256. Raises StorageError.
     """
     try:
         data = local.read(name.manifest)
@@ -217,7 +223,7 @@ def gaps(local: LocalRoots, name: CopyName, digest: str) -> tuple[str, ...] | No
 
 
 def copies(local: LocalRoots) -> Mapping[CopyName, tuple[StoredObject, ...]]:
-    """Every copy of a snapshot with its files, whole or not. Raises StorageError."""
+    """Returns every copy of a snapshot with its files, complete or not. Raises StorageError."""
     found: dict[CopyName, list[StoredObject]] = {}
     # From the root on, so that no link is followed out of it.
     for entry in local.list("", unfinished=True):
@@ -228,7 +234,7 @@ def copies(local: LocalRoots) -> Mapping[CopyName, tuple[StoredObject, ...]]:
 
 
 def discard(local: LocalRoots, names: Iterable[CopyName]) -> None:
-    """Removes copies, each manifest first: from then on there is no copy. Raises StorageError."""
+    """Deletes copies, each manifest first: without it there is no copy. Raises StorageError."""
     wanted = set(names)
     for name, entries in copies(local).items():
         if name in wanted:
@@ -239,6 +245,6 @@ def discard(local: LocalRoots, names: Iterable[CopyName]) -> None:
 
 
 def discard_files(local: LocalRoots, paths: Sequence[str]) -> None:
-    """Removes files, of a copy the manifest first. Raises StorageError."""
+    """Deletes files, the manifest of a copy first. Raises StorageError."""
     local.delete([path for path in paths if path.endswith("/manifest")])
     local.delete(paths)

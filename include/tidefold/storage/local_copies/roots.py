@@ -1,7 +1,7 @@
-"""Several folders on this machine's disks as one store of local copies (L3).
+"""Combines several folders on this machine's disks into one store of local copies (L3).
 
-A copy lies in one root as a whole: in the one that its name says, or, when there were other roots at the time, where it
-is found. A root that does not answer hides no copy in another one.
+A copy is in one root as a whole: in the root that its name determines or, if there were other roots at the time,
+where it is found. A root that does not answer hides no copy in another root.
 """
 
 from __future__ import annotations
@@ -24,9 +24,11 @@ _FAILURES = (TidefoldError, OSError)
 
 
 class LocalRoots:
-    """A Store over the roots of one pipeline; `pipeline` is the name of its folder in each of them.
+    """A Store over the roots of one pipeline.
 
-    Errors of the root in which a path lies, or would lie, are raised; those of the others are warnings in the log.
+    Raises errors of the root that has a path, or should have it. Errors of other roots are warnings in the log.
+
+    pipeline: the name of its folder in each root.
     """
 
     def __init__(self, roots: Sequence[LocalStore], pipeline: str = "") -> None:
@@ -36,17 +38,17 @@ class LocalRoots:
 
     @property
     def unreadable(self) -> Mapping[str, str]:
-        """The roots that the newest listing of everything left out, and why."""
+        """Returns the roots that the newest complete listing left out, and why."""
         return dict(self._unreadable)
 
     def root_of(self, path: str) -> str:
-        """The absolute address of the root in which a path lies, or would lie."""
+        """Returns the absolute address of the root that has a path, or should have it."""
         return str(self._holder(path).root)
 
     def files(self) -> tuple[LocalFile, ...]:
-        """Every file of every root that answers, halves of killed writers too.
+        """Returns every file of every root that answers, including unfinished files of killed writers.
 
-        Raises StorageError when none answers.
+        Raises StorageError if no root answers.
         """
         return tuple(file for _, found in self._ask(_files, everything=True) for file in found)
 
@@ -88,15 +90,18 @@ class LocalRoots:
             yield streams[0] if len(streams) == 1 else cast(BinaryIO, _Tee(streams))
 
     def rename_folder(self, source: str, target: str) -> None:
-        """Gives a folder its final name, in one step. Raises AlreadyExistsError when that one holds files."""
+        """Gives a folder its final name, in one step. Raises AlreadyExistsError if a folder of that name contains
+        files.
+        """
         self._holder(source).rename_folder(source, target)
 
     def identity(self, path: str) -> str:
         return self._holder(path).identity(path)
 
     def list(self, folder: str, unfinished: bool = False) -> list[StoredObject]:
-        """As the port says; of all roots that answer, unless the folder is that of one copy. Raises StorageError when
-        none answers.
+        """Lists as the port defines: all roots that answer, unless the folder belongs to one copy.
+
+        Raises StorageError if no root answers.
         """
         if CopyName.around(folder):
             return self._holder(folder).list(folder, unfinished)
@@ -134,7 +139,9 @@ class LocalRoots:
         return self._order(path)[0]
 
     def _order(self, path: str) -> tuple[LocalStore, ...]:
-        """All roots: first the one that holds the path's copy, or else the path, or else should."""
+        """Returns all roots: first the one with the path's copy, or else with the path, or else the one that
+        should have it.
+        """
         if len(self.roots) == 1:
             return self.roots
         own = root_number(path, self._pipeline, len(self.roots))
@@ -145,7 +152,7 @@ class LocalRoots:
         return (first, *(root for root in roots if root is not first))
 
     def _first(self, path: str, act: Callable[[LocalStore], _Answer]) -> _Answer:
-        """The answer of the first root that has one, or the error of the one that should."""
+        """Returns the answer of the first root that has one, or raises the error of the one that should."""
         own, *others = self._order(path)
         try:
             return act(own)
@@ -156,7 +163,7 @@ class LocalRoots:
             raise
 
     def _ask(self, act: Callable[[LocalStore], _Answer], everything: bool) -> Sequence[tuple[LocalStore, _Answer]]:
-        """The answers of the roots that answer; each of the others is told of once, until it answers again."""
+        """Returns the answers of the roots that answer. Each of the others is reported once, until it answers again."""
         answers = []
         failed: dict[str, Exception] = {}
         for root in self.roots:
@@ -175,7 +182,7 @@ class LocalRoots:
 
 
 class _Tee:
-    """Gives what is written to several streams."""
+    """Writes the same bytes to several streams."""
 
     def __init__(self, streams: Sequence[BinaryIO]) -> None:
         self._streams = streams

@@ -1,4 +1,4 @@
-"""Addresses of S3 stores, and where the environment says that S3 is. Imports nothing heavy."""
+"""Parses addresses of S3 stores, and finds the S3 endpoint in the environment. Imports nothing heavy."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class S3Address:
 
     @classmethod
     def parse(cls, address: str) -> S3Address:
-        """Raises InvalidInputError, in words that never repeat the address: it may hold a secret (I26)."""
+        """Raises InvalidInputError without repeating the address: it may contain a secret (I26)."""
         if "@" in address:
             raise InvalidInputError(
                 "STORE_SECRET",
@@ -43,14 +43,16 @@ class S3Address:
 
 @dataclass(frozen=True, slots=True)
 class S3Endpoint:
-    """Which S3 the usual AWS variables name; None is what AWS clients find without them (profiles, machine roles)."""
+    """The S3 endpoint of the usual AWS variables. None: AWS clients use their own defaults (profiles, machine
+    roles).
+    """
 
     url: str | None
     region: str | None
 
     @classmethod
     def of(cls, environment: Mapping[str, str] = os.environ) -> S3Endpoint:
-        """Reads the variables: every library that opens the store must take the same ones for it."""
+        """Reads the variables, so that every library that opens the store uses the same ones."""
 
         def first(*names: str) -> str | None:
             return next((environment[name] for name in names if environment.get(name)), None)
@@ -58,7 +60,7 @@ class S3Endpoint:
         return cls(first("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"), first("AWS_REGION", "AWS_DEFAULT_REGION"))
 
     def delta_options(self) -> dict[str, str]:
-        """What deltalake and Polars need beside the environment. No secret is in it."""
+        """Returns the options of deltalake and Polars besides the environment. They contain no secret."""
         # Commits are decided by If-None-Match whatever the environment says: never a rename that may replace.
         options = {"aws_conditional_put": "etag", "aws_s3_allow_unsafe_rename": "false"}
         if self.url:

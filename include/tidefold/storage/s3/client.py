@@ -1,4 +1,6 @@
-"""Requests to S3 through fsspec's s3fs: one client a process, and what S3's errors mean to users of a Store."""
+"""Sends requests to S3 through fsspec's s3fs, with one client in a process, and converts S3's errors to those of a
+Store.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ _RIGHTS = "s3:GetObject, s3:PutObject, s3:DeleteObject, s3:ListBucket, s3:AbortM
 
 
 class Once(S3FileSystem):  # type: ignore[misc]
-    """s3fs without repeats of its own: botocore repeats, as often as AWS_MAX_ATTEMPTS says."""
+    """s3fs without its own retries: botocore retries as often as AWS_MAX_ATTEMPTS allows."""
 
     retries = 1
 
@@ -36,7 +38,7 @@ _clients: dict[tuple[int, type[S3FileSystem], S3Endpoint], S3FileSystem] = {}
 
 
 def connect(kind: type[S3FileSystem] = Once) -> S3FileSystem:
-    """This process's client. s3fs is used by threads safely, but never by a process forked after its first request."""
+    """Returns this process's client. Threads share s3fs safely, but not a process forked after its first request."""
     endpoint = S3Endpoint.of()
     key = (os.getpid(), kind, endpoint)
     if key not in _clients:
@@ -58,23 +60,23 @@ def _new(kind: type[S3FileSystem], endpoint: S3Endpoint) -> S3FileSystem:
 
 
 class Bucket:
-    """One bucket. `call` raises what s3fs raises; `typed` turns that into the errors of the Store port."""
+    """One bucket. `call` raises the errors of s3fs. `translate_errors` converts them into those of the Store port."""
 
     def __init__(self, name: str) -> None:
         self.name = name
 
     def call(self, method: str, **arguments: Any) -> dict[str, Any]:
-        """One S3 operation on this bucket, by botocore's names."""
+        """Calls one S3 operation on this bucket, by botocore's names."""
         answer: dict[str, Any] = connect().call_s3(method, Bucket=self.name, **arguments)
         return answer
 
     @property
     def files(self) -> S3FileSystem:
-        """s3fs for reading: it repeats a read whose body broke off."""
+        """Returns s3fs for reading: it repeats a read whose body was cut off."""
         return connect(S3FileSystem)
 
     def pages(self, method: str, **arguments: Any) -> Iterator[dict[str, Any]]:
-        """All pages of a listing. A page that says that there is more and not where is an error, not the end."""
+        """Yields all pages of a listing. A page that announces more but gives no position is an error, not the end."""
         following = dict(arguments)
         while True:
             page = self.call(method, **following)
@@ -88,7 +90,7 @@ class Bucket:
 
     @contextmanager
     def translate_errors(self, path: str) -> Iterator[None]:
-        """Raises NotFoundError only when S3 said of the object itself that it is absent (I23)."""
+        """Converts errors. Raises NotFoundError only if S3 reported that the object itself is absent (I23)."""
         try:
             yield
         except TidefoldError:
@@ -97,7 +99,7 @@ class Bucket:
             raise self.as_ours(path, error) from error
 
     def as_ours(self, path: str, error: Exception) -> TidefoldError:
-        """What to raise for a failed request about a path."""
+        """Returns the error to raise for a failed request about a path."""
         if not isinstance(error, FileNotFoundError) or code_of(error) not in _ABSENT:
             return _storage_error(path, error)
         # s3fs says the same of a bucket that is not there, and a HEAD answers 404 for both.
@@ -141,19 +143,19 @@ def _storage_error(path: str, error: Exception) -> TidefoldError:
 
 
 def _answer(error: BaseException | None) -> dict[str, Any]:
-    """S3's own answer, which s3fs keeps as the cause of its errors; empty when there was none."""
+    """Returns S3's own answer, which s3fs keeps as the cause of its errors; empty if there was none."""
     while error is not None and not isinstance(error, ClientError):
         error = error.__cause__
     return dict(error.response) if isinstance(error, ClientError) else {}
 
 
 def code_of(error: BaseException) -> str:
-    """S3's error code, or the HTTP status when an answer has no body; "" without an answer."""
+    """Returns S3's error code, or the HTTP status if an answer has no body; "" without an answer."""
     return str(_answer(error).get("Error", {}).get("Code", ""))
 
 
 def conflicts(error: BaseException) -> bool:
-    """Whether S3 refused because another write of the name was under way: to be sent again."""
+    """Whether S3 refused because another write of the name was running: the request can be sent again."""
     return code_of(error) in ("ConditionalRequestConflict", "409")
 
 
@@ -163,6 +165,6 @@ def was_sent(error: BaseException) -> bool:
 
 
 def refuses(error: BaseException) -> bool:
-    """Whether S3 said no for a reason that is not the condition; an earlier, lost try may have been done."""
+    """Whether S3 refused for another reason than the condition. An earlier, lost try may have succeeded."""
     status = _answer(error).get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
     return 400 <= status < 500 and status not in (408, 409, 412, 429)

@@ -1,7 +1,7 @@
-"""A store in an S3 bucket. fsspec's s3fs carries the requests; conditional puts (If-None-Match) decide the races.
+"""A store in an S3 bucket. fsspec's s3fs sends the requests; conditional puts (If-None-Match) decide the races.
 
-What s3fs itself does with a new file is not used, by its source: its `open(..., "xb")` replaces an existing object when
-nothing was written, completes half a file when its writer fails, and its copies and bulk deletes hide what went wrong.
+tidefold does not use s3fs's own writes. By its source, `open(..., "xb")` replaces an existing object if nothing was
+written, it completes half a file if its writer fails, and its copies and bulk deletes hide errors.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class S3Store:
 
     @contextmanager
     def replace(self, paths: Sequence[str]) -> Iterator[BinaryIO]:
-        """Fills free names only: in many of S3's relatives no request replaces just the object that was looked at."""
+        """Fills free names only: many S3-compatible stores cannot replace exactly the object that was read."""
         keys = [self._key(path) for path in paths]
         taken = [path for path, key in zip(paths, keys, strict=True) if self._exists(path, key)]
         if taken:
@@ -123,7 +123,7 @@ class S3Store:
         return self.uri(path)
 
     def _copy(self, source: str, old: str, target: str, new: str, size: int) -> None:
-        """In parts also when one copy request would do: that one has no condition in many of S3's relatives."""
+        """Copies in parts, even if one request would do: in many S3-compatible stores that request has no condition."""
         if size == 0:
             put(self._bucket, new, target, b"")  # Nothing cannot be copied in parts.
             return
@@ -202,12 +202,12 @@ class S3Store:
         return S3Endpoint.of().delta_options()
 
     def keeps_marks(self, path: str) -> bool:
-        """Whether S3 keeps with an object which put made it: without that, a lost answer cannot be settled."""
+        """Whether S3 stores with an object which put made it. Without that, tidefold cannot settle a lost answer."""
         with self._bucket.translate_errors(path):
             return bool(find_put_mark(self._bucket, self._key(path)))
 
     def read_instant(self, path: str) -> float:
-        """When S3 wrote an object, by its clock: seconds since 1970."""
+        """Returns when S3 wrote an object, by its clock: seconds since 1970."""
         with self._bucket.translate_errors(path):
             return float(self._bucket.call("head_object", Key=self._key(path))["LastModified"].timestamp())
 
@@ -218,7 +218,7 @@ class S3Store:
         return f"{self.address.bucket}/{key}"
 
     def _key(self, path: str) -> str:
-        """The object's key, or InvalidInputError when it would lie outside the root (I26)."""
+        """Returns the object's key. Raises InvalidInputError if it is outside the root (I26)."""
         parts = path.split("/")
         if path.startswith("/") or ".." in parts:
             raise InvalidInputError("PATH_OUTSIDE_ROOT", f"`{path}` is outside the store.")

@@ -1,4 +1,4 @@
-"""Writes to S3 that count only if the name is free, and whose outcome is known also when an answer is lost."""
+"""Writes to S3 only if the name is free, and finds out the outcome of a write even if its answer is lost."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PUT = "tidefold-put"
 
 
 def put(bucket: Bucket, key: str, path: str, data: bytes) -> None:
-    """One conditional PUT. Raises AlreadyExistsError, UnknownOutcomeError, StorageError."""
+    """Sends one conditional PUT. Raises AlreadyExistsError, UnknownOutcomeError, StorageError."""
     mark = uuid.uuid4().hex
     for left in reversed(range(_CONFLICTS)):
         try:
@@ -32,7 +32,7 @@ def put(bucket: Bucket, key: str, path: str, data: bytes) -> None:
 
 
 def _settle(bucket: Bucket, key: str, path: str, mark: str, error: Exception) -> None:
-    """Returns when this very put made the object, else raises what is known of its outcome."""
+    """Returns if this very put made the object. Otherwise raises the known outcome."""
     if not was_sent(error):
         raise bucket.as_ours(path, error) from error
     try:
@@ -49,7 +49,7 @@ def _settle(bucket: Bucket, key: str, path: str, mark: str, error: Exception) ->
 
 
 def find_put_mark(bucket: Bucket, key: str) -> str | None:
-    """The mark of the put that made an object, "" for a stranger's; None when it is not there."""
+    """Returns the mark of the put that made an object, "" for a foreign object; None if it does not exist."""
     try:
         return str(bucket.call("head_object", Key=key).get("Metadata", {}).get(_PUT, ""))
     except FileNotFoundError:
@@ -65,7 +65,7 @@ def _unknown(bucket: Bucket, path: str, error: Exception) -> UnknownOutcomeError
 
 
 class Multipart:
-    """An upload in parts: the object appears, whole, when it is completed; until then nobody sees it."""
+    """An upload in parts. The object appears, whole, when the upload is completed. Until then it is invisible."""
 
     def __init__(self, bucket: Bucket, key: str, path: str) -> None:
         self._bucket, self._path, self._mark = bucket, path, uuid.uuid4().hex
@@ -76,14 +76,14 @@ class Multipart:
         self._upload = {"Key": key, "UploadId": begun["UploadId"]}
 
     def add(self, data: bytes) -> None:
-        """Sends the next part; all but the last have at least 5 MiB."""
+        """Sends the next part. All but the last have at least 5 MiB."""
         number = len(self._parts) + 1
         with self._bucket.translate_errors(self._path):
             sent = self._bucket.call("upload_part", **self._upload, PartNumber=number, Body=data)
         self._parts.append({"PartNumber": number, "ETag": sent["ETag"]})
 
     def copy(self, source: str, size: int) -> None:
-        """Takes the parts from another object of the bucket; the bytes do not pass through here."""
+        """Copies the parts from another object of the bucket, without passing the bytes through this process."""
         for number, start in enumerate(range(0, size, _COPIED_PART), 1):
             end = min(start + _COPIED_PART, size) - 1
             sent = self._bucket.call(
@@ -96,7 +96,9 @@ class Multipart:
             self._parts.append({"PartNumber": number, "ETag": sent["CopyPartResult"]["ETag"]})
 
     def complete(self) -> None:
-        """Makes the object visible if its name is free. Raises as `put`, and leaves nothing unless it is unknown."""
+        """Makes the object visible if its name is free. Raises as `put`, and leaves nothing unless the outcome is
+        unknown.
+        """
         try:
             self._bucket.call(
                 "complete_multipart_upload",
@@ -117,13 +119,13 @@ class Multipart:
             raise
 
     def abort(self) -> None:
-        """Forgets the parts. If that fails they stay, unseen, and `Store.list(unfinished=True)` names them."""
+        """Deletes the parts. If that fails they stay, invisible, and `Store.list(unfinished=True)` lists them."""
         with suppress(*FAILURES):
             self._bucket.call("abort_multipart_upload", **self._upload)
 
 
 class UploadStream(io.BufferedIOBase):
-    """A file that is written front to back: one PUT when it is small, else parts while it is written."""
+    """A file that is written front to back: one PUT if it is small, else parts during the write."""
 
     def __init__(self, bucket: Bucket, key: str, path: str) -> None:
         super().__init__()
@@ -153,7 +155,7 @@ class UploadStream(io.BufferedIOBase):
         self._sent += len(part)
 
     def complete(self) -> None:
-        """Everything was written: makes the file visible if its name is free."""
+        """Makes the file visible if its name is free, after everything was written."""
         if self._multipart is None:
             put(*self._where, bytes(self._buffer))
             return
@@ -162,6 +164,6 @@ class UploadStream(io.BufferedIOBase):
         self._multipart.complete()
 
     def abort(self) -> None:
-        """Leaves nothing of what was written."""
+        """Deletes everything that was written."""
         if self._multipart is not None:
             self._multipart.abort()
