@@ -110,9 +110,10 @@ def test_a_tail_costs_one_small_write_whatever_the_log_and_the_table_hold(pipeli
         calls.append(counting.calls - calls_before)
         written.append([e for e in pipeline.store.list("") if e.path not in stored])
     assert [len(new) for new in written] == calls
-    # One version of the ledger; now and then a page of its lists is full and put beside it.
-    assert {calls.count(1), calls.count(2)} == {59, 1}
-    assert {e.path.split("/")[2] for new in written for e in new} == {"ledger", "pages"}
+    # One version of the ledger and its empty mark; now and then a page of its lists is full and put beside it.
+    assert {calls.count(2), calls.count(3)} == {59, 1}
+    assert {e.path.split("/")[2] for new in written for e in new} == {"ledger", "pages", "_delta_log"}
+    assert not any(e.bytes for new in written for e in new if "/_tidefold/" in e.path)
     assert max(e.bytes for new in written for e in new) <= 64 << 10
 
 
