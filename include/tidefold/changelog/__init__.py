@@ -1,1 +1,1 @@
-"""Change sets on disk: their columns, their key groups, and the segments that hold them."""
+"""Stored change sets: their columns, their key groups, and the segments that contain them."""

@@ -1,7 +1,7 @@
-"""Which key group a key belongs to: md5 of its canonical text, modulo the log's number of key groups.
+"""Computes the key group of a key: md5 of its canonical text, modulo the log's number of key groups.
 
-DuckDB computes it for changes and, on a rescale, for base rows with the same expression. Its own `hash()` is faster
-but may differ between its versions; a key group is for ever.
+DuckDB computes it with the same expression for changes and, when buckets change, for base rows. DuckDB's own `hash()`
+is faster but may differ between versions, and a key group never changes.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ _RUN_BITS = 16
 
 
 def quote_name(name: str) -> str:
-    """A column name as a DuckDB identifier."""
+    """Returns a column name as a DuckDB identifier."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def key_group_sql(shape: TableSpec) -> str:
-    """DuckDB expression for the key group of a row that has the key columns. A wider type gives the same text."""
+    """Returns the DuckDB expression for the key group of a row. A wider type gives the same text."""
     types = {column.name: column.type for column in shape.columns}
     if shape.key:
         texts = ", ".join(_text_sql(name, types[name]) for name in shape.spread_key)
@@ -41,7 +41,9 @@ def _text_sql(name: str, type_: str) -> str:
 
 
 def with_key_groups(table: pa.Table, shape: TableSpec, connection: duckdb.DuckDBPyConnection | None = None) -> pa.Table:
-    """The same rows with `_kg` filled. Who calls it often keeps a `connection` (see `connect`): opening takes 15 ms."""
+    """Returns the same rows with `_kg` filled. For many calls, keep a `connection` (see `connect`): opening one
+    takes 15 ms.
+    """
     if connection is None:
         with connect() as connection:
             return with_key_groups(table, shape, connection)
@@ -50,7 +52,7 @@ def with_key_groups(table: pa.Table, shape: TableSpec, connection: duckdb.DuckDB
 
 
 def key_groups_of(table: pa.Table, shape: TableSpec, connection: duckdb.DuckDBPyConnection) -> pa.ChunkedArray:
-    """The key group of each row (uint16)."""
+    """Returns the key group of each row (uint16)."""
     connection.register("keyed", table.select(list(shape.spread_key or ("_partition", "_offset"))))
     groups = connection.sql(f"SELECT {key_group_sql(shape)} AS _kg FROM keyed").to_arrow_table()
     connection.unregister("keyed")
@@ -58,7 +60,7 @@ def key_groups_of(table: pa.Table, shape: TableSpec, connection: duckdb.DuckDBPy
 
 
 def connect() -> duckdb.DuckDBPyConnection:
-    """A connection that gives every value the same text everywhere. For one thread."""
+    """Opens a connection that formats every value as the same text everywhere. For one thread."""
     connection = duckdb.connect()
     connection.execute("SET threads = 1")
     connection.execute("SET TimeZone = 'UTC'")

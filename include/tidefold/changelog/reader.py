@@ -1,4 +1,4 @@
-"""Reads a log's change sets in order, from the ledger and the segments alone: no Spark needed."""
+"""Reads the change sets of a log in order, from the ledger and the segments, without Spark."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from tidefold.storage import Store
 
 
 class ChangelogReader:
-    """Iterates over (change set, its changes) after the sqn `since`, up to what the log held when iterating began.
+    """Iterates over (change set, its changes) after the sqn `since`, up to the end of the log when the iteration began.
 
-    Each iteration looks at the log anew. Raises NotFoundError for no such log, RefusedError when change sets after
-    `since` were cut off or compacted with earlier ones, CorruptError when a segment is not what was appended.
+    Each iteration reads the ledger again. Raises NotFoundError if the log does not exist, RefusedError if change sets
+    after `since` were truncated or compacted with earlier ones, CorruptError if a segment was altered.
     """
 
     def __init__(self, store: Store, log: str, since: int = 0, key_groups: KeyGroups | None = None) -> None:
@@ -36,7 +36,7 @@ class ChangelogReader:
                 yield change_set, self._read(change_set, known)
 
     def tables(self) -> Iterator[pa.Table]:
-        """The changes alone, one table a change set."""
+        """Yields the changes alone, one table for each change set."""
         return (table for _, table in self)
 
     def _state(self) -> LogState:

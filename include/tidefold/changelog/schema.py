@@ -1,9 +1,15 @@
-"""Columns of a change set and of a table, as Arrow types: the contract between sources, segments and the fold.
+"""The columns of a change set and of a table, as Arrow types: the contract between sources, segments and the fold.
 
-A change set carries, before the user's columns:
-`_op` (see below), `_kg` (key group), `_o0`.. (the order, compared number by number), `_partition` and `_offset` (source
-position), `_ts` (source commit time, microseconds since 1970 UTC), `_absent` (names of columns for which the change
-says nothing, as against null; null: it says something for all). A delete fills only the key.
+A change set has these columns before the user's columns:
+
+`_op`: the operation (see below).
+`_kg`: the key group.
+`_o0`, ...: the order, compared number by number.
+`_partition`, `_offset`: the source position.
+`_ts`: the commit time at the source, in microseconds since 1970 UTC.
+`_absent`: names of columns that the change lacks, which is not null; null: it has all columns.
+
+A delete fills only the key.
 """
 
 from __future__ import annotations
@@ -34,7 +40,7 @@ _ARROW = {
 
 
 def arrow_type(type_: str) -> pa.DataType:
-    """The Arrow type of a column's type."""
+    """Returns the Arrow type of a column's type."""
     return _arrow_type(parse_type(type_))
 
 
@@ -45,26 +51,26 @@ def _arrow_type(type_: Type) -> pa.DataType:
 
 
 def order_columns(shape: TableSpec) -> tuple[str, ...]:
-    """Names of the order columns, most significant first."""
+    """Returns the names of the order columns, most significant first."""
     return tuple(f"_o{i}" for i in range(shape.order_width))
 
 
 def place_columns(shape: TableSpec) -> tuple[str, ...]:
-    """What says which of two changes of a key counts, compared number by number: the order, then the source position.
+    """Returns the columns that decide which of two changes of a key counts: the order, then the source position.
 
-    The one definition for the fold and for whoever explains it.
+    The fold and `explain` both use this definition.
     """
     return (*order_columns(shape), "_partition", "_offset")
 
 
 def table_schema(shape: TableSpec) -> pa.Schema:
-    """Schema of the log's table: key columns are not null."""
+    """Returns the schema of the log's table: key columns are not null."""
     key = shape.table_key
     return pa.schema([pa.field(c.name, arrow_type(c.type), nullable=c.name not in key) for c in shape.table_columns])
 
 
 def change_schema(shape: TableSpec) -> pa.Schema:
-    """Schema of a change set of this log."""
+    """Returns the schema of a change set of this log."""
     system = [pa.field("_op", pa.int8()), pa.field("_kg", pa.uint16())]
     system += [pa.field(name, pa.int64()) for name in order_columns(shape)]
     system += [
@@ -77,14 +83,15 @@ def change_schema(shape: TableSpec) -> pa.Schema:
 
 
 def has_absent(changes: pa.Table) -> bool:
-    """Whether some change says nothing about some column."""
+    """Whether some change lacks some column."""
     column = changes.column("_absent")
     return bool(column.null_count < len(column))
 
 
 def sidecar_schema(shape: TableSpec) -> pa.Schema:
-    """What is kept beside a table, of a key or (partial updates) of one of its columns: the `_order` in which it was
-    deleted (`_column` is empty) or given; of a history also the instant of that (`_at`).
+    """Returns the schema of the sidecar of a key or, for partial updates, of one of its columns.
+
+    `_order`: the order of its delete (`_column` is empty) or of its value. A history also has `_at`, the instant.
     """
     fields = [pa.field(c.name, arrow_type(c.type)) for name in shape.key for c in shape.columns if c.name == name]
     fields += [pa.field("_column", pa.string()), pa.field("_order", pa.list_(pa.int64()))]

@@ -1,7 +1,6 @@
-"""Rows, changes, and what is kept beside rows, as a newer schema of the log has them.
+"""Converts rows, changes and sidecars of an older schema to a newer schema of the log.
 
-Brings columns from the types of an older schema to those of a newer one: strictly, so that no value becomes null,
-and none another one. The one function for rows, changes and whatever is kept beside them.
+The conversion is strict: no value becomes null or another value.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _SHOWN = 40
 
 
 def align_column(table: pa.Table, name: str, former: ColumnOrigin) -> pa.ChunkedArray:
-    """The values of column `name`, from rows of an older schema. Raises RefusedError when one does not fit."""
+    """Returns the values of column `name`, from rows of an older schema. Raises RefusedError if one does not fit."""
     if former.name is not None and former.name in table.column_names:
         return convert_column(table.column(former.name), name, former.types)
     # A file that lacks a column was written before that was added.
@@ -36,7 +35,7 @@ def align_column(table: pa.Table, name: str, former: ColumnOrigin) -> pa.Chunked
 
 
 def convert_column(values: pa.ChunkedArray, name: str, types: tuple[str, ...]) -> pa.ChunkedArray:
-    """The same values in the last of these types, if they are of the first. Raises RefusedError."""
+    """Returns values of the first of these types in the last of them. Raises RefusedError."""
     line = steps(types)
     for before, after in pairwise(line):
         values = _convert_step(values, name, before, after)
@@ -69,7 +68,7 @@ def _equal(one: pa.ChunkedArray, other: pa.ChunkedArray) -> bool:
 
 
 def _text(values: pa.ChunkedArray, type_: str) -> pa.ChunkedArray:
-    """One text a value: 5, 1.50, true, 2026-01-31, 2026-01-31T12:00:00.000000Z."""
+    """Formats each value as text: 5, 1.50, true, 2026-01-31, 2026-01-31T12:00:00.000000Z."""
     name = parse_type(type_).name
     if name == "decimal":
         # Arrow writes small ones with an exponent.
@@ -102,8 +101,9 @@ _MARKS = ("", "+")
 
 @dataclass(frozen=True, slots=True)
 class Aligner:
-    """Brings what was made with any schema of a log to `shape`, which has `schema`. `schemas`: all of the log; none:
-    its columns never changed.
+    """Converts data of any schema of a log to `shape`, which has `schema`.
+
+    schemas: all schemas of the log; empty: its columns never changed.
     """
 
     shape: TableSpec
@@ -115,7 +115,7 @@ class Aligner:
         return must_rewrite(self.schemas, schema, self.schema)
 
     def changes(self, changes: pa.Table, schema: int) -> pa.Table:
-        """A change set of that schema as one of this. Raises RefusedError when a value does not fit."""
+        """Converts a change set of that schema to this schema. Raises RefusedError if a value does not fit."""
         wanted = change_schema(self.shape)
         known = column_origins(self.schemas, schema, self.schema)
         if not known and changes.schema.equals(wanted):
@@ -127,13 +127,13 @@ class Aligner:
         return table.set_column(at, wanted.field(at), self._absent(table, known))
 
     def names(self, schema: int) -> list[str]:
-        """What the columns of the table are called in files of that schema, as far as they are there."""
+        """Returns the names of the table's columns in files of that schema, as far as these have them."""
         known = column_origins(self.schemas, schema, self.schema)
         found = (known[c.name].name if c.name in known else c.name for c in self.shape.table_columns)
         return [name for name in found if name is not None]
 
     def rows(self, batches: Iterable[pa.RecordBatch], schema: int) -> Iterator[pa.RecordBatch]:
-        """Rows of a file of that schema as rows of this. Raises RefusedError when a value does not fit."""
+        """Converts rows of a file of that schema to this schema. Raises RefusedError if a value does not fit."""
         wanted, known = table_schema(self.shape), column_origins(self.schemas, schema, self.schema)
         same = {c.name: ColumnOrigin(c.name, (c.type,)) for c in self.shape.table_columns}
         for batch in batches:
@@ -144,7 +144,7 @@ class Aligner:
             yield from rows.cast(wanted).to_batches()
 
     def align_sidecar(self, kept: pa.Table, schema: int) -> pa.Table:
-        """What was kept beside rows of that schema: keys, and by name the columns that it is about."""
+        """Converts the sidecar of rows of that schema: keys, and the names of its columns."""
         wanted, known = sidecar_schema(self.shape), column_origins(self.schemas, schema, self.schema)
         if not known:
             return kept.cast(wanted)
@@ -154,7 +154,7 @@ class Aligner:
         return _rename_columns(pa.table(columns, schema=wanted), known)
 
     def _absent(self, changes: pa.Table, known: Mapping[str, ColumnOrigin]) -> pa.ChunkedArray:
-        """A change says nothing about columns that came after it, where that is not the same as null."""
+        """Marks columns that are newer than a change as absent from it, if absent differs from null."""
         names = {former.name: name for name, former in known.items() if former.name is not None}
         silent: list[str] = []
         if self.shape.merge.engine in (Engine.PARTIAL, Engine.AGGREGATE):
@@ -179,7 +179,7 @@ def _align_changes(changes: pa.Table, field: pa.Field, former: ColumnOrigin | No
 
 
 def _rename_columns(kept: pa.Table, known: Mapping[str, ColumnOrigin]) -> pa.Table:
-    """The same under the names of today; what was kept of a column that is gone goes too."""
+    """Renames the columns of a sidecar to their current names, and drops those of columns that no longer exist."""
     names = {former.name: name for name, former in known.items() if former.name is not None}
     told = [names.get(n, n if n in _MARKS else None) for n in kept.column("_column").to_pylist()]
     at = kept.schema.get_field_index("_column")

@@ -1,11 +1,9 @@
 """Segments: one immutable file with change sets of one or several logs (requirement C2).
 
-Layout: header, one Arrow stream for each change set, footer, trailer. The footer is the index: for each change set
-where its stream and its record batches are, which key groups each batch spans, and the sha256 of each piece. The
-checksum that the ledger keeps of a change set is the sha256 of its index entry, so reading a slice checks exactly the
-bytes that were read, against what the ledger says.
-
-Some of a table's changes: those of a range of key groups, those from an order on.
+Layout: header, one Arrow stream for each change set, footer, trailer. The footer is the index. It contains, for each
+change set, the location of its stream and its record batches, the key groups of each batch, and the sha256 of each
+piece. The ledger keeps as checksum of a change set the sha256 of its index entry. So a read of some batches verifies
+exactly the bytes that it reads.
 """
 
 from __future__ import annotations
@@ -31,14 +29,14 @@ from tidefold.storage import Store
 
 
 def of_key_groups(changes: pa.Table, wanted: KeyGroups) -> pa.Table:
-    """Those of a range, of changes that are sorted by key group: a slice, which copies nothing."""
+    """Returns the changes of a range of key groups, from changes sorted by key group. The slice copies nothing."""
     groups = changes.column("_kg")
     first = pc.sum(pc.less(groups, wanted.first), min_count=0).as_py()
     return changes.slice(first, pc.sum(pc.less_equal(groups, wanted.last), min_count=0).as_py() - first)
 
 
 def at_least(floor: tuple[int, ...], index: int = 0) -> pc.Expression:
-    """Rows whose order is not below `floor`, compared number by number."""
+    """Returns the condition that the order is not below `floor`, compared number by number."""
     column = pc.field(f"_o{index}")
     if index == len(floor) - 1:
         return column >= floor[index]
@@ -60,7 +58,7 @@ _SMALL = 1 << 20
 
 
 class Piece(msgspec.Struct, frozen=True):
-    """Bytes within a change set's stream, with their sha256; a record batch also says its rows and key groups."""
+    """Bytes within a change set's stream, with their sha256; for a record batch also its rows and key groups."""
 
     offset: int
     length: int
@@ -71,7 +69,7 @@ class Piece(msgspec.Struct, frozen=True):
 
 
 class IndexEntry(msgspec.Struct, frozen=True):
-    """The index entry of one change set; offsets of its pieces count from `offset`."""
+    """The index entry of one change set. The offsets of its pieces count from `offset`."""
 
     log: str
     ordinal: int
@@ -82,7 +80,7 @@ class IndexEntry(msgspec.Struct, frozen=True):
     batches: list[Piece]
 
     def locate(self, segment: str) -> ChangeSetLocation:
-        """Where the change set is, in the segment at this path."""
+        """Returns the location of the change set in the segment at this path."""
         checksum = hashlib.sha256(msgspec.json.encode(self)).hexdigest()
         return ChangeSetLocation(segment, self.ordinal, self.offset, self.length, checksum)
 
@@ -93,12 +91,12 @@ Indexes = dict[str, list[IndexEntry]]
 
 @dataclass(frozen=True, slots=True)
 class WrittenChangeSet:
-    """A change set in a segment, before a log has it.
+    """A change set in a segment, before it is in a log.
 
     log: the log that it is for.
     location: where it is stored.
     rows: the number of its changes.
-    key_groups: from the lowest to the highest one that it has changes of.
+    key_groups: from the lowest to the highest one that has changes.
     top: the highest first number of its orders.
     times: when its changes were committed.
     """
@@ -111,7 +109,7 @@ class WrittenChangeSet:
     times: CommitTimeRange | None = None
 
     def change_set(self, high: tuple[int, ...], floor: tuple[int, ...] | None = None) -> ChangeSet:
-        """The change set as a log appends it; the ledger gives it its number."""
+        """Returns the change set as a log appends it. The ledger gives it its number."""
         return ChangeSet(
             sqn=0,
             location=self.location,
@@ -125,7 +123,7 @@ class WrittenChangeSet:
 
 
 class Writable(Protocol):
-    """A stream that takes bytes: a Store's, or one that writes to two of them."""
+    """A stream that accepts bytes: that of a Store, or one that writes to two of them."""
 
     def write(self, data: bytes | memoryview, /) -> int: ...
 
@@ -133,9 +131,9 @@ class Writable(Protocol):
 def write_segment(
     store: Store, path: str, parts: Iterable[tuple[str, pa.Table]], *, compress: bool = True
 ) -> list[WrittenChangeSet]:
-    """Writes change sets (log, table) into a new segment, in the order given; each is sorted by key group.
+    """Writes change sets (log, table) into a new segment, in the given order. Each is sorted by key group.
 
-    Tables follow `columns.change_schema` and hold at least one row.
+    The tables have the schema `change_schema` and at least one row.
     """
     with store.create(path) as stream:
         return write_parts(stream, path, parts, compress=compress)
@@ -172,7 +170,9 @@ def _find_commit_times(table: pa.Table) -> CommitTimeRange | None:
 
 
 def _encode(table: pa.Table, compress: bool) -> tuple[memoryview, list[Piece]]:
-    """A change set as an Arrow stream, and what the index says of its pieces: the schema's, then one a batch."""
+    """Encodes a change set as an Arrow stream, and returns its pieces for the index: the schema's, then one for
+    each batch.
+    """
     ordered = table.sort_by([("_kg", "ascending")]).combine_chunks()
     options = pa.ipc.IpcWriteOptions(compression="zstd" if compress and table.nbytes > _COMPRESSIBLE else None)
     sink = pa.BufferOutputStream()
@@ -198,7 +198,7 @@ def _piece(body: memoryview, start: int, end: int, **facts: int) -> Piece:
 
 
 def read_index(store: Store, path: str) -> list[IndexEntry]:
-    """The footer of a segment; CorruptError when the file is cut or altered there."""
+    """Returns the footer of a segment. Raises CorruptError if the file is cut or altered there."""
     with store.open(path) as stream:
         return _read_index(stream, path)
 
@@ -225,8 +225,10 @@ def _read_index(stream: BinaryIO, path: str) -> list[IndexEntry]:
 
 
 def check_pieces(store: Store, path: str, change_sets: Sequence[ChangeSet]) -> list[IndexEntry]:
-    """The footer, after all bytes of these change sets were read and found right; of all in the segment when none are
-    given. Raises CorruptError, NotFoundError.
+    """Verifies all bytes of these change sets, and returns the footer. Without `change_sets` it verifies the whole
+    segment.
+
+    Raises CorruptError, NotFoundError.
     """
     with store.open(path) as stream:
         entries = _read_index(stream, path)
@@ -237,7 +239,7 @@ def check_pieces(store: Store, path: str, change_sets: Sequence[ChangeSet]) -> l
 
 
 def ends_whole(store: Store, path: str) -> bool:
-    """Whether a file has the end of a segment: one without it was cut."""
+    """Whether a file has the end of a segment. A file without it was cut."""
     with store.open(path) as stream:
         size = stream.seek(0, io.SEEK_END)
         stream.seek(max(size - len(_END), 0))
@@ -247,10 +249,13 @@ def ends_whole(store: Store, path: str) -> bool:
 def read_change_set(
     store: Store, change_set: ChangeSet, wanted: KeyGroups | None = None, known: Indexes | None = None
 ) -> pa.Table:
-    """The changes of one change set, without those below its floor; only batches and rows of the wanted key groups.
+    """Returns the changes of one change set, without those below its floor, and only of the wanted key groups.
 
-    `known` are indexes of this store's segments that the caller read before, and takes up new ones: many small files
-    make many change sets in one segment. Raises CorruptError when the bytes are not those that the ledger recorded.
+    Raises CorruptError if the bytes are not those that the ledger recorded.
+
+    known: indexes of this store's segments that the caller has already read. New ones are added, because one segment
+    can
+    have many change sets of small files.
     """
     segment = change_set.location.segment
     try:
@@ -272,7 +277,7 @@ def read_change_set(
 
 
 def _at_once(stream: BinaryIO) -> BinaryIO:
-    """A small file is read in one go: each range costs more than its bytes."""
+    """Reads a small file in one request: each range costs more than its bytes."""
     size = stream.seek(0, io.SEEK_END)
     if size > _SMALL:
         return stream

@@ -1,10 +1,10 @@
-"""What writers are about to write, said before they write it.
+"""Write intents: writers announce their files before they write them.
 
-A run announces its segments, with the logs that will name them, or the folders in which its tasks choose names: the
-engine may run a task twice, and only the names that it returns to the driver count. When everything is written and
-before the first log is told, the run says what it brings each of them. A run that dies leaves both behind: whoever
-comes next rolls every log forward, or gives up for good what was never said. So a segment that no log needs is told
-from one that is on its way.
+A run announces its segments with the logs that will name them, or the folders in which its tasks choose names. The
+engine may run a task twice, and only the names that it returns to the driver count. After the run has written
+everything, it stores what it brings to each log, before it commits to the first. If the run dies, both records stay.
+The next run commits the results to every log, or rejects the run for good if it stored no results. So tidefold can
+distinguish a segment that no log needs from one that is about to be committed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ _HALF = re.compile(r"\.[^/.]+\.part$")
 
 @dataclass(frozen=True, slots=True)
 class IntentLog:
-    """A log that may come to name the files. `fence`: the log's when this was said; after that rose it is refused."""
+    """A log that may name the files.
+
+    fence: the fence of the log at the announcement. If it has risen since, the ledger refuses the files.
+    """
 
     log: str
     shape: TableSpec
@@ -42,9 +45,9 @@ class IntentLog:
 class Intent:
     """Files that are about to be written.
 
-    instant: ISO 8601; it may delay what is done with the run, and decides nothing.
+    instant: ISO 8601. It may delay the recovery of the run, and decides nothing.
     files: paths that are known before they are written.
-    folders: folders of this run alone, in which its tasks write files under names of their own.
+    folders: folders of only this run, in which its tasks choose file names.
     """
 
     run: str
@@ -57,9 +60,9 @@ class Intent:
 
 @dataclass(frozen=True, slots=True)
 class Taking:
-    """What a run brings one log: all of it is appended, or nothing.
+    """What a run brings to one log. The ledger appends all of it, or nothing.
 
-    `landing`: what the run did not take of the landing folder; None: that is not told.
+    landing: what the run did not ingest from the landing folder; None: unknown.
     """
 
     log: str
@@ -72,7 +75,7 @@ class Taking:
 
 @dataclass(frozen=True, slots=True)
 class Announced:
-    """All that a run said. `takings` is None until everything was written."""
+    """All records of a run. `takings` is None until everything was written."""
 
     run: str
     intents: tuple[Intent, ...]
@@ -92,7 +95,7 @@ class Announced:
 
 
 class ExpectedFiles:
-    """Which stored files belong to runs that have announced them and have not ended."""
+    """The stored files of runs that have announced them and have not ended."""
 
     def __init__(self, runs: Iterable[Announced]) -> None:
         found = list(runs)
@@ -100,7 +103,7 @@ class ExpectedFiles:
         self._folders = {folder for run in found for folder in run.folders}
 
     def __contains__(self, path: str) -> bool:
-        """Whether a file is one of them, or the half of one."""
+        """Whether a file is one of them, or an unfinished part of one."""
         whole = _HALF.sub("", path)
         return whole in self._files or whole.rpartition("/")[0] in self._folders
 
@@ -111,18 +114,20 @@ def begin(store: Store, intent: Intent) -> None:
 
 
 def bring(store: Store, run: str, takings: Sequence[Taking]) -> None:
-    """Says, after everything is written and before any log is told, what each log will be told."""
+    """Stores what the run brings to each log, after everything is written and before the first commit."""
     store.put_if_absent(f"{INTENTS}/{run}/{_ARRIVALS}", encode(tuple(takings)))
 
 
 def end(store: Store, run: str) -> None:
-    """Forgets a run after every log was told or refused. What it brought goes last: it is what rolls logs forward."""
+    """Deletes the records of a run after every log has accepted or refused. The results are deleted last: recovery
+    needs them.
+    """
     paths = [entry.path for entry in store.list(f"{INTENTS}/{run}", unfinished=True)]
     store.delete(sorted(paths, key=lambda path: path.endswith(f"/{_ARRIVALS}")))
 
 
 def read_announced(store: Store) -> Iterator[Announced]:
-    """Every run that has begun and not ended. One that ends meanwhile may be left out. Raises CorruptError."""
+    """Yields every run that has begun and not ended. It may skip one that ends meanwhile. Raises CorruptError."""
     paths = [entry.path for entry in store.list(INTENTS)]
     for run, group in groupby(paths, key=lambda path: path.split("/")[-2]):
         try:

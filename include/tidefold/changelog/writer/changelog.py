@@ -33,8 +33,11 @@ def _utc_now() -> datetime:
 class Changelog:
     """Writers of any number of logs that share segments, threads and back-pressure.
 
-    Leaving the context without an error flushes everything; leaving it with one gives up what was not confirmed, and
-    removes what was uploaded of it. `local` is a store for optional local copies, on this machine's disks.
+    Leaving the context without an error flushes everything. Leaving it with an error discards what was not confirmed,
+    and
+    deletes its uploads.
+
+    local: a store for optional local copies, on this machine's disks.
     """
 
     def __init__(
@@ -47,7 +50,12 @@ class Changelog:
         timer: Timer | None = None,
         executor: Executor | None = None,
     ) -> None:
-        """`clock` gives instants for people, `timer` the delays, `executor` runs uploads; all three are for tests."""
+        """Opens the writer.
+
+        clock: returns instants for people.
+        timer: measures delays.
+        executor: runs uploads. All three are for tests.
+        """
         self.settings = settings or WriterSettings()
         self._store = store
         self._local = local is not None
@@ -66,10 +74,11 @@ class Changelog:
         self._closed = False
 
     def log(self, log: str, shape: TableSpec | None = None) -> LogWriter:
-        """The writer of a log, the same one each time. `shape` may be left out for a log that exists.
+        """Returns the writer of a log, the same one each time. `shape` may be left out for an existing log.
 
-        Raises InvalidInputError for a shape that no log can have, NotFoundError for an unknown log without a shape,
-        RefusedError for one with another shape.
+        Raises InvalidInputError for an invalid table definition, NotFoundError for an unknown log without one,
+        RefusedError
+        for an open writer with another one.
         """
         if self._closed:
             raise RefusedError("WRITER_CLOSED", "The changelog writer is closed.", hint="Open a new one.")
@@ -86,9 +95,9 @@ class Changelog:
         return known
 
     def flush(self) -> None:
-        """Persists and confirms everything appended to all logs; the logs share segments.
+        """Persists and confirms everything that was appended to all logs, which share segments.
 
-        One log's error stops no other. The first error is raised; its notes name the others.
+        An error of one log does not stop the others. The first error is raised, and its notes name the others.
         """
         errors: list[TidefoldError] = []
         with self._scheduler.collecting():
@@ -105,11 +114,11 @@ class Changelog:
 
     @property
     def metrics(self) -> MetricsSnapshot:
-        """The writer's numbers now."""
+        """Returns the current metrics of the writer."""
         return self._metrics.read()
 
     def close(self) -> None:
-        """Gives up what is not confirmed, waits for running uploads, and removes what they wrote."""
+        """Discards what is not confirmed, waits for running uploads, and deletes what they wrote."""
         if self._closed:
             return
         self._closed = True

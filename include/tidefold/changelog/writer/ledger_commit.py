@@ -1,4 +1,4 @@
-"""Tells a log's ledger what its writer made durable: the one place where a change set comes to count."""
+"""Commits a writer's durable change sets to the ledger of a log. Only this module does so."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tidefold.ledger import Ledger
 
 
 class LedgerCommitter:
-    """One log's ledger, as the writer named `writer` sees it. What it knows is as of the last time it looked."""
+    """The ledger of one log, as the writer named `writer` last read it."""
 
     def __init__(self, ledger: Ledger, log: str, writer: str, shape: TableSpec | None) -> None:
         state = ledger.find()
@@ -39,16 +39,16 @@ class LedgerCommitter:
         self.next_snapshot = max((s.id for s in state.snapshots), default=state.last_snapshot) + 1
 
     def refresh(self) -> None:
-        """Looks at the ledger again."""
+        """Reads the ledger again."""
         state = self._ledger.find()
         if state is not None:
             self._look(state)
 
     def commit(self, change_sets: Sequence[PendingChangeSet]) -> dict[int, int]:
-        """Appends uploaded change sets to the log and returns the ledger's sqn of each; repeating it changes nothing.
+        """Appends uploaded change sets to the log and returns the sqn of each in the ledger. Repeating it changes
+        nothing.
 
-        Raises SupersededError, ConflictError (another writer of this name), and StorageError when it is not known
-        whether the ledger has them.
+        Raises SupersededError, ConflictError (another writer of this name), and StorageError if the outcome is unknown.
         """
         arrivals = self._arrivals(change_sets)
         fence = min(one.fence for one in change_sets)

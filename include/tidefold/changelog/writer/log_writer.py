@@ -1,4 +1,4 @@
-"""The writer of one log (C1): appends, makes durable, confirms, and gives up."""
+"""The writer of one log (C1): appends, persists, confirms and discards changes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LOGGER = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """What all logs of a writer share. `now` answers microseconds since 1970."""
+    """What all logs of a writer share. `now` returns microseconds since 1970."""
 
     settings: WriterSettings
     scheduler: UploadScheduler
@@ -34,10 +34,10 @@ class Means:
 
 
 class LogWriter:
-    """Change sets of one log, numbered from 0 in this opening. For one thread at a time.
+    """Change sets of one log, numbered from 0 since it was opened. For one thread at a time.
 
-    Changes share a change set until somebody asks for `next_sqn`, persists, or there are enough of them. The ledger is
-    the truth: only what `confirm` (or `flush`) returned from is in the log.
+    Changes share a change set until the caller calls `next_sqn` or `persist`, or there are enough of them. Only changes
+    for which `confirm` (or `flush`) has returned are in the log.
     """
 
     def __init__(self, confirming: LedgerCommitter, means: Means) -> None:
@@ -62,14 +62,15 @@ class LogWriter:
 
     @property
     def offset(self) -> int:
-        """How many changes the writer of this name has appended to the log in all its openings."""
+        """Returns the number of changes that all writers of this name have appended to the log."""
         return self._offset
 
     def append(self, changes: Changes) -> int:
-        """Takes changes (a table, rows, or one row) and returns the sqn of the change set that they belong to.
+        """Accepts changes (a table, rows, or one row) and returns the sqn of their change set.
 
-        Blocks while too much is in flight. Raises InvalidInputError for changes that do not fit the log, and the error
-        of the last upload when what could not be uploaded fills the memory that the settings allow.
+        Blocks while too much is in flight. Raises InvalidInputError for changes that do not fit the log. Raises the
+        error of
+        the last upload if changes that could not be uploaded fill the allowed memory.
         """
         self._check_open()
         table = change_table(changes, self._shape, self._offset, self._means.now())
@@ -84,15 +85,15 @@ class LogWriter:
 
     @property
     def next_sqn(self) -> int:
-        """The sqn of the change set to come; what was appended before this call is below it."""
+        """Returns the sqn of the next change set. Changes that were appended before this call are below it."""
         with self._lock:
             self._roll_over()
             return self._pending.next
 
     def persist(self, from_sqn: int) -> Future[Persisted]:
-        """Makes everything from there on durable in segments; the future says where, or raises why not.
+        """Makes everything from there on durable in segments. The future returns the locations, or raises the error.
 
-        What an earlier upload failed to write is sent again. Raises InvalidInputError for changes that were truncated.
+        Sends again what an earlier upload failed to write. Raises InvalidInputError for truncated changes.
         """
         self._check_open()
         future: Future[Persisted] = Future()
@@ -105,11 +106,14 @@ class LogWriter:
         return future
 
     def confirm(self, from_sqn: int, to_sqn: int, snapshot: int) -> None:
-        """Commits the durable change sets `from_sqn` <= sqn < `to_sqn` to the ledger; those it has are no matter.
+        """Commits the durable change sets `from_sqn` <= sqn < `to_sqn` to the ledger, and skips those that it already
+        has.
 
-        Local copies then belong to `snapshot`, and those that only older ones use are dropped (C9). Raises RefusedError
-        (not durable, or a gap), ConflictError (another writer of this name was there), SupersededError (given up by a
-        recovery: append these changes again), StorageError (confirm again: a repetition changes nothing).
+        Local copies then belong to `snapshot`, and those that only older snapshots use are deleted (C9). Raises
+        RefusedError
+        (not durable, or a gap), ConflictError (another writer of this name), SupersededError (rejected by a recovery:
+        append
+        these changes again), StorageError (confirm again: a repetition changes nothing).
         """
         self._check_open()
         with self._lock:
@@ -145,8 +149,9 @@ class LogWriter:
         self._means.custody.release_confirmed(one.uploaded for one in todo if one.uploaded is not None)
 
     def _recover(self) -> SupersededError:
-        """A recovery took this writer for dead. What was appended since is given up too, so that nothing that comes
-        again comes behind newer changes.
+        """Discards everything after a recovery has taken this writer for dead.
+
+        It also discards what was appended since, so that repeated changes do not come after newer ones.
         """
         self._confirming.refresh()
         with self._lock:
@@ -161,19 +166,19 @@ class LogWriter:
         )
 
     def reset(self, from_sqn: int, to_sqn: int, snapshot: int) -> None:
-        """The snapshot was aborted: its local copies go. The change sets stay, and can be persisted and confirmed."""
+        """Deletes the local copies of an aborted snapshot. The change sets stay, and can be persisted and confirmed."""
         with self._lock:
             if from_sqn > to_sqn:
                 raise InvalidInputError("SQN_UNKNOWN", f"{from_sqn} to {to_sqn} is not a range of change sets.")
             self._pending.without_local(self._means.custody.drop_aborted(self.log, snapshot))
 
     def subsume(self, snapshot: int) -> None:
-        """The snapshot was retired: local copies that only it and older ones use go."""
+        """Deletes the local copies that only a retired snapshot and older ones use."""
         with self._lock:
             self._pending.without_local(self._means.custody.drop_subsumed(self.log, snapshot))
 
     def truncate(self, to_sqn: int) -> None:
-        """Forgets the change sets below `to_sqn`. Unconfirmed ones are given up, and their uploads removed."""
+        """Forgets the change sets below `to_sqn`. Unconfirmed ones are discarded, and their uploads deleted."""
         with self._lock:
             self._roll_over()
             if to_sqn > self._pending.next:
@@ -183,7 +188,7 @@ class LogWriter:
         self._give_up(below)
 
     def truncate_and_close(self, from_sqn: int) -> None:
-        """Gives up the tail from there on and closes. What is before it should be confirmed: it is lost otherwise."""
+        """Discards the change sets from there on and closes. Unconfirmed ones before it are lost too."""
         with self._lock:
             known = (Stage.CONFIRMED, Stage.IN_DOUBT)
             lost = [c.sqn for c in self._pending.among(0, from_sqn) if c.stage not in known]
@@ -192,16 +197,16 @@ class LogWriter:
         self.close()
 
     def flush(self, snapshot: int | None = None) -> None:
-        """Persists and confirms everything appended so far. Raises what `persist` and `confirm` raise.
+        """Persists and confirms everything appended so far. Raises the errors of `persist` and `confirm`.
 
-        `snapshot` is the one that local copies are for; None: the next one after the newest that the ledger knows.
+        snapshot: the one that local copies are for; None: the next one after the newest that the ledger knows.
         """
         with self._means.scheduler.collecting():
             future = self.begin_flush()
         self.end_flush(future, snapshot)
 
     def begin_flush(self) -> Future[Persisted]:
-        """The first half of a flush, so that many logs can share segments."""
+        """Runs the first half of a flush, so that many logs can share segments."""
         return self.persist(self._first_kept())
 
     def end_flush(self, future: Future[Persisted], snapshot: int | None = None) -> None:
@@ -213,7 +218,7 @@ class LogWriter:
             self._pending.forget(self._confirming.materialized if self._means.local else None)
 
     def close(self) -> None:
-        """Gives up what is not confirmed and removes its uploads. Closing twice is closing once."""
+        """Discards what is not confirmed and deletes its uploads. A second close does nothing."""
         with self._lock:
             if self._closed:
                 return
@@ -237,13 +242,15 @@ class LogWriter:
                 raise self._failure
 
     def _roll_over(self) -> None:
-        """Makes a change set of what was appended since the last one."""
+        """Makes a change set of the changes since the last one."""
         table = self._buffer.take()
         if table is not None:
             self._pending.add(table, self._offset - table.num_rows, highest(table, self._shape))
 
     def _send(self, from_sqn: int) -> None:
-        """Hands over what waits from there on, not under the lock: it may block, and uploads that end need the lock."""
+        """Sends the waiting change sets from there on, without the lock: it may block, and ending uploads need the
+        lock.
+        """
         with self._lock:
             self._roll_over()
             sending = self._pending.send(from_sqn, self._confirming.fence)
@@ -272,7 +279,7 @@ class LogWriter:
             waiter.future.set_exception(error)
 
     def _give_up(self, chosen: Iterable[PendingChangeSet]) -> None:
-        """Forgets change sets. Those in doubt may be in the ledger: their segment and its intent stay (I11)."""
+        """Forgets change sets. Those in doubt may be in the ledger, so their segment and its intent stay (I11)."""
         with self._lock:
             removed = self._pending.remove(chosen)
         doubted = {c.uploaded.path for c in removed if c.uploaded and c.stage is Stage.IN_DOUBT}
@@ -280,7 +287,7 @@ class LogWriter:
         self._answer()
 
     def _settle(self, places: Iterable[Uploaded]) -> None:
-        """The log is through with segments in which nothing of it waits any more."""
+        """Reports segments in which no change set of the log waits any more."""
         for path, uploaded in {one.path: one for one in places}.items():
             with self._lock:
                 used = self._pending.uses(path)

@@ -1,4 +1,4 @@
-"""What the writer counts (C4), readable as one frozen value."""
+"""The metrics of the writer (C4), readable as one frozen value."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ _WINDOW = 1000
 
 @dataclass(frozen=True, slots=True)
 class SampleDistribution:
-    """`count` of all values ever seen; everything else is of the newest 1,000. All zero before the first."""
+    """A distribution. `count` counts all values; everything else is of the newest 1,000. All are zero before the
+    first.
+    """
 
     count: int = 0
     low: float = 0.0
@@ -26,12 +28,17 @@ class SampleDistribution:
 
 @dataclass(frozen=True, slots=True)
 class MetricsSnapshot:
-    """The writer's numbers at one moment.
+    """The metrics of the writer at one moment.
 
-    `uploads` are segments that were begun, `failures` those that were not written; both count attempts, not batches.
-    `latency` (seconds) and `size` (bytes) are of written segments. `attempts` is which attempt of a batch succeeded,
-    `total_attempts` how many had been begun by then. `batch_size` is the number of tasks (log and persist) that share
-    a segment, `queue_size` how many wait to be sent now, `bytes_in_flight` what they and the running uploads hold.
+    uploads: the segments that were started; counts attempts, not batches.
+    failures: the segments that were not written; counts attempts.
+    latency: seconds, of written segments.
+    size: bytes, of written segments.
+    attempts: which attempt of a batch succeeded.
+    total_attempts: how many attempts had started by then.
+    batch_size: the number of tasks (log and persist) that share a segment.
+    queue_size: the tasks that wait to be sent now.
+    bytes_in_flight: the bytes of these tasks and of running uploads.
     """
 
     uploads: int
@@ -73,7 +80,7 @@ class Histogram:
 
 
 class Metrics:
-    """Where the parts of the writer put their numbers. `queue` answers how many tasks wait and their bytes."""
+    """Collects the numbers of the writer's parts. `queue` returns the number of waiting tasks and their bytes."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

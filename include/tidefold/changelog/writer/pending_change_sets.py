@@ -1,6 +1,6 @@
-"""The change sets of one log that its writer still knows: where each stands, and who waits for it.
+"""The change sets of one log that its writer still knows: the stage of each, and who waits for it.
 
-Pure bookkeeping, without I/O and without a lock: the log's writer holds one around it.
+Pure bookkeeping, without I/O or a lock. The log's writer holds a lock around it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tidefold.errors import InvalidInputError, RefusedError
 
 
 class Stage(Enum):
-    """Where a change set stands. IN_DOUBT: the ledger was asked to take it, and its answer was lost."""
+    """The stage of a change set. IN_DOUBT: the answer of the ledger to its commit was lost."""
 
     WAITING = "waiting"
     SENDING = "sending"
@@ -28,9 +28,12 @@ class Stage(Enum):
 
 @dataclass(frozen=True, slots=True)
 class PendingChangeSet:
-    """One change set of the writer. `place` is its first offset; `sqn` counts within this opening of the log.
+    """One change set of the writer.
 
-    `fence` is the log's when it was sent; `ledger_sqn` is the number under which the ledger has it.
+    place: its first offset.
+    sqn: its number since the log was opened.
+    fence: the fence of the log when it was sent.
+    ledger_sqn: its number in the ledger.
     """
 
     sqn: int
@@ -52,8 +55,8 @@ class PendingChangeSet:
 class Persisted:
     """What a persist made durable: the change sets `from_sqn` <= sqn < `to_sqn`, in order.
 
-    `local` are the paths of their local copies, offered only if every one of them has one (C8). `bytes` is the size
-    of the primary parts.
+    local: the paths of their local copies, only if every change set has one (C8).
+    bytes: the size of the primary parts.
     """
 
     log: str
@@ -69,7 +72,7 @@ class Persisted:
 
 @dataclass(frozen=True, slots=True)
 class Waiter:
-    """Somebody who waits until a range is durable."""
+    """A caller that waits until a range is durable."""
 
     from_sqn: int
     to_sqn: int
@@ -96,22 +99,22 @@ class Pending:
         return [c for c in self.change_sets.values() if from_sqn <= c.sqn < to_sqn]
 
     def move(self, chosen: Iterable[PendingChangeSet], stage: Stage) -> None:
-        """Change sets that were forgotten meanwhile stay forgotten."""
+        """Moves change sets to a stage. Those that were forgotten meanwhile stay forgotten."""
         for one in chosen:
             if one.sqn in self.change_sets:
                 self.change_sets[one.sqn] = replace(self.change_sets[one.sqn], stage=stage)
 
     def send(self, from_sqn: int, fence: int) -> list[PendingChangeSet]:
-        """Those that wait from there on, marked as being sent under this fence."""
+        """Returns the waiting change sets from there on, and marks them as being sent under this fence."""
         waiting = [c for c in self.among(from_sqn, self.next) if c.stage is Stage.WAITING]
         sent = [replace(one, stage=Stage.SENDING, fence=fence) for one in waiting]
         self.change_sets.update({one.sqn: one for one in sent})
         return sent
 
     def note_uploaded(self, results: Sequence[Uploaded], sent: Mapping[int, int]) -> list[Uploaded]:
-        """Notes where change sets are now; returns the results whose change set was given up meanwhile.
+        """Records the locations of change sets. Returns the results whose change set was discarded meanwhile.
 
-        `sent` gives the sqn of each place: places come again after a recovery, sqns never do.
+        sent: the sqn of each place. Places repeat after a recovery, sqns never do.
         """
         unwanted = []
         for result in results:
@@ -123,14 +126,16 @@ class Pending:
         return unwanted
 
     def note_confirmed(self, numbers: Mapping[int, int]) -> None:
-        """The ledger has these, under those numbers of its own."""
+        """Records that the ledger has these, with its numbers."""
         for sqn, number in numbers.items():
             if sqn in self.change_sets:
                 one = self.change_sets[sqn]
                 self.change_sets[sqn] = replace(one, stage=Stage.CONFIRMED, ledger_sqn=number)
 
     def forget(self, materialized: int | None) -> None:
-        """Drops the confirmed ones at the beginning that the ledger folded up to there (None: whatever it folded)."""
+        """Drops the confirmed change sets at the beginning that the ledger has folded up to there (None: all it
+        has folded).
+        """
         for sqn, one in list(self.change_sets.items()):
             folded = materialized is None or one.ledger_sqn <= materialized
             if one.stage is not Stage.CONFIRMED or not folded:
@@ -151,14 +156,14 @@ class Pending:
         return any(c.uploaded and c.uploaded.path == path for c in self.change_sets.values() if c.stage is not settled)
 
     def without_local(self, handles: frozenset[str]) -> None:
-        """These local copies are gone."""
+        """Forgets these local copies, which are deleted."""
         for sqn, one in self.change_sets.items():
             if one.uploaded and one.uploaded.local in handles:
                 gone = replace(one.uploaded, local=None)
                 self.change_sets[sqn] = replace(one, uploaded=gone)
 
     def ready(self, log: str) -> list[tuple[Waiter, Persisted | Exception]]:
-        """Takes out the waiters whose answer is known."""
+        """Removes and returns the waiters whose result is known."""
         answers = [(waiter, self._answer(log, waiter)) for waiter in self.waiters]
         self.waiters = [waiter for waiter, answer in answers if answer is None]
         return [(waiter, answer) for waiter, answer in answers if answer is not None]
@@ -181,7 +186,9 @@ class Pending:
             raise refuse_truncated(log, from_sqn, self.lowest)
 
     def check_confirm(self, log: str, from_sqn: int, to_sqn: int) -> None:
-        """Raises InvalidInputError for no range, RefusedError unless it is durable and joins what is confirmed."""
+        """Raises InvalidInputError for an invalid range, RefusedError unless it is durable and joins the confirmed
+        ones.
+        """
         if not 0 <= from_sqn <= to_sqn <= self.next:
             raise _unknown(log, f"{from_sqn} to {to_sqn}", self.next)
         for one in self.among(0, to_sqn):

@@ -1,9 +1,7 @@
-"""Tries an action again after an error that may pass, or beside an attempt that takes too long (C3).
+"""Repeats an action after a transient error, or starts another attempt if one takes too long (C3).
 
-The first attempt that succeeds counts, whichever it is; a later success is discarded. The action failed when no
-attempt is left that could succeed in time.
-
-Time as the writer sees it: what o'clock it is, and calls that come later. Tests give their own.
+The first attempt that succeeds counts, and a later success is discarded. The action fails when no attempt is left
+that could succeed in time.
 """
 
 from __future__ import annotations
@@ -26,21 +24,21 @@ Cancel = Callable[[], None]
 
 
 class Timer(Protocol):
-    """Seconds that only rise, and calls after some of them."""
+    """A monotonic clock in seconds, with delayed calls. Tests have their own."""
 
     def now(self) -> float: ...
 
     def call_later(self, delay: float, act: Callable[[], None]) -> Cancel:
-        """Calls `act` once after `delay` seconds, from any thread, unless what is answered is called before."""
+        """Calls `act` once after `delay` seconds, from any thread, unless the returned function is called before."""
         ...
 
     def close(self) -> None:
-        """Forgets all calls to come."""
+        """Cancels all future calls."""
         ...
 
 
 class ThreadTimer:
-    """A timer with one thread of its own, begun with the first call. A call must be short: others wait for it."""
+    """A timer with its own thread, started with the first call. Calls must be short, because others wait for them."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -83,7 +81,7 @@ class ThreadTimer:
                 _LOGGER.exception("A timed call failed")
 
     def _next(self) -> Callable[[], None] | None:
-        """Waits for the next call that is due; None when the timer was closed."""
+        """Waits for the next call that is due; None if the timer was closed."""
         with self._changed:
             while not self._closed:
                 if not self._calls:
@@ -100,14 +98,19 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """At most `attempts`; `timeout` seconds each (0: none); `delay` seconds between an error and the next one."""
+    """How often to try.
+
+    attempts: the maximum number of attempts.
+    timeout: seconds for each (0: no limit).
+    delay: seconds between an error and the next attempt.
+    """
 
     attempts: int
     timeout: float
     delay: float
 
     def delay_after(self, attempt: int, error: Exception) -> float | None:
-        """Seconds until the next attempt, or None when there is to be none."""
+        """Returns the seconds until the next attempt; None if there is none."""
         if attempt >= self.attempts or not _may_pass(error):
             return None
         return 0.0 if isinstance(error, AttemptTimeoutError) else self.delay
@@ -118,14 +121,14 @@ def _may_pass(error: Exception) -> bool:
 
 
 class AttemptTimeoutError(StorageError):
-    """An attempt did not answer in time. It may still succeed."""
+    """An attempt did not finish in time. It may still succeed."""
 
 
 class RetryableAction(Protocol[T]):
-    """What is tried. Attempts may run side by side; `complete` or `fail` is called exactly once."""
+    """The action to try. Attempts may run at the same time. `complete` or `fail` is called exactly once."""
 
     def attempt(self) -> T:
-        """Tries; cleans up after itself when it raises."""
+        """Tries once, and cleans up if it raises."""
         ...
 
     def complete(self, result: T) -> None: ...
@@ -151,7 +154,7 @@ class RetryingExecutor:
         self._numbers = itertools.count()
 
     def execute(self, action: RetryableAction[T]) -> None:
-        """Begins the first attempt. Raises RuntimeError when the executor takes no more work."""
+        """Starts the first attempt. Raises RuntimeError if the executor accepts no more work."""
         self.executor.submit(_Run(action, self).attempt, 1)
 
     @property
@@ -159,7 +162,7 @@ class RetryingExecutor:
         return self._closed
 
     def close(self) -> None:
-        """Nothing is tried again from now on; what waited for its next attempt fails."""
+        """Stops retrying. Actions that wait for their next attempt fail."""
         with self._lock:
             self._closed = True
             delayed = list(self._delayed.values())
@@ -169,7 +172,7 @@ class RetryingExecutor:
             end()
 
     def later(self, delay: float, begin: Callable[[], None], end: Callable[[], None]) -> None:
-        """Calls `begin` after the delay, or `end` when this is closed before."""
+        """Calls `begin` after the delay, or `end` if the executor is closed before."""
         with self._lock:
             if not self._closed:
                 number = next(self._numbers)

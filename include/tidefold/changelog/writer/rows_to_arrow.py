@@ -1,4 +1,4 @@
-"""What somebody appends, as a table of changes of his log: every column checked, system columns filled."""
+"""Converts appended rows to a table of changes of the log. It checks every column and fills the system columns."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _WORDS = {"upsert": UPSERT, "delete": DELETE}
 
 
 class Buffer:
-    """Tables that were appended one after the other, until they become one."""
+    """Collects appended tables until they become one."""
 
     def __init__(self) -> None:
         self.bytes = 0
@@ -31,16 +31,16 @@ class Buffer:
             self.bytes += table.nbytes
 
     def take(self) -> pa.Table | None:
-        """Everything in it as one table, or None; it is empty then."""
+        """Removes and returns everything as one table; None if it is empty."""
         tables, self._tables, self.bytes = self._tables, [], 0
         return pa.concat_tables(tables) if tables else None
 
 
 def change_table(changes: Changes, shape: TableSpec, offset: int, now: int) -> pa.Table:
-    """The changes under the log's schema, `_offset` counted from `offset`, `_ts` = `now` where none is given.
+    """Returns the changes in the log's schema, with `_offset` counted from `offset`, and `_ts` = `now` if not given.
 
-    `_kg` is left to be filled. `_op` is 0 or `upsert` (also when absent), 1 or `delete`. An upsert brings every
-    column, null only where it says so; a delete brings the key. Raises InvalidInputError, and takes nothing then.
+    `_kg` is filled later. `_op` is 0 or `upsert` (the default), 1 or `delete`. An upsert must have every column, with
+    explicit nulls. A delete must have the key. Raises InvalidInputError, and accepts nothing then.
     """
     given = changes if isinstance(changes, pa.Table) else _from_rows(changes, shape)
     _check_names(given.column_names, shape)
@@ -64,7 +64,7 @@ def change_table(changes: Changes, shape: TableSpec, offset: int, now: int) -> p
 
 
 def highest(table: pa.Table, shape: TableSpec) -> tuple[int, ...]:
-    """The highest order in a table of changes, compared number by number."""
+    """Returns the highest order in a table of changes, compared number by number."""
     high: list[int] = []
     for name in order_columns(shape):
         top = pc.max(table.column(name)).as_py()

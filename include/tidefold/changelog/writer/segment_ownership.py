@@ -1,12 +1,11 @@
-"""Segments from their announcement until every log in them is settled: confirmed, or given up (C5, C7, C9).
+"""Tracks segments from their announcement until every log in them has confirmed or discarded its part (C5, C7, C9).
 
-Each segment is an intent of its own. It ends after the last log is through, and after the file was removed if none of
-them confirmed it: so what a killed writer leaves behind is always announced.
+Each segment is its own intent. The intent ends after the last log has settled, and after the file was deleted if no log
+confirmed it. So every file that a killed writer leaves behind is announced.
 
-Who has to remove which file: uploads that nobody confirmed yet (C5), and local copies of confirmed ones (C7).
-
-A handle is a file's path in one store. Removing runs on an executor; a failure is a warning and the file is left to
-the recovery that reads the intents.
+The module decides who deletes which file: uploads that no log has confirmed yet (C5), and local copies of confirmed
+ones (C7). A handle is the path of a file in one store. Deletes run on an executor. If one fails, tidefold logs a
+warning, and the recovery that reads the intents deletes the file.
 """
 
 from __future__ import annotations
@@ -37,14 +36,14 @@ _LOGGER = logging.getLogger(__name__)
 
 
 class DeferredDelete:
-    """Removes files in the background."""
+    """Deletes files in the background."""
 
     def __init__(self, store: Store, executor: Executor) -> None:
         self._store = store
         self._executor = executor
 
     def remove(self, handle: str, then: Callable[[], None] | None = None) -> None:
-        """Deletes a file and calls `then` if that went well."""
+        """Deletes a file and calls `then` if that succeeds."""
         try:
             self._executor.submit(self._remove, handle, then)
         except RuntimeError:  # The executor was shut down: now or never.
@@ -60,7 +59,9 @@ class DeferredDelete:
 
 
 class TaskRegistry:
-    """Uploaded files before they are confirmed: each goes when no log uses it, unless its ownership passed on (C5)."""
+    """Uploaded files before they are confirmed. A file is deleted when no log uses it, unless its ownership passed
+    on (C5).
+    """
 
     def __init__(self, disposal: DeferredDelete) -> None:
         self._disposal = disposal
@@ -68,7 +69,7 @@ class TaskRegistry:
         self._logs: dict[str, set[str]] = {}
 
     def start_tracking(self, handle: str, logs: Iterable[str]) -> None:
-        """`logs` use this file. Raises InvalidInputError when there is none."""
+        """Records that `logs` use this file. Raises InvalidInputError if there is none."""
         users = set(logs)
         if not users:
             raise InvalidInputError("HANDLE_UNUSED", f"The list of logs that use `{handle}` is empty.")
@@ -76,12 +77,12 @@ class TaskRegistry:
             self._logs[handle] = users
 
     def stop_tracking(self, handle: str) -> frozenset[str]:
-        """The file belongs to somebody else from now on; returns the logs that used it."""
+        """Passes the ownership of the file on. Returns the logs that used it."""
         with self._lock:
             return frozenset(self._logs.pop(handle, ()))
 
     def not_used(self, handle: str, log: str, then: Callable[[], None] | None = None) -> None:
-        """The log does not need the file; the last one to say so has it removed, and `then` is called after that."""
+        """Records that the log does not need the file. After the last log the file is deleted, and `then` is called."""
         with self._lock:
             users = self._logs.get(handle)
             if users is None:
@@ -99,7 +100,7 @@ class TaskRegistry:
 
 @dataclass(slots=True)
 class _Copy:
-    """A local file: the highest snapshot of each log that needs it, and the logs that may still come to need it."""
+    """A local file: the highest snapshot of each log that needs it, and the logs that may still need it."""
 
     snapshots: dict[str, int] = field(default_factory=dict)
     waiting: set[str] = field(default_factory=set)
@@ -112,8 +113,9 @@ class _Copy:
 class LocalRegistry:
     """Local copies by the highest snapshot that uses them (C7).
 
-    Snapshots are numbered within a log and a file may hold change sets of several, so all is told and asked by log; a
-    file goes when no log needs it.
+    Snapshots are numbered within a log, and a file may have change sets of several logs. So everything is recorded by
+    log,
+    and a file is deleted when no log needs it.
     """
 
     def __init__(self, disposal: DeferredDelete) -> None:
@@ -122,7 +124,9 @@ class LocalRegistry:
         self._copies: dict[str, _Copy] = {}
 
     def register(self, handle: str, log: str, snapshot: int, waiting: Iterable[str] = ()) -> None:
-        """The log's snapshot uses the file; the highest one counts. `waiting` logs have not confirmed theirs yet."""
+        """Records that the log's snapshot uses the file; the highest one counts. `waiting` logs have not confirmed
+        theirs yet.
+        """
         with self._lock:
             copy = self._copies.setdefault(handle, _Copy())
             copy.waiting.update(waiting)
@@ -130,15 +134,15 @@ class LocalRegistry:
             copy.snapshots[log] = max(snapshot, copy.snapshots.get(log, snapshot))
 
     def discard_up_to(self, log: str, snapshot: int) -> frozenset[str]:
-        """Drops what no snapshot of the log from `snapshot` on uses (never what that one uses); returns what it was."""
+        """Drops and returns the files that no snapshot of the log from `snapshot` on uses."""
         return self._drop(log, lambda highest: highest < snapshot)
 
     def prune(self, log: str, snapshot: int) -> frozenset[str]:
-        """Drops what an aborted snapshot used as the last one; returns what it was."""
+        """Drops and returns the files whose last user was an aborted snapshot."""
         return self._drop(log, lambda highest: highest == snapshot)
 
     def not_used(self, handle: str, log: str) -> None:
-        """A log that had not confirmed its part gives it up."""
+        """Records that a log discards its unconfirmed part."""
         with self._lock:
             copy = self._copies.get(handle)
             if copy is None or log not in copy.waiting:
@@ -166,7 +170,7 @@ Clock = Callable[[], datetime]
 
 
 class SegmentOwnership:
-    """Keeps count of who still needs which segment, in the primary store and in the local one."""
+    """Counts who still needs which segment, in the primary store and in the local one."""
 
     def __init__(self, store: Store, local: Store | None, executor: Executor, clock: Clock) -> None:
         self._store = store
@@ -181,7 +185,7 @@ class SegmentOwnership:
         self._doubtful: list[str] = []
 
     def announce(self, parts: Sequence[UploadPart]) -> str:
-        """Says which logs a new segment will be of, and returns its path. Raises what the store raises."""
+        """Announces the logs of a new segment, and returns its path. Raises the errors of the store."""
         run, now = uuid.uuid4().hex, self._clock()
         path = f"changelog/{now:%Y-%m-%d}/{run}.seg"
         logs = tuple({p.log: IntentLog(p.log, p.shape, p.fence) for p in parts}.values())
@@ -195,7 +199,7 @@ class SegmentOwnership:
         return path
 
     def note_failure(self, path: str, error: Exception) -> None:
-        """The segment was not written. After an unknown outcome it may be there, or come: it is looked after later."""
+        """Records that the segment was not written. After an unknown outcome it may exist, and is checked later."""
         if isinstance(error, UnknownOutcomeError):
             with self._lock:
                 self._doubtful.append(path)
@@ -203,19 +207,19 @@ class SegmentOwnership:
             self._forget(path)
 
     def track(self, uploaded: Sequence[Uploaded]) -> None:
-        """The segment is there, and belongs to nobody yet."""
+        """Records that the segment exists, and no ledger owns it yet."""
         logs = {one.log for one in uploaded}
         self._tasks.start_tracking(uploaded[0].path, logs)
         if uploaded[0].local is not None:
             self._local_tasks.start_tracking(uploaded[0].local, logs)
 
     def release_confirmed(self, uploaded: Iterable[Uploaded]) -> None:
-        """Change sets are in their ledger: it owns the segment from now on."""
+        """Records that change sets are in their ledger, which now owns the segment."""
         for path in {one.path for one in uploaded}:
             self._tasks.stop_tracking(path)
 
     def keep_locally(self, uploaded: Iterable[Uploaded], log: str, snapshot: int) -> frozenset[str]:
-        """Passes local copies on, then drops those that only older snapshots use; returns the dropped ones (C9)."""
+        """Passes local copies on, then drops those that only older snapshots use. Returns the dropped ones (C9)."""
         for local in {one.local for one in uploaded if one.local is not None}:
             self._copies.register(local, log, snapshot, self._local_tasks.stop_tracking(local))
         return self._copies.discard_up_to(log, snapshot)
@@ -227,7 +231,9 @@ class SegmentOwnership:
         return self._copies.prune(log, snapshot)
 
     def through(self, uploaded: Uploaded, log: str) -> None:
-        """The log has settled all it has in this segment. What nobody confirmed is removed with the last log."""
+        """Records that the log has settled its part of this segment. After the last log, an unconfirmed file is
+        deleted.
+        """
         path = uploaded.path
         if uploaded.local is not None:
             self._local_tasks.not_used(uploaded.local, log)
@@ -242,14 +248,14 @@ class SegmentOwnership:
             self._forget(path)
 
     def close(self) -> None:
-        """Looks once more after files whose writing had an unknown outcome."""
+        """Checks files again whose writing had an unknown outcome."""
         with self._lock:
             doubtful, self._doubtful = self._doubtful, []
         for path in doubtful:
             self._primary_files.remove(path, lambda path=path: self._forget(path))  # type: ignore[misc]
 
     def _forget(self, path: str) -> None:
-        """Ends the intent of a segment. What cannot be ended is left to the next recovery."""
+        """Ends the intent of a segment. If that fails, the next recovery ends it."""
         with self._lock:
             run, _ = self._runs.pop(path, ("", set()))
         if not run:
@@ -261,7 +267,7 @@ class SegmentOwnership:
 
 
 class SegmentUploader:
-    """Writes a batch into a segment, under the care of a custody."""
+    """Writes a batch into a segment, and tracks its ownership."""
 
     def __init__(
         self,
@@ -314,7 +320,7 @@ class SegmentUploader:
         self._opened.close()
 
     def _connection(self) -> duckdb.DuckDBPyConnection:
-        """This thread's own: opening one takes longer than a small batch."""
+        """Returns this thread's own connection: opening one takes longer than a small batch."""
         if not hasattr(self._own, "connection"):
             self._own.connection = self._opened.enter_context(connect())
         connection: duckdb.DuckDBPyConnection = self._own.connection
@@ -322,7 +328,7 @@ class SegmentUploader:
 
 
 def _with_key_groups(parts: Sequence[UploadPart], connection: duckdb.DuckDBPyConnection) -> list[pa.Table]:
-    """The tables of the parts with their key groups; logs of one shape are asked for together."""
+    """Returns the tables of the parts with their key groups; logs of one table definition are computed together."""
     by_shape: dict[TableSpec, list[int]] = {}
     for index, part in enumerate(parts):
         by_shape.setdefault(part.shape, []).append(index)

@@ -1,4 +1,4 @@
-"""What can be set about a writer."""
+"""The settings of a writer."""
 
 from __future__ import annotations
 
@@ -15,13 +15,18 @@ _MB = 1 << 20
 class WriterSettings:
     """How a writer batches, retries and waits. Sizes are bytes of Arrow data in memory, times are seconds.
 
-    `name` is the writer's topic in the ledger: whoever opens a log under it goes on where the last one of that name
-    stopped, and two at once are found out. `persist_delay` is how long a persist waits for others to share its
-    segment, `batch_bytes` what ends the wait; `log_bytes` of one log are persisted before anybody asks, so a writer
-    holds up to that much of each log besides what is in flight.
-    Appending blocks while `max_bytes_in_flight` are on their way. An upload is tried `attempts` times, each again
-    after `attempt_timeout` (0: never) or, after an error that may pass, after `retry_delay`. Closing waits
-    `close_timeout` for uploads that still run.
+    name: the writer's topic in the ledger. A writer of this name continues where the last one stopped. Two at once are
+        detected.
+    persist_delay: how long a persist waits for others to share its segment.
+    batch_bytes: the size that ends this wait.
+    log_bytes: bytes of one log after which it is persisted without a call. A writer keeps up to this much of each log
+    in
+        memory, besides what is in flight.
+    max_bytes_in_flight: appending blocks while this much is being uploaded.
+    attempts: the maximum number of attempts of an upload.
+    attempt_timeout: seconds after which another attempt starts (0: never).
+    retry_delay: seconds before the next attempt after a transient error.
+    close_timeout: seconds that closing waits for running uploads.
     """
 
     name: str = "writer"

@@ -1,8 +1,8 @@
-"""Values as the type of their column: of the same kind and without loss, or refused. Rows and tables fit alike.
+"""Converts values to the type of their column without loss, or refuses them. Rows and tables follow the same rules.
 
-Whole numbers fit whole-number columns that can hold them, and columns of fractions up to 2**24 (`float`) or 2**53
+Whole numbers fit whole-number columns with enough range, and columns of fractions up to 2**24 (`float`) or 2**53
 (`double`). A fraction is rounded to the nearest `float`, never to infinity or to zero. Text, booleans, dates and
-instants fit only their own kind; an instant without a zone is UTC, and none is cut to microseconds.
+instants fit only their own kind. An instant without a zone is UTC, and none is rounded to microseconds.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _FAILURES = (pa.ArrowException, OverflowError, TypeError, ValueError)
 
 
 def wrong(what: str, hint: str) -> InvalidInputError:
-    """Why changes were not taken, always with the same code."""
+    """Returns the error of refused changes, always with the same code."""
     return InvalidInputError("CHANGES_INVALID", f"{what}; nothing was appended.", hint=hint)
 
 
 def format_value(value: object) -> str:
-    """A value for people: short, and of characters that can be printed everywhere."""
+    """Returns a value for people: short, and with printable characters only."""
     try:
         text = ascii(value) if isinstance(value, str) and not _is_text(value) else repr(value)
     except Exception:
@@ -39,7 +39,7 @@ def format_value(value: object) -> str:
 
 
 def fit_values(name: str, values: Sequence[Any], type_: pa.DataType) -> pa.ChunkedArray:
-    """Values out of rows as a column. Raises InvalidInputError with the first that does not fit."""
+    """Returns values of rows as a column. Raises InvalidInputError with the first that does not fit."""
     if kinds.is_list(type_):
         return _fit_lists(name, values, type_)
     of_kind = _kind_of_value(type_)
@@ -58,7 +58,9 @@ def fit_values(name: str, values: Sequence[Any], type_: pa.DataType) -> pa.Chunk
 
 
 def fit_column(name: str, column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
-    """A column of a table under its log's type. Raises InvalidInputError with the first value that does not fit."""
+    """Returns a column of a table in its log's type. Raises InvalidInputError with the first value that does not
+    fit.
+    """
     if kinds.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     if column.type == type_:
@@ -135,7 +137,7 @@ def _is_column_of_kind(given: pa.DataType, type_: pa.DataType) -> bool:
 
 
 def _may_hide(kind: type) -> bool:
-    """Kinds of instants of others may hold more than microseconds, or nothing at all (as pandas' do)."""
+    """Whether values of this kind may have more precision than microseconds, or mean null (as in pandas)."""
     return issubclass(kind, datetime) and kind is not datetime
 
 
@@ -144,7 +146,7 @@ def _is_exact(value: Any) -> bool:
 
 
 def _natural(values: Sequence[Any], type_: pa.DataType) -> pa.DataType:
-    """The widest type of the kind: what is too much for the column is then found as in a table."""
+    """Returns the widest type of the kind. A value that is too large for the column is then found as in a table."""
     if kinds.is_integer(type_):
         return pa.int64()
     if not kinds.is_floating(type_):
@@ -165,7 +167,7 @@ def _is_alone(value: Any, type_: pa.DataType) -> bool:
 
 
 def _first_failing(column: pa.ChunkedArray, type_: pa.DataType) -> int:
-    """Every beginning of the column that holds the value fails, no shorter one does."""
+    """Finds the first value that fails, by halving: every prefix that contains it fails, and no shorter one."""
 
     def fails(count: int) -> bool:
         try:
@@ -178,14 +180,14 @@ def _first_failing(column: pa.ChunkedArray, type_: pa.DataType) -> int:
 
 
 def _widen(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
-    """Arrow casts whole numbers only to decimals that can hold all of their type."""
+    """Widens a column, because Arrow casts whole numbers only to decimals that can hold all of their type."""
     if not (kinds.is_decimal(type_) and kinds.is_integer(column.type)):
         return column
     return column.cast(pa.decimal256(20 + type_.scale, type_.scale))
 
 
 def _first_lost(column: pa.ChunkedArray, cast: pa.ChunkedArray) -> int:
-    """Where a finite number became infinite, or one that is not zero zero; -1 for nowhere."""
+    """Returns where a finite number became infinite, or a number other than zero became zero; -1: nowhere."""
     infinite = pc.and_(pc.is_inf(cast), pc.is_finite(column))
     zero = pc.and_(pc.equal(cast, 0), pc.not_equal(column, 0))
     return int(pc.index(pc.or_(infinite, zero), True).as_py())

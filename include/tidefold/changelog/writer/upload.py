@@ -1,4 +1,4 @@
-"""One upload: change sets of many logs into one segment, in the primary store and perhaps a local one (C2, C6)."""
+"""Uploads change sets of many logs as one segment, to the primary store and optionally to a local one (C2, C6)."""
 
 from __future__ import annotations
 
@@ -33,22 +33,23 @@ class Uploaded:
 
     @property
     def path(self) -> str:
-        """Path of its segment."""
+        """Returns the path of its segment."""
         return self.written.location.segment
 
     @property
     def bytes(self) -> int:
-        """What it takes in the segment."""
+        """Returns its size in the segment."""
         return self.written.location.length
 
 
 def upload(
     primary: Store, local: Store | None, path: str, parts: Iterable[tuple[str, pa.Table]], *, compress: bool = True
 ) -> list[Uploaded]:
-    """Writes a new segment and returns where each part ended up, in the order given.
+    """Writes a new segment and returns the location of each part, in the given order.
 
-    Parts come sorted by log, then by place (`_offset`), and hold at least one row. Raises InvalidInputError when they
-    do not, and what the primary store raises; no file is left then. A failing local store raises nothing.
+    The parts must be sorted by log, then by `_offset`, and have at least one row. Raises InvalidInputError if they are
+    not,
+    and the errors of the primary store. Then no file is left. Errors of the local store are never raised.
     """
     places: list[int] = []
     with create_duplicating(primary, local, path) as stream:
@@ -59,7 +60,7 @@ def upload(
 
 
 def _in_order(parts: Iterable[tuple[str, pa.Table]], places: list[int]) -> Iterator[tuple[str, pa.Table]]:
-    """Passes the parts on, and notes the place of each."""
+    """Passes the parts on, and records the first offset of each."""
     before: tuple[str, int] | None = None
     for log, table in parts:
         if table.num_rows == 0:

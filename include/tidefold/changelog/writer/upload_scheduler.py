@@ -1,7 +1,7 @@
-"""Collects change sets of many logs and sends them as few segments (C3).
+"""Collects change sets of many logs and uploads them as few segments (C3).
 
-A batch goes when its oldest task has waited for the persist delay, or when it is large enough. Who brings more while
-too many bytes are on their way is kept waiting until an upload ends, well or badly.
+A batch is sent when its oldest task has waited for the persist delay, or when the batch is large enough. While too many
+bytes are in flight, callers wait until an upload ends, with or without success.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ _LOGGER = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class UploadPart:
-    """One change set on its way: its log, its place in the writer's stream, its rows; `fence` is the log's."""
+    """One change set to upload: its log, its first offset in the writer's stream, and its rows.
+
+    fence: the fence of the log.
+    """
 
     log: str
     place: int
@@ -48,17 +51,17 @@ class UploadTask:
 
 
 class Uploader(Protocol):
-    """Writes parts, sorted by log and place, into one segment; returns in the same order."""
+    """Writes parts, sorted by log and offset, into one segment. Returns the results in the same order."""
 
     def upload(self, parts: Sequence[UploadPart]) -> list[Uploaded]: ...
 
     def discard(self, uploaded: Sequence[Uploaded]) -> None:
-        """Removes a segment that another attempt has made superfluous."""
+        """Deletes a segment that another attempt has made unnecessary."""
         ...
 
 
 class UploadScheduler:
-    """Sends tasks in batches, with retries and back-pressure. Safe to use from many threads."""
+    """Uploads tasks in batches, with retries and back-pressure. Safe to use from many threads."""
 
     def __init__(
         self, uploader: Uploader, settings: WriterSettings, executor: Executor, timer: Timer, metrics: Metrics
@@ -80,7 +83,9 @@ class UploadScheduler:
         metrics.queue = self._queue
 
     def submit(self, task: UploadTask) -> None:
-        """Takes a task; blocks while too much is in flight. Raises RefusedError after the end, and fails the task."""
+        """Accepts a task; blocks while too much is in flight. After the end it raises RefusedError and fails the
+        task.
+        """
         try:
             with self._changed:
                 # A task may exceed the rest: else one that is larger than the limit could never go.
@@ -102,7 +107,7 @@ class UploadScheduler:
 
     @contextmanager
     def collecting(self) -> Iterator[None]:
-        """Within it no delay ends, so that tasks of many logs share segments; leaving it sends what waits."""
+        """Within this context no delay ends, so that tasks of many logs share segments. Leaving it sends what waits."""
         with self._changed:
             self._collecting += 1
         try:
@@ -127,7 +132,7 @@ class UploadScheduler:
             batch.fail(_error_of_closed())
 
     def close(self) -> None:
-        """Fails what was not sent, then waits for the uploads that run, `close_timeout` seconds at most."""
+        """Fails what was not sent, then waits for the running uploads, at most `close_timeout` seconds."""
         with self._changed:
             self._closed = True
             tasks = self._drain()
