@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tidefold_airflow.observability.metrics import of_alarms, send
@@ -14,20 +13,7 @@ from tidefold_airflow.operators.run_context import airflow_errors, open_scope
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from tidefold.domain.alarms import AlarmRecord, LogAlarm
-    from tidefold.operations.inspect.status import LogStatus
     from tidefold_airflow.operators.results import Summary
-    from tidefold_airflow.operators.run_context import TaskScope
-
-
-@dataclass(frozen=True, slots=True)
-class LogRun:
-    """What this run came to for a log: `before` and `after` are its records, `new` the alarms to be sent."""
-
-    status: LogStatus
-    before: AlarmRecord
-    after: AlarmRecord
-    new: Sequence[LogAlarm]
 
 
 class TidefoldAlarmsOperator(TidefoldLogOperator):
@@ -53,11 +39,13 @@ class TidefoldAlarmsOperator(TidefoldLogOperator):
 
     def execute(self, context: Context) -> Summary:
         """Where no task says which logs were chosen, the run failed for all of them."""
+        from tidefold.operations.inspect.run_alarms import find_run_alarms, keep_run_alarms
+
         with airflow_errors():
             scope = open_scope(self.config, self.logs or (), context, self.only)
             notifiers = find_notifiers(self.alarm_conn_id, self.alarm_notifier)
             errors = find_errors(*_read_steps(context), scope.logs)
-            runs = _find_runs(scope, errors)
+            runs = find_run_alarms(scope.pipeline, scope.run, scope.logs, errors)
         send(gauge for run in runs for gauge in of_alarms(run.status))
         new = [alarm for run in runs for alarm in run.new]
         for alarm in new:
@@ -69,7 +57,7 @@ class TidefoldAlarmsOperator(TidefoldLogOperator):
             is_sent = True
         finally:
             with airflow_errors():
-                _keep(scope, runs, is_sent)
+                keep_run_alarms(scope.pipeline, runs, is_sent=is_sent)
         return {
             run.status.log: {"alarms": [str(a.kind) for a in run.status.alarms], "failures": run.after.failures}
             for run in runs
@@ -114,37 +102,3 @@ def _list_summaries(returned: Any) -> Iterator[Mapping[str, Any]]:
     for summary in returned if isinstance(returned, list) else [returned]:
         if isinstance(summary, Mapping):
             yield {log: what for log, what in summary.items() if isinstance(what, Mapping)}
-
-
-def _find_runs(scope: TaskScope, errors: Mapping[str, str]) -> list[LogRun]:
-    """What the run came to for each log that has thresholds; the others cost no request."""
-    from tidefold.operations.inspect.status import status
-
-    logs = [log for log in scope.logs if scope.pipeline.log(log).alarms]
-    return [_find_run(scope, found, errors.get(found.log)) for found in status(scope.pipeline, logs)]
-
-
-def _find_run(scope: TaskScope, found: LogStatus, error: str | None) -> LogRun:
-    from tidefold.domain.alarms import AlarmRecord, find_unsent, record_run
-    from tidefold.operations.inspect.alarm_record import find_alarm_record
-    from tidefold.operations.inspect.status import with_alarms
-    from tidefold.operations.pipeline import now
-    from tidefold.operations.verify.proof_record import find_proof
-
-    store = scope.pipeline.store
-    before = find_alarm_record(store, found.log) or AlarmRecord()
-    after = record_run(before, scope.run, error, now())
-    proof = None if found.error else find_proof(store, found.log)
-    found = with_alarms(scope.pipeline, replace(found, proof=proof, runs=after))
-    return LogRun(found, before, after, find_unsent(after, found.alarms))
-
-
-def _keep(scope: TaskScope, runs: Iterable[LogRun], is_sent: bool) -> None:
-    """Writes the records that changed: a run that goes well as the one before writes nothing."""
-    from tidefold.domain.alarms import record_sent
-    from tidefold.operations.inspect.alarm_record import write_alarm_record
-
-    for run in runs:
-        after = record_sent(run.after, run.status.alarms) if is_sent else run.after
-        if after != replace(run.before, run=after.run):
-            write_alarm_record(scope.pipeline.store, run.status.log, replace(after, number=run.before.number + 1))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tidefold.cli.options import KindOfSnapshot, Logs, RunId, Takeover, TakeoverAfter, run_id
 from tidefold.cli.terminal import Terminal, choose_logs
+from tidefold.errors import TidefoldError
 
 
 def run(
@@ -24,11 +25,17 @@ def run(
     Next: tidefold status
     """
     from tidefold.cli.full_run import open_run, print_next_steps, print_run
+    from tidefold.operations.inspect.run_alarms import count_failures
     from tidefold.operations.snapshot.request import Fold
 
     pipeline = terminal.pipeline()
     request = Fold(run_id(run), takeover, kind)
+    chosen = choose_logs(pipeline, logs)
     with open_run(terminal, pipeline, request, takeover_after) as whole:
-        whole.run(choose_logs(pipeline, logs))
+        whole.run(chosen)
+    try:
+        count_failures(pipeline, whole.id, chosen, whole.outcomes)
+    except TidefoldError as error:
+        terminal.note(f"the run could not be counted for the alarms of its logs: {error}")
     print_next_steps(terminal, whole)
     return print_run(terminal, whole, "run")

@@ -49,7 +49,7 @@ alarms:
   files: 24h # how long a landed file that is not ingested may stay
   drill: 35d # how old the newest restore drill may be
   growth: 20 # how many times the bytes of its newest snapshot a log may take in the store
-  failures: 2 # number of failed DAG runs in a row that are allowed
+  failures: 2 # number of failed runs in a row that are allowed
 
 # Each log becomes one table. Its id names folders of the store: choose it now, it cannot change later. Its key, order
 # and merge cannot change once it has data (`tidefold drop` begins again); columns can, see docs/schema-change.md.

@@ -54,7 +54,7 @@ class AlarmsEntry(StrictModel):
         default=None, description="how many times the bytes of its newest snapshot a log may take in the store: 20"
     )
     failures: Annotated[Any, _require_count(0), _count_schema(0)] = Field(
-        default=None, description="number of failed DAG runs in a row that are allowed: 2"
+        default=None, description="number of failed runs in a row that are allowed: 2"
     )
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from support.lives import PUBLISHED, live, make_pipeline, take
 from tidefold.cli.app import app
@@ -275,3 +275,29 @@ def test_init_writes_the_default_thresholds(tmp_path: Path, monkeypatch: pytest.
     assert "\nalarms:\n  lag: 24h # " in text
     [log] = load_config(tmp_path / "tidefold.yaml").logs.values()
     assert log.alarms == AlarmThresholds()
+
+
+def test_failed_runs_of_the_command_line_are_counted_and_a_good_one_ends_the_alarm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("TIDEFOLD_CONFIG", raising=False)
+    pipeline = open_pipeline(configure(tmp_path, "alarms: {failures: 1}"))
+
+    def call(verb: str, *more: str) -> Result:
+        return CliRunner().invoke(app, [verb, "accounts", *more], prog_name="tidefold")
+
+    for _ in range(2):
+        assert call("run").exit_code == 4
+    assert call("run", "--run", "again").exit_code == call("run", "--run", "again").exit_code == 4
+    found = find_alarm_record(pipeline.store, "accounts")
+    assert found
+    assert (found.failures, found.error) == (3, "ingest: LANDING_MISSING")
+    assert "accounts: ALARM failures: 3 runs failed in a row, since " in call("status").stdout
+    assert find_alarm_record(pipeline.store, "tellers") is None
+    (tmp_path / "landing" / "accounts").mkdir(parents=True)
+    assert call("run").exit_code == 0
+    assert "ALARM" not in call("status").stdout
+    after = pipeline.store.list("")
+    assert call("run").exit_code == 0
+    assert pipeline.store.list("") == after
