@@ -236,6 +236,8 @@ def _source(entry: LogEntry, base: Path) -> SourceConfig | None:
     place: str = source.place
     address = place if "://" in place else str(base / place)
     given = options(source)
+    if schemas := given.get("schemas"):
+        given["schemas"] = schemas if "://" in schemas else str(base / schemas)
     if isinstance(source, StateJsonEntry):
         # What the state's metadata says is compared with it.
         given["ttl_days"] = entry.ttl.days if entry.ttl else None

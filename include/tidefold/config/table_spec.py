@@ -54,12 +54,14 @@ def lateness(entry: LogEntry, shape: TableSpec) -> int | None:
 def stops_of(entry: LogEntry) -> tuple[str, ...]:
     """Why a refused record stops its partition: it brings another schema, and nobody said what to do with such ones."""
     policy = entry.schema_evolution
+    # The record is right, and a file is missing.
+    no_schema = ("SCHEMA_UNKNOWN",) if isinstance(entry.source, DebeziumEntry) and entry.source.schemas else ()
     undecided = "add" not in policy.model_fields_set and "on_bad_record" not in entry.model_fields_set
     if policy.add != "evolve" and not (policy.add == "stop" and (undecided or "add" in policy.model_fields_set)):
-        return ()
+        return no_schema
     # Debezium writes every column into every record: one that is missing was dropped or renamed.
     whole = isinstance(entry.source, DebeziumEntry)
-    return ("UNKNOWN_COLUMN", "MISSING_COLUMN") if whole else ("UNKNOWN_COLUMN",)
+    return (*no_schema, "UNKNOWN_COLUMN", "MISSING_COLUMN") if whole else ("UNKNOWN_COLUMN",)
 
 
 def mistakes(entry: LogEntry) -> Iterator[Mistake]:

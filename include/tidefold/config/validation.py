@@ -15,6 +15,7 @@ from tidefold.config.models.file import LogEntry
 from tidefold.config.models.sources import (
     CsvEntry,
     CustomEntry,
+    DebeziumEntry,
     DeltaFeedEntry,
     JsonEntry,
     OpEntry,
@@ -45,6 +46,9 @@ def source_mistakes(entry: LogEntry) -> Iterator[Mistake]:
         yield from _types(entry, source)
     if isinstance(source, JsonEntry):
         yield from _any_names(entry, source)
+    if isinstance(source, DebeziumEntry) and source.schemas and source.format != "debezium-json":
+        hint = "Remove it; or let the sink write keys and values as base64, with `format: debezium-json`."
+        yield "SCHEMAS_WITHOUT_EFFECT", ("source", "schemas"), "needs `format: debezium-json`.", hint
     if isinstance(source, CustomEntry) and source.name not in custom_sources():
         hint = f"Install the package that provides it. Installed sources: {', '.join(custom_sources()) or 'none'}."
         yield "SOURCE_UNKNOWN", ("source", "name"), f"is `{source.name}`, which no installed package provides.", hint
@@ -247,6 +251,7 @@ def _paths(entry: LogEntry) -> Iterator[_Found]:
     given: list[tuple[Place, str | None, tuple[str, ...]]] = [(("quality", "suite"), entry.quality.suite, ("",))]
     if entry.source:
         given.insert(0, (("source", entry.source.place_key), entry.source.place, entry.source.schemes))
+        given.insert(1, (("source", "schemas"), getattr(entry.source, "schemas", None), entry.source.schemes))
     for at, path, schemes in given:
         found = _path_mistake(path, schemes) if path else None
         if found:

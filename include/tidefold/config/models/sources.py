@@ -123,6 +123,11 @@ class DebeziumEntry(LandedEntry):
         BeforeValidator(_refuse_later_connector),
     ]
     names: _KafkaNames = None
+    schemas: Text | None = Field(
+        default=None,
+        description="debezium-json: folder of Avro schemas by id, for keys and values that are Confluent's Avro as "
+        "base64",
+    )
 
     @property
     def orders(self) -> tuple[str, ...]:
@@ -315,8 +320,9 @@ SourceEntry = Annotated[_Source, Field(discriminator="format"), BeforeValidator(
 def options(source: Any) -> dict[str, Any]:
     """What only this format has, as plain values."""
     given: dict[str, Any] = source.model_dump(mode="json", exclude={"format", source.place_key})
-    if given.get("extract") is None:
-        given.pop("extract", None)
-    elif "record" in given:
+    for name in ("extract", "schemas"):
+        if given.get(name) is None:
+            given.pop(name, None)
+    if given.get("extract") and "record" in given:
         given["record"] = "value"  # A line of an extract is a row.
     return given

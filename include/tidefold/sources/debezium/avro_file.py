@@ -86,7 +86,7 @@ def count_whole_bytes(stream: BinaryIO, size: int) -> int:
 def read_records(stream: BinaryIO, header: AvroHeader, until: int) -> Iterator[Any]:
     """The records up to byte `until`. The stream is behind the header. Raises DamagedError, CutShortError."""
     try:
-        schema = fastavro.parse_schema(_plain(header.schema))
+        schema = fastavro.parse_schema(without_logical_types(header.schema))
     except Exception as error:  # Whatever fastavro raises for what is no schema.
         raise DamagedError(f"its schema is not valid ({error})") from error
     while (begin := stream.tell()) < until:
@@ -117,13 +117,13 @@ def _read(stream: BinaryIO, schema: Any, what: str) -> Any:
         raise DamagedError(f"{what} cannot be read ({error})") from error
 
 
-def _plain(schema: Any) -> Any:
+def without_logical_types(schema: Any) -> Any:
     """The schema without logical types."""
     if isinstance(schema, dict):
         fixed = schema.get("type") == "fixed"
-        kept = {n: _plain(v) for n, v in schema.items() if n not in _LOGICAL and n != "default"}
+        kept = {n: without_logical_types(v) for n, v in schema.items() if n not in _LOGICAL and n != "default"}
         return {**kept, "size": schema["size"]} if fixed else kept
-    return [_plain(one) for one in schema] if isinstance(schema, list) else schema
+    return [without_logical_types(one) for one in schema] if isinstance(schema, list) else schema
 
 
 def _decompress(data: bytes, codec: str) -> bytes:

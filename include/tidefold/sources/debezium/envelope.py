@@ -93,12 +93,17 @@ class EnvelopeReader(RecordAccounting):
         """
         self._has_place = False
         self._text = line
+        text = self.to_debezium(line)
         try:
-            self._take(with_row(line, self._shape) if self._has_documents else line)
+            self._take(text)
         except RefusedRecordError as refused:
-            if not self._is_sent_again(line, refused):
+            if not self._is_sent_again(text, refused):
                 raise
             self._account.resent += 1
+
+    def to_debezium(self, line: bytes) -> bytes:
+        """The line as a record of Debezium's JSON with rows. Raises RefusedRecordError."""
+        return with_row(line, self._shape) if self._has_documents else line
 
     def _is_sent_again(self, line: bytes, refused: RefusedRecordError) -> bool:
         """Whether a refused record was sent before, by its order. If not, the position includes it (I32).

@@ -152,6 +152,11 @@ class DebeziumJson(KafkaLines):
     """`format: debezium-json`."""
 
     def reader(self, shape: TableSpec, place: FilePosition) -> RecordReader:
+        if folder := self.feed.options.get("schemas"):
+            # Brings a library that other lines do not need.
+            from tidefold.sources.debezium.confluent import ConfluentReader, SchemaFolder
+
+            return ConfluentReader(shape, place, SchemaFolder(folder))
         return EnvelopeReader(shape, place)
 
     def find_offset(self, text: bytes) -> int | None:

@@ -7,7 +7,7 @@ second look needs.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,6 +35,28 @@ class Typed:
     checksum: str
 
 
+@dataclass(frozen=True, slots=True)
+class RowSchema:
+    """The schema of rows, as records have it beside them.
+
+    schema: a schema with `after` alone.
+    floats: the columns with floating point numbers.
+    """
+
+    schema: Mapping[str, Any]
+    floats: Sequence[str]
+
+    @classmethod
+    def of(cls, schema: Mapping[str, Any]) -> RowSchema:
+        """`schema`: of a record or of its value, in the words of Kafka Connect."""
+        after = _after_of(schema)
+        return cls({"type": "struct", "fields": [_small(after)]}, _float_columns(after))
+
+    def wrap(self, record: Mapping[str, Any]) -> Mapping[str, Any]:
+        """A record, or a value, with its schema beside it."""
+        return _beside_schema(_with_named_numbers(record, self.floats), self.schema)
+
+
 def encode_texts(typed: Typed) -> Iterator[bytes]:
     """The text of every record of a file, as the reader is given it."""
     floats = _float_columns(_after_of(typed.schema))
@@ -43,9 +65,7 @@ def encode_texts(typed: Typed) -> Iterator[bytes]:
 
 def with_schemas(typed: Typed) -> Iterator[Mapping[str, Any]]:
     """Every record of a file with the schema of its row, as a record of JSON has it."""
-    after = _after_of(typed.schema)
-    schema, floats = {"type": "struct", "fields": [_small(after)]}, _float_columns(after)
-    return (_beside_schema(_with_named_numbers(record, floats), schema) for record in typed.records)
+    return map(RowSchema.of(typed.schema).wrap, typed.records)
 
 
 def _beside_schema(record: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -168,4 +168,6 @@ def report_schema_stop(
     """A record of another schema than the configured one. Everything before it was taken."""
     message = f"Line {line} of `{name}`: {detail.rstrip('.')}. The records before it were ingested, the rest waits."
     hint = "Correct `columns` or `ignored` of the log, then run ingest again. It continues with this record."
+    if reason == "SCHEMA_UNKNOWN":
+        hint = "Put the schema into the folder `source.schemas`, then run ingest again. It continues with this record."
     return FileProblem(name, reason, message, hint, stops=True, brings=brings)
