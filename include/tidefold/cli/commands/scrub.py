@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidefold.cli.commands.verify import print_damage
 from tidefold.cli.options import Logs
+from tidefold.cli.output.damage import print_damage
 from tidefold.cli.output.outcomes import print_outcomes
 from tidefold.cli.output.progress import ProgressLine
 from tidefold.cli.terminal import Terminal, choose_logs

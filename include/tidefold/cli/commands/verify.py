@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tidefold.cli.options import Logs, SnapshotId
+from tidefold.cli.output.damage import print_damage
 from tidefold.cli.output.outcomes import print_outcomes
 from tidefold.cli.output.progress import ProgressLine
 from tidefold.cli.terminal import Terminal, choose_logs
 
 if TYPE_CHECKING:
-    from tidefold.domain.verify.expected_files import Damage
     from tidefold.operations.outcome import Outcome
     from tidefold.operations.pipeline import Pipeline
 
@@ -70,26 +70,3 @@ def _with_readers(terminal: Terminal, pipeline: Pipeline, outcomes: Sequence[Out
 
     found = run_step(terminal, pipeline, VerifyStep(), [outcome.log for outcome in outcomes])
     return [add_readers(outcome, readers) for outcome, readers in zip(outcomes, found, strict=True)]
-
-
-def print_damage(terminal: Terminal, outcome: Outcome) -> None:
-    from tidefold.operations.verify.result import VerifyDetails
-
-    for damage in outcome.details.damage if isinstance(outcome.details, VerifyDetails) else ():
-        terminal.line(f"  {outcome.log}: {_describe_damage(damage)}")
-        for place in damage.places[1:]:
-            terminal.line(f"    the same file: {place}")
-        for place in damage.good:
-            terminal.line(f"    good: {place}")
-        if damage.repaired:
-            terminal.line(f"    repaired from {damage.repaired}")
-            continue
-        if damage.why:
-            terminal.line(f"    not repaired: {damage.why}")
-        terminal.line(f"    next: {damage.hint}")
-
-
-def _describe_damage(damage: Damage) -> str:
-    ids = ", ".join(map(str, damage.snapshots))
-    of = f"snapshot{'s' if len(damage.snapshots) > 1 else ''} {ids}: " if ids else ""
-    return f"{of}{damage.part} {damage.harm}: {damage.places[0]}"

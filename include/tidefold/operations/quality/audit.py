@@ -49,10 +49,7 @@ def execute(pipeline: Pipeline, plan: AuditPlan, engine: QualityEngine | None) -
     judged = plan.stored or judgement_of(pipeline, plan.case, engine, audit=True)
     judged = store_audit(pipeline.store, judged, plan.path, plan.page)
     store = pipeline.store
-    details = describe_judgement(judged, report=store.uri(plan.page), verdict=store.uri(plan.path), audit=True)
-    status = Status.PASSED if judged.passed else Status.FAILED
-    message = f"audit of snapshot {judged.snapshot} {status}: {judged.summary}"
-    return Outcome(judged.log, status, message, judged.snapshot, details=details)
+    return describe_judgement(judged, report=store.uri(plan.page), verdict=store.uri(plan.path), audit=True)
 
 
 def prepare(pipeline: Pipeline, log: str, run_id: str | None) -> AuditPlan | Outcome:

@@ -100,7 +100,8 @@ def _judge(pipeline: Pipeline, case: Case, engine: QualityEngine | None) -> Outc
     report = store_report(store, judged)
     verdict = verdict_of(judged)
     pipeline.ledger(log).commit(lambda state: transitions.judge(state, snapshot.id, verdict))
-    return _describe_verdict(pipeline, judged, report)
+    stored = verdict_path(judged.log, judged.snapshot, judged.suite)
+    return describe_judgement(judged, report=store.uri(report), verdict=store.uri(stored))
 
 
 def judgement_of(
@@ -117,14 +118,6 @@ def judgement_of(
     history = history_of(pipeline, state, snapshot.id + 1 if audit else snapshot.id)
     how = Circumstances(now(), case.as_of, history, audit)
     return conclude(state, snapshot, manifest, case.suite.sha256, findings, how)
-
-
-def _describe_verdict(pipeline: Pipeline, judged: ValidationResult, report: str) -> Outcome:
-    verdict = verdict_path(judged.log, judged.snapshot, judged.suite)
-    details = describe_judgement(judged, report=pipeline.store.uri(report), verdict=pipeline.store.uri(verdict))
-    status = Status.PASSED if judged.passed else Status.FAILED
-    message = f"snapshot {judged.snapshot} {status}: {judged.summary}"
-    return Outcome(judged.log, status, message, judged.snapshot, details=details)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,11 +144,9 @@ class JudgementDetails(Details):
     audit: bool | None = omit_if_none()
 
 
-def describe_judgement(
-    judged: ValidationResult, *, report: str, verdict: str, audit: bool | None = None
-) -> JudgementDetails:
-    """The details of a judgement whose report and result are stored at these addresses."""
-    return JudgementDetails(
+def describe_judgement(judged: ValidationResult, *, report: str, verdict: str, audit: bool = False) -> Outcome:
+    """The outcome of a judgement whose report and result are stored at these addresses."""
+    details = JudgementDetails(
         rows=judged.rows,
         base_rows=judged.base_rows,
         checks=len(judged.checks),
@@ -167,5 +158,8 @@ def describe_judgement(
         suite=judged.suite,
         report=report,
         verdict=verdict,
-        audit=audit,
+        audit=audit or None,
     )
+    status = Status.PASSED if judged.passed else Status.FAILED
+    message = f"{'audit of ' if audit else ''}snapshot {judged.snapshot} {status}: {judged.summary}"
+    return Outcome(judged.log, status, message, judged.snapshot, details=details)
