@@ -22,7 +22,9 @@ Interactive = Annotated[
 
 def init(
     terminal: Terminal,
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Folder with landed files, at any depth.")],
+    directory: Annotated[
+        str, typer.Argument(metavar="DIR", help="Folder with landed files, at any depth, or s3://bucket/folder.")
+    ],
     interactive: Interactive = False,
 ) -> None:
     """Write a commented tidefold.yaml from what has landed.
@@ -121,7 +123,7 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def _nothing(directory: Path) -> InvalidInputError:
+def _nothing(directory: str) -> InvalidInputError:
     from tidefold.sources.landing.listing import list_any
 
     names = [file.name for file in list_any(directory, [""])[0]]

@@ -6,7 +6,7 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import yaml
@@ -58,8 +58,7 @@ logs:"""
 
 def find_undecided(log: ProposedLog, path: str, base: Path) -> tuple[str, ...]:
     """What a person must decide before a proposed log can be used; nothing when it can be used as it is."""
-    folder = (base / path).resolve()
-    around = (base / STORE).resolve().is_relative_to(folder)
+    around = "://" not in path and (base / STORE).resolve().is_relative_to((base / path).resolve())
     notes = (
         *log.notes,
         *([f"its folder {path} holds the store: land files in a folder of their own"] if around else []),
@@ -115,9 +114,11 @@ def _comments(texts: Sequence[str]) -> Iterator[str]:
         yield line
 
 
-def landing_path(directory: Path, log: ProposedLog, base: Path) -> str:
+def landing_path(directory: str, log: ProposedLog, base: Path) -> str:
     """How a landing folder is written: relative where it lies below the folder of the configuration."""
-    folder = Path(os.path.abspath(directory / log.path))
+    if "://" in directory:
+        return "/".join([directory.rstrip("/"), *PurePosixPath(log.path).parts])
+    folder = Path(os.path.abspath(Path(directory) / log.path))
     return str(folder.relative_to(base)) if folder.is_relative_to(base) else str(folder)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import Any
 
 import pyarrow as pa
@@ -19,6 +19,7 @@ from tidefold.sources.inference.proposal import ProposalQuestion, ProposedColumn
 from tidefold.sources.inference.rows import SampledFeed, propose_rows
 from tidefold.sources.inference.sniff import patterns_of, read_beginning
 from tidefold.sources.inference.values import column_of_texts
+from tidefold.sources.landing.folders import Place, name_at
 from tidefold.sources.landing.listing import LandedFile, list_any, open_landed
 
 _ROWS = 2000
@@ -27,7 +28,7 @@ NO_HEADERS: Headers = {}
 
 
 def propose_files(
-    directory: Path,
+    directory: Place,
     taken: Sequence[str],
     tables: Sequence[PurePosixPath] = (),
     headers: Headers = NO_HEADERS,
@@ -59,11 +60,11 @@ def propose_files(
     return proposals
 
 
-def _name_log(directory: Path, folder: PurePosixPath, files: Sequence[LandedFile]) -> str:
+def _name_log(directory: Place, folder: PurePosixPath, files: Sequence[LandedFile]) -> str:
     """Returns the name of the folder. For files directly in the landing folder it returns their common name."""
     stems = {layout.stem_of(file) for file in files}
     own = stems.pop() if len(stems) == 1 else ""
-    return folder.name or own or directory.resolve().name
+    return folder.name or own or name_at(directory)
 
 
 Found = tuple[

@@ -9,7 +9,7 @@ from dataclasses import replace
 from decimal import Decimal
 from functools import partial
 from itertools import islice
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import Any
 
 from tidefold.domain.source_progress import NameReading
@@ -27,6 +27,7 @@ from tidefold.sources.inference.tables import find_tables, propose_tables
 from tidefold.sources.inference.typed import group_typed, sample_records
 from tidefold.sources.inference.values import base64_note, column_of_values
 from tidefold.sources.json_lines.source import Json
+from tidefold.sources.landing.folders import Place, name_at
 from tidefold.sources.landing.listing import LandedFile, list_any, open_landed
 from tidefold.sources.landing.streams import (
     CutShortError,
@@ -48,7 +49,7 @@ _NAMES = {bool: "boolean", int: "long", float: "double", str: "string"}
 Topics = dict[str, list[LandedFile]]
 
 
-def propose(directory: Path, headers: Headers = NO_HEADERS) -> list[ProposedLog]:
+def propose(directory: Place, headers: Headers = NO_HEADERS) -> list[ProposedLog]:
     """Returns one proposal for each feed with files below `directory`. Raises NotFoundError if it does not exist.
 
     headers: the column names of logs whose CSV files have no header line.
@@ -74,7 +75,7 @@ def propose(directory: Path, headers: Headers = NO_HEADERS) -> list[ProposedLog]
         proposed = _propose_log(log, topic, landing_folder(members), [], sample)
         proposals.append(replace(proposed, format=format_, options=_names_option(members)))
     for folder, members in folders.items():
-        [log] = log_ids([folder.name or stem_of(members[0]) or directory.resolve().name], [p.id for p in proposals])
+        [log] = log_ids([folder.name or stem_of(members[0]) or name_at(directory)], [p.id for p in proposals])
         proposals.append(_propose_lines(log, folder, members))
     others = {file for members in typed.values() for file in members}
     taken = [p.id for p in proposals]
@@ -93,7 +94,7 @@ def _names_option(files: Sequence[LandedFile]) -> tuple[tuple[str, str], ...]:
 
 
 def _group_files(
-    directory: Path, tables: Sequence[PurePosixPath], unnamed: Sequence[LandedFile]
+    directory: Place, tables: Sequence[PurePosixPath], unnamed: Sequence[LandedFile]
 ) -> tuple[Topics, dict[PurePosixPath, list[LandedFile]]]:
     """Groups JSON files by topic if a Kafka sink named them, and all others by folder.
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Iterable, Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 
 from tidefold.sources.files.csv import Csv
 from tidefold.sources.files.parquet import Parquet
 from tidefold.sources.inference.dialect import is_table
 from tidefold.sources.json_lines.source import Json
+from tidefold.sources.landing.folders import Place
 from tidefold.sources.landing.listing import LandedFile, list_any, open_landed
 from tidefold.sources.landing.names import pattern_for
 
@@ -18,7 +19,7 @@ _KNOWN = (*Json.endings, *Csv.endings, *Parquet.endings, ".avro")
 _BYTES = 1 << 18
 
 
-def find_unnamed(directory: Path, tables: Sequence[PurePosixPath]) -> tuple[list[LandedFile], list[LandedFile]]:
+def find_unnamed(directory: Place, tables: Sequence[PurePosixPath]) -> tuple[list[LandedFile], list[LandedFile]]:
     """Returns the files without a known ending that have JSON objects on their lines, and those that have CSV rows."""
     objects, rows = [], []
     for file in list_any(directory, [""])[0]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import Any
 
 import pyarrow as pa
@@ -13,27 +12,23 @@ from tidefold.domain.table.table_spec import VERSION
 from tidefold.sources.inference import roles
 from tidefold.sources.inference.files import column_of_field
 from tidefold.sources.inference.proposal import ProposedLog, log_ids
+from tidefold.sources.landing.folders import Place, folder_at, name_at
 
-_LOG, _ROWS = "_delta_log", 2000
+_ROWS = 2000
 
 
-def find_tables(directory: Path) -> list[PurePosixPath]:
+def find_tables(directory: Place) -> list[PurePosixPath]:
     """Returns the folders of Delta tables below a folder, relative to it."""
-    found = []
-    for folder, names, _ in os.walk(directory):
-        if _LOG in names:
-            found.append(PurePosixPath(Path(folder).relative_to(directory)))
-            names.clear()
-    return sorted(found)
+    return [PurePosixPath(name) for name in folder_at(directory).find_tables()]
 
 
-def propose_tables(directory: Path, tables: Sequence[PurePosixPath], taken: Sequence[str]) -> list[ProposedLog]:
+def propose_tables(directory: Place, tables: Sequence[PurePosixPath], taken: Sequence[str]) -> list[ProposedLog]:
     """Returns one proposal for each table. `taken` are ids of other logs."""
-    ids = log_ids([table.name or directory.resolve().name for table in tables], taken)
+    ids = log_ids([table.name or name_at(directory) for table in tables], taken)
     return [_propose_table(log, directory, table) for log, table in zip(ids, tables, strict=True)]
 
 
-def _propose_table(log: str, directory: Path, table: PurePosixPath) -> ProposedLog:
+def _propose_table(log: str, directory: Place, table: PurePosixPath) -> ProposedLog:
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError
 
@@ -41,7 +36,8 @@ def _propose_table(log: str, directory: Path, table: PurePosixPath) -> ProposedL
     rows: list[dict[str, Any]] = []
     schema, records_changes = pa.schema([]), True
     try:
-        opened = DeltaTable(str(directory / table))
+        place = folder_at(directory)
+        opened = DeltaTable(f"{place.address}/{table}", storage_options=place.options)
         records_changes = opened.metadata().configuration.get("delta.enableChangeDataFeed") == "true"
         dataset = opened.to_pyarrow_dataset()
         schema, rows = dataset.schema, dataset.head(_ROWS).to_pylist()

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Sequence
 from itertools import islice
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import Any
 
 import msgspec
@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from tidefold.sources.api import Feed
 from tidefold.sources.debezium.avro_source import DebeziumAvro
 from tidefold.sources.debezium.parquet_source import DebeziumParquet
+from tidefold.sources.landing.folders import Place
 from tidefold.sources.landing.listing import LandedFile, list_any, open_landed
 from tidefold.sources.landing.streams import CutShortError, DamagedError
 
@@ -28,7 +29,7 @@ _ENVELOPE = {"op", "source", "after"}
 _UNREADABLE = (OSError, pa.ArrowException, CutShortError, DamagedError)
 
 
-def group_typed(directory: Path, tables: Sequence[PurePosixPath] = ()) -> dict[tuple[str, str], list[LandedFile]]:
+def group_typed(directory: Place, tables: Sequence[PurePosixPath] = ()) -> dict[tuple[str, str], list[LandedFile]]:
     """Groups such files by format and topic."""
     found: dict[tuple[str, str], list[LandedFile]] = {}
     for format_, source in _SOURCES.items():

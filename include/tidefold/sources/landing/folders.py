@@ -8,12 +8,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import BinaryIO, Protocol
+from typing import BinaryIO, Protocol, TypeAlias
 
 from tidefold.errors import NotFoundError, StorageError
 from tidefold.storage.safe_files import UnsafeFileError, list_below, open_regular, stat_regular
 
 S3 = "s3://"
+# A path, or `s3://bucket/prefix`.
+Place: TypeAlias = str | os.PathLike[str]
 _TEMPORARY = (".tmp", ".part")
 _DELTA_LOG = "_delta_log"
 
@@ -82,8 +84,13 @@ class LandingPlace(Protocol):
         """The folders of Delta tables below it."""
         ...
 
+    @property
+    def options(self) -> dict[str, str] | None:
+        """What deltalake needs beside the address of such a table."""
+        ...
 
-def folder_at(address: str | os.PathLike[str]) -> LandingPlace:
+
+def folder_at(address: Place) -> LandingPlace:
     """The landing folder at a path, or at `s3://bucket/prefix`."""
     text = os.fspath(address)
     if text.startswith(S3):
@@ -92,6 +99,11 @@ def folder_at(address: str | os.PathLike[str]) -> LandingPlace:
 
         return S3Folder(text)
     return DiskFolder(text)
+
+
+def name_at(address: Place) -> str:
+    """The last part of a folder's path or address."""
+    return folder_at(address).address.rpartition("/")[2]
 
 
 def is_visible(name: str) -> bool:
@@ -137,6 +149,10 @@ class DiskFolder:
                 found.append(os.path.relpath(folder, self._root))
                 names.clear()
         return sorted(found)
+
+    @property
+    def options(self) -> dict[str, str] | None:
+        return None
 
     def _listing_error(self, error: OSError) -> NotFoundError | StorageError:
         if error.filename == self._root and isinstance(error, FileNotFoundError | NotADirectoryError):

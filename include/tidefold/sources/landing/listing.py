@@ -6,7 +6,6 @@ Hidden and temporary files are skipped. A file with an unusable name is reported
 from __future__ import annotations
 
 import fnmatch
-import os
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import BinaryIO, TypeAlias
@@ -14,7 +13,7 @@ from typing import BinaryIO, TypeAlias
 from tidefold.domain.log_state import LogState
 from tidefold.domain.source_progress import LandedFileRecord, NameReading
 from tidefold.errors import InvalidInputError
-from tidefold.sources.landing.folders import LandingPlace, ListedFile, Stamp, folder_at
+from tidefold.sources.landing.folders import ListedFile, Place, Stamp, folder_at, name_at
 from tidefold.sources.landing.names import LINES, LandedName
 from tidefold.sources.landing.problems import (
     FileProblem,
@@ -71,9 +70,7 @@ def open_landed(file: LandedFile) -> BinaryIO:
 Listed: TypeAlias = tuple[tuple[LandedFile, ...], tuple[FileProblem, ...]]
 
 
-def list_landed(
-    folder: str | os.PathLike[str], extensions: Collection[str] = LINES, reading: NameReading = NameReading.KAFKA
-) -> Listed:
+def list_landed(folder: Place, extensions: Collection[str] = LINES, reading: NameReading = NameReading.KAFKA) -> Listed:
     """All landed files below a folder, ordered by partition and start, and a problem for every other file.
 
     Raises what `LandingPlace.list_files` raises.
@@ -117,7 +114,7 @@ def list_landed(
 
 
 def list_any(
-    folder: str | os.PathLike[str],
+    folder: Place,
     endings: Sequence[str],
     names: NameReading | None = None,
     patterns: Sequence[str] = (),
@@ -140,13 +137,8 @@ def list_any(
         else:
             path = f"{place.address}/{name}"
             gzip = name.lower().endswith(".gz")
-            found.append(LandedFile(name, path, one.stamp, name_of(place), 0, 0, gzip, alone=True, names=names))
+            found.append(LandedFile(name, path, one.stamp, name_at(place.address), 0, 0, gzip, alone=True, names=names))
     return tuple(found), tuple(problems)
-
-
-def name_of(folder: LandingPlace) -> str:
-    """The last part of a folder's path or address."""
-    return folder.address.rpartition("/")[2]
 
 
 def _is_wanted(name: str, endings: Sequence[str], patterns: Sequence[str]) -> bool:
@@ -194,14 +186,14 @@ def _report_foreign(one: ListedFile, why: str) -> FileProblem:
 
 
 def of_topic(
-    files: Sequence[LandedFile], folder: str | os.PathLike[str], known: Sequence[str]
+    files: Sequence[LandedFile], folder: Place, known: Sequence[str]
 ) -> tuple[tuple[LandedFile, ...], tuple[FileProblem, ...]]:
     """The files of the log's own topic, and a problem for each other file.
 
     The topic is the one that was taken before (`known`), else the name of the folder, else the only topic.
     """
     topics, place = sorted({f.topic for f in files}), folder_at(folder)
-    named = known or [t for t in topics if t == name_of(place)]
+    named = known or [t for t in topics if t == name_at(place.address)]
     if not named and len(topics) > 1:
         message = (
             f"`{place.address}` contains files of several topics ({', '.join(topics)}), and its name matches none."

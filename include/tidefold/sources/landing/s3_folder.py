@@ -10,7 +10,7 @@ from s3fs.core import S3File
 
 from tidefold.errors import NotFoundError
 from tidefold.sources.landing.folders import ListedFile, ReplacedFileError, Stamp, is_visible
-from tidefold.storage.s3.address import S3Address
+from tidefold.storage.s3.address import S3Address, S3Endpoint
 from tidefold.storage.s3.client import FAILURES, Bucket, code_of
 
 # So much is read with one request; nearly all landed files are smaller.
@@ -60,6 +60,10 @@ class S3Folder:
         found = {name.partition(_DELTA_LOG)[0] for name, _ in self._list_objects() if f"/{_DELTA_LOG}" in f"/{name}"}
         folders = sorted(folder.rstrip("/") or "." for folder in found if not folder or folder.endswith("/"))
         return [one for one in folders if not any(one != other and one.startswith(f"{other}/") for other in folders)]
+
+    @property
+    def options(self) -> dict[str, str] | None:
+        return S3Endpoint.of().delta_options()
 
     def _list_objects(self) -> Iterator[tuple[str, dict[str, Any]]]:
         prefix = self._key("")

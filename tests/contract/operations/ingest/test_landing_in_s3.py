@@ -11,11 +11,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
+from typer.testing import CliRunner
 
 from support.counted import check
 from support.landing import COUNTS, record, text_of
 from support.s3_server import S3Bucket
+from tidefold.cli.app import app
 from tidefold.compute.runners import Answer, Work, in_process
 from tidefold.config import ConfigError, load_config
 from tidefold.errors import InvalidInputError
@@ -24,6 +28,7 @@ from tidefold.operations.inspect.status import status
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 from tidefold.sources.landing.folders import folder_at
+from tidefold.storage.s3.address import S3Endpoint
 from tidefold.storage.s3.client import Bucket
 from tidefold.wiring import open_pipeline
 
@@ -257,6 +262,32 @@ def test_store_and_landing_in_one_bucket_lie_apart(tmp_path: Path, s3: S3Bucket)
     pipeline = begin(tmp_path, s3, store=f"s3://{s3.name}/store")
     put(s3, "a.csv", f"{HEAD}1,a,1\n")
     assert take(pipeline).facts["changes"] == 1
+
+
+def test_init_reads_what_lies_in_s3_and_its_file_works(
+    tmp_path: Path, s3: S3Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = "".join(f"{i},a{i},2026-11-01T00:00:{i:02d}Z\n" for i in range(10))
+    put(s3, "orders/2026-11-01.csv", f"id,text,updated_at\n{rows}")
+    put(s3, "items/items+0+0000000000.jsonl", text_of([record(i, i, topic="items") for i in range(5)]))
+    table = pa.table({"id": [1, 2, 3], "name": ["a", "b", "c"]})
+    address = f"s3://{s3.name}/{PREFIX}"
+    feed = {"delta.enableChangeDataFeed": "true"}
+    write_deltalake(f"{address}/people", table, configuration=feed, storage_options=S3Endpoint.of().delta_options())
+    done = CliRunner().invoke(app, ["init", address])
+    assert done.exit_code == 0, done.output
+    config = load_config(tmp_path / "tidefold.yaml")
+    found = {log.id: (log.source.format, log.source.address) for log in config.logs.values() if log.source}
+    assert found == {
+        "items": ("debezium-json", f"{address}/items"),
+        "orders": ("csv", f"{address}/orders"),
+        "people": ("delta-cdf", f"{address}/people"),
+    }
+    outcomes = ingest(open_pipeline(tmp_path / "tidefold.yaml"), list(found), in_process)
+    assert [(one.status, one.facts["changes"]) for one in outcomes] == [("taken", 5), ("taken", 10), ("taken", 3)]
+    missing = CliRunner().invoke(app, ["init", f"s3://{s3.name}/nothing", "-c", "other.yaml"])
+    assert "LANDING_MISSING" in missing.output
 
 
 @pytest.mark.parametrize(
