@@ -1,7 +1,7 @@
 # Every command a contributor needs. The same ones run in .ci/run.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help install lock lint test errors wrap test-unit test-model test-contract test-spark test-airflow test-faults test-drills bench bench-counts bench-ingest bench-log bench-long bench-quality bench-snapshot fault-matrix two-coordinators soak demo up down clean
+.PHONY: help install lock lint test errors wrap test-unit test-model test-contract test-spark test-airflow test-faults test-drills bench bench-counts bench-ingest bench-log bench-long bench-quality bench-snapshot fault-matrix two-coordinators unsynced soak demo up down clean
 
 # Set in some shells; with it every start would compile all its imports again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -93,6 +93,9 @@ fault-matrix: install ## Every operation with every fault; writes docs/reliabili
 
 two-coordinators: install ## 200 rounds of two processes on one log, on disk and on versitygw; writes docs/reliability.md
 	PYTHONPATH=include:plugins:scripts:tests $(PYTHON) -m faults.coordinators $(TWO)
+
+unsynced: install ## Every store that a power cut can leave after any call of a life, opened again; writes docs/reliability.md
+	PYTHONPATH=include:plugins:scripts:tests $(PYTHON) -m faults.unsynced
 
 soak: install ## 8 processes, killed and stopped, on disk and on versitygw (MINUTES=10, STORES=disk,s3); with LIVES=1 also 10,000 random lives and every pair of crashes (SEEDS=200 STRIDE=50: fewer; FIRST: the first seed)
 	PYTHONPATH=include:plugins:scripts:tests $(PYTHON) -m faults.history $(MINUTES) $(STORES)

@@ -193,13 +193,18 @@ class Player:
         after = look(root)
         cell.reader[self._seen(known, known.before, after, drops)] += 1
         self._require_rows(known, after, drops, cell)
-        if resumer == RESUMERS[2]:
-            shutil.rmtree(root / "local", ignore_errors=True)
+        if resumer == RESUMERS[2] and (root / "local").exists():
+            # Another host has none of the first one's local copies.
+            (root / "local").rename(root / "local-of-the-first-host")
         if resumer == RESUMERS[0]:
             self._require_named(self._act(operation), cell)
         did = self._next()
         cell.next[did] += 1
         self._require_named(did, cell)
+        if resumer == RESUMERS[2] and did == "NO_GOOD_COPY":
+            # A repair whose good copies are local needs the host that has them.
+            shutil.rmtree(root / "local", ignore_errors=True)
+            (root / "local-of-the-first-host").rename(root / "local")
         if not self._is_right(operation) or did != "done":
             again = (self._act(operation), self._next())
             cell.way["the same command, then a run"] += 1

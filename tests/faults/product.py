@@ -136,6 +136,31 @@ def state_of(root: Path, log: str = LOG) -> LogState | None:
         return None
 
 
+def forget_syncs_of_folders(patch: pytest.MonkeyPatch) -> None:
+    """A store that syncs what another library wrote, and not the folders that it made."""
+    sync = LocalStore.sync
+    patch.setattr(LocalStore, "sync", lambda store, path: sync(store, path) if path.endswith(".json") else None)
+
+
+def acknowledged_state(root: Path, log: str) -> int:
+    """The newest version of a log's ledger."""
+    state = state_of(root, log)
+    return state.version if state else 0
+
+
+def opens_whole(root: Path, log: str, version: int) -> list[str]:
+    """What is wrong with a store: an unreadable ledger, one older than this version, or files that it lacks."""
+    try:
+        state = open_pipeline(root / "tidefold.yaml", announce=lambda text: None).ledger(log).find()
+    except TidefoldError as error:
+        return [f"the ledger cannot be read: {error}"]
+    found = state.version if state else 0
+    if found < version:
+        return [f"the ledger has version {found}, and {version} was acknowledged"]
+    said = tidefold(root, f"verify {log}") if state else Said(0, (), "")
+    return [said.text] if said.exit else []
+
+
 def preload() -> None:
     """Loads what commands load when they need it, for processes that are forked from this one."""
     for name in ("great_expectations", "duckdb", "tidefold.quality.run.gx_duckdb", "tidefold.storage.s3.store"):

@@ -13,7 +13,9 @@ from faults.history import play as play_history
 from faults.injection import CallFault
 from faults.matrix import play
 from faults.page import PAGE, read_record, render
+from faults.product import forget_syncs_of_folders
 from faults.stages import LOSSES, OPERATIONS
+from faults.unsynced import play as play_power_cuts
 from faults.workers import alone
 
 # Operations of which each case by some number is played here.
@@ -53,6 +55,19 @@ def test_eight_processes_that_are_killed_and_stopped_leave_one_history() -> None
     found = alone(play_history, 0.15)
     assert not found.wrong
     assert found.killed + found.stopped > 0
+
+
+def test_what_was_acknowledged_outlives_a_power_cut() -> None:
+    """A part of the stores that the loss of unsynced writes can leave; `make unsynced` opens all."""
+    found = play_power_cuts(every=37, continues=8)
+    assert not found.wrong
+    assert found.states > 500
+
+
+def test_a_file_whose_folder_is_not_synced_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The program finds what it looks for: Delta's first commit without the sync of its folders."""
+    forget_syncs_of_folders(monkeypatch)
+    assert play_power_cuts(every=53, continues=99).wrong
 
 
 def test_the_checker_sees_what_does_not_fit() -> None:

@@ -169,6 +169,10 @@ def _try_publish(
                 hint=f"Restore the table from a backup, or read a snapshot table under `snapshots/{manifest.log}/`.",
             ) from None
         return _create_published(store, path, manifest, digest)
+    except DeltaError:
+        if previous is not None or not _delete_empty_commit(store, path):
+            raise
+        return None
     done = version_of(table, digest, previous)
     if done is not None:
         return done
@@ -183,6 +187,18 @@ def _create_published(store: Store, path: str, manifest: Manifest, digest: str) 
         if not _is_table(store, path):
             raise
     return version_of(DeltaTable(store.uri(path), storage_options=store.options()), digest, None)
+
+
+def _delete_empty_commit(store: Store, path: str) -> bool:
+    """Deletes the only commit of a table if it has no bytes; returns whether it did.
+
+    deltalake syncs no file, so a power cut can leave the name of a first commit alone. Nobody can read such a table.
+    """
+    commits = [e for e in store.list(f"{path}/_delta_log") if e.path.endswith((".json", ".parquet"))]
+    if [commit.bytes for commit in commits] != [0]:
+        return False
+    store.delete([commit.path for commit in commits])
+    return True
 
 
 def _is_table(store: Store, path: str) -> bool:
@@ -207,6 +223,9 @@ def _create(store: Store, path: str, manifest: Manifest, digest: str) -> None:
         commit_properties=_properties(manifest, digest),
     )
     store.sync(f"{path}/_delta_log/{0:020d}.json")
+    # deltalake makes folders and syncs none: without these the whole log could be lost with a power cut.
+    store.sync(path)
+    store.sync(path.split("/")[0])
 
 
 def _commit(store: Store, table: DeltaTable, manifest: Manifest, digest: str, previous: Published | None) -> int | None:
