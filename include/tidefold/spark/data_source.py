@@ -72,8 +72,13 @@ def plan_of(options: Mapping[str, str]) -> ReadPlan:
         if name not in _OPTIONS:
             hint = "Give the log with `.option('log', ID).load()`." if name == "path" else ""
             raise _wrong(f"There is no option `{name}`. Known are: {', '.join(_OPTIONS)}.", hint)
-    numbers = (_number(options, "snapshot", 1), _number(options, "since", 0))
-    wanted = ReadRequest(_what(options), *numbers, options.get("key"), _share(options))
+    wanted = ReadRequest(
+        what=_what(options),
+        snapshot=_number(options, "snapshot", 1),
+        since=_number(options, "since", 0),
+        key=options.get("key"),
+        share=_share(options),
+    )
     return plan_read(
         open_pipeline(Path(_require_option(options, "config")).absolute()), _require_option(options, "log"), wanted
     )

@@ -70,7 +70,7 @@ class EnvelopeReader(RecordAccounting):
         # The current record, as it was landed.
         self._text = b""
         engine = shape.merge.engine
-        self._stream = StreamOrder(engine in COUNTING, *place.stream)
+        self._stream = StreamOrder(counting=engine in COUNTING, **place.stream._asdict())
         self._upsert_op = MERGE if engine is Engine.AGGREGATE else UPSERT
         # Whether the offset of the current record is new.
         self._has_place = False

@@ -101,9 +101,9 @@ def look_again(
 
     grouped = groupby(sorted(records, key=partition), key=partition)
     looks = []
-    for place, members in grouped:
-        reader = source.reader(shape, FilePosition(*place, horizon=horizon)) if source else None
-        look = SecondLook(*place, refused=[] if reader else list(members))
+    for (topic, number), members in grouped:
+        reader = source.reader(shape, FilePosition(topic, number, horizon=horizon)) if source else None
+        look = SecondLook(topic, number, refused=[] if reader else list(members))
         looks.append(_look(reader, shape, look, list(members), text_of, room_of) if reader else look)
     return looks
 
