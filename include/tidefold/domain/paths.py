@@ -120,9 +120,6 @@ class LogPaths:
         """Records of scrubs: the newest number counts, the others are removed."""
         return f"{self.folder}/proofs"
 
-    def proof(self, number: int) -> str:
-        return f"{self.proofs}/{number:010d}.json"
-
     @property
     def alarms(self) -> str:
         """Records of failed runs and of alarms that were sent: the newest number counts, the others are removed."""
@@ -131,6 +128,11 @@ class LogPaths:
     @property
     def quarantine(self) -> str:
         return f"{self.folder}/quarantine"
+
+
+def record_path(folder: str, number: int) -> str:
+    """Path of a numbered record: of the files of its folder the newest number counts."""
+    return f"{folder}/{number:010d}.json"
 
 
 def data_path(table: str, name: str) -> str:

@@ -9,6 +9,7 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
+from tidefold.domain.paths import record_path
 from tidefold.errors import NotFoundError
 from tidefold.storage import Store
 
@@ -31,7 +32,7 @@ def find_newest(store: Store, folder: str) -> int:
 def read_record(store: Store, folder: str, number: int, kind: type[R]) -> R | None:
     """The record of that number; None if it is gone or damaged. Raises StorageError."""
     try:
-        found = msgspec.json.decode(store.read(_path(folder, number)), type=kind)
+        found = msgspec.json.decode(store.read(record_path(folder, number)), type=kind)
     except (NotFoundError, msgspec.DecodeError, UnicodeDecodeError):
         return None
     return found if found.number == number else None
@@ -39,12 +40,8 @@ def read_record(store: Store, folder: str, number: int, kind: type[R]) -> R | No
 
 def write_record(store: Store, folder: str, record: Numbered) -> None:
     """Writes a record and removes older ones. Raises AlreadyExistsError if another process was faster, StorageError."""
-    store.put_if_absent(_path(folder, record.number), msgspec.json.encode(record))
-    store.delete([_path(folder, old) for old in _list_numbers(store, folder) if old < record.number])
-
-
-def _path(folder: str, number: int) -> str:
-    return f"{folder}/{number:010d}.json"
+    store.put_if_absent(record_path(folder, record.number), msgspec.json.encode(record))
+    store.delete([record_path(folder, old) for old in _list_numbers(store, folder) if old < record.number])
 
 
 def _list_numbers(store: Store, folder: str) -> list[int]:

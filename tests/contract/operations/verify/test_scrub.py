@@ -19,7 +19,7 @@ from support.faults import Fault, FaultyStore
 from support.local_copies import cycle, disk, grown, land, make, stage, take
 from support.pipelines import CONFIG, make_pipeline, put
 from support.s3_server import S3Bucket
-from tidefold.domain.paths import LogPaths
+from tidefold.domain.paths import LogPaths, record_path
 from tidefold.domain.verify.scrub_round import ProofRecord
 from tidefold.errors import CorruptError
 from tidefold.ledger import read_manifest
@@ -206,7 +206,7 @@ def test_an_idle_run_makes_no_request_for_the_record(pipeline: Pipeline) -> None
 def test_the_record_is_replaced_and_removed_with_the_log(pipeline: Pipeline) -> None:
     for _ in range(3):
         scrub(pipeline, LOG, ONE_FILE)
-    assert [e.path for e in pipeline.store.list(PATHS.proofs)] == [PATHS.proof(3)]
+    assert [e.path for e in pipeline.store.list(PATHS.proofs)] == [record_path(PATHS.proofs, 3)]
     drop(pipeline, LOG, plan=False)
     assert pipeline.store.list(PATHS.proofs) == []
     assert scrub(pipeline, LOG).status == "nothing"
@@ -216,14 +216,14 @@ def test_the_record_is_replaced_and_removed_with_the_log(pipeline: Pipeline) -> 
 @pytest.mark.parametrize("data", [b"", b"{", b'{"number": "x"}', b'{"number": 7}'])
 def test_a_damaged_record_only_begins_the_round_again(pipeline: Pipeline, data: bytes) -> None:
     scrub(pipeline, LOG, ONE_FILE)
-    path = Path(pipeline.store.uri(PATHS.proof(1)))
+    path = Path(pipeline.store.uri(record_path(PATHS.proofs, 1)))
     path.write_bytes(data)
     assert find_proof(pipeline.store, LOG) == ProofRecord(1)
     assert scrub(pipeline, LOG, EVERYTHING).facts["round_ended"]
 
 
 def test_a_record_with_fields_of_a_newer_program_is_read(pipeline: Pipeline) -> None:
-    pipeline.store.put_if_absent(PATHS.proof(4), b'{"number": 4, "by": "scrub", "later": {"x": 1}}')
+    pipeline.store.put_if_absent(record_path(PATHS.proofs, 4), b'{"number": 4, "by": "scrub", "later": {"x": 1}}')
     assert find_proof(pipeline.store, LOG) == ProofRecord(4, by="scrub")
 
 
@@ -261,4 +261,6 @@ def test_in_s3_which_replaces_nothing_records_follow_each_other(s3: S3Bucket, tm
     for number in (1, 2, 3):
         outcome = scrub(made, "accounts", ONE_FILE)
         assert (outcome.status, outcome.facts["warnings"]) == ("whole", [])
-        assert [e.path for e in made.store.list(LogPaths("accounts").proofs)] == [LogPaths("accounts").proof(number)]
+        assert [e.path for e in made.store.list(LogPaths("accounts").proofs)] == [
+            record_path(LogPaths("accounts").proofs, number)
+        ]
