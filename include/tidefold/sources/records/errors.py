@@ -193,8 +193,8 @@ def unknown_column(what: str, types: Mapping[str, str], missing: Collection[str]
     names = ", ".join(types)[:200]
     lines = [f"`{name}: {{type: '{type_ or 'TYPE'}', default: null}}`" for name, type_ in list(types.items())[:3]]
     detail = (
-        f"{what} has {names}, which is not configured. To take it add {', '.join(lines)[:300]} to `columns`; to leave "
-        f"it out add it to `ignored`."
+        f"{what} has {names}, which is not configured. To ingest it, add {', '.join(lines)[:300]} to `columns`; to "
+        "leave it out, add it to `ignored`."
     )
     if missing:
         detail += (

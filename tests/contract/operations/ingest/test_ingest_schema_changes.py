@@ -79,7 +79,7 @@ def test_a_column_added_in_mid_segment_waits_until_it_is_configured(tmp_path: Pa
     assert take(pipeline).facts["refused"] == {"UNKNOWN_COLUMN": 1}
     [refused] = quarantined(pipeline)
     assert (
-        "`after` has more, which is not configured. To take it add `more: {type: 'long', default: null}` to `columns`"
+        "which is not configured. To ingest it, add `more: {type: 'long', default: null}` to `columns`"
         in refused["detail"]
     )
     pipeline = configured(tmp_path, "{id: int, text: string, more: {type: int, default: 0}}")
