@@ -45,6 +45,10 @@ def _value(text: str, kind: str) -> str | int | bool:
 
 
 def format_place(file: str, number: int) -> str:
-    """Where a record stands. Rows of CSV and Parquet are numbered from 1 behind the header, lines from 1."""
-    name = file.lower().removesuffix(".gz")
-    return f"{'row' if name.endswith(('.csv', '.tsv', '.parquet')) else 'line'} {number} of {file}"
+    """Where a record stands, as `row 3 of orders.csv`."""
+    return f"{noun_of(file)} {number} of {file}"
+
+
+def noun_of(file: str) -> str:
+    """What the records of a file are called. Rows of CSV and Parquet are numbered from 1 behind the header."""
+    return "row" if file.lower().removesuffix(".gz").endswith((".csv", ".tsv", ".parquet")) else "line"

@@ -16,6 +16,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from tidefold.presentation.tables import in_units
+from tidefold.presentation.text import noun_of
 
 _FOLDER = Path(__file__).parent / "templates"
 _COMMAND = re.compile(r"`([^`]*)`")
@@ -55,6 +56,7 @@ def environment() -> Environment:
         "age": _age,
         "span": span,
         "commands": _commands,
+        "noun": noun_of,
         "short": lambda run: _WHEN_DUE.sub(r"\1", run).removeprefix("scheduled__"),
         "json": lambda value: json.dumps(value, default=str, ensure_ascii=False),
         "cut": lambda text, length=200: text if len(text) <= length else f"{text[:length]} …",

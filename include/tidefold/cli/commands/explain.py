@@ -15,8 +15,6 @@ from tidefold.presentation.text import format_place, key_text
 if TYPE_CHECKING:
     from tidefold.operations.inspect.explain_key import Kept, KeyExplained, Origin
 
-# Offsets of Kafka are far below it, those computed from a row's content nearly never.
-_COMPUTED = 1 << 53
 Key = Annotated[
     list[str],
     typer.Argument(help="The key as JSON, '{\"id\": 7}', or as pairs, id=7.", metavar="KEY", show_default=False),
@@ -79,9 +77,7 @@ def _list_row(found: KeyExplained) -> str:
 
 def _describe_maker(one: Origin) -> list[str]:
     verb = "deleted by" if one.op == "delete" else "made by"
-    source = (
-        f", {one.topic or 'partition'} {one.partition} offset {one.offset}" if not _is_placed_by_content(one) else ""
-    )
+    source = f", {one.topic or 'partition'} {one.partition} offset {one.offset}" if not one.is_placed_by_content else ""
     committed = f", committed {one.committed}" if one.committed else ""
     lines = [f"{verb} {one.op}{f' of order {one.at}' if one.at else ''}{source}{committed}"]
     lines.append(f"  change set {one.sqn}, {one.segment} #{one.ordinal}")
@@ -94,15 +90,10 @@ def _describe_maker(one: Origin) -> list[str]:
 
 def _other(one: Origin) -> tuple[str, ...]:
     sqn = str(one.sqn) if one.first == one.sqn else f"{one.first}-{one.sqn}"
-    offset = "-" if _is_placed_by_content(one) else f"{one.partition}:{one.offset}"
+    offset = "-" if one.is_placed_by_content else f"{one.partition}:{one.offset}"
     committed = (one.committed or "-")[:19].replace("T", " ")
     landed = f"{one.landed}, {one.record}" if one.landed and one.record else one.landed or "-"
     return (sqn, one.op, one.at, offset, committed, one.why, landed)
-
-
-def _is_placed_by_content(one: Origin) -> bool:
-    """Whether the offset is computed from the content of the row: it tells people nothing."""
-    return one.record.startswith("row ") or one.offset >= _COMPUTED
 
 
 def _unknown(first: int, last: int) -> str:

@@ -74,6 +74,8 @@ def why(told: ExplainedChange, winner: KeyChange | None, shape: TableSpec) -> st
 
 
 Row = dict[str, Any]
+# Offsets of Kafka are far below it, those computed from a row's content nearly never.
+_COMPUTED = 1 << 53
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -109,6 +111,11 @@ class Origin:
     values: Row
     record: str = ""
     at: str = ""
+
+    @property
+    def is_placed_by_content(self) -> bool:
+        """Whether the offset is computed from the content of the row: it tells people nothing."""
+        return self.offset >= _COMPUTED
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,7 +60,8 @@ def fit_hint(names: Sequence[str], shape: TableSpec, beside: Sequence[str]) -> s
     """The lines to set so that a file with these columns is ingested."""
     known = {*(column.name for column in shape.columns), *beside, *shape.ignored}
     unknown = [name for name in names if name not in known]
-    missing = [c for c in shape.columns if c.name not in names and not c.may_lack and c.name not in shape.key]
+    lacking = {*shape.key, *shape.order_by, *beside} - set(names)
+    missing = [c for c in shape.columns if c.name not in names and not c.may_lack and not lacking]
     said = "Nothing of it was ingested."
     if unknown:
         lines = ", ".join(f"`{name}: {{type: string, default: null}}`" for name in unknown[:3])
