@@ -14,7 +14,10 @@ A delete fills only the key.
 
 from __future__ import annotations
 
+from functools import reduce
+
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tidefold.domain.log_state import TableSpec
 from tidefold.domain.table.table_spec import ARRIVAL as ARRIVAL
@@ -80,6 +83,17 @@ def change_schema(shape: TableSpec) -> pa.Schema:
         pa.field("_absent", pa.list_(pa.string())),
     ]
     return pa.schema(system + [pa.field(c.name, arrow_type(c.type)) for c in shape.columns])
+
+
+def count_changes(changes: pa.Table) -> int:
+    """How many changes some rows are: a clear of everything stands once for each key group, and counts in the first."""
+    rows = changes.filter(pc.equal(changes.column("_op"), CLEAR))
+    if not rows.num_rows:
+        return int(changes.num_rows)
+    given = [pc.is_valid(rows.column(name)) for name in rows.column_names if not name.startswith("_")]
+    whole = pc.invert(reduce(pc.or_, given))
+    again = pc.sum(pc.and_(whole, pc.not_equal(rows.column("_kg"), 0))).as_py()
+    return int(changes.num_rows) - int(again or 0)
 
 
 def has_absent(changes: pa.Table) -> bool:

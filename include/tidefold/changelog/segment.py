@@ -21,6 +21,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidefold.changelog.schema import count_changes
 from tidefold.domain.commit_times import CommitTimeRange
 from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.log_state import ChangeSet, ChangeSetLocation
@@ -153,7 +154,9 @@ def write_parts(
         span = KeyGroups(batches[0].first, batches[-1].last)
         top = pc.max(table.column("_o0")).as_py() if "_o0" in table.column_names else None
         entries.append(entry)
-        written.append(WrittenChangeSet(log, entry.locate(path), table.num_rows, span, top, _find_commit_times(table)))
+        written.append(
+            WrittenChangeSet(log, entry.locate(path), count_changes(table), span, top, _find_commit_times(table))
+        )
         stream.write(body)
         position += len(body)
     footer = msgspec.json.encode(entries)

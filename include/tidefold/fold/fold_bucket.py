@@ -13,7 +13,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidefold.changelog.schema import change_schema, table_schema
+from tidefold.changelog.schema import change_schema, count_changes, table_schema
 from tidefold.delta.data_files import require_same, write_data_file, write_part
 from tidefold.domain.log_state import Expire
 from tidefold.domain.paths import DataFileName, data_path
@@ -186,7 +186,7 @@ def _merge_bucket(
         upserts=upserts,
         deletes=done.deletes,
         replaced=max(0, sum(i.file.rows for i in recipe.base if not i.file.hidden) + upserts - out),
-        changes=changes.num_rows,
+        changes=count_changes(changes),
         expired=expired.rows,
         cleared=done.cleared,
         ties=done.ties,

@@ -8,6 +8,7 @@ from functools import partial
 
 import pyarrow.compute as pc
 
+from tidefold.changelog.schema import count_changes
 from tidefold.changelog.segment import at_least, read_change_set
 from tidefold.changelog.write_intents import IntentLog, Taking
 from tidefold.domain.ingest.append import IngestedFile, expect_positions, require_open
@@ -167,7 +168,7 @@ def _count_above_floor(store: Store, change_set: ChangeSet) -> RemainingChanges:
     kept, dropped = whole.filter(above), whole.filter(~above)
     # A record has one offset, however many rows it became.
     return RemainingChanges(
-        kept.num_rows, pc.count_distinct(kept.column("_offset")).as_py(), pc.max(dropped.column("_ts")).as_py()
+        count_changes(kept), pc.count_distinct(kept.column("_offset")).as_py(), pc.max(dropped.column("_ts")).as_py()
     )
 
 

@@ -11,10 +11,13 @@ import pytest
 from support.landing import TOPIC, changes_of, land, make_landing, quarantined, record, state_of, take, tombstone
 from support.older import older_program
 from tidefold.changelog.schema import CLEAR, DELETE, MERGE, UPSERT
+from tidefold.compute.runners import in_process
 from tidefold.config import load_config
 from tidefold.operations.inspect.read import ReadRequest, What, read_rows
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.quarantine.retry import retry
+from tidefold.operations.snapshot.materialize import materialize
+from tidefold.operations.snapshot.request import Fold
 from tidefold.storage import open_store
 
 GROUPS = 16
@@ -331,3 +334,12 @@ def test_values_that_are_added_up_count_once_although_they_came_again(tmp_path: 
     assert {change["_op"] for change in changes_of(pipeline)} == {MERGE}
     _, batches = read_rows(pipeline, "items", ReadRequest(What.LIVE))
     assert [row for batch in batches for row in batch.to_pylist()] == [{"id": 1, "n": 1 + 2 + 2 + 2 + 4}]
+
+
+def test_a_clear_counts_once(pipeline: Pipeline, tmp_path: Path) -> None:
+    """It stands once for each key group, so that every bucket has it."""
+    land(tmp_path, 0, [record(0, 1), record(1, 2), truncate(2), record(3, 5)])
+    assert take(pipeline).facts["changes"] == 4
+    assert [change_set.rows for change_set in state_of(pipeline).change_sets] == [4]
+    [outcome] = materialize(pipeline, ["items"], Fold("run"), in_process)
+    assert (outcome.facts["changes"], outcome.facts["rows"]) == (4, 1)
