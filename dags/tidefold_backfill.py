@@ -1,4 +1,4 @@
-"""One snapshot a date: the rows of each log of a `tidefold.yaml` as they were at the end of that day."""
+"""Makes one snapshot for each date: the rows of each log of a `tidefold.yaml` at the end of that day."""
 
 import os
 from datetime import UTC, datetime, timedelta
@@ -11,30 +11,30 @@ from tidefold_airflow import operators
 from tidefold_airflow.dags.params import logs_param
 
 DOC = """
-### A historical snapshot of each date
+### Makes a historical snapshot of each date
 
 | task | does | Spark |
 |---|---|---|
 | as_of | folds what was committed at the source before the END of the date, STAGED | one job, if needed |
 | quality | judges every row, as for any snapshot | one job, if needed |
-| confirm | keeps it by a tag: for 2026-11-04 it is `as-of-2026-11-05`, because midnight is its instant | none |
+| confirm | tags it: for 2026-11-04 with `as-of-2026-11-05`, because its instant is the midnight after | none |
 | abort, done | abort what was staged and not confirmed; make the run red if a task is | none |
 
 `airflow backfill create --dag-id tidefold_backfill --from-date 2026-11-01 --to-date 2026-11-05 --max-active-runs 2`:
 in any order (`--run-backwards`), while scheduled runs continue. The table, the log and its positions are unchanged.
 A log without changes before the instant gets no snapshot, nor one without commit times unless `logs` names it.
 An existing snapshot of a date is kept. If the log was truncated, the run fails and names the oldest possible instant.
-After `tidefold untag LOG as-of-...`, subsume deletes one.
+After `tidefold untag LOG as-of-...`, `subsume` deletes that snapshot.
 
 **Unpause it first**: Airflow starts no run of a paused DAG, not even of a backfill. Unpaused, it also makes the
 snapshot of each day that ends. Environment: `TIDEFOLD_BACKFILL_SCHEDULE` (cron, default `@daily`), `TIDEFOLD_CONFIG`.
-Parameters: `logs` (only these), `as_of` (of a run by hand: the instant, with its zone). Connection `spark_default`.
+Parameters: `logs` (only these), `as_of` (for a manual run: the instant, with its zone). Connection `spark_default`.
 """
 SCHEDULE = os.environ.get("TIDEFOLD_BACKFILL_SCHEDULE", "@daily")
 
 with DAG(
     "tidefold_backfill",
-    description="As of >> quality >> confirm: one kept snapshot a date, beside the published table",
+    description="As of >> quality >> confirm: one tagged snapshot for each date; the published table is unchanged",
     doc_md=DOC,
     schedule=CronDataIntervalTimetable(SCHEDULE, timezone="UTC"),
     start_date=datetime(2025, 1, 1, tzinfo=UTC),
@@ -43,7 +43,12 @@ with DAG(
     render_template_as_native_obj=True,
     params={
         "logs": logs_param(),
-        "as_of": Param(None, type=["null", "string"], format="date-time", description="Of a run by hand: the instant."),
+        "as_of": Param(
+            None,
+            type=["null", "string"],
+            format="date-time",
+            description="For a manual run: the instant, with its time zone.",
+        ),
     },
     default_args={"retry_delay": timedelta(seconds=10), "trigger_rule": "all_done"},
     tags=["tidefold"],
@@ -56,5 +61,5 @@ with DAG(
     done = EmptyOperator(task_id="done", trigger_rule="all_success")
     # Leaves decide a run's colour, and with all_done no failure reaches the last task by itself.
     [as_of >> quality >> confirm >> abort, as_of, quality, confirm] >> done
-    # Whatever is marked or skipped between them, what may stage something has ended before it is undone.
+    # Also if a task between them is marked or skipped: what may stage something ends before the abort.
     [as_of, quality] >> abort

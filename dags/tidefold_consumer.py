@@ -1,4 +1,4 @@
-"""A sample to copy: runs when a table shows a new snapshot, and knows which one. Paused until somebody wants it."""
+"""A sample to copy: runs when a table has a new snapshot, and knows which one. Paused by default."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -9,7 +9,7 @@ from tidefold_airflow.dags.params import list_configured_logs
 from tidefold_airflow.observability.assets import table_asset
 
 DOC = """
-### After a table has a new snapshot
+### Runs after a table has a new snapshot
 
 | task | does |
 |---|---|
@@ -24,7 +24,7 @@ TABLES = [table_asset(log) for log in list_configured_logs()]
 
 with DAG(
     "tidefold_consumer",
-    description="A sample: what to do when a table shows a new snapshot",
+    description="A sample: runs when a table has a new snapshot",
     doc_md=DOC,
     schedule=AssetAny(*TABLES) if TABLES else None,
     start_date=datetime(2025, 1, 1, tzinfo=UTC),
@@ -34,10 +34,10 @@ with DAG(
 
     @task
     def tell() -> list[dict[str, Any]]:
-        """One entry an event."""
+        """Returns one entry for each event."""
         events = get_current_context()["triggering_asset_events"]
         told = [dict(event.extra) for of_table in events.values() for event in of_table]
-        # Airflow hands events over in no order that it promises.
+        # Airflow does not guarantee the order of events.
         told.sort(key=lambda event: (event["log"], event["snapshot"]))
         for event in told:
             print(f"{event['log']} shows snapshot {event['snapshot']}: {event['rows']} rows, {event['verdict']}")

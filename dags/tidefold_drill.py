@@ -9,7 +9,7 @@ from tidefold_airflow.dags.params import logs_param
 from tidefold_airflow.dags.settings import dag_settings
 
 DOC = """
-### A backup that was restored is a backup
+### Tests whether each log can be restored
 
 | task | does | Spark |
 |---|---|---|
@@ -25,7 +25,7 @@ SCHEDULE = os.environ.get("TIDEFOLD_DRILL_SCHEDULE")
 
 with DAG(
     "tidefold_drill",
-    description="Restores the newest snapshot of each log into a scratch place and checks it",
+    description="Restores the newest snapshot of each log into a scratch folder and checks it",
     doc_md=DOC,
     params={"logs": logs_param()},
     **dag_settings(SCHEDULE),

@@ -1,4 +1,4 @@
-"""Removes what is not kept, without making a snapshot: for tables at rest, and to see what would go."""
+"""Deletes what retention no longer needs, without making a snapshot; a dry run shows what it would delete."""
 
 import os
 from typing import Any
@@ -12,14 +12,14 @@ from tidefold_airflow.dags.params import dry_run_param, logs_param
 from tidefold_airflow.dags.settings import dag_settings
 
 DOC = """
-### What is not kept is removed
+### Deletes what retention no longer needs
 
 | task | deletes | what is protected by |
 |---|---|---|
 | choose | nothing: it returns the logs of this run | |
 | subsume | snapshots beyond `retention.snapshots`, files that only they need | tags, holds, open attempts |
-| truncate | the log behind the kept snapshots, segments that nothing needs | replay, readers, holds, tails |
-| local_retention | local copies except that of the newest snapshot | the gate: a snapshot being judged |
+| truncate | the part of the log that no snapshot needs, segments that nothing needs | replay, consumers, holds, tails |
+| local_retention | local copies except that of the newest snapshot | the quality gate, while it judges a snapshot |
 | clean | remains of dead runs and aborted attempts | intents of runs that may be alive |
 | done | nothing: it is red if a task above is | |
 
@@ -33,7 +33,7 @@ SCHEDULE = os.environ.get("TIDEFOLD_MAINTENANCE_SCHEDULE")
 
 with DAG(
     "tidefold_maintenance",
-    description="Subsume >> truncate >> local retention >> clean, or only what they would remove",
+    description="Subsume >> truncate >> local retention >> clean, or only what they would delete",
     doc_md=DOC,
     params={"logs": logs_param(), "dry_run": dry_run_param(default=not SCHEDULE)},
     **dag_settings(SCHEDULE),

@@ -1,4 +1,4 @@
-"""Judges the newest published snapshot of each log again, with today's suites: is what readers see still good?"""
+"""Judges the newest published snapshot of each log again, with today's suites."""
 
 import os
 from typing import Any
@@ -10,7 +10,7 @@ from tidefold_airflow.dags.params import logs_param
 from tidefold_airflow.dags.settings import dag_settings
 
 DOC = """
-### A report on what readers see
+### Judges the published tables again
 
 | task | does | Spark |
 |---|---|---|

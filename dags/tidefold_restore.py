@@ -1,4 +1,4 @@
-"""Brings an older snapshot of one log back as a new one, judged and confirmed like any other."""
+"""Restores an older snapshot of one log as a new one, which is judged and confirmed like any other."""
 
 from typing import Any
 
@@ -10,11 +10,11 @@ from tidefold_airflow.dags.settings import dag_settings
 from tidefold_airflow.operators.restore import TidefoldRestoreOperator
 
 DOC = """
-### An older snapshot becomes the table again
+### Restores an older snapshot as the table
 
 | task | does | Spark |
 |---|---|---|
-| restore | stages its rows under a new id, each file from the nearest good copy | if rows must be rebuilt |
+| restore | stages its rows under a new id, each file from the nearest intact copy | if rows must be rebuilt |
 | quality | judges them with today's suite | one job, if needed |
 | confirm | publishes them as the next version of the table | none |
 | abort | aborts what was staged and not confirmed | none |
@@ -22,12 +22,12 @@ DOC = """
 To undo a restore, restore again. `replay`: the next run folds the later changes again (refused if the log is
 truncated). `skip`: the later changes are left out for good, and the history records it. A **dry run** (the default)
 lists every source of each file and changes nothing; the other tasks are then skipped.
-`tidefold restore LOG ID` does the same on the command line, and restores to other places.
+`tidefold restore LOG ID` does the same on the command line, and can write to another table.
 """
 
 with DAG(
     "tidefold_restore",
-    description="Restore >> quality >> confirm: an older snapshot comes back; abort on failure",
+    description="Restore >> quality >> confirm: restores an older snapshot; aborts on failure",
     doc_md=DOC,
     params={
         "log": log_param(),
@@ -48,5 +48,5 @@ with DAG(
     confirm = operators.TidefoldConfirmOperator(task_id="confirm", retries=1, **logs)
     abort = operators.TidefoldAbortOperator(task_id="abort", retries=2, **logs).as_teardown()
     restore >> quality >> confirm >> abort
-    # Whatever is marked or skipped between them.
+    # Also if a task between them is marked or skipped.
     [restore, quality] >> abort

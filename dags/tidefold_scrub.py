@@ -6,7 +6,7 @@ from tidefold_airflow.dags.scrub import DOC, tidefold_scrub_dag
 
 ENVIRONMENT = """
 Environment: `TIDEFOLD_SCRUB_SCHEDULE` (cron in UTC, default `@weekly`; empty: only by hand), `TIDEFOLD_SCRUB_SHARE`
-(default `25%`), `TIDEFOLD_ALARM_CONN` (connection of a webhook that is told of damage; default: none),
+(default `25%`), `TIDEFOLD_ALARM_CONN` (connection of a webhook that receives alarms; default: none),
 `TIDEFOLD_CONFIG`.
 """
 

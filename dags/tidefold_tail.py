@@ -1,4 +1,4 @@
-"""Often: take in what landed, and take a tail-only snapshot of each log of a `tidefold.yaml`. Nothing is published."""
+"""Ingests often, and makes a tail-only snapshot of each log of a `tidefold.yaml`. It publishes nothing."""
 
 import os
 from datetime import timedelta
@@ -11,7 +11,7 @@ from tidefold_airflow.dags.params import logs_param
 from tidefold_airflow.dags.settings import dag_settings
 
 DOC = """
-### Recovery points between two materializations
+### Makes recovery points between two materializations
 
 | task | does | Spark |
 |---|---|---|
@@ -21,7 +21,7 @@ DOC = """
 
 A tail-only snapshot is complete at once and is never published: readers still see what `tidefold_materialize`
 published. `./tidefold read LOG --snapshot ID` shows its rows; `./tidefold restore LOG ID --log-position replay` stages
-them. It is retired with its base. A log that was never materialized has no tail, and fails here by name. This DAG
+them. It is retired with its base. A log that was never materialized has no tail, and fails here. This DAG
 may run together with `tidefold_materialize`: of two ingests at once one is refused and tries again.
 
 Off by default. Environment: `TIDEFOLD_TAIL_SCHEDULE` (cron, such as `*/5 * * * *`; empty: only by hand),
@@ -31,7 +31,7 @@ SCHEDULE = os.environ.get("TIDEFOLD_TAIL_SCHEDULE")
 
 with DAG(
     "tidefold_tail",
-    description="Ingest >> tail: a cheap snapshot of what was taken in, between two materializations",
+    description="Ingest >> tail: a cheap snapshot of the ingested changes, between two materializations",
     doc_md=DOC,
     params={"logs": logs_param()},
     default_args={"retry_delay": timedelta(seconds=10), "trigger_rule": "all_done"},

@@ -135,7 +135,7 @@ def test_a_backfill_is_of_days_unless_a_schedule_is_given(tmp_path: Path) -> Non
 def test_airflow_imports_them_without_an_error(scene: Scene) -> None:
     assert scene.airflow.api.import_errors() == []
     assert {dag["dag_id"] for dag in scene.airflow.api.dags()} == {file.stem for file in FILES}
-    for name, said in ((DAG, "Landed changes become published tables"), (TAIL, "Recovery points between two")):
+    for name, said in ((DAG, "Publishes tables from landed changes"), (TAIL, "recovery points between two")):
         dag = scene.airflow.api.get(f"/dags/{name}/details")
         assert dag["max_active_runs"] == 1
         assert said in dag["doc_md"]

@@ -19,13 +19,13 @@ DOC = """
 | task | does |
 |---|---|
 | ask | asks among Airflow's *required actions*, then publishes the snapshot under the person's name, or aborts it |
-| unanswered | aborts the snapshot where the question ended without an answer |
+| unanswered | aborts the snapshot if the question ended without an answer |
 
-`confirm` starts a run of this DAG for each snapshot that the gate refused, and nobody waits for it: other logs run on
-schedule, and the log itself takes in what lands. It makes no new snapshot until the answer. The answer is compared with
-the ledger: a snapshot that was aborted or published meanwhile is left alone, and the question ends by itself.
+`confirm` starts a run of this DAG for each snapshot that the gate refused, and no task waits for it. Other logs run on
+schedule, and the log itself continues to ingest. It makes no new snapshot until the answer. The answer is compared with
+the ledger: a snapshot that was aborted or published meanwhile does not change, and the question ends by itself.
 
-**Red run?** The snapshot was rejected, or nobody answered in time. It is aborted, and the table is untouched.
+**Red run?** The snapshot was rejected, or there was no answer in time. It is aborted, and the table is unchanged.
 """
 # Each is one parked task, which holds no worker.
 _MANY = 1000

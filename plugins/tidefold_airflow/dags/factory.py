@@ -26,7 +26,7 @@ CONTINUE_ON_PARTIAL_FAILURE: dict[str, Any] = {
 }
 
 DOC = """
-### Landed changes become published tables
+### Publishes tables from landed changes
 
 | task | does | Spark |
 |---|---|---|
@@ -39,7 +39,7 @@ DOC = """
 | alarms | counts failed runs in a row, finds the alarms of each log, sends new ones to the notifier | none |
 | abort, done | abort what this run staged and did not confirm; make the run red if a task is | none |
 
-A log that fails a step does not hold up the others: each task finishes the other logs, then names the failed ones.
+A log that fails a step does not stop the others: each task finishes the other logs, then names the failed ones.
 A run ingests everything that has landed (its data interval is a name, not a filter). So a missed run loses nothing, and
 there is nothing to catch up. **Red run?** The tables of the failed logs are unchanged. Read the last line of the failed
 task, or the page **tidefold** in the menu, and correct what it names. The next run folds the same changes again.
@@ -50,12 +50,12 @@ Any task may be cleared and run again at any time: finished work is recognised a
 
 @dataclass(frozen=True)
 class Options:
-    """What all tasks share.
+    """Options of all tasks.
 
-    `approval`: how long a person may take to decide about a failed gate; None: nobody is asked.
+    `approval`: how long a person may take to decide about a failed gate; None: no person decides.
     `look_every`: how often an open question is compared with the ledger.
     `takeover_after`: see TidefoldMaterializeOperator.
-    `alarm_conn_id`, `alarm_notifier`: who is told of alarms, see TidefoldAlarmsOperator; None: nobody.
+    `alarm_conn_id`, `alarm_notifier`: receive alarms, see TidefoldAlarmsOperator; None: none is sent.
     """
 
     config: str | None = None
@@ -68,7 +68,7 @@ class Options:
 
 
 def hours_from(variable: str) -> timedelta | None:
-    """The time that an environment variable gives in hours; None where it is empty."""
+    """Returns the hours in an environment variable as a duration; None if it is empty."""
     given = os.environ.get(variable)
     return timedelta(hours=float(given)) if given else None
 

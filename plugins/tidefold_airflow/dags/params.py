@@ -1,4 +1,4 @@
-"""Parameters of the DAGs as forms that cannot be filled wrongly. The operators check what they get once more."""
+"""Parameters of the DAGs as forms that accept only valid values. The operators check the values again."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ AS_CONFIGURED = "configured"
 
 
 def list_configured_logs(config: str | None = None) -> list[str]:
-    """The logs of the configuration, for a form to offer; none where there is no such file yet.
+    """Returns the logs of the configuration, for a form to offer; none if there is no such file yet.
 
-    Raises InvalidInputError: a DAG of a configuration that cannot be is an import error, which names file and line.
+    Raises InvalidInputError: with an invalid configuration the DAG is an import error, which names file and line.
     """
     from tidefold.config import load_config
 
@@ -23,7 +23,7 @@ def list_configured_logs(config: str | None = None) -> list[str]:
 
 
 def logs_param(config: str | None = None, logs: Sequence[str] = ()) -> Param:
-    """Some logs of those given, or of all."""
+    """Selects some of the given logs, or of all."""
     offered = list(logs) or list_configured_logs(config)
     items = {"type": "string", "enum": offered} if offered else {"type": "string"}
     return Param(
@@ -33,40 +33,42 @@ def logs_param(config: str | None = None, logs: Sequence[str] = ()) -> Param:
         uniqueItems=True,
         examples=offered,
         title="Logs",
-        description="None: all.",
+        description="Work only on these logs. Empty: all logs.",
     )
 
 
 def log_param(config: str | None = None, logs: Sequence[str] = ()) -> Param:
-    """One log, which must be named: of those given, or of all."""
+    """Selects exactly one of the given logs, or of all."""
     offered = list(logs) or list_configured_logs(config)
     choice = {"enum": offered} if offered else {"minLength": 1}
-    return Param(type="string", title="Log", description="Its table.", **choice)
+    return Param(type="string", title="Log", description="The log whose table to work on.", **choice)
 
 
 def snapshot_param() -> Param:
-    """The id of a snapshot, which must be named."""
-    described = "Its id: the page of the log and `tidefold history LOG` list them."
+    """Takes the id of a snapshot, which is required."""
+    described = "Id of the snapshot. The page of the log and `tidefold history LOG` list the ids."
     return Param(type="integer", minimum=1, title="Snapshot", description=described)
 
 
 def log_position_param() -> Param:
-    """What a restore does with the changes after the snapshot."""
+    """Selects what a restore does with the changes after the snapshot."""
     display = {"replay": "replay: fold them again with the next run", "skip": "skip: leave them out for good"}
-    return Param("replay", type="string", enum=list(display), values_display=display, title="What came after it")
+    return Param(
+        "replay", type="string", enum=list(display), values_display=display, title="Changes after the snapshot"
+    )
 
 
 def dry_run_param(default: bool) -> Param:
-    """The switch of everything that removes or replaces."""
-    described = "Only say in the tasks' logs what would be done; nothing changes."
+    """Switches the dry run of everything that deletes or replaces."""
+    described = "Change nothing. The tasks' logs list what a real run would do."
     return Param(default, type="boolean", title="Dry run", description=described)
 
 
 def kind_param() -> Param:
-    """What a snapshot consists of, if not as configured."""
+    """Selects the kind of snapshot, if not as configured."""
     display = {
-        AS_CONFIGURED: "as `snapshots.kind` of the configuration says",
-        "full": "full: files of its own",
-        "incremental": "incremental: shares files with the one before",
+        AS_CONFIGURED: "as configured (`snapshots.kind`)",
+        "full": "full: has its own files",
+        "incremental": "incremental: shares files with earlier snapshots",
     }
     return Param(AS_CONFIGURED, type="string", enum=list(display), values_display=display, title="Kind of snapshot")

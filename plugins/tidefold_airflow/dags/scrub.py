@@ -13,19 +13,19 @@ from tidefold_airflow.dags.settings import dag_settings
 from tidefold_airflow.observability.notify import GateNotifier
 
 DOC = """
-### Damage is found before it is needed
+### Finds damage before a file is needed
 
 | task | does | Spark |
 |---|---|---|
 | choose | returns the logs of this run | none |
-| scrub | reads the next share of each log's files, compares checksums, repairs from a good copy | none |
+| scrub | reads the next share of each log's files, compares checksums, repairs from an intact copy | none |
 
 Each run continues where the last one stopped: with a share of 25 %, four runs read every file. Presence and length of
 all files are checked in each run.
 
-**Red run?** Damage is left. The last line of the task is the alarm: the file, what the damage means, and the command
-that mends it. Later runs stay red until it is mended. When each log was last proved is on its page and in `./tidefold
-status`. Parameters: `logs`, `share`.
+**Red run?** Damage is left. The last line of the task is the alarm: the file, the effect of the damage, and the command
+that repairs it. Later runs stay red until it is repaired. The page of each log and `./tidefold status` show the newest
+proof. Parameters: `logs`, `share`.
 """
 _SHARE = r"^(100|[0-9]{1,2}(\.[0-9]+)?)%$"
 
@@ -43,10 +43,10 @@ def tidefold_scrub_dag(
     """The DAG that reads a share of the files of the logs of a `tidefold.yaml` in each run.
 
     :param schedule: cron in UTC; None: only by hand.
-    :param share: share of each log's bytes that a run reads, if its form does not say another.
+    :param share: share of each log's bytes that a run reads, if its form does not set another.
     :param logs: only these; none: all that are configured.
     :param config: as for `tidefold_dag`.
-    :param alarm_conn_id: connection of the webhook that is told of damage; see GateNotifier. None: nobody is told.
+    :param alarm_conn_id: connection of the webhook that receives alarms; see GateNotifier. None: none is sent.
     :param dag: more of Airflow's own arguments of a DAG.
     """
     settings = {

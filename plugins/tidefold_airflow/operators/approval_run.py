@@ -113,7 +113,7 @@ def waits(scope: TaskScope, log: str, dag: str) -> Outcome | None:
 
 def still_waits(scope: TaskScope, log: str, dag: str) -> Outcome:
     """The same in a step after one that found the log waiting: it stays out of the run, also when it was answered."""
-    message = "skipped: it waited for an approval when this run began; the next run goes on"
+    message = "skipped: it waited for an approval when this run began; the next run continues"
     return waits(scope, log, dag) or Outcome(log, Status.NOTHING, message)
 
 

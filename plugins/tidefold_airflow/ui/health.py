@@ -129,7 +129,7 @@ def to_do(status: LogStatus, state: LogState | None = None) -> list[Note]:
     if status.error:
         return [Note(status.error.message), *notes]
     if not status.begun:
-        return [Note("Not begun: the next run of its DAG ingests what has landed."), *notes]
+        return [Note("Not started: the next run of its DAG ingests what has landed."), *notes]
     notes += [_note_of_attempt(status.attempt)] if status.attempt else []
     if status.why:
         failed = (

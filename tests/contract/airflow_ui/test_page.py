@@ -194,7 +194,7 @@ def test_a_run_links_to_what_it_did(ask: TestClient, pipeline: Pipeline) -> None
     [made] = [s for s in pipeline.ledger("accounts").read().snapshots if s.run == run_id(4)]
     assert f"accounts {made.id} COMPLETED override" in text
     assert "tellers no snapshot of this run" in text
-    assert "began no snapshot" in shown(ask, f"/runs/{DAG}/manual__1/with/slashes")
+    assert "started no snapshot" in shown(ask, f"/runs/{DAG}/manual__1/with/slashes")
     assert "other has no task of tidefold" in shown(ask, "/runs/other/manual__1/with/slashes")
 
 
@@ -313,7 +313,7 @@ def test_a_list_of_refused_records_is_capped(tmp_path: Path) -> None:
     story.land("orders", ["a"], bad=[f"{{bad {i}" for i in range(150)])
     story.ingest("orders")
     text = shown(client(story.pipeline), "/logs/orders/quarantine")
-    assert "the first 100, as they came" in text
+    assert "the first 100, in order of arrival" in text
     assert "{bad 99" in text
     assert "{bad 100" not in text
 
