@@ -23,11 +23,12 @@ from tidefold.domain.ingest.append import IngestedFile, append, expect_positions
 from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.log_state import ChangeSet, LandedFileRecord, LogState, Position, Snapshot, SnapshotKind, State
 from tidefold.domain.paths import DataFileName, LogPaths, data_path
-from tidefold.domain.retention import retention
+from tidefold.domain.retention import compaction, log_bounds, protection
 from tidefold.domain.snapshot import claim, point_in_time, transitions
 from tidefold.domain.snapshot.manifest import DataFile, Manifest
 from tidefold.errors import ConflictError, CorruptError, NotFoundError, RefusedError
-from tidefold.fold.plan import Places, plan_fold
+from tidefold.fold.plan import plan_fold
+from tidefold.fold.source_places import SourcePlaces
 from tidefold.fold.task import FoldTask
 from tidefold.ledger import Ledger, read_manifest, write_manifest
 from tidefold.operations.ingest import recovery
@@ -201,7 +202,7 @@ def _planned(world: World, log: str, mine: Snapshot) -> tuple[tuple[FoldTask, ..
     assert state
     source = state.snapshot(mine.parent) if mine.parent is not None else None
     base = read_manifest(world.store, log, source) if source else None
-    return plan_fold(state, mine, base, state.shape, Places("")), base
+    return plan_fold(state, mine, base, state.shape, SourcePlaces("")), base
 
 
 def _fold(world: World, log: str, mine: Snapshot, tasks: Sequence[FoldTask], base: Manifest | None) -> DataFile | None:
@@ -258,20 +259,20 @@ def take_tail(world: World, log: str, run: str) -> Process:
 def subsume(world: World, log: str) -> Process:
     if world.keep is None or world.read(log) is None:
         return
-    state = world.commit(log, partial(retention.subsume, keep=world.keep))
-    retired = retention.deletable(state, world.grace, INSTANT)
+    state = world.commit(log, partial(protection.subsume, keep=world.keep))
+    retired = protection.deletable(state, world.grace, INSTANT)
     yield
     going = [entry.path for entry in files_to_delete(world.store, state, retired)]
     yield
     world.store.delete(going)
     yield
-    world.commit(log, partial(retention.mark_deleted, snapshots=[s.id for s in retired]))
+    world.commit(log, partial(protection.mark_deleted, snapshots=[s.id for s in retired]))
 
 
 def truncate(world: World, log: str) -> Process:
     if world.read(log) is None:
         return
-    state = world.commit(log, partial(retention.truncate, keep=world.keep))
+    state = world.commit(log, partial(log_bounds.truncate, keep=world.keep))
     yield
     released = plan_release(world.store, state)
     yield
@@ -281,7 +282,7 @@ def truncate(world: World, log: str) -> Process:
     if set(released.settled) - {entry.path for entry in released.unneeded}:
         world.effects["a shared segment was left to the other log"] += 1
     yield
-    world.commit(log, partial(retention.forget_garbage, paths=released.settled))
+    world.commit(log, partial(log_bounds.forget_garbage, paths=released.settled))
 
 
 def sweep(world: World, log: str) -> Process:
@@ -295,7 +296,7 @@ def sweep(world: World, log: str) -> Process:
 
 def squash(world: World, log: str, pick: Pick) -> Process:
     state = world.read(log)
-    runs = retention.find_compactable_runs(state) if state else ()
+    runs = compaction.find_compactable_runs(state) if state else ()
     if state is None or not runs:
         return
     chosen, run = pick(runs), f"run{world.number()}"
@@ -328,4 +329,4 @@ def squash(world: World, log: str, pick: Pick) -> Process:
 
 def _replaced(state: LogState, fence: int, squashed: ChangeSet) -> LogState:
     require_fence(state, fence)
-    return retention.compact(state, squashed)
+    return compaction.compact(state, squashed)

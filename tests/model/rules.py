@@ -11,7 +11,7 @@ from model.oracle import Changes
 from model.world import INSTANT, LOGS, Pick, Process, World
 from tidefold.domain.commit_times import tag_of
 from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind, State, Verdict
-from tidefold.domain.retention import retention
+from tidefold.domain.retention import references
 from tidefold.domain.snapshot import claim, transitions
 from tidefold.operations.ingest import recovery
 
@@ -158,7 +158,7 @@ def as_of_an_instant(world: World, pick: Pick) -> None:
     if whole and pick((True, True, False)):
         _bring_to_end(world, log, run, pick(VERDICTS), False)
     if pick((True, False, False)):
-        commit(world, log, "untag", partial(retention.untag, name=tag_of(at)))
+        commit(world, log, "untag", partial(references.untag, name=tag_of(at)))
 
 
 def _instant(world: World, log: str, pick: Pick) -> int:
@@ -238,11 +238,11 @@ def restore_beside_clean_ups(world: World, pick: Pick) -> None:
     if not older:
         return
     oldest, run, name = older[0], f"restore-{world.number()}", pick(NAMES)
-    commit(world, log, "tag", partial(retention.tag, name=name, snapshot_id=oldest.id))
+    commit(world, log, "tag", partial(references.tag, name=name, snapshot_id=oldest.id))
     whole_cycle(world, log, pick)
     asked = _claim(world, log, pick, run, claim.RestorePoint(oldest.id, pick(tuple(claim.RestoreMode))))
     world.start("restore", processes.materialize(world, log, asked))
-    commit(world, log, "untag", partial(retention.untag, name=name))
+    commit(world, log, "untag", partial(references.untag, name=name))
     for clean_up in (processes.subsume, processes.truncate):
         world.start(clean_up.__name__, clean_up(world, log), whole=True)
     for one in [one for one in world.idle if one.name == "restore"]:

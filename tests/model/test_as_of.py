@@ -17,8 +17,8 @@ from support.naive import rows_of
 from tidefold.domain.commit_times import CommitTimeRange
 from tidefold.domain.ingest.append import append
 from tidefold.domain.log_state import LogState, SnapshotKind, State
-from tidefold.domain.retention import retention
-from tidefold.domain.retention.retention import LogRetention
+from tidefold.domain.retention import log_bounds, protection
+from tidefold.domain.retention.log_retention import LogRetention
 from tidefold.domain.snapshot import claim, point_in_time, transitions
 from tidefold.domain.snapshot.claim import Claim, RestoreMode, RestorePoint
 from tidefold.domain.table.table_spec import Engine, TableSpec
@@ -74,9 +74,9 @@ class Life:
         elif kind == "skip" and there:
             self.complete(there[pick % len(there)])
         elif kind == "retire":
-            self.state = retention.subsume(self.state, 2, self.log)
+            self.state = protection.subsume(self.state, 2, self.log)
         elif kind == "cut":
-            self.state = retention.truncate(retention.subsume(self.state, 1, self.log), 1, self.log)
+            self.state = log_bounds.truncate(protection.subsume(self.state, 1, self.log), 1, self.log)
 
     def rows_as_of(self, at: int) -> Changes | None:
         """Folded as the plan says; None: there is nothing. Raises what the plan raises."""

@@ -8,7 +8,7 @@ from model import processes
 from model.rules import LOGS, NAMES, apply, commit, oldest_kept, rule, whole_cycle
 from model.world import INSTANT, Killed, Pick, World
 from tidefold.domain.log_state import Consumer, Hold, LogState, SnapshotKind, State
-from tidefold.domain.retention import retention
+from tidefold.domain.retention import references
 from tidefold.domain.snapshot import claim
 from tidefold.ledger import Ledger
 
@@ -42,7 +42,7 @@ def squash(world: World, pick: Pick) -> None:
     inside = [sqn for c in state.unfolded for sqn in range(c.begin, c.sqn)] if state else []
     if inside and pick((True, False)):
         # Somebody stands within what was squashed when more is to be squashed with it.
-        commit(world, log, "register", partial(retention.register, reader=Consumer(pick(NAMES), pick(inside))))
+        commit(world, log, "register", partial(references.register, reader=Consumer(pick(NAMES), pick(inside))))
         world.start("ingest", processes.ingest(world, {log: [{1: f"v{world.number()}"}]}, 0), whole=True)
         world.start("squash", processes.squash(world, log, pick), whole=True)
 
@@ -57,8 +57,8 @@ def keep_tail(world: World, pick: Pick) -> None:
     mine = claim.of_run(state, run) if state else None
     if mine is None:
         return
-    tagged = partial(retention.tag, name=name, snapshot_id=mine.id)
-    commit(world, log, "tag", pick((tagged, partial(retention.hold, wanted=Hold(name, mine.id, "why")))))
+    tagged = partial(references.tag, name=name, snapshot_id=mine.id)
+    commit(world, log, "tag", pick((tagged, partial(references.hold, wanted=Hold(name, mine.id, "why")))))
     for _ in range(pick((1, 2, 3))):
         world.start("ingest", processes.ingest(world, {log: [{2: f"v{world.number()}"}]}, 0), whole=True)
         whole_cycle(world, log, pick)
@@ -73,10 +73,10 @@ def hold_late(world: World, pick: Pick) -> None:
     state = world.read(log)
     oldest = next((s for s in state.snapshots if s.state is State.COMPLETED), None) if state else None
     if oldest:
-        commit(world, log, "tag", partial(retention.tag, name="x", snapshot_id=oldest.id))
+        commit(world, log, "tag", partial(references.tag, name="x", snapshot_id=oldest.id))
         whole_cycle(world, log, pick)
         world.start("truncate", processes.truncate(world, log), whole=True)
-        commit(world, log, "hold", partial(retention.hold, wanted=Hold(pick(NAMES), oldest.id, "why")))
+        commit(world, log, "hold", partial(references.hold, wanted=Hold(pick(NAMES), oldest.id, "why")))
         replay = claim.RestorePoint(oldest.id, claim.RestoreMode.REPLAY)
         asked = claim.Claim(
             f"late-{world.number()}", f"restore:{oldest.id}:replay", SnapshotKind.FULL, INSTANT, restore=replay
@@ -89,12 +89,12 @@ def tag(world: World, pick: Pick) -> None:
     log = pick(LOGS)
     found = oldest_kept(world, log, pick)
     if found:
-        commit(world, log, "tag", partial(retention.tag, name=pick(NAMES), snapshot_id=found.id))
+        commit(world, log, "tag", partial(references.tag, name=pick(NAMES), snapshot_id=found.id))
 
 
 @rule(1)
 def untag(world: World, pick: Pick) -> None:
-    commit(world, pick(LOGS), "untag", partial(retention.untag, name=pick(NAMES)))
+    commit(world, pick(LOGS), "untag", partial(references.untag, name=pick(NAMES)))
 
 
 @rule(2)
@@ -102,12 +102,12 @@ def hold(world: World, pick: Pick) -> None:
     log = pick(LOGS)
     found = oldest_kept(world, log, pick)
     if found:
-        commit(world, log, "hold", partial(retention.hold, wanted=Hold(pick(NAMES), found.id, "why")))
+        commit(world, log, "hold", partial(references.hold, wanted=Hold(pick(NAMES), found.id, "why")))
 
 
 @rule(2)
 def release(world: World, pick: Pick) -> None:
-    commit(world, pick(LOGS), "release", partial(retention.release, name=pick(NAMES)))
+    commit(world, pick(LOGS), "release", partial(references.release, name=pick(NAMES)))
 
 
 @rule(2)
@@ -117,12 +117,12 @@ def register(world: World, pick: Pick) -> None:
     if state:
         inside = [sqn for c in state.change_sets for sqn in range(c.begin, c.sqn)]
         sqn = pick([*inside, *inside, *range(state.last_sqn + 2)])
-        commit(world, log, "register", partial(retention.register, reader=Consumer(pick(NAMES), sqn)))
+        commit(world, log, "register", partial(references.register, reader=Consumer(pick(NAMES), sqn)))
 
 
 @rule(2)
 def unregister(world: World, pick: Pick) -> None:
-    commit(world, pick(LOGS), "unregister", partial(retention.unregister, name=pick(NAMES)))
+    commit(world, pick(LOGS), "unregister", partial(references.unregister, name=pick(NAMES)))
 
 
 @rule(2)
@@ -159,10 +159,10 @@ def disturb(world: World, pick: Pick) -> None:
             return
         log = pick(LOGS)
         for _ in range(pick((1, 2, 3, 4))):
-            toggle = retention.unregister if pick((True, False)) else _standing_at_end
+            toggle = references.unregister if pick((True, False)) else _standing_at_end
             commit(world, log, "others", partial(toggle, name=f"r{world.number()}"))
             commit(world, log, "others", partial(_standing_at_end, name="other"))
-            commit(world, log, "others", partial(retention.unregister, name="other"))
+            commit(world, log, "others", partial(references.unregister, name="other"))
         if Ledger(world.store, log).prune(2):
             world.effects[f"pruned while somebody slept {where} his put"] += 1
 
@@ -170,7 +170,7 @@ def disturb(world: World, pick: Pick) -> None:
 
 
 def _standing_at_end(state: LogState, name: str) -> LogState:
-    return retention.register(state, Consumer(name, state.last_sqn)) if name == "other" else state
+    return references.register(state, Consumer(name, state.last_sqn)) if name == "other" else state
 
 
 OVERTAKING = ("append", "cycle", "begin_fold", "confirm", "abort", "tail", "subsume", "truncate", "squash", "advance")

@@ -20,11 +20,12 @@ from support.dict_store import DictStore
 from tidefold.changelog import write_intents
 from tidefold.domain.log_state import ChangeSet, Column, LogState, Snapshot, SnapshotKind, State, TableSpec
 from tidefold.domain.paths import CHANGELOG, INTENTS, LogPaths, data_path
-from tidefold.domain.retention.retention import Grace
+from tidefold.domain.retention.protection import Grace
 from tidefold.domain.snapshot import claim
 from tidefold.domain.snapshot.manifest import Manifest
 from tidefold.errors import ConflictError, NotFoundError, RefusedError, UnknownOutcomeError
-from tidefold.fold.plan import Places, plan_fold
+from tidefold.fold.plan import plan_fold
+from tidefold.fold.source_places import SourcePlaces
 from tidefold.ledger import Ledger, pages, read_manifest
 from tidefold.operations.ingest import recovery
 from tidefold.operations.retention.segment_gc import plan_release, plan_unclaimed
@@ -226,7 +227,7 @@ class World:
         source = state.snapshot(begun.open_attempt.parent or 0)
         assert source
         base = read_manifest(self.store, state.log, source)
-        plan_fold(begun, begun.open_attempt, base, state.shape, Places(""))
+        plan_fold(begun, begun.open_attempt, base, state.shape, SourcePlaces(""))
 
     def _check_table(self, log: str, state: LogState) -> None:
         """Readers see what was confirmed, in that order, and at most one of them is not recorded yet (I1)."""

@@ -21,7 +21,7 @@ from tidefold.ledger import read_manifest
 from tidefold.operations.ingest.ingest import ingest
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.restore.drill import drill
-from tidefold.operations.retention.refs import hold, register, tag
+from tidefold.operations.retention.references import hold, register, tag
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot.abort import abort

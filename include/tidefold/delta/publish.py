@@ -14,7 +14,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
 
-from tidefold.delta.commit import VECTORS_READER, Active, TableCommit, delta_schema, write_commit, write_first
+from tidefold.delta.direct_commit import VECTORS_READER, Active, TableCommit, delta_schema, write_commit, write_first
 from tidefold.delta.published_table import (
     PROPERTIES,
     Published,

@@ -2,61 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 
 from tidefold.changelog.schema_alignment import Aligner
 from tidefold.domain.key_groups import KeyGroups, bucket_ranges
 from tidefold.domain.log_state import ChangeSet, LogState, Snapshot, SnapshotKind, TableSpec
-from tidefold.domain.paths import LogPaths, data_path
-from tidefold.domain.retention.local_copies import CopyName
+from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot.manifest import DataFile, Manifest, home
 from tidefold.domain.snapshot.point_in_time import change_sets_of
 from tidefold.domain.verify.expected_files import StorageTier
 from tidefold.errors import RefusedError
 from tidefold.fold.rewrite import RewriteAction, RewriteDecision, decide_rewrite
-from tidefold.fold.task import Address, FoldResult, FoldTask, Input, Recipe
-
-
-@dataclass(frozen=True, slots=True)
-class Places:
-    """Addresses for a plan.
-
-    store: the address of the store.
-    local: the local root of each snapshot that has a copy here.
-    segments: the local copies of segments.
-    external: originals of imported files, by their sha256.
-    """
-
-    store: str
-    local: Mapping[int, str] = field(default_factory=dict)
-    segments: str | None = None
-    external: Mapping[str, Address] = field(default_factory=dict)
-
-    def inputs(self, base: Manifest, files: Sequence[DataFile], *folders: str) -> tuple[Input, ...]:
-        """Returns files of a snapshot with all their addresses.
-
-        Local copies come first, its own before others'. Then come these folders of the store, then originals.
-        """
-        near = sorted(self.local, key=lambda snapshot: (snapshot != base.snapshot, -snapshot))
-        copies = [(self.local[snapshot], str(CopyName(base.log, snapshot))) for snapshot in near]
-        return tuple(
-            Input(
-                file,
-                (
-                    *(Address(StorageTier.LOCAL, root, data_path(folder, file.name)) for root, folder in copies),
-                    *(Address(StorageTier.STORE, self.store, data_path(f, file.name)) for f in dict.fromkeys(folders)),
-                    *(self.external[key] for key in (file.sha256,) if key in self.external),
-                ),
-            )
-            for file in files
-        )
-
-    @property
-    def logs(self) -> tuple[Address, ...]:
-        """Returns the addresses of segments, in order."""
-        near = [] if self.segments is None else [Address(StorageTier.LOCAL, self.segments)]
-        return (*near, Address(StorageTier.STORE, self.store))
+from tidefold.fold.source_places import SourcePlaces
+from tidefold.fold.task import Address, FoldResult, FoldTask, Recipe
 
 
 def plan_fold(
@@ -64,7 +22,7 @@ def plan_fold(
     snapshot: Snapshot,
     base: Manifest | None,
     shape: TableSpec,
-    places: Places,
+    places: SourcePlaces,
     marks: bool = False,
 ) -> tuple[FoldTask, ...]:
     """Returns one task for each bucket that a change may belong to, or whose files cannot stay.
@@ -92,7 +50,7 @@ def _tasks(
     snapshot: Snapshot,
     base: Manifest | None,
     shape: TableSpec,
-    places: Places,
+    places: SourcePlaces,
     change_sets: Sequence[ChangeSet],
     marks: bool,
 ) -> tuple[FoldTask, ...]:
@@ -143,7 +101,7 @@ def _recipe(
     base: Manifest | None,
     files: Sequence[DataFile],
     change_sets: tuple[ChangeSet, ...],
-    places: Places,
+    places: SourcePlaces,
     unchanged: RewriteDecision,
 ) -> Recipe:
     if base is None:

@@ -24,7 +24,7 @@ from support.page_store import DAG, HOSTILE, Story, addresses, client, everythin
 from support.pipelines import contents
 from tidefold.domain.log_state import SnapshotKind, State
 from tidefold.domain.paths import LogPaths
-from tidefold.domain.retention.retention import bounds
+from tidefold.domain.retention.log_bounds import bounds
 from tidefold.errors import StorageError
 from tidefold.operations.inspect.explain_key import explain_key
 from tidefold.operations.inspect.status import status

@@ -29,7 +29,7 @@ from support.old_ledgers import (
 from support.pipelines import contents, judge_all, rows_of
 from tidefold.domain.log_state import LogState, Snapshot, State
 from tidefold.domain.paths import DataFileName
-from tidefold.domain.retention import retention
+from tidefold.domain.retention import references
 from tidefold.errors import CorruptError, TidefoldError
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.retention.clean import clean
@@ -57,7 +57,7 @@ def live(root: Path, kind: str) -> None:
     take(root)
     fold(root, "refused")
     abort(opened(root), LOG, "refused")
-    opened(root).ledger(LOG).commit(lambda state: retention.tag(state, "kept", 3))
+    opened(root).ledger(LOG).commit(lambda state: references.tag(state, "kept", 3))
     fold(root, "run-3")
     judge_all(opened(root))
 

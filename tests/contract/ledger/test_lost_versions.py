@@ -34,7 +34,7 @@ from tidefold.operations.ingest.stop_resume import stop
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.restore.drill import drill
 from tidefold.operations.restore.rebuild import rebuild
-from tidefold.operations.retention import refs
+from tidefold.operations.retention import references
 from tidefold.operations.retention.clean import clean
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
@@ -72,12 +72,13 @@ class Kind:
 # What only the ledger shows: without it something could be lost.
 MARKED = {
     "ingest": Kind(take),
-    "tag": Kind(lambda root: refs.tag(opened(root), LOG, "year-end", 1)),
+    "tag": Kind(lambda root: references.tag(opened(root), LOG, "year-end", 1)),
     "untag": Kind(
-        lambda root: refs.untag(opened(root), LOG, "old"), lambda root: refs.tag(opened(root), LOG, "old", 1)
+        lambda root: references.untag(opened(root), LOG, "old"),
+        lambda root: references.tag(opened(root), LOG, "old", 1),
     ),
-    "hold": Kind(lambda root: refs.hold(opened(root), LOG, "audit", 1, "asked by the auditor")),
-    "consumer": Kind(lambda root: refs.register(opened(root), LOG, "mirror", 1)),
+    "hold": Kind(lambda root: references.hold(opened(root), LOG, "audit", 1, "asked by the auditor")),
+    "consumer": Kind(lambda root: references.register(opened(root), LOG, "mirror", 1)),
     "stop": Kind(lambda root: stop(opened(root), LOG, "", "ann", "the source moves")),
     "tail": Kind(lambda root: take_tail(opened(root), LOG, "tail"), take),
     "squash": Kind(squash_known, take_twice),
@@ -123,9 +124,9 @@ def acts(root: Path) -> dict[str, Callable[[], Outcome]]:
     land(root, 30)
     return {
         "ingest": lambda: take(root),
-        "tag": lambda: refs.tag(opened(root), LOG, "other", 2),
-        "hold": lambda: refs.hold(opened(root), LOG, "other", 2, "why"),
-        "consumer": lambda: refs.register(opened(root), LOG, "other", 2),
+        "tag": lambda: references.tag(opened(root), LOG, "other", 2),
+        "hold": lambda: references.hold(opened(root), LOG, "other", 2, "why"),
+        "consumer": lambda: references.register(opened(root), LOG, "other", 2),
         "subsume": lambda: subsume(opened(root), LOG),
         "truncate": lambda: truncate(opened(root), LOG),
     }
@@ -156,12 +157,12 @@ def test_putting_the_newer_ledger_back_loses_nothing(base: Path, tmp_path: Path,
     state = opened(root).ledger(LOG).read()
     shutil.copytree(root / "store" / PATHS.folder, tmp_path / "backup")
     go_back(root, count)
-    assert code_of(lambda: refs.tag(opened(root), LOG, "other", 2)) == "LEDGER_BEHIND"
+    assert code_of(lambda: references.tag(opened(root), LOG, "other", 2)) == "LEDGER_BEHIND"
     clean(opened(root), [LOG])
     shutil.copytree(tmp_path / "backup", root / "store" / PATHS.folder, dirs_exist_ok=True)
     assert opened(root).ledger(LOG).read() == state
     assert verify(opened(root), LOG).status == "whole"
-    assert code_of(lambda: refs.tag(opened(root), LOG, "other", 2)) == ""
+    assert code_of(lambda: references.tag(opened(root), LOG, "other", 2)) == ""
 
 
 @pytest.mark.parametrize("name", MARKED)
@@ -207,7 +208,7 @@ def test_the_error_names_both_versions_and_the_way_out(base: Path, tmp_path: Pat
     newest = opened(root).ledger(LOG).read().version
     go_back(root, 1)
     with pytest.raises(CorruptError) as behind:
-        refs.tag(opened(root), LOG, "other", 2)
+        references.tag(opened(root), LOG, "other", 2)
     assert behind.value.message == (
         f"Log `accounts`: its ledger has reached version {newest}, and the newest version that is left is "
         f"{newest - 1}. The ledger is older than that; nothing was changed."
@@ -219,7 +220,7 @@ def test_a_whole_folder_of_logs_that_went_back_is_noticed(base: Path, tmp_path: 
     """What a person does first with a damaged ledger: `logs` of the last backup is put back."""
     root = copied(base, tmp_path / "root")
     shutil.copytree(root / "store" / "logs", tmp_path / "backup")
-    refs.hold(opened(root), LOG, "audit", 1, "asked by the auditor")
+    references.hold(opened(root), LOG, "audit", 1, "asked by the auditor")
     shutil.rmtree(root / "store" / "logs")
     shutil.copytree(tmp_path / "backup", root / "store" / "logs")
     assert code_of(lambda: subsume(opened(root), LOG)) == "LEDGER_BEHIND"
@@ -229,12 +230,12 @@ def test_a_whole_folder_of_logs_that_went_back_is_noticed(base: Path, tmp_path: 
 def test_old_marks_go_and_an_idle_log_writes_none(base: Path, tmp_path: Path) -> None:
     root = copied(base, tmp_path / "root")
     for number in range(40):
-        refs.register(opened(root), LOG, "mirror", number % 2 + 1)
+        references.register(opened(root), LOG, "mirror", number % 2 + 1)
     marks = opened(root).store.list(PATHS.high_water_marks)
     assert 1 <= len(marks) <= 17
     newest = opened(root).ledger(LOG).read().version
     assert marks[-1].path == PATHS.high_water_mark(newest)
-    refs.register(opened(root), LOG, "mirror", 2)
+    references.register(opened(root), LOG, "mirror", 2)
     assert opened(root).store.list(PATHS.high_water_marks) == marks
 
 
@@ -262,14 +263,14 @@ def test_a_mark_that_cannot_be_written_fails_no_command(
         put(store, path, data)
 
     monkeypatch.setattr(LocalStore, "put_if_absent", refuse)
-    assert refs.tag(opened(root), LOG, "kept", 1).status == "tagged"
+    assert references.tag(opened(root), LOG, "kept", 1).status == "tagged"
     assert [t.name for t in opened(root).ledger(LOG).read().tags] == ["kept"]
 
 
 def test_readers_of_the_table_do_not_see_the_marks(base: Path, tmp_path: Path) -> None:
     root = copied(base, tmp_path / "root")
     before = published(root)
-    refs.tag(opened(root), LOG, "kept", 1)
+    references.tag(opened(root), LOG, "kept", 1)
     table = DeltaTable(opened(root).store.uri(PATHS.table))
     assert table.to_pyarrow_table().num_rows == len(before)
     assert table.vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False) == []
@@ -283,7 +284,7 @@ def test_a_newer_version_of_another_process_is_no_sign(base: Path, tmp_path: Pat
     root = copied(base, tmp_path / "root")
     ledger = opened(root).ledger(LOG)
     old = ledger.read()
-    refs.tag(opened(root), LOG, "kept", 1)
+    references.tag(opened(root), LOG, "kept", 1)
     assert ledger.require_current(old).high_water_marks[-1] > old.version
 
 

@@ -42,7 +42,7 @@ from tidefold.compute.runners import in_process
 from tidefold.domain.explain.key_history import RowAgreement
 from tidefold.domain.log_state import SnapshotKind, State
 from tidefold.domain.paths import LogPaths
-from tidefold.domain.retention import retention
+from tidefold.domain.retention import log_bounds, protection
 from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
 from tidefold.errors import CorruptError, TidefoldError
 from tidefold.ledger.serialization import FORMAT
@@ -56,7 +56,7 @@ from tidefold.operations.outcome import Outcome
 from tidefold.operations.quarantine.inspect import count_refused
 from tidefold.operations.retention.clean import clean
 from tidefold.operations.retention.drop_log import drop
-from tidefold.operations.retention.refs import hold, tag
+from tidefold.operations.retention.references import hold, tag
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot.compact_log import compact_log
@@ -244,7 +244,7 @@ def test_the_log_and_what_keeps_it_are_what_they_were(kept: Golden) -> None:
     for log, truth in kept.logs.items():
         state = state_of(kept, log)
         assert [[c.begin, c.sqn, c.rows] for c in state.change_sets] == truth["change_sets"]
-        bounds = retention.bounds(state, kept.pipeline.config.retention.keep)
+        bounds = log_bounds.bounds(state, kept.pipeline.config.retention.keep)
         # The archive was made when consumers were called readers.
         assert [[bound.name.replace("consumer ", "reader "), bound.sqn] for bound in bounds] == truth["bounds"]
         assert {name: to_document(state)[name] for name in truth["numbers"]} == truth["numbers"]
@@ -308,7 +308,7 @@ def test_the_life_goes_on(golden: Golden) -> None:
         check_table(golden, log, now)
     check_kept_rows(golden, rows)
     for log in golden.logs:
-        oldest = next(s.id for s in retention.with_files(state_of(golden, log).snapshots) if s.id in rows[log])
+        oldest = next(s.id for s in protection.with_files(state_of(golden, log).snapshots) if s.id in rows[log])
         rows[log][fold(golden, log, "life-2", RestorePoint(oldest, RestoreMode.SKIP))] = rows[log][oldest]
         check_table(golden, log, rows[log][oldest])
     for log, now in one_more(golden, "after the restore").items():

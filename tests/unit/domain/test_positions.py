@@ -14,7 +14,7 @@ from tidefold.domain.ingest import stop_resume
 from tidefold.domain.ingest.append import IngestedFile, append
 from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.log_state import ChangeSet, ChangeSetLocation, LogState, SnapshotKind, State, Stopped
-from tidefold.domain.retention.retention import compact, find_compactable_runs
+from tidefold.domain.retention.compaction import compact, find_compactable_runs
 from tidefold.domain.snapshot import claim, transitions
 from tidefold.domain.snapshot.manifest import Manifest
 from tidefold.domain.source_progress import LandedFileRecord, Position

@@ -30,7 +30,7 @@ def consumer(terminal: Terminal, log: Log, name: ConsumerName, at: At = None, re
 
     Next: tidefold consumer LOG NAME --remove removes the consumer
     """
-    from tidefold.operations.retention.refs import register, unregister
+    from tidefold.operations.retention.references import register, unregister
 
     if (at is None) != remove:
         raise InvalidInputError(

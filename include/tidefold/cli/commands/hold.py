@@ -25,7 +25,7 @@ def hold(terminal: Terminal, log: Log, name: HoldName, snapshot: HeldId, reason:
 
     Next: tidefold release LOG NAME ends the hold
     """
-    from tidefold.operations.retention.refs import hold as act
+    from tidefold.operations.retention.references import hold as act
 
     pipeline = terminal.pipeline()
     return print_outcomes(terminal, "hold", [act(pipeline, pipeline.log(log).id, name, snapshot, reason)])

@@ -20,7 +20,7 @@ def release(terminal: Terminal, log: Log, name: HoldName) -> int:
 
     Next: tidefold subsume LOG --dry-run, tidefold truncate LOG --dry-run
     """
-    from tidefold.operations.retention.refs import release as act
+    from tidefold.operations.retention.references import release as act
 
     pipeline = terminal.pipeline()
     return print_outcomes(terminal, "release", [act(pipeline, pipeline.log(log).id, name)])

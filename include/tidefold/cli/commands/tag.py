@@ -21,7 +21,7 @@ def tag(terminal: Terminal, log: Log, snapshot: TaggedSnapshot, name: TagName) -
 
     Next: tidefold untag LOG TAG removes the tag
     """
-    from tidefold.operations.retention.refs import tag as act
+    from tidefold.operations.retention.references import tag as act
 
     pipeline = terminal.pipeline()
     return print_outcomes(terminal, "tag", [act(pipeline, pipeline.log(log).id, name, snapshot)])

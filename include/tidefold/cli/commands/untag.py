@@ -20,7 +20,7 @@ def untag(terminal: Terminal, log: Log, name: TagName) -> int:
 
     Next: tidefold subsume LOG --dry-run
     """
-    from tidefold.operations.retention.refs import untag as act
+    from tidefold.operations.retention.references import untag as act
 
     pipeline = terminal.pipeline()
     return print_outcomes(terminal, "untag", [act(pipeline, pipeline.log(log).id, name)])

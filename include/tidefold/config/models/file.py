@@ -15,7 +15,8 @@ from tidefold.config.models.merge import LateEntry, MergeEntry, MergeValue, Orde
 from tidefold.config.models.schema_policy import SchemaEntry, SchemaValue
 from tidefold.config.models.sources import SourceEntry
 from tidefold.domain.commit_times import micros
-from tidefold.domain.retention.retention import Grace, LogRetention
+from tidefold.domain.retention.log_retention import LogRetention
+from tidefold.domain.retention.protection import Grace
 from tidefold.domain.snapshot.kind_selection import KindPolicy
 from tidefold.yaml_files.model import StrictModel, Text, mistake
 

@@ -13,7 +13,7 @@ from typing import Any
 from tidefold.domain.log_state import DeletionState, LogState, Snapshot, SnapshotKind, State
 from tidefold.domain.paths import LogPaths, data_path
 from tidefold.domain.retention.local_copies import CopyName
-from tidefold.domain.retention.retention import with_files
+from tidefold.domain.retention.protection import with_files
 from tidefold.domain.snapshot.manifest import DataFile, Manifest
 
 

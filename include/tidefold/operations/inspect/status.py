@@ -9,7 +9,7 @@ from tidefold.domain.alarms import AlarmRecord, LogAlarm
 from tidefold.domain.commit_times import CommitTimeRange, merge_ranges
 from tidefold.domain.landing_problems import NO_PROBLEMS, LandingProblems
 from tidefold.domain.log_state import Consumer, Hold, LogState, Position, Snapshot, State, Stopped, Tag
-from tidefold.domain.retention.retention import tails
+from tidefold.domain.retention.protection import tails
 from tidefold.domain.table.schema import FIRST
 from tidefold.domain.table.schema_evolution import describe_schemas
 from tidefold.domain.verify.scrub_round import ProofRecord

@@ -13,7 +13,7 @@ from tidefold.domain.paths import CHANGELOG
 from tidefold.domain.retention.local_copies import CopyName, leftover
 from tidefold.domain.snapshot.manifest import Manifest
 from tidefold.errors import CorruptError, TidefoldError, wrap_unexpected
-from tidefold.fold.plan import Places
+from tidefold.fold.source_places import SourcePlaces
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot.details import LocalCopyDetails
 from tidefold.storage.local_copies.copies import copies, copy_snapshot, discard, gaps
@@ -93,18 +93,18 @@ def forget(pipeline: Pipeline, log: str, segments: Sequence[str]) -> None:
         _warn(f"{log}: local copies are left", error)
 
 
-def places_of(pipeline: Pipeline, log: str) -> Places:
+def places_of(pipeline: Pipeline, log: str) -> SourcePlaces:
     """Where the files of a log may be read: also in copies that are not whole, for what they have (L7)."""
     store = pipeline.store.uri("")
     if pipeline.local is None:
-        return Places(store)
+        return SourcePlaces(store)
     try:
         here = [name for name in copies(pipeline.local) if name.log == log and not name.ongoing]
     except TidefoldError as error:
         _warn(f"{log}: local copies cannot be looked at", error)
-        return Places(store)
+        return SourcePlaces(store)
     roots = {name.snapshot: pipeline.local.root_of(str(name)) for name in here}
-    return Places(store, roots, pipeline.local.root_of(CHANGELOG))
+    return SourcePlaces(store, roots, pipeline.local.root_of(CHANGELOG))
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,9 @@ from tidefold.domain.snapshot.manifest import Manifest
 from tidefold.domain.table.schema import shape_at
 from tidefold.errors import CorruptError, TidefoldError
 from tidefold.fold.inputs import Inputs
-from tidefold.fold.plan import Places, files_of, near, require_joined
+from tidefold.fold.plan import files_of, near, require_joined
 from tidefold.fold.rewrite import RewriteAction, RewriteDecision, decide_rewrite
+from tidefold.fold.source_places import SourcePlaces
 from tidefold.fold.task import Address, FoldTask, Read, Recipe
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot.manifests import find_manifest
@@ -104,7 +105,7 @@ def _find_rows(state: LogState, source: int | None, tail: Snapshot, expire: Expi
 
 
 def plan_restore(
-    pipeline: Pipeline, wanted: RestoredRows, places: Places, into: Into, within: KeyGroups | None = None
+    pipeline: Pipeline, wanted: RestoredRows, places: SourcePlaces, into: Into, within: KeyGroups | None = None
 ) -> RestorePlan:
     """One task for each bucket of the snapshot, or for what of it lies `within`.
 
@@ -127,7 +128,12 @@ def plan_restore(
 
 
 def _task(
-    wanted: RestoredRows, places: Places, into: Into, shape: TableSpec, bucket: KeyGroups, recipes: tuple[Recipe, ...]
+    wanted: RestoredRows,
+    places: SourcePlaces,
+    into: Into,
+    shape: TableSpec,
+    bucket: KeyGroups,
+    recipes: tuple[Recipe, ...],
 ) -> FoldTask:
     return FoldTask(
         log=wanted.state.log,
@@ -154,7 +160,7 @@ def _overlap(bucket: KeyGroups, within: KeyGroups) -> KeyGroups | None:
     return KeyGroups(max(bucket.first, within.first), min(bucket.last, within.last))
 
 
-def _recipe(wanted: RestoredRows, way: _Way, bucket: KeyGroups, aligner: Aligner, places: Places) -> Recipe:
+def _recipe(wanted: RestoredRows, way: _Way, bucket: KeyGroups, aligner: Aligner, places: SourcePlaces) -> Recipe:
     """What one bucket is made from. The table's own file comes before a full snapshot's: it need not be put there."""
     manifest, change_sets = way
     mine = near(change_sets, bucket)
@@ -172,7 +178,7 @@ def _recipe(wanted: RestoredRows, way: _Way, bucket: KeyGroups, aligner: Aligner
     return Recipe(manifest.snapshot, inputs, mine, manifest.cleared, manifest.schema, unchanged)
 
 
-def _ways(wanted: RestoredRows, places: Places, inputs: Inputs) -> tuple[Manifest | None, Sequence[_Way]]:
+def _ways(wanted: RestoredRows, places: SourcePlaces, inputs: Inputs) -> tuple[Manifest | None, Sequence[_Way]]:
     own, lost = None, None
     try:
         own = find_manifest(wanted.state.log, wanted.below, places, inputs)
@@ -185,7 +191,7 @@ def _ways(wanted: RestoredRows, places: Places, inputs: Inputs) -> tuple[Manifes
     return own, ways
 
 
-def _older_ways(wanted: RestoredRows, places: Places, inputs: Inputs) -> Iterator[_Way]:
+def _older_ways(wanted: RestoredRows, places: SourcePlaces, inputs: Inputs) -> Iterator[_Way]:
     for found in older(wanted.state, wanted.below):
         if not found.suits(wanted.limit):
             continue

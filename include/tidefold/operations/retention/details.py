@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tidefold.domain.retention.retention import Bound
+from tidefold.domain.retention.log_bounds import Bound
 from tidefold.operations.outcome import Details, Outcome, omit_if_none
 
 

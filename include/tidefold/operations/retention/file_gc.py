@@ -14,7 +14,7 @@ from tidefold.delta.publish import delta_errors
 from tidefold.delta.published_table import active_files
 from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind, State
 from tidefold.domain.paths import DataFileName, LogPaths, data_path
-from tidefold.domain.retention.retention import with_files
+from tidefold.domain.retention.protection import with_files
 from tidefold.errors import CorruptError, NotFoundError
 from tidefold.ledger import Ledger, decode_manifest, digest_of, read_manifest
 from tidefold.ledger.evidence import ATTEMPT_FACT, EPOCH_FACT, list_manifests, read_commit_facts

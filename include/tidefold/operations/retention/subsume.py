@@ -7,7 +7,7 @@ from functools import partial
 
 from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind, State
 from tidefold.domain.paths import LogPaths, data_path
-from tidefold.domain.retention import retention
+from tidefold.domain.retention import protection
 from tidefold.ledger import read_manifest
 from tidefold.operations.outcome import Outcome, Status
 from tidefold.operations.pipeline import Pipeline, now
@@ -30,9 +30,9 @@ def subsume(pipeline: Pipeline, log: str, plan: bool = False) -> Outcome:
         return Outcome(log, Status.NOTHING, "the log has no snapshot yet")
     keep = pipeline.config.retention.keep
     if keep is not None:
-        retire = partial(retention.subsume, keep=keep, log=pipeline.config.retention.log_retention(now()))
+        retire = partial(protection.subsume, keep=keep, log=pipeline.config.retention.log_retention(now()))
         state = retire(state) if plan else ledger.commit(retire)
-    retired = retention.deletable(state, pipeline.config.retention.grace, now())
+    retired = protection.deletable(state, pipeline.config.retention.grace, now())
     if retired:
         ledger.require_current(state)
     files = files_to_delete(pipeline.store, state, retired)
@@ -40,7 +40,7 @@ def subsume(pipeline: Pipeline, log: str, plan: bool = False) -> Outcome:
         delete_hidden(pipeline.store, ledger, state, [file.path for file in files])
     originals = delete_originals(find_claimed(retired), plan)
     if retired and not plan:
-        ledger.commit(lambda now: retention.mark_deleted(now, [s.id for s in retired]))
+        ledger.commit(lambda now: protection.mark_deleted(now, [s.id for s in retired]))
     return _describe(state, retired, files, originals, plan)
 
 
@@ -49,14 +49,14 @@ def files_to_delete(store: Store, state: LogState, retired: Sequence[Snapshot]) 
 
     What any other snapshot names is taken out first.
     """
-    retired = retention.with_files(retired)
+    retired = protection.with_files(retired)
     if not retired:
         return ()
     paths = LogPaths(state.log)
     going = {s.id for s in retired}
     # One as of an instant has names of its own for all its files, and none that readers of the table see.
     kept = [s for s in state.snapshots if s.state in _WITH_FILES and s.id not in going and not s.as_of]
-    needed = _find_names(store, state, retention.with_files(kept))
+    needed = _find_names(store, state, protection.with_files(kept))
     beside = {data_path(paths.table, name) for name in _find_names(store, state, retired) - needed}
     own = [entry for s in retired for entry in store.list(paths.snapshot(s.id), unfinished=True)]
     return (*own, *(e for e in store.list(f"{paths.table}/_data") if e.path in beside))
@@ -92,7 +92,7 @@ def _describe(
 
 def _describe_snapshots(retired: Sequence[Snapshot]) -> str:
     """`snapshots 1, 3 and 2 tails`: those without files of their own are many, and are counted."""
-    whole = retention.with_files(retired)
+    whole = protection.with_files(retired)
     tails = len(retired) - len(whole)
     parts = [f"snapshots {', '.join(str(s.id) for s in whole)}"] if whole else []
     parts += [f"{tails:,} {'tail' if tails == 1 else 'tails'}"] if tails else []

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from tidefold.domain.log_state import LogState
-from tidefold.domain.retention import retention
+from tidefold.domain.retention import log_bounds
 from tidefold.operations.outcome import Outcome, Status
 from tidefold.operations.pipeline import Pipeline, now
 from tidefold.operations.retention.details import TruncateDetails
@@ -23,17 +23,17 @@ def truncate(pipeline: Pipeline, log: str, plan: bool = False) -> Outcome:
     if before is None:
         return Outcome(log, Status.NOTHING, "the log is empty")
     keep, kept_log = pipeline.config.retention.keep, pipeline.config.retention.log_retention(now())
-    cut = partial(retention.truncate, keep=keep, log=kept_log)
+    cut = partial(log_bounds.truncate, keep=keep, log=kept_log)
     state = cut(before) if plan else ledger.commit(cut)
     released = plan_release(pipeline.store, state)
     if not plan and released.unneeded:
         ledger.require_current(state)
     if not plan:
         pipeline.store.delete([entry.path for entry in released.unneeded])
-        ledger.commit(lambda current: retention.forget_garbage(current, released.settled))
+        ledger.commit(lambda current: log_bounds.forget_garbage(current, released.settled))
         ledger.prune()
     unneeded = {entry.path: entry.bytes for entry in released.unneeded}
-    return _describe(before, state, unneeded, released.unreadable, retention.bounds(state, keep, kept_log), plan)
+    return _describe(before, state, unneeded, released.unreadable, log_bounds.bounds(state, keep, kept_log), plan)
 
 
 def _describe(
@@ -41,7 +41,7 @@ def _describe(
     state: LogState,
     going: dict[str, int],
     unreadable: Sequence[str],
-    found: tuple[retention.Bound, ...],
+    found: tuple[log_bounds.Bound, ...],
     plan: bool,
 ) -> Outcome:
     size = sum(going.values())

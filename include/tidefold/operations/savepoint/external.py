@@ -17,7 +17,7 @@ from tidefold.domain.snapshot.savepoint import DELTA_LOG, DESCRIPTION, SavedFile
 from tidefold.domain.source_progress_history import positions_at
 from tidefold.domain.verify.expected_files import StorageTier
 from tidefold.errors import CorruptError, InvalidInputError, NotFoundError, RefusedError, TidefoldError
-from tidefold.fold.plan import Places
+from tidefold.fold.source_places import SourcePlaces
 from tidefold.fold.task import Address
 from tidefold.ledger import Ledger, read_description, read_manifest
 from tidefold.operations.pipeline import Pipeline
@@ -217,7 +217,7 @@ def delete_originals(externals: Iterable[External], plan: bool = False) -> tuple
     return tuple(gone)
 
 
-def with_originals(state: LogState, places: Places) -> Places:
+def with_originals(state: LogState, places: SourcePlaces) -> SourcePlaces:
     """The places with those of originals that imported snapshots left where they were: more copies of their files."""
     found: dict[str, Address] = {}
     for snapshot in state.snapshots:

@@ -16,8 +16,8 @@ from tidefold.domain.snapshot.kind_selection import KindDecision
 from tidefold.domain.snapshot.manifest import home
 from tidefold.domain.verify.expected_files import StorageTier
 from tidefold.errors import CorruptError
-from tidefold.fold.plan import Places
 from tidefold.fold.rewrite import RewriteAction, RewriteDecision, decide_rewrite
+from tidefold.fold.source_places import SourcePlaces
 from tidefold.fold.task import Address, FoldTask, Input, Recipe
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline, now
@@ -86,7 +86,7 @@ class Import(msgspec.Struct, frozen=True, tag="import"):
         shape = replace(configured, buckets=original.savepoint.shape.buckets) if native else configured
         restored = RestoreInfo(mode=self.ownership, address=external.address, skipped=find_skipped_range(snapshot))
         copy = pipeline.config.snapshots.copies or self.ownership is Ownership.NO_CLAIM
-        tasks = _plan_tasks(state.log, snapshot, original, shape, Places(pipeline.store.uri("")), copy)
+        tasks = _plan_tasks(state.log, snapshot, original, shape, SourcePlaces(pipeline.store.uri("")), copy)
         return Attempt(state.log, snapshot, None, shape, tasks, restored=restored)
 
 
@@ -97,7 +97,7 @@ def _choose_kind(external: External) -> KindDecision:
 
 
 def _plan_tasks(
-    log: str, snapshot: Snapshot, original: Original, shape: TableSpec, places: Places, copy: bool
+    log: str, snapshot: Snapshot, original: Original, shape: TableSpec, places: SourcePlaces, copy: bool
 ) -> tuple[FoldTask, ...]:
     """One task for each bucket with rows, the largest first."""
     tasks = []

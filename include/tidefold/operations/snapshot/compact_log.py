@@ -17,7 +17,7 @@ from tidefold.domain.commit_times import merge_ranges
 from tidefold.domain.ingest.append import require_fence
 from tidefold.domain.log_state import ChangeSet, LogState, State
 from tidefold.domain.paths import CHANGELOG
-from tidefold.domain.retention import retention
+from tidefold.domain.retention import compaction, log_retention
 from tidefold.domain.table.schema import shape_at
 from tidefold.errors import ConflictError, RefusedError
 from tidefold.fold.merge.compaction import compact_changes
@@ -34,7 +34,7 @@ def compact_log(pipeline: Pipeline, log: str, plan: bool = False) -> Outcome:
     """
     state = pipeline.ledger(log).find()
     kept_log = pipeline.config.retention.log_retention(now())
-    runs = retention.find_compactable_runs(state, kept_log) if state else ()
+    runs = compaction.find_compactable_runs(state, kept_log) if state else ()
     if state is None or not runs:
         return Outcome(log, Status.NOTHING, _why_not(state))
     sets, rows = sum(map(len, runs)), sum(c.rows for run in runs for c in run)
@@ -57,7 +57,7 @@ def _why_not(state: LogState | None) -> str:
 
 
 def _compact_run(
-    pipeline: Pipeline, state: LogState, run: Sequence[ChangeSet], kept_log: retention.LogRetention | None
+    pipeline: Pipeline, state: LogState, run: Sequence[ChangeSet], kept_log: log_retention.LogRetention | None
 ) -> int:
     """Writes the compaction of one run and puts it in its place; answers how many changes are left."""
     store, this = pipeline.store, uuid.uuid4().hex
@@ -86,7 +86,7 @@ def _compact_run(
 
 
 def _replace_run(
-    state: LogState, fence: int, change_set: ChangeSet, kept_log: retention.LogRetention | None
+    state: LogState, fence: int, change_set: ChangeSet, kept_log: log_retention.LogRetention | None
 ) -> LogState:
     require_fence(state, fence)
-    return retention.compact(state, change_set, kept_log)
+    return compaction.compact(state, change_set, kept_log)

@@ -11,7 +11,7 @@ from tidefold.domain.snapshot.manifest import Manifest
 from tidefold.domain.verify.expected_files import StorageTier
 from tidefold.errors import CorruptError
 from tidefold.fold.inputs import Inputs
-from tidefold.fold.plan import Places
+from tidefold.fold.source_places import SourcePlaces
 from tidefold.fold.task import Address
 from tidefold.ledger import read_manifest, read_manifest_at
 from tidefold.operations.local_copies.manage import places_of
@@ -35,7 +35,7 @@ def read_manifest_or_copy(pipeline: Pipeline, log: str, snapshot: Snapshot) -> M
         return find_manifest(log, snapshot, places, Inputs({places.store: pipeline.store}))
 
 
-def find_manifest(log: str, snapshot: Snapshot, places: Places, inputs: Inputs) -> Manifest:
+def find_manifest(log: str, snapshot: Snapshot, places: SourcePlaces, inputs: Inputs) -> Manifest:
     """The manifest that the ledger names; `inputs` records each place that was tried. Raises CorruptError."""
     stored = Address(StorageTier.STORE, places.store, LogPaths(log).manifest(snapshot.id))
     root = places.local.get(snapshot.id)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from tidefold.domain.commit_times import iso_instant
 from tidefold.domain.log_state import LogState, Position, Snapshot
-from tidefold.domain.retention.retention import Bound, bounds
+from tidefold.domain.retention.log_bounds import Bound, bounds
 from tidefold.domain.table.schema_evolution import describe_schemas
 from tidefold.operations.inspect.history import find_restorers
 from tidefold.operations.inspect.status import LogStatus, add_records, status_of

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind, State
 from tidefold.domain.paths import LogPaths
-from tidefold.domain.retention.retention import Bound, LogRetention, bounds, find_protected, newest
+from tidefold.domain.retention.log_bounds import Bound, bounds
+from tidefold.domain.retention.log_retention import LogRetention
+from tidefold.domain.retention.protection import find_protected, newest
 from tidefold.domain.snapshot.point_in_time import find_backfill_base
 from tidefold.operations.local_copies.retain import retain_local
 from tidefold.operations.outcome import Outcome

@@ -17,7 +17,7 @@ from tidefold.changelog import write_intents
 from tidefold.compute.runners import in_process
 from tidefold.domain.log_state import Consumer, DeletionState
 from tidefold.domain.paths import LogPaths
-from tidefold.domain.retention.retention import register
+from tidefold.domain.retention.references import register
 from tidefold.errors import ConflictError, RefusedError, TidefoldError
 from tidefold.ledger import Ledger
 from tidefold.operations.ingest import recovery

@@ -25,7 +25,7 @@ from tidefold.fold import inputs
 from tidefold.operations.inspect.history import find_restorers, history
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
-from tidefold.operations.retention.refs import tag
+from tidefold.operations.retention.references import tag
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot.abort import abort

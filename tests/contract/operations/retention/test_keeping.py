@@ -14,7 +14,7 @@ from tidefold.domain.paths import LogPaths
 from tidefold.errors import RefusedError
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.retention.drop_log import drop
-from tidefold.operations.retention.refs import tag, untag
+from tidefold.operations.retention.references import tag, untag
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot.confirm import confirm

@@ -19,7 +19,7 @@ from tidefold.domain.snapshot.kind_selection import KindPolicy
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.retention.clean import clean
-from tidefold.operations.retention.refs import tag
+from tidefold.operations.retention.references import tag
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.verify.verify import Asked, verify
 

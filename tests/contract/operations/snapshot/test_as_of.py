@@ -17,7 +17,7 @@ from tidefold.config.load import TtlConfig
 from tidefold.domain.commit_times import tag_of
 from tidefold.domain.log_state import Hold, LogState, SnapshotKind, State
 from tidefold.domain.paths import LogPaths
-from tidefold.domain.retention import retention
+from tidefold.domain.retention import log_bounds, protection, references
 from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
 from tidefold.errors import CorruptError, InvalidInputError, RefusedError
 from tidefold.operations.inspect.diff import diff
@@ -30,7 +30,7 @@ from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.restore.drill import drill
 from tidefold.operations.retention.clean import clean
 from tidefold.operations.retention.drop_log import drop
-from tidefold.operations.retention.refs import untag
+from tidefold.operations.retention.references import untag
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.savepoint.take import SavepointRequest as Savepoint
@@ -128,8 +128,8 @@ def test_nobody_takes_it_for_the_newest(pipeline: Pipeline) -> None:
     state = ledger.read()
     assert _without_marks(pipeline.config.path.parent / "store" / "tables") == shown
     assert (state.latest, state.open_attempt, state.unfolded) == (before.latest, None, ())
-    assert retention.newest(state, 2) == retention.newest(before, 2)
-    assert retention.bounds(state, 2) == retention.bounds(before, 2)
+    assert protection.newest(state, 2) == protection.newest(before, 2)
+    assert log_bounds.bounds(state, 2) == log_bounds.bounds(before, 2)
     assert [t.name for t in state.tags] == ["as-of-2025-11-03"]
     [told] = status(pipeline, ["accounts"])
     assert (told.latest, told.why, told.as_of_attempts) == (before.latest, "", ())
@@ -314,7 +314,7 @@ def test_while_it_is_open_its_base_and_the_log_behind_it_stay(pipeline: Pipeline
         put(pipeline, [change(6, 7, run)])
         cycle(pipeline, run)
     assert subsume(pipeline, "accounts").facts["kept"] == [1, 4, 5]
-    [tightest, *_] = retention.bounds(pipeline.ledger("accounts").read(), 2)
+    [tightest, *_] = log_bounds.bounds(pipeline.ledger("accounts").read(), 2)
     assert (tightest.name, tightest.sqn) == ("attempt", 2)
     assert "as of 2025-11-04T00:00:00Z, is being made from there by run b4" in tightest.why
     abort(pipeline, "accounts", "no", run_id="b4")
@@ -351,12 +351,12 @@ def test_changes_without_a_time_are_refused_by_name(pipeline: Pipeline) -> None:
 
 
 def test_a_tag_of_that_name_is_not_taken_away(pipeline: Pipeline) -> None:
-    pipeline.ledger("accounts").commit(lambda state: retention.tag(state, tag_of(day(4)), 1))
+    pipeline.ledger("accounts").commit(lambda state: references.tag(state, tag_of(day(4)), 1))
     assert kept_as_of(pipeline, day(4), "b4").error_code == "TAG_TAKEN"
     untag(pipeline, "accounts", tag_of(day(4)))
     staged(pipeline, day(4), "b4")
     judged(pipeline, "b4")
-    pipeline.ledger("accounts").commit(lambda state: retention.tag(state, tag_of(day(4)), 1))
+    pipeline.ledger("accounts").commit(lambda state: references.tag(state, tag_of(day(4)), 1))
     with pytest.raises(RefusedError, match="TAG_TAKEN"):
         confirm(pipeline, "accounts", run_id="b4")
     untag(pipeline, "accounts", tag_of(day(4)))
@@ -365,7 +365,7 @@ def test_a_tag_of_that_name_is_not_taken_away(pipeline: Pipeline) -> None:
 
 def test_a_hold_keeps_it_too(pipeline: Pipeline) -> None:
     made = kept_as_of(pipeline, day(4), "b4").snapshot or 0
-    pipeline.ledger("accounts").commit(lambda state: retention.hold(state, Hold("audit", made, "asked for")))
+    pipeline.ledger("accounts").commit(lambda state: references.hold(state, Hold("audit", made, "asked for")))
     untag(pipeline, "accounts", tag_of(day(4)))
     assert subsume(pipeline, "accounts").status == "nothing"
 

@@ -23,7 +23,7 @@ from tidefold.changelog.schema import DELETE
 from tidefold.compute.runners import Answer, Runner, Work, in_process
 from tidefold.domain.log_state import Snapshot, SnapshotKind, State
 from tidefold.domain.paths import LogPaths, data_path
-from tidefold.domain.retention.retention import with_files
+from tidefold.domain.retention.protection import with_files
 from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
 from tidefold.domain.snapshot.kind_selection import KindPolicy
 from tidefold.fold.merge import mark_deleted

@@ -19,7 +19,7 @@ from support.s3_server import S3Bucket
 from tidefold.compute.runners import Answer, Work, in_process
 from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.paths import DataFileName, LogPaths, data_path
-from tidefold.domain.retention import retention
+from tidefold.domain.retention import protection
 from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
 from tidefold.domain.snapshot.kind_selection import KindPolicy
 from tidefold.errors import CorruptError, StorageError
@@ -130,8 +130,8 @@ def test_what_a_restore_may_fall_back_on_is_not_retired_under_it(pipeline: Pipel
     going: list[str] = []
 
     def run(work: Work, tasks: Sequence[str]) -> list[Answer]:
-        wanted = pipeline.ledger(LOG).commit(lambda state: retention.subsume(state, 2))
-        retired = retention.deletable(wanted, pipeline.config.retention.grace, "2030-01-01T00:00:00+00:00")
+        wanted = pipeline.ledger(LOG).commit(lambda state: protection.subsume(state, 2))
+        retired = protection.deletable(wanted, pipeline.config.retention.grace, "2030-01-01T00:00:00+00:00")
         going.extend(e.path for e in files_to_delete(pipeline.store, wanted, retired))
         return in_process(work, tasks)
 

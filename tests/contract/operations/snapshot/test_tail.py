@@ -25,7 +25,7 @@ from tidefold.errors import ConflictError, RefusedError
 from tidefold.operations.inspect.read import ReadRequest, What, read_rows
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
-from tidefold.operations.retention.refs import hold, register, release, tag, untag
+from tidefold.operations.retention.references import hold, register, release, tag, untag
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot import compact_log as compaction

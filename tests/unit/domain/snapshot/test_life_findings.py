@@ -19,8 +19,8 @@ from tidefold.changelog.write_intents import Intent, IntentLog
 from tidefold.domain.ingest.append import append
 from tidefold.domain.log_state import ChangeSet, Consumer, DeletionState, LogState, SnapshotKind
 from tidefold.domain.paths import LogPaths
-from tidefold.domain.retention import retention
-from tidefold.domain.retention.retention import Grace
+from tidefold.domain.retention import compaction, log_bounds, protection, references
+from tidefold.domain.retention.protection import Grace
 from tidefold.domain.snapshot import claim, transitions
 from tidefold.errors import AlreadyExistsError, ConflictError, RefusedError, SupersededError
 from tidefold.ledger import Ledger
@@ -62,8 +62,8 @@ def test_pages_that_a_stray_version_names_stay_for_the_writer_who_moves_again() 
                 asleep.clear()
                 for _ in range(4):
                     others = Ledger(store, "accounts")
-                    others.commit(lambda state: retention.register(state, Consumer("x", len(state.readers))))
-                    others.commit(lambda state: retention.unregister(state, "x"))
+                    others.commit(lambda state: references.register(state, Consumer("x", len(state.readers))))
+                    others.commit(lambda state: references.unregister(state, "x"))
                 Ledger(store, "accounts").prune(keep=2)
             real(path, data)
 
@@ -79,9 +79,9 @@ def test_a_run_that_somebody_else_squashed_with_more_is_gone_and_no_crash() -> N
     for _ in range(4):
         state = appended(state)
     one, other = state.unfolded[:2], state.unfolded[:3]
-    rest = appended(appended(retention.compact(state, _squash_of(other))))
+    rest = appended(appended(compaction.compact(state, _squash_of(other))))
     with pytest.raises(ConflictError) as gone:
-        retention.compact(rest, _squash_of(one))
+        compaction.compact(rest, _squash_of(one))
     assert gone.value.code == "RUN_GONE"
 
 
@@ -93,14 +93,14 @@ def _squash_of(run: tuple[ChangeSet, ...]) -> ChangeSet:
 def test_a_segment_whose_beginning_was_cut_is_needed_again_when_its_writer_brings_the_rest() -> None:
     state = published(new_log(), "run")
     segment = state.change_sets[0].location.segment
-    cut = retention.truncate(state, 1)
+    cut = log_bounds.truncate(state, 1)
     assert cut.garbage == (segment,)
     rest = arrival(cut)
     assert rest.change_set
     location = replace(rest.change_set.location, segment=segment, ordinal=1)
     told = append(cut, [replace(rest, change_set=replace(rest.change_set, location=location))])
     assert told.garbage == ()
-    assert segment in retention.truncate(published(told, "next"), 1).garbage
+    assert segment in log_bounds.truncate(published(told, "next"), 1).garbage
 
 
 def test_a_writer_who_told_a_log_of_one_change_set_and_was_given_up_cannot_tell_it_of_another() -> None:
@@ -132,7 +132,7 @@ def test_a_segment_stays_whose_writer_brought_the_rest_between_the_cut_and_the_l
     ledger.begin(SHAPE)
     ledger.commit(lambda state: append(state, [_in_segment(state, 0)]))
     ledger.commit(lambda state: published(state, "run"))
-    cut = ledger.commit(lambda state: retention.truncate(state, 1))
+    cut = ledger.commit(lambda state: log_bounds.truncate(state, 1))
     assert [entry.path for entry in plan_release(store, cut).unneeded] == ["changelog/x.seg"]
     ledger.commit(lambda state: append(state, [_in_segment(state, 1)]))
     assert plan_release(store, cut).unneeded == ()
@@ -171,9 +171,9 @@ def test_halves_are_left_only_where_somebody_may_still_complete_them() -> None:
 
 def test_what_readers_see_now_stays_though_no_grace_is_asked_for() -> None:
     """Its successor is confirmed and not published yet."""
-    state = retention.subsume(confirmed(published(new_log(), "one"), "two"), 1)
-    assert retention.list_subsumed(state)
-    assert retention.deletable(state, Grace(0), INSTANT) == ()
+    state = protection.subsume(confirmed(published(new_log(), "one"), "two"), 1)
+    assert protection.list_subsumed(state)
+    assert protection.deletable(state, Grace(0), INSTANT) == ()
 
 
 def test_a_base_that_moved_is_refused_also_when_nobody_fenced_the_attempt() -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from support.builders import appended, manifest_of, new_log, verdict_for
 from tidefold.domain.explain.key_history import layers
 from tidefold.domain.log_state import ChangeSet, Expire, LogState, SnapshotKind, State
-from tidefold.domain.retention import retention
+from tidefold.domain.retention import compaction
 from tidefold.domain.snapshot import claim, transitions
 from tidefold.domain.snapshot.claim import Claim, RestoreMode, RestorePoint
 from tidefold.domain.snapshot.lineage import Older, older
@@ -73,10 +73,10 @@ class Life:
                 self.made[new.id] = (*base, *range(new.from_sqn + 1, new.to_sqn + 1))
 
     def squash(self) -> None:
-        for run in retention.find_compactable_runs(self.state):
+        for run in compaction.find_compactable_runs(self.state):
             location = replace(run[-1].location, segment=f"squash-{self.state.version}-{run[0].begin}.seg")
             one = replace(run[-1], first=run[0].begin, location=location)
-            self.state = retention.compact(self.state, one)
+            self.state = compaction.compact(self.state, one)
 
     def retire(self, pick: int) -> None:
         """Takes a snapshot's files away, as subsume does, but of any; never the newest's."""

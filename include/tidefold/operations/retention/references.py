@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from tidefold.domain.log_state import Consumer, Hold, LogState
-from tidefold.domain.retention import retention
+from tidefold.domain.retention import references
 from tidefold.errors import InvalidInputError
 from tidefold.operations.outcome import Outcome, Status
 from tidefold.operations.pipeline import Pipeline
@@ -36,7 +36,7 @@ def tag(pipeline: Pipeline, log: str, name: str, snapshot: int) -> Outcome:
         status = Status.ALREADY if any(t.name == name for t in state.tags) else Status.TAGGED
         return Outcome(log, status, f"snapshot {snapshot} is `{name}`", snapshot)
 
-    return apply_transition(pipeline, log, lambda state: retention.tag(state, name, snapshot), describe)
+    return apply_transition(pipeline, log, lambda state: references.tag(state, name, snapshot), describe)
 
 
 def untag(pipeline: Pipeline, log: str, name: str) -> Outcome:
@@ -48,7 +48,7 @@ def untag(pipeline: Pipeline, log: str, name: str) -> Outcome:
             return Outcome(log, Status.NOTHING, f"there is no tag `{name}`")
         return Outcome(log, Status.UNTAGGED, f"snapshot {found.snapshot} is no longer `{name}`", found.snapshot)
 
-    return apply_transition(pipeline, log, lambda state: retention.untag(state, name), describe)
+    return apply_transition(pipeline, log, lambda state: references.untag(state, name), describe)
 
 
 def hold(pipeline: Pipeline, log: str, name: str, snapshot: int, why: str) -> Outcome:
@@ -61,7 +61,7 @@ def hold(pipeline: Pipeline, log: str, name: str, snapshot: int, why: str) -> Ou
         status = Status.ALREADY if any(h.name == name for h in state.holds) else Status.HELD
         return Outcome(log, status, f"snapshot {snapshot} and the log behind it are held as `{name}`: {why}", snapshot)
 
-    return apply_transition(pipeline, log, lambda state: retention.hold(state, Hold(name, snapshot, why)), describe)
+    return apply_transition(pipeline, log, lambda state: references.hold(state, Hold(name, snapshot, why)), describe)
 
 
 def release(pipeline: Pipeline, log: str, name: str) -> Outcome:
@@ -74,13 +74,13 @@ def release(pipeline: Pipeline, log: str, name: str) -> Outcome:
         message = f"snapshot {found.snapshot} is no longer held by `{name}`"
         return Outcome(log, Status.RELEASED, message, found.snapshot)
 
-    return apply_transition(pipeline, log, lambda state: retention.release(state, name), describe)
+    return apply_transition(pipeline, log, lambda state: references.release(state, name), describe)
 
 
 def register(pipeline: Pipeline, log: str, name: str, sqn: int) -> Outcome:
     """Records that a consumer has read the log up to `sqn`: later change sets are kept for it. Raises RefusedError."""
     check_name(name)
-    pipeline.ledger(log).commit(lambda state: retention.register(state, Consumer(name, sqn)))
+    pipeline.ledger(log).commit(lambda state: references.register(state, Consumer(name, sqn)))
     message = f"consumer `{name}` has read up to change set {sqn}"
     return Outcome(log, Status.REGISTERED, message, details=ConsumerDetails(sqn=sqn))
 
@@ -93,4 +93,4 @@ def unregister(pipeline: Pipeline, log: str, name: str) -> Outcome:
             return Outcome(log, Status.NOTHING, f"there is no consumer `{name}`")
         return Outcome(log, Status.UNREGISTERED, f"consumer `{name}` is removed")
 
-    return apply_transition(pipeline, log, lambda state: retention.unregister(state, name), describe)
+    return apply_transition(pipeline, log, lambda state: references.unregister(state, name), describe)

@@ -1,0 +1,67 @@
+"""Which runs of change sets may be replaced by one change set that has only the last value of each key."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tidefold.domain.commit_times import merge_ranges
+from tidefold.domain.log_state import ChangeSet, LogState, State
+from tidefold.domain.retention.log_bounds import mark_garbage
+from tidefold.domain.retention.log_retention import LogRetention
+from tidefold.errors import ConflictError
+
+# Of a longer run so much is compacted at once: it is held in memory.
+_COMPACTED_BYTES = 128 << 20
+
+
+def find_compactable_runs(state: LogState, log: LogRetention | None = None) -> tuple[tuple[ChangeSet, ...], ...]:
+    """Runs of at least two change sets of the tail of which only the last value a key is needed.
+
+    Whatever ends in between is kept apart: snapshots onto which the log may be replayed, readers of the log and, with
+    `log`, the instants that backfills ask for. None while an attempt is being made: it reads exactly what it planned.
+    """
+    if (state.open_attempt and state.open_attempt.state is State.ONGOING) or state.as_of_attempts:
+        return ()
+    ends = {s.to_sqn for s in state.snapshots if (s.open or s.state is State.COMPLETED) and s.as_of is None}
+    ends |= {reader.sqn for reader in state.readers}
+    runs: list[list[ChangeSet]] = [[]]
+    for change_set in state.unfolded:
+        is_large = sum(c.location.length for c in runs[-1]) + change_set.location.length > _COMPACTED_BYTES
+        if is_large or (log and runs[-1] and _crosses_step((*runs[-1], change_set), log)):
+            runs.append([])
+        runs[-1].append(change_set)
+        if change_set.sqn in ends:
+            runs.append([])
+    inside = {e for e in ends for c in state.unfolded if c.begin <= e < c.sqn}
+    return tuple(tuple(run) for run in runs if len(run) > 1 and not inside)
+
+
+def _crosses_step(run: Sequence[ChangeSet], log: LogRetention) -> bool:
+    """Whether an instant that a backfill may ask for lies between changes of a run."""
+    times = merge_ranges(one.times for one in run)
+    if times is None:
+        return True  # A change set of an older program: nobody knows.
+    if times.first is None or times.last is None or times.last < log.since:
+        return False
+    return times.first // log.step != times.last // log.step
+
+
+def compact(state: LogState, compacted: ChangeSet, log: LogRetention | None = None) -> LogState:
+    """Puts one change set in the place of the run `compacted.begin` to `compacted.sqn` (C12).
+
+    Raises ConflictError when that run is not there as a whole any more, or may no longer be compacted.
+    """
+    if compacted in state.change_sets:
+        return state
+    run = tuple(c for c in state.change_sets if compacted.begin <= c.begin and c.sqn <= compacted.sqn)
+    found = next((r for r in find_compactable_runs(state, log) if set(run) <= set(r)), ())
+    if not run or not found or (run[0].begin, run[-1].sqn) != (compacted.begin, compacted.sqn):
+        raise ConflictError(
+            "RUN_GONE",
+            f"The change sets {compacted.begin} to {compacted.sqn} of `{state.log}` cannot be compacted any more.",
+            hint="Nothing was changed. Call again.",
+        )
+    before = tuple(c for c in state.change_sets if c.sqn < compacted.begin)
+    kept = (*before, compacted, *(c for c in state.change_sets if c.begin > compacted.sqn))
+    return replace(state, change_sets=kept, garbage=mark_garbage(state, kept))

@@ -1,0 +1,87 @@
+"""Names that keep something: tags keep a snapshot, holds a snapshot and the log behind it, consumers the log."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tidefold.domain.log_state import Consumer, Hold, LogState, State, Tag
+from tidefold.domain.retention.log_bounds import end_of_snapshot
+from tidefold.domain.retention.tag_names import require_free
+from tidefold.domain.snapshot.transitions import require_snapshot
+from tidefold.errors import RefusedError
+
+
+def tag(state: LogState, name: str, snapshot_id: int) -> LogState:
+    """Names a completed snapshot, which keeps it. Refused for a retired one: its files may be going."""
+    snapshot = require_snapshot(state, snapshot_id)
+    if snapshot.state is not State.COMPLETED:
+        raise RefusedError(
+            "WRONG_STATE",
+            f"Snapshot {snapshot_id} of `{state.log}` is {snapshot.state} and cannot be tagged.",
+            hint=f"`tidefold history {state.log}` shows which snapshots are COMPLETED.",
+        )
+    taken = require_free(state, name, snapshot_id)
+    return state if taken else replace(state, tags=(*state.tags, Tag(name, snapshot_id)))
+
+
+def hold(state: LogState, wanted: Hold) -> LogState:
+    """Keeps a completed snapshot and the log behind it. Refused for a retired one, or when the log behind it is cut."""
+    snapshot = require_snapshot(state, wanted.snapshot)
+    if snapshot.state is not State.COMPLETED or end_of_snapshot(state, snapshot.id) < state.truncated_to:
+        what = (
+            f"is {snapshot.state}"
+            if snapshot.state is not State.COMPLETED
+            else "no longer has the change sets after it"
+        )
+        raise RefusedError(
+            "CANNOT_HOLD",
+            f"Snapshot {snapshot.id} of `{state.log}` {what} and cannot be held.",
+            hint=f"Choose another from `tidefold history {state.log}`. `tidefold tag` keeps a snapshot alone.",
+        )
+    taken = next((h for h in state.holds if h.name == wanted.name), None)
+    if taken and taken.snapshot != wanted.snapshot:
+        raise RefusedError(
+            "HOLD_TAKEN",
+            f"Hold `{wanted.name}` of `{state.log}` already keeps snapshot {taken.snapshot}.",
+            hint=f"`tidefold release {state.log} {wanted.name}` removes that hold. Or choose another name.",
+        )
+    return state if taken else replace(state, holds=(*state.holds, wanted))
+
+
+def release(state: LogState, name: str) -> LogState:
+    """Frees a hold; one that does not exist is no error."""
+    left = tuple(h for h in state.holds if h.name != name)
+    return state if left == state.holds else replace(state, holds=left)
+
+
+def register(state: LogState, reader: Consumer) -> LogState:
+    """Notes how far a reader of the log has come. Refused when he stands before what was cut, or beyond the end."""
+    if not state.truncated_to <= reader.sqn <= state.last_sqn:
+        raise RefusedError(
+            "CONSUMER_OUTSIDE_LOG",
+            f"Consumer `{reader.name}` cannot be at {reader.sqn}: "
+            f"`{state.log}` has the change sets after {state.truncated_to} up to {state.last_sqn}.",
+            hint="Read a snapshot first, then the log from the end of that snapshot.",
+        )
+    inside = next((c for c in state.change_sets if c.begin <= reader.sqn < c.sqn), None)
+    if inside:
+        raise RefusedError(
+            "CONSUMER_INSIDE_RUN",
+            f"Consumer `{reader.name}` cannot be at {reader.sqn}: "
+            f"the change sets {inside.begin} to {inside.sqn} of `{state.log}` were compacted into one.",
+            hint=f"Use {inside.begin - 1} or {inside.sqn}.",
+        )
+    others = tuple(r for r in state.readers if r.name != reader.name)
+    return state if reader in state.readers else replace(state, readers=(*others, reader))
+
+
+def unregister(state: LogState, name: str) -> LogState:
+    """Forgets a reader; one that does not exist is no error."""
+    left = tuple(r for r in state.readers if r.name != name)
+    return state if left == state.readers else replace(state, readers=left)
+
+
+def untag(state: LogState, name: str) -> LogState:
+    """Frees a tag; one that does not exist is no error."""
+    left = tuple(t for t in state.tags if t.name != name)
+    return state if left == state.tags else replace(state, tags=left)
