@@ -27,7 +27,7 @@ def key_group_sql(shape: TableSpec) -> str:
     if shape.key:
         texts = ", ".join(_text_sql(name, types[name]) for name in shape.spread_key)
     else:
-        # Rows that came together lie together: what is new touches few buckets.
+        # Rows that arrive together share a key group, so new rows touch few buckets.
         texts = f"_partition::VARCHAR, (_offset >> {_RUN_BITS})::VARCHAR"
     # Two keys that make the same text share a key group, never a row: a collision costs nothing.
     # The upper half of the number is what `md5_number_lower` gives, in a quarter of its time.

@@ -62,7 +62,7 @@ class ChangelogReader:
         try:
             return read_change_set(self._store, change_set, self._key_groups, known)
         except CorruptError:
-            # Cut or compacted while this was read? Then it is no damage.
+            # If the change set was truncated or compacted meanwhile, it is not damaged.
             state = self._state()
             if change_set.sqn <= state.truncated_to:
                 raise _cut(state, change_set.sqn - 1) from None

@@ -24,9 +24,9 @@ from tidefold.domain.table.table_spec import ARRIVAL as ARRIVAL
 from tidefold.domain.table.table_spec import VALID_FROM, Engine
 from tidefold.domain.table.types import Type, parse_type
 
-# An upsert brings a row, a delete removes it. A clear removes every row whose key begins with the values that it has:
-# all rows when it has none; such a one stands in a change set once for each key group. A merge brings values that are
-# to be added to those of the row (aggregates).
+# An upsert sets a row, a delete removes it. A clear removes every row whose key begins with its values. A clear without
+# values removes all rows, and is in a change set once for each key group. A merge has values to add to those of the row
+# (aggregates).
 UPSERT, DELETE, CLEAR, MERGE = 0, 1, 2, 3
 
 _ARROW = {

@@ -173,7 +173,7 @@ def _align_changes(changes: pa.Table, field: pa.Field, former: ColumnOrigin | No
         return changes.column(field.name).cast(field.type) if there else pa.nulls(changes.num_rows, field.type)
     values = align_column(changes, field.name, former)
     if former.name is None and former.default is not None:
-        # What a delete or a clear says of other columns than the key is nothing.
+        # A delete or a clear has no values except the key.
         return pc.if_else(pc.equal(changes.column("_op"), UPSERT), values, pa.scalar(None, field.type))
     return values
 

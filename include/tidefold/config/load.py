@@ -239,6 +239,6 @@ def _source(entry: LogEntry, base: Path) -> SourceConfig | None:
     if schemas := given.get("schemas"):
         given["schemas"] = schemas if "://" in schemas else str(base / schemas)
     if isinstance(source, StateJsonEntry):
-        # What the state's metadata says is compared with it.
+        # It is compared with the metadata of the state.
         given["ttl_days"] = entry.ttl.days if entry.ttl else None
     return SourceConfig(format=source.format, address=address, lands=source.place_key == "path", options=given)

@@ -22,7 +22,7 @@ Places = npt.NDArray[np.uint64]
 
 _MAGIC = struct.Struct("<I")
 _MAGIC_NUMBER = 1_681_511_377
-# Both write four bytes as five characters, each in an alphabet of its own; Delta's is that of Z85.
+# Both write four bytes as five characters, each in its own alphabet. Delta uses that of Z85.
 _PYTHONS = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
 _DELTAS = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 _TO_DELTAS, _TO_PYTHONS = bytes.maketrans(_PYTHONS, _DELTAS), bytes.maketrans(_DELTAS, _PYTHONS)

@@ -126,7 +126,7 @@ def _metadata(known: Mapping[str, object], schema: Schema, properties: Mapping[s
 def _add(file: DataFile) -> Mapping[str, object]:
     vector, stats = _vector(file.deletions), file.stats
     if vector:
-        # A bound may be that of a row which does not count any more.
+        # A bound may come from a row that is deleted now.
         stats = f'{stats.removesuffix("}")}, "tightBounds": false}}'
     facts = {"partitionValues": {}, "size": file.bytes, "modificationTime": _millis(), "dataChange": True}
     return {"add": {"path": f"_data/{file.name}", **facts, "stats": stats, **vector}}

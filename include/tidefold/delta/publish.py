@@ -101,7 +101,7 @@ def _provide_files(store: Store, manifest: Manifest) -> None:
             hint="`tidefold verify --repair` repairs it from another copy, if there is one.",
         )
     if manifest.files:
-        # Whoever linked the others may have been killed before it synced.
+        # The process that linked the others may have been killed before it synced.
         store.sync(f"{LogPaths(manifest.log).table}/_data")
 
 

@@ -72,11 +72,11 @@ def _changes(store: Store, table: DeltaTable, manifest: Manifest, previous: Publ
     ours = {f"_data/{f.name}" for f in previous.manifest.shown} if previous else set()
     same = {
         "files": set(active_files(table)) == ours,
-        # As the last snapshot had it; the commit brings that of the new one.
+        # The schema of the last snapshot. The commit adds that of the new one.
         "schema": table.schema().to_json() == delta_schema(previous.manifest if previous else manifest).to_json(),
         "properties": table.metadata().configuration == PROPERTIES,
         "protocol": _is_known(table),
-        # Not even to be reconciled: a vector can be taken back only by who knows it to the letter.
+        # Never reconciled: a commit can remove a vector only if it knows its exact bytes.
         "deletion vectors": not _has_vectors_of_others(store, table, ours, manifest.log, previous),
     }
     return [name for name, as_left in same.items() if not as_left]
@@ -104,7 +104,7 @@ def _has_vectors_of_others(
         try:
             lines = store.read(f"{LogPaths(log).table}/_delta_log/{version:020d}.json").splitlines()
         except NotFoundError:
-            return True  # Somebody shortened the log: nobody knows.
+            return True  # Another program shortened the log, so tidefold cannot tell.
         adds = [action["add"] for action in map(msgspec.json.decode, lines) if "add" in action]
         if any("deletionVector" in add or add["path"] in ours for add in adds):
             return True

@@ -19,7 +19,7 @@ from tidefold.storage import Store
 from tidefold.storage.local_store import LocalStore
 from tidefold.storage.scratch import open_scratch
 
-# When an action was written says nothing of what it adds.
+# The time of an action does not belong to its content.
 _INSTANT = "modification_time"
 
 

@@ -96,7 +96,7 @@ def _of_bucket(
         yield from batches
         return
     if not shape.key:
-        # Rows without a key do not say where they came from: those of a file go to one of the buckets that it spans.
+        # Rows without a key do not show their bucket: all rows of a file belong to the first bucket that it spans.
         yield from batches if bucket.first <= file.key_groups.first <= bucket.last else ()
         return
     connection = opened.enter_context(connect())

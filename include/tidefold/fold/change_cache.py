@@ -15,13 +15,13 @@ from tidefold.changelog.segment import of_key_groups
 from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.log_state import ChangeSet
 
-# Of so many change sets the parts of one bucket alone cost more to find than it costs to read all of them whole.
+# From this number of change sets on, finding the parts of one bucket costs more than reading all of them whole.
 MANY = 64
-# What a process keeps at most, in compressed bytes, and of one change set: as Arrow they are several times as many. Of
-# more each task finds its own parts. So many bytes of each are Arrow's, and not kept.
+# Limits in compressed bytes of a process and of one change set; as Arrow they take several times as much. Beyond them
+# each task finds its own parts. The third number is Arrow's overhead for each change set, which does not count.
 _MOST, _SMALL, _FRAME = 16 << 20, 1 << 20, 1_536
 _WORKS = 1_000
-# So many are read side by side, and put together at once.
+# How many are read at the same time, and how many are joined at once.
 _READERS, _RUN = 8, 1_000
 _NUMBER = "_number"
 

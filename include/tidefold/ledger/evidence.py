@@ -24,12 +24,12 @@ SNAPSHOT_FACT = "tidefold.snapshot"
 MANIFEST_FACT = "tidefold.manifest"
 EPOCH_FACT = "tidefold.epoch"
 ATTEMPT_FACT = "tidefold.attempt"
-# So many commits of others are read one by one; of more, or where some are gone, deltalake is asked.
+# Up to this many foreign commits are read one by one. For more, or if some are missing, deltalake reads the table.
 _READ_AT_MOST = 8
-# A transaction's version is a signed number of 64 bits: so many hexadecimal digits of a sha256 fit.
+# A transaction's version is a signed number of 64 bits: this many hexadecimal digits of a sha256 fit.
 _DIGITS = 15
 _MARK = re.compile(r"/_tidefold/ledger-(\d{10})$")
-# So many older marks are left before one request deletes them.
+# This many older marks stay before one request deletes them.
 _OLD_MARKS = 16
 _log = logging.getLogger(__name__)
 
@@ -144,7 +144,7 @@ def read_commit_facts(store: Store, table: str, version: int) -> dict[str, Any]:
 
 
 def _ask_table(store: Store, log: str) -> ShownSnapshot | None:
-    # Only who needs it loads deltalake: nearly nobody does.
+    # deltalake is loaded only here, because it is rarely needed.
     from deltalake import DeltaTable
 
     table = DeltaTable(store.uri(LogPaths(log).table), storage_options=store.options())

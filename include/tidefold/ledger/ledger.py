@@ -34,7 +34,7 @@ from tidefold.storage import Store
 _TRIES = 50
 _INCARNATION = 8
 _NO_SHAPE = TableSpec((), (), "", 1, 1)
-# Versions that pruning leaves: whoever sleeps through fewer commits finds everything as it was.
+# Versions that pruning leaves: a writer that sleeps through fewer commits still finds its version.
 KEPT_VERSIONS = 1_000
 # By log: the version of its ledger that was compared with the store, and what was found there.
 Compared = dict[str, tuple[int, Evidence]]
@@ -94,7 +94,7 @@ class Ledger:
             try:
                 return self.read_version(version)
             except (NotFoundError, CorruptError):
-                # Slept through so many commits that this version was pruned?
+                # This version may be pruned if the process slept through too many commits.
                 newer = self._latest_version()
                 if newer == version:
                     raise
@@ -153,7 +153,7 @@ class Ledger:
         try:
             require_known(state, evidence)
         except CorruptError:
-            # Others may have gone on since the state was read: what they did was in the ledger before it was seen.
+            # Others may have committed since the state was read, and the ledger has their commits first.
             require_known(self._newest() or state, evidence)
         self._compared[self._log] = (state.version, evidence)
         return evidence
@@ -237,7 +237,7 @@ class Ledger:
         try:
             path = self._paths.ledger_version(version + 1)
             if decode_head(path, self._store.read(path)).previous == digest:
-                return  # It counted, and was followed by so many that pruning has come this far.
+                return  # It counted, and so many versions followed that it is pruned now.
             late = True
         except NotFoundError:
             late = self._find_digest(version) == digest

@@ -67,7 +67,7 @@ class Pages:
         digest = digest_of(data)
         path = self._paths.page(digest, life)
         if path not in self._there:
-            # Named by its content: whoever wrote it before wrote the same.
+            # A page is named by its content, so an earlier write had the same content.
             with suppress(AlreadyExistsError):
                 self._store.put_if_absent(path, data)
         self._there.add(path)
@@ -89,7 +89,7 @@ def _split_chunks(items: Chunk, number: Callable[[Any], int]) -> tuple[list[tupl
     begin = 0
     while begin < len(items):
         key = number(items[begin]) // _SIZE
-        # Numbers rise by one or more: a chunk has at most so many items.
+        # Numbers rise by one or more: a chunk has at most this many items.
         end = min(begin + _SIZE, len(items))
         while number(items[end - 1]) // _SIZE > key:
             end -= 1

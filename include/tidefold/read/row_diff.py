@@ -49,7 +49,7 @@ def compare(
         connection.execute("SET TimeZone = 'UTC'")
         connection.execute("SET memory_limit = ?", [f"{MERGE_MEMORY}B"])
         connection.execute("SET temp_directory = ?", [scratch])
-        # Loaded batch by batch, not scanned by DuckDB: it would wrap the errors of whoever reads the files.
+        # Loaded batch by batch, not scanned by DuckDB: it would wrap the errors of the file reader.
         there = [_load(connection, "before", before), _load(connection, "after", after)]
         if there == [False, False]:
             return Compared(dict.fromkeys(KINDS, 0), ())
@@ -82,7 +82,7 @@ def _differences(shape: TableSpec) -> str:
     same_key = " AND ".join(f"b.{c} = a.{c}" for c in key)
     columns = [f"c{i}" for i in range(len(names))]
     other = " OR ".join(f"b.{c} IS DISTINCT FROM a.{c}" for c in columns)
-    # A key is never null, so a key that is null is that of no row.
+    # A key is never null, so a null key belongs to no row.
     change = f"CASE WHEN b.{key[0]} IS NULL THEN '{ADDED}' WHEN a.{key[0]} IS NULL THEN '{REMOVED}' "
     change += f"ELSE '{CHANGED}' END"
     keys = ", ".join(f"coalesce(b.{c}, a.{c}) AS k{i}" for i, c in enumerate(key))

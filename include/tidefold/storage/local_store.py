@@ -150,7 +150,7 @@ class LocalStore:
             raise AlreadyExistsError(
                 "NAME_TAKEN", f"`{target}` exists, and its content differs from `{source}`.", hint=hint
             )
-        # Whoever made it may have been killed before it synced.
+        # The process that made it may have been killed before it synced.
         _sync(os.path.dirname(other))
         return "kept"
 
@@ -162,7 +162,7 @@ class LocalStore:
     @contextmanager
     def replace(self, paths: Sequence[str]) -> Iterator[BinaryIO]:
         finals = [self._full(path) for path in paths]
-        # Beside the last name: whatever a killed process leaves lies beside a name that is still to be repaired.
+        # In the folder of the last name: what a killed process leaves is then next to a name that still needs repair.
         part = f"{finals[-1]}.{uuid.uuid4().hex}{_UNFINISHED}"
         try:
             with _translate_errors(paths[-1]), self._begin(part) as stream:

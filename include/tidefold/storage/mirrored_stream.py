@@ -71,7 +71,7 @@ class _LocalCopy:
             self._remove(error)
 
     def _remove(self, error: Exception) -> None:
-        # A name that was taken is somebody else's file.
+        # An existing name belongs to a file of another writer.
         if self._store is not None and not isinstance(error, AlreadyExistsError):
             with suppress(Exception):
                 self._store.delete([self._path])

@@ -96,7 +96,7 @@ def _list_folder(handle: int, root: str, above: str, skip: Callable[[str], bool]
         try:
             below = _open_last(name, _FOLDER | os.O_NOFOLLOW, handle, path)
         except UnsafeFileError:
-            yield path  # It was a folder a moment ago.
+            yield path  # It was a folder when it was listed.
             continue
         try:
             yield from _list_folder(below, root, f"{path}/", skip)

@@ -81,7 +81,7 @@ class LedgerCommitter:
         )
 
     def _take(self, state: LogState, arrivals: Sequence[IngestedFile], fence: int) -> LogState:
-        # Another may have begun the log, or begun it anew, since it was looked at.
+        # Another process may have started the log, or started it again, since the last read.
         check_shape(state, self.shape)
         return append(with_shape(state, self.shape), arrivals, fence=fence)
 

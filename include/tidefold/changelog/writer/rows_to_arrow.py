@@ -137,7 +137,7 @@ def _operations(given: pa.Table, count: int) -> pa.Array | pa.ChunkedArray:
         known = pc.is_in(op, pa.array([UPSERT, DELETE], op.type))
     else:
         words = fit_column("_op", op, pa.string())
-        op = pc.index_in(words, pa.array(list(_WORDS)))  # The words stand in the order of their numbers.
+        op = pc.index_in(words, pa.array(list(_WORDS)))  # The words are in the order of their numbers.
         known = op.is_valid()
     odd = pc.index(known, False).as_py()
     if odd >= 0:

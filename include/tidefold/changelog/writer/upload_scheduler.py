@@ -99,7 +99,7 @@ class UploadScheduler:
                 if not full and self._due is None and not self._collecting:
                     self._due = self._timer.call_later(self._settings.persist_delay, self.hurry)
         except BaseException as error:
-            # Also when the waiting was interrupted: nobody else knows of this task.
+            # Also if the wait was interrupted: only this call knows the task.
             task.failed(error if isinstance(error, Exception) else _error_of_interrupt(error))
             raise
         if full:
@@ -187,7 +187,7 @@ class _Batch:
         self._tell(lambda task: task.failed(error))
 
     def _tell(self, answer: Callable[[UploadTask], None]) -> None:
-        # The room first: whoever is told may be waiting for it.
+        # Free the room first: a notified caller may be waiting for it.
         self._end_batch(sum(task.bytes for task in self._tasks))
         for task in self._tasks:
             try:

@@ -128,7 +128,7 @@ class LocalConfig(StrictModel):
         return count_bytes(self.quota) if self.quota else None
 
 
-# Whoever is reading the table version before the newest still needs its files.
+# Readers of the previous table version still need its files.
 _LEAST_RETAINED = 2
 
 

@@ -38,7 +38,7 @@ _KafkaNames = Annotated[
 ]
 
 
-# Words that a later version will know: refused by name, so that nobody takes them for a typing mistake.
+# Words that a later version will accept. They get their own error, so that they do not look like typing mistakes.
 _LATER_CONNECTORS = ("db2", "vitess", "spanner", "informix")
 _LATER_FORMATS = ("canal-json", "maxwell-json", "avro")
 

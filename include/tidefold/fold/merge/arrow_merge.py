@@ -23,7 +23,7 @@ from tidefold.changelog.schema import DELETE, UPSERT, has_absent, order_columns,
 from tidefold.changelog.segment import at_least
 from tidefold.domain.table.table_spec import ARRIVAL, Engine, TableSpec
 
-# What is sorted, and what is taken from it, are about so many times the changes.
+# The sort and its result take about this many times the bytes of the changes.
 _TIMES = 4
 
 
@@ -118,7 +118,7 @@ def replace_rows(base: Iterable[pa.RecordBatch], keys: pa.Table, rows: pa.Table)
     for given in base:
         if not given.num_rows:
             continue
-        # Of the same types; whether a key may be null is said by who reads it.
+        # The types are the same. Only the nullability of the key may differ, which the reader sets.
         batch = pa.RecordBatch.from_arrays(given.columns, schema=rows.schema)
         span = pc.min_max(batch.column(names[0]))
         near = gone.within((span["min"].as_py(),), (span["max"].as_py(),))

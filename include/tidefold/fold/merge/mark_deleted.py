@@ -21,11 +21,11 @@ from tidefold.fold.merge.merge import has_clears
 from tidefold.fold.rewrite import RewriteAction
 from tidefold.fold.task import FoldTask, Input, Recipe
 
-# What is deleted of the large file, and what is beside it, are at most this share of its rows: a rewrite costs about
-# ten times as much a row as looking for keys, and readers pay for every row that does not count.
+# The deleted rows of the large file, and the rows in the small one, are at most this share of its rows. A rewrite costs
+# about ten times as much a row as a search for keys, and readers pay for every deleted row.
 SHARE = 0.15
-# Vectors stand in the Delta log and in the manifest, which are read whole: that of a file has at most about 26,000
-# places that lie apart, those of a snapshot four million.
+# The Delta log and the manifest contain the vectors and are read whole. So the vector of a file has at most about
+# 26,000 scattered places, and all vectors of a snapshot have four million.
 _LONGEST, _ALL = 64 << 10, 8 << 20
 _BATCH_ROWS = 262_144
 

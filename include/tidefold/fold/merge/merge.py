@@ -185,7 +185,7 @@ def _make_view(connection: duckdb.DuckDBPyConnection, name: str, query: str) -> 
 
 def has_clears(changes: pa.Table) -> bool:
     """Whether a change removes more than its own key."""
-    # Changes of a MERGE come after CLEAR, so the highest op does not tell.
+    # MERGE has a higher number than CLEAR, so the highest op does not show a CLEAR.
     return bool(pc.any(pc.equal(changes.column("_op"), CLEAR)).as_py())
 
 

@@ -13,7 +13,7 @@ from tidefold.domain.table.table_spec import ARRIVAL, Engine, TableSpec
 from tidefold.fold.merge.engines.statements import key_list
 
 TIED = "tied"
-# So many are listed by name; the others are only counted.
+# This many are listed by name. The others are only counted.
 LISTED = 20
 _DECIDING = (Engine.LAST, Engine.FIRST, Engine.PARTIAL, Engine.HISTORY)
 

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from tidefold.domain.table.table_spec import TableSpec
 from tidefold.fold.merge.engines.statements import UNRESOLVED
 
-# So many are listed by name; the others are only counted.
+# This many are listed by name. The others are only counted.
 LISTED = 20
 
 

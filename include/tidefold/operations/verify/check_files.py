@@ -12,7 +12,7 @@ from tidefold.errors import NotFoundError
 from tidefold.storage import Store, compute_sha256, is_lost_by_disk
 
 Stores = Mapping[StorageTier, Store]
-# Is told how many bytes were read so far, and how many there are to read.
+# Receives how many bytes were read so far, and how many there are to read.
 Tell = Callable[[int, int], None]
 _READERS = 4
 
@@ -91,7 +91,7 @@ def _check_copy(stores: Stores, file: StoredFile, sizes: Mapping[StoredLocation,
             try:
                 identity = stores[name.place.where].identity(name.place.path)
             except NotFoundError:
-                continue  # Removed since it was listed: the ledger will say why.
+                continue  # Deleted since it was listed: the ledger shows why.
             by_identity.setdefault(identity, []).append(name)
     return [_Found(file, tuple(names), sizes[names[0].place]) for names in by_identity.values()]
 

@@ -115,7 +115,7 @@ def _prove(stores: Stores, place: StoredLocation) -> str | None:
     """Returns the sha256 of a segment if it matches the ledgers of all logs in it; otherwise None."""
     try:
         digest = digest_of(stores, place)
-        # Only the ledgers know what their change sets are: the footer is no witness for itself.
+        # Only the ledgers know their change sets: the footer cannot prove itself.
         for log in dict.fromkeys(entry.log for entry in check_pieces(stores[place.where], place.path, ())):
             state = Ledger(stores[StorageTier.STORE], log).find()
             theirs = [c for c in state.change_sets if c.location.segment == place.path] if state else []

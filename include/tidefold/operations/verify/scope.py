@@ -57,7 +57,7 @@ def _local(pipeline: Pipeline, log: str, there: Iterable[Snapshot]) -> tuple[fro
         return frozenset(), "", True
     ids = {s.id for s in there}
     try:
-        # Without a manifest there is no copy: it is written last and removed first.
+        # Without a manifest there is no copy, because it is written last and deleted first.
         found = {n for n, files in copies(pipeline.local).items() if any(f.path == n.manifest for f in files)}
     except TidefoldError as error:
         return frozenset(), f"local copies cannot be looked at: {error.code}: {error.message}", True

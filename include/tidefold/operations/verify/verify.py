@@ -32,7 +32,7 @@ from tidefold.operations.verify.repair import repair_file
 from tidefold.operations.verify.result import Checked, add_warning, outcome_of
 from tidefold.operations.verify.scope import Scope, scope_of
 
-# Is told what is being read, how many bytes of it were read, and how many there are.
+# Receives what is being read, how many bytes of it were read, and how many there are.
 Telling = Callable[[str, int, int], None]
 _Found = Mapping[StoredFile, tuple[Copy, ...]]
 _Repair = Callable[[Stores, StoredFile, Sequence[Copy]], StoredLocation]
@@ -223,7 +223,7 @@ class Verification:
         for place in places:
             beside = part is FileRole.DATA and place.path.startswith(f"{LogPaths(self.log).table}/")
             history = part is FileRole.MANIFEST and place.where is StorageTier.STORE
-            # What lies beside the table's files, and segments, `clean` finds by itself.
+            # `clean` finds segments, and other files next to the table's, by itself.
             if not (beside or history or part is FileRole.SEGMENT):
                 self.stores[place.where].delete([place.path])
 

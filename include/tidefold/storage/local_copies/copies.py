@@ -78,7 +78,7 @@ def copy_snapshot(primary: Store, local: LocalRoots, manifest: Manifest, digest:
     try:
         discard(local, [ongoing])
         copied = _write(primary, local, ongoing, manifest, digest, commit)
-        # Of a store that was here before under this address: its ids began anew.
+        # An older copy may belong to a former store at this address, whose ids started again.
         discard(local, [name])
         local.rename_folder(str(ongoing), str(name))
         _require_complete(local, name, digest)
@@ -196,7 +196,7 @@ def _error_of_altered(path: str) -> CorruptError:
 
 
 def _require_complete(local: LocalRoots, name: CopyName, digest: str) -> None:
-    # Somebody may have removed files of it while it was being written.
+    # Another process may have deleted files of it during the write.
     if gaps(local, name, digest) != ():
         raise StorageError(
             "LOCAL_COPY_INCOMPLETE", f"Files of the local copy `{name}` disappeared while tidefold wrote it."
@@ -240,7 +240,7 @@ def discard(local: LocalRoots, names: Iterable[CopyName]) -> None:
         if name in wanted:
             discard_files(local, [entry.path for entry in entries])
     for name in wanted:
-        # What is not there goes with the empty folders around it.
+        # The path need not exist: the delete also removes the empty folders above it.
         local.delete([data_path(str(name), "-"), f"{name}/_delta_log/-"])
 
 

@@ -120,7 +120,7 @@ class LocalRoots:
                 try:
                     root.delete([path])
                 except _FAILURES as error:
-                    # A root that does not even say whether the file is there has nothing that anybody could use.
+                    # A root that cannot even report whether the file exists has nothing usable.
                     if root is order[0] or _lies_in(root, path):
                         failed = failed or error
             if failed:

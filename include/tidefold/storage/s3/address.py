@@ -61,7 +61,7 @@ class S3Endpoint:
 
     def delta_options(self) -> dict[str, str]:
         """Returns the options of deltalake and Polars besides the environment. They contain no secret."""
-        # Commits are decided by If-None-Match whatever the environment says: never a rename that may replace.
+        # If-None-Match decides commits, whatever the environment sets: never a rename, which may replace.
         options = {"aws_conditional_put": "etag", "aws_s3_allow_unsafe_rename": "false"}
         if self.url:
             options["aws_endpoint"] = self.url

@@ -17,7 +17,7 @@ from s3fs import S3FileSystem
 from tidefold.errors import InvalidInputError, NotFoundError, StorageError, TidefoldError
 from tidefold.storage.s3.address import S3Endpoint
 
-# Whatever s3fs lets through: S3's answers (as OSError), and what happens on the way to S3.
+# The errors that s3fs raises: S3's answers (as OSError), and errors of the connection.
 FAILURES = (OSError, ClientError, BotoCoreError, ResponseParserError, TransportError)
 _READ_SECONDS = 60
 _BLOCK = 8 << 20
@@ -102,7 +102,7 @@ class Bucket:
         """Returns the error to raise for a failed request about a path."""
         if not isinstance(error, FileNotFoundError) or code_of(error) not in _ABSENT:
             return _storage_error(path, error)
-        # s3fs says the same of a bucket that is not there, and a HEAD answers 404 for both.
+        # s3fs raises the same error for a missing bucket, and a HEAD returns 404 for both.
         if code_of(error) == "NoSuchKey" or self._exists():
             return NotFoundError("NOT_FOUND", f"`{path}` does not exist.")
         return StorageError(

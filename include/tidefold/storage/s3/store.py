@@ -19,7 +19,7 @@ from tidefold.storage.store import StoredObject
 
 _AT_ONCE = 1000  # Keys that one delete request may name.
 _COMPARED = 8 << 20
-# An upload that was not completed is no object; it is listed under a name that `delete` knows again.
+# An upload that was not completed is not an object. It is listed under a name that `delete` recognizes.
 _UNFINISHED = re.compile(r"(?P<path>.+)\.(?P<upload>(?:[0-9a-f]{2})+)\.part", re.DOTALL)
 
 
@@ -59,7 +59,7 @@ class S3Store:
                 yield cast(BinaryIO, stream)
             except FAILURES as error:
                 if not code_of(error) and isinstance(error, OSError):
-                    raise  # Not S3's: what the caller did beside reading.
+                    raise  # Not an error of S3, but of the caller's own work.
                 raise self._bucket.as_ours(path, error) from error
 
     def put_if_absent(self, path: str, data: bytes) -> None:
@@ -144,7 +144,7 @@ class S3Store:
         return all(self.read(one, start, _COMPARED) == self.read(other, start, _COMPARED) for start in starts)
 
     def list(self, folder: str, unfinished: bool = False) -> list[StoredObject]:
-        # Not s3fs's find: it answers a file for a folder of that name, and takes a missing bucket for a missing file.
+        # Not s3fs's find: it returns a file for a folder of that name, and reports a missing bucket as a missing file.
         prefix = f"{self._key(folder)}/".lstrip("/")
         with self._bucket.translate_errors(folder):
             found = [

@@ -13,8 +13,8 @@ from tidefold.storage.s3.client import FAILURES, Bucket, code_of, conflicts, ref
 PART = 16 << 20
 _COPIED_PART = 512 << 20
 _CONFLICTS = 5
-# Kept with the object: which put made it. A put whose answer was lost is sent again, by botocore and by aiohttp (which
-# does so whatever botocore is told, and says it to nobody), and then the name is taken by that very put.
+# Stored with the object: the put that made it. If an answer is lost, botocore and aiohttp send the put again (aiohttp
+# whatever botocore's settings are, and silently). Then that very put finds its own name taken.
 _PUT = "tidefold-put"
 
 
@@ -43,7 +43,7 @@ def _settle(bucket: Bucket, key: str, path: str, mark: str, error: Exception) ->
         return
     if refuses(error):
         raise bucket.as_ours(path, error) from error
-    if found is None:  # Absent is no proof: the lost request may still be on its way.
+    if found is None:  # Absence proves nothing: the lost request may still arrive.
         raise _unknown(bucket, path, error) from error
     raise AlreadyExistsError("NAME_TAKEN", f"`{path}` already exists.") from error
 

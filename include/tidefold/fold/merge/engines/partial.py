@@ -23,7 +23,7 @@ from tidefold.fold.merge.engines.statements import (
     values,
 )
 
-# In the hidden table beside names of columns: the row's deletion, and its being there.
+# Two names in the sidecar besides those of columns: for the row's deletion, and for its existence.
 _GONE, _THERE = "", "+"
 
 
