@@ -1,7 +1,7 @@
 # Every command a contributor needs. The same ones run in .ci/run.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help install lock lint test errors wrap test-unit test-model test-contract test-spark test-airflow test-faults test-drills bench bench-counts bench-ingest bench-log bench-long bench-quality bench-snapshot fault-matrix two-coordinators unsynced soak demo up down clean
+.PHONY: help install lock lint test errors wrap test-unit test-model test-contract test-spark test-airflow test-faults test-drills bench bench-counts bench-ingest bench-log bench-long bench-quality bench-snapshot fault-matrix two-coordinators unsynced soak demo up airflow down clean
 
 # Set in some shells; with it every start would compile all its imports again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -118,6 +118,9 @@ demo: install ## About 3 minutes: Airflow runs the pipeline over the sample inpu
 
 up: install ## Start Airflow and leave it running (address, user and password are printed)
 	@$(RUN) -m local_airflow up
+
+airflow: install ## A command of the Airflow that `make up` started: make airflow ARGS="dags list"
+	@$(RUN) -m local_airflow airflow $(ARGS)
 
 down: ## Stop what `make up` (or an interrupted demo) started
 	@if [ -x $(PYTHON) ]; then $(RUN) -m local_airflow down; fi

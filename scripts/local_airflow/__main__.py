@@ -1,4 +1,4 @@
-"""`python -m local_airflow up|down`: what `make up` and `make down` call."""
+"""`python -m local_airflow up|down|airflow ...`: what `make up`, `make down` and `make airflow` call."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from local_airflow.errors import LocalAirflowError
 from local_airflow.settings import PROJECT, Request
-from local_airflow.stack import LocalAirflow, down, up
+from local_airflow.stack import LocalAirflow, call_airflow, down, up
 
 VAR = PROJECT / "var"
 
@@ -17,9 +17,13 @@ VAR = PROJECT / "var"
 def main() -> int:
     """Runs the command; its exit code."""
     command = argparse.ArgumentParser(prog="local_airflow", description=__doc__)
-    command.add_argument("command", choices=("up", "down"))
+    command.add_argument("command", choices=("up", "down", "airflow"))
+    command.add_argument("words", nargs=argparse.REMAINDER, help="of a command of Airflow")
+    given = command.parse_args()
     try:
-        return {"up": _up, "down": _down}[command.parse_args().command]()
+        if given.command == "airflow":
+            return call_airflow(VAR, given.words)
+        return {"up": _up, "down": _down}[given.command]()
     except LocalAirflowError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import secrets
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +23,7 @@ Say = Callable[[str], None]
 # Without its log server (it listens on all addresses) the api-server reads the log files directly. No triggerer:
 # nothing of ours is deferred.
 _COMPONENTS = (("scheduler", "--skip-serve-logs"), ("dag-processor",), ("api-server",))
+_OWN = ("AIRFLOW", "TIDEFOLD_", "PYTHONPATH", "NO_PROXY", "no_proxy")
 _HEALTHY = ("metadatabase", "scheduler", "dag_processor")
 
 
@@ -67,6 +69,7 @@ def _up(request: Request, register: Register, say: Say) -> LocalAirflow:
     port = free_port(8080)
     env = airflow_env(request, database, port)
     _write_password(request)
+    _write_environment(request, env)
     log = request.root / "log"
     _migrate(env, log / "migrate.log")
     say(f"database migrated ({time.monotonic() - since:.0f} s)")
@@ -91,6 +94,27 @@ def _write_password(request: Request) -> None:
     if not request.passwords.exists():
         request.passwords.touch(mode=0o600)
         request.passwords.write_text(json.dumps({name: secrets.token_urlsafe(12) for name, _ in request.users}))
+
+
+def _write_environment(request: Request, env: Mapping[str, str]) -> None:
+    """Keeps what makes a command one of this Airflow; the address of the database has its password."""
+    own = {name: value for name, value in env.items() if name.startswith(_OWN)}
+    target = _environment(request.root)
+    target.unlink(missing_ok=True)
+    target.touch(mode=0o600)
+    target.write_text(json.dumps(own))
+
+
+def _environment(root: Path) -> Path:
+    return root / "airflow" / "environment.json"
+
+
+def call_airflow(root: Path, words: Sequence[str]) -> int:
+    """Runs a command of the Airflow that `up` started below a folder; its exit code."""
+    if not any(entry.alive for entry in _register(root).read()):
+        raise LocalAirflowError("No Airflow is running here: `make up` starts it.")
+    own = json.loads(_environment(root).read_text())
+    return subprocess.run(_airflow(*words), env={**os.environ, **own}, check=False).returncode
 
 
 def _migrate(env: Mapping[str, str], log: Path) -> None:
@@ -121,4 +145,4 @@ def _has_read_dags(airflow: LocalAirflow) -> bool:
     return len(airflow.api.dags()) + len(airflow.api.import_errors()) >= files
 
 
-__all__ = ["PROJECT", "LocalAirflow", "Request", "Say", "down", "up"]
+__all__ = ["PROJECT", "LocalAirflow", "Request", "Say", "call_airflow", "down", "up"]

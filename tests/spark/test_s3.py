@@ -11,12 +11,14 @@ import pytest
 from support.pipelines import CONFIG, make_pipeline, put, table_rows
 from support.s3_server import S3Bucket
 from tidefold.compute.runners import on_spark
+from tidefold.operations.ingest.ingest import ingest
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.quality.judge import judge
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
 from tidefold.operations.snapshot.request import Fold
 from tidefold.quality.run.spark_rows import SparkEngine
+from tidefold.wiring import open_pipeline
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -61,3 +63,24 @@ def test_files_that_cannot_be_read_never_pass(pipeline: Pipeline, spark: SparkSe
     assert judged.error_code
     s3.server.heal()
     assert judge(pipeline, ["accounts"], "run-1", SparkEngine(spark))[0].status == "passed"
+
+
+def test_spark_tasks_read_files_that_land_in_s3(
+    s3: S3Bucket, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in os.environ.items():
+        if name.startswith("AWS_"):
+            monkeypatch.setitem(spark.sparkContext.environment, name, value)
+    path = tmp_path / "tidefold.yaml"
+    path.write_text(
+        "version: 1\nstore: store\nlogs:\n  items:\n    key: [id]\n    order: [seq]\n"
+        f"    source: {{format: csv, path: s3://{s3.name}/landing/items}}\n    columns: {{id: int, seq: long}}\n"
+    )
+    for number in range(3):
+        rows = "".join(f"{i},{number}\n" for i in range(number * 10, number * 10 + 10))
+        s3.client.put_object(Bucket=s3.name, Key=f"landing/items/{number}.csv", Body=f"id,seq\n{rows}".encode())
+    pipeline = open_pipeline(path)
+    [outcome] = ingest(pipeline, ["items"], on_spark(spark))
+    assert (outcome.status, outcome.facts["files"], outcome.facts["changes"]) == ("taken", 3, 30)
+    [outcome] = ingest(pipeline, ["items"], on_spark(spark))
+    assert outcome.status == "nothing"
