@@ -28,7 +28,9 @@ def test_a_command_has_the_environment_of_the_running_airflow(tmp_path: Path, mo
     program = "import os, sys; open(sys.argv[1], 'w').write(os.environ['AIRFLOW_HOME'] + ' '.join(sys.argv[2:]))"
     monkeypatch.setattr(stack, "_airflow", lambda *words: [sys.executable, "-c", program, str(said), *words])
     register = Register(tmp_path / "processes.json")
-    started = register.start("scheduler", [sys.executable, "-c", "import signal; signal.pause()"], dict(os.environ), tmp_path / "log")
+    started = register.start(
+        "scheduler", [sys.executable, "-c", "import signal; signal.pause()"], dict(os.environ), tmp_path / "log"
+    )
     try:
         assert stack.call_airflow(tmp_path, ["dags", "list"]) == 0
     finally:
