@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
+from airflow.triggers.callback import CallbackTrigger
 
 from support.pipelines import CONFIG, make_pipeline, put
 from tidefold.domain.alarms import AlarmRecord
@@ -165,8 +166,10 @@ def test_a_deadline_of_the_dag_tells_the_webhook(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(notify, "_post", lambda webhook, message: posted.append((webhook, message["text"])))
     context: Any = {"dag_run": {"dag_id": "late", "dag_run_id": "run 1"}, "deadline": {"id": "1"}}
 
-    async def call_back() -> None:
-        await notify.GateNotifier(context=context, **deadline.callback.kwargs)
+    async def call_back() -> list[Any]:
+        """As Airflow's triggerer does."""
+        trigger = CallbackTrigger(deadline.callback.path, {**deadline.callback.kwargs, "context": context})
+        return [event.payload["state"] async for event in trigger.run()]
 
-    asyncio.run(call_back())
+    assert asyncio.run(call_back())[-1] == "success"
     assert posted == [("http://hook", "tidefold: late has not ended by its deadline.")]
