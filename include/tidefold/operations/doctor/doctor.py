@@ -82,6 +82,7 @@ CHECKS: tuple[DoctorCheck[Any], ...] = (
     DoctorCheck("store", lambda a: pipeline_probes.probe_store(a.config), judge_pipeline.judge_store),
     DoctorCheck("clock", lambda a: pipeline_probes.probe_clock(a.config), judge_pipeline.judge_clock),
     DoctorCheck("landing", lambda a: pipeline_probes.probe_landing(a.config), judge_pipeline.judge_landing),
+    DoctorCheck("ingest", lambda a: pipeline_probes.probe_waiting_files(a.config), judge_pipeline.judge_waiting_files),
     DoctorCheck("suites", lambda a: pipeline_probes.probe_suites(a.config), judge_pipeline.judge_suites),
     DoctorCheck("retention", lambda a: a.config, judge_pipeline.judge_retention),
     DoctorCheck("alarms", lambda a: a.config, judge_pipeline.judge_alarms),

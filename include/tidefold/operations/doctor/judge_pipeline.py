@@ -7,11 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from tidefold.config import Config
 from tidefold.operations.doctor.airflow import AirflowSetup
 from tidefold.operations.doctor.finding import DoctorFinding, FindingLevel
-from tidefold.operations.doctor.pipeline_probes import ClockSkew, LandingProbe, StoreProbe
+from tidefold.operations.doctor.pipeline_probes import ClockSkew, LandingProbe, StoreProbe, WaitingFiles
+from tidefold.operations.inspect.alarms import format_age
 from tidefold.operations.outcome import ErrorInfo
 
 OK, WARN, FAIL = FindingLevel.OK, FindingLevel.WARN, FindingLevel.FAIL
 _LISTED = 3
+_WAIT_SECONDS = 86_400
 # A clock that is so far away makes ages and `ttl` wrong; S3 refuses requests from 15 minutes on.
 _SKEW_SECONDS = (60, 900)
 
@@ -68,6 +70,23 @@ def judge_landing(found: Iterable[LandingProbe]) -> Iterator[DoctorFinding]:
         files = sum(folder.files for folder in good)
         partly = "" if all(folder.is_all for folder in good) else " (more are there)"
         yield DoctorFinding("landing", OK, f"{_count(len(good), 'folder')}, {_count(files, 'file')} looked at{partly}.")
+
+
+def judge_waiting_files(found: Iterable[WaitingFiles]) -> Iterator[DoctorFinding]:
+    """Files that landed long ago, and that no ingest has looked at: nothing runs, or it runs elsewhere."""
+    is_good = True
+    for files in found:
+        if files.error:
+            is_good = False
+            message = f"{files.log}: [{files.error.code}] {files.error.message}"
+            yield DoctorFinding("ingest", FAIL, message, files.error.hint or f"`tidefold status {files.log}`.")
+        elif files.seconds > _WAIT_SECONDS:
+            is_good = False
+            message = f"{files.log}: {_count(files.count, 'landed file')} not ingested, the oldest for"
+            hint = f"Unpause the DAG that ingests it, or call `tidefold run {files.log}`."
+            yield DoctorFinding("ingest", WARN, f"{message} {format_age(files.seconds)}.", hint)
+    if is_good:
+        yield DoctorFinding("ingest", OK, "No landed file waits for more than a day.")
 
 
 def judge_suites(found: Mapping[str, ErrorInfo | None]) -> Iterator[DoctorFinding]:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from tidefold.config import Config, LogConfig
 from tidefold.errors import InvalidInputError, NotFoundError, RefusedError, TidefoldError
+from tidefold.ledger import Ledger
 from tidefold.operations.outcome import ErrorInfo
 from tidefold.quality.suite.suite import load_suite
 from tidefold.sources.landing.folders import folder_at
-from tidefold.storage import open_store
+from tidefold.storage import Store, open_store
 from tidefold.storage.identity import read_identity, require_identity
 from tidefold.storage.store_check import measure_skew, probe
 
@@ -145,3 +148,44 @@ def _find_suite_error(config: Config, log: LogConfig) -> ErrorInfo | None:
     except InvalidInputError as error:
         return ErrorInfo.of(error)
     return None
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingFiles:
+    """Landed files that no ingest has looked at.
+
+    count: how many there are; `seconds`: how long ago the oldest of them was changed.
+    error: why they could not be counted.
+    """
+
+    log: str
+    count: int = 0
+    seconds: float = 0.0
+    error: ErrorInfo | None = None
+
+
+def probe_waiting_files(config: Config) -> list[WaitingFiles]:
+    """Compares the landing folder of each log with its ledger. Creates nothing."""
+    store = open_store(config.store, config.path.parent)
+    if _find_missing_folder(store.uri("")):
+        return []
+    found = []
+    for log in config.logs.values():
+        if log.source and log.source.landing:
+            try:
+                found.append(_count_waiting(store, log.id, log.source.landing))
+            except NotFoundError:
+                found.append(WaitingFiles(log.id))
+            except TidefoldError as error:
+                found.append(WaitingFiles(log.id, error=ErrorInfo.of(error)))
+    return found
+
+
+def _count_waiting(store: Store, log: str, address: str) -> WaitingFiles:
+    """Files that are newer than all ingested ones: of older ones the ledger may have forgotten the names."""
+    state = Ledger(store, log).find()
+    known = {entry.name for entry in state.landed} | {p.file for p in state.landing.listed} if state else set[str]()
+    newest = max((entry.changed for entry in state.landed), default=0.0) if state else 0.0
+    listed = islice(folder_at(address).list_files(), MOST_FILES)
+    times = [file.stamp.changed for file in listed if file.name not in known and file.stamp.changed > newest]
+    return WaitingFiles(log, len(times), max(time.time() - min(times), 0.0)) if times else WaitingFiles(log)

@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 import zipfile
 from collections.abc import Iterator
 from dataclasses import replace
@@ -283,6 +284,27 @@ def test_landing_in_s3_is_listed(config_path: Path, s3: S3Bucket) -> None:
     [denied] = [found for found in look("landing", config_path) if "tellers" in found[1]]
     assert denied[0] is FAIL
     assert "S3 refuses access" in denied[1]
+
+
+def test_files_that_no_ingest_has_looked_at(config_path: Path, tmp_path: Path) -> None:
+    assert levels(look("ingest", config_path)) == [OK]
+    day = 86_400
+    taken = load_config(config_path).path.parent / "landing" / "accounts" / "accounts+0+0000000000.jsonl"
+    for number, age in ((0, 9 * day), (1, 3 * day), (2, 60)):
+        file = taken.with_name(f"accounts+0+000000000{number}.jsonl")
+        file.write_text("{}")
+        os.utime(file, (time.time() - age,) * 2)
+    # The first one was ingested under its name.
+    assert look("ingest", config_path) == [(WARN, "accounts: 2 landed files not ingested, the oldest for 3 d.")]
+    (taken.with_name("accounts+0+0000000001.jsonl")).unlink()
+    assert levels(look("ingest", config_path)) == [OK]
+
+
+def test_a_ledger_that_cannot_be_read_is_named(config_path: Path, tmp_path: Path) -> None:
+    for version in (tmp_path / "store/logs/accounts/ledger").iterdir():
+        version.write_text("{")
+    [(level, said)] = look("ingest", config_path)
+    assert (level, said.split("]")[0]) == (FAIL, "accounts: [UNREADABLE")
 
 
 def test_suites(config_path: Path, tmp_path: Path) -> None:
