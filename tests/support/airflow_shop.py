@@ -1,4 +1,4 @@
-"""A small pipeline of two logs under an Airflow of its own, and a plain dict of what each table must hold."""
+"""A small pipeline of two logs under its own Airflow, and a plain dict of the expected rows of each table."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ FAILS = "expectations:\n- {type: expect_column_values_to_be_in_set, kwargs: {col
 
 
 def prepare(root: Path) -> Path:
-    """Writes the configuration, suites that pass and empty landing folders; the path of `tidefold.yaml`."""
+    """Writes the configuration, suites that pass and empty landing folders. Returns the path of `tidefold.yaml`."""
     (root / "quality").mkdir(parents=True)
     for log in LOGS:
         (root / "quality" / f"{log}.yaml").write_text(PASSES)
@@ -64,8 +64,11 @@ def prepare(root: Path) -> Path:
 
 @dataclass
 class Shop:
-    """`held` is what the source holds: what each table must show once everything was published. `told` is what the
-    webhook for alarms got.
+    """The pipeline under test.
+
+    `held` has the rows of the source: what each table must show once everything is published. `told` has what the
+    webhook
+    for alarms received.
     """
 
     airflow: LocalAirflow
@@ -96,7 +99,7 @@ class Shop:
         (self.pipeline.config.path.parent / "quality" / f"{log}.yaml").write_text(text)
 
     def shown(self, log: str) -> dict[int, str]:
-        """What a plain reader of the table finds."""
+        """Returns what a plain reader of the table finds."""
         rows = DeltaTable(self.pipeline.store.uri(LogPaths(log).table)).to_pyarrow_table().to_pylist()
         found = {row["id"]: row["text"] for row in rows}
         assert len(found) == len(rows)
@@ -115,21 +118,21 @@ class Shop:
         return Ran(self, dag, self.airflow.api.trigger(dag, conf))
 
     def questions(self) -> list[Ran]:
-        """The approval runs that have not ended."""
+        """Returns the approval runs that have not ended."""
         dag = f"{MATERIALIZE}_approval"
         return [Ran(self, dag, r["dag_run_id"]) for r in self.airflow.api.runs(dag) if r["state"] in _OPEN]
 
     def jobs(self, step: str) -> list[psutil.Process]:
-        """The processes of a step's Spark job."""
+        """Returns the processes of a step's Spark job."""
         return [p for p in running(self.airflow) if any(f"jobs/{step}.py" in word for word in words_of(p))]
 
     def kill_worker(self, step: str) -> None:
-        """Kills the process that runs the task, above its spark-submit, so that it can tidy up nothing."""
+        """Kills the process that runs the task, above its spark-submit, so that it cannot clean up."""
         job = next(p for p in self.jobs(step) if "spark-submit" in " ".join(words_of(p)) or "java" in p.name())
         os.kill(next(p.pid for p in job.parents() if "airflow" in " ".join(words_of(p)).lower()), signal.SIGKILL)
 
     def metrics(self) -> dict[str, float]:
-        """The last value of every gauge that was sent so far."""
+        """Returns the last value of every gauge that was sent so far."""
         with suppress(BlockingIOError):
             while True:
                 for line in self.statsd.recv(65_536).decode().splitlines():
@@ -140,7 +143,7 @@ class Shop:
         return self._gauges
 
     def lineage(self) -> list[dict[str, Any]]:
-        """Every event that OpenLineage was given."""
+        """Returns every event that OpenLineage received."""
         return [json.loads(line) for line in (self.airflow.request.root / LINEAGE).read_text().splitlines()]
 
     def events(self, log: str) -> list[dict[str, Any]]:
@@ -157,11 +160,11 @@ class Ran:
 
     @property
     def name(self) -> str:
-        """Its name in the ledger."""
+        """Returns its name in the ledger."""
         return f"{self.dag}/{self.id}"
 
     def ended(self) -> Ran:
-        """The same, once it has ended."""
+        """Waits until it has ended, and returns it."""
         wait_for(lambda: self.state in ("success", "failed"), lambda: json.dumps(self.tasks, indent=1))
         return self
 
@@ -185,19 +188,20 @@ class Ran:
 
     @property
     def tasks(self) -> dict[str, str]:
-        """State by task; of a mapped one with its index."""
+        """Returns the state of each task; a mapped one with its index."""
         return {_name(one): str(one["state"]) for one in self.instances}
 
     def reached(self, task: str, state: str) -> Ran:
-        """The same, once this task is in that state."""
+        """Waits until this task is in that state, and returns the run."""
         wait_for(lambda: self.tasks.get(task) == state, lambda: json.dumps(self.tasks, indent=1))
         return self
 
     def answer(self, answers: Mapping[str, tuple[str, str]]) -> Ran:
-        """Gives each task its choice and why, for as long as it asks.
+        """Answers each task with its choice and reason, for as long as it asks.
 
-        Airflow 3.3.2 takes an answer for a fault of the executor while its scheduler has not heard that the process
-        which asked has ended: it tries the task again, which asks once more, and fails it when no try is left.
+        Airflow 3.3.2 takes an early answer for a fault of the executor: its scheduler has not yet noticed that the
+        process
+        which asked has ended. It then tries the task again, which asks again, and fails it when no try is left.
         """
 
         def ended() -> bool:
@@ -212,7 +216,7 @@ class Ran:
         return self
 
     def _parked(self, one: dict[str, Any]) -> bool:
-        """Whether the scheduler says that the process of this try has ended and left the task waiting."""
+        """Whether the scheduler reports that the process of this try has ended and the task waits."""
         told = f"TaskInstance Finished: dag_id={self.dag}, task_id={one['task_id']}, run_id={self.id}, "
         how = (f"map_index={one['map_index']}, ", "state=awaiting_input, ", f"try_number={one['try_number']}, ")
         lines = self.shop.airflow.log("scheduler").read_text().splitlines()
@@ -227,7 +231,7 @@ class Ran:
         return self.shop.airflow.api.xcom(self.dag, self.id, name, int(index or -1))
 
     def log(self, task: str) -> str:
-        """What all tries of a task logged."""
+        """Returns the logs of all tries of a task."""
         one = next(each for each in self.instances if _name(each) == task)
         name, index = one["task_id"], one["map_index"]
         tries = range(1, max(one["try_number"], 1) + 1)

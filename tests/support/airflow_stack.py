@@ -1,4 +1,4 @@
-"""What the Airflow tests share: one running Airflow over the demo's pipeline, and looks at it from outside."""
+"""The fixtures that Airflow tests share: one running Airflow over the demo's pipeline, observed from outside."""
 
 from __future__ import annotations
 
@@ -46,7 +46,9 @@ class Scene:
         return self.pipeline.ledger(log).read()
 
     def land(self, phase: str) -> datetime:
-        """Lands a phase while no run is under way; the next run, which begins after this instant, finds all of it."""
+        """Lands a phase while no run is active. The next run, which starts after the returned instant, finds all
+        of it.
+        """
         api = self.airflow.api
         api.set_paused(DAG, True)
         while self._under_way():
@@ -72,7 +74,7 @@ class Scene:
         return "\n".join(last_try(self.airflow, run.id, task))
 
     def rows_equal_truth(self, log: str, phase: str) -> int:
-        """Rows of the published table, all equal to the database's at the end of a phase."""
+        """Checks that the published table equals the database at the end of a phase, and returns the number of rows."""
         columns = {column.name: column.type for column in self.pipeline.log(log).shape.columns}
         return check(self.pipeline.store.uri(LogPaths(log).table), log, phase, columns)
 
@@ -80,7 +82,7 @@ class Scene:
         return [self.rows_equal_truth(log, phase) for log in LOGS]
 
     def files(self, below: str = "") -> dict[str, str]:
-        """sha256 of every stored file below a folder; a run under way may remove one of its own meanwhile."""
+        """Returns the sha256 of every stored file below a folder. A running run may delete its own files meanwhile."""
         found = {}
         for entry in self.pipeline.store.list(below):
             with suppress(NotFoundError):
@@ -88,7 +90,7 @@ class Scene:
         return found
 
     def jobs(self, step: str) -> list[psutil.Process]:
-        """The running processes of a step's Spark job: the JVM and the Python driver."""
+        """Returns the running processes of a step's Spark job: the JVM and the Python driver."""
         return [p for p in self.processes() if any(f"jobs/{step}.py" in word for word in words_of(p))]
 
     def processes(self) -> Iterator[psutil.Process]:
@@ -101,7 +103,7 @@ class Scene:
 
 @contextmanager
 def all_on_spark(config: Path) -> Iterator[None]:
-    """Meanwhile whatever has rows is ingested and folded by Spark, however little it is."""
+    """Within this context Spark ingests and folds everything that has rows, however little it is."""
     small = config.read_text()
     without = re.sub(r"^spark: .*\n", "", small, flags=re.MULTILINE)
     _replace(config, f"{without}spark: {{above: 0B}}\n")
@@ -112,20 +114,20 @@ def all_on_spark(config: Path) -> Iterator[None]:
 
 
 def _replace(path: Path, text: str) -> None:
-    """At once: DAGs are parsed at any moment."""
+    """Replaces the file in one step, because DAGs are parsed at any moment."""
     part = path.with_suffix(".part")
     part.write_text(text)
     part.replace(path)
 
 
 def running(airflow: LocalAirflow) -> Iterator[psutil.Process]:
-    """Every process that this Airflow started, and those that they started."""
+    """Yields every process that this Airflow started, and their children."""
     for started in Register(airflow.request.root / "processes.json").read():
         yield from members(started)
 
 
 def wait_until(happened: Callable[[], bool], seconds: float = 400, every: float = 0.05) -> None:
-    """Looks often, since what is waited for may last a second only."""
+    """Polls often, because the state may last only a second."""
     deadline = time.monotonic() + seconds
     while not happened():
         assert time.monotonic() < deadline, f"did not happen within {seconds:.0f} s"
@@ -134,7 +136,7 @@ def wait_until(happened: Callable[[], bool], seconds: float = 400, every: float 
 
 @contextmanager
 def java_started(airflow: LocalAirflow) -> Iterator[list[str]]:
-    """Collects the command lines of Java processes that Airflow starts meanwhile."""
+    """Collects the command lines of Java processes that Airflow starts within this context."""
     seen: dict[int, str] = {}
     done = threading.Event()
 
@@ -154,7 +156,7 @@ def java_started(airflow: LocalAirflow) -> Iterator[list[str]]:
 
 
 def _is_java(process: psutil.Process) -> bool:
-    """A Java that forks to start something is for a moment two of the same name; the one above it counts."""
+    """Whether this is a Java process. While it forks there are two of that name for a moment, and the parent counts."""
     try:
         above = process.parent()
     except psutil.Error:
@@ -163,7 +165,7 @@ def _is_java(process: psutil.Process) -> bool:
 
 
 def words_of(process: psutil.Process) -> list[str]:
-    """Its command line; nothing of one that is gone."""
+    """Returns the command line; empty if the process has ended."""
     try:
         return list(process.cmdline())
     except psutil.Error:

@@ -1,4 +1,4 @@
-"""A real browser for tests of what Airflow shows, and the login to Airflow's own form."""
+"""A real browser for tests of Airflow's pages, and the login through Airflow's form."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WIDTH, HEIGHT = 1280, 800
 
 
 def chromium() -> Iterator[Browser]:
-    """A headless Chromium of this machine; skips, saying so, where there is none."""
+    """Opens this machine's headless Chromium; skips the test if there is none."""
     path = next(filter(None, map(shutil.which, _NAMES)), None)
     if path is None:
         pytest.skip("no chromium on this machine: `scripts/install_browser` installs one")
@@ -29,7 +29,7 @@ def chromium() -> Iterator[Browser]:
 
 @contextmanager
 def logged_in(browser: Browser, address: str, user: str, password: str, dark: bool = False) -> Iterator[Page]:
-    """A page of its own, behind Airflow's login form."""
+    """Opens a new page, and logs in through Airflow's form."""
     context = browser.new_context(
         viewport={"width": WIDTH, "height": HEIGHT}, color_scheme="dark" if dark else "light", locale="en-GB"
     )
@@ -46,7 +46,7 @@ def logged_in(browser: Browser, address: str, user: str, password: str, dark: bo
 
 
 def trigger_by_form(page: Page, address: str, dag: str, *logs: str) -> None:
-    """Begins a run of a DAG in the form that Airflow draws of its parameters; `logs` is the first of them."""
+    """Starts a run of a DAG through Airflow's form of its parameters; `logs` is the first of them."""
     page.goto(f"{address}/dags/{dag}")
     page.get_by_role("button", name="Trigger").first.click()
     form = page.get_by_role("dialog").filter(has_text="Trigger Dag")
@@ -60,7 +60,7 @@ def trigger_by_form(page: Page, address: str, dag: str, *logs: str) -> None:
 
 
 def frame_of(page: Page, path: str) -> Frame:
-    """The frame of an Airflow page that shows an address, once it is loaded."""
+    """Returns the frame of an Airflow page that shows an address, once it is loaded."""
     page.wait_for_function(
         "path => [...document.querySelectorAll('iframe')].some(f => f.contentDocument"
         " && f.contentWindow.location.pathname.startsWith(path) && f.contentDocument.readyState === 'complete')",

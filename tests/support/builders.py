@@ -1,4 +1,4 @@
-"""Values that many tests begin from, made the way the program makes them."""
+"""Values that many tests start from, made as the program makes them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def new_log(shape: TableSpec = SHAPE) -> LogState:
 
 
 def arrival(state: LogState, changes: int = 10) -> IngestedFile:
-    """The next landed file of a log, one offset a change."""
+    """Returns the next landed file of a log, with one offset for each change."""
     first = state.positions[0].next_offset if state.positions else 0
     end = first + max(changes, 1)
     landed = LandedFileRecord(
@@ -61,7 +61,7 @@ def _name(snapshot: Snapshot, bucket: KeyGroups, number: int) -> DataFileName:
 
 
 def manifest_of(state: LogState, snapshot: Snapshot, rows: int = 10) -> Manifest:
-    """A manifest of an attempt, with one file a bucket."""
+    """Returns a manifest of an attempt, with one file for each bucket."""
     files = tuple(
         DataFile(str(_name(snapshot, bucket, i)), 100, rows, "00", bucket, "{}")
         for i, bucket in enumerate(bucket_ranges(state.shape.key_groups, state.shape.buckets))

@@ -1,4 +1,4 @@
-"""Counts what work costs in calls and rows, which no machine changes, and compares it with a stored baseline."""
+"""Counts the calls and rows of work, which do not depend on the machine, and compares them with a stored baseline."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class CountedStore(LocalStore):
 
 
 class _Reads(io.RawIOBase):
-    """A stream whose reads are counted. Where one goes on elsewhere than the last ended, a new range begins."""
+    """A stream whose reads are counted. A read that does not start at the end of the last one counts as a new range."""
 
     def __init__(self, stream: BinaryIO, counts: Counter[str]) -> None:
         super().__init__()
@@ -101,8 +101,9 @@ class _Reads(io.RawIOBase):
 
 @contextmanager
 def counting() -> Iterator[Counter[str]]:
-    """Counts what goes through every store on disk that is opened within, the rows that are decoded, what is started.
-    What would wait for the disk is counted and not waited for.
+    """Counts the calls to every disk store that is opened within this context, the decoded rows, and started jobs.
+
+    It counts what would wait for the disk, and does not wait.
     """
     counts: Counter[str] = Counter()
     with ExitStack() as patched:
@@ -130,7 +131,7 @@ def _started(counts: Counter[str]) -> Callable[..., None]:
 
 
 class _Stream(pa.ipc.RecordBatchStreamReader):  # type: ignore[misc]
-    """Arrow's reader, as a class of Python's whose methods can be replaced."""
+    """Arrow's reader as a Python class, whose methods can be replaced."""
 
     def read_all(self) -> pa.Table:
         return super().read_all()
@@ -156,7 +157,9 @@ def _tallied(batches: Iterator[pa.RecordBatch], counts: Counter[str]) -> Iterato
 
 
 def check(workload: str, counts: Counts) -> None:
-    """Compares with the baseline, or stores as it when that is asked for. Raises AssertionError naming what moved."""
+    """Compares with the baseline, or stores the counts as the baseline if requested. Raises AssertionError with
+    the changes.
+    """
     stored = json.loads(BASELINE.read_text()) if BASELINE.exists() else {}
     found = {name: count for name, count in sorted(counts.items()) if count}
     if os.environ.get(_ACCEPTING) == "1":
@@ -168,7 +171,7 @@ def check(workload: str, counts: Counts) -> None:
 
 
 def differences(stored: Counts, found: Counts) -> list[str]:
-    """Each count that moved further than it may, from what to what."""
+    """Returns each count that changed more than allowed, with both values."""
     return [
         f"{name} moved from {stored.get(name, 0):,} to {found.get(name, 0):,}{_allowed(name)}"
         for name in sorted({*stored, *found})
@@ -181,7 +184,9 @@ def _allowed(name: str) -> str:
 
 
 def counted(act: Callable[[], object]) -> Counter[str]:
-    """What one act costs. It opens its own pipeline: a store that is open already is not counted."""
+    """Returns the counts of one act. The act opens its own pipeline, because a store that is already open is not
+    counted.
+    """
     with counting() as counts:
         act()
     return counts

@@ -1,4 +1,4 @@
-"""Delta tables whose change feed feeds a log, and what their feed says."""
+"""Delta tables whose change feed feeds a log, and the expected content of the feed."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ FEED = {"delta.enableChangeDataFeed": "true"}
 
 
 def fed_pipeline(root: Path, options: str = "", columns: str = COLUMNS, table: str = "table") -> Pipeline:
-    """A pipeline whose log `items` is fed by the table in the folder `table`."""
+    """Returns a pipeline whose log `items` is fed by the table in the folder `table`."""
     path = root / "tidefold.yaml"
     path.write_text(CONFIG.format(options=options, columns=columns, table=table))
     return open_pipeline(path)
 
 
 def write(root: Path, rows: list[dict[str, Any]], schema: pa.Schema = SCHEMA, **options: Any) -> DeltaTable:
-    """Appends rows to the table, which is made with its feed if it is not there."""
+    """Appends rows to the table. If it does not exist, makes it with its feed."""
     table = str(root / "table")
     options = {"mode": "append", "configuration": FEED, **options}
     write_deltalake(table, pa.Table.from_pylist(rows, schema), **options)

@@ -1,4 +1,4 @@
-"""A store that is a dict: it can be copied in no time, and stopped at any call. Behaves as `test_store.py` asks."""
+"""A store in a dict: it can be copied at once, and stopped at any call. It passes the tests of `test_store.py`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tidefold.storage import StoredObject
 
 
 class DictStore:
-    """`files` are complete; `unfinished` are what killed writers left, and no name that counts."""
+    """`files` are complete. `unfinished` has what killed writers left."""
 
     def __init__(self, files: Mapping[str, bytes] | None = None, unfinished: Mapping[str, bytes] | None = None) -> None:
         self.files, self.unfinished = dict(files or {}), dict(unfinished or {})

@@ -1,4 +1,4 @@
-"""Shapes of all engines with the operations that their logs may have, and random histories of changes for them."""
+"""Table definitions of all engines with their allowed operations, and random histories of changes for them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def shape_of(engine: Engine, order: str = "postgresql", **how: Any) -> TableSpec
 
 @st.composite
 def histories(draw: st.DrawFn, shape: TableSpec, ops: tuple[int, ...], absent: bool = False) -> list[dict[str, Any]]:
-    """Changes with places that differ; several may share an order where columns order the log."""
+    """Draws changes with different positions; several may share an order if columns order the log."""
     changes = []
     for offset in range(draw(st.integers(1, 14))):
         op, key = draw(st.sampled_from(ops)), draw(KEYS)

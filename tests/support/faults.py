@@ -19,7 +19,7 @@ from tidefold.storage.local_store import LocalStore
 
 
 class Killed(BaseException):
-    """The process is gone: nothing may catch this and go on."""
+    """The process is dead: nothing may catch this and continue."""
 
 
 class Fault(StrEnum):
@@ -32,7 +32,9 @@ class Fault(StrEnum):
 
 
 class FaultyStore(LocalStore):
-    """Counts the calls that change something; the one numbered `at` fails as told, and with `for_ever` all after it."""
+    """Counts the calls that change something. The call with the number `at` fails as configured; with `for_ever`
+    all later ones too.
+    """
 
     def __init__(self, root: Path, at: int | None = None, fault: Fault | None = None, for_ever: bool = False) -> None:
         super().__init__(root)

@@ -1,4 +1,4 @@
-"""Ordinary feeds: the same small life of a table, as different programs write it. Each comes in two parts."""
+"""Ordinary feeds: the same short history of a table, as different programs write it. Each has two parts."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ SECOND = [
 
 
 def truth(events: Iterable[Event]) -> dict[int, Row]:
-    """What the table must hold."""
+    """Returns the expected rows of the table."""
     rows: dict[int, Row] = {}
     for event in sorted(events, key=lambda event: event.row["updated_at"]):
         if event.op == "D":
@@ -66,9 +66,9 @@ Write = Callable[[Path, Sequence[Event], int], None]
 class OrdinaryFeed:
     """A feed: how its files are written, part after part (1, 2).
 
-    deletes: whether it says that rows are deleted.
-    answers: what a person answers `init --interactive`; None: it needs none.
-    told: a row as this feed tells it, where it cannot tell all of it.
+    deletes: whether it contains deletes.
+    answers: a person's answers to `init --interactive`; None: it needs none.
+    told: a row as this feed shows it, if it cannot show all of it.
     """
 
     name: str
@@ -78,7 +78,7 @@ class OrdinaryFeed:
     told: Callable[[Row], Row] = lambda row: row
 
     def truth(self, events: Iterable[Event]) -> dict[Any, Row]:
-        """What the table must hold."""
+        """Returns the expected rows of the table."""
         rows = map(self.told, truth(events).values())
         return {row["order_id"]: row for row in rows}
 
@@ -119,7 +119,7 @@ def _daily_csv(folder: Path, events: Sequence[Event], part: int) -> None:
 
 
 def _late_and_overlapping(folder: Path, events: Sequence[Event], part: int) -> None:
-    """The second part comes with what was sent before, and an older file comes last."""
+    """The second part repeats records that were sent before, and an older file lands last."""
     again = [*FIRST[6:], *events] if part == 2 else events[:8]
     put(folder / f"orders/orders-{part}.csv", csv_text(again))
     if part == 2:
@@ -160,7 +160,7 @@ def _pandas_csv(folder: Path, events: Sequence[Event], part: int) -> None:
 
 
 def _dump(folder: Path, events: Sequence[Event], part: int) -> None:
-    """A whole dump each day: rows that are there now, old ones again."""
+    """Writes a whole dump each day: all current rows, including unchanged ones."""
     rows = truth(FIRST if part == 1 else [*FIRST, *events])
     put(folder / f"orders/dump-2026-11-0{part}.csv", csv_text([Event("I", row) for row in rows.values()], op=None))
 
@@ -184,7 +184,7 @@ def _kafka_rows(folder: Path, events: Sequence[Event], part: int) -> None:
 
 
 def _connect_values(folder: Path, events: Sequence[Event], part: int) -> None:
-    """Values alone, in the layout of Confluent's sink for object stores."""
+    """Writes values alone, in the layout of Confluent's sink for object stores."""
     begin = (part - 1) * len(FIRST)
     rows = [{**json_row(e.row), "__deleted": str(e.op == "D").lower()} for e in events]
     put(folder / f"topics/orders/partition=0/orders+0+{begin:010d}.json.gz", gzip.compress(lines(rows).encode()))

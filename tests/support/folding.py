@@ -1,4 +1,4 @@
-"""Folds lists of changes one after the other, as snapshots do: rows, what is kept beside them, the highest clear."""
+"""Folds lists of changes one after the other, as snapshots do: rows, sidecar and the highest clear."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tidefold.fold.merge.merge import MergeState, merge_bucket
 def folded(
     shape: TableSpec, folds: Iterable[Sequence[dict[str, Any]]], horizon: int | None = None
 ) -> list[dict[str, Any]]:
-    """The rows of the table after these folds, in the order in which they are stored."""
+    """Returns the rows of the table after these folds, in the order in which they are stored."""
     base, before = table_schema(shape).empty_table(), MergeState(horizon=horizon)
     for changes in folds:
         table = pa.Table.from_pylist(list(changes), schema=change_schema(shape))

@@ -1,4 +1,4 @@
-"""Golden stores: what is read of one, what must be read of it, and the steps by which its life goes on."""
+"""Golden stores: what a test reads of one, what it must find, and the steps that continue its life."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def unpacked(archive: Path, folder: Path) -> Golden:
 
 
 def listed(rows: Iterable[Row]) -> list[Row]:
-    """Rows as the truth has them: sorted by their JSON, dates and instants as text."""
+    """Returns rows as the truth has them: sorted by their JSON, with dates and instants as text."""
     plain = [{n: v.isoformat() if isinstance(v, date) else v for n, v in row.items()} for row in rows]
     return sorted(plain, key=lambda row: json.dumps(row, sort_keys=True))
 
@@ -85,7 +85,7 @@ def read(golden: Golden, log: str, wanted: ReadRequest | None = None) -> list[Ro
 
 
 def table(path: Path | str) -> list[Row]:
-    """The rows of a Delta table, as two readers see them that know nothing of tidefold."""
+    """Returns the rows of a Delta table, read by two readers that know nothing of tidefold."""
     rows = listed(DeltaTable(str(path)).to_pyarrow_table().to_pylist())
     assert listed(polars.read_delta(str(path)).to_dicts()) == rows
     return rows
@@ -96,7 +96,7 @@ def state_of(golden: Golden, log: str) -> LogState:
 
 
 def check_kept_rows(golden: Golden, rows: dict[str, dict[int, list[Row]]]) -> None:
-    """Every snapshot that is kept has these rows, for us and for plain readers."""
+    """Checks that every retained snapshot has these rows, for tidefold and for plain readers."""
     for log, of_log in rows.items():
         for snapshot in state_of(golden, log).snapshots:
             if snapshot.state not in (State.COMPLETED, State.STAGED):
@@ -129,14 +129,14 @@ def check_old_versions(golden: Golden) -> None:
 
 
 def changed(rows: Sequence[Row], key: Sequence[str], text: str) -> tuple[list[tuple[str, Row]], list[Row]]:
-    """Changes of a log: one row has a new text, one is deleted; and the rows after them."""
+    """Returns changes of a log (one row with a new text, one delete), and the rows after them."""
     first, second = sorted(rows, key=lambda row: [str(row[name]) for name in key])[:2]
     changes = [("u", {**first, "text": text}), ("d", second)]
     return changes, [*(row for row in rows if row not in (first, second)), changes[0][1]]
 
 
 def land(golden: Golden, log: str, changes: Iterable[tuple[str, Row]]) -> None:
-    """One more file behind those that landed, also behind one that a killed run had not yet told the log of."""
+    """Lands one more file after the others, also after one that a killed run has not committed yet."""
     folder = golden.root / "landing" / log
     last = max(folder.iterdir()).read_text().splitlines()[-1]
     first = json.loads(last)["offset"] + 1
@@ -150,7 +150,7 @@ def land(golden: Golden, log: str, changes: Iterable[tuple[str, Row]]) -> None:
 
 
 def one_more(golden: Golden, text: str) -> dict[str, list[Row]]:
-    """Changes each log, by a landed file or as a program; answers the rows of each after that."""
+    """Changes each log, by a landed file or from a program. Returns the rows of each log afterwards."""
     after = {}
     for log in golden.logs:
         rows = rows_of(golden, log, ReadRequest(What.LIVE))
@@ -175,8 +175,8 @@ def fold(golden: Golden, log: str, run: str, restore: RestorePoint | None = None
 
 
 def end_what_waits(golden: Golden) -> None:
-    """Publishes what was confirmed, confirms what was staged, goes on with what was being made when it was killed, and
-    ends what killed ingests and writers left.
+    """Publishes what was confirmed, confirms what was staged, continues a killed attempt, and ends killed ingests
+    and writers.
     """
     for log, truth in golden.logs.items():
         attempt = state_of(golden, log).open_attempt
@@ -213,7 +213,7 @@ Fields = dict[Any, set[str]]
 
 
 def collect(kind: Any, document: Any, found: Fields) -> None:
-    """Which fields of which stored value a document has."""
+    """Records which fields of which stored value a document has."""
     inner = [one for one in get_args(kind) if one not in (..., NoneType)]
     if dataclasses.is_dataclass(kind):
         document = document or {}  # Not written yet by the program of then.

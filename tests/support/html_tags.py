@@ -1,4 +1,4 @@
-"""What a browser would make of a page."""
+"""Parses a page as a browser would."""
 
 from __future__ import annotations
 

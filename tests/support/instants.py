@@ -1,4 +1,4 @@
-"""Snapshots as of an instant for tests: made in this process, with a gate that lets everything through."""
+"""Snapshots as of an instant for tests: made in this process, with a gate that passes everything."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ DAY = 86_400_000_000
 
 
 def day(number: int) -> int:
-    """The first instant of a day of November 2025, in microseconds."""
+    """Returns the first instant of a day of November 2025, in microseconds."""
     return micros("2025-11-01T00:00:00Z") + (number - 1) * DAY
 
 
 def staged(pipeline: Pipeline, at: int, run: str, log: str = "accounts") -> Outcome:
-    """Makes it, without judging it."""
+    """Makes the snapshot, without judging it."""
     [outcome] = materialize(pipeline, [log], PointInTime(run, at), in_process)
     return outcome
 
 
 def judged(pipeline: Pipeline, run: str, log: str = "accounts") -> None:
-    """What a run has staged passes."""
+    """Passes what a run has staged."""
 
     def move(state: LogState) -> LogState:
         mine = state.open_of(run)
@@ -41,7 +41,7 @@ def judged(pipeline: Pipeline, run: str, log: str = "accounts") -> None:
 
 
 def kept_as_of(pipeline: Pipeline, at: int, run: str, log: str = "accounts") -> Outcome:
-    """The whole way; the outcome of the first step that ended it, or of the confirmation."""
+    """Runs all steps. Returns the outcome of the first step that failed, or of the confirmation."""
     made = staged(pipeline, at, run, log)
     if made.status != "staged" and not (made.status == "already" and "STAGED" in made.message):
         return made

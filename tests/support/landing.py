@@ -36,7 +36,7 @@ logs:
 def make_landing(
     root: Path, columns: str = "{id: int, text: string}", policy: str = "quarantine", more: str = ""
 ) -> Pipeline:
-    """A pipeline with one log `items` and an empty landing folder. `more`: keys of its source."""
+    """Returns a pipeline with one log `items` and an empty landing folder. `more`: keys of its source."""
     (root / "landing" / TOPIC).mkdir(parents=True, exist_ok=True)
     path = root / "tidefold.yaml"
     path.write_text(CONFIG.format(columns=columns, policy=policy).replace("items}", f"items{more}}}", 1))
@@ -44,19 +44,21 @@ def make_landing(
 
 
 def find_pending(pipeline: Pipeline, logs: Sequence[str]) -> list[str]:
-    """The logs for which an ingest has files to parse."""
+    """Returns the logs for which an ingest has files to parse."""
     return [one.log for one in prepare(pipeline, logs) if has_work(one)]
 
 
 def weigh(pipeline: Pipeline, log: str) -> int:
-    """About how many bytes an ingest would parse for a log."""
+    """Estimates how many bytes an ingest would parse for a log."""
     [plan] = prepare(pipeline, [log])
     assert not isinstance(plan, Outcome), plan
     return plan.weight
 
 
 def record(offset: int, item: Any = 1, op: str = "c", order: int | None = None, **changes: Any) -> dict[str, Any]:
-    """One record whose order rises with its offset; `changes` replace parts of the envelope or of the record."""
+    """Returns one record whose order rises with its offset. `changes` replace parts of the envelope or of the
+    record.
+    """
     lsn = 1000 + offset if order is None else order
     row = {"id": item, "text": f"t{lsn}"}
     source = {"connector": "postgresql", "snapshot": "false", "sequence": f'[null,"{lsn}"]', "ts_us": lsn * 1000}
@@ -79,7 +81,7 @@ def tombstone(offset: int, item: Any = 1) -> dict[str, Any]:
 
 
 def text_of(records: Iterable[dict[str, Any] | str | bytes]) -> bytes:
-    """Lines with their ends; what is no record is taken as it is."""
+    """Returns lines with their line ends. What is not a record is written as it is."""
     lines = [json.dumps(r).encode() if isinstance(r, dict) else r for r in records]
     return b"".join((line.encode() if isinstance(line, str) else line) + b"\n" for line in lines)
 
@@ -100,7 +102,7 @@ def land(
 
 
 def take(pipeline: Pipeline) -> Outcome:
-    """One ingest; checks that the counts of every file add up."""
+    """Runs one ingest, and checks that the counts of every file add up."""
     [outcome] = ingest(pipeline, ["items"], in_process)
     if pipeline.ledger("items").exists():
         for landed in pipeline.ledger("items").read().landed:
@@ -113,13 +115,13 @@ def state_of(pipeline: Pipeline) -> LogState:
 
 
 def changes_of(pipeline: Pipeline) -> list[dict[str, Any]]:
-    """All changes that count, in the order of their offsets."""
+    """Returns all changes that count, in the order of their offsets."""
     rows = [row for c in state_of(pipeline).change_sets for row in read_change_set(pipeline.store, c).to_pylist()]
     return sorted(rows, key=lambda row: (row["_partition"], row["_offset"]))
 
 
 def offsets(pipeline: Pipeline) -> list[int]:
-    """The offsets of all changes that count, in their order."""
+    """Returns the offsets of all changes that count, in order."""
     return [row["_offset"] for row in changes_of(pipeline)]
 
 
@@ -128,6 +130,6 @@ def store_files(root: Path) -> list[Path]:
 
 
 def quarantined(pipeline: Pipeline) -> list[dict[str, Any]]:
-    """All refused records, in the order of the files that were taken."""
+    """Returns all refused records, in the order of the ingested files."""
     paths = dict.fromkeys(entry.quarantine for entry in state_of(pipeline).landed if entry.quarantine)
     return [json.loads(line) for path in paths for line in pipeline.store.read(path).splitlines()]

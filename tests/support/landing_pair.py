@@ -1,4 +1,4 @@
-"""Two or more logs with landing folders of their own, whose changes share segments."""
+"""Two or more logs with their own landing folders, whose changes share segments."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def land_pair(root: Path, start: int = 0) -> None:
 
 
 def rows(pipeline: Pipeline, log: str) -> list[int]:
-    """The offsets that the log holds; an error when a segment that it names is not there."""
+    """Returns the offsets in the log. Raises an error if a segment that it names is missing."""
     state = pipeline.ledger(log).find()
     sets = state.change_sets if state else ()
     return sorted(o for c in sets for o in read_change_set(pipeline.store, c)["_offset"].to_pylist())

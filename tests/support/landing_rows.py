@@ -1,4 +1,4 @@
-"""Files of rows without offsets for tests, and logs of any shape that take them."""
+"""Files of rows without offsets for tests, and logs of any table definition that read them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def make_rows_landing(
     more: str = "order: [seq]",
     key: str = "[id]",
 ) -> Pipeline:
-    """A pipeline with one log `items`; `source` is its format, and the format's own keys."""
+    """Returns a pipeline with one log `items`; `source` is its format, and the format's own keys."""
     (root / FOLDER).mkdir(parents=True, exist_ok=True)
     path = root / "tidefold.yaml"
     path.write_text(CONFIG.format(source=source, columns=columns, key=key, more=more))

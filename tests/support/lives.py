@@ -1,4 +1,4 @@
-"""Moves that bring the ledger of a real store into every state of a log's life."""
+"""Transitions that bring the ledger of a real store into every state of a log's life."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Move = Callable[[LogState], LogState]
 
 
 def make_pipeline(folder: Path, config: str = CONFIG) -> Pipeline:
-    """A pipeline of two logs in a folder, nothing taken in yet."""
+    """Returns a pipeline of two logs in a folder, with nothing ingested."""
     path = folder / "tidefold.yaml"
     path.write_text(config)
     return open_pipeline(path)
@@ -45,7 +45,7 @@ def take(state: LogState, changes: int = 10, refused: int = 0) -> LogState:
 
 
 def claim(run: str) -> Move:
-    """As a run does that asks for nothing special."""
+    """Returns the claim of an ordinary run."""
     return lambda state: claims.claim(
         state, claims.Claim(run, hash_request({"kind": SnapshotKind.FULL}), SnapshotKind.FULL, now())
     )
@@ -87,7 +87,7 @@ PUBLISHED = (take, claim("run-1"), stage, judge(True), confirm, publish)
 
 
 def live(pipeline: Pipeline, *through: Move) -> LogState:
-    """Commits these moves of `accounts` one by one."""
+    """Commits these transitions of `accounts` one by one."""
     ledger = pipeline.ledger("accounts")
     state = ledger.begin(pipeline.log("accounts").shape)
     for move in through:

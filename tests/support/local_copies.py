@@ -1,4 +1,4 @@
-"""A pipeline of two small logs with local copies, a local disk that fails as told, and what must hold of its copies."""
+"""A pipeline of two small logs with local copies, a local disk that fails on request, and the checks of its copies."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def stage(pipeline: Pipeline, run: str, log: str = "items") -> Outcome:
 
 
 def cycle(pipeline: Pipeline, run: str, logs: list[str] = PAIR) -> list[Outcome]:
-    """What the DAG does up to confirm; the outcomes of the steps that write local copies."""
+    """Runs what the DAG does up to confirm. Returns the outcomes of the steps that write local copies."""
     outcomes = take(pipeline, logs)
     for log in logs:
         outcomes.append(stage(pipeline, run, log))
@@ -85,7 +85,7 @@ def grown(pipeline: Pipeline, cycles: int, logs: list[str] = PAIR) -> Pipeline:
 
 
 def disk(pipeline: Pipeline) -> LocalStore:
-    """The first root of the pipeline's local copies."""
+    """Returns the first root of the pipeline's local copies."""
     assert pipeline.local
     return pipeline.local.roots[0]
 
@@ -114,7 +114,7 @@ def offered(pipeline: Pipeline, log: str = "items") -> tuple[int, ...]:
 
 
 def check_whole(pipeline: Pipeline) -> None:
-    """Every copy that is offered reads as the primary; every segment under its own name has the primary's bytes."""
+    """Checks that every usable copy equals the primary, and every local segment has the primary's bytes."""
     for log in PAIR:
         for snapshot in offered(pipeline, log):
             assert rows_of(roots(pipeline).uri(f"{log}/{snapshot:010d}")) == snapshot_rows(pipeline, snapshot, log)
@@ -128,7 +128,7 @@ def check_whole(pipeline: Pipeline) -> None:
 
 
 class FailingDisk(FaultyStore):
-    """A local disk of which any call may fail, those that only look among them."""
+    """A local disk on which any call may fail, including reads."""
 
     def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
         with self._call():
@@ -144,7 +144,7 @@ class FailingDisk(FaultyStore):
 
 
 class FullDisk(LocalStore):
-    """A disk that takes the first bytes of a file and then no more."""
+    """A disk that accepts the first bytes of a file and then no more."""
 
     @contextmanager
     def create(self, path: str) -> Iterator[BinaryIO]:
@@ -153,7 +153,7 @@ class FullDisk(LocalStore):
 
 
 class TidiedDisk(LocalStore):
-    """A disk on which somebody removes a file of each copy, just before it gets its final name."""
+    """A disk on which another process deletes a file of each copy, just before it gets its final name."""
 
     def rename_folder(self, source: str, target: str) -> None:
         self.delete([next(entry.path for entry in self.list(source) if entry.path.endswith(".parquet"))])
@@ -173,7 +173,7 @@ class _Full:
 
 
 def on(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, local: LocalStore) -> Pipeline:
-    """The pipeline with its local copies on that disk, in the tasks of an ingest too."""
+    """Returns the pipeline with its local copies on that disk, also in the tasks of an ingest."""
     monkeypatch.setattr(parse_task, "LocalStore", lambda root, private: local)
     return replace(pipeline, local=LocalRoots([local]))
 

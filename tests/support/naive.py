@@ -1,4 +1,4 @@
-"""What a log's rows must be, by the most naive program: sort the changes by their place, apply them one by one."""
+"""Computes the rows of a log in the simplest way: sorts the changes by position and applies them one by one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Row = dict[str, Any]
 
 
 def rows_of(shape: TableSpec, changes: Iterable[Change]) -> list[Row]:
-    """The user's columns of all rows, sorted by key; of a history in the order of their versions."""
+    """Returns the user's columns of all rows, sorted by key; of a history in the order of their versions."""
     unique = {place(shape, c) + key_of(shape, c) + (c["_op"],): c for c in changes}
     # A clear comes before whatever else has its order.
     ordered = sorted(unique.values(), key=lambda c: (order(shape, c), c["_op"] != CLEAR, place(shape, c)))
@@ -132,7 +132,7 @@ _ADD: dict[str, Any] = {
 
 
 def _grouped(shape: TableSpec, row: Row, seen: dict[str, Any], given: Row) -> Row:
-    """Columns of a group with an order of its own take a value whose order is not below the one that they have."""
+    """Sets the columns of a group with its own order if that order is not below the stored one."""
     own = {name: group.order for group in shape.merge.groups if group.order for name in group.columns}
     row = dict(row)
     for name, value in given.items():

@@ -1,4 +1,4 @@
-"""A log with a landing folder whose ledger goes back: its whole life, step by step, each in a process of its own."""
+"""A log with a landing folder whose ledger is set back: its whole life, step by step, each in its own process."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def versions(root: Path) -> list[Path]:
 
 
 def go_back(root: Path, count: int) -> None:
-    """The newest `count` versions of the ledger are gone, as after a restore of an older backup."""
+    """Deletes the newest `count` versions of the ledger, as after a restore of an older backup."""
     for path in versions(root)[-count:]:
         path.unlink()
 
@@ -84,14 +84,14 @@ def published(root: Path) -> Rows:
 
 
 def snapshots(root: Path, of: LogState) -> dict[int, Rows]:
-    """The rows of the full snapshots that count by a ledger: what a reader may rely on."""
+    """Returns the rows of the full snapshots that count by a ledger: what a reader may rely on."""
     store = opened(root).store
     there = {i: s for s in of.snapshots if (i := s.id) and s.state is State.COMPLETED}
     return {i: rows_of(store.uri(PATHS.snapshot(i))) for i in there if store.list(f"{PATHS.snapshot(i)}/_delta_log")}
 
 
 def begin(root: Path, kind: str = "full") -> Path:
-    """The first snapshot is published, the second is too, and something waits."""
+    """Publishes the first and the second snapshot, and leaves something to do."""
     (root / "landing" / LOG).mkdir(parents=True)
     (root / "tidefold.yaml").write_text(CONFIG.format(kind=kind))
     for number in range(2):

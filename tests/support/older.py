@@ -1,4 +1,4 @@
-"""A program that takes less than today's: what it refuses can be read again later."""
+"""A program that accepts less than today's: what it refuses can be read again later."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tidefold.sources.records.row_decoder import rows_of
 
 @contextmanager
 def older_program(monkeypatch: pytest.MonkeyPatch, least: int = -(2**31), most: int = 99) -> Iterator[None]:
-    """It refuses whole numbers of columns `int` outside these (VALUE_INVALID)."""
+    """Refuses whole numbers of columns `int` outside this range (VALUE_INVALID)."""
     with monkeypatch.context() as older:
         older.setitem(record_types.COLUMN_TYPES, "int", Annotated[int, msgspec.Meta(ge=least, le=most)])
         rows_of.cache_clear()

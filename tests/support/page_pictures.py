@@ -44,7 +44,7 @@ PICTURES = (
 
 
 def main() -> None:
-    """Starts Airflow over the pipeline, paused, and goes from page to page."""
+    """Starts Airflow over the pipeline, paused, and visits each page."""
     root = Path(tempfile.mkdtemp(prefix="tidefold-pictures-"))
     try:
         (root / "pipeline").mkdir()

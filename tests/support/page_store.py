@@ -1,6 +1,6 @@
-"""A pipeline whose logs are in every state that the page shows, and a way to ask the page for them without Airflow.
+"""A pipeline whose logs are in every state that the page shows, and a client that reads the page without Airflow.
 
-`hostile` puts what an attacker would write into everything that comes from outside: keys, values, names, reasons.
+`hostile` puts the text of an attacker into everything that comes from outside: keys, values, names, reasons.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ logs:
 
 
 def run_id(number: int) -> str:
-    """A run of the DAG, as Airflow names those of its scheduler."""
+    """Returns the id of a run of the DAG, as Airflow names those of its scheduler."""
     return f"{DAG}/scheduled__2026-11-21T{number:02d}:00:00+00:00"
 
 
@@ -77,7 +77,7 @@ class Story:
         self._committed = _COMMITTED
 
     def land(self, log: str, keys: Sequence[Any], op: str = "c", bad: Sequence[str] = (), name: str = "") -> None:
-        """One landed file: changes of these keys, and lines that are no records."""
+        """Lands one file: changes of these keys, and lines that are not records."""
         first = self._offsets[log]
         lines: list[str] = []
         for place, key in enumerate(keys):
@@ -138,7 +138,9 @@ def tell(root: Path, text: str = "told", runs: int = 6) -> Story:
 
 
 def _accounts(story: Story, runs: int) -> None:
-    """Many runs, one of them overridden, one aborted; retired, cut, tagged, held, read by others, drilled, tailed."""
+    """Many runs: one overridden, one aborted; retired, truncated, tagged, held, with consumers, drilled, with a
+    tail.
+    """
     pipeline = story.pipeline
     for number in range(1, runs + 1):
         story.land("accounts", range(1, 400) if number == 1 else range(number * 7, number * 7 + 5))
@@ -167,7 +169,7 @@ def _accounts(story: Story, runs: int) -> None:
 
 
 def _tellers(story: Story) -> None:
-    """Published once; the newest failed its gate and was aborted."""
+    """Published once. The newest snapshot failed its gate and was aborted."""
     story.land("tellers", range(50))
     story.ingest("tellers")
     story.cycle("tellers", 1)
@@ -178,7 +180,7 @@ def _tellers(story: Story) -> None:
 
 
 def _orders(story: Story) -> None:
-    """Keys are text; some records were refused; an attempt is open."""
+    """Keys are text, some records were refused, and an attempt is open."""
     broken = [f"{{not json {story.text.encode('unicode_escape').decode()}", '{"value": 7}']
     story.land("orders", [f"o-{i}" for i in range(20)] + [f"key {story.text}"], bad=broken)
     story.ingest("orders")
@@ -207,13 +209,13 @@ def everything(request: Request) -> Sight:
 
 
 def client(pipeline: Pipeline, seconds: float = 30) -> TestClient:
-    """The page without Airflow: nobody is asked who he is."""
+    """Returns a client of the page without Airflow, and without login."""
     app = build_app((), (), everything, opened=lambda config: pipeline, seconds=seconds)
     return TestClient(app, base_url="http://testserver")
 
 
 def addresses(pipeline: Pipeline) -> list[str]:
-    """Every page that these logs have."""
+    """Returns the addresses of every page of these logs."""
     found = ["/", f"/runs/{run_id(1)}", f"/runs/{run_id(4)}"]
     for log in pipeline.config.logs:
         state = pipeline.ledger(log).find()

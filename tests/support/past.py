@@ -1,5 +1,6 @@
-"""The sample's changes, committed on several days, and the rows that they make as of an instant: told by a program that
-reads the landed files and knows nothing of tidefold.
+"""The sample's changes, committed on several days, and the rows as of an instant.
+
+The program that computes these rows reads the landed files and knows nothing of tidefold.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def land(config: Path, phase: str, start: datetime, days: int) -> None:
 
 
 def published(pipeline: Pipeline, run: str) -> None:
-    """All that has landed becomes a snapshot, and the log is cut as far as that allows; in this process."""
+    """Makes a snapshot of everything that has landed, and truncates the log as far as possible; in this process."""
     outcomes = ingest(pipeline, LOGS, in_process) + materialize(pipeline, LOGS, Fold(run), in_process)
     assert not [outcome for outcome in outcomes if outcome.error_code]
     for log in LOGS:
@@ -46,7 +47,7 @@ def published(pipeline: Pipeline, run: str) -> None:
 
 
 def rows_before(folder: Path, log: str, at: datetime) -> Rows:
-    """The changes from before an instant, in the order of the database's log, one after the other."""
+    """Applies the changes from before an instant one after the other, in the order of the database's log."""
     landed = folder / "landing" / f"bank.public.pgbench_{log}"
     records = [json.loads(line) for path in files_below(landed) for line in lines_of(path)]
     before = [r for r in records if (time := committed(r)) is not None and time < micros(at.isoformat())]

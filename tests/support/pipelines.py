@@ -1,4 +1,6 @@
-"""A small real pipeline for tests: a configuration file, a store, change sets put in directly, a gate without Spark."""
+"""A small real pipeline for tests: a configuration file, a store, change sets appended directly, a gate without
+Spark.
+"""
 
 from __future__ import annotations
 
@@ -84,7 +86,7 @@ def judge_all(pipeline: Pipeline, log: str = "accounts", passed: bool = True) ->
 
 
 def rows_of(uri: str, options: dict[str, str] | None = None) -> dict[int, str | None]:
-    """The rows of a Delta table, read by deltalake and by Polars, which must agree."""
+    """Returns the rows of a Delta table, read by deltalake and by Polars, which must agree."""
     table = sorted(_table(DeltaTable(uri, storage_options=options)).to_pylist(), key=lambda row: row["id"])
     assert polars.read_delta(uri, storage_options=options).sort("id").to_dicts() == table
     rows = {row["id"]: row["text"] for row in table}
@@ -108,12 +110,12 @@ def snapshot_rows(pipeline: Pipeline, snapshot: int, log: str = "accounts") -> d
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """Every file below a folder with its bytes."""
+    """Returns every file below a folder with its bytes."""
     return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
 
 
 def with_log_shape(pipeline: Pipeline, **changes: Any) -> Pipeline:
-    """The same pipeline with the configuration of `accounts` changed."""
+    """Returns the same pipeline with the configuration of `accounts` changed."""
     log = pipeline.log("accounts")
     of_table = {name: changes.pop(name) for name in [f.name for f in fields(log.shape)] if name in changes}
     log = log.model_copy(update={**changes, "shape": replace(log.shape, **of_table)})

@@ -1,4 +1,4 @@
-"""What a step would do to a log, without doing it."""
+"""Computes what a step would do to a log, without doing it."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from tidefold.spark.steps import AuditStep, MaterializeStep, PreparedLog, Qualit
 
 
 def weight(pipeline: Pipeline, log: str, request: SnapshotRequest) -> int | None:
-    """How many bytes a snapshot would read."""
+    """Returns how many bytes a snapshot would read."""
     [prepared] = MaterializeStep(request).prepare(pipeline, [log])
     assert isinstance(prepared, PreparedLog)
     return prepared.weight
 
 
 def heavy(pipeline: Pipeline, logs: Sequence[str], step: MaterializeStep | QualityStep | AuditStep) -> list[str]:
-    """The logs whose rows the step would read or write: Spark is for these, unless they are small."""
+    """Returns the logs whose rows the step would read or write. Spark does these, unless they are small."""
     return [one.log for one in step.prepare(pipeline, logs) if isinstance(one, PreparedLog) and one.weight != 0]
 
 
 def pending(pipeline: Pipeline, logs: Sequence[str], request: SnapshotRequest) -> list[str]:
-    """The logs of which a request would merge or write rows."""
+    """Returns the logs for which a request would merge or write rows."""
     return heavy(pipeline, logs, MaterializeStep(request))

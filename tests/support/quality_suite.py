@@ -1,8 +1,8 @@
-"""Every kind of the catalogue over random tables, against a naive evaluation of the same rows in Python: one suite of
-tests for every engine. Who imports the tests gives the fixture `frames`.
+"""Every kind of check over random tables, compared with a naive evaluation in Python: one suite of tests for all
+engines.
 
-Each limit is set where the naive answer is just allowed, and where it is just not: every kind is seen passing and
-failing. Complaints 7 and 8; promise I8: what could not be computed has not passed.
+A test file that imports these tests provides the fixture `frames`. Each limit is set where the naive result just
+passes, and where it just fails. Complaints 7 and 8; promise I8: what could not be computed has not passed.
 """
 
 from __future__ import annotations
@@ -72,13 +72,13 @@ class Frames(Protocol):
         ...
 
     def broken(self, rows: list[Row]) -> JudgedRows:
-        """Rows whose columns `price` and `shop` fail when they are read, as those of a damaged file do."""
+        """Returns rows whose columns `price` and `shop` fail when they are read, as those of a damaged file do."""
         ...
 
 
 @dataclass
 class Case:
-    """Two random tables, one after the other, and a third one that is referred to."""
+    """Two random tables, one after the other, and a third one that they refer to."""
 
     seed: int
     now: list[Row] = field(default_factory=list)
@@ -111,7 +111,7 @@ class Case:
 
 
 def row_checks(case: Case) -> Iterator[tuple[dict[str, Any], bool, int]]:
-    """Entries about single rows; what a naive look says, and how many rows are bad."""
+    """Yields entries about single rows, the naive result, and the number of bad rows."""
     for column in ("id", "shop", "amount", "status"):
         bad = sum(r[column] is None for r in case.now)
         yield {"not_null": column}, bad == 0, bad
@@ -147,7 +147,7 @@ def _plain(value: Any) -> Any:
 
 
 def number_checks(case: Case) -> Iterator[tuple[dict[str, Any], bool]]:
-    """Entries about the whole table or a column; each limit once just kept, once just not."""
+    """Yields entries about the whole table or a column; each limit once just passed, once just failed."""
     rows = len(case.now)
     yield {"row_count": {"min": rows, "max": rows}}, True
     yield {"row_count": {"min": rows + 1}}, False

@@ -1,4 +1,4 @@
-"""Pipelines whose snapshots can be damaged in every place where they lie, made once and copied for each case."""
+"""Pipelines whose snapshots can be damaged in every location, made once and copied for each case."""
 
 from __future__ import annotations
 
@@ -82,8 +82,9 @@ def restore(
 
 @dataclass(frozen=True)
 class Bench:
-    """A made pipeline, and how to get it back as it was made: always under the same path, since a local folder is
-    named after the address of the store.
+    """A finished pipeline, and a way to restore its first state.
+
+    It is always under the same path, because a local folder is named after the address of the store.
     """
 
     work: Path
@@ -98,7 +99,11 @@ class Bench:
 
 
 def bench(root: Path, config: str, *, only_copy: int | None = None, cut: bool = True) -> Bench:
-    """Three published snapshots; `only_copy`: the one that has a local copy here; `cut`: retention was applied."""
+    """Makes three published snapshots.
+
+    only_copy: the one that has a local copy.
+    cut: retention was applied.
+    """
     from tidefold.operations.retention.subsume import subsume
     from tidefold.operations.retention.truncate import truncate
 
@@ -124,7 +129,7 @@ def files_of(pipeline: Pipeline, snapshot: int) -> tuple[DataFile, ...]:
 
 
 def names_of(pipeline: Pipeline, snapshot: int, name: str) -> list[Path]:
-    """Every name in the store of a snapshot's file."""
+    """Returns every name in the store of a snapshot's file."""
     paths = LogPaths(LOG)
     places = [data_path(folder, name) for folder in (paths.table, paths.snapshot(snapshot))]
     return [path for path in (Path(pipeline.store.uri(place)) for place in places) if path.exists()]
@@ -136,7 +141,7 @@ def copy_of(pipeline: Pipeline, snapshot: int) -> Path:
 
 
 def flip(path: Path) -> None:
-    """Alters one byte in place: every hard link of the file has it."""
+    """Changes one byte in place: every hard link of the file has it."""
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 0xFF
     with path.open("r+b") as stream:
@@ -158,7 +163,7 @@ def spoil(pipeline: Pipeline, snapshot: int, how: str, names: set[str] | None = 
 
 
 def stored(pipeline: Pipeline) -> dict[str, bytes]:
-    """Every file of tables, snapshots, segments and local copies, with its bytes."""
+    """Returns every file of tables, snapshots, segments and local copies, with its bytes."""
     root = pipeline.config.path.parent
     tops = ("store/tables", "store/snapshots", "store/changelog", "local")
     return {f"{top}/{name}": data for top in tops for name, data in contents(root / top).items()}

@@ -1,9 +1,10 @@
-"""moto's S3 on a free port of this machine, which can be told to fail: its answers are S3's, not a mock of the client.
+"""moto's S3 on a free port of this machine, which can fail on request. It is a real server, not a mock of the client.
 
 moto checks If-None-Match of PutObject and of CompleteMultipartUpload (not of CopyObject, which the store does not use),
-but looks and writes in two steps; here requests are answered one after the other, which makes the two steps one, as S3
-promises. moto never answers ConditionalRequestConflict, takes any credentials, and knows no rights: those answers are
-made here. It is a process of its own, because deltalake keeps the interpreter to itself during some of its requests.
+but it reads and writes in two steps. Here the server handles one request after the other, so that the two steps are
+atomic, as S3 promises. moto never returns ConditionalRequestConflict, accepts any credentials, and knows no rights:
+this module makes those answers. It is a separate process, because deltalake holds the interpreter during some of its
+requests.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ FOREIGN = ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_DEFAULT_REGION", "AWS_ENDPOI
 
 @dataclass
 class Fault:
-    """What happens to requests whose method and address (path and query) have this in them."""
+    """What happens to requests whose method and address (path and query) contain this text."""
 
     method: str
     address: str
@@ -50,10 +51,13 @@ class Fault:
 
 
 class S3Server:
-    """The server as the tests see it: where it is, and what it shall do."""
+    """The server as the tests see it: its address, and the faults to make."""
 
     def __init__(self, delay: float = 0.0) -> None:
-        """`delay`: seconds that each answer takes longer, as from far away."""
+        """Starts the server.
+
+        delay: seconds that each answer takes longer, as from a remote place.
+        """
         command = [sys.executable, __file__, str(delay)]
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.PIPE)
         assert self._process.stdout
@@ -70,7 +74,7 @@ class S3Server:
         self._control("heal", {})
 
     def requests(self) -> list[tuple[str, str]]:
-        """Method and address of every request since the last `heal`."""
+        """Returns method and address of every request since the last `heal`."""
         return [(method, address) for method, address in self._control("requests", {})]
 
     def _control(self, verb: str, data: Any) -> Any:
@@ -80,7 +84,7 @@ class S3Server:
 
 @dataclass(frozen=True)
 class S3Bucket:
-    """A bucket of its own for one test."""
+    """A separate bucket for one test."""
 
     server: S3Server
     name: str
@@ -91,7 +95,7 @@ class S3Bucket:
 
     @property
     def client(self) -> Any:
-        """A client that is not the store's: what it sees is what others see."""
+        """Returns a client other than the store's: it sees what others see."""
         import boto3
 
         keys = {"aws_access_key_id": "x", "aws_secret_access_key": "x"}

@@ -1,4 +1,4 @@
-"""What the tests of savepoints share: a log with three snapshots, an import into another store, readers of others."""
+"""What the tests of savepoints share: a log with three snapshots, an import into another store, independent readers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ KEEPING = CONFIG.replace("store: store\n", "store: store\nretention: {snapshots:
 
 
 def changed(pipeline: Pipeline, rows: Rows, changes: Rows) -> Rows:
-    """Appends one change set (None: a delete) and answers the rows after it."""
+    """Appends one change set (None: a delete) and returns the rows after it."""
     put(pipeline, [{"id": i, "text": t, **({} if t else {"_op": DELETE})} for i, t in changes.items()])
     return {i: t for i, t in {**rows, **changes}.items() if t}
 
@@ -48,7 +48,7 @@ def cycle(pipeline: Pipeline, run: str) -> Outcome:
 
 
 def make(folder: Path, config: str = CONFIG) -> Pipeline:
-    """Snapshots 1 to 3, each of one change set, with the rows above."""
+    """Makes snapshots 1 to 3, each of one change set, with the rows above."""
     pipeline = make_pipeline(folder, config)
     rows = changed(pipeline, {}, FIRST)
     cycle(pipeline, "run-1")
@@ -65,7 +65,7 @@ def save(pipeline: Pipeline, address: Path | str, layout: Layout = Layout.NATIVE
 
 
 def bring(pipeline: Pipeline, address: Path | str, mode: Ownership = Ownership.NO_CLAIM, run: str = "in") -> Outcome:
-    """Imports as far as the stage."""
+    """Imports up to the staged snapshot."""
     asking = Import(run, open_address(str(address)).uri(""), mode)
     [outcome] = materialize(pipeline, ["accounts"], asking, in_process)
     return outcome
@@ -79,7 +79,7 @@ def bring_in(pipeline: Pipeline, address: Path | str, mode: Ownership = Ownershi
 
 
 def canonical_rows(address: Path) -> Rows:
-    """The rows of plain Parquet files by pyarrow, DuckDB and Polars, which must agree."""
+    """Returns the rows of plain Parquet files, read by pyarrow, DuckDB and Polars, which must agree."""
     paths = sorted(str(p) for p in (address / "rows").glob("*.parquet"))
     one = sorted(duckdb.sql(f"SELECT id, text FROM '{address}/rows/*.parquet'").fetchall())
     two = polars.read_parquet(f"{address}/rows/*.parquet").sort("id").rows()

@@ -1,4 +1,4 @@
-"""What the crash simulator plays: each scenario is one operation on a store that others have brought so far."""
+"""The scenarios of the crash simulator: each is one operation on a store that other operations have prepared."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class Scenario:
 
 @dataclass
 class Stage:
-    """Configurations over landing folders with the first batches, and the stores that the scenarios begin with."""
+    """Configurations over landing folders with the first batches, and the initial stores of the scenarios."""
 
     folder: Path
     stores: dict[str, tuple[FaultyStore, int]] = field(default_factory=dict)
@@ -119,7 +119,7 @@ class Stage:
         return FaultyStore(store.files, store.unfinished)
 
     def calls_of(self, scenario: Scenario) -> int:
-        """How many calls an undisturbed scenario makes."""
+        """Returns how many calls an undisturbed scenario makes."""
         if scenario.name not in self.calls:
             store = self.begin(scenario)
             scenario.act(self.pipeline(store, scenario.landed))
@@ -139,7 +139,7 @@ def _land(root: Path, log: str, number: int) -> None:
 
 
 def rows_after(batches: Sequence[int]) -> Rows:
-    """The rows that these batches make of nothing."""
+    """Returns the rows that these batches make from an empty table."""
     rows: Rows = {}
     for number in batches:
         for key, op in BATCHES[number][0].items():
@@ -150,7 +150,7 @@ def rows_after(batches: Sequence[int]) -> Rows:
 
 
 def done(outcomes: Sequence[Outcome]) -> None:
-    """An error of a log ends the run, as it does in the DAG."""
+    """Ends the run at the error of a log, as in the DAG."""
     for outcome in outcomes:
         if outcome.error_code:
             raise TidefoldError(outcome.error_code, outcome.message)
@@ -205,7 +205,7 @@ def _restored(snapshot: int, mode: RestoreMode) -> Act:
 
 
 def _as_of(pipeline: Pipeline) -> None:
-    """The rows as of the instant between the second batch and the third."""
+    """Makes the rows as of the instant between the second batch and the third."""
     at = record(20)["value"]["source"]["ts_us"]
     done(materialize(pipeline, LOGS, PointInTime("backfill", at), runner(pipeline.store)))
     for log in LOGS:
@@ -248,7 +248,7 @@ def _confirm(pipeline: Pipeline, log: str) -> None:
 
 
 def templates(folder: Path) -> Stage:
-    """The stores that the scenarios begin with, made by the operations themselves."""
+    """Makes the initial stores of the scenarios, by the operations themselves."""
     stage = Stage(folder)
     store, now = FaultyStore(), 0
 
@@ -267,7 +267,7 @@ def templates(folder: Path) -> Stage:
 
 
 def _begin_others(stage: Stage) -> None:
-    """States beside the way: staged, with a tail, with several change sets that wait, with what died runs left."""
+    """Makes further states: staged, with a tail, with several waiting change sets, with files of dead runs."""
 
     def onto(begins: str, name: str, *acts: tuple[int, Act]) -> None:
         store = FaultyStore(stage.stores[begins][0].files)
@@ -303,7 +303,9 @@ def _die_folding(pipeline: Pipeline) -> None:
 
 
 def run_case(stage: Stage, scenario: Scenario, crashes: Sequence[Crash]) -> None:
-    """The scenario with each crash in turn, then undisturbed, then the next ordinary run; then every promise."""
+    """Runs the scenario with each crash in turn, then undisturbed, then the next ordinary run. Then checks every
+    promise.
+    """
     store = stage.begin(scenario)
     pipeline = stage.pipeline(store, scenario.landed)
     shown = [_shown(store, log) for log in LOGS]
@@ -342,7 +344,7 @@ def _batches(scenario: Scenario, log: str) -> list[int]:
 
 
 def _check_readers(store: Store, scenario: Scenario, log: str, before: Rows) -> None:
-    """At any moment readers see what they saw, or what the scenario brings, whole."""
+    """Checks that readers always see the complete old state, or the complete new one."""
     if scenario.dropped and log == LOGS[1]:
         return
     possible = [before, rows_after(_batches(scenario, log)), *(rows_after(range(n)) for n in range(scenario.landed))]
@@ -370,7 +372,7 @@ def _check_log(store: Store, scenario: Scenario, log: str) -> None:
 
 
 def _check_as_of(store: Store, scenario: Scenario, state: LogState) -> None:
-    """There is exactly one, kept by its tag."""
+    """Checks that there is exactly one, kept by its tag."""
     kept = [s for s in state.snapshots if s.as_of and s.state is State.COMPLETED]
     assert len(kept) == len(state.tags) == (scenario.as_of is not None)
     for snapshot in kept:
@@ -380,7 +382,7 @@ def _check_as_of(store: Store, scenario: Scenario, state: LogState) -> None:
 
 
 def _check_snapshot(store: Store, state: LogState, snapshot: Snapshot) -> None:
-    """Its files are there, and the version that showed it still reads the same."""
+    """Checks that its files exist, and that the version that showed it still reads the same."""
     paths = LogPaths(state.log)
     own = rows_of_table(store, paths.snapshot(snapshot.id))
     commits = commits_of(store, paths.table)[: (snapshot.table_version or 0) + 1]
@@ -394,7 +396,7 @@ def _check_snapshot(store: Store, state: LogState, snapshot: Snapshot) -> None:
 
 
 def _check_left_over(store: FaultyStore) -> None:
-    """Bytes stored = bytes named (I22)."""
+    """Checks that the stored bytes are the named bytes (I22)."""
     named: set[str] = set()
     for log in LOGS:
         named |= _named(store, log)
@@ -425,7 +427,7 @@ def _named(store: FaultyStore, log: str) -> set[str]:
 
 
 def main(stride: int = 1) -> int:
-    """Every pair of crashes of every scenario, or each `stride`th of them."""
+    """Runs every pair of crashes of every scenario, or each `stride`th of them."""
     deaths = (Fault.KILLED_BEFORE, Fault.KILLED_AFTER, Fault.TORN, Fault.LOST_AFTER)
     cases = failed = 0
     with tempfile.TemporaryDirectory() as folder, simulated_tables():

@@ -1,5 +1,5 @@
-"""A whole pipeline in memory for the crash simulator: every call through the door to bytes can fail, tables and folds
-are plain JSON behind the same door.
+"""A whole pipeline in memory for the crash simulator. Every call to the store can fail; tables and folds are plain
+JSON.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ Rows = dict[int, str | None]
 
 
 class Killed(BaseException):
-    """The process is gone: nothing may catch this and go on."""
+    """The process is dead: nothing may catch this and continue."""
 
 
 class Fault(StrEnum):
-    """What happens at the chosen call. A call that only reads has no effect before which or after which to fail."""
+    """What happens at the chosen call. A call that only reads has no effect, so it can only fail."""
 
     ERROR_BEFORE = "an error before anything happened"
     LOST_BEFORE = "an unknown outcome, and nothing happened"
@@ -58,7 +58,7 @@ class Fault(StrEnum):
 
 
 class FaultyStore(DictStore):
-    """Counts every call; the one numbered `at` fails as told, and with `for_ever` all after it."""
+    """Counts every call. The call with the number `at` fails as configured; with `for_ever` all later ones too."""
 
     at: int | None = None
     fault: Fault | None = None
@@ -144,7 +144,7 @@ def active(commits: Sequence[Commit]) -> set[str]:
 
 
 def _facts(manifest: Manifest, digest: str) -> dict[str, str]:
-    """As `delta.publish` tells of a commit."""
+    """Returns the commit facts of `delta.publish`."""
     given = {SNAPSHOT_FACT: str(manifest.snapshot), EPOCH_FACT: str(manifest.epoch), MANIFEST_FACT: digest}
     return {**given, ATTEMPT_FACT: manifest.token}
 
@@ -154,7 +154,7 @@ def _commit(store: Store, path: str, version: int, commit: Commit) -> None:
 
 
 def create_snapshot_table(store: Store, manifest: Manifest) -> None:
-    """As `fold.publish.create_snapshot_table`."""
+    """Does what `delta.publish.create_snapshot_table` does."""
     path = LogPaths(manifest.log).snapshot(manifest.snapshot)
     if store.list(f"{path}/_delta_log"):
         raise AlreadyExistsError("NAME_TAKEN", f"`{path}` is a table already.")
@@ -163,7 +163,7 @@ def create_snapshot_table(store: Store, manifest: Manifest) -> None:
 
 
 def publish(store: Store, manifest: Manifest, digest: str, previous: Published | None, reconcile: bool = False) -> int:
-    """As `fold.publish.publish`, which provides the files here too."""
+    """Does what `delta.publish.publish` does, which also provides the files."""
     real._provide_files(store, manifest)
     path, after = LogPaths(manifest.log).table, {f.name for f in manifest.files}
     facts = _facts(manifest, digest)
@@ -188,7 +188,7 @@ def publish(store: Store, manifest: Manifest, digest: str, previous: Published |
 
 @contextmanager
 def simulated_tables() -> Iterator[None]:
-    """The operations use these tables instead of Delta's."""
+    """Within this context the operations use these tables instead of Delta's."""
     with (
         mock.patch.object(stage, "create_snapshot_table", create_snapshot_table),
         mock.patch.object(confirm, "publish", publish),
@@ -197,7 +197,7 @@ def simulated_tables() -> Iterator[None]:
 
 
 def runner(store: Store) -> Runner:
-    """Tasks use the driver's store. A fold is a dict; an ingest parses as ever."""
+    """Returns a runner whose tasks use the driver's store. A fold is a dict; an ingest parses as always."""
 
     def run(work: Work, tasks: Sequence[str]) -> list[Answer]:
         chosen = (lambda text: _fold(store, text)) if work is fold_bucket else work
@@ -234,7 +234,7 @@ def _take(store: Store, task: FoldTask, recipe: Recipe) -> tuple[DataFile, ...]:
 
 
 def _stored(store: Store, one: Input) -> Address:
-    """Where a file is, in the store itself."""
+    """Returns the address of a file in the store itself."""
     there = [a for a in one.addresses if a.where is StorageTier.STORE]
     return next(a for a in there if any(e.path == a.path for e in store.list(a.path.rpartition("/")[0])))
 
@@ -252,7 +252,7 @@ def read_rows(store: Store, path: str) -> Rows:
 
 
 def rows_of_table(store: Store, path: str) -> Rows:
-    """What a reader of a simulated table sees."""
+    """Returns what a reader of a simulated table sees."""
     rows: Rows = {}
     for name in active(commits_of(store, path)):
         rows.update(read_rows(store, data_path(path, name)))

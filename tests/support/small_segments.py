@@ -1,4 +1,4 @@
-"""Many small segments of one log, put in at once: the writer makes one at a time, and waits for the disk each time."""
+"""Appends many small segments of one log at once: the writer makes one at a time, and waits for the disk each time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TOPIC = "writer"
 
 
 def put_segments(pipeline: Pipeline, log: str, tables: Sequence[pa.Table]) -> None:
-    """Each table (columns of the user, `_op` if wanted) becomes a segment; all of them one commit of the ledger."""
+    """Writes each table (columns of the user, `_op` if wanted) as a segment, and commits all of them at once."""
     shape, ledger = pipeline.log(log).shape, pipeline.ledger(log)
     offset = next((p.next_offset for p in ledger.begin(shape).positions if p.topic == TOPIC), 0)
     arrivals = []

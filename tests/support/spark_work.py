@@ -1,4 +1,4 @@
-"""Work that tests give to Spark's workers, which load it by this module's name."""
+"""Work that tests give to Spark's workers, which import it by this module's name."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def breaks(text: str) -> str:
 
 
 def loses_its_first_answer(text: str) -> str:
-    """Does the work that the task names, and kills its process when it did so for the first time.
+    """Does the work of the task, and kills its process after the first time.
 
     The task is JSON: `work` (a function by its full name), `task` (its text), `marks` (a folder), `number`.
     """

@@ -1,4 +1,4 @@
-"""Logs with staged snapshots whose rows and files a test chooses, and the gate over them."""
+"""Logs with staged snapshots whose rows and files a test chooses, and the gate for them."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def stage(
     run: str = "run-1",
     alter: Callable[[DataFile], DataFile] = lambda file: file,
 ) -> Snapshot:
-    """A staged snapshot with these rows in one file. `alter` makes the manifest say something else of it."""
+    """Makes a staged snapshot with these rows in one file. `alter` changes its manifest."""
     shape = pipeline.log(log).shape
     ledger = pipeline.ledger(log)
     ledger.begin(shape)
@@ -115,7 +115,7 @@ def judge_one(pipeline: Pipeline, spark: SparkSession | None, log: str = "accoun
 def complete(
     pipeline: Pipeline, spark: SparkSession, rows: list[Row], log: str = "accounts", run: str = "base"
 ) -> None:
-    """A published snapshot, to be the base of the next one."""
+    """Makes a published snapshot, as the base of the next one."""
     snapshot = stage(pipeline, rows, log, run)
     assert judge_one(pipeline, spark, log).status == "passed"
     ledger = pipeline.ledger(log)

@@ -1,4 +1,4 @@
-"""Runners that run tasks more than once, as Spark does: a stage tried again, speculation, an answer that was lost."""
+"""Runners that run tasks more than once, as Spark does: a repeated stage, speculation, a lost answer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Once: TypeAlias = Callable[[str], Answer]
 
 
 def _lost(once: Once, task: str) -> Answer:
-    """The first answer never arrived: the second one counts."""
+    """The first answer is lost, and the second one counts."""
     once(task)
     return once(task)
 

@@ -1,4 +1,6 @@
-"""Small fixed workloads over one log, the same on every machine: what is counted, and compared with a baseline."""
+"""Small fixed workloads over one log, the same on every machine. Tests count their calls and compare them with a
+baseline.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,7 @@ def configured(root: Path, config: str = CONFIG) -> None:
 
 
 def begun(root: Path) -> Path:
-    """A store with a published table of `ROWS` rows in 16 buckets."""
+    """Makes a store with a published table of `ROWS` rows in 16 buckets."""
     configured(root)
     append(root, [range(ROWS)])
     cycle(root, "first", KindPolicy.FULL)
@@ -62,7 +64,7 @@ def copied(base: Path, root: Path) -> Path:
 
 
 def append(root: Path, parts: Sequence[Sequence[int]]) -> None:
-    """New values for the rows of these ids: each part becomes a change set in a segment of its own."""
+    """Appends new values for the rows of these ids. Each part becomes a change set in its own segment."""
     pipeline = opened(root)
     with Changelog(pipeline.store, WriterSettings(persist_delay=0)) as changelog:
         log = changelog.log(LOG, pipeline.log(LOG).shape)
@@ -76,13 +78,13 @@ def rows(ids: Sequence[int], number: int) -> pa.Table:
 
 
 def uniform(count: int, segments: int, seed: int = 1) -> list[list[int]]:
-    """So many ids from anywhere, in so many parts."""
+    """Returns `count` ids from anywhere, in `segments` parts."""
     ids = random.Random(seed).sample(range(ROWS), count)
     return [ids[start::segments] for start in range(segments)]
 
 
 def local(root: Path, count: int, groups: int) -> list[list[int]]:
-    """So many ids, all of them in the first so many key groups."""
+    """Returns `count` ids, all of them in the first `groups` key groups."""
     ids = pa.table({"id": pa.array(range(ROWS), pa.int64())})
     with connect() as connection:
         found = key_groups_of(ids, opened(root).log(LOG).shape, connection).to_pylist()
@@ -95,7 +97,7 @@ def fold(root: Path, run: str, kind: KindPolicy = KindPolicy.INCREMENTAL, runner
 
 
 def cycle(root: Path, run: str, kind: KindPolicy = KindPolicy.INCREMENTAL) -> None:
-    """From the waiting changes to the published table; the gate is passed without looking."""
+    """Runs all steps from the waiting changes to the published table; the gate always passes."""
     fold(root, run, kind)
     judge_all(opened(root), LOG)
     confirm(opened(root), LOG)

@@ -23,7 +23,7 @@ INSTANT = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
 
 
 class FakeTimer:
-    """Time stands still until the test moves it; then what is due is called, in order."""
+    """Time moves only when the test moves it. Then the due calls run, in order."""
 
     def __init__(self) -> None:
         self.time = 0.0
@@ -48,7 +48,7 @@ class FakeTimer:
 
 
 class InlineExecutor(Executor):
-    """Runs what is submitted at once, in the caller's thread."""
+    """Runs submitted work at once, in the caller's thread."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         future: Future[Any] = Future()
@@ -60,7 +60,7 @@ class InlineExecutor(Executor):
 
 
 class ManualExecutor(Executor):
-    """Keeps what is submitted until the test runs it."""
+    """Keeps submitted work until the test runs it."""
 
     def __init__(self) -> None:
         self.work: list[Callable[[], Any]] = []
@@ -78,9 +78,9 @@ class ManualExecutor(Executor):
 
 
 class BreakingStore(MemoryStore):
-    """Raises where it is told to: at `open`, `write`, `tell` (a wrong position), `close` of new files, or `delete`.
+    """Fails on request: at `open`, `write`, `tell` (a wrong position), `close` of new files, or `delete`.
 
-    `times` limits how often; `error` is what is raised. Only files below `below` are affected.
+    `times` limits how often, and `error` is the error. Only files below `below` are affected.
     """
 
     def __init__(self, name: str | None = None, below: str = "") -> None:
@@ -145,7 +145,7 @@ def memory_store() -> Store:
 
 
 def paths(store: Store, folder: str = "changelog") -> list[str]:
-    """Files below a folder; of the changelog only segments."""
+    """Returns the files below a folder; of the changelog only segments."""
     found = [entry.path for entry in store.list(folder)]
     return [path for path in found if path.endswith(".seg")] if folder == "changelog" else found
 
@@ -155,7 +155,7 @@ def rows(*ids: int, text: str = "a") -> list[dict[str, Any]]:
 
 
 def make_changelog(store: Store, **given: Any) -> Changelog:
-    """A changelog that does everything in the caller's thread, at once, unless told otherwise."""
+    """Returns a changelog that does everything at once in the caller's thread, unless configured otherwise."""
     settings = {
         "persist_delay": 0.0,
         "attempts": 1,

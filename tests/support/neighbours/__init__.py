@@ -1,4 +1,4 @@
-"""Change tests that other systems publish, as cases of ours: what goes in, what they show, what we show.
+"""Published tests of other systems as cases: their input, their result, and the result of tidefold.
 
 `python -m support.neighbours` prints them as the lines of docs/comparison.md.
 """
@@ -14,5 +14,5 @@ REFUSED: list[Refused] = refused.ALL
 
 
 def line(case: Case | Refused) -> str:
-    """The case as a line of a table."""
+    """Returns the case as a line of a table."""
     return f"| {case.name} | `{case.suite}`: {case.test} | {case.verdict} |"

@@ -1,4 +1,4 @@
-"""One published test as a case: its changes, the rows that we show, and those that the other system shows."""
+"""One published test as a case: its changes, the rows of tidefold, and those of the other system."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Values = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """A delete of a key, at a place of its own where columns order the log."""
+    """A delete of a key, with its own position if columns order the log."""
 
     key: Values
     at: Any = None
@@ -59,12 +59,12 @@ class Case:
         return f"differs: {self.why}" if self.why else "agrees"
 
     def folds(self) -> list[list[dict[str, Any]]]:
-        """The batches as change sets; every change has the next offset of one partition."""
+        """Returns the batches as change sets. Every change has the next offset of one partition."""
         offsets = iter(range(1_000_000))
         return [[_change(self.shape, one, next(offsets)) for one in batch] for batch in self.batches]
 
     def shown(self, row: dict[str, Any]) -> Values:
-        """A row of the table as `rows` has it; of a history with its span in the place of the order."""
+        """Returns a row of the table in the form of `rows`; of a history with its span in place of the order."""
         history = self.shape.merge.engine is Engine.HISTORY
         hidden = self.shape.order_by if history else ()
         values = tuple(row[c.name] for c in self.shape.columns if c.name not in hidden)
