@@ -17,6 +17,7 @@ from tidefold.config.models.sources import (
     CustomEntry,
     DebeziumEntry,
     DeltaFeedEntry,
+    DeltaTableEntry,
     JsonEntry,
     OpEntry,
     ParquetEntry,
@@ -59,8 +60,8 @@ def source_mistakes(entry: LogEntry) -> Iterator[Mistake]:
         if shape_of(entry).merge.engine is Engine.AGGREGATE:
             hint = "Use the engine `last`, and aggregate the rows when you read the table."
             yield "SOURCE_ENGINE", ("merge",), "cannot be `aggregate`: an update contains the whole row.", hint
+    yield from _extracts(entry)
     if isinstance(source, ParquetEntry | JsonEntry):
-        yield from _extracts(entry, source)
         yield from _ops(source.op)
         yield from _commit_time(entry, source.commit_time)
 
@@ -119,9 +120,10 @@ def _places(entry: LogEntry, source: ParquetEntry) -> Iterator[Mistake]:
         yield "SOURCE_ORDER", ("order",), "is missing: nothing shows which row of the files is newer.", hint
 
 
-def _extracts(entry: LogEntry, source: ParquetEntry | JsonEntry) -> Iterator[Mistake]:
+def _extracts(entry: LogEntry) -> Iterator[Mistake]:
     """An extract has rows and nothing else: its date orders them, and each row is there or not."""
-    if not source.extract:
+    source = entry.source
+    if not isinstance(source, ParquetEntry | JsonEntry | DeltaTableEntry) or not source.extract:
         return
     merge = shape_of(entry).merge
     if merge.engine not in (Engine.LAST, Engine.HISTORY) or merge.deletes is not Deletes.APPLY:
@@ -133,6 +135,9 @@ def _extracts(entry: LogEntry, source: ParquetEntry | JsonEntry) -> Iterator[Mis
     useless: list[Place] = [("source", name) for name in ("op", "offset", "names") if getattr(source, name, None)]
     useless += [("source", "record")] if getattr(source, "record", "") == "kafka" and _is_set(source, "record") else []
     useless += [("ttl",)] if entry.ttl else []
+    if isinstance(source, DeltaTableEntry):
+        of_files = {"marker", "row_count", "date_format"} & source.extract.model_fields_set
+        useless += [("source", "extract", name) for name in sorted(of_files)]
     for place in useless:
         yield (
             "EXTRACT_OPTION",
@@ -142,7 +147,7 @@ def _extracts(entry: LogEntry, source: ParquetEntry | JsonEntry) -> Iterator[Mis
         )
 
 
-def _is_set(source: ParquetEntry | JsonEntry, name: str) -> bool:
+def _is_set(source: ParquetEntry | JsonEntry | DeltaTableEntry, name: str) -> bool:
     return name in source.model_fields_set
 
 

@@ -18,6 +18,7 @@ _CLASSES = {
     "debezium-avro": "tidefold.sources.debezium.avro_source:DebeziumAvro",
     "debezium-json": "tidefold.sources.debezium.json_source:DebeziumJson",
     "debezium-parquet": "tidefold.sources.debezium.parquet_source:DebeziumParquet",
+    "delta": "tidefold.sources.extract.delta:DeltaExtracts",
     "delta-cdf": "tidefold.sources.delta.source:DeltaFeed",
     "json": "tidefold.sources.json_lines.source:Json",
     "parquet": "tidefold.sources.files.parquet:Parquet",
@@ -40,7 +41,7 @@ def source_of(feed: Feed) -> Source:
         return _custom(feed)
     module, _, name = _CLASSES[feed.format].partition(":")
     source: Any = getattr(import_module(module), name)(feed)
-    if not feed.options.get("extract"):
+    if not feed.options.get("extract") or feed.format == "delta":
         return cast("Source", source)
     from tidefold.sources.extract.source import FullExtracts
 

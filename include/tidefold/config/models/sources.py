@@ -291,6 +291,17 @@ class DeltaFeedEntry(StrictModel):
         return self.table
 
 
+class DeltaTableEntry(DeltaFeedEntry):
+    """A Delta table without a change feed: each version has all rows."""
+
+    format: Literal["delta"]  # type: ignore[assignment]
+    from_version: None = None
+    extract: Annotated[ExtractEntry, BeforeValidator(_expand_extract)] = Field(
+        default=ExtractEntry(),
+        description="full: each version is an extract with all rows; or a mapping with its limits",
+    )
+
+
 class CustomEntry(LandedEntry):
     """A source of somebody's own, which an installed package brings."""
 
@@ -301,7 +312,16 @@ class CustomEntry(LandedEntry):
     options: dict[str, Any] = Field(default={}, description="what the source itself wants to know")
 
 
-_Source = DebeziumEntry | JsonEntry | CsvEntry | ParquetEntry | DeltaFeedEntry | StateJsonEntry | CustomEntry
+_Source = (
+    DeltaTableEntry
+    | DebeziumEntry
+    | JsonEntry
+    | CsvEntry
+    | ParquetEntry
+    | DeltaFeedEntry
+    | StateJsonEntry
+    | CustomEntry
+)
 SOURCE_ENTRIES: dict[str, type[StrictModel]] = {
     name: entry for entry in get_args(_Source) for name in get_args(entry.model_fields["format"].annotation)
 }

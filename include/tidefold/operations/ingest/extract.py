@@ -24,9 +24,12 @@ from tidefold.operations.inspect.read import ReadRequest, What, plan_from
 from tidefold.operations.local_copies.quota import without_room
 from tidefold.operations.pipeline import Pipeline, now
 from tidefold.read.plan import ReadPlan, ReadTask
-from tidefold.sources.extract.names import Extract, group_extracts
+from tidefold.sources.extract.names import Extract, group_extracts, time_of
 from tidefold.sources.extract.options import ExtractOptions
 from tidefold.sources.extract.source import ROW_RANK, find_newest, read_row_count
+
+# The format whose extracts are versions of a table.
+DELTA = "delta"
 
 
 def apply_extract(pipeline: Pipeline, run: IngestRun, intake: LogIngest, runner: Runner) -> LogIngest:
@@ -57,6 +60,9 @@ def _without_arrivals(intake: LogIngest) -> LogIngest:
 
 def _find_taken(intake: LogIngest, options: ExtractOptions) -> Extract:
     """The extract that this run takes."""
+    if intake.feed and intake.feed.format == DELTA:
+        [version] = intake.files
+        return Extract(f"version {version.start}", version.start, "", intake.files)
     newest = find_newest(intake.begun)
     extracts, _ = group_extracts(intake.files, options.date_format)
     return next(one for one in extracts if newest is None or one.instant > newest)
@@ -131,9 +137,23 @@ def _plan_tasks(
     no_copy = without_room(pipeline)
     local = pipeline.local.root_of(segments) if pipeline.local and not no_copy else None
     return [
-        ExtractTask(_only(plan), tuple(group), rows, one.instant, keeps_missing, segments, local, no_copy)
+        ExtractTask(
+            _only(plan),
+            tuple(group),
+            rows,
+            one.instant,
+            _time_of(intake, one),
+            keeps_missing,
+            segments,
+            local,
+            no_copy,
+        )
         for group in groups
     ]
+
+
+def _time_of(intake: LogIngest, one: Extract) -> int | None:
+    return time_of(one.files[0]) if intake.feed and intake.feed.format == DELTA else one.instant
 
 
 def _only(plan: ReadPlan) -> ReadPlan:
@@ -187,9 +207,9 @@ def _describe_deletes(last: IngestedFile, one: Extract, number: int, rows: int) 
     name = f"{one.name} lacks these keys" + (f" ({number + 1})" if number else "")
     landed = replace(
         last.landed, name=name, length=0, checksum="", records=rows, changes=rows, ignored=0, quarantined=0,
-        repeated=0, quarantine=None, changed=0.0,
+        repeated=0, quarantine=None, changed=0.0, next_offset=last.landed.first_offset,
     )  # fmt: skip
-    return IngestedFile(landed, None, last.position)
+    return IngestedFile(landed, None, replace(last.position, next_offset=landed.next_offset))
 
 
 def _attach(
@@ -209,6 +229,6 @@ def _attach(
 def _without_counts(base: IngestedFile, number: int) -> IngestedFile:
     landed = replace(
         base.landed, name=f"{base.landed.name} ({number + 1})", length=0, checksum="", records=0, changes=0,
-        ignored=0, quarantined=0, quarantine=None, changed=0.0,
+        ignored=0, quarantined=0, quarantine=None, changed=0.0, first_offset=base.landed.next_offset,
     )  # fmt: skip
     return IngestedFile(landed, None, base.position)

@@ -37,7 +37,8 @@ class ExtractTask:
     plan: the rows that the log has, from before the extract.
     buckets: what to read of the plan.
     rows: the change sets with the rows of the extract, one for each of its files; None: the file has no rows.
-    instant: the instant of the extract.
+    instant: the number that orders the extract.
+    time: its instant in microseconds since 1970; None: not known.
     keeps_missing: whether keys that the extract lacks stay, because some of its rows were refused.
     segments: the folder in the store in which the task writes its segment.
     local: the folder for a local copy of the segment; None: no copy.
@@ -48,6 +49,7 @@ class ExtractTask:
     buckets: tuple[ReadTask, ...]
     rows: tuple[ChangeSet | None, ...]
     instant: int
+    time: int | None
     keeps_missing: bool
     segments: str
     local: str | None = None
@@ -149,14 +151,15 @@ def _compare(
     )
     newest = f"row_number() OVER (PARTITION BY {key} ORDER BY _offset DESC, {_FILE}) AS _rank"
     connection.execute(f"CREATE OR REPLACE TEMP TABLE ranked AS SELECT *, {newest} FROM landed")
-    differ = f"SELECT {key} FROM ranked GROUP BY {key} HAVING count(DISTINCT _offset) > 1"
+    columns = ", ".join(quote_name(column.name) for column in shape.columns)
+    rows = f"SELECT DISTINCT {columns} FROM ranked"
+    differ = f"SELECT {key} FROM ({rows}) GROUP BY {key} HAVING count(*) > 1"
     connection.execute(f"CREATE OR REPLACE TEMP TABLE twice AS {differ}")
     schema = table_schema(shape)
     base = pa.RecordBatchReader.from_batches(schema, read_task(store, task.plan, bucket))
     connection.register("read", base)
     valid = f" WHERE {VALID_TO} IS NULL" if shape.merge.engine is Engine.HISTORY else ""
-    names = ", ".join(quote_name(column.name) for column in shape.columns)
-    connection.execute(f"CREATE OR REPLACE TEMP TABLE known AS SELECT {names} FROM read{valid}")
+    connection.execute(f"CREATE OR REPLACE TEMP TABLE known AS SELECT {columns} FROM read{valid}")
     connection.execute("CREATE OR REPLACE TEMP TABLE given AS SELECT * EXCLUDE (_rank) FROM ranked WHERE _rank = 1")
     same = " AND ".join(f"known.{quote_name(name)} = given.{quote_name(name)}" for name in shape.key)
     equal = " AND ".join(map(_equal, shape.columns))
@@ -209,7 +212,7 @@ def _read_changes(
         return
     shape, count = task.plan.shape, found.num_rows
     schema = change_schema(shape)
-    given = {"_op": op, "_o0": task.instant, "_o1": rank, "_partition": 0, "_offset": 0, "_ts": task.instant}
+    given = {"_op": op, "_o0": task.instant, "_o1": rank, "_partition": 0, "_offset": 0, "_ts": task.time}
     columns = {name: pa.repeat(pa.scalar(value, schema.field(name).type), count) for name, value in given.items()}
     columns |= {name: found.column(name) for name in found.column_names if name in schema.names}
     columns |= {f.name: pa.nulls(count, f.type) for f in schema if f.name not in columns}

@@ -43,7 +43,7 @@ from tidefold.sources.records.column_aliases import own_names
 from tidefold.sources.records.columnar_changes import OpColumn, Rules, of_values
 from tidefold.storage import Store, open_store
 
-_SNAPSHOT, _VERSION = "snapshot", "version"
+SNAPSHOT, _VERSION = "snapshot", "version"
 # A row's offset: its version, and its number there.
 _ROWS = 32
 _RULES = Rules(
@@ -61,16 +61,16 @@ class DeltaFeed:
 
     def listing(self, state: LogState) -> Listing:
         """Raises NotFoundError for a missing table, RefusedError if it was replaced or its next version was deleted."""
-        table = self._table()
+        table = self.open_table()
         known = state.positions[0] if state.positions else None
         table_id = str(table.metadata().id)
         if known and known.topic != table_id:
-            raise self._table_replaced(known, f"is another table now (id {table_id}, was {known.topic})")
+            raise self.table_replaced(known, f"is another table now (id {table_id}, was {known.topic})")
         if known and known.next_offset > table.version() + 1:
-            raise self._table_replaced(known, f"ends with version {table.version()} now")
+            raise self.table_replaced(known, f"ends with version {table.version()} now")
         there = versions(self._store)
         if known is None and self._from is None:
-            return Listing((self._file(_SNAPSHOT, table.version(), table_id, _size(table), 0.0),))
+            return Listing((self.version_file(SNAPSHOT, table.version(), table_id, count_bytes(table), 0.0),))
         first = known.next_offset if known else self._from or 0
         if missing := sorted(set(range(first, table.version() + 1)) - set(there)):
             raise self._version_gone(missing[0], there)
@@ -78,7 +78,7 @@ class DeltaFeed:
             commits = [read_commit(self._store, version) for version in range(first, table.version() + 1)]
         except msgspec.DecodeError as error:
             raise self._unreadable(error) from error
-        files = (self._file(_VERSION, c.version, table_id, c.bytes, (c.time or 0) / 1e6) for c in commits)
+        files = (self.version_file(_VERSION, c.version, table_id, c.bytes, (c.time or 0) / 1e6) for c in commits)
         return Listing(tuple(files))
 
     def ending(self, file: LandedFile, taken: int) -> Ending:
@@ -101,11 +101,11 @@ class DeltaFeed:
 
     def _parse(self, task: FileTask, shape: TableSpec, quarantine: QuarantineWriter) -> ParsedFile:
         number = task.file.start
-        table = self._table(number)
+        table = self.open_table(number)
         self._check(table, task, shape)
         taker = RowTaker(task.file, shape, _RULES, of_values, quarantine)
         account = taker.account
-        if task.file.name.startswith(_SNAPSHOT):
+        if task.file.name.startswith(SNAPSHOT):
             rows = snapshot_rows(table)
             rows = rows.append_column(CHANGE, pa.repeat(pa.scalar(INSERT), rows.num_rows))
             checksum, time = hashlib.sha256(f"{task.file.topic}@{number}".encode()).hexdigest(), None
@@ -125,7 +125,7 @@ class DeltaFeed:
         account.low = (number, 0) if account.changes else None
         return ParsedFile(account, taker.table, checksum)
 
-    def _table(self, version: int | None = None) -> DeltaTable:
+    def open_table(self, version: int | None = None) -> DeltaTable:
         try:
             return DeltaTable(self._store.uri(""), version=version, storage_options=self._store.options() or None)
         except TableNotFoundError as error:
@@ -143,7 +143,7 @@ class DeltaFeed:
         metadata = table.metadata()
         configuration = {name: str(value) for name, value in metadata.configuration.items()}
         if str(metadata.id) != file.topic:
-            raise self._table_replaced(
+            raise self.table_replaced(
                 Position(file.topic, 0, file.start, ()), f"became another table in version {file.start}"
             )
         if file.name.startswith(_VERSION) and not has_feed(configuration):
@@ -164,11 +164,11 @@ class DeltaFeed:
         if why := misfit(schema.names, shape, ()) or misfit_type(schema, shape):
             raise UnfitFileError(report_unfit_schema(file.name, why, stops=bool(task.stops)))
 
-    def _file(self, kind: str, version: int, table_id: str, size: int, changed: float) -> LandedFile:
+    def version_file(self, kind: str, version: int, table_id: str, size: int, changed: float) -> LandedFile:
         stamp = Stamp(0, size, changed)
         return LandedFile(f"{kind}-{version:020d}", self._address, stamp, table_id, 0, version, gzip=False)
 
-    def _table_replaced(self, known: Position, why: str) -> TidefoldError:
+    def table_replaced(self, known: Position, why: str) -> TidefoldError:
         return RefusedError(
             "DELTA_SOURCE_REPLACED",
             f"`{self._address}` {why}; the log expects version {known.next_offset} of the former table.",
@@ -210,7 +210,7 @@ def _of_schema(rows: pa.Table, table: DeltaTable) -> pa.Table:
     return pa.table(columns)
 
 
-def _size(table: DeltaTable) -> int:
+def count_bytes(table: DeltaTable) -> int:
     """The bytes of a table's files, at least 1."""
     sizes: list[int] = pa.table(table.get_add_actions(flatten=True)).column("size_bytes").to_pylist()
     return 1 + sum(sizes)

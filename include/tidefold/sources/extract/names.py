@@ -75,6 +75,11 @@ def _pattern(date_format: str) -> re.Pattern[str]:
     return re.compile(rf"(?<!\d){''.join(_DIRECTIVES.get(part) or re.escape(part) for part in parts)}(?!\d)")
 
 
+def time_of(version: LandedFile) -> int | None:
+    """When a version of a Delta table was committed, in microseconds; None: it is not known."""
+    return round(version.stamp.changed * 1e6) or None
+
+
 def group_extracts(
     files: Iterable[LandedFile], date_format: str | None
 ) -> tuple[tuple[Extract, ...], tuple[FileProblem, ...]]:

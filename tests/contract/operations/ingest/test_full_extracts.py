@@ -6,6 +6,7 @@ Promises I4, I5, I19, I25, I31.
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support import delta_tables
 from support.faults import Fault, FaultyStore, Killed, on_copy, reopened
-from support.landing import state_of, take
+from support.landing import changes_of, state_of, take
 from support.landing_rows import land_parquet, land_text, make_rows_landing
 from support.pipelines import judge_all
 from tidefold.compute.runners import in_process
@@ -26,7 +28,7 @@ from tidefold.operations.outcome import Outcome, Status
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
 from tidefold.operations.snapshot.request import Fold, Restore
-from tidefold.wiring import Pipeline
+from tidefold.wiring import Pipeline, open_pipeline
 
 Rows = dict[int, str | None]
 COLUMNS = "{id: int, text: string}"
@@ -363,3 +365,40 @@ def test_the_table_is_the_newest_extract(
     landed = state_of(pipeline).landed
     names = ("changes", "tombstones", "repeated", "resent", "unproved", "quarantined", "ignored")
     assert all(entry.records == sum(getattr(entry, name) for name in names) for entry in landed)
+
+
+def fed_by_table(root: Path, more: str = "", extract: str = "{max_deletes: 1}") -> Pipeline:
+    text = delta_tables.CONFIG.format(options=f", extract: {extract}", columns=COLUMNS, table="table")
+    path = root / "tidefold.yaml"
+    path.write_text(text.replace("format: delta-cdf", "format: delta") + more)
+    return open_pipeline(path)
+
+
+@pytest.mark.parametrize("engine", ["last", "history"])
+def test_the_newest_version_of_a_delta_table_is_an_extract(engine: str, tmp_path: Path) -> None:
+    """Without a change feed, and whatever the versions between did."""
+    row, plain = delta_tables.row, {"configuration": {}}
+    delta_tables.write(tmp_path, [row(1), row(2), row(3)], **plain)
+    pipeline = fed_by_table(tmp_path, f"    merge: {engine}\n")
+    assert counts(take(pipeline)) == (3, 0, 0)
+    fold(pipeline, "one")
+    delta_tables.write(tmp_path, [row(9)], **plain)
+    delta_tables.write(tmp_path, [row(1), row(2, "b"), row(4)], mode="overwrite", **plain)
+    outcome = take(pipeline)
+    assert (counts(outcome), outcome.facts["extracts"]) == ((3, 1, 1), ["version 2"])
+    assert live(pipeline) == {1: "a", 2: "b", 4: "a"}
+    assert take(pipeline).status is Status.NOTHING
+    assert {change["_ts"] is None for change in changes_of(pipeline)} == {False}
+    delta_tables.write(tmp_path, [], mode="overwrite", **plain)
+    assert take(pipeline).error_code == "EXTRACT_ROWS"
+
+
+def test_a_delta_table_that_was_replaced_or_lacks_many_rows_stops(tmp_path: Path) -> None:
+    delta_tables.write(tmp_path, [delta_tables.row(i) for i in range(4)])
+    pipeline = fed_by_table(tmp_path, extract="full")
+    take(pipeline)
+    delta_tables.write(tmp_path, [delta_tables.row(1)], mode="overwrite")
+    assert take(pipeline).error_code == "EXTRACT_DELETES"
+    shutil.rmtree(tmp_path / "table")
+    delta_tables.write(tmp_path, [delta_tables.row(1)])
+    assert take(pipeline).error_code == "DELTA_SOURCE_REPLACED"
