@@ -7,6 +7,7 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from tidefold.domain.verify.scrub_round import is_old
+from tidefold.domain.wording import count_noun
 from tidefold.presentation.tables import describe_drill, in_units, minute
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def proof_lines(status: LogStatus, now: str) -> Iterator[str]:
 def describe_damage(proof: ProofRecord) -> str:
     """How many files the newest proof found damaged."""
     count = len(proof.damaged)
-    return f"{count:,} damaged file{'' if count == 1 else 's'} at the proof of {minute(proof.instant)}"
+    return f"{count_noun(count, 'damaged file')} at the proof of {minute(proof.instant)}"
 
 
 def _describe_proof(proof: ProofRecord) -> str:

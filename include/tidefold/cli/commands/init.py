@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tidefold.cli.terminal import Terminal
+from tidefold.domain.wording import count_noun
 from tidefold.errors import InvalidInputError, RefusedError
 
 if TYPE_CHECKING:
@@ -105,8 +106,8 @@ def _report(
     path = terminal.config_path
     data = {"config": str(path.absolute()), "logs": list(active), "left_out": left_out, "assumed": guesses}
     named = f": {', '.join(active)}" if active else ""
-    waiting = f"; {_count(len(left_out), 'more log')} as a comment, with questions" if left_out else ""
-    terminal.result(data, f"{path} names {_count(len(active), 'log')}{named}{waiting}.")
+    waiting = f"; {count_noun(len(left_out), 'more log')} as a comment, with questions" if left_out else ""
+    terminal.result(data, f"{path} names {count_noun(len(active), 'log')}{named}{waiting}.")
     for log, texts in guesses.items():
         terminal.note("\n".join(f"assumed: {log}: {text}" for text in texts))
     for log, notes in left_out.items():
@@ -117,10 +118,6 @@ def _report(
         )
     else:
         terminal.note("next: read the file, then `tidefold validate`")
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _nothing(directory: str) -> InvalidInputError:

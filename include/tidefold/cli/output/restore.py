@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from tidefold.cli.terminal import Terminal
+from tidefold.domain.wording import count_noun
 
 if TYPE_CHECKING:
     from tidefold.operations.outcome import Details, Outcome
@@ -23,12 +24,12 @@ def read_lines(details: Details) -> Iterator[str]:
         return
     places = {"local copies": read.local, "the store": read.store, "outside of the store": read.external}
     parts = [
-        f"{_count(part.files, 'file')} ({_units(part.bytes)}) from {place}"
+        f"{count_noun(part.files, 'file')} ({_units(part.bytes)}) from {place}"
         for place, part in places.items()
         if part.files
     ]
     if read.older:
-        parts.append(f"{_count(len(read.older), 'bucket')} made from {_older_names(read.older)}")
+        parts.append(f"{count_noun(len(read.older), 'bucket')} made from {_older_names(read.older)}")
     yield f"read: {', '.join(parts) or 'nothing'}"
     failed = [*(details.manifests or ()), *read.failed]
     yield from _limit_lines(f"not usable: {one.place}: {one.why} ({one.seconds:.2f} s)" for one in failed)
@@ -83,10 +84,6 @@ def _limit_lines(lines: Iterable[str]) -> Iterator[str]:
     yield from listed[:_LINES]
     if len(listed) > _LINES:
         yield f"and {len(listed) - _LINES:,} more; --format json lists them all"
-
-
-def _count(number: int, one: str) -> str:
-    return f"{number:,} {one if number == 1 else f'{one}s'}"
 
 
 def _units(size: int) -> str:

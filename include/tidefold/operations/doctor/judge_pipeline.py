@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from tidefold.config import Config
+from tidefold.domain.wording import count_noun
 from tidefold.operations.doctor.airflow import AirflowSetup
 from tidefold.operations.doctor.finding import DoctorFinding, FindingLevel
 from tidefold.operations.doctor.pipeline_probes import ClockSkew, LandingProbe, StoreProbe, WaitingFiles
@@ -69,7 +70,9 @@ def judge_landing(found: Iterable[LandingProbe]) -> Iterator[DoctorFinding]:
     if good:
         files = sum(folder.files for folder in good)
         partly = "" if all(folder.is_all for folder in good) else " (more are there)"
-        yield DoctorFinding("landing", OK, f"{_count(len(good), 'folder')}, {_count(files, 'file')} looked at{partly}.")
+        yield DoctorFinding(
+            "landing", OK, f"{count_noun(len(good), 'folder')}, {count_noun(files, 'file')} looked at{partly}."
+        )
 
 
 def judge_waiting_files(found: Iterable[WaitingFiles]) -> Iterator[DoctorFinding]:
@@ -95,7 +98,7 @@ def judge_suites(found: Mapping[str, ErrorInfo | None]) -> Iterator[DoctorFindin
         if error:
             yield DoctorFinding("suites", FAIL, f"{log}: [{error.code}] {error.message}", error.hint)
     if not any(found.values()):
-        yield DoctorFinding("suites", OK, f"The checks of {_count(len(found), 'log')} are valid.")
+        yield DoctorFinding("suites", OK, f"The checks of {count_noun(len(found), 'log')} are valid.")
 
 
 def judge_retention(config: Config) -> Iterator[DoctorFinding]:
@@ -121,7 +124,7 @@ def judge_alarms(config: Config) -> Iterator[DoctorFinding]:
         hint = "Add `alarms: {}` to the configuration: these are the defaults (docs/alarms.md)."
         yield DoctorFinding("alarms", WARN, f"No alarms: {', '.join(silent)}.", hint)
     else:
-        yield DoctorFinding("alarms", OK, f"{_count(len(config.logs), 'log')} with alarms.")
+        yield DoctorFinding("alarms", OK, f"{count_noun(len(config.logs), 'log')} with alarms.")
 
 
 def judge_airflow(found: AirflowSetup) -> Iterator[DoctorFinding]:
@@ -136,7 +139,7 @@ def judge_airflow(found: AirflowSetup) -> Iterator[DoctorFinding]:
     for file, error in found.import_errors.items():
         yield DoctorFinding("airflow", FAIL, f"DAG file {file} cannot be imported: {error}", "Mend what it names.")
     if not found.import_errors:
-        yield DoctorFinding("airflow", OK, f"Airflow {found.version}, {_count(found.dags, 'DAG')} imported.")
+        yield DoctorFinding("airflow", OK, f"Airflow {found.version}, {count_noun(found.dags, 'DAG')} imported.")
     if found.has_connection is False:
         message = f"The connection `{found.connection}` does not exist: Airflow then starts Spark on YARN."
         hint = f"""Set AIRFLOW_CONN_{found.connection.upper()}='{{"conn_type": "spark", "host": "local[*]"}}'."""
@@ -144,7 +147,3 @@ def judge_airflow(found: AirflowSetup) -> Iterator[DoctorFinding]:
     elif found.has_connection is None:
         message = f"Whether Airflow has the connection `{found.connection}` is not known: AIRFLOW_HOME is not set."
         yield DoctorFinding("airflow", OK, message)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tidefold.domain.landing_problems import NO_PROBLEMS, WAITING, LandingProblem, find_failing
+from tidefold.domain.wording import count_noun
 from tidefold.errors import InvalidInputError, TidefoldError
 from tidefold.operations.ingest.log_ingest import LogIngest
 from tidefold.operations.outcome import Details, ErrorInfo, Outcome, Status, omit_if_none
@@ -76,7 +77,7 @@ def describe_ingest(pipeline: Pipeline, intake: LogIngest) -> Outcome:
     parts += [f"{getattr(details, name):,} {word}" for name, word in _RARE.items() if getattr(details, name)]
     parts += [f"{intake.completed:,} changes of a key completed"] if intake.completed else []
     refused = all(a.landed.records == a.landed.quarantined > 0 for a in intake.arrivals)
-    files = "1 file" if details.files == 1 else f"{details.files:,} files"
+    files = count_noun(details.files, "file")
     if intake.extract:
         parts = [f"{details.changes:,} changes ({intake.extract.missing:,} of them deletes)"]
         parts += [f"{intake.extract.unchanged:,} rows unchanged", f"{details.quarantined:,} quarantined"]
@@ -164,7 +165,7 @@ def _remarks(intake: LogIngest) -> list[str]:
     left, remarks = intake.plan.left, []
     if left:
         names = ", ".join([*(f"`{name}`" for name in left[:_NAMED]), *(["..."] if len(left) > _NAMED else [])])
-        remarks.append(f"{'1 file' if len(left) == 1 else f'{len(left):,} files'} still being written: {names}")
+        remarks.append(f"{count_noun(len(left), 'file')} still being written: {names}")
     if intake.extract and intake.extract.kept:
         remarks.append(
             f"{intake.extract.kept:,} rows stay although the extract lacks their keys, because rows of it were refused"

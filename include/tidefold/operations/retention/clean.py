@@ -12,6 +12,7 @@ from tidefold.delta.log_retention import find_old_log_files
 from tidefold.domain.log_state import LogState, Snapshot
 from tidefold.domain.retention.protection import oldest_version
 from tidefold.domain.snapshot import point_in_time, transitions
+from tidefold.domain.wording import count_noun
 from tidefold.errors import TidefoldError
 from tidefold.operations.ingest import recovery
 from tidefold.operations.outcome import Outcome, Status, for_each_log
@@ -72,7 +73,7 @@ def _clean_store(pipeline: Pipeline, plan: bool) -> Outcome:
     details = CleanStoreDetails(runs=listed, files=len(files), paths=files, scratch=entries)
     message = "no unfinished run"
     if files or runs:
-        counted = f"{len(runs):,} unfinished {'run' if len(runs) == 1 else 'runs'}, {len(files):,} announced files"
+        counted = f"{count_noun(len(runs), 'unfinished run')}, {len(files):,} announced files"
         deleted = "would be deleted" if plan else "were deleted"
         message = f"{'would end' if plan else 'ended'} {counted}; those that no log needs {deleted}"
     if scratch:

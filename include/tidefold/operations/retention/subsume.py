@@ -8,6 +8,7 @@ from functools import partial
 from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind, State
 from tidefold.domain.paths import LogPaths, data_path
 from tidefold.domain.retention import protection
+from tidefold.domain.wording import count_noun
 from tidefold.ledger import read_manifest
 from tidefold.operations.outcome import Outcome, Status
 from tidefold.operations.pipeline import Pipeline, now
@@ -95,5 +96,5 @@ def _describe_snapshots(retired: Sequence[Snapshot]) -> str:
     whole = protection.with_files(retired)
     tails = len(retired) - len(whole)
     parts = [f"snapshots {', '.join(str(s.id) for s in whole)}"] if whole else []
-    parts += [f"{tails:,} {'tail' if tails == 1 else 'tails'}"] if tails else []
+    parts += [count_noun(tails, "tail")] if tails else []
     return " and ".join(parts)

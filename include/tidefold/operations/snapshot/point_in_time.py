@@ -14,6 +14,7 @@ from tidefold.domain.commit_times import NEVER, format_instant, micros
 from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind, State
 from tidefold.domain.snapshot import claim, point_in_time
 from tidefold.domain.snapshot.point_in_time import UNDATED_HINT, came_later, find_kept
+from tidefold.domain.wording import count_noun
 from tidefold.errors import InvalidInputError, RefusedError
 from tidefold.operations.outcome import Outcome, Status
 from tidefold.operations.pipeline import Pipeline, now
@@ -110,9 +111,8 @@ def _describe_missed(state: LogState, found: Snapshot) -> str:
     late = len(came_later(state, found))
     if not late or found.as_of is None:
         return ""
-    sets = "1 change set" if late == 1 else f"{late:,} change sets"
     again = f"`tidefold untag {state.log} {found.as_of.tag}`, then ask again under a new run id, makes it anew"
-    return f"; {sets} taken since may hold changes from before then, which it lacks ({again})"
+    return f"; {count_noun(late, 'change set')} taken since may hold changes from before then, which it lacks ({again})"
 
 
 def explain_point_in_time(pipeline: Pipeline, log: str, request: PointInTime) -> Outcome:

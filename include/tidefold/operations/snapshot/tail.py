@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tidefold.domain.log_state import SnapshotKind
 from tidefold.domain.snapshot import claim
+from tidefold.domain.wording import count_noun
 from tidefold.operations.outcome import Outcome, Status
 from tidefold.operations.pipeline import Pipeline, now
 from tidefold.operations.snapshot.claiming import hash_request
@@ -31,6 +32,5 @@ def take_tail(pipeline: Pipeline, log: str, run_id: str) -> Outcome:
     change_sets = state.change_sets_in(snapshot.from_sqn, snapshot.to_sqn)
     rows = sum(c.rows for c in change_sets)
     details = TailDetails(base=snapshot.base, change_sets=len(change_sets), changes=rows)
-    changes = "1 change" if rows == 1 else f"{rows:,} changes"
-    message = f"snapshot {snapshot.id} is snapshot {snapshot.base} and {changes} after it"
+    message = f"snapshot {snapshot.id} is snapshot {snapshot.base} and {count_noun(rows, 'change')} after it"
     return Outcome(log, Status.COMPLETED, message, snapshot.id, details=details)

@@ -8,6 +8,7 @@ from typing import Any
 
 from tidefold.domain.log_state import LogState, State
 from tidefold.domain.verify.expected_files import Copy, Damage, DamageKind, FileRole, StorageTier, StoredFile
+from tidefold.domain.wording import count_noun
 from tidefold.errors import CorruptError
 from tidefold.operations.outcome import Details, ErrorInfo, Outcome, Status, omit_if_none
 from tidefold.operations.verify.scope import Scope
@@ -98,15 +99,15 @@ def outcome_of(scope: Scope, damage: Sequence[Damage], checked: Checked, repair:
         warnings=[scope.warning] if scope.warning else [],
     )
     warned = f"; {scope.warning}" if scope.warning else ""
-    looked = f"{_count(checked.files, 'file')} in {checked.copies:,} copies"
+    looked = f"{count_noun(checked.files, 'file')} in {checked.copies:,} copies"
     if left:
         mended = f", {len(told) - len(left):,} repaired" if repair else ""
-        message = f"{_count(len(left), 'damaged copy', 'damaged copies')} of {looked}{mended}{warned}"
+        message = f"{count_noun(len(left), 'damaged copy', 'damaged copies')} of {looked}{mended}{warned}"
         return Outcome(
             log, Status.DAMAGED, message, error=ErrorInfo.of(CorruptError("DAMAGED", message)), details=details
         )
     if told:
-        message = f"repaired {_count(len(told), 'damaged copy', 'damaged copies')} of {looked}{warned}"
+        message = f"repaired {count_noun(len(told), 'damaged copy', 'damaged copies')} of {looked}{warned}"
         return Outcome(log, Status.REPAIRED, message, details=details)
     single = f", {checked.single:,} of them in one alone" if checked.single else ""
     return Outcome(log, Status.WHOLE, f"{looked}{single}, nothing is damaged{warned}", details=details)
@@ -130,10 +131,6 @@ def add_readers(outcome: Outcome, readers: Outcome) -> Outcome:
     if isinstance(details, VerifyDetails) and isinstance(readers.details, ReadersDetails):
         details = replace(details, readers=readers.details.readers)
     return replace(outcome, status=status, message=message, error=outcome.error or readers.error, details=details)
-
-
-def _count(number: int, one: str, many: str = "") -> str:
-    return f"{number:,} {one if number == 1 else many or f'{one}s'}"
 
 
 def _with_hints(scope: Scope, damage: Iterable[Damage]) -> list[Damage]:

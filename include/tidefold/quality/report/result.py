@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tidefold.domain.log_state import LogState, Snapshot, State
 from tidefold.domain.snapshot.manifest import Manifest
+from tidefold.domain.wording import count_noun
 from tidefold.quality.run.cost import CostPart
 from tidefold.quality.run.statistics import ColumnStatistics
 from tidefold.quality.suite.check import Check, Severity, canonical
@@ -209,10 +210,10 @@ def summarize(checks: Sequence[CheckResult]) -> str:
     failed = [c for c in checks if c.failed]
     warned = [c for c in checks if c.warned]
     if failed:
-        line = f"{len(failed)} of {_count(len(checks), 'check')} failed: {_list_checks(failed)}"
+        line = f"{len(failed)} of {count_noun(len(checks), 'check')} failed: {_list_checks(failed)}"
     else:
-        line = f"{_count(len(checks) - len(warned), 'check')} passed"
-    return f"{line}; {_count(len(warned), 'warning')}: {_list_checks(warned)}" if warned else line
+        line = f"{count_noun(len(checks) - len(warned), 'check')} passed"
+    return f"{line}; {count_noun(len(warned), 'warning')}: {_list_checks(warned)}" if warned else line
 
 
 def clip_text(text: str) -> str:
@@ -235,10 +236,6 @@ def _describe_check(check: CheckResult) -> str:
         return check.name
     reads_on = check.built_in and check.unexpected is None
     return f"{check.name} {check.detail}" if reads_on else f"{check.name} ({check.detail})"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _trend(state: LogState, snapshot: Snapshot) -> tuple[RowCount, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from tidefold.domain.wording import count_noun
 from tidefold.quality.report.result import SAMPLES, CheckResult, clip_text, result
 from tidefold.quality.run.engine import JudgedRows
 from tidefold.quality.run.samples import as_text, key_text
@@ -25,12 +26,8 @@ def judge_references(check: Check, rows: JudgedRows, target: Target | None, key:
     missing = rows.find_missing(check.kwargs["column"], target.rows, check.kwargs["log_column"], key, SAMPLES)
     if not missing.rows:
         return replace(result(check, True, compared=target.name), unexpected=0)
-    detail = f"{_count(missing.rows, 'row')} with {_count(missing.different, 'missing value')}"
+    detail = f"{count_noun(missing.rows, 'row')} with {count_noun(missing.different, 'missing value')}"
     judged = result(check, False, detail=detail, compared=target.name)
     keys = tuple(key_text(dict(zip(key, row[1:], strict=True))) for row in missing.samples) if key else ()
     sample = tuple(clip_text(as_text(row[0])) for row in missing.samples)
     return replace(judged, unexpected=missing.rows, sample=sample, keys=keys)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
