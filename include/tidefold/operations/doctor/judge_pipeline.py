@@ -85,7 +85,7 @@ def judge_waiting_files(found: Iterable[WaitingFiles]) -> Iterator[DoctorFinding
             yield DoctorFinding("ingest", FAIL, message, files.error.hint or f"`tidefold status {files.log}`.")
         elif files.seconds > _WAIT_SECONDS:
             is_good = False
-            message = f"{files.log}: {_count(files.count, 'landed file')} not ingested, the oldest for"
+            message = f"{files.log}: {count_noun(files.count, 'landed file')} not ingested, the oldest for"
             hint = f"Unpause the DAG that ingests it, or call `tidefold run {files.log}`."
             yield DoctorFinding("ingest", WARN, f"{message} {format_age(files.seconds)}.", hint)
     if is_good:
