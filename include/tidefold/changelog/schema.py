@@ -86,7 +86,9 @@ def change_schema(shape: TableSpec) -> pa.Schema:
 
 
 def count_changes(changes: pa.Table) -> int:
-    """How many changes some rows are: a clear of everything stands once for each key group, and counts in the first."""
+    """Counts the changes in some rows. A clear of everything is there once for each key group, and counts in the
+    first.
+    """
     rows = changes.filter(pc.equal(changes.column("_op"), CLEAR))
     if not rows.num_rows:
         return int(changes.num_rows)

@@ -27,7 +27,7 @@ class Stopping:
 
 @dataclass(frozen=True, slots=True)
 class StoppedSavepoint:
-    """The stop of one log. The same call again goes on under the run that stopped it."""
+    """The stop of one log. A repeated call continues under the run that stopped the log."""
 
     terminal: Terminal
     pipeline: Pipeline

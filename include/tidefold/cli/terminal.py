@@ -158,7 +158,7 @@ _COMMON: dict[str, tuple[Any, Any]] = {
 def command(act: Callable[..., int | None]) -> Callable[..., None]:
     """Makes a typer command of a function that takes a Terminal first: adds the options that all commands have.
 
-    The function answers its exit code; None is 0.
+    The function returns its exit code; None is 0.
     """
     hints = get_type_hints(act, include_extras=True)
     own = [p.replace(annotation=hints[p.name]) for p in list(inspect.signature(act).parameters.values())[1:]]

@@ -38,9 +38,9 @@ def in_process(work: Work, tasks: Sequence[str]) -> list[Answer]:
 
 
 def in_threads(tell: Callable[[int, int], None] = lambda done, total: None) -> Runner:
-    """A runner for work that waits for disks and network more than it computes: some tasks at a time, in threads.
+    """Returns a runner for work that mostly waits for disks and network: some tasks at a time, in threads.
 
-    `tell` is told how many are done, and of how many.
+    `tell` receives how many are done, and of how many.
     """
 
     def run(work: Work, tasks: Sequence[str]) -> list[Answer]:
@@ -93,8 +93,10 @@ def _work_batches(
 
 @cache
 def _freeze() -> None:
-    """Spark's worker collects garbage after each task, through everything that was imported: that took longer than a
-    small task does. What is there after the first one is not looked at again.
+    """Excludes all objects that exist after the first task from garbage collection.
+
+    Spark's worker collects garbage after each task, through everything that was imported. That took longer than a small
+    task.
     """
     gc.freeze()
 

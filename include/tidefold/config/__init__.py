@@ -1,4 +1,4 @@
-"""The configuration of a pipeline: `load_config` reads `tidefold.yaml`, checked, or says every mistake in it."""
+"""The configuration of a pipeline: `load_config` reads and checks `tidefold.yaml`, and reports every mistake in it."""
 
 from tidefold.config.load import Config, LogConfig, QualityConfig, SourceConfig, key_line, load_config, log_mistakes
 from tidefold.config.models.file import SparkConfig, count_bytes, json_schema

@@ -1,4 +1,4 @@
-"""The configuration of a pipeline, checked: `load_config` reads `tidefold.yaml` or says every mistake in it."""
+"""The configuration of a pipeline: `load_config` reads and checks `tidefold.yaml`, and reports every mistake in it."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class QualityConfig(_Resolved):
 
 
 class TtlConfig(_Resolved):
-    """How long rows are kept, by the age that a column tells."""
+    """How long rows are kept, by the age in a column."""
 
     column: str
     type: str
@@ -140,7 +140,7 @@ def load_config(path: Path) -> Config:
 
 
 def key_line(path: Path, place: Place) -> int:
-    """The line on which a key of the file stands, for those who find a mistake in what it names."""
+    """Returns the line of a key in the file, for reports of mistakes in what it names."""
     return read_document(path).line(place)
 
 

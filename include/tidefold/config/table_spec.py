@@ -40,7 +40,9 @@ def shape_of(entry: LogEntry) -> TableSpec:
 
 
 def _spread(entry: LogEntry) -> int:
-    """By how many columns keys are spread: all rows that one clear can remove lie together."""
+    """Returns the number of key columns that determine the key group: all rows that one clear can remove share a
+    group.
+    """
     state_key = entry.source.state_key if isinstance(entry.source, StateJsonEntry) else []
     return len(state_key) if len(state_key) < len(entry.key) else 0
 
@@ -52,7 +54,7 @@ def lateness(entry: LogEntry, shape: TableSpec) -> int | None:
 
 
 def stops_of(entry: LogEntry) -> tuple[str, ...]:
-    """Why a refused record stops its partition: it brings another schema, and nobody said what to do with such ones."""
+    """Returns why a refused record stops its partition: it has another schema, and no policy handles such records."""
     policy = entry.schema_evolution
     # The record is right, and a file is missing.
     no_schema = ("SCHEMA_UNKNOWN",) if isinstance(entry.source, DebeziumEntry) and entry.source.schemas else ()

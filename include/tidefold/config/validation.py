@@ -328,7 +328,7 @@ def check_all(document: YamlDocument, base: Path, logs: Mapping[str, LogEntry]) 
 
 
 def _locate(address: str, base: Path) -> PurePath:
-    """Where an address lies, to be compared with others: no path of this machine begins as that of a bucket."""
+    """Returns a comparable form of an address. No path of this machine begins like that of a bucket."""
     if "://" in address and not address.startswith("file://"):
         return PurePosixPath(address)
     return (base / address.removeprefix("file://")).resolve()

@@ -1,6 +1,6 @@
 """When a log raises an alarm, what an alarm is, and the record of failed runs and sent alarms. Pure.
 
-An alarm tells people; no decision about data depends on it.
+An alarm informs people. No decision about data depends on it.
 """
 
 from __future__ import annotations
@@ -94,10 +94,10 @@ def record_run(before: AlarmRecord, run: str, error: str | None, instant: str) -
 
 
 def find_unsent(record: AlarmRecord, alarms: Iterable[LogAlarm]) -> list[LogAlarm]:
-    """The alarms that nobody was told of."""
+    """Returns the alarms that were not sent yet."""
     return [alarm for alarm in alarms if alarm.kind not in record.sent]
 
 
 def record_sent(record: AlarmRecord, alarms: Sequence[LogAlarm]) -> AlarmRecord:
-    """The record after everybody was told of these alarms. One that is over can be sent again later."""
+    """Returns the record after these alarms were sent. An alarm that ended can be sent again later."""
     return replace(record, sent=tuple(sorted(str(alarm.kind) for alarm in alarms)))

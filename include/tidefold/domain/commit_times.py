@@ -78,7 +78,7 @@ def latest_commit_time(below: Sequence[int | None], times: Iterable[CommitTimeRa
 
 
 def micros(instant: str) -> int:
-    """An instant (ISO 8601, with its zone) as a number; NEVER when it is none."""
+    """Returns an instant (ISO 8601, with its zone) as a number; NEVER if the text is not an instant."""
     try:
         return (datetime.fromisoformat(instant) - _EPOCH) // timedelta(microseconds=1)
     except (ValueError, TypeError):

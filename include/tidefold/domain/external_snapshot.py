@@ -1,4 +1,4 @@
-"""Snapshots that lie outside of the store: where one is, how it is laid out, and whose it is after an import."""
+"""Snapshots outside the store: their address, their layout, and their owner after an import."""
 
 from __future__ import annotations
 
@@ -27,8 +27,10 @@ class Ownership(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class External:
-    """From where a snapshot was imported. `description`: sha256 of what describes the original, at `address`; `log`,
-    `snapshot` and `sqn` are the original's own. A log that never took anything goes on from `sqn` and `positions`.
+    """The origin of an imported snapshot.
+
+    `description`: sha256 of the document that describes the original, at `address`.
+    `log`, `snapshot`, `sqn`: those of the original. A log without any changes continues from `sqn` and `positions`.
     """
 
     address: str

@@ -39,7 +39,9 @@ def find_landed_range(state: LogState, snapshot: Snapshot) -> LandedRange:
 
 
 def _between(landed: tuple[LandedFileRecord, ...], after: int, to: int) -> tuple[LandedFileRecord, ...]:
-    """The files after the last one of the former range. One without changes belongs to the range that it lies in."""
+    """Returns the files after the last one of the former range. A file without changes belongs to the range around
+    it.
+    """
     numbers = [entry.sqn or 0 for entry in landed]
     first = max((i + 1 for i, sqn in enumerate(numbers) if 0 < sqn <= after), default=0)
     end = next((i for i, sqn in enumerate(numbers) if sqn > to), len(landed))

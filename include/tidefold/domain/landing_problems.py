@@ -1,4 +1,6 @@
-"""Landed files that a log did not take, or that brought it nothing: shown until somebody deals with it. Pure."""
+"""Landed files that a log did not ingest, or that brought nothing new. They are shown until a person handles them.
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +15,13 @@ WAITING = "LANDED_WAITING"
 
 @dataclass(frozen=True, slots=True)
 class LandingProblem:
-    """A landed file that needs somebody's attention.
+    """A landed file that needs a person's attention.
 
     file: its name in the landing folder.
     code, message, hint: what is wrong, and the next step.
-    since: the instant (ISO 8601) at which an ingest first found it so. Information: no clock decides.
-    size, changed: bytes and time of change of the file then.
-    fails: whether a run fails when the file stays as it is.
+    since: the instant (ISO 8601) at which an ingest first found the problem. Information: no clock decides.
+    size, changed: bytes and modification time of the file then.
+    fails: whether a run fails if the file stays as it is.
     """
 
     file: str
@@ -33,7 +35,7 @@ class LandingProblem:
 
     @property
     def identity(self) -> tuple[str, str, int, float]:
-        """What stays the same while nobody deals with it, and its writer adds nothing."""
+        """Returns what stays the same until a person handles the file or its writer adds to it."""
         return self.file, self.code, self.size, self.changed
 
     def __str__(self) -> str:

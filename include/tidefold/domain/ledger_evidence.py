@@ -15,11 +15,11 @@ _PUBLISHABLE = (State.COMPLETED, State.SUBSUMED, State.DELETED)
 
 @dataclass(frozen=True, slots=True)
 class ShownSnapshot:
-    """The snapshot that the published table says it shows.
+    """The snapshot that the published table shows.
 
     `snapshot`: its id.
     `manifest`: the sha256 of its manifest, or the beginning of that.
-    `version`: of the table, whose commit says so; None: an earlier commit said so.
+    `version`: the table version whose commit names it; None: an earlier commit named it.
     """
 
     snapshot: int

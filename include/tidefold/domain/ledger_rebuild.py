@@ -32,7 +32,7 @@ class Proof:
 
 @dataclass(frozen=True, slots=True)
 class Rebuilt:
-    """The state that can be proved, and what nobody knows any more, for people."""
+    """The state that can be proved, and the information that is lost, for people."""
 
     state: LogState
     unknown: tuple[str, ...]
@@ -41,11 +41,11 @@ class Rebuilt:
 def rebuild(
     base: LogState, proofs: Sequence[Proof], incarnation: str, instant: str, segments: Collection[str] | None = None
 ) -> Rebuilt:
-    """The log as `base`, the newest state that is left of it (empty: none is), goes on with what is proved.
+    """Continues the log from `base`, the newest state that is left (empty: none is), with what can be proved.
 
-    `segments`: those that are stored. If one is missing that waits to be folded, all that wait are taken again.
+    Every claim of the old ledger is fenced off. If the source positions are lost, the log is stopped.
 
-    Every claim of the old ledger is fenced off. The log is stopped where nobody knows how far its source was taken.
+    `segments`: the stored ones. If one is missing that waits to be folded, all waiting ones are ingested again.
     """
     proved = {proof.manifest.snapshot: proof for proof in proofs}
     recorded = _record_all(base, proved)
@@ -121,7 +121,7 @@ def _without_files(known: Snapshot) -> Snapshot:
 
 
 def _claim_of(manifest: Manifest) -> Snapshot:
-    """What a manifest of an older program tells of the claim."""
+    """Returns what a manifest of an older program contains about the claim."""
     return Snapshot(
         id=manifest.snapshot,
         epoch=manifest.epoch,

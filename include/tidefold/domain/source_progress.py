@@ -10,9 +10,9 @@ from typing import NamedTuple
 class NameReading(StrEnum):
     """How a log reads the names of its landed files.
 
-    KAFKA: `topic+partition+offset`, no other name is taken.
+    KAFKA: only `topic+partition+offset`.
     KAFKA_DASH: also `topic-partition-offset`.
-    ANY: a name says nothing; each file is taken by itself.
+    ANY: names have no meaning, and each file is ingested separately.
     """
 
     KAFKA = "kafka"

@@ -1,6 +1,6 @@
-"""What must hold in every stored state and manifest: one that breaks it was not written by this program, or by a bug.
+"""The rules of every stored state and manifest. One that breaks them was not written by this program, or by a bug.
 
-Whoever reads one meets a typed error before anything is planned on it, let alone deleted (I23).
+A reader gets a typed error before anything is planned or deleted (I23).
 """
 
 from __future__ import annotations

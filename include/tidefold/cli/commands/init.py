@@ -78,7 +78,7 @@ def _ask_header(terminal: Terminal, log: ProposedLog) -> list[str]:
 
 
 def _ask(terminal: Terminal, log: ProposedLog) -> ProposedLog:
-    """The log with the answers of the person at the terminal; an empty one leaves the question open."""
+    """Returns the log with the answers of the person at the terminal. An empty answer leaves the question open."""
     from tidefold.sources.inference.rows import apply_answers
 
     terminal.note(f"{log.id}: {log.sampled or log.topic}")

@@ -73,7 +73,7 @@ def _ask(question: ProposalQuestion) -> str:
 
 
 def list_assumptions(log: ProposedLog) -> list[str]:
-    """What is used until somebody says otherwise, and what speaks for it."""
+    """Lists what is used until a person corrects it, with the evidence for it."""
     return [_describe_assumption(question) for question in log.questions if question.sure and question.because]
 
 
@@ -103,7 +103,7 @@ def render(logs: Sequence[ProposedLog], paths: Sequence[str], base: Path, store_
 
 
 def _comments(texts: Sequence[str]) -> Iterator[str]:
-    """Comments of at most the width of the page, told from lines of YAML by a second `#`."""
+    """Returns comments of at most the width of the page. A second `#` distinguishes them from lines of YAML."""
     for text in texts:
         line = "  ##"
         for word in _comment(text).split(" "):
@@ -115,7 +115,7 @@ def _comments(texts: Sequence[str]) -> Iterator[str]:
 
 
 def landing_path(directory: str, log: ProposedLog, base: Path) -> str:
-    """How a landing folder is written: relative where it lies below the folder of the configuration."""
+    """Returns the path of a landing folder, relative if it is below the folder of the configuration."""
     if "://" in directory:
         return "/".join([directory.rstrip("/"), *PurePosixPath(log.path).parts])
     folder = Path(os.path.abspath(Path(directory) / log.path))
@@ -134,7 +134,7 @@ def _entry(log: ProposedLog, path: str) -> dict[str, object]:
 
 
 def _commit_time(log: ProposedLog) -> dict[str, str]:
-    """The order column that says when a row was written, for formats whose rows say it in no other way."""
+    """Returns the order column that contains the commit time, for formats whose rows have no other."""
     times = {column.name for column in log.columns if column.type == "timestamp"}
     found = next((name for name in log.order_by if name in times), None)
     return {"commit_time": found} if found and log.format in ("csv", "parquet", "json") else {}

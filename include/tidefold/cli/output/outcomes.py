@@ -27,7 +27,7 @@ def print_lines(terminal: Terminal, outcomes: Iterable[Outcome], indent: str = "
 
 
 def print_outcomes(terminal: Terminal, verb: str, outcomes: Sequence[Outcome], *, after: str = "") -> int:
-    """Prints the outcomes of one verb and answers the exit code. `after`: what comes next when all went well."""
+    """Prints the outcomes of one verb and returns the exit code. `after`: the next step if all succeeded."""
     code = exit_code(outcomes)
     print_lines(terminal, outcomes)
     terminal.json({"command": verb, "exit_code": code, "outcomes": [o.to_dict() for o in outcomes]})

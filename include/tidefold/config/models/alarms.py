@@ -59,7 +59,7 @@ class AlarmsEntry(StrictModel):
 
 
 def resolve_thresholds(general: AlarmsEntry | None, own: AlarmsEntry | None) -> AlarmThresholds | None:
-    """The thresholds of a log: its own, else those of all logs, else the defaults; None: nobody wants alarms."""
+    """Returns the thresholds of a log: its own, else those of all logs, else the defaults; None: alarms are off."""
     if general is None and own is None:
         return None
     given: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""The shape of `tidefold.yaml`: what may be written, of which type, with which defaults."""
+"""The structure of `tidefold.yaml`: allowed keys, their types and defaults."""
 
 from __future__ import annotations
 

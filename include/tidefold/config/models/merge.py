@@ -1,4 +1,4 @@
-"""How changes of one key become rows, and what becomes of late ones: `order`, `merge` and `late` of a log."""
+"""How changes of one key become rows, and how late changes are handled: `order`, `merge` and `late` of a log."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _check_span(value: Any) -> Any:
 
 
 class LateEntry(StrictModel):
-    """How long deletes are remembered, and what becomes of changes that are older than that."""
+    """How long deletes are remembered, and how older changes are handled."""
 
     renamed: ClassVar[Mapping[str, str]] = {"horizon": "allowed_lateness"}
 

@@ -141,7 +141,7 @@ _FILES = 'patterns of further file names, as "*.log.gz"; * matches any text with
 
 
 class OpEntry(StrictModel):
-    """The column that says what a record does. What it says is compared as text, case counts."""
+    """The column that contains the operation of a record. It is compared as text, and case counts."""
 
     column: Text = Field(description="column or field with the operation")
     upsert: list[Text] = Field(default=_UPSERTS, min_length=1, description="values of the operation that mean upsert")
@@ -153,7 +153,7 @@ class OpEntry(StrictModel):
 
 
 class JsonOpEntry(OpEntry):
-    """The field that says what a JSON record does."""
+    """The field that contains the operation of a JSON record."""
 
     row: Text | None = Field(default=None, description="field with the row; without it the row is beside the operation")
 
@@ -303,7 +303,7 @@ class DeltaTableEntry(DeltaFeedEntry):
 
 
 class CustomEntry(LandedEntry):
-    """A source of somebody's own, which an installed package brings."""
+    """A custom source, which an installed package provides."""
 
     orders: ClassVar[tuple[str, ...]] = (POSITION,)
 

@@ -45,8 +45,10 @@ class KeyChange:
 
 
 def find_contributions(shape: TableSpec | None, changes: Sequence[KeyChange]) -> Mapping[int, tuple[str, ...]]:
-    """The number of each change that the row consists of, and the columns that it gave; the changes are in the order
-    in which they count. Empty: there is no row. Without a shape the last change is the row.
+    """Returns the number of each change that the row consists of, and the columns that it gave.
+
+    The changes are in the order in which they count. Empty: there is no row. Without a table definition the last change
+    is the row.
     """
     engine = shape.merge.engine if shape else Engine.LAST
     names = tuple(column.name for column in shape.columns) if shape else ()

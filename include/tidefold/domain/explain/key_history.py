@@ -1,7 +1,7 @@
-"""Which change made a row and what became of the others: the fold's own rules, told for one key. Pure.
+"""Explains which change made a row and the outcome of the others, by the fold's own rules for one key. Pure.
 
-A view of the rows is a stack of layers: change sets folded one after the other. In a log in its own order what lies in
-a newer layer counts over the older ones; where rows keep their order the place alone decides.
+A view of the rows is a stack of layers: change sets folded one after the other. In a log in its own order, a newer
+layer counts over the older ones. In a log that columns order, only the position decides.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class ChangeOutcome(StrEnum):
 
 
 class RowAgreement(StrEnum):
-    """How the row of a view, as it was read, agrees with what the log says of it."""
+    """How the row of a view agrees with what the log contains about it."""
 
     MADE = "made"
     DELETED = "deleted"
@@ -242,8 +242,9 @@ def _outside(change: KeyChange, view: Sequence[FoldedRange], later: Sequence[Fol
 
 
 def unknown(state: LogState, view: Sequence[FoldedRange]) -> tuple[tuple[int, int], ...]:
-    """The ranges of change sets (first, last) within a view that cannot tell of every change any more: cut off, or
-    compacted to the last change a key.
+    """Returns the ranges of change sets (first, last) within a view that do not have every change any more.
+
+    They were truncated, or compacted to the last change of each key.
     """
     end = max((layer.to for layer in view), default=0)
     cut = ((1, min(state.truncated_to, end)),) if state.truncated_to and end else ()

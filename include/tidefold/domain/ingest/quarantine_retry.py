@@ -1,7 +1,7 @@
-"""Appends records that were refused before, and the conditions for that. Pure.
+"""Appends records that were refused before, and checks the conditions for that. Pure.
 
-A table keeps no order of its rows: the change that is folded later wins. So a record that was refused long ago may be
-appended only if nothing newer of its key was folded or skipped since. Otherwise it would bring back an old value.
+A table stores no order of its rows: the change that is folded later wins. So a record that was refused earlier may be
+appended only if nothing newer of its key was folded or skipped since. Otherwise it would restore an old value.
 """
 
 from __future__ import annotations

@@ -16,10 +16,10 @@ _COMPACTED_BYTES = 128 << 20
 
 
 def find_compactable_runs(state: LogState, log: LogRetention | None = None) -> tuple[tuple[ChangeSet, ...], ...]:
-    """Runs of at least two change sets of the tail of which only the last value a key is needed.
+    """Returns runs of at least two waiting change sets of which only the last value of each key is needed.
 
-    Whatever ends in between is kept apart: snapshots onto which the log may be replayed, readers of the log and, with
-    `log`, the instants that backfills ask for. None while an attempt is being made: it reads exactly what it planned.
+    A run never crosses the end of a snapshot onto which the log may be replayed, the position of a consumer or, with
+    `log`, an instant of a backfill. None during an attempt, which reads exactly what it planned.
     """
     if (state.open_attempt and state.open_attempt.state is State.ONGOING) or state.as_of_attempts:
         return ()
@@ -38,7 +38,7 @@ def find_compactable_runs(state: LogState, log: LogRetention | None = None) -> t
 
 
 def _crosses_step(run: Sequence[ChangeSet], log: LogRetention) -> bool:
-    """Whether an instant that a backfill may ask for lies between changes of a run."""
+    """Whether an instant of a backfill is between changes of a run."""
     times = merge_ranges(one.times for one in run)
     if times is None:
         return True  # A change set of an older program: nobody knows.

@@ -1,4 +1,4 @@
-"""Names of local copies, where they lie, which of them stay, and which go so that a new one fits. Pure.
+"""Names and paths of local copies, which of them stay, and which are deleted so that a new one fits. Pure.
 
 One copy of a snapshot is enough here (I18): that of the newest completed one, whatever the primary store retains.
 """
@@ -35,7 +35,7 @@ class CopyName:
 
     @property
     def manifest(self) -> str:
-        """Written last and removed first: without it there is no copy."""
+        """Returns the path of the manifest. It is written last and deleted first: without it there is no copy."""
         return f"{self}/manifest"
 
     @classmethod
@@ -81,9 +81,9 @@ def root_number(path: str, pipeline: str, count: int) -> int:
 
 
 def stays(state: LogState | None, name: CopyName) -> bool:
-    """Whether local retention leaves a copy: of the newest completed snapshot, and of one that is being judged.
+    """Whether local retention keeps a copy: of the newest completed snapshot, or of one that is being judged.
 
-    A copy that is still being written stays as long as its snapshot is open; after that nobody will complete it.
+    A copy that is still being written stays as long as its snapshot is open; after that no process completes it.
     """
     attempt = state.open_attempt.id if state and state.open_attempt else None
     latest = state.latest.id if state and state.latest else None
@@ -91,8 +91,11 @@ def stays(state: LogState | None, name: CopyName) -> bool:
 
 
 def leftover(state: LogState, name: CopyName) -> bool:
-    """Whether nobody will complete or use a copy (L4): half a one of a snapshot that is not open any more, any of an
-    aborted one. An id above those of the state may be that of an attempt which began after the state was read.
+    """Whether no process will complete or use a copy (L4).
+
+    That is an unfinished copy of a snapshot that is not open, or any copy of an aborted one. An id above those of the
+    state
+    may belong to an attempt that began after the state was read.
     """
     known = state.snapshot(name.snapshot)
     if name.log != state.log:
@@ -142,9 +145,9 @@ class EvictionPlan:
 def plan_eviction(
     quota: int, wanted: PlannedCopy, kept: Sequence[LocalFile], removable: Sequence[tuple[LocalFile, ...]]
 ) -> EvictionPlan:
-    """Which of the removable copies go, the first ones first, so that all bytes stay within the quota.
+    """Returns the removable copies to delete, the first ones first, so that all bytes stay within the quota.
 
-    None goes that need not, and none at all when even without all of them the new copy does not fit.
+    It deletes no more than needed, and nothing if the new copy would not fit even without all of them.
     """
 
     def within(copies: Iterable[tuple[LocalFile, ...]]) -> bool:

@@ -49,13 +49,13 @@ def hold(state: LogState, wanted: Hold) -> LogState:
 
 
 def release(state: LogState, name: str) -> LogState:
-    """Frees a hold; one that does not exist is no error."""
+    """Removes a hold. A hold that does not exist is not an error."""
     left = tuple(h for h in state.holds if h.name != name)
     return state if left == state.holds else replace(state, holds=left)
 
 
 def register(state: LogState, reader: Consumer) -> LogState:
-    """Notes how far a reader of the log has come. Refused when he stands before what was cut, or beyond the end."""
+    """Records the position of a consumer. Refuses positions before the start or after the end of the log."""
     if not state.truncated_to <= reader.sqn <= state.last_sqn:
         raise RefusedError(
             "CONSUMER_OUTSIDE_LOG",
@@ -76,12 +76,12 @@ def register(state: LogState, reader: Consumer) -> LogState:
 
 
 def unregister(state: LogState, name: str) -> LogState:
-    """Forgets a reader; one that does not exist is no error."""
+    """Removes a consumer. A consumer that does not exist is not an error."""
     left = tuple(r for r in state.readers if r.name != name)
     return state if left == state.readers else replace(state, readers=left)
 
 
 def untag(state: LogState, name: str) -> LogState:
-    """Frees a tag; one that does not exist is no error."""
+    """Removes a tag. A tag that does not exist is not an error."""
     left = tuple(t for t in state.tags if t.name != name)
     return state if left == state.tags else replace(state, tags=left)

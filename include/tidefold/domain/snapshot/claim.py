@@ -58,10 +58,11 @@ class Claim:
 
 
 def claim(state: LogState, asked: Claim) -> LogState:
-    """Begins an attempt under a new epoch, or returns the state unchanged when nothing is to be folded
-    or this run's snapshot is already there (staged, or whatever became of it since).
+    """Starts an attempt under a new epoch.
 
-    Raises RefusedError when another run's attempt is open or this run asked for something else before.
+    Returns the state unchanged if there is nothing to fold, or if this run's snapshot already exists, in whatever
+    state.
+    Raises RefusedError if another run's attempt is open, or if this run made another request before.
     """
     mine = same_request(state, asked)
     if mine and mine.state is not State.ONGOING:
@@ -89,7 +90,7 @@ def _freeze_expire(state: LogState, asked: Claim) -> Expire | None:
 
 
 def same_request(state: LogState, asked: Claim) -> Snapshot | None:
-    """The snapshot that this run made before. Raises RefusedError when it asked for something else then."""
+    """Returns the snapshot that this run made before. Raises RefusedError if its request was another one."""
     mine = of_run(state, asked.run)
     if mine and mine.request != asked.request:
         raise RefusedError(
@@ -101,10 +102,11 @@ def same_request(state: LogState, asked: Claim) -> Snapshot | None:
 
 
 def tail(state: LogState, asked: Claim) -> LogState:
-    """A snapshot without a new materialization: the newest one and the change sets after it, complete at once (C10).
+    """Makes a snapshot of the newest materialized one and the change sets after it, complete at once (C10).
 
-    Unchanged when this run has one, or nothing was appended since the newest snapshot. Raises RefusedError when there
-    is no materialization to build on: what was judged is inherited from it.
+    Returns the state unchanged if this run has one, or nothing was appended since the newest snapshot. Raises
+    RefusedError
+    if there is no materialized snapshot, whose verdict a tail inherits.
     """
     latest = state.latest
     if same_request(state, asked):
@@ -141,7 +143,7 @@ def of_run(state: LogState, run: str) -> Snapshot | None:
 
 
 def build_open_error(state: LogState, attempt: Snapshot) -> RefusedError:
-    """Another run is at what is asked for."""
+    """Returns the error that another run has an open attempt."""
     which = f" --snapshot {attempt.id}" if attempt.as_of else ""
     return RefusedError(
         "ATTEMPT_OPEN",

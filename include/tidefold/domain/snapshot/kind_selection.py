@@ -70,7 +70,7 @@ def select_kind(state: LogState, terms: KindInputs) -> KindDecision:
 
 
 def estimate_touched_bytes(state: LogState) -> int:
-    """About how many bytes of the newest snapshot lie in buckets that the waiting changes touch.
+    """Estimates how many bytes of the newest snapshot are in buckets that the waiting changes touch.
 
     Keys are spread evenly, so of B buckets n changes leave (1 - 1/B)^n untouched.
     """

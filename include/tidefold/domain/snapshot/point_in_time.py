@@ -1,7 +1,6 @@
-"""Snapshots of the rows as of an instant: from which snapshot and change sets they are folded, and the move that begins
-one. Pure.
+"""Plans snapshots of the rows as of an instant: their base and change sets, and the transition that starts one. Pure.
 
-What counts is when a change was committed at its source, to the microsecond; when it came is no matter.
+Only the commit time at the source counts, to the microsecond, not the time of arrival.
 """
 
 from __future__ import annotations
@@ -33,9 +32,9 @@ class PointInTimePlan:
 
 
 def plan(state: LogState, at: int, expire: Expire | None) -> PointInTimePlan | None:
-    """What a snapshot as of `at` is folded from; None: nothing was committed before. `expire`: rows too old then.
+    """Plans a snapshot as of `at`; None: nothing was committed before. `expire`: rows too old then.
 
-    Raises RefusedError when the log no longer has what that needs, or nobody knows when its changes were committed.
+    Raises RefusedError if the log no longer has the needed changes, or their commit times are unknown.
     """
     offered = list(up_to(state, state.latest, state.last_sqn))
     found = next((one for one in offered if _reaches(one.snapshot) < at and _has_all(state, one, expire)), None)
@@ -82,9 +81,9 @@ def _reaches(snapshot: Snapshot | None) -> int:
 
 
 def find_backfill_base(state: LogState, since: int) -> Snapshot | None:
-    """The newest completed snapshot from which the rows as of every instant after `since` can be made.
+    """Returns the newest completed snapshot from which the rows as of every instant after `since` can be made.
 
-    If there is none: the oldest one, or None as long as the log has everything from its beginning.
+    If there is none: the oldest one, or None if the log still has everything from its beginning.
     """
     kept = [s for s in _lineage(state, state.latest) if s.state is State.COMPLETED and s.in_main_lineage]
     found = next((one for one in kept if _serves_from(state, one) <= since), None)
@@ -124,11 +123,13 @@ def _before(log: str, change_sets: Sequence[ChangeSet], at: int) -> tuple[Change
 
 
 def claim(state: LogState, asked: Claim, at: int) -> LogState:
-    """Begins an attempt at a snapshot as of `at`, or returns the state unchanged when nothing was committed before, or
-    it is there: made by this run, or by another one under its tag.
+    """Starts an attempt at a snapshot as of `at`.
 
-    It stands beside the attempt at the next snapshot; neither waits for the other. Raises RefusedError when another
-    run is at the same instant, when its tag names something else, and what `plan` raises.
+    Returns the state unchanged if nothing was committed before, or if this run or another one has already made it. It
+    is
+    open at the same time as the attempt at the next snapshot; neither waits for the other. Raises RefusedError if
+    another
+    run has an attempt for the same instant or its tag names another snapshot, and the errors of `plan`.
     """
     mine = same_request(state, asked)
     if find_kept(state, at) or (mine and mine.state in (State.STAGED, State.COMPLETED)):

@@ -1,4 +1,4 @@
-"""What a savepoint says of itself, and what must hold in it before a byte of it is used. Pure."""
+"""The description of a savepoint, and the checks of it before any byte is used. Pure."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def check_savepoint(found: Savepoint) -> Savepoint:
 
 
 def _check_file(found: Savepoint, file: SavedFile) -> None:
-    """A path that could lead elsewhere is none of ours: what is claimed is deleted by it one day."""
+    """Refuses a path outside the savepoint: a claimed original is deleted by these paths later."""
     if found.kind is Layout.CANONICAL:
         known = _PART.fullmatch(file.path) is not None
     else:

@@ -11,9 +11,9 @@ _MOST = 100
 
 
 def incremental_snapshot_signal(topic: str, keys: Sequence[Mapping[str, Any]]) -> str:
-    """SQL for the signalling table of the connector (`debezium_signal`, unless it is called otherwise).
+    """Returns SQL for the signalling table of the connector (`debezium_signal`, unless it has another name).
 
-    The topic says which table it is: `<prefix>.<schema or database>.<table>`.
+    The topic contains the name of the table: `<prefix>.<schema or database>.<table>`.
     """
     table = ".".join(topic.split(".")[-2:])
     names = list(keys[0])

@@ -60,7 +60,7 @@ def require_staged(state: LogState, snapshot: Snapshot) -> None:
 
 
 def judge(state: LogState, snapshot_id: int, verdict: Verdict) -> LogState:
-    """Binds a verdict to a staged snapshot. The first verdict of a suite stands; another suite may judge again."""
+    """Binds a verdict to a staged snapshot. The first verdict of a suite stays; another suite may judge again."""
     snapshot = require_not_aborted(state, snapshot_id)
     if snapshot.verdict and snapshot.verdict.suite == verdict.suite:
         return state
@@ -135,8 +135,9 @@ def _add_tag(state: LogState, snapshot: Snapshot, name: str) -> LogState:
 
 
 def _continue_from_import(state: LogState, snapshot: Snapshot) -> LogState:
-    """The log, which goes on from where the first snapshot ends, if that was imported. Not before it counts: an import
-    that is aborted leaves nothing of it.
+    """Continues the log from the end of its first snapshot, if that was imported and completed.
+
+    Before that nothing changes, so an aborted import leaves nothing.
     """
     if snapshot.external is None or not never_took(state):
         return state

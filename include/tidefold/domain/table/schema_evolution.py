@@ -44,7 +44,7 @@ class ChangeKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Policies:
-    """The policy of each kind of change. What loses nothing is taken up; what could, only when somebody says so."""
+    """The policy of each kind of change. By default only changes that lose nothing are accepted."""
 
     add: Policy = Policy.STOP
     widen: Policy = Policy.EVOLVE

@@ -57,9 +57,12 @@ class Column:
 class Engine(StrEnum):
     """How several changes of one key become a row.
 
-    `last`: the one with the highest place is the row. `first`: the lowest one. `partial`: each column has the last
-    value that was given for it. `aggregate`: values are added up column by column. `history`: each change is a version
-    with its span of validity. `append`: there is no key, every change is a row.
+    `last`: the change with the highest position is the row.
+    `first`: the change with the lowest position is the row.
+    `partial`: each column has its last given value.
+    `aggregate`: a function for each column merges the values.
+    `history`: each change is a version with its time of validity.
+    `append`: there is no key, and every change is a row.
     """
 
     LAST = "last"
@@ -143,7 +146,7 @@ class TableSpec:
 
     @property
     def stores_order(self) -> bool:
-        """Whether each row of the table says the place of the change that made it."""
+        """Whether each row of the table contains the position of its change."""
         engine = self.merge.engine
         return engine is Engine.HISTORY or (not self.source_ordered and engine in (Engine.LAST, Engine.FIRST))
 
@@ -157,7 +160,7 @@ class TableSpec:
 
     @property
     def table_key(self) -> tuple[str, ...]:
-        """What tells two rows of the table apart; empty: nothing."""
+        """Returns the columns that identify a row of the table; empty: there are none."""
         return (*self.key, ORDER) if self.merge.engine is Engine.HISTORY else self.key
 
     @property
@@ -170,7 +173,7 @@ class TableSpec:
 
     @property
     def _validity(self) -> str:
-        """Validity is told in the one column that orders the log, else in commit times."""
+        """Returns the type of validity: that of the one column that orders the log, else of commit times."""
         types = {column.name: column.type for column in self.columns}
         return types[self.order_by[0]] if len(self.order_by) == 1 else "timestamp"
 

@@ -49,7 +49,7 @@ def column_mistakes(names: Sequence[str]) -> Iterator[Mistake]:
 
 
 def key_mistakes(key: Sequence[str], types: dict[str, str]) -> Iterator[Mistake]:
-    """Parts of a key that are no column, come twice, or cannot tell rows apart. `types`: column -> type."""
+    """Yields parts of a key that are not columns, occur twice, or cannot identify rows. `types`: column -> type."""
     for i, name in enumerate(key):
         at = ("key", i)
         if name in key[:i]:

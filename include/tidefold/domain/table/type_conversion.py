@@ -58,7 +58,7 @@ def steps(types: Sequence[str]) -> tuple[str, ...]:
 
 
 def parse_value(type_: str, text: str) -> Any:
-    """The value that a text means. Raises ValueError when it is none of the type, or the type has no texts."""
+    """Parses a value of the type. Raises ValueError if the text is not one, or the type has no text form."""
     parsed = parse_type(type_)
     if parsed.name not in _PARSE:
         raise ValueError(f"a column of type {type_} cannot have a default")

@@ -28,12 +28,12 @@ class Type:
 
     @property
     def can_be_key(self) -> bool:
-        """Whether values of the type tell rows apart."""
+        """Whether values of the type can identify rows."""
         return self.name not in _NO_KEY
 
 
 def parse_type(text: str) -> Type:
-    """Raises ValueError, which says what is wrong, when the text is no type."""
+    """Parses a type. Raises ValueError with the reason if the text is not a type."""
     if text in PLAIN:
         return Type(text)
     if array := _ARRAY.fullmatch(text):
