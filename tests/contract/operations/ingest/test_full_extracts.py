@@ -30,6 +30,8 @@ from tidefold.operations.snapshot.materialize import materialize
 from tidefold.operations.snapshot.request import Fold, Restore
 from tidefold.wiring import Pipeline, open_pipeline
 
+pytestmark = pytest.mark.usefixtures("place")
+
 Rows = dict[int, str | None]
 COLUMNS = "{id: int, text: string}"
 LOOSE = "extract: {max_deletes: 1, min_rows: 0}"
