@@ -7,11 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 from typer.testing import CliRunner
 
-from support.feeds import FEEDS, OrdinaryFeed, lines
+from support.counted_outside import require_each_record_in_one_count
+from support.feeds import FEEDS, FIRST, Event, OrdinaryFeed, arrow_rows, csv_text, json_row, lines
+from support.fresh_feeds import FRESH, FreshFeed
 from support.pipelines import judge_all
 from support.tool_feeds import TOOL_FEEDS, UNREADABLE
 from tidefold.cli.app import app
@@ -84,6 +87,8 @@ def test_a_feed_becomes_its_table_without_a_word_of_the_user(feed: OrdinaryFeed,
     second = run(open_pipeline(folder / "tidefold.yaml"), "second")
     assert (second.error_code, second.facts["refused"]) == (None, {}), second.message
     assert plain(table(pipeline)) == plain(feed.truth([*feed.events(1), *feed.events(2)]))
+    if feed.name != "a Delta table":
+        assert require_each_record_in_one_count(pipeline) >= len(FIRST)
 
 
 # The advice of `init`, and what a shell does with it.
@@ -129,3 +134,57 @@ def test_what_cannot_be_taken_is_named(folder: Path) -> None:
     [outcome] = ingest(pipeline, list(pipeline.config.logs), in_process)
     named = {Path(problem["file"]).name for problem in outcome.facts["problems"]}
     assert named == {"readme.txt", "orders_2026-11-09.csv"}
+
+
+@pytest.mark.parametrize("feed", FRESH, ids=[feed.name for feed in FRESH])
+def test_a_feed_of_a_fresh_reader_becomes_its_table(feed: FreshFeed, folder: Path) -> None:
+    feed.land(folder / "landing", feed.first)
+    asked = ["init", "landing", *(["--interactive"] if feed.answers else [])]
+    done = CliRunner().invoke(app, asked, input=feed.answers)
+    assert done.exit_code == 0, done.output
+    assert "question:" not in done.stderr, done.stderr
+    for files in ({}, feed.second):
+        feed.land(folder / "landing", files)
+        pipeline = open_pipeline(folder / "tidefold.yaml")
+        taken = run(pipeline, "second" if files else "first")
+        assert (taken.error_code, taken.facts["refused"]) == (None, {}), taken.message
+    [log] = pipeline.config.logs
+    rows = DeltaTable(pipeline.store.uri(f"tables/{log}")).to_pyarrow_table().to_pylist()
+    found = {tuple(row[name] for name in feed.key): row for row in rows}
+    assert {key: {name: found[key][name] for name in wanted} for key, wanted in feed.truth.items()} == feed.truth
+    assert found.keys() == feed.truth.keys()
+    assert require_each_record_in_one_count(pipeline) > len(found)
+
+
+_NAMES = (
+    "a b.X", "Zoë.X", "it's \"quoted\".X", "line\nend.X", "-rf.X", "100%.X", "a+b.X", "orders+0+1.X",
+    "orders-2026-11-01.X", "orders-0-0000000007.X", "orders+0+0000000007.X", "(1).X", "[x].X", "{{x}}.X",
+    "$(x).X", "x;y.X", "\\.X", "\u202eevil.X", "n" * 200 + ".X", "CON.X", "x.X.bak", "no ending",
+    "dir with space/deep/x.X", "2026/11/01/x.X", "partition=0/x.X",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
+def test_each_record_is_in_one_count_whatever_its_file_is_called(folder: Path, ending: str) -> None:
+    events = FIRST[:3]
+    for number, name in enumerate(_NAMES):
+        path = folder / "landing/orders" / name.replace("X", ending)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        rows = [Event(e.op, {**e.row, "order_id": 100 * number + i}) for i, e in enumerate(events)]
+        if ending == "parquet":
+            pq.write_table(arrow_rows(rows), path)
+        else:
+            lined = lines({"op": e.op, **json_row(e.row)} for e in rows)
+            path.write_text(csv_text(rows) if ending == "csv" else lined)
+    format_ = "json, record: value, names: any" if ending == "jsonl" else ending
+    note = ", note: string" if ending == "csv" else ""
+    at = "{type: timestamp, encoding: iso}" if ending == "jsonl" else "timestamp"
+    columns = f"order_id: long, customer: string, total: 'decimal(12,2)', status: string, updated_at: {at}{note}"
+    (folder / "tidefold.yaml").write_text(
+        f"version: 1\nstore: var/store\nlogs:\n  orders:\n    source: {{format: {format_}, path: landing/orders, "
+        f"op: {{column: op}}}}\n    key: [order_id]\n    columns: {{{columns}}}\n    order: [updated_at]\n"
+    )
+    pipeline = open_pipeline(folder / "tidefold.yaml")
+    [outcome] = ingest(pipeline, ["orders"], in_process)
+    assert outcome.facts["refused"] == {}, outcome.message
+    assert require_each_record_in_one_count(pipeline) == 3 * (len(_NAMES) - 2)

@@ -16,7 +16,7 @@ Rows = Sequence[Mapping[str, Any]]
 
 _OP_NAME = re.compile(
     r"_*(op|oper|operation|op_?type|change_?type|change_?op(er)?|cdc_?op(eration)?|dml|dml_?type|action|event|event_?type|"
-    r"row_?kind|kind|header__change_oper)",
+    r"row_?kind|kind|header__change_oper|metadata\$action)",
     re.IGNORECASE,
 )
 _DELETED_NAME = re.compile(r"_*(\w+_)?((is_?)?deleted(_flag)?|(is_?)?tombstone)", re.IGNORECASE)
@@ -33,6 +33,11 @@ _FAMILIES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (("+i", "+u"), ("-d",)),
     (("snapshot", "load"), ()),
     (("put", "set"), ("del",)),
+)
+# Programs that write an update as two rows: the column, and its words for new, removed, and former rows.
+_WITH_IMAGES: tuple[tuple[re.Pattern[str], tuple[str, ...], tuple[str, ...], tuple[str, ...]], ...] = (
+    (re.compile(r"__\$operation"), ("2", "4"), ("1",), ("3",)),
+    (re.compile(r"_change_type"), ("insert", "update_postimage"), ("delete",), ("update_preimage",)),
 )
 # The words that `op` knows by default.
 _DEFAULT = ({"upsert", "insert", "update", "c", "r", "u", "I", "U"}, {"delete", "d", "D"})
@@ -74,7 +79,8 @@ class OpCandidate:
         if self.any_deletes:
             return {"column": self.column, "delete": "any"}
         if self.ignore:
-            return {"column": self.column, "upsert": list(self.upsert), "delete": [], "ignore": list(self.ignore)}
+            lists = {"upsert": list(self.upsert), "delete": list(self.delete), "ignore": list(self.ignore)}
+            return {"column": self.column, **lists}
         lists = {} if self.usual else {"upsert": list(self.upsert), "delete": list(self.delete)}
         return {"column": self.column, **lists}
 
@@ -108,6 +114,9 @@ def _op(name: str, rows: Rows) -> OpCandidate | None:
     if _DELETED_NAME.fullmatch(name) and {s.casefold() for s in seen} <= _FALSE | _TRUE:
         return _flag(name, seen)
     lower = {s.casefold() for s in seen}
+    for names, upserts, deletes, before in _WITH_IMAGES:
+        if names.fullmatch(name) and lower <= {*upserts, *deletes, *before}:
+            return OpCandidate(name, upserts, deletes, sure=True, ignore=before)
     if "record" in lower and lower <= {"record", *_MESSAGES}:
         records, messages = (tuple(_match_case(word, seen) for word in words) for words in (("record",), _MESSAGES))
         return OpCandidate(name, records, (), sure=True, ignore=messages)
@@ -203,7 +212,9 @@ def _freeze(row: Mapping[str, Any]) -> tuple[str, ...]:
 def find_orders(columns: Sequence[ProposedColumn], rows: Rows, key: Sequence[str]) -> list[str]:
     """Returns columns that may order the rows of a key, the likeliest first: never null, and unique per key."""
     fit = [c for c in columns if c.name not in key and _can_order(c, rows)]
-    fit = [c for c in fit if not key or not _collides(c.name, rows, key)]
+    names = [c.name for c in columns]  # A delete that brings its row as it was comes after it.
+    contents = [{name: row.get(name) for name in names} for row in rows]
+    fit = [c for c in fit if not key or not _collides(c.name, contents, key)]
     return [c.name for c in sorted(fit, key=lambda c: -order_score(c))]
 
 

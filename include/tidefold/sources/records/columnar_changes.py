@@ -207,10 +207,15 @@ class Changes:
 
 
 def content_places(table: pa.Table, absent: Sequence[str], connection: duckdb.DuckDBPyConnection) -> pa.ChunkedArray:
-    """For each row a number from 0 to 2**63 - 1 that depends only on its content."""
+    """For each row a number from 0 to 2**63 - 1 that depends only on its content.
+
+    Deletes have the higher numbers. So a delete that brings the row as it was, with the order of its last upsert, is
+    the later one of the two.
+    """
     texts = [_content_sql(f, f.name in absent) for f in table.schema]
     connection.register("rows", table)
-    sql = f"(md5_number({' || '.join(texts)}) >> 65::UHUGEINT)::BIGINT"
+    half = f"CASE WHEN _op = {DELETE} THEN {1 << 62} ELSE 0 END"
+    sql = f"(md5_number({' || '.join(texts)}) >> 66::UHUGEINT)::BIGINT + {half}"
     found = connection.sql(f"SELECT {sql} AS n FROM rows").to_arrow_table().column("n")
     connection.unregister("rows")
     return found
