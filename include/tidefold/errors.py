@@ -1,6 +1,6 @@
-"""Errors, grouped by what the person or program that meets one should do next.
+"""Errors, grouped by what the person or program that gets one should do next.
 
-Every error carries a stable code, one sentence that says what happened, and a hint that says what to do.
+Every error has a stable code, one sentence that describes the problem, and a hint with the next step.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 class TidefoldError(Exception):
     """Root of every error that tidefold raises on purpose.
 
-    `exit_code` is what the command line and the Spark jobs end with; `transient` says whether the same call may
-    succeed later without anybody changing anything.
+    `exit_code`: the exit code of the command line and of Spark jobs.
+    `transient`: the same call may succeed later without any change.
     """
 
     exit_code = 1
@@ -53,7 +53,7 @@ def from_wire(parts: WireError) -> TidefoldError:
 
 
 def wrap_unexpected(error: Exception) -> TidefoldError:
-    """An error that nobody raised on purpose, as one of ours: it belongs to one log and stops no other."""
+    """Wraps an unexpected error as a tidefold error of one log, so that it does not stop other logs."""
     if isinstance(error, TidefoldError):
         return error
     return TidefoldError(

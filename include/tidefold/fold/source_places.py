@@ -1,4 +1,4 @@
-"""Where the files and segments that a plan reads may lie, in the order in which a task tries them."""
+"""Where the files and segments of a plan may be, in the order in which a task tries them."""
 
 from __future__ import annotations
 

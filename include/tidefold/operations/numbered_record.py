@@ -1,6 +1,6 @@
-"""A small record in the store of which the newest version counts: files `<number>.json` in a folder of its own.
+"""A small record in the store of which the newest version counts: files `<number>.json` in their own folder.
 
-No ledger names them, so an idle run pays nothing. A lost or damaged record only makes its owner begin again.
+No ledger names them, so they cost an idle run nothing. If a record is lost or damaged, its owner starts again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ R = TypeVar("R", bound=Numbered)
 
 
 def find_newest(store: Store, folder: str) -> int:
-    """The number of the newest record; 0: there is none. Raises StorageError."""
+    """Returns the number of the newest record; 0: there is none. Raises StorageError."""
     return max(_list_numbers(store, folder), default=0)
 
 

@@ -60,8 +60,8 @@ class Status(StrEnum):
 class ErrorInfo:
     """An error as a value, which crosses process borders.
 
-    `exit_code`: the code that a process ends with because of it.
-    `transient`: the same call may succeed later although nobody changes anything.
+    `exit_code`: the exit code that it gives a process.
+    `transient`: the same call may succeed later without any change.
     """
 
     code: str

@@ -1,4 +1,4 @@
-"""Where a file of a log must lie and where else it may, and what is wrong with a copy of it. Pure.
+"""The locations of a log's files, required and possible, and the damage of their copies. Pure.
 
 Names are not copies: a file that table and snapshots share by hard link is one copy on one disk, whatever its names.
 """
@@ -18,7 +18,7 @@ from tidefold.domain.snapshot.manifest import DataFile, Manifest
 
 
 class StorageTier(StrEnum):
-    """The durable store, the local copies on this machine, or a snapshot that lies outside of both."""
+    """The durable store, the local copies on this machine, or a snapshot outside both."""
 
     STORE = "store"
     LOCAL = "local"
@@ -47,7 +47,7 @@ class DamageKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class StoredLocation:
-    """One name under which a file lies, relative to the root of the store or of the local copies."""
+    """One name of a file, relative to the root of the store or of the local copies."""
 
     path: str
     where: StorageTier = StorageTier.STORE
@@ -101,7 +101,7 @@ class Copy:
 
     @property
     def damaged(self) -> bool:
-        """Whether it is to be told of."""
+        """Whether there is damage to report."""
         return self.harm is not None and any(name.asked for name in self.names)
 
 
@@ -169,8 +169,8 @@ def data_files(
     local: Collection[int],
     asked: Collection[int],
 ) -> tuple[StoredFile, ...]:
-    """Every data file that a snapshot which is asked for names, with all its names; snapshots without a known manifest
-    are left out.
+    """Returns every data file of the requested snapshots, with all its names; snapshots without a known manifest
+    are skipped.
     """
     naming: dict[DataFile, list[Snapshot]] = {}
     for snapshot in snapshots:
@@ -211,7 +211,7 @@ def count_copies(file: StoredFile, links: bool) -> int:
 
 
 def damages(file: StoredFile, copies: Iterable[Copy]) -> list[Damage]:
-    """What is to be told of a file."""
+    """Returns the damage of a file to report."""
     listed = tuple(copies)
     good = tuple(copy.place for copy in listed if copy.harm is None)
     found = []

@@ -1,7 +1,7 @@
-"""Which files a scrub reads next, and what a log's proofs come to. Pure.
+"""Decides which files a scrub reads next, and what the proofs of a log add up to. Pure.
 
-The files of a log lie on a ring, by the sha256 of their names. A round goes once around the ring, a share in each run.
-New files lie anywhere on the ring, so they never keep a round from its end.
+The files of a log are on a ring, by the sha256 of their names. A round goes once around the ring, a share in each run.
+New files can be anywhere on the ring, so they never prevent the end of a round.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class ScrubChoice:
 
 
 def place_on_ring(name: str) -> str:
-    """Where a file lies on the ring."""
+    """Returns the position of a file on the ring."""
     return hashlib.sha256(name.encode()).hexdigest()
 
 

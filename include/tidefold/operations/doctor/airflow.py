@@ -69,7 +69,7 @@ def probe_airflow(project: Path, config_path: Path, *, is_task: bool = False) ->
 
 
 def _parse_answer(found: str, output: str, errors: str) -> AirflowSetup:
-    """Airflow writes lines of its own to stdout: the last line is the answer."""
+    """Parses the last line of stdout. Airflow writes its own lines before it."""
     try:
         answer = json.loads(output.strip().splitlines()[-1])
         return AirflowSetup(

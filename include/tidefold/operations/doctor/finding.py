@@ -1,4 +1,4 @@
-"""What the doctor finds: one line for each thing that it looked at."""
+"""What the doctor finds: one line for each thing that it checked."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class FindingLevel(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DoctorFinding:
-    """One thing that was looked at.
+    """One result of a check.
 
     check: the check that found it.
     message: what was found, with the values.
-    hint: the way out; empty if nothing has to be done.
+    hint: the next step; empty if there is nothing to do.
     """
 
     check: str

@@ -1,4 +1,4 @@
-"""What the state of the machine means: one pure function for each thing that was looked at."""
+"""Judges the state of the machine: one pure function for each thing that was checked."""
 
 from __future__ import annotations
 

@@ -155,7 +155,7 @@ def _check(pipeline: Pipeline, intake: LogIngest) -> LogIngest:
 
 
 def _find_bad_records(pipeline: Pipeline, intake: LogIngest) -> TidefoldError | None:
-    """The error of refused records because of which the log takes nothing."""
+    """Returns the error of refused records that stops the ingest of the log."""
     reasons, config = dict(intake.refused), pipeline.log(intake.log)
     if whole := [reason for reason in _OF_THE_WHOLE_TABLE if reason in reasons]:
         # Without such an event every later row would be doubtful, whatever the policy for single records.

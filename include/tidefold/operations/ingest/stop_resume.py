@@ -13,9 +13,9 @@ from tidefold.operations.transition import apply_transition
 
 
 def stop(pipeline: Pipeline, log: str, address: str, by: str, why: str) -> Stopped:
-    """From now on the log takes nothing; answers under which run its last snapshot is made. The same again goes on.
+    """Stops the log: it accepts no more changes. Returns the run of its last snapshot. The same call again continues.
 
-    Raises NotFoundError, RefusedError when it is stopped for another address.
+    Raises NotFoundError, RefusedError if it was stopped for another address.
     """
     if not by.strip() or not why.strip():
         raise InvalidInputError("STOP_UNNAMED", "Stopping a log needs both a name and a reason.", hint="Give --reason.")

@@ -54,7 +54,7 @@ REMARKS = {
 
 
 def why(told: ExplainedChange, winner: KeyChange | None, shape: TableSpec) -> str:
-    """What became of a change, for people."""
+    """Describes the outcome of a change, for people."""
     gave = f"gives {', '.join(told.gave)}; " if told.gave and shape.merge.engine in _SEVERAL else ""
     where = "" if told.snapshot is None else f"snapshot {told.snapshot} by run {told.run}"
     lost = f" than change set {winner.sqn}" if winner else ""
@@ -114,7 +114,7 @@ class Origin:
 
     @property
     def is_placed_by_content(self) -> bool:
-        """Whether the offset is computed from the content of the row: it tells people nothing."""
+        """Whether the offset is computed from the content of the row, and so has no meaning for people."""
         return self.offset >= _COMPUTED
 
 
@@ -162,7 +162,7 @@ def explain_key(
 ) -> KeyExplained:
     """Explains a key, given as a JSON object, as it is published, in a snapshot, or live.
 
-    Raises NotFoundError for a key of which neither log nor kept snapshots have anything, and what `plan_read` raises.
+    Raises NotFoundError if neither the log nor a retained snapshot has the key, and the errors of `plan_read`.
     """
     state = require_state(pipeline, log)
     base = state.latest if live else find_published(state) if snapshot is None else require_readable(state, snapshot)

@@ -1,4 +1,4 @@
-"""Where each log stands: read from the ledgers only, so it answers at once and changes nothing."""
+"""The status of each log, read only from the ledgers: fast, and without any change."""
 
 from __future__ import annotations
 

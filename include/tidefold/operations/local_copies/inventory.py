@@ -1,7 +1,4 @@
-"""What lies among the local copies, and which segments of it nobody needs. Changes nothing.
-
-What local copies take on this machine's disks.
-"""
+"""Lists the local copies and the segments that no log needs, and measures their disk use. It changes nothing."""
 
 from __future__ import annotations
 
@@ -42,7 +39,7 @@ class Seen:
 
 
 def look(store: Store, local: LocalRoots) -> Seen:
-    """Looks at all roots once. Raises StorageError when none of them answers, or the store does not."""
+    """Lists all roots once. Raises StorageError if none of them answers, or the store does not."""
     snapshots: dict[CopyName, list[LocalFile]] = {}
     segments: dict[str, list[LocalFile]] = {}
     for file in local.files():
@@ -88,7 +85,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RootUse:
-    """A root, the bytes that copies of this pipeline take in it, and why it cannot be looked at, if it cannot."""
+    """A root, the bytes of this pipeline's copies in it, and why it cannot be read, if so."""
 
     path: str
     bytes: int
@@ -114,7 +111,7 @@ def _absent(path: str) -> str | None:
 
 
 def local_use(pipeline: Pipeline) -> LocalUse | None:
-    """What lies in the roots that can be looked at; None while local copies are disabled."""
+    """Returns the use of the roots that can be read; None while local copies are disabled."""
     local = pipeline.local
     if local is None:
         return None

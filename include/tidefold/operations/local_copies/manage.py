@@ -1,5 +1,6 @@
-"""What happens to local copies beside the steps of the life cycle. Nothing here fails a step: what goes wrong is a
-warning in the log and in the outcome (I15).
+"""Manages local copies during the steps of the life cycle.
+
+No error here fails a step: it is a warning in the log and in the outcome (I15).
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def copy_staged(pipeline: Pipeline, manifest: Manifest, digest: str) -> LocalCop
 
 
 def _prepare(pipeline: Pipeline, manifest: Manifest) -> bytes:
-    """Makes room for the copy within the quota; answers the commit of its Delta log."""
+    """Makes room for the copy within the quota, and returns the commit of its Delta log."""
     # Only who makes a copy loads what these load: `status` is to answer at once.
     from tidefold.delta.table_state import build_table
     from tidefold.operations.local_copies.quota import provide_room
@@ -118,7 +119,9 @@ class CopiesHere:
 
 
 def copies_here(pipeline: Pipeline, state: LogState) -> CopiesHere:
-    """Which completed snapshots of a log have a copy. What cannot be looked at hides no other, and is no copy."""
+    """Returns the completed snapshots of a log that have a copy. A copy that cannot be read does not count, and
+    hides no other.
+    """
     if pipeline.local is None:
         return CopiesHere()
     try:

@@ -21,10 +21,11 @@ _log = logging.getLogger(__name__)
 
 
 def retain_local(pipeline: Pipeline, logs: Sequence[str], plan: bool = False) -> list[Outcome]:
-    """Keeps of each log the copy of its newest completed snapshot, and of one that is being judged. Older ones go, as
-    do those of aborted snapshots, what dead writers left, and copies of segments that every log in them has folded.
+    """Keeps the copy of each log's newest completed snapshot, and of a snapshot that is being judged.
 
-    With `plan` nothing changes. What cannot be looked at or removed is a warning in the outcome.
+    It deletes older copies, those of aborted snapshots, files of dead writers, and copies of segments that every log in
+    them
+    has folded. With `plan` nothing changes. What cannot be read or deleted is a warning in the outcome.
     """
     if pipeline.local is None:
         return [Outcome(log, Status.NOTHING, "local copies are disabled") for log in logs]
@@ -49,7 +50,7 @@ def retain_local(pipeline: Pipeline, logs: Sequence[str], plan: bool = False) ->
 
 
 def _find_unneeded(store: Store, seen: Seen, logs: Sequence[str]) -> dict[str, list[SegmentCopy]]:
-    """The segment copies that may go, each under the log that its removal is told of: one of its own if it is asked."""
+    """Returns the segment copies to delete, each with the log that reports it: a requested log if possible."""
     found: dict[str, list[SegmentCopy]] = {}
     for segment in find_unneeded(store, seen.segments):
         owner = next((log for log in logs if log in segment.logs), next(iter(logs)))
@@ -58,7 +59,7 @@ def _find_unneeded(store: Store, seen: Seen, logs: Sequence[str]) -> dict[str, l
 
 
 def _remove(local: LocalRoots, files: Sequence[LocalFile]) -> str:
-    """Removes the files of one copy; answers what went wrong, if anything did."""
+    """Deletes the files of one copy, and returns what failed, if anything did."""
     try:
         discard_files(local, [file.path for file in files])
     except Exception as error:

@@ -32,9 +32,9 @@ class AuditPlan:
 
 
 def audit(pipeline: Pipeline, logs: Sequence[str], run_id: str | None, engine: QualityEngine | None) -> list[Outcome]:
-    """Audits the newest completed snapshot of each log: passed or failed. Nothing else changes, whatever it finds.
+    """Audits the newest completed snapshot of each log: passed or failed. Nothing else changes, whatever the result.
 
-    The same run again answers what it found before. Ages are counted to the instant at which it begins.
+    The same run again returns the former result. Ages count up to the start of the run.
     """
 
     def act(log: str) -> Outcome:

@@ -107,9 +107,9 @@ def _find_rows(state: LogState, source: int | None, tail: Snapshot, expire: Expi
 def plan_restore(
     pipeline: Pipeline, wanted: RestoredRows, places: SourcePlaces, into: Into, within: KeyGroups | None = None
 ) -> RestorePlan:
-    """One task for each bucket of the snapshot, or for what of it lies `within`.
+    """Returns one task for each bucket of the snapshot, or for the part of it `within` the key groups.
 
-    Raises CorruptError when no manifest can be read, neither of the snapshot nor of an older one.
+    Raises CorruptError if no manifest can be read, neither of the snapshot nor of an older one.
     """
     inputs = Inputs({places.store: pipeline.store})
     own, ways = _ways(wanted, places, inputs)

@@ -38,11 +38,12 @@ _PATIENCE = timedelta(days=1)
 
 
 def clean(pipeline: Pipeline, logs: Sequence[str], plan: bool = False) -> list[Outcome]:
-    """Ends what runs announced and did not bring to an end, aborts attempts as of an instant that nobody goes on with,
-    then removes the files of aborted attempts of each log.
+    """Ends unfinished runs, aborts abandoned attempts as of an instant, then deletes the files of each log's aborted
+    attempts.
 
-    An ingest that is only slow loses nothing but its work: it is refused, and the next one begins anew. The first
-    outcome is that of the store, as a run writes for several logs; with `plan` nothing changes.
+    An ingest that is only slow loses nothing but its work: it is refused, and the next one starts again. The first
+    outcome
+    is that of the store, because a run writes for several logs. With `plan` nothing changes.
     """
     return [
         *for_each_log([STORE], lambda _: _clean_store(pipeline, plan)),

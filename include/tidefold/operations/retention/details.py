@@ -66,7 +66,7 @@ class WarningDetails(Details):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanDetails(RemovalDetails):
-    """`aborted`: ids of attempts that nobody has continued for a day."""
+    """`aborted`: ids of attempts that made no progress for a day."""
 
     aborted: Sequence[int]
 

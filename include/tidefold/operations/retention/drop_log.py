@@ -24,9 +24,10 @@ _AT_ONCE = 500
 
 
 def drop(pipeline: Pipeline, log: str, plan: bool = True) -> Outcome:
-    """Deletes table, snapshots, segments, verdicts, quarantine and the ledger but its last head. `plan` only says so.
+    """Deletes table, snapshots, segments, verdicts, quarantine and the ledger except its last head. `plan` only lists
+    them.
 
-    An interrupted drop is finished by the next. Raises RefusedError while an attempt is open.
+    The next call finishes an interrupted drop. Raises RefusedError while an attempt is open.
     """
     ledger = pipeline.ledger(log)
     try:
@@ -84,7 +85,7 @@ def _delete(pipeline: Pipeline, state: LogState, paths: Sequence[str]) -> None:
 
 
 def _delete_leftovers(pipeline: Pipeline, gone: LogState, plan: bool) -> Outcome:
-    """Deletes what is left of a log that is gone, but for the head that says so, and what is on its way to the next."""
+    """Deletes the remaining files of a dropped log, except its head and files of a new log of that name."""
     last = LogPaths(gone.log).ledger_version(gone.version)
     files = [file.path for part in files_of_log(pipeline.store, gone) for file in part if file.path != last]
     coming = ExpectedFiles(read_announced(pipeline.store))

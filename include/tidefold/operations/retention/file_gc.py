@@ -1,7 +1,7 @@
-"""Removes what aborted attempts left: only files that bear the token of such an attempt (I11, I13, I29).
+"""Deletes the files of aborted attempts: only files with the token of such an attempt (I11, I13, I29).
 
-ABORTED is for ever, so the state alone says what may go, each time again: an attempt that was only asleep may still
-write after its files were removed once. An id may come back, when a ledger went back; a token never does.
+ABORTED is final, so the state alone decides what to delete, every time again: an attempt that was only asleep may write
+after its files were deleted once. An id may come back if a ledger was set back, but a token never does.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def delete_hidden(store: Store, ledger: Ledger, state: LogState, paths: Sequence
 
 
 def _find_shown_files(store: Store, log: str) -> frozenset[str]:
-    """What readers of the table see now, such as after a RESTORE of somebody else."""
+    """Returns the files that readers of the table see now, for example after a foreign RESTORE."""
     table = LogPaths(log).table
     with delta_errors(table):
         found = active_files(DeltaTable(store.uri(table), storage_options=store.options()))
@@ -76,7 +76,7 @@ def plan_forgotten(store: Store, state: LogState) -> tuple[str, ...]:
 
 
 def _find_kept_names(store: Store, state: LogState) -> frozenset[str] | None:
-    """The files beside the table's that kept snapshots name; None: that cannot be told."""
+    """Returns the files beside the table's that retained snapshots name; None: unknown."""
     kept = with_files(s for s in state.snapshots if s.manifest and s.state in _KEPT and not s.as_of)
     try:
         named = {f.name for s in kept for f in read_manifest(store, state.log, s).files}
@@ -162,13 +162,15 @@ def _plan_folders(
 
 
 def _folder(paths: LogPaths, path: str) -> int | None:
-    """The snapshot in whose folder a file lies."""
+    """Returns the snapshot that the folder of a file belongs to."""
     name = path.removeprefix(f"{paths.snapshots}/").partition("/")[0]
     return int(name) if name.isdecimal() else None
 
 
 def _is_folder_left(store: Store, state: LogState, attempt: Snapshot | None, folder: str, files: list[str]) -> bool:
-    """Whether what lies in a folder is an aborted attempt's: its table says so, or there is none to be read yet."""
+    """Whether a folder belongs to an aborted attempt: its table names the attempt, or there is no readable table
+    yet.
+    """
     if f"{folder}/{_FIRST_COMMIT}" not in files:
         return True
     facts = read_commit_facts(store, folder, 0)
@@ -209,8 +211,11 @@ def _is_manifest_of(store: Store, path: str, snapshot: Snapshot) -> bool:
 
 
 def plan_halves(store: Store, state: LogState) -> tuple[str, ...]:
-    """What killed writers left in the log's own folder, of files that nobody can complete any more: ledger versions
-    that are taken, manifests and verdicts of snapshots that are decided. Another half may be of one who still writes.
+    """Returns unfinished files of killed writers in the log's own folder that no process can complete any more.
+
+    These are ledger versions that exist already, and manifests and verdicts of decided snapshots. Other unfinished
+    files
+    may belong to a running writer.
     """
     paths = LogPaths(state.log)
     whole = {entry.path for entry in store.list(paths.folder)}

@@ -1,4 +1,4 @@
-"""Finds and removes what ended processes left in scratch folders of this machine: nobody has touched it for days."""
+"""Finds and deletes what ended processes left in scratch folders of this machine, untouched for days."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def find_scratch(base: Path, instant: str, days: int) -> tuple[Path, ...]:
 
 
 def remove_scratch(entries: tuple[Path, ...]) -> None:
-    """Removes entries, folders with all that lies in them; no link is followed."""
+    """Deletes entries, and folders with everything in them. It follows no link."""
     for entry in entries:
         with suppress(FileNotFoundError):
             if stat.S_ISDIR(entry.lstat().st_mode):

@@ -35,9 +35,9 @@ class Released:
 
 
 def plan_release(store: Store, state: LogState) -> Released:
-    """Looks at the log's garbage (I11, I12).
+    """Checks the garbage of the log (I11, I12).
 
-    A segment that a run announced and has not ended with waits: a log may still be told of it.
+    A segment of a run that has not ended waits: a log may still commit it.
     """
     if not state.garbage:
         return Released((), ())
@@ -58,7 +58,7 @@ def plan_release(store: Store, state: LogState) -> Released:
 
 
 def _find_unsure(store: Store, sharing: Iterable[frozenset[str]]) -> frozenset[str]:
-    """The logs, of these, of which nobody knows what they need: their ledger is lost, damaged, or went back (I29)."""
+    """Returns those logs whose needs are unknown: their ledger is lost, damaged, or was set back (I29)."""
     return frozenset(log for log in frozenset[str]().union(*sharing) if not Ledger(store, log).is_current())
 
 
@@ -74,7 +74,7 @@ def _logs_of(store: Store, segment: str) -> frozenset[str] | None:
 
 
 def _find_needed(store: Store, state: LogState, sharing: Mapping[str, frozenset[str]]) -> set[str]:
-    """The segments that other logs still have change sets in, or that the log itself was told more of since."""
+    """Returns the segments in which other logs still have change sets, or that the log itself has committed since."""
     others: Sequence[str] = sorted(frozenset().union(*sharing.values()) - {state.log})
     told_since = {c.location.segment for c in _change_sets(store, state.log) if c.sqn > state.last_sqn}
     return told_since.union(c.location.segment for other in others for c in _change_sets(store, other))

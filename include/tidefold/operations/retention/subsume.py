@@ -21,9 +21,10 @@ _WITH_FILES = (State.COMPLETED, State.STAGED, State.SUBSUMED)
 
 
 def subsume(pipeline: Pipeline, log: str, plan: bool = False) -> Outcome:
-    """Retires what the configured retention does not keep. With `plan` nothing changes: the outcome says what would go.
+    """Retires the snapshots that the configured retention does not keep. With `plan` nothing changes: the outcome lists
+    them.
 
-    Also finishes what an interrupted call began.
+    Also finishes an interrupted call.
     """
     ledger = pipeline.ledger(log)
     state = ledger.find()

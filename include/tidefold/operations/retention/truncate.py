@@ -14,9 +14,9 @@ from tidefold.operations.retention.segment_gc import plan_release
 
 
 def truncate(pipeline: Pipeline, log: str, plan: bool = False) -> Outcome:
-    """Cuts the log up to its tightest bound. With `plan` nothing changes: the outcome only says what would go.
+    """Truncates the log to its tightest bound. With `plan` nothing changes: the outcome lists what would be deleted.
 
-    Also finishes what an interrupted call began.
+    Also finishes an interrupted call.
     """
     ledger = pipeline.ledger(log)
     before = ledger.find()

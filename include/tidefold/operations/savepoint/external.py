@@ -51,7 +51,7 @@ class Original:
 
 
 def require_target(pipeline: Pipeline, store: Store) -> None:
-    """Raises RefusedError when the pipeline may only use configured targets, and the address is none of them."""
+    """Raises RefusedError if the pipeline may only use configured targets, and the address is not below one of them."""
     if not pipeline.any_target:
         base = pipeline.config.path.parent
         allowed = [*pipeline.config.targets, str(base / "var" / "drill")]
@@ -59,7 +59,9 @@ def require_target(pipeline: Pipeline, store: Store) -> None:
 
 
 def open_address(address: str) -> Store:
-    """The folder at an address that a person gave; a path is relative to where he is. Raises InvalidInputError."""
+    """Opens the folder at an address that a person gave. A path is relative to the working folder. Raises
+    InvalidInputError.
+    """
     if "://" in address and not address.startswith(("s3://", "file:///")):
         raise InvalidInputError(
             "ADDRESS_SCHEME",
@@ -191,8 +193,9 @@ def find_claimed_original(external: External) -> Original | None:
 
 
 def files_of(original: Original) -> tuple[str, ...]:
-    """What belongs to a savepoint, in the order to delete: readers lose the table first, and the description that says
-    what else is to go stays to the last.
+    """Returns the files of a savepoint in the order of deletion.
+
+    Readers lose the table first. The description, which lists what else to delete, comes last.
     """
     return (*original.savepoint.delta_log, *(f.path for f in original.savepoint.files), DESCRIPTION)
 

@@ -57,10 +57,11 @@ class SavepointRequest:
 
 
 def take_savepoint(pipeline: Pipeline, log: str, wanted: SavepointRequest, note: Note = _log.info) -> Outcome:
-    """Writes a completed snapshot to an address outside of the store, all bytes proved and its own.
+    """Writes a completed snapshot to an address outside the store, as its own, verified bytes.
 
-    Its description comes last: before that there is no savepoint. The same again is `already`. `note` takes lines on
-    how far it is. Raises TidefoldError; what was written is removed then.
+    The description is written last: before that there is no savepoint. The same call again is `already`. `note`
+    receives
+    lines about the progress. Raises TidefoldError; then what was written is deleted.
     """
     state = pipeline.ledger(log).find()
     if state is None:
@@ -146,7 +147,7 @@ def _write_savepoint(
 
 
 def _parts(plan: RestorePlan) -> tuple[FoldTask, ...]:
-    """The same tasks, each of which writes one file of plain rows."""
+    """Returns the same tasks, each of which writes one file of plain rows."""
     numbers = {b: i for i, b in enumerate(bucket_ranges(plan.shape.key_groups, plan.shape.buckets))}
     rewrite = RewriteDecision(RewriteAction.REWRITE, "a canonical savepoint has plain rows")
     return tuple(
@@ -190,7 +191,7 @@ def _give_up(store: Store, begun: Begun) -> None:
 
 
 def _remove_mark(store: Store, log: str) -> None:
-    """The savepoint is whole: what said that it was being written says nothing any more."""
+    """Deletes the marker of an unfinished savepoint, because the savepoint is complete."""
     try:
         store.delete([BEGUN])
     except TidefoldError as error:

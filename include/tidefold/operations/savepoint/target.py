@@ -1,4 +1,4 @@
-"""The place of a savepoint while it is written: who began it, what lies there, and what of it may be removed."""
+"""The target folder of a savepoint during the write: who started it, what it contains, and what may be deleted."""
 
 from __future__ import annotations
 
