@@ -30,18 +30,18 @@ def describe_status(status: LogStatus) -> dict[str, Any]:
 
 
 def is_proof_old(status: LogStatus, now: str) -> bool:
-    """Whether all files were last proved long ago. Never is not old."""
+    """Whether the last proof of all files is old. A log that was never proved is not old."""
     return status.proof is not None and bool(status.proof.proved) and is_old(status.proof.proved, now)
 
 
 def is_drill_old(status: LogStatus, now: str) -> bool:
-    """Whether the last drill was long ago. Never is not old."""
+    """Whether the last drill is old. A log without a drill is not old."""
     drill = status.drilled.drill if status.drilled else None
     return drill is not None and is_old(drill.instant, now)
 
 
 def proof_lines(status: LogStatus, now: str) -> Iterator[str]:
-    """What `status` says of a log that has a snapshot."""
+    """Returns the lines of `status` about a log that has a snapshot."""
     if status.error or not status.latest:
         return
     log, proof = status.log, status.proof

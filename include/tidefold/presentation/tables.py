@@ -124,7 +124,7 @@ def _describe_skipped(status: LogStatus) -> Iterable[str]:
 
 
 def _landing(status: LogStatus) -> Iterable[str]:
-    """Landed files that were not taken, or were taken in vain, those of one kind in one line."""
+    """Lists landed files that were not ingested or brought nothing new, those of one kind in one line."""
     for code, number in status.landing.counts:
         named = [p for p in status.landing.listed if p.code == code]
         if not named:
@@ -146,7 +146,7 @@ def _as_of_attempts(status: LogStatus) -> Iterable[str]:
 
 
 def _list_refs(status: LogStatus) -> Iterable[str]:
-    """What stands in the log beside the newest snapshot, and who keeps it from being cut."""
+    """Lists what the log has besides the newest snapshot, and what keeps it from being truncated."""
     if status.stopped:
         by = status.stopped
         yield f"stopped by {by.by} ({by.why}); `tidefold resume {status.log}` lets it take changes again"
@@ -168,7 +168,7 @@ def _list_refs(status: LogStatus) -> Iterable[str]:
 
 
 def local_lines(use: LocalUse | None) -> list[str]:
-    """What local copies take, and which of their folders do not answer."""
+    """Lists the disk use of local copies, and their folders that do not answer."""
     if use is None:
         return []
     of = f" of {in_units(use.quota)}" if use.quota else ""

@@ -45,7 +45,7 @@ def _value(text: str, kind: str) -> str | int | bool:
 
 
 def format_place(file: str, number: int) -> str:
-    """Where a record stands, as `row 3 of orders.csv`."""
+    """Returns the position of a record, such as `row 3 of orders.csv`."""
     return f"{noun_of(file)} {number} of {file}"
 
 

@@ -15,10 +15,10 @@ P = TypeVar("P")
 
 @dataclass(frozen=True, slots=True)
 class DispatchResult:
-    """What became of the logs of a step.
+    """The outcome of a step for each log.
 
     `spark`: logs that need Spark.
-    `done`: what the step did to the others, errors among it.
+    `done`: outcomes of the others, including errors.
     """
 
     spark: tuple[str, ...]

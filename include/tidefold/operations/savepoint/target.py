@@ -85,7 +85,7 @@ def give_up(store: Store, begun: Begun) -> None:
 
 
 def remove(store: Store) -> None:
-    """Removes half a savepoint; what says that it is one goes last."""
+    """Deletes an unfinished savepoint; its marker is deleted last."""
     there = [e.path for e in store.list("", unfinished=True) if _OURS.fullmatch(e.path)]
     store.delete([path for path in there if not path.startswith(BEGUN)])
     store.delete([path for path in there if path.startswith(BEGUN)])

@@ -35,7 +35,7 @@ def bring_up_to_date(pipeline: Pipeline, log: str, run: str) -> None:
 
 
 def choose_kind(pipeline: Pipeline, state: LogState, asked: KindPolicy | None) -> KindDecision:
-    """The kind of the next snapshot: as asked for, else as configured."""
+    """Returns the kind of the next snapshot: as requested, else as configured."""
     snapshots = pipeline.config.snapshots
     links = pipeline.store.links and not snapshots.copies
     terms = KindInputs(asked or snapshots.kind, links, snapshots.full_every, pipeline.log(state.log).shape.buckets)

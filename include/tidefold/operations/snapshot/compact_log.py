@@ -28,9 +28,9 @@ from tidefold.operations.snapshot.details import CompactionDetails
 
 
 def compact_log(pipeline: Pipeline, log: str, plan: bool = False) -> Outcome:
-    """Keeps of each run of the tail's change sets only the last change a key. With `plan` nothing changes.
+    """Compacts each run of waiting change sets to the last change of each key. With `plan` nothing changes.
 
-    What it replaces becomes garbage, which `truncate` removes. Raises ConflictError when somebody else was faster.
+    The replaced segments become garbage, which `truncate` deletes. Raises ConflictError if another process was faster.
     """
     state = pipeline.ledger(log).find()
     kept_log = pipeline.config.retention.log_retention(now())
@@ -59,7 +59,7 @@ def _why_not(state: LogState | None) -> str:
 def _compact_run(
     pipeline: Pipeline, state: LogState, run: Sequence[ChangeSet], kept_log: log_retention.LogRetention | None
 ) -> int:
-    """Writes the compaction of one run and puts it in its place; answers how many changes are left."""
+    """Writes the compaction of one run and replaces it. Returns how many changes are left."""
     store, this = pipeline.store, uuid.uuid4().hex
     path = f"{CHANGELOG}/{now()[:10]}/{uuid.uuid4().hex}.seg"
     announced = IntentLog(state.log, state.shape, state.fence)

@@ -61,7 +61,7 @@ def _let_through(pipeline: Pipeline, log: str, snapshot: int, override_by: str |
 def _confirm_point_in_time(
     pipeline: Pipeline, log: str, snapshot: Snapshot, override_by: str | None, why: str | None
 ) -> Outcome:
-    """Confirms one as of an instant: its tag keeps it, and nothing else changes; the table is no matter of it."""
+    """Confirms a snapshot as of an instant. Its tag keeps it; the table and the log do not change."""
     ledger = pipeline.ledger(log)
     before = snapshot.state in (State.COMPLETED, State.SUBSUMED, State.DELETED)
     if not before:
@@ -80,7 +80,7 @@ def _confirm_point_in_time(
 
 
 def _note_completion(pipeline: Pipeline, log: str, snapshot: int) -> None:
-    """Says beside the manifest that the ledger has it as completed: no table shows that, if the ledger goes back."""
+    """Records beside the manifest that the snapshot is completed. No table shows that if the ledger is set back."""
     with suppress(AlreadyExistsError):
         pipeline.store.put_if_absent(LogPaths(log).completion(snapshot), b"{}")
 

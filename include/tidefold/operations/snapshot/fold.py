@@ -103,7 +103,7 @@ def plan_changes(pipeline: Pipeline, state: LogState, snapshot: Snapshot) -> Att
 
 
 def _would_renew(pipeline: Pipeline, state: LogState, expire: Expire | None) -> bool:
-    """Whether a full snapshot that somebody asks for differs from the newest one, though nothing was ingested since."""
+    """Whether a requested full snapshot would differ from the newest one, although nothing was ingested since."""
     latest = state.latest
     if latest is None:
         return False

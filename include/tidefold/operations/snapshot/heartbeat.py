@@ -1,7 +1,7 @@
-"""Shows that an attempt is alive, so that nobody takes it for stalled; and finds the attempts that are.
+"""Shows that an attempt is alive, and finds attempts that make no progress.
 
-Only the count of the ledger is compared. A clock says how long to look, never that somebody is dead: a claim over an
-attempt names the count that was seen, and is refused when it moved.
+Only the ledger's counter is compared. A clock decides how long to watch, never that a process is dead: a claim over an
+attempt names the count that was seen, and is refused if it has moved.
 """
 
 from __future__ import annotations

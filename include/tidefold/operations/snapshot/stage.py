@@ -70,7 +70,7 @@ def stage(pipeline: Pipeline, attempt: Attempt, results: Sequence[FoldResult]) -
 
 
 def _carry(pipeline: Pipeline, attempt: Attempt, files: Sequence[DataFile]) -> int:
-    """Takes unchanged files over as files (N1), several at a time; answers how many bytes had to be copied."""
+    """Carries unchanged files over as files (N1), several at a time. Returns how many bytes had to be copied."""
     target = home(attempt.log, attempt.snapshot.kind, attempt.snapshot.id)
     if not files or attempt.base is None or attempt.base.home == target:
         return 0

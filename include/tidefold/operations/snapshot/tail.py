@@ -13,9 +13,9 @@ from tidefold.operations.snapshot.details import TailDetails
 
 
 def take_tail(pipeline: Pipeline, log: str, run_id: str) -> Outcome:
-    """Takes a tail-only snapshot: complete at once, never published, judged as what it is built on.
+    """Makes a tail-only snapshot: complete at once, never published, with the verdict of its base.
 
-    Raises RefusedError when nothing was materialized yet. The same run again answers the same snapshot.
+    Raises RefusedError if nothing was materialized yet. The same run again returns the same snapshot.
     """
     ledger = pipeline.ledger(log)
     before = ledger.find()

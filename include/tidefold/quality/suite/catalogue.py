@@ -68,7 +68,7 @@ class CatalogueCheck(StrictModel):
         return value
 
     def build(self) -> list[Check]:
-        """The checks that the entry stands for."""
+        """Returns the checks of the entry."""
         raise NotImplementedError
 
     def _require_one_of(self, *keys: str) -> None:

@@ -87,7 +87,7 @@ class CheckEntry(_SharedKeys):
         return self
 
     def build(self) -> list[Check]:
-        """The checks that it stands for. What Great Expectations calls `mostly` is the share of good rows."""
+        """Returns the checks of the entry. `mostly` of Great Expectations is the share of good rows."""
         checks = self.check.build()
         mostly = {"mostly": 1 - self.allow} if self.allow else {}
         return [

@@ -73,7 +73,7 @@ class KafkaLines:
         return Listing(*list_any(folder, self.endings, NameReading.ANY, patterns))
 
     def takes_any_name(self, shape: TableSpec) -> bool:
-        """Whether the log can take files whose names do not say where their records stand."""
+        """Whether the log can ingest files whose names do not contain the offsets of their records."""
         return False
 
     def _with_hints(self, problems: Sequence[FileProblem], state: LogState) -> list[FileProblem]:
@@ -124,7 +124,7 @@ class KafkaLines:
         return read_lines(stream, file.length, gzip=file.gzip)
 
     def find_offset(self, text: bytes) -> int | None:
-        """The offset that a record says itself; None where it is counted."""
+        """Returns the offset in the record; None if offsets are counted."""
         return None
 
     def _read_taken(self, file: TakenFile) -> Iterator[tuple[int, bytes]]:

@@ -8,7 +8,7 @@ from typing import Any
 
 
 def former_key(headers: object) -> Any:
-    """What the header `__debezium.oldkey` holds, in whichever way headers are written; None: there is none."""
+    """Returns the content of the header `__debezium.oldkey`, however headers are written; None: there is none."""
     if isinstance(headers, list):
         pairs = {one.get("key"): one.get("value") for one in headers if isinstance(one, dict)}
     else:

@@ -27,8 +27,8 @@ def order_of(kind: str) -> OrderOf:
 class PostgresqlOrder:
     """`source.sequence`: the positions of the last commit and of the event.
 
-    The first is null until a commit was seen since the connector began without stored offsets. What comes then lies
-    after everything before, so the event's own position stands for it: else a new snapshot would sort below all.
+    The first is null until the connector has seen a commit after a start without stored offsets. Such events come after
+    everything before, so the event's own position is used for both. Otherwise a new snapshot would sort below all.
     """
 
     def __init__(self) -> None:

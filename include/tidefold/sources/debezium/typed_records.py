@@ -1,7 +1,7 @@
-"""Debezium records out of files that hold values with types: each becomes the text that it would be as JSON.
+"""Converts Debezium records from files with typed values to their JSON text.
 
-So one reader judges all formats, and a refused record lies in the quarantine as text, with as much of its schema as a
-second look needs.
+So one reader judges all formats. The quarantine stores a refused record as text, with the part of its schema that a
+retry needs.
 """
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ def first_readable(store: Store, there: tuple[int, ...]) -> int:
 
 
 def read_commit(store: Store, version: int) -> DeltaCommit:
-    """Raises NotFoundError when it is not there any more, msgspec.DecodeError when it is no commit."""
+    """Reads a commit. Raises NotFoundError if it does not exist any more, msgspec.DecodeError if it is not a commit."""
     data = store.read(f"_delta_log/{version:020d}.json")
     lines = [_lines.decode(line) for line in data.splitlines() if line.strip()]
     meta = next((line.meta_data for line in lines if line.meta_data), None)

@@ -23,7 +23,7 @@ _GROUPED_ROWS = 65_536
 
 
 def with_commit_times(table: pa.Table, shape: TableSpec, feed: Feed) -> pa.Table:
-    """The same changes with the commit times that the configured order column says, if one is."""
+    """Returns the same changes with the commit times in the configured order column, if there is one."""
     column = feed.options.get("commit_time")
     if column is None:
         return table

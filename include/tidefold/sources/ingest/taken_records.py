@@ -48,7 +48,7 @@ class TakenFile:
     taken: tuple[tuple[int, int], ...]
 
     def covers(self, offset: int) -> bool:
-        """Whether an offset lies in what it brought."""
+        """Whether an offset is among those that the file brought."""
         return any(first <= offset < end for first, end in self.taken)
 
 
@@ -97,7 +97,7 @@ class TakenRecords:
                 self._offset, self._text = found
 
     def _is_intact(self, file: TakenFile) -> bool:
-        """Whether the bytes that were taken of a file still lie there."""
+        """Whether the file still has the bytes that were ingested."""
         if file.name not in self._intact:
             self._intact[file.name] = bool(file.path) and _has_bytes(file)
         return self._intact[file.name]

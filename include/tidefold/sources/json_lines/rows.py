@@ -1,6 +1,6 @@
-"""Rows as plain JSON objects: strict decoding, which columns are absent, what orders them, and why one is refused.
+"""Plain JSON objects as rows: strict decoding, absent columns, order columns, and the reason of a refusal.
 
-Lines of JSON with their place in Kafka: told by each of them, or by the name of its file and its number there.
+It also reads lines of JSON with their Kafka position: in each line, or by the name of the file and the line number.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class PlainRows:
         self._row = msgspec.defstruct("Row", [(f, Any, None) for f in self._fields.values()], gc=False)
 
     def row(self, data: msgspec.Raw) -> tuple[Any, list[str] | None]:
-        """A row with every column, and which of them it says nothing about. Raises RefusedRecordError."""
+        """Returns a row with every column, and the columns that it lacks. Raises RefusedRecordError."""
         try:
             row = self._decode_row(data)
         except _UNDECODABLE as error:
@@ -65,7 +65,7 @@ class PlainRows:
         return row, [self._own[name] for name in absent] or None
 
     def key(self, data: msgspec.Raw) -> Any:
-        """A row that has only its key and what orders it: all that a delete says. Raises RefusedRecordError."""
+        """Returns a row with only its key and its order, for a delete. Raises RefusedRecordError."""
         try:
             found = self._decode_key(data)
         except _UNDECODABLE as error:
@@ -74,7 +74,7 @@ class PlainRows:
         return self._row(**{name: getattr(found, name) for name in self._fields.values() if hasattr(found, name)})
 
     def nothing(self) -> Any:
-        """A row without any value: all that a clear of everything says."""
+        """Returns a row without any value, for a clear of everything."""
         return self._row()
 
     def key_of(self, row: Any) -> tuple[Any, ...]:

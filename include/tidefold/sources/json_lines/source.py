@@ -1,4 +1,4 @@
-"""Plain JSON records: the value of each is a row, or says with its row what is to be done with it."""
+"""Plain JSON records: the value of each is a row, or contains a row and its operation."""
 
 from __future__ import annotations
 

@@ -133,7 +133,7 @@ def csv_ending(file: LandedFile, quote: bytes = b'"', escape: bytes = b"") -> En
 
 
 def begins_as_named(stream: BinaryIO, file: LandedFile) -> bool:
-    """Whether a file is gzip exactly if its name says so, and not Parquet. Rewinds the stream."""
+    """Whether the first bytes match the name: gzip only with a gzip name, and not Parquet. Rewinds the stream."""
     begin = stream.read(len(_PARQUET))
     stream.seek(0)
     if file.gzip and len(begin) < len(GZIP_MAGIC):

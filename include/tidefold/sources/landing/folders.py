@@ -69,10 +69,11 @@ class LandingPlace(Protocol):
         ...
 
     def list_files(self) -> Iterator[ListedFile]:
-        """All files that are neither hidden nor temporary, sorted by name.
+        """Lists all files that are neither hidden nor temporary, sorted by name.
 
-        Raises NotFoundError if there is no such folder, StorageError if a part of it cannot be read: a file that is
-        not seen may come before one that is.
+        Raises NotFoundError if there is no such folder, StorageError if a part of it cannot be read: an invisible file
+        may
+        come before a visible one.
         """
         ...
 
@@ -107,7 +108,7 @@ def name_at(address: Place) -> str:
 
 
 def is_visible(name: str) -> bool:
-    """Whether a file is neither hidden nor temporary, and lies in no hidden folder."""
+    """Whether a file is neither hidden nor temporary, and in no hidden folder."""
     return not name.endswith(_TEMPORARY) and not any(_is_hidden(part) for part in name.split("/"))
 
 

@@ -48,7 +48,7 @@ class LandedFile:
 
     @property
     def queue(self) -> int | str:
-        """The files that must be taken in order have the same queue."""
+        """Returns the queue of the file. Files that must be ingested in order have the same queue."""
         return self.name if self.alone else self.partition
 
     @property
@@ -170,7 +170,7 @@ def find_rewritten(files: Sequence[LandedFile], state: LogState) -> tuple[FilePr
 
 
 def _is_unchanged(entry: LandedFileRecord, stamp: Stamp) -> bool:
-    """Whether nothing says that a file of this length was written again since it was taken."""
+    """Whether a file of this length shows no sign of being rewritten since it was ingested."""
     if stamp.etag:
         # Without an ETag it was taken from a disk: the landed files were moved to S3 since.
         return entry.etag in ("", stamp.etag)

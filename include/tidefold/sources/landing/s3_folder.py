@@ -1,4 +1,4 @@
-"""Objects below a prefix in S3 as landed files. An object is replaced as a whole, and its ETag says that it was."""
+"""Objects below a prefix in S3 as landed files. An object is replaced as a whole, and its ETag shows that."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _stamp_from(found: dict[str, Any], size: int) -> Stamp:
 
 
 class _PinnedObject(S3File):  # type: ignore[misc]
-    """An object to be read by parts. S3 answers each request only as long as the object has its ETag."""
+    """An object that is read in parts. Each request requires the ETag, so S3 refuses it after a replacement."""
 
     def __init__(self, bucket: Bucket, key: str, name: str, stamp: Stamp) -> None:
         path = f"{bucket.name}/{key}"

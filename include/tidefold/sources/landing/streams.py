@@ -106,7 +106,7 @@ def unzip(blocks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def chunks(blocks: Iterable[bytes], max_line: int = MAX_LINE) -> Iterator[Chunk]:
-    """Whole lines from blocks, none of which is longer than `max_line`."""
+    """Yields whole lines from blocks, none longer than `max_line`."""
     held = _Held(max_line)
     for block in blocks:
         first, last = block.find(b"\n"), block.rfind(b"\n")

@@ -178,7 +178,7 @@ def whole_text(entry: Quarantined) -> bytes | None:
 
 
 def read_landed_lines(folder: str, landed: LandedFileRecord, lines: Collection[int]) -> Mapping[int, bytes]:
-    """These lines of a landed file; empty if it is no longer the file that was taken."""
+    """Returns these lines of a landed file; empty if it is no longer the file that was ingested."""
     found: dict[int, bytes] = {}
     try:
         with folder_at(folder).open(landed.name) as stream:

@@ -187,8 +187,11 @@ def missing_column(what: str, types: Mapping[str, str]) -> RefusedRecordError:
 
 
 def unknown_column(what: str, types: Mapping[str, str], missing: Collection[str] = ()) -> RefusedRecordError:
-    """A column that nobody configured is never taken up by itself. `types`: of its name, if the source says it. If the
-    record lacks configured columns, it may be one of them under a new name: nobody adds it but a person.
+    """Returns the refusal of a record with columns that are not configured.
+
+    If the record also lacks configured columns, one of them may have a new name, so only a person can decide.
+
+    types: the type of each unknown column, if the source has it.
     """
     names = ", ".join(types)[:200]
     lines = [f"`{name}: {{type: '{type_ or 'TYPE'}', default: null}}`" for name, type_ in list(types.items())[:3]]

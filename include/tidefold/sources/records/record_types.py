@@ -1,6 +1,7 @@
-"""The types that a line of a log decodes into: strict, made from the log's shape, with no coercion anywhere.
+"""The types that a line of a log decodes into: strict, made from the table definition, without any coercion.
 
-A column of an unknown name, of another type or out of range makes the decoder refuse the line; `refusal` then says why.
+The decoder refuses a line with an unknown column, another type or a value out of range. `refusal` then finds the
+reason.
 """
 
 from __future__ import annotations
@@ -39,14 +40,14 @@ class SourceBlock(msgspec.Struct, gc=False):
 
     @property
     def committed(self) -> int | None:
-        """Commit time in microseconds since 1970, as far as the source says it."""
+        """Returns the commit time in microseconds since 1970, if the source records it."""
         if self.ts_us is not None:
             return self.ts_us
         return None if self.ts_ms is None else self.ts_ms * 1000
 
 
 class RecordHead(msgspec.Struct):
-    """The part of a record that says which one it is; read when the rest cannot be."""
+    """The part of a record that identifies it, which is read if the rest cannot be."""
 
     topic: str
     partition: int
@@ -70,7 +71,7 @@ def field(index: int) -> str:
 
 
 def usual_forms(shape: TableSpec) -> tuple[Form, ...]:
-    """How values are written when no schema says it."""
+    """Returns how values are written if no schema defines it."""
     return tuple(form_of(parse_type(c.type), c.encoding) for c in shape.columns)
 
 

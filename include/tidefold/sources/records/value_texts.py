@@ -1,7 +1,7 @@
-"""Values as text that keeps all of them: for columns of type string, where no other type holds what the source has.
+"""Formats values as text without loss, for columns of type string whose source type has no equivalent.
 
-Years outside 1 to 9999 are written as ISO 8601 says (`-0043-03-15`, `+10000-01-01`), the infinities of PostgreSQL as
-PostgreSQL does.
+Years outside 1 to 9999 are written as in ISO 8601 (`-0043-03-15`, `+10000-01-01`), and the infinities of PostgreSQL as
+in PostgreSQL.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def json_text(value: msgspec.Raw) -> str | None:
 
 
 def decimal_text(value: msgspec.Raw) -> str | None:
-    """A decimal in any of the ways in which it can be told without a schema, digit by digit."""
+    """Returns a decimal, in any form that is valid without a schema, digit by digit."""
     text = bytes(value).decode()
     if text.startswith("{"):
         try:
@@ -80,7 +80,7 @@ def date_text(value: int | str) -> str:
 
 
 def instant_text(value: int | str, digits: int) -> str:
-    """An instant since 1970 in units of so many digits behind the second; a text as it is."""
+    """Returns the text of an instant since 1970 with this many decimal places of a second. Text stays as it is."""
     if isinstance(value, str):
         return value
     unit = 10**digits
