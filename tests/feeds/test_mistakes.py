@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import yaml
 from click.testing import Result
+from deltalake import DeltaTable
 from typer.testing import CliRunner
 
 from tidefold.cli.app import app
@@ -459,3 +460,48 @@ def test_25_a_suite_is_misspelt(person: Person) -> None:
         line = next(line for line in done.stderr.splitlines() if wrong in line)
         suite.write_text(suite.read_text().replace(wrong, meant(line)))
     assert person.call("validate").exit_code == 0, person.call("validate").stderr
+
+
+@pytest.mark.parametrize("verb", ["run", "abort"])
+def test_14_a_run_was_killed_behind_its_snapshot(person: Person, verb: str) -> None:
+    person.call("ingest", "orders")
+    assert person.call("materialize", "orders", "--run", "killed").exit_code == 0
+    said = person.call("status", "orders").stdout
+    command = next(text for text in _CODED.findall(said) if text.startswith(f"tidefold {verb} orders"))
+    assert person.follow_command(command).exit_code == 0
+    assert len(person.rows()) == 2
+
+
+def test_16_somebody_else_writes_into_the_table(person: Person) -> None:
+    before = person.rows()
+    DeltaTable(str(person.folder / "var/store/tables/orders")).delete("order_id = 1")
+    person.land("orders/o2.csv", _HEAD + "I,3,Eve,1.00,2026-11-01 09:00:00\n")
+    done = person.call("run", "orders")
+    assert "[FOREIGN_COMMIT]" in done.output, done.output
+    command = next(text for text in _CODED.findall(done.output) if "--reconcile" in text)
+    told = person.follow_command(command)
+    assert told.exit_code == 0, told.output
+    assert [row["order_id"] for row in person.rows()] == [*(row["order_id"] for row in before), 3]
+
+
+def test_17_the_store_cannot_be_written(person: Person) -> None:
+    person.edit("store: var/store", "store: /proc/x")
+    done = person.call("ingest", "orders")
+    assert done.exit_code == 6
+    assert "/proc" in advice_of(done.stderr)
+    person.edit("store: /proc/x", "store: var/store")
+    assert len(person.rows()) == 2
+
+
+def test_20_there_is_no_java(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
+    person.edit("logs:\n", "spark: {above: 0B}\nlogs:\n")
+    with monkeypatch.context() as without:
+        without.setenv("JAVA_HOME", "/nowhere")
+        said = fails(person.call("ingest", "orders"), "JAVA_MISSING", 4)
+    assert "openjdk" in advice_of(said)
+
+
+def test_26_a_hold_without_a_reason(person: Person) -> None:
+    person.rows()
+    assert person.call("hold", "orders", "audit", "1").exit_code == 2
+    assert person.call("hold", "orders", "audit", "1", "--reason", "yearly audit").exit_code == 0

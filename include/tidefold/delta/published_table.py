@@ -62,8 +62,8 @@ def require_untouched(
     raise RefusedError(
         "FOREIGN_COMMIT",
         f"Another program changed {', '.join(changed)} of the table of `{manifest.log}`: {_foreign(table, previous)}.",
-        hint="Readers see that commit. Undo it with Delta's RESTORE and run `tidefold confirm` again. If only files "
-        "differ, `tidefold confirm --reconcile` replaces them.",
+        hint=f"Readers see that commit. Undo it with Delta's RESTORE and run `tidefold confirm {manifest.log}` again. "
+        f"If only files differ, `tidefold confirm {manifest.log} --reconcile` replaces them.",
     )
 
 
