@@ -61,10 +61,11 @@ def change_sets_of(state: LogState, snapshot: Snapshot) -> tuple[ChangeSet, ...]
 
 def _lineage(state: LogState, snapshot: Snapshot | None) -> Iterator[Snapshot]:
     """A snapshot and those that its rows were made from."""
+    known = {one.id: one for one in state.snapshots}
     while snapshot is not None:
         yield snapshot
         below = None if snapshot.external else snapshot.parent
-        snapshot = None if below is None else state.snapshot(below)
+        snapshot = None if below is None else known.get(below)
 
 
 def _reaches(snapshot: Snapshot | None) -> int:
@@ -85,15 +86,19 @@ def find_backfill_base(state: LogState, since: int) -> Snapshot | None:
 
     If there is none: the oldest one, or None if the log still has everything from its beginning.
     """
-    kept = [s for s in _lineage(state, state.latest) if s.state is State.COMPLETED and s.in_main_lineage]
-    found = next((one for one in kept if _serves_from(state, one) <= since), None)
-    return found or (kept[-1] if kept and state.truncated_to else None)
-
-
-def _serves_from(state: LogState, snapshot: Snapshot) -> int:
-    """As `_earliest`. A row from the future, or without a commit time, does not keep the log for ever."""
-    made = min(micros(snapshot.started_at) + _SECOND, NEVER)
-    return min(_earliest(state, snapshot), made)
+    found = oldest = None
+    dropped = -NEVER
+    for one in reversed(list(_lineage(state, state.latest))):
+        if one.expire:
+            dropped = max(dropped, micros(one.started_at))
+        if one.state is not State.COMPLETED or not one.in_main_lineage:
+            continue
+        oldest = oldest or one
+        serves = max(min(_reaches(one), NEVER - 1) + 1, dropped)
+        # A row from the future, or without a commit time, does not keep the log for ever.
+        if min(serves, micros(one.started_at) + _SECOND) <= since:
+            found = one
+    return found or (oldest if state.truncated_to else None)
 
 
 def _has_all(state: LogState, offered: Older, expire: Expire | None) -> bool:
