@@ -77,12 +77,12 @@ def test_the_first_to_ask_gives_a_store_its_id_and_all_find_the_same(store: Stor
 
 def test_an_empty_and_another_store_are_refused_by_name(store: Store) -> None:
     said: list[str] = []
-    with pytest.raises(RefusedError, match=r"no `store\.json`") as absent:
+    with pytest.raises(RefusedError, match=r"`store\.json` is missing") as absent:
         IdentityGuard(store, "a" * 32, said.append)
     assert (absent.value.code, absent.value.exit_code, store.list("")) == ("STORE_UNKNOWN", 3, [])
     assert "store_id" in absent.value.hint
     made, _ = ensure_identity(store)
-    with pytest.raises(RefusedError, match="another one"):
+    with pytest.raises(RefusedError, match="has the id"):
         IdentityGuard(store, "a" * 32, said.append)
     IdentityGuard(store, made, said.append).before_write()
     assert said == []
