@@ -1,0 +1,100 @@
+"""Hostile strings in every text of the command line: refused by name, or stored as text and nothing else. I26."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from support.old_ledgers import LOG, begin, copied
+from support.pipelines import contents
+from tidefold.cli.app import app
+
+STRINGS = {
+    "parent folders": "../../escaped",
+    "absolute path": "/tmp/tidefold-escaped",
+    "home": "~/escaped",
+    "file address": "file:///etc/passwd",
+    "secret in an address": "s3://user:secret@bucket/x",
+    "chained address": "simplecache::http://127.0.0.1:1/x",
+    "template": "{{ 7*7 }}{% print(7*7) %}",
+    "format": "%s%n{0.__class__}",
+    "shell": "$(touch escaped)",
+    "back-ticks": "`touch escaped`",
+    "second command": "x; touch escaped",
+    "SQL": "' OR 1=1; DROP TABLE x --",
+    "quoted SQL": '"; DROP TABLE x; --',
+    "script": "<script>alert(1)</script>",
+    "lines": "a\nERROR forged: line",
+    "terminal": "\x1b]0;owned\x07\x1b[2J",
+    "backspaces": "a\x08\x08b",
+    "direction": "abc\u202etxt.exe",
+    "NUL": "a\x00b",
+    "no characters": "",
+    "blank": "   ",
+    "full-width": "\uff0e\uff0e\uff0fetc",
+    "long": "x" * 100_000,
+}
+# Where a person gives a name; all of these are no names.
+NAMES = {
+    "a log to read": ("status", "{}"),
+    "a log to ingest": ("ingest", "{}"),
+    "a log to tag": ("tag", "{}", "1", "kept"),
+    "a tag": ("tag", LOG, "1", "{}"),
+    "a hold": ("hold", LOG, "{}", "1", "--reason", "why"),
+    "a consumer": ("consumer", LOG, "{}", "--at", "1"),
+    "a log to drop": ("drop", "{}", "--yes"),
+}
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return begin(tmp_path_factory.mktemp("base") / "root")
+
+
+def call(root: Path, arguments: tuple[str, ...], text: str) -> tuple[int, str]:
+    # Options come first, so that a string that begins with a dash is a name, too.
+    at = next((i for i, word in enumerate(arguments) if word.startswith("--")), len(arguments))
+    given = [word.replace("{}", text) for word in (*arguments[at:], "--", *arguments[1:at])]
+    result = CliRunner().invoke(app, [arguments[0], "--config", str(root / "tidefold.yaml"), *given])
+    return result.exit_code, result.stdout + result.stderr
+
+
+def require_harmless(said: str) -> None:
+    assert "Traceback" not in said
+    assert "UNEXPECTED" not in said
+    assert "\x1b]0;" not in said, "a terminal would obey"
+    assert "4949" not in said
+
+
+@pytest.mark.parametrize("string", STRINGS)
+@pytest.mark.parametrize("place", NAMES)
+def test_what_is_no_name_is_refused(
+    base: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, place: str, string: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = contents(base.parent)
+    code, said = call(base, NAMES[place], STRINGS[string])
+    assert code in (2, 3, 4), said[:2_000]
+    assert re.search(r"\[[A-Z_]+\]", said), said[:2_000]
+    require_harmless(said)
+    assert contents(base.parent) == before
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("string", STRINGS)
+def test_a_reason_is_text(base: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, string: str) -> None:
+    root = copied(base, tmp_path / "root")
+    monkeypatch.chdir(tmp_path)
+    outside = set(tmp_path.iterdir())
+    arguments = ("hold", LOG, "audit", "1", "--reason", "{}")
+    code, said = call(root, arguments, STRINGS[string])
+    assert code in (0, 2), said[:2_000]
+    require_harmless(said)
+    for command in (("status", LOG), ("history", LOG)):
+        code, said = call(root, command, "")
+        assert code == 0
+        require_harmless(said)
+    assert set(tmp_path.iterdir()) == outside
