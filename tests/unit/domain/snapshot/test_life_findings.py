@@ -127,7 +127,8 @@ def _in_segment(state: LogState, ordinal: int):  # type: ignore[no-untyped-def]
 
 def test_a_segment_stays_whose_writer_brought_the_rest_between_the_cut_and_the_look_at_who_needs_it() -> None:
     store = DictStore()
-    write_segment(store, "changelog/x.seg", [("accounts", pa.table({"_kg": pa.array([0], pa.int32())}))] * 2)
+    change = pa.table({"_op": pa.array([0], pa.int8()), "_kg": pa.array([0], pa.int32())})
+    write_segment(store, "changelog/x.seg", [("accounts", change)] * 2)
     ledger = Ledger(store, "accounts")
     ledger.begin(SHAPE)
     ledger.commit(lambda state: append(state, [_in_segment(state, 0)]))
