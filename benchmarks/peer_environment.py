@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fetch_jars import Jar, fetched
+from fetch_jars import Jar, fetch
 
 PROGRAMS = Path(__file__).parent / "peers"
 ENVIRONMENTS = Path(__file__).parents[1] / "var" / "bench"
@@ -64,7 +64,7 @@ def make(peer: Peer) -> None:
         wanted.write_text(lock)
         _run(str(peer.python), "-m", "pip", "install", "--quiet", "--no-deps", "--require-hashes", "-r", str(wanted))
         wanted.rename(stamp)
-    if not peer.jar.good(peer.folder) and not fetched(peer.jar, peer.folder):
+    if not peer.jar.good(peer.folder) and not fetch([peer.jar], peer.folder):
         raise PeerError(f"{peer.jar_path.name} could not be fetched, or its checksum is wrong")
 
 

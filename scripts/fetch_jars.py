@@ -1,4 +1,5 @@
-"""Fetches the two Delta jars into .jars/, once, by checksum. Spark then resolves nothing when a job starts.
+"""Fetches the two Delta jars, and Spark's client for S3, into .jars/, once, by checksum. Spark then resolves nothing
+when a job starts.
 
 It uses the Ivy that pyspark ships, which knows the machine's proxy and mirror settings as any Java program does.
 """
@@ -8,13 +9,18 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import os
-import shutil
 import subprocess
 import sys
+import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-JARS = Path(__file__).resolve().parents[1] / ".jars"
+ROOT = Path(__file__).resolve().parents[1]
+JARS = ROOT / ".jars"
+_IVY = """\
+<ivy-module version="2.0"><info organisation="tidefold" module="jars"/><dependencies>{jars}</dependencies></ivy-module>
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +31,11 @@ class Jar:
     name: str
     version: str
     sha256: str
+
+    @property
+    def dependency(self) -> str:
+        where = f'org="{self.group}" name="{self.name}" rev="{self.version}"'
+        return f'<dependency {where} transitive="false" conf="default->master"/>'
 
     def path(self, folder: Path) -> Path:
         return folder / f"{self.name}-{self.version}.jar"
@@ -45,32 +56,43 @@ DELTA = (
 )
 
 
+def read_s3_jars() -> tuple[Jar, ...]:
+    """The jars of Spark's client for S3, which `tidefold verify --spark` needs."""
+    lines = (ROOT / "scripts" / "s3_jars.txt").read_text().splitlines()
+    return tuple(Jar(*line.split()) for line in lines if not line.startswith("#"))
+
+
 def main() -> int:
     """Fetches what is missing; 1 when a jar cannot be had or is not what it must be."""
-    missing = [jar for jar in DELTA if not jar.good(JARS)]
-    for jar in missing:
-        if not fetched(jar, JARS):
-            print(f"install: {jar.path(JARS).name} could not be fetched, or its checksum is wrong.", file=sys.stderr)
+    fetched = False
+    for jars, folder in ((DELTA, JARS), (read_s3_jars(), JARS / "s3")):
+        missing = [jar for jar in jars if not jar.good(folder)]
+        if missing and not fetch(missing, folder):
+            bad = ", ".join(jar.path(folder).name for jar in missing if not jar.good(folder))
+            print(f"install: could not be fetched, or the checksum is wrong: {bad}.", file=sys.stderr)
             return 1
-    print(f"install: .jars {'fetched and checked' if missing else 'are up to date'}")
+        fetched = fetched or bool(missing)
+    print(f"install: .jars {'fetched and checked' if fetched else 'are up to date'}")
     return 0
 
 
-def fetched(jar: Jar, folder: Path) -> bool:
-    """Fetches the jar into the folder; False when it could not be had or is not what it must be."""
+def fetch(jars: Sequence[Jar], folder: Path) -> bool:
+    """Fetches the jars into the folder; False when one could not be had or is not what it must be."""
     folder.mkdir(parents=True, exist_ok=True)
-    jar.path(folder).unlink(missing_ok=True)
+    for jar in jars:
+        jar.path(folder).unlink(missing_ok=True)
     java_home = os.environ.get("JAVA_HOME")
     java = str(Path(java_home) / "bin" / "java") if java_home else "java"
-    cache = folder / ".ivy"
-    command = [java, f"-Divy.default.ivy.user.dir={cache}", "-jar", str(_ivy()), "-cache", str(cache)]
-    command += ["-dependency", jar.group, jar.name, jar.version, "-notransitive", "-confs", "default", "-types", "jar"]
-    command += ["-retrieve", f"{folder}/[artifact]-[revision].[ext]"]
-    asked = subprocess.run(command, capture_output=True, text=True, check=False)
-    shutil.rmtree(cache, ignore_errors=True)
-    if asked.returncode or not jar.path(folder).exists():
+    with tempfile.TemporaryDirectory(dir=folder) as cache:
+        wanted = Path(cache) / "ivy.xml"
+        wanted.write_text(_IVY.format(jars="".join(jar.dependency for jar in jars)))
+        command = [java, f"-Divy.default.ivy.user.dir={cache}", "-jar", str(_ivy()), "-cache", cache]
+        command += ["-ivy", str(wanted), "-confs", "default", "-types", "jar", "bundle"]
+        command += ["-retrieve", f"{folder}/[artifact]-[revision].[ext]"]
+        asked = subprocess.run(command, capture_output=True, text=True, check=False)
+    if asked.returncode:
         print(asked.stdout[-3000:] + asked.stderr[-1000:], file=sys.stderr)
-    return jar.good(folder)
+    return all(jar.good(folder) for jar in jars)
 
 
 def _ivy() -> Path:

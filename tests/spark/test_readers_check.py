@@ -24,6 +24,7 @@ from deltalake import DeltaTable, Field
 from deltalake.schema import PrimitiveType
 
 from support.pipelines import CONFIG, judge_all, make_pipeline, put
+from support.s3_server import S3Bucket
 from tidefold.changelog.schema import DELETE
 from tidefold.compute.runners import in_process
 from tidefold.delta.deletion_vectors import deletions
@@ -277,3 +278,28 @@ def test_the_job_leaves_one_outcome_a_log(pipeline: Pipeline) -> None:
     assert done.returncode == 0, done.stderr[-2000:]
     [outcome] = read_outcomes(result)
     assert outcome.facts["readers"]["rows"] == 70
+
+
+def test_a_table_in_s3_is_read_with_spark_s_own_client(s3: S3Bucket, tmp_path: Path) -> None:
+    """As `tidefold verify --spark` starts it. Then a foreign commit changes what readers get."""
+    pipeline = make_pipeline(tmp_path, TYPES.replace("store: store", f"store: {s3.address}"))
+    publish(pipeline, "run-1", [row(key) for key in range(70)])
+    assert run_job(pipeline)["readers"]["rows"] == 70
+    table = DeltaTable(pipeline.store.uri(TABLE), storage_options=pipeline.store.options())
+    table.delete("id < 10")
+    found = run_job(pipeline)["readers"]
+    assert (found["rows"], found["expected_rows"]) == (60, 70)
+
+
+def run_job(pipeline: Pipeline) -> Any:
+    """The facts of the outcome of a job."""
+    result = pipeline.config.path.parent / "var" / "result.json"
+    result.unlink(missing_ok=True)
+    request = Request(str(pipeline.config.path), ("accounts",), VerifyStep(), str(result))
+    command = submit_command(pipeline.config, request)
+    environment = {**os.environ, **command.env}
+    done = subprocess.run(command.argv, env=environment, capture_output=True, text=True, check=False)
+    outcomes = read_outcomes(result)
+    assert outcomes, done.stderr[-3000:]
+    assert "readers" in outcomes[0].facts, f"{outcomes[0].message}; {done.stderr[-3000:]}"
+    return outcomes[0].facts

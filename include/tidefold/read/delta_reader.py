@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -50,7 +51,8 @@ class SparkDeltaReader:
         Raises CorruptError if Spark cannot read the table.
         """
         try:
-            frame = self.spark.read.format("delta").load(uri)
+            # Spark's client for S3 has a scheme of its own.
+            frame = self.spark.read.format("delta").load(re.sub("^s3://", "s3a://", uri))
             count = len(frame.columns)
             parts = frame.mapInArrow(partial(_checksum_part, count), _PART).collect()
             columns = parse_columns(frame.schema.json())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,10 +14,14 @@ from tidefold import PROJECT
 from tidefold.config import Config
 from tidefold.errors import InvalidInputError, NotFoundError
 from tidefold.spark.steps import AnyStep
+from tidefold.storage.s3.address import S3Endpoint
 from tidefold.storage.safe_files import make_private_folder
 
 STEPS = ("ingest", "materialize", "quality", "audit", "verify")
 _JARS = ("delta-spark_4.2_2.13-4.4.0.jar", "delta-storage-4.4.0.jar")
+# Spark's client for S3. Only the step that reads tables as their readers do needs it.
+_S3_JARS = PROJECT / ".jars" / "s3"
+_READS_TABLES = "verify"
 
 # Spark's classes as `make install` left them, loaded and checked: half of what the start of a JVM costs.
 ARCHIVE = PROJECT / ".jars" / "spark.jsa"
@@ -60,11 +64,16 @@ def job_path(step: str) -> Path:
     return PROJECT / "jobs" / f"{step}.py"
 
 
-def spark_conf(config: Config) -> dict[str, str]:
-    """Spark's settings for every job: Delta from local jars (nothing is resolved at run time), all on loopback."""
+def spark_conf(config: Config, step: str = "") -> dict[str, str]:
+    """Spark's settings for every job: Delta from local jars (nothing is resolved at run time), all on loopback.
+
+    `step`: what the job is for; a job that reads the tables of a store in S3 through Spark gets a client for S3.
+    """
     scratch = config.path.parent / "var" / "spark"
+    has_client = step == _READS_TABLES and config.store.startswith("s3://")
     return {
-        **_jars_of(config.spark.master),
+        **_jars_of(config.spark.master, [*_find_jars(), *(_find_s3_jars() if has_client else ())]),
+        **(make_s3_conf(S3Endpoint.of()) if has_client else {}),
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.driver.memory": config.spark.driver_memory,
@@ -99,10 +108,28 @@ def _java_options(scratch: Path) -> list[str]:
     return java
 
 
-def _jars_of(master: str) -> dict[str, str]:
-    """Delta, for the driver alone or for the machines of a cluster too."""
+def make_s3_conf(endpoint: S3Endpoint) -> dict[str, str]:
+    """Settings of Spark's client for S3. Credentials are found as all AWS clients find them; none is in here."""
+    settings = {
+        "aws.credentials.provider": "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider",
+        # The default needs one more library of AWS.
+        "input.stream.type": "classic",
+        # A missing table is an error at once, and not after minutes.
+        "attempts.maximum": "3",
+        "retry.limit": "3",
+    }
+    if endpoint.url:
+        settings["endpoint"] = endpoint.url
+        settings["path.style.access"] = "true"
+        settings["connection.ssl.enabled"] = str(endpoint.url.startswith("https://")).lower()
+    if endpoint.region:
+        settings["endpoint.region"] = endpoint.region
+    return {f"spark.hadoop.fs.s3a.{name}": value for name, value in settings.items()}
+
+
+def _jars_of(master: str, jars: Sequence[str]) -> dict[str, str]:
+    """Jars for the driver alone, or for the machines of a cluster too."""
     # Only classes of the class path come from the archive.
-    jars = _jars()
     alone = master.startswith("local")
     return {"spark.driver.extraClassPath": ":".join(jars)} if alone else {"spark.jars": ",".join(jars)}
 
@@ -132,7 +159,9 @@ def job_env(config: Config) -> dict[str, str]:
 
 def submit_command(config: Config, request: Request) -> Command:
     """The spark-submit call of a request."""
-    argv = spark_submit(config.spark.master, spark_conf(config), job_path(request.step.name), request.encode())
+    argv = spark_submit(
+        config.spark.master, spark_conf(config, request.step.name), job_path(request.step.name), request.encode()
+    )
     return Command(argv, job_env(config))
 
 
@@ -148,7 +177,16 @@ def list_jars() -> list[Path]:
     return [PROJECT / ".jars" / name for name in _JARS]
 
 
-def _jars() -> list[str]:
+def _find_s3_jars() -> list[str]:
+    jars = sorted(map(str, _S3_JARS.glob("*.jar")))
+    if not jars:
+        raise NotFoundError(
+            "JARS_MISSING", "Spark's client for S3 is missing in .jars/s3/.", hint="Run `make install`."
+        )
+    return jars
+
+
+def _find_jars() -> list[str]:
     jars = list_jars()
     missing = [jar.name for jar in jars if not jar.exists()]
     if missing:

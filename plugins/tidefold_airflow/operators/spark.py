@@ -98,7 +98,7 @@ class TidefoldSparkOperator(SparkSubmitOperator):
         config = scope.pipeline.config
         self.application = str(job_path(self.step))
         self.application_args = [Request(str(config.path), tuple(logs), step, str(result)).encode()]
-        self.conf = {**spark_conf(config), **(self.conf or {})}
+        self.conf = {**spark_conf(config, self.step), **(self.conf or {})}
         self.env_vars = {**job_env(config), **(self.env_vars or {})}
         try:
             super().execute(context)

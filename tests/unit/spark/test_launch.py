@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from support.pipelines import CONFIG, make_pipeline
+from tidefold.errors import NotFoundError
 from tidefold.spark import submit
 
 
@@ -37,3 +38,30 @@ def test_classes_come_from_the_archive_if_there_is_one(
     monkeypatch.setattr(submit, "ARCHIVE", archive)
     options = on(tmp_path)["spark.driver.extraJavaOptions"]
     assert (f'"-XX:SharedArchiveFile={archive}"' in options) == there
+
+
+def in_s3(folder: Path, step: str) -> dict[str, str]:
+    config = make_pipeline(folder).config
+    return submit.spark_conf(config.model_copy(update={"store": "s3://bucket/store"}), step)
+
+
+def test_only_the_step_that_reads_tables_gets_a_client_for_s3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9000")
+    monkeypatch.setenv("AWS_REGION", "eu-west-1")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "canary")
+    found = in_s3(tmp_path, "verify")
+    assert "hadoop-aws-" in found["spark.driver.extraClassPath"]
+    assert found["spark.hadoop.fs.s3a.endpoint"] == "http://127.0.0.1:9000"
+    assert found["spark.hadoop.fs.s3a.endpoint.region"] == "eu-west-1"
+    assert found["spark.hadoop.fs.s3a.connection.ssl.enabled"] == "false"
+    assert "canary" not in str(found)
+    other = in_s3(tmp_path, "materialize")
+    assert len(other["spark.driver.extraClassPath"].split(":")) == 2
+    assert not [name for name in other if "s3a" in name]
+    assert not [name for name in submit.spark_conf(make_pipeline(tmp_path).config, "verify") if "s3a" in name]
+
+
+def test_a_client_for_s3_that_is_not_installed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(submit, "_S3_JARS", tmp_path / "none")
+    with pytest.raises(NotFoundError, match="client for S3"):
+        in_s3(tmp_path, "verify")

@@ -69,12 +69,6 @@ def _check(pipeline: Pipeline, log: str, reader: DeltaReader | None) -> Outcome:
 def _compare_any(pipeline: Pipeline, state: LogState, shown: list[Snapshot], reader: DeltaReader) -> ReaderComparison:
     """Compares with the published snapshot, or with the one that is being published if that is equal."""
     store = pipeline.store
-    if store.options():
-        raise RefusedError(
-            "READERS_STORE",
-            f"Spark has no client for the store of `{state.log}`, so it cannot read the table there.",
-            hint=f"`tidefold verify {state.log}` without --spark compares files and Delta log.",
-        )
     content = reader.read(store.uri(LogPaths(state.log).table))
     compared = (_compare(pipeline, state, snapshot, content) for snapshot in shown)
     first = next(compared)
