@@ -376,6 +376,7 @@ def fed_by_table(root: Path, more: str = "", extract: str = "{max_deletes: 1}") 
     return open_pipeline(path)
 
 
+@pytest.mark.disk_only
 @pytest.mark.parametrize("engine", ["last", "history"])
 def test_the_newest_version_of_a_delta_table_is_an_extract(engine: str, tmp_path: Path) -> None:
     """Without a change feed, and whatever the versions between did."""
@@ -395,6 +396,7 @@ def test_the_newest_version_of_a_delta_table_is_an_extract(engine: str, tmp_path
     assert take(pipeline).error_code == "EXTRACT_ROWS"
 
 
+@pytest.mark.disk_only
 def test_a_delta_table_that_was_replaced_or_lacks_many_rows_stops(tmp_path: Path) -> None:
     delta_tables.write(tmp_path, [delta_tables.row(i) for i in range(4)])
     pipeline = fed_by_table(tmp_path, extract="full")
