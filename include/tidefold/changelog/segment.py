@@ -27,6 +27,7 @@ from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.log_state import ChangeSet, ChangeSetLocation
 from tidefold.errors import CorruptError, NotFoundError
 from tidefold.storage import Store
+from tidefold.typed_json import decode_json
 
 
 def of_key_groups(changes: pa.Table, wanted: KeyGroups) -> pa.Table:
@@ -224,7 +225,7 @@ def _read_index(stream: BinaryIO, path: str) -> list[IndexEntry]:
     footer = stream.read(length)
     if zlib.crc32(footer) != crc:
         raise _corrupt(path, "its index was altered")
-    return msgspec.json.decode(footer, type=list[IndexEntry])
+    return decode_json(footer, list[IndexEntry])
 
 
 def check_pieces(store: Store, path: str, change_sets: Sequence[ChangeSet]) -> list[IndexEntry]:

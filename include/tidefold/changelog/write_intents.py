@@ -23,6 +23,7 @@ from tidefold.domain.paths import INTENTS
 from tidefold.errors import CorruptError, NotFoundError
 from tidefold.ledger.stored_form import decode_stored, encode
 from tidefold.storage import Store
+from tidefold.typed_json import decode_json
 
 _ARRIVALS = "arrivals.json"
 # A writer that was killed leaves its half under a longer name.
@@ -144,7 +145,7 @@ def _read(store: Store, run: str, paths: Sequence[str]) -> Announced:
             if path.endswith(f"/{_ARRIVALS}"):
                 takings = decode_stored(data, tuple[Taking, ...])
             else:
-                intents.append(msgspec.json.decode(data, type=Intent))
+                intents.append(decode_json(data, Intent))
         except msgspec.DecodeError as error:
             raise CorruptError(
                 "INTENT_CORRUPT", f"`{path}` cannot be read: {error}.", hint="Restore the file."

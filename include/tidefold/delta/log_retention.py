@@ -11,6 +11,7 @@ from tidefold.delta.publish import delta_errors
 from tidefold.domain.paths import LogPaths
 from tidefold.errors import NotFoundError
 from tidefold.storage import Store
+from tidefold.typed_json import decode_json
 
 # What is written by Delta and tidefold for one version; files of other names stay.
 _FILE = re.compile(r"(?P<version>\d{20})\.(?P<kind>json|crc|checkpoint\.parquet)")
@@ -49,7 +50,7 @@ def _versions(store: Store, table: str) -> dict[int, dict[str, str]]:
 def _is_proved(store: Store, table: str, first: int) -> bool:
     """Whether the version can be read from its checkpoint, and `_last_checkpoint` names it or a newer one."""
     try:
-        hint = msgspec.json.decode(store.read(f"{table}/_delta_log/{_HINT}"), type=dict[str, object])
+        hint = decode_json(store.read(f"{table}/_delta_log/{_HINT}"), dict[str, object])
     except (NotFoundError, msgspec.DecodeError):
         return False
     with delta_errors(table):

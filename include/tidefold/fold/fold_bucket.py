@@ -32,6 +32,7 @@ from tidefold.fold.task import Address, FoldResult, FoldTask, Input, Recipe
 from tidefold.storage import Store
 from tidefold.storage.addresses import meeting
 from tidefold.storage.scratch import open_scratch
+from tidefold.typed_json import decode_json
 
 # Bytes that one merge may take before it spills.
 MERGE_MEMORY = 1_000_000_000
@@ -41,7 +42,7 @@ _MANY_FILES = 16
 
 def fold_bucket(text: str) -> str:
     """Runs a FoldTask and returns a FoldResult, both as JSON. Raises CorruptError if no recipe can be followed."""
-    task = msgspec.json.decode(text, type=FoldTask)
+    task = decode_json(text, FoldTask)
     return msgspec.json.encode(_make(task, Inputs())).decode()
 
 

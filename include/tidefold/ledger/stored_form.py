@@ -15,6 +15,7 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 import msgspec
 
 from tidefold.domain.log_state import ChangeSet, LogState, Snapshot
+from tidefold.typed_json import convert_value, decode_json
 
 T = TypeVar("T")
 
@@ -49,8 +50,8 @@ def decode_stored(data: bytes, kind: type[T]) -> T:
     """Returns the value of a stored document. Raises msgspec.DecodeError."""
     wanted: Any = kind
     stored = find_stored_type(wanted)
-    found: Any = msgspec.json.decode(data, type=stored)
-    value: T = found if stored is wanted else msgspec.convert(found, wanted, from_attributes=True)
+    found: Any = decode_json(data, stored)
+    value: T = found if stored is wanted else convert_value(found, wanted, from_attributes=True)
     return value
 
 

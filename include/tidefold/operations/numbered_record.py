@@ -12,6 +12,7 @@ import msgspec
 from tidefold.domain.paths import record_path
 from tidefold.errors import NotFoundError
 from tidefold.storage import Store
+from tidefold.typed_json import decode_json
 
 
 class Numbered(Protocol):
@@ -32,7 +33,7 @@ def find_newest(store: Store, folder: str) -> int:
 def read_record(store: Store, folder: str, number: int, kind: type[R]) -> R | None:
     """The record of that number; None if it is gone or damaged. Raises StorageError."""
     try:
-        found = msgspec.json.decode(store.read(record_path(folder, number)), type=kind)
+        found = decode_json(store.read(record_path(folder, number)), kind)
     except (NotFoundError, msgspec.DecodeError, UnicodeDecodeError):
         return None
     return found if found.number == number else None

@@ -13,6 +13,7 @@ import msgspec
 from tidefold.errors import InvalidInputError, TidefoldError
 from tidefold.spark.result_file import write_outcomes
 from tidefold.spark.submit import Request
+from tidefold.typed_json import decode_json
 from tidefold.wiring import open_pipeline
 
 
@@ -55,7 +56,7 @@ def _read_requests(argument: str = "") -> Iterator[Request]:
 
 def _parse(argument: str) -> Request:
     try:
-        return msgspec.json.decode(argument, type=Request)
+        return decode_json(argument, Request)
     except msgspec.DecodeError as error:
         raise InvalidInputError(
             "REQUEST_INVALID",

@@ -12,6 +12,7 @@ import msgspec
 
 from tidefold.operations.outcome import Details, Outcome
 from tidefold.storage.safe_files import make_private_folder
+from tidefold.typed_json import decode_json
 
 
 class _StoredOutcome(msgspec.Struct):
@@ -45,11 +46,8 @@ def read_outcomes(path: Path) -> list[Outcome]:
     except FileNotFoundError:
         return []
     path.unlink()
-    stored = msgspec.json.decode(written, type=dict[str, list[_StoredOutcome]])["outcomes"]
-    return [
-        replace(one.outcome, details=msgspec.json.decode(one.details, type=_find_details(one.details_type)))
-        for one in stored
-    ]
+    stored = decode_json(written, dict[str, list[_StoredOutcome]])["outcomes"]
+    return [replace(one.outcome, details=decode_json(one.details, _find_details(one.details_type))) for one in stored]
 
 
 def _find_details(place: str) -> type[Details]:

@@ -13,6 +13,7 @@ import msgspec
 
 from tidefold.errors import AlreadyExistsError, CorruptError, NotFoundError, RefusedError
 from tidefold.storage.store import Store
+from tidefold.typed_json import convert_value, decode_json
 
 IDENTITY = "store.json"
 FORMAT = 1
@@ -36,14 +37,14 @@ def read_identity(store: Store) -> str | None:
     except NotFoundError:
         return None
     try:
-        document = msgspec.json.decode(data, type=dict[str, Any])
+        document = decode_json(data, dict[str, Any])
         if isinstance(document.get("format"), int) and document["format"] > FORMAT:
             raise CorruptError(
                 "STORE_NEWER",
                 f"`{IDENTITY}` has format {document['format']}; this version reads up to {FORMAT}.",
                 hint="Update tidefold.",
             )
-        return msgspec.convert(document, StoreIdentity).id
+        return convert_value(document, StoreIdentity).id
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         hint = f'Put `{IDENTITY}` back from a backup. It is one line: `{{"format": 1, "id": "STORE_ID"}}`.'
         raise CorruptError("STORE_IDENTITY", f"`{IDENTITY}` cannot be read: {error}.", hint=hint) from error

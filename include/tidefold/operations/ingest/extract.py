@@ -27,6 +27,7 @@ from tidefold.read.plan import ReadPlan, ReadTask
 from tidefold.sources.extract.names import Extract, group_extracts, time_of
 from tidefold.sources.extract.options import ExtractOptions
 from tidefold.sources.extract.source import ROW_RANK, find_newest, read_row_count
+from tidefold.typed_json import convert_value, decode_json
 
 # The format whose extracts are versions of a table.
 DELTA = "delta"
@@ -51,7 +52,7 @@ def apply_extract(pipeline: Pipeline, run: IngestRun, intake: LogIngest, runner:
 def find_options(intake: LogIngest) -> ExtractOptions | None:
     """The options of a log of full extracts; None: its source brings changes."""
     given = intake.feed.options.get("extract") if intake.feed else None
-    return msgspec.convert(given, ExtractOptions) if given else None
+    return convert_value(given, ExtractOptions) if given else None
 
 
 def _without_arrivals(intake: LogIngest) -> LogIngest:
@@ -101,7 +102,7 @@ def _apply(
     for answer in runner(find_difference, [msgspec.json.encode(task).decode() for task in tasks]):
         if isinstance(answer, TidefoldError):
             raise answer
-        found.append(msgspec.json.decode(answer, type=ExtractDifference))
+        found.append(decode_json(answer, ExtractDifference))
         if error := found[-1].error:
             raise from_wire(error)
     missing, before = sum(result.missing for result in found), sum(result.before for result in found)

@@ -25,6 +25,7 @@ from tidefold.sources.extract.source import DELETE_RANK, ROW_RANK
 from tidefold.sources.ingest.parse_task import write_segment_with_copy
 from tidefold.storage import Store, open_store
 from tidefold.storage.scratch import open_scratch
+from tidefold.typed_json import decode_json
 
 _BATCH_ROWS = 65_536
 _FILE = "_file"
@@ -90,7 +91,7 @@ class _Counts:
 
 def find_difference(text: str) -> str:
     """Runs an ExtractTask and returns its ExtractDifference, both as JSON. It writes at most one segment."""
-    task = msgspec.json.decode(text, type=ExtractTask)
+    task = decode_json(text, ExtractTask)
     try:
         found = _find_difference(open_store(task.plan.store, Path("/")), task)
     except Exception as error:

@@ -16,6 +16,7 @@ from tidefold.operations.ingest.log_ingest import TASK_BYTES, LogIngest, files_t
 from tidefold.operations.local_copies.quota import without_room
 from tidefold.operations.pipeline import Pipeline, now
 from tidefold.sources.ingest.parse_task import LogFiles, LogResult, ParseTask, parse
+from tidefold.typed_json import decode_json
 
 _log = logging.getLogger(__name__)
 # Smaller parts share a task and a segment with other logs: many small logs make few files.
@@ -55,7 +56,7 @@ def parse_round(pipeline: Pipeline, run: IngestRun, intakes: Sequence[LogIngest]
     results: dict[str, list[LogResult | TidefoldError]] = {}
     for task, answer in zip(tasks, answers, strict=True):
         failed = answer if isinstance(answer, TidefoldError) else None
-        parsed = [] if isinstance(answer, TidefoldError) else msgspec.json.decode(answer, type=list[LogResult])
+        parsed = [] if isinstance(answer, TidefoldError) else decode_json(answer, list[LogResult])
         for part in task.logs:
             result = failed or next(r for r in parsed if r.log == part.log)
             results.setdefault(part.log, []).append(result)

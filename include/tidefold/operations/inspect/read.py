@@ -22,6 +22,7 @@ from tidefold.ledger import read_manifest
 from tidefold.operations.pipeline import Pipeline
 from tidefold.read.plan import OneKey, ReadPlan
 from tidefold.read.task import plan_schema, read_task
+from tidefold.typed_json import decode_json
 
 
 class What(StrEnum):
@@ -195,7 +196,7 @@ def one_key(shape: TableSpec, text: str) -> OneKey:
     """A key given as JSON, with the types of its columns. Raises InvalidInputError."""
     hint = "Name every key column, as in " + "{" + ", ".join(f'"{name}": ...' for name in shape.key) + "}."
     try:
-        given = msgspec.json.decode(text, type=dict[str, str | int | bool])
+        given = decode_json(text, dict[str, str | int | bool])
     except msgspec.DecodeError as error:
         raise InvalidInputError("READ_KEY", f"`{text}` is not a key: {error}.", hint=hint) from error
     if not shape.key:

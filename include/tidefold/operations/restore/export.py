@@ -36,6 +36,7 @@ from tidefold.operations.restore.target_location import DESCRIPTION, claim_locat
 from tidefold.operations.snapshot.details import ExportDetails, ReadSources
 from tidefold.operations.snapshot.task_results import describe_reads, find_failed_reads, require_rows
 from tidefold.storage import Store
+from tidefold.typed_json import decode_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +149,7 @@ def _results(answers: Sequence[str | TidefoldError]) -> list[FoldResult]:
             )
         if isinstance(answer, TidefoldError):
             raise answer
-    return [msgspec.json.decode(answer, type=FoldResult) for answer in answers if isinstance(answer, str)]
+    return [decode_json(answer, FoldResult) for answer in answers if isinstance(answer, str)]
 
 
 def _manifest(wanted: Snapshot, plan: RestorePlan, made: Sequence[DataFile], log: str) -> Manifest:

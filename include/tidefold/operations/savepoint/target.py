@@ -11,6 +11,7 @@ from tidefold.domain.snapshot.savepoint import BEGUN, DESCRIPTION, ROWS, Savepoi
 from tidefold.errors import NotFoundError, RefusedError
 from tidefold.ledger import read_description
 from tidefold.storage import Store
+from tidefold.typed_json import decode_json
 
 # What a savepoint consists of, whole or half.
 _OURS = re.compile(rf"(_data|_delta_log|{ROWS})/.+|({re.escape(DESCRIPTION)}|{re.escape(BEGUN)})(\..+\.part)?")
@@ -63,7 +64,7 @@ def begin(store: Store, begun: Begun, overwrite: bool) -> None:
 
 def _read_begun(store: Store) -> Begun | None:
     try:
-        return msgspec.json.decode(store.read(BEGUN), type=Begun)
+        return decode_json(store.read(BEGUN), Begun)
     except (NotFoundError, msgspec.DecodeError):
         return None
 

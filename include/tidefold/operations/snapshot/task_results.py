@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-import msgspec
-
 from tidefold.compute.runners import Answer
 from tidefold.domain.log_state import ReadFrom
 from tidefold.domain.verify.expected_files import StorageTier
 from tidefold.errors import CorruptError, TidefoldError
 from tidefold.fold.task import FoldResult, FoldTask, Read
 from tidefold.operations.snapshot.details import FailedRead, FilesRead, ReadSources
+from tidefold.typed_json import decode_json
 
 
 def decode_results(answers: Sequence[Answer]) -> list[FoldResult]:
@@ -19,7 +18,7 @@ def decode_results(answers: Sequence[Answer]) -> list[FoldResult]:
     for answer in answers:
         if isinstance(answer, TidefoldError):
             raise answer
-    return [msgspec.json.decode(answer, type=FoldResult) for answer in answers if isinstance(answer, str)]
+    return [decode_json(answer, FoldResult) for answer in answers if isinstance(answer, str)]
 
 
 def require_rows(log: str, recorded: int | None, results: Sequence[FoldResult]) -> None:

@@ -12,6 +12,7 @@ from tidefold.errors import AlreadyExistsError, CorruptError, NotFoundError
 from tidefold.quality.report.html import render
 from tidefold.quality.report.result import ValidationResult
 from tidefold.storage import Store
+from tidefold.typed_json import decode_json
 
 FORMAT = 2
 # Former versions lack some fields, which are then empty.
@@ -67,7 +68,7 @@ def find_stored_judgement(store: Store, log: str, snapshot: int, manifest: str, 
 
 def _read_verdict(store: Store, path: str, of: tuple[str, int, str, str]) -> ValidationResult | None:
     try:
-        found = msgspec.json.decode(store.read(path), type=VerdictFile)
+        found = decode_json(store.read(path), VerdictFile)
     except NotFoundError:
         return None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

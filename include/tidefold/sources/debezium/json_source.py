@@ -26,13 +26,14 @@ from tidefold.sources.landing.listing import LandedFile, list_any, list_landed, 
 from tidefold.sources.landing.names import LINES, choose_reading, is_dash_name
 from tidefold.sources.landing.problems import FileProblem
 from tidefold.sources.quarantine.writer import QuarantineWriter
+from tidefold.typed_json import make_decoder
 
 
 class _Offset(msgspec.Struct):
     offset: int | None = None
 
 
-_offsets = msgspec.json.Decoder(_Offset)
+_offsets = make_decoder(_Offset)
 
 
 def offset_in(text: bytes) -> int | None:

@@ -12,6 +12,7 @@ from urllib.parse import unquote
 import msgspec
 
 from tidefold.storage import Store
+from tidefold.typed_json import make_decoder
 
 _COMMIT = re.compile(r"_delta_log/(\d{20})\.json")
 _FEED, _MAPPING = "delta.enableChangeDataFeed", "delta.columnMapping.mode"
@@ -49,7 +50,7 @@ class _Line(msgspec.Struct, rename="camel"):
     commit_info: _Info | None = None
 
 
-_lines = msgspec.json.Decoder(_Line)
+_lines = make_decoder(_Line)
 
 
 @dataclass(frozen=True, slots=True)

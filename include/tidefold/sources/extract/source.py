@@ -10,7 +10,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-import msgspec
 import pyarrow as pa
 
 from tidefold.changelog.schema import change_schema
@@ -28,6 +27,7 @@ from tidefold.sources.landing.listing import LandedFile, list_any
 from tidefold.sources.landing.problems import FileProblem, report_changed
 from tidefold.sources.quarantine.writer import QuarantineWriter
 from tidefold.storage.safe_files import UnsafeFileError
+from tidefold.typed_json import convert_value
 
 # In one extract, deletes come before the rows.
 DELETE_RANK, ROW_RANK = 0, 1
@@ -46,7 +46,7 @@ class FullExtracts:
         self._root = feed.path
         self._files = files
         self._patterns: Sequence[str] = feed.options.get("files", ())
-        self._options = msgspec.convert(feed.options["extract"], ExtractOptions)
+        self._options = convert_value(feed.options["extract"], ExtractOptions)
 
     def listing(self, state: LogState) -> Listing:
         """The next complete extract, and the files of earlier ones that were taken."""

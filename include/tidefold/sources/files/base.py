@@ -19,6 +19,7 @@ from tidefold.sources.landing.listing import LandedFile, list_any
 from tidefold.sources.quarantine.writer import QuarantineWriter
 from tidefold.sources.records.columnar_changes import Cast, Changes, Rules
 from tidefold.sources.records.errors import RefusedRecordError
+from tidefold.typed_json import convert_value
 
 
 class AnyFiles:
@@ -29,7 +30,7 @@ class AnyFiles:
 
     def __init__(self, feed: Feed) -> None:
         self.feed = feed
-        self.rules = msgspec.convert(feed.options, self.rules_type)
+        self.rules = convert_value(feed.options, self.rules_type)
 
     def listing(self, state: LogState) -> Listing:
         return Listing(*list_any(self.feed.path, self.endings, patterns=self.feed.options.get("files", ())))

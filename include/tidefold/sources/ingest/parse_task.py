@@ -28,6 +28,7 @@ from tidefold.sources.registry import source_of
 from tidefold.storage import Store, open_store
 from tidefold.storage.local_store import LocalStore
 from tidefold.storage.mirrored_stream import create_duplicating
+from tidefold.typed_json import decode_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +176,7 @@ def parse(text: str) -> str:
 
     It writes at most one segment, and one quarantine file for each log.
     """
-    task = msgspec.json.decode(text, type=ParseTask)
+    task = decode_json(text, ParseTask)
     store = open_store(task.store, Path("/"))
     with ExitStack() as opened:
         parsings = [_Parsing(given, opened.enter_context(QuarantineWriter())) for given in task.logs]

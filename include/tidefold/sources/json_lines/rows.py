@@ -25,6 +25,7 @@ from tidefold.sources.records.errors import (
 )
 from tidefold.sources.records.record_types import RecordHead, field
 from tidefold.sources.records.row_decoder import conversions, convert_row
+from tidefold.typed_json import make_decoder
 
 _UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
@@ -101,7 +102,7 @@ class PlainRows:
         fields += [(f"beside{i}", msgspec.Raw, msgspec.Raw(b"")) for i in range(len(self._beside))]
         names |= {f"beside{i}": name for i, name in enumerate(self._beside)}
         type_ = msgspec.defstruct("Row", fields, rename=names, forbid_unknown_fields=whole, gc=False, kw_only=True)
-        return msgspec.json.Decoder(type_).decode
+        return make_decoder(type_).decode
 
     def _refusal(self, data: msgspec.Raw, why: str, columns: Sequence[str]) -> RefusedRecordError:
         row = decode_plain(data)
@@ -156,8 +157,8 @@ class Lines:
         self._accounting = accounting
         self._place = place
         self._alone = record == "value"
-        self._records = msgspec.json.Decoder(Record)
-        self._values = msgspec.json.Decoder(msgspec.Raw)
+        self._records = make_decoder(Record)
+        self._values = make_decoder(msgspec.Raw)
 
     def record(self, line: bytes) -> Record:
         """Raises RefusedRecordError."""

@@ -22,6 +22,7 @@ from tidefold.sources.quarantine.writer import QuarantineWriter
 from tidefold.sources.records.column_aliases import has_aliases, resolve_aliases
 from tidefold.sources.records.columnar_changes import ANY, OpColumn, content_places
 from tidefold.sources.records.errors import RefusedRecordError, decode_plain
+from tidefold.typed_json import convert_value, make_decoder
 
 
 class JsonOp(OpColumn, frozen=True):
@@ -45,7 +46,7 @@ class Json(KafkaLines):
 
     def __init__(self, feed: Feed) -> None:
         super().__init__(feed)
-        self._options = msgspec.convert(feed.options, JsonOptions)
+        self._options = convert_value(feed.options, JsonOptions)
 
     def find_offset(self, text: bytes) -> int | None:
         return None if self._options.record == "value" else offset_in(text)
@@ -82,7 +83,7 @@ class _Ops:
         fields: list[Any] = [said, ("row", msgspec.Raw, NULL)]
         names = {"op": op.column, "row": op.row or op.column}
         kind = msgspec.defstruct("Value", fields if op.row else fields[:1], rename=names, gc=False)
-        self._decode: Callable[[msgspec.Raw], Any] = msgspec.json.Decoder(kind).decode
+        self._decode: Callable[[msgspec.Raw], Any] = make_decoder(kind).decode
 
     def read(self, value: msgspec.Raw) -> tuple[bool | None, msgspec.Raw]:
         """Whether it is a delete (None: it does not count), and its row. Raises RefusedRecordError."""
@@ -115,7 +116,7 @@ class JsonReader(RecordAccounting):
         self._spelled = {shape: PlainRows(shape, beside)}
         self._ops = _Ops(options.op) if options.op else None
         wrapper = msgspec.defstruct("Wrapper", [("row", msgspec.Raw)], rename={"row": options.row or "row"}, gc=False)
-        self._row_in = msgspec.json.Decoder(wrapper).decode if options.row else None
+        self._row_in = make_decoder(wrapper).decode if options.row else None
         self._upsert = MERGE if shape.merge.engine is Engine.AGGREGATE else UPSERT
 
     def take(self, line: bytes) -> None:

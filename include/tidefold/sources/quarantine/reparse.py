@@ -26,6 +26,7 @@ from tidefold.sources.landing.streams import (
 from tidefold.sources.quarantine.writer import KEPT_TEXT, Quarantined
 from tidefold.sources.records.errors import RefusedRecordError
 from tidefold.storage import Store
+from tidefold.typed_json import decode_json
 
 # Refused for their position in the file, which does not change.
 OF_THEIR_PLACE = frozenset(("OFFSET_ORDER", "OFFSET_TWICE", "TORN_LINE", "LINE_TOO_LONG"))
@@ -48,7 +49,7 @@ def read_refused(store: Store, state: LogState, path: str) -> Iterator[Refused]:
     with store.open(path) as stream:
         for line in stream:
             try:
-                entry = msgspec.json.decode(line, type=Quarantined)
+                entry = decode_json(line, Quarantined)
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
                 message = f"`{path}` cannot be read: {error}."
                 raise CorruptError("QUARANTINE_CORRUPT", message, hint="Restore the file from a backup.") from error

@@ -11,11 +11,12 @@ import msgspec
 from tidefold.domain.log_state import TableSpec
 from tidefold.sources.debezium.unavailable_values import is_unavailable
 from tidefold.sources.records.record_types import NOTHING, AnyHead, RecordHead, SourceBlock
+from tidefold.typed_json import convert_value, make_decoder
 
 UPSERTS = ("r", "c", "u")
 _NULL = msgspec.Raw(b"null")
 _UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-_heads, _any_heads = msgspec.json.Decoder(RecordHead), msgspec.json.Decoder(AnyHead)
+_heads, _any_heads = make_decoder(RecordHead), make_decoder(AnyHead)
 
 
 class RefusedRecordError(Exception):
@@ -92,7 +93,7 @@ def find_source(line: bytes) -> SourceBlock | None:
     """The `source` block of a refused line, if it is readable."""
     try:
         value = _value(any_head_of(line))
-        return msgspec.convert(value.get("source"), SourceBlock) if isinstance(value, dict) else None
+        return convert_value(value.get("source"), SourceBlock) if isinstance(value, dict) else None
     except (RefusedRecordError, msgspec.ValidationError, ValueError, RecursionError):
         return None
 

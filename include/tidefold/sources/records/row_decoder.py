@@ -15,6 +15,7 @@ from tidefold.sources.debezium.unavailable_values import is_unavailable
 from tidefold.sources.records import record_types
 from tidefold.sources.records.encodings import Conversion, Form, conversion
 from tidefold.sources.records.errors import RefusedRecordError
+from tidefold.typed_json import make_decoder
 
 
 class Rows:
@@ -23,11 +24,9 @@ class Rows:
     def __init__(self, shape: TableSpec, forms: Sequence[Form], configured: TableSpec | None = None) -> None:
         """`shape`: with the source's column names. `configured`: with the log's own names."""
         self._own = {c.name: own.name for c, own in zip(shape.columns, (configured or shape).columns, strict=True)}
-        self.record: Callable[[bytes], Any] = msgspec.json.Decoder(record_types.record_type(shape, forms)).decode
-        self.envelope: Callable[[Any], Any] = msgspec.json.Decoder(
-            record_types.envelope_type(shape, forms) | None
-        ).decode
-        self.key: Callable[[Any], Any] = msgspec.json.Decoder(record_types.key_type(shape, forms) | None).decode
+        self.record: Callable[[bytes], Any] = make_decoder(record_types.record_type(shape, forms)).decode
+        self.envelope: Callable[[Any], Any] = make_decoder(record_types.envelope_type(shape, forms) | None).decode
+        self.key: Callable[[Any], Any] = make_decoder(record_types.key_type(shape, forms) | None).decode
         self._row = record_types.row_type(shape, forms)
         self._columns = [(record_types.field(i), c.name) for i, c in enumerate(shape.columns)]
         self._keys = [(field, name) for field, name in self._columns if name in shape.key]

@@ -10,6 +10,8 @@ import re
 
 import msgspec
 
+from tidefold.typed_json import make_decoder
+
 _NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?", re.ASCII)
 # How Debezium writes what is no finite number, with `decimal.handling.mode=string`.
 _NO_NUMBERS = {
@@ -32,7 +34,7 @@ class VariableScale(msgspec.Struct, gc=False):
     value: bytes
 
 
-_variable = msgspec.json.Decoder(VariableScale)
+_variable = make_decoder(VariableScale)
 
 
 def json_text(value: msgspec.Raw) -> str | None:

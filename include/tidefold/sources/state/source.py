@@ -20,9 +20,10 @@ from tidefold.sources.ingest.accounting import FilePosition, RecordAccounting
 from tidefold.sources.json_lines.rows import NULL, UNDECODABLE, Lines, PlainRows
 from tidefold.sources.landing.problems import FileProblem
 from tidefold.sources.records.errors import RefusedRecordError
+from tidefold.typed_json import convert_value, make_decoder
 
 _Object = dict[str, msgspec.Raw]
-_objects = msgspec.json.Decoder(_Object)
+_objects = make_decoder(_Object)
 
 
 class StateOptions(msgspec.Struct, frozen=True):
@@ -41,7 +42,7 @@ class StateJson(KafkaLines):
 
     def __init__(self, feed: Feed) -> None:
         super().__init__(feed)
-        self._options = msgspec.convert(feed.options, StateOptions)
+        self._options = convert_value(feed.options, StateOptions)
 
     def listing(self, state: LogState) -> Listing:
         """Lists one partition, unless `partitions: many`: a clear of the whole state has no order across partitions."""
@@ -89,7 +90,7 @@ class StateReader(RecordAccounting):
         self._shape = shape
         self._options = options
         self._lines = Lines(self, place, options.record)
-        self._decode = msgspec.json.Decoder(_Operation).decode
+        self._decode = make_decoder(_Operation).decode
         self._rows = PlainRows(shape)
         self._state_keys = PlainRows(replace(shape, key=options.state_key))
         self._list = next((c.name for c in shape.columns if c.name not in shape.key), "")

@@ -23,6 +23,7 @@ from tidefold.errors import CorruptError, NotFoundError, StorageError, TidefoldE
 from tidefold.storage.local_copies.roots import LocalRoots
 from tidefold.storage.local_store import LocalStore
 from tidefold.storage.store import Store, StoredObject, compute_sha256
+from tidefold.typed_json import decode_json
 
 _log = logging.getLogger(__name__)
 _CHUNK = 1 << 20
@@ -130,7 +131,7 @@ def _sources(local: LocalRoots, to: CopyName, manifest: Manifest) -> dict[str, l
 def _read_files(local: LocalRoots, name: CopyName) -> Sequence[DataFile]:
     """Returns the data files that a copy should have; none if they cannot be read."""
     try:
-        return msgspec.json.decode(local.read(name.manifest), type=_ManifestFiles).files
+        return decode_json(local.read(name.manifest), _ManifestFiles).files
     except (TidefoldError, OSError, msgspec.MsgspecError):
         return ()
 
@@ -214,7 +215,7 @@ def gaps(local: LocalRoots, name: CopyName, digest: str) -> tuple[str, ...] | No
         return None
     if hashlib.sha256(data).hexdigest() != digest:
         return None
-    manifest = msgspec.json.decode(data, type=_ManifestFiles)
+    manifest = decode_json(data, _ManifestFiles)
     sizes = {entry.path: entry.bytes for entry in local.list(str(name))}
     expected = {data_path(str(name), file.name): file.bytes for file in manifest.files}
     lacking = [path for path, size in expected.items() if sizes.get(path) != size]
