@@ -14,7 +14,6 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
 
-from tidefold.delta.direct_commit import VECTORS_READER, Active, TableCommit, delta_schema, write_commit, write_first
 from tidefold.delta.published_table import (
     PROPERTIES,
     Published,
@@ -23,6 +22,7 @@ from tidefold.delta.published_table import (
     vectors_of,
     version_of,
 )
+from tidefold.delta.raw_commit import VECTORS_READER, Active, TableCommit, delta_schema, write_commit, write_first
 from tidefold.domain.paths import LogPaths, data_path
 from tidefold.domain.snapshot.manifest import DataFile, Manifest
 from tidefold.errors import AlreadyExistsError, ConflictError, CorruptError, NotFoundError, StorageError, TidefoldError

@@ -12,7 +12,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from tidefold.delta.deletion_vectors import deletions
-from tidefold.delta.direct_commit import VECTORS, VECTORS_READER, VECTORS_WRITER, WRITER_FEATURES, delta_schema
+from tidefold.delta.raw_commit import VECTORS, VECTORS_READER, VECTORS_WRITER, WRITER_FEATURES, delta_schema
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot.manifest import Deletions, Manifest
 from tidefold.errors import NotFoundError, RefusedError

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from tidefold.changelog.write_intents import Announced
-from tidefold.delta.log_retention import find_old_log_files
+from tidefold.delta.delta_log_retention import find_old_log_files
 from tidefold.domain.log_state import LogState, Snapshot
 from tidefold.domain.retention.protection import oldest_version
 from tidefold.domain.snapshot import point_in_time, transitions
