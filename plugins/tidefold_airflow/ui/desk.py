@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from starlette.exceptions import HTTPException
 
+from tidefold.errors import TidefoldError
 from tidefold.operations.pipeline import Pipeline
 from tidefold_airflow.ui.sight import KnownPipeline, Names, Sight
 
@@ -71,12 +72,21 @@ class Desk:
         return [self._open(known, logs) for known, logs in found]
 
     def _open(self, known: KnownPipeline, logs: Names) -> Opened:
-        pipeline = self.opened(known.config)
+        try:
+            pipeline = self.opened(known.config)
+        except TidefoldError as error:
+            raise (error if logs is None else _hide_configuration(error)) from error
         if logs is None:
             return Opened(known, pipeline, whole=True)
         seen = {name: log for name, log in pipeline.config.logs.items() if name in logs}
         config = pipeline.config.model_copy(update={"logs": seen})
         return Opened(known, replace(pipeline, config=config), whole=False)
+
+
+def _hide_configuration(error: TidefoldError) -> TidefoldError:
+    """Returns the error for a reader who may not see all logs: the original one quotes lines and paths of every log."""
+    message = f"The pipeline cannot be opened ({error.code})."
+    return type(error)(error.code, message, hint="Ask a person who may see all logs of this pipeline.")
 
 
 def note_place(request: Request, here: KnownPipeline | None, known: list[KnownPipeline]) -> None:

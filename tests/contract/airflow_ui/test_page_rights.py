@@ -14,6 +14,7 @@ from starlette.testclient import TestClient
 
 from support.page_store import DAG, Story, everything, run_id, tell
 from tidefold.operations.pipeline import Pipeline
+from tidefold.wiring import open_pipeline
 from tidefold_airflow.ui.app import build_app
 from tidefold_airflow.ui.mount import pipeline_name, snapshot_path
 from tidefold_airflow.ui.sight import Sight, Work, works_of
@@ -87,6 +88,23 @@ def test_another_pipeline_is_refused_whole(story: Story, second: Story) -> None:
     assert {only.get(address).status_code for address in routes("accounts")} == {403}
     assert {only.get(address).status_code for address in routes("accounts", f"/p/{SECOND}")} == {200}
     assert only.get("/").text.count("tellers") == 0
+
+
+def test_a_broken_configuration_names_other_logs_only_to_who_may_see_them(story: Story, second: Story) -> None:
+    def broken(config: str) -> Pipeline:
+        (second.root / "broken.yaml").write_text(f"version: 1\nstore: {config}s\nlogs: {{tellers: {{kay: 1}}}}\n")
+        return open_pipeline(second.root / "broken.yaml")
+
+    def ask(logs: frozenset[str] | None) -> TestClient:
+        return TestClient(build_app((), (), lambda request: Sight({DAG: [Work("", logs)]}), broken))
+
+    for address in ("/", "/logs/accounts", "/logs/tellers", f"/dags/{DAG}", f"/runs/{run_id(1)}"):
+        answer = ask(NAMES).get(address)
+        assert answer.status_code == 400, address
+        assert "CONFIG_" in answer.text
+        assert "tellers" not in answer.text, address
+        assert str(second.root) not in answer.text, address
+        assert "logs.tellers.kay" in ask(None).get(address).text
 
 
 def test_who_sees_no_dag_sees_nothing(story: Story, second: Story) -> None:

@@ -23,7 +23,7 @@ from tidefold.sources.debezium.envelope import EnvelopeReader
 from tidefold.sources.ingest.accounting import FilePosition
 from tidefold.sources.ingest.change_batches import TableBuilder
 from tidefold.sources.records.encodings import Form, conversion, fit_decimal, form_of, json_type, or_null
-from tidefold.sources.records.errors import RefusedRecordError
+from tidefold.sources.records.errors import RefusedRecordError, decode_plain
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -340,3 +340,13 @@ def test_a_placeholder_is_known_in_every_encoding(value: Any, type_: str, encodi
     reader.preview_chunk(line)
     reader.take(line)
     assert reader.batch.absent == [["c"]]
+
+
+def test_a_number_of_more_digits_than_python_parses_is_a_value_like_any_other() -> None:
+    """Its record is refused by name; it used to fail the whole log."""
+    digits = b"9" * 5000
+    assert decode_plain(b'{"a": %s, "b": -%s, "c": %s}' % (digits, digits, digits[:100])) == {
+        "a": float("inf"),
+        "b": float("-inf"),
+        "c": int(digits[:100]),
+    }

@@ -7,6 +7,7 @@ import os
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 
 from tidefold.domain.source_progress import NameReading
 from tidefold.errors import InvalidInputError, NotFoundError, StorageError
+from tidefold.sources.landing.completeness import csv_ending
 from tidefold.sources.landing.folders import Stamp, stamp_of
 from tidefold.sources.landing.listing import list_any, list_landed, of_topic, open_landed
 from tidefold.sources.landing.names import LandedName
@@ -256,3 +258,24 @@ def test_a_stamp_holds_while_the_file_is_the_same_or_grew(tmp_path: Path) -> Non
     (tmp_path / "new").write_text("one two three")
     (tmp_path / "new").replace(path)
     assert not before.holds(stamp_of(str(tmp_path), path.name))
+
+
+def _complete_by_definition(data: bytes) -> int:
+    """Up to the last line end that an even number of quotes precedes."""
+    ends = [place + 1 for place, byte in enumerate(data) if byte == 10 and data.count(b'"', 0, place) % 2 == 0]
+    return max(ends, default=0)
+
+
+@given(st.text('"\na', max_size=40))
+def test_a_csv_file_is_complete_up_to_its_last_line_end_outside_quotes(text: str) -> None:
+    with TemporaryDirectory() as folder:
+        (Path(folder) / "a.csv").write_text(text)
+        [file], _ = list_any(folder, (".csv",))
+        assert csv_ending(file).complete == _complete_by_definition(text.encode())
+
+
+def test_an_open_quote_before_many_lines_is_found_in_one_pass(tmp_path: Path) -> None:
+    """By counting quotes before each line end, these 8 MiB took ten minutes."""
+    (tmp_path / "a.csv").write_bytes(b'id\n"' + b"a\n" * (4 << 20))
+    [file], _ = list_any(tmp_path, (".csv",))
+    assert csv_ending(file).complete == 3

@@ -18,10 +18,14 @@ from typing import Any, BinaryIO
 import fastavro
 import pyarrow as pa
 
+from tidefold.sources.debezium.avro_bounds import require_bounded
 from tidefold.sources.landing.streams import CutShortError, DamagedError
 
 MAGIC = b"Obj\x01"
 _LOGICAL = ("logicalType", "precision", "scale")
+# The largest block, compressed or not. Writers begin a new one after some kilobytes.
+MAX_BLOCK = 64 << 20
+_XZ_MEMORY = 256 << 20
 
 
 def _record(name: str, **fields: Any) -> Any:
@@ -37,7 +41,7 @@ _HEADER = _record(
     meta={"type": "map", "values": "bytes"},
     sync=_SYNC,
 )
-_BLOCK = _record("Block", count="long", data="bytes", sync=_SYNC)
+_BLOCK = _record("Block", count="long", length="long")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +49,13 @@ class AvroHeader:
     """The beginning of a file.
 
     schema: of the writer.
+    parsed: the same without logical types, as fastavro parsed it.
     codec: how blocks are compressed.
     sync: the mark at the end of each block.
     """
 
     schema: Any
+    parsed: Any
     codec: str
     sync: bytes
 
@@ -63,9 +69,20 @@ def read_header(stream: BinaryIO) -> AvroHeader:
     found = _read(stream, _HEADER, "its header")
     try:
         schema = json.loads(found["meta"].get("avro.schema", b""))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DamagedError(f"its schema cannot be read ({error})") from error
-    return AvroHeader(schema, found["meta"].get("avro.codec", b"null").decode("ascii", "replace"), found["sync"])
+    codec = found["meta"].get("avro.codec", b"null").decode("ascii", "replace")
+    return AvroHeader(schema, parse_bounded(schema), codec, found["sync"])
+
+
+def parse_bounded(schema: Any) -> Any:
+    """The schema without logical types, as fastavro parses it. Raises DamagedError if it is not valid and bounded."""
+    try:
+        parsed = fastavro.parse_schema(without_logical_types(schema))
+        require_bounded(parsed)
+    except Exception as error:  # Whatever fastavro raises for what is no schema.
+        raise DamagedError(f"its schema is not valid ({error})") from error
+    return parsed
 
 
 def count_whole_bytes(stream: BinaryIO, size: int) -> int:
@@ -85,27 +102,32 @@ def count_whole_bytes(stream: BinaryIO, size: int) -> int:
 
 def read_records(stream: BinaryIO, header: AvroHeader, until: int) -> Iterator[Any]:
     """The records up to byte `until`. The stream is behind the header. Raises DamagedError, CutShortError."""
-    try:
-        schema = fastavro.parse_schema(without_logical_types(header.schema))
-    except Exception as error:  # Whatever fastavro raises for what is no schema.
-        raise DamagedError(f"its schema is not valid ({error})") from error
     while (begin := stream.tell()) < until:
-        block = _read_block(stream, header)
+        count, packed = _read_block(stream, header)
         try:
-            data = io.BytesIO(_decompress(block["data"], header.codec))
-            yield from (fastavro.schemaless_reader(data, schema, None) for _ in range(block["count"]))
+            data = _decompress(packed, header.codec)
+            if count > len(data):
+                raise DamagedError(f"the block at byte {begin} has {len(data):,} bytes and claims {count:,} records")
+            records = io.BytesIO(data)
+            yield from (fastavro.schemaless_reader(records, header.parsed, None) for _ in range(count))
         except DamagedError:
             raise
         except Exception as error:
             raise DamagedError(f"the block at byte {begin} cannot be read ({error})") from error
 
 
-def _read_block(stream: BinaryIO, header: AvroHeader) -> Any:
+def _read_block(stream: BinaryIO, header: AvroHeader) -> tuple[int, bytes]:
+    """The number of records in the next block, and its bytes."""
     begin = stream.tell()
     block = _read(stream, _BLOCK, f"the block at byte {begin}")
-    if block["sync"] != header.sync:
+    if not 0 <= block["length"] <= MAX_BLOCK:
+        raise DamagedError(f"the block at byte {begin} is longer than {MAX_BLOCK >> 20} MiB")
+    data, sync = stream.read(block["length"]), stream.read(len(header.sync))
+    if len(data) < block["length"] or len(sync) < len(header.sync):
+        raise CutShortError
+    if sync != header.sync:
         raise DamagedError(f"the block at byte {begin} does not end with the file's mark")
-    return block
+    return block["count"], data
 
 
 def _read(stream: BinaryIO, schema: Any, what: str) -> Any:
@@ -127,22 +149,43 @@ def without_logical_types(schema: Any) -> Any:
 
 
 def _decompress(data: bytes, codec: str) -> bytes:
+    """The content of a block. Raises DamagedError if it is longer than MAX_BLOCK, before it is made."""
     if codec == "deflate":
-        return zlib.decompress(data, wbits=-15)
+        return _require_whole(zlib.decompressobj(wbits=-15), data)
     if codec == "snappy":  # A checksum of the content follows it.
-        found = pa.decompress(data[:-4], decompressed_size=_snappy_size(data), codec="snappy", asbytes=True)
+        size = _snappy_size(data)
+        if size > MAX_BLOCK:
+            raise _too_long()
+        found = pa.decompress(data[:-4], decompressed_size=size, codec="snappy", asbytes=True)
         if zlib.crc32(found) != int.from_bytes(data[-4:], "big"):
             raise DamagedError("a checksum is wrong")
         return bytes(found)
     if codec == "bzip2":
-        return bz2.decompress(data)
+        return _require_whole(bz2.BZ2Decompressor(), data)
     if codec == "xz":
-        return lzma.decompress(data)
+        return _require_whole(lzma.LZMADecompressor(memlimit=_XZ_MEMORY), data)
     if codec == "zstandard":
-        return bytes(pa.CompressedInputStream(pa.BufferReader(data), "zstd").read())
+        content = bytes(pa.CompressedInputStream(pa.BufferReader(data), "zstd").read(MAX_BLOCK + 1))
+        if len(content) > MAX_BLOCK:
+            raise _too_long()
+        return content
     if codec != "null":
         raise DamagedError(f"its codec {codec[:20]!r} is unknown")
     return data
+
+
+def _require_whole(machine: Any, data: bytes) -> bytes:
+    """All that a decompressor of the standard library makes of a block."""
+    content: bytes = machine.decompress(data, MAX_BLOCK + 1)
+    if len(content) > MAX_BLOCK:
+        raise _too_long()
+    if not machine.eof:
+        raise DamagedError("a block is not complete")
+    return content
+
+
+def _too_long() -> DamagedError:
+    return DamagedError(f"a block has more than {MAX_BLOCK >> 20} MiB")
 
 
 def _snappy_size(data: bytes) -> int:

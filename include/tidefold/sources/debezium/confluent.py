@@ -19,12 +19,13 @@ import msgspec
 
 from tidefold.domain.log_state import TableSpec
 from tidefold.errors import InvalidInputError
-from tidefold.sources.debezium.avro_file import without_logical_types
+from tidefold.sources.debezium.avro_file import parse_bounded
 from tidefold.sources.debezium.avro_schema import connect_words
 from tidefold.sources.debezium.envelope import EnvelopeReader
 from tidefold.sources.debezium.typed_records import RowSchema
 from tidefold.sources.ingest.accounting import FilePosition
 from tidefold.sources.landing.folders import folder_at
+from tidefold.sources.landing.streams import DamagedError
 from tidefold.sources.records.errors import RefusedRecordError
 
 _HEAD = struct.Struct(">bI")  # magic, id of the schema
@@ -77,7 +78,7 @@ def _identify(address: str, name: str, stem: str, text: str) -> tuple[int, str]:
     """The id and the text of the schema in a file."""
     try:
         content = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise _unusable(address, name, str(error)) from error
     answer = content if isinstance(content, dict) and isinstance(content.get("schema"), str) else {}
     number = answer.get("id", stem)
@@ -89,8 +90,8 @@ def _identify(address: str, name: str, stem: str, text: str) -> tuple[int, str]:
 def _parse(address: str, number: int, text: str) -> RegisteredSchema:
     try:
         schema = json.loads(text)
-        parsed = fastavro.parse_schema(without_logical_types(schema))
-    except Exception as error:  # Whatever fastavro raises for what is no schema.
+        parsed = parse_bounded(schema)
+    except (ValueError, RecursionError, DamagedError) as error:
         raise _unusable(address, str(number), str(error)) from error
     return RegisteredSchema(parsed, RowSchema.of(connect_words(schema)))
 

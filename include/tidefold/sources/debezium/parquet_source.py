@@ -91,7 +91,7 @@ def _words(file: pq.ParquetFile) -> dict[str, Any]:
     text = next((metadata[name] for name in _AVRO if name in metadata), None)
     try:
         hint = connect_words(json.loads(text)) if text else {}
-    except ValueError:
+    except (ValueError, RecursionError, TypeError, AttributeError):  # It is from outside, and only a hint.
         hint = {}
     return _word(pa.struct(list(file.schema_arrow)), hint)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from urllib.parse import unquote
@@ -12,11 +13,15 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable, QueryBuilder
 
 from tidefold.domain.log_state import Column, TableSpec
+from tidefold.errors import InvalidInputError
 from tidefold.sources.delta.log import DeltaCommit, FileAction
 from tidefold.sources.files.parquet import instants
 from tidefold.sources.records.columnar_changes import of_text
 from tidefold.storage import Store
+from tidefold.storage.local_store import LocalStore
 
+# An absolute path or an address.
+_ELSEWHERE = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*:")
 CHANGE = "_change_type"
 INSERT, DELETE, BEFORE, AFTER = "insert", "delete", "update_preimage", "update_postimage"
 
@@ -34,10 +39,24 @@ class Version:
         return DeltaTable(self.store.uri(""), version=version, storage_options=self.store.options() or None)
 
 
-def snapshot_rows(table: DeltaTable) -> pa.Table:
-    """All rows of a table at one version, in no order."""
+def snapshot_rows(table: DeltaTable, store: Store) -> pa.Table:
+    """All rows of a table at one version, in no order. Raises TidefoldError for a file outside its folder."""
+    _require_below(table, store)
     found = pa.RecordBatchReader.from_stream(QueryBuilder().register("rows", table).execute("SELECT * FROM rows"))
     return found.read_all().cast(pa.schema(table.schema().to_arrow()))
+
+
+def _require_below(table: DeltaTable, store: Store) -> None:
+    """Raises InvalidInputError or StorageError for a file outside the table: deltalake follows its log to any file."""
+    for path in pa.table(table.get_add_actions()).column("path").to_pylist():
+        name = unquote(path)
+        if _ELSEWHERE.match(name) or ".." in name.split("/"):
+            raise InvalidInputError(
+                "PATH_OUTSIDE_ROOT", f"`{name}` is outside the Delta table.", hint="Copy the table with its files."
+            )
+        if isinstance(store, LocalStore):
+            with store.open(name):  # It follows no link.
+                pass
 
 
 def read_changes(version: Version) -> pa.Table:

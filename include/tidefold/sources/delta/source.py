@@ -42,6 +42,7 @@ from tidefold.sources.quarantine.writer import QuarantineWriter
 from tidefold.sources.records.column_aliases import own_names
 from tidefold.sources.records.columnar_changes import OpColumn, Rules, of_values
 from tidefold.storage import Store, open_store
+from tidefold.storage.local_store import LocalStore
 
 SNAPSHOT, _VERSION = "snapshot", "version"
 # A row's offset: its version, and its number there.
@@ -51,13 +52,19 @@ _RULES = Rules(
 )
 
 
+def _open_table(address: str) -> Store:
+    """The folder of the table. No link below it is followed."""
+    store = open_store(address, Path("/"))
+    return LocalStore(store.root, private=True) if isinstance(store, LocalStore) else store
+
+
 class DeltaFeed:
     """`format: delta-cdf`."""
 
     def __init__(self, feed: Feed) -> None:
         self._address = feed.path
         self._from: int | None = feed.options.get("from_version")
-        self._store: Store = open_store(feed.path, Path("/"))
+        self._store = _open_table(feed.path)
 
     def listing(self, state: LogState) -> Listing:
         """Raises NotFoundError for a missing table, RefusedError if it was replaced or its next version was deleted."""
@@ -106,7 +113,7 @@ class DeltaFeed:
         taker = RowTaker(task.file, shape, _RULES, of_values, quarantine)
         account = taker.account
         if task.file.name.startswith(SNAPSHOT):
-            rows = snapshot_rows(table)
+            rows = snapshot_rows(table, self._store)
             rows = rows.append_column(CHANGE, pa.repeat(pa.scalar(INSERT), rows.num_rows))
             checksum, time = hashlib.sha256(f"{task.file.topic}@{number}".encode()).hexdigest(), None
         else:

@@ -163,12 +163,15 @@ def _mask_escaped(block: bytes, escape: bytes, first: bool) -> bytes:
 
 def _last_end(block: bytes, within: bool, quote: bytes) -> int:
     """The last line end of a block outside quotes. `within`: the block begins within quotes."""
-    end = len(block)
-    while (end := block.rfind(_END, 0, end)) >= 0:
-        if (within + _count(block, quote, end)) % 2 == 0:
-            return end
-    return -1
+    end, quoted = len(block), (within + _count(block, quote)) % 2 == 1
+    while True:
+        begin = block.rfind(quote, 0, end) if quote else -1
+        if not quoted and (found := block.rfind(_END, begin + 1, end)) >= 0:
+            return found
+        if begin < 0:
+            return -1
+        end, quoted = begin, not quoted
 
 
-def _count(block: bytes, quote: bytes, end: int | None = None) -> int:
-    return block.count(quote, 0, end) if quote else 0
+def _count(block: bytes, quote: bytes) -> int:
+    return block.count(quote) if quote else 0

@@ -16,6 +16,7 @@ from tidefold.typed_json import convert_value, make_decoder
 UPSERTS = ("r", "c", "u")
 _NULL = msgspec.Raw(b"null")
 _UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_MOST_DIGITS = 400
 _heads, _any_heads = make_decoder(RecordHead), make_decoder(AnyHead)
 
 
@@ -235,4 +236,9 @@ def decode_plain(raw: msgspec.Raw | bytes) -> Any:
         return msgspec.json.decode(raw)
     except msgspec.ValidationError:
         # A number beyond every type.
-        return json.loads(bytes(raw))
+        return json.loads(bytes(raw), parse_int=_parse_number)
+
+
+def _parse_number(digits: str) -> int | float:
+    """A whole number. One that no type holds becomes a float, because Python refuses to parse thousands of digits."""
+    return int(digits) if len(digits) <= _MOST_DIGITS else float(digits)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from hypothesis import given, settings
@@ -249,3 +251,35 @@ def test_versions_without_data_only_move_on(tmp_path: Path) -> None:
     table.delete("id = 99")
     outcome = take(pipeline)
     assert (outcome.facts["changes"], state_of(pipeline).positions[0].next_offset) == (0, table.version() + 1)
+
+
+OUTSIDE = {
+    "above": lambda root: "../other/secret.parquet",
+    "above, encoded": lambda root: "%2e%2e/other/secret.parquet",
+    "absolute": lambda root: f"{root}/other/secret.parquet",
+    "an address": lambda root: f"file://{root}/other/secret.parquet",
+    "a link": lambda root: "link.parquet",
+    "below a link": lambda root: "folder/secret.parquet",
+}
+
+
+@pytest.mark.parametrize("place", OUTSIDE)
+@pytest.mark.parametrize("kind", ["rows", "add", "cdc"])
+def test_no_file_outside_the_table_is_read(tmp_path: Path, kind: str, place: str) -> None:
+    """Who may write the table must not read other files of the machine with it."""
+    table = write(tmp_path, [row(1)])
+    pipeline = fed_pipeline(tmp_path)
+    if kind != "rows":
+        assert take(pipeline).facts["changes"] == 1
+    secret = tmp_path / "other" / "secret.parquet"
+    secret.parent.mkdir()
+    pq.write_table(pa.Table.from_pylist([row(7) | {"_change_type": "insert"}]), secret)
+    (tmp_path / "table" / "link.parquet").symlink_to(secret)
+    (tmp_path / "table" / "folder").symlink_to(secret.parent)
+    action = {"path": OUTSIDE[place](tmp_path), "partitionValues": {}, "size": secret.stat().st_size}
+    action |= {"dataChange": kind != "cdc"} | ({} if kind == "cdc" else {"modificationTime": 0})
+    lines = [{"cdc" if kind == "cdc" else "add": action}, {"commitInfo": {"timestamp": 1}}]
+    log = tmp_path / "table" / "_delta_log" / f"{table.version() + 1:020d}.json"
+    log.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    assert refused(pipeline) in ("PATH_OUTSIDE_ROOT", "STORAGE", "DELTA_SOURCE_GONE")
+    assert pipeline.ledger("items").find() is None or 7 not in folded(pipeline)

@@ -449,3 +449,13 @@ def test_a_newest_file_that_is_not_complete_is_left(kind: Format, tmp_path: Path
     # JSON lines do not belong here.
     land_bytes(tmp_path, 5, json.dumps(record(5)).encode(), "jsonl")
     assert [p["code"] for p in take(pipeline).facts["problems"]] == ["FOREIGN_FILE"]
+
+
+@pytest.mark.parametrize("schema", ["[" * 100_000, '{"type": "record", "connect.name": {"a": 1}, "fields": [{"name": ["x"]}]}'])
+def test_a_strange_schema_in_the_metadata_of_a_parquet_file_is_no_hint(tmp_path: Path, schema: str) -> None:
+    pipeline = begun(tmp_path, "debezium-parquet")
+    out = io.BytesIO()
+    table = pa.table({"id": pa.array([1], pa.int32())})
+    pq.write_table(table.replace_schema_metadata({"avro.schema": schema}), out)
+    land_bytes(tmp_path, 0, out.getvalue(), "parquet")
+    assert take(pipeline).facts["refused"] == {"NOT_A_RECORD": 1}
