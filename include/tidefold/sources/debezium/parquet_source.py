@@ -99,7 +99,7 @@ def _words(file: pq.ParquetFile) -> dict[str, Any]:
 def _word(type_: pa.DataType, hint: Mapping[str, Any]) -> dict[str, Any]:
     """A type in Kafka Connect's words; `hint` names it where its values are the same."""
     if pa.types.is_struct(type_):
-        hints = {f.get("field"): f for f in hint.get("fields", ())}
+        hints = {str(f.get("field")): f for f in hint.get("fields", ())}
         fields = [{**_word(field.type, hints.get(field.name, {})), "field": field.name} for field in type_]
         return {"type": "struct", "fields": fields}
     if pa.types.is_list(type_) or pa.types.is_large_list(type_):

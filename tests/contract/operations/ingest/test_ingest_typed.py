@@ -451,7 +451,10 @@ def test_a_newest_file_that_is_not_complete_is_left(kind: Format, tmp_path: Path
     assert [p["code"] for p in take(pipeline).facts["problems"]] == ["FOREIGN_FILE"]
 
 
-@pytest.mark.parametrize("schema", ["[" * 100_000, '{"type": "record", "connect.name": {"a": 1}, "fields": [{"name": ["x"]}]}'])
+STRANGE = ["[" * 100_000, '{"type": "record", "connect.name": {"a": 1}, "fields": [{"name": ["x"]}]}']
+
+
+@pytest.mark.parametrize("schema", STRANGE, ids=["deep", "no names"])
 def test_a_strange_schema_in_the_metadata_of_a_parquet_file_is_no_hint(tmp_path: Path, schema: str) -> None:
     pipeline = begun(tmp_path, "debezium-parquet")
     out = io.BytesIO()
