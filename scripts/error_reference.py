@@ -25,6 +25,8 @@ _CODE = re.compile(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)+|[A-Z]{4,}")
 _OTHER_CALLS = {"get", "first", "pop", "setLogLevel", "getLogger", "Word"}
 # Texts in the places of codes that are no codes.
 _NOT_CODES = {"VARCHAR", "BEGIN", "FAIL", "FAILED", "HEAD", "NULL", "WRITE", "TYPE"}
+# Exit codes that no class shows: the code is chosen at run time, or the command line ends without a class of error.
+_EXIT_CODES = {"S3_CONFLICT": 6, "UNKNOWN_OUTCOME": 6, "INTERRUPTED": 130, "UNEXPECTED": 1}
 _SECTIONS = {
     "commands": ("Commands, jobs and operators", "An empty exit code means that the code alone does not determine it."),
     "configuration": (
@@ -97,7 +99,12 @@ def page() -> str:
 
 
 def _rows(codes: dict[str, list[str]], raised: dict[str, set[str]], exit_codes: dict[str, int]) -> Iterator[str]:
-    ends = {code: sorted({exit_codes[call] for call in raised.get(code, ()) if call in exit_codes}) for code in codes}
+    ends = {
+        code: [_EXIT_CODES[code]]
+        if code in _EXIT_CODES
+        else sorted({exit_codes[call] for call in raised.get(code, ()) if call in exit_codes})
+        for code in codes
+    }
     shown = any(ends.values())
     yield (
         "| code | exit code | meaning | next step |\n|---|---|---|---|\n"

@@ -142,7 +142,7 @@ def _extracts(entry: LogEntry) -> Iterator[Mistake]:
         yield (
             "EXTRACT_OPTION",
             place,
-            "has no place beside `extract`: every record is a row that is there.",
+            "has no effect beside `extract`: every line of a full extract is a current row.",
             "Remove it.",
         )
 

@@ -166,7 +166,8 @@ def _try_publish(
             raise CorruptError(
                 "TABLE_MISSING",
                 f"The table of `{manifest.log}` is missing, but snapshot {previous.manifest.snapshot} was published.",
-                hint=f"Restore the table from a backup, or read a snapshot table under `snapshots/{manifest.log}/`.",
+                hint=f"Restore `{path}/_delta_log` from a backup. Until then read a full snapshot in "
+                f"`snapshots/{manifest.log}/`.",
             ) from None
         return _create_published(store, path, manifest, digest)
     except DeltaError:

@@ -101,7 +101,9 @@ def _explain_error(store: Store, plan: ReadPlan, task: ReadTask, error: CorruptE
         )
     if isinstance(error, NotFoundError):
         return CorruptError(
-            "FILE_MISSING", f"{error.message} The ledger needs it.", hint="Restore the file from a backup."
+            "FILE_MISSING",
+            f"{error.message} The ledger needs it.",
+            hint="Run `tidefold verify --repair`, or restore the file from a backup.",
         )
     return error
 

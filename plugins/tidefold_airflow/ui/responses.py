@@ -110,7 +110,9 @@ def render_error(request: Request, error: Exception) -> HTMLResponse:
 
 def render_refusal(request: Request, status: int) -> HTMLResponse:
     """Renders a page for a refusal by HTTP: no login, no right, no such page."""
-    code, message, hint = _REFUSALS.get(status, ("REFUSED", "The request was refused.", "Open the page from Airflow."))
+    code, message, hint = _REFUSALS.get(
+        status, ("REFUSED", f"The request was refused with HTTP status {status}.", "Open the page from Airflow.")
+    )
     return _error_page(request, status, TidefoldError(code, message, hint=hint))
 
 

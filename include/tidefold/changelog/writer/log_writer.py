@@ -161,7 +161,8 @@ class LogWriter:
         self.truncate(end)
         return SupersededError(
             "CHANGE_SETS_GIVEN_UP",
-            f"Change sets {first} to {end - 1} of log `{self.log}` were confirmed too late: a recovery rejected them.",
+            f"Change sets {first} to {end - 1} of log `{self.log}` were confirmed too late: a recovery rejected them. "
+            "Nothing of them is in the log.",
             hint=f"Append every change again from offset {self._offset} on. The writer continues there.",
         )
 

@@ -197,7 +197,7 @@ class Pending:
                 raise RefusedError(
                     "CONFIRM_GAP",
                     f"Change set {one.sqn} of log `{log}` comes before {from_sqn} and is not confirmed.",
-                    hint=f"Confirm from {one.sqn}. Or truncate to {from_sqn} first, which discards that change set.",
+                    hint=f"Confirm from {one.sqn}. Or discard that change set: truncate to {from_sqn} first.",
                 )
             if one.sqn >= from_sqn and one.uploaded is None:
                 message = f"Change set {one.sqn} of log `{log}` is not durable."

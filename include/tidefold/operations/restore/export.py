@@ -145,7 +145,9 @@ def _results(answers: Sequence[str | TidefoldError]) -> list[FoldResult]:
         if isinstance(answer, NotFoundError):
             # Of a snapshot that counts: it was lost, which is more than "not found".
             raise CorruptError(
-                "FILE_MISSING", f"{answer.message} The ledger needs it.", hint="Restore the file from a backup."
+                "FILE_MISSING",
+                f"{answer.message} The ledger needs it.",
+                hint="Run `tidefold verify --repair`, or restore the file from a backup.",
             )
         if isinstance(answer, TidefoldError):
             raise answer

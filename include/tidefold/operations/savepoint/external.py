@@ -136,7 +136,7 @@ def _check_shape(savepoint: Savepoint, configured: TableSpec) -> None:
         raise RefusedError(
             "SHAPE_DIFFERS",
             f"The snapshot has another table definition than the configured log ({'; '.join(changed)}).",
-            hint="Configure the log with the same definition. An import never converts rows.",
+            hint="Configure the log with the definition of the snapshot. An import never converts rows.",
         )
 
 

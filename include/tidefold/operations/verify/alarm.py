@@ -62,5 +62,6 @@ def alarm_of_ledger(log: str, error: CorruptError) -> Alarm:
         LogPaths(log).ledger,
         f"ledger damaged, {error.code}",
         f"{error.message} No command can work on `{log}`, and readers still see the published table",
-        f"put the file back from a backup; without one, `tidefold rebuild {log}` makes the ledger again",
+        f"put the file back from a backup; without one, move `{LogPaths(log).ledger}` away, then "
+        f"`tidefold rebuild {log}` makes the ledger again",
     )

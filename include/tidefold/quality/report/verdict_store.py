@@ -108,4 +108,6 @@ def verdict_of(judgement: ValidationResult) -> Verdict:
 
 
 def _unusable(path: str, why: str) -> CorruptError:
-    return CorruptError("VERDICT_UNUSABLE", f"`{path}` {why}.", hint="Move the file away, then judge again.")
+    return CorruptError(
+        "VERDICT_UNUSABLE", f"`{path}` {why}.", hint="Move the file away, then run `tidefold quality LOG`."
+    )
