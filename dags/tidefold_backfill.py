@@ -44,10 +44,7 @@ with DAG(
     params={
         "logs": logs_param(),
         "as_of": Param(
-            None,
-            type=["null", "string"],
-            format="date-time",
-            description="For a manual run: the instant, with its time zone.",
+            None, type=["null", "string"], format="date-time", description="A manual run's instant, with zone."
         ),
     },
     default_args={"retry_delay": timedelta(seconds=10), "trigger_rule": "all_done"},
