@@ -28,7 +28,7 @@ After `tidefold untag LOG as-of-...`, `subsume` deletes that snapshot.
 
 **Unpause it first**: Airflow starts no run of a paused DAG, not even of a backfill. Unpaused, it also makes the
 snapshot of each day that ends. Environment: `TIDEFOLD_BACKFILL_SCHEDULE` (cron, default `@daily`), `TIDEFOLD_CONFIG`.
-Parameters: `logs` (only these), `as_of` (for a manual run: the instant, with its zone). Connection `spark_default`.
+Parameters: `logs`, `as_of` (for a manual run: the instant, with its zone). Connection: `spark_default`.
 """
 SCHEDULE = os.environ.get("TIDEFOLD_BACKFILL_SCHEDULE", "@daily")
 
@@ -43,9 +43,7 @@ with DAG(
     render_template_as_native_obj=True,
     params={
         "logs": logs_param(),
-        "as_of": Param(
-            None, type=["null", "string"], format="date-time", description="A manual run's instant, with zone."
-        ),
+        "as_of": Param(None, type=["null", "string"], format="date-time", description="The instant of a manual run."),
     },
     default_args={"retry_delay": timedelta(seconds=10), "trigger_rule": "all_done"},
     tags=["tidefold"],
@@ -56,7 +54,7 @@ with DAG(
     confirm = operators.TidefoldConfirmOperator(task_id="confirm", retries=1, **logs)
     abort = operators.TidefoldAbortOperator(task_id="abort", retries=2, **logs).as_teardown()
     done = EmptyOperator(task_id="done", trigger_rule="all_success")
-    # Leaves decide a run's colour, and with all_done no failure reaches the last task by itself.
+    # Leaves decide a run's colour, and with all_done no failure reaches the last task by itself. Whatever may stage
+    # something ends before the abort, also if a task between them is marked or skipped.
     [as_of >> quality >> confirm >> abort, as_of, quality, confirm] >> done
-    # Also if a task between them is marked or skipped: what may stage something ends before the abort.
     [as_of, quality] >> abort
