@@ -29,7 +29,7 @@ class AlarmThresholds:
     """When a log raises an alarm; None: never. Times are in seconds.
 
     lag: how long an ingested change may wait to be published.
-    silence: how old the newest published change may be, although none waits.
+    silence: how old the newest published change may be while no change waits.
     files: how long a landed file may stay that was not ingested.
     drill: how old the newest restore drill may be.
     growth: how many times the bytes of the newest snapshot the log may take in the store.

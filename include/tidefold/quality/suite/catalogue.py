@@ -77,7 +77,7 @@ class CatalogueCheck(StrictModel):
 
 
 class UniqueCheck(CatalogueCheck):
-    """no two rows have the same value (of the columns together). Rows without any value are left out"""
+    """no two rows have the same value (of the columns together). Rows that are null in all of them are left out"""
 
     of_rows = True
     columns: Columns
@@ -194,7 +194,7 @@ class RowCountDriftCheck(CatalogueCheck):
 
 
 class SumDriftCheck(RowCountDriftCheck):
-    """the same for the column's sum; shares of its absolute value. From 0, only 0 is within a share"""
+    """the same for the column's sum; shares of its absolute value. If the base's sum is 0, only 0 passes"""
 
     column: Number
 
@@ -223,7 +223,7 @@ class FreshnessCheck(CatalogueCheck):
 
 
 class ReferencesCheck(CatalogueCheck):
-    """every value is found there, in the newest completed snapshot of that log. Without one it fails"""
+    """every value is found there, in the newest completed snapshot of that log. Without a snapshot it fails"""
 
     column: Comparable
     to: Target
