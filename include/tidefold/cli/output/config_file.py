@@ -45,7 +45,7 @@ retention:
 # switches one off; a log may have thresholds of its own.
 alarms:
   lag: 24h # how long an ingested change may wait to be published
-  silence: never # how old the newest published change may be, although none waits
+  silence: never # how old the newest published change may be while no change waits
   files: 24h # how long a landed file that is not ingested may stay
   drill: 35d # how old the newest restore drill may be
   growth: 20 # how many times the bytes of its newest snapshot a log may take in the store

@@ -46,7 +46,7 @@ class AlarmsEntry(StrictModel):
 
     lag: _Span = Field(default=None, description="how long an ingested change may wait to be published: 24h")
     silence: _Span = Field(
-        default=None, description="how old the newest published change may be, although none waits: never"
+        default=None, description="how old the newest published change may be while no change waits: never"
     )
     files: _Span = Field(default=None, description="how long a landed file that is not ingested may stay: 24h")
     drill: _Span = Field(default=None, description="how old the newest restore drill may be: 35d")
