@@ -54,7 +54,7 @@ class Person:
     folder: Path
 
     def call(self, *words: str) -> Result:
-        return CliRunner().invoke(app, list(words))
+        return CliRunner(env={"COLUMNS": "160"}).invoke(app, list(words))
 
     def land(self, name: str, text: str | bytes) -> None:
         path = self.folder / "landing" / name

@@ -15,6 +15,7 @@ import pyarrow as pa
 from model.oracle import Changes
 from model.world import INSTANT, SHAPE, Pick, Process, World
 from tidefold.changelog import write_intents
+from tidefold.changelog.schema import UPSERT
 from tidefold.changelog.segment import WrittenChangeSet, write_segment
 from tidefold.changelog.write_intents import Intent, IntentLog, Taking
 from tidefold.delta.publish import provide_new_files
@@ -36,7 +37,7 @@ from tidefold.operations.retention.file_gc import plan_forgotten, plan_sweep
 from tidefold.operations.retention.segment_gc import plan_release
 from tidefold.operations.retention.subsume import files_to_delete
 
-_TABLE = pa.table({"_kg": pa.array([0], pa.int32())})
+_TABLE = pa.table({"_kg": pa.array([0], pa.int32()), "_op": pa.array([UPSERT], pa.int8())})
 Plan = dict[str, list[Changes]]
 
 

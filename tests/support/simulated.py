@@ -132,7 +132,7 @@ class Commit(msgspec.Struct, frozen=True):
 
 
 def commits_of(store: Store, path: str) -> list[Commit]:
-    entries = store.list(f"{path}/_delta_log")
+    entries = [entry for entry in store.list(f"{path}/_delta_log") if "/_tidefold/" not in entry.path]
     return [msgspec.json.decode(store.read(entry.path), type=Commit) for entry in entries]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from tidefold.domain.log_state import DeletionState
+from tidefold.domain.log_state import DeletionState, Snapshot
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot.manifest import Manifest
 from tidefold.domain.verify.expected_files import (
@@ -148,9 +148,19 @@ class Verification:
         manifests = {}
         for snapshot in self.scope.kept:
             good = next((c.place for c in found[files[snapshot.id]] if c.harm is None), None)
-            if good:
-                manifests[snapshot.id] = read_manifest_at(self.stores[good.where], good.path, snapshot)
+            manifest = self._read_manifest(good, snapshot) if good else None
+            if manifest:
+                manifests[snapshot.id] = manifest
         return manifests
+
+    def _read_manifest(self, place: StoredLocation, snapshot: Snapshot) -> Manifest | None:
+        """Returns None if the snapshot was deleted on purpose since the check began."""
+        try:
+            return read_manifest_at(self.stores[place.where], place.path, snapshot)
+        except NotFoundError:
+            if snapshot.id in {kept.id for kept in self._scope_now().kept}:
+                raise
+            return None
 
     def _check_data_files(self, manifests: Mapping[int, Manifest]) -> None:
         def plan(scope: Scope) -> Iterable[StoredFile]:

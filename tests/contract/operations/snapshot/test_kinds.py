@@ -130,13 +130,13 @@ def test_an_attempt_that_was_aborted_leaves_no_file_in_the_table(pipeline: Pipel
     from tidefold.operations.snapshot.abort import abort
 
     cycle(pipeline, "run-1")
-    before = [e.path for e in pipeline.store.list("tables/accounts")]
+    before = [e.path for e in pipeline.store.list("tables/accounts/_data")]
     put(pipeline, [{"id": 1, "text": "b"}])
     staged = fold(pipeline, "run-2", KindPolicy.INCREMENTAL)
-    written = {e.path for e in pipeline.store.list("tables/accounts")} - set(before)
+    written = {e.path for e in pipeline.store.list("tables/accounts/_data")} - set(before)
     assert len(written) == 1
     abort(pipeline, "accounts", "not wanted")
-    assert [e.path for e in pipeline.store.list("tables/accounts")] == before
+    assert [e.path for e in pipeline.store.list("tables/accounts/_data")] == before
     cycle(pipeline, "run-3", KindPolicy.INCREMENTAL)
     again = read_manifest(pipeline.store, "accounts", kept(pipeline)[-1])
     assert not {data_path("tables/accounts", f.name) for f in again.files} & written

@@ -36,6 +36,7 @@ from tidefold.operations.local_copies.retain import retain_local
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.retention.subsume import subsume
+from tidefold.operations.snapshot.abort import abort
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
 from tidefold.operations.snapshot.request import Fold, Restore
@@ -227,6 +228,22 @@ def test_a_staged_snapshot_that_is_damaged_is_to_be_aborted(pipeline: Pipeline) 
     [damage] = found(pipeline)
     assert brief([damage]) == [("data file", "cut", [3], [own(3, name), in_table(name)], [])]
     assert damage["hint"].startswith("`tidefold abort accounts`")
+
+
+def test_a_snapshot_that_is_aborted_while_it_is_checked_is_no_damage(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(pipeline, [{"id": 1, "text": "new"}])
+    [staged] = materialize(pipeline, ["accounts"], Fold("run-x"), in_process)
+    read = verification.read_manifest_at
+
+    def aborted_before(store: Any, path: str, snapshot: Any) -> Any:
+        if snapshot.id == staged.snapshot:
+            abort(pipeline, "accounts", "not wanted")
+        return read(store, path, snapshot)
+
+    monkeypatch.setattr(verification, "read_manifest_at", aborted_before)
+    assert verify(pipeline, "accounts", Asked(deep=False)).status == "whole"
 
 
 @pytest.mark.parametrize("at", ["table", "snapshot"])
