@@ -232,7 +232,7 @@ def test_what_was_removed_under_a_frame_says_to_load_again(bank: Bank, load: Loa
     for frame in (old, log):
         with pytest.raises(Exception, match=r"\[READ_OUTDATED\].*Read again"):
             frame.collect()
-    with pytest.raises(Exception, match=r"\[LOG_CUT\].*begins at 4"):
+    with pytest.raises(Exception, match=r"\[LOG_CUT\].*begins at change set 4"):
         load(what="log", since=1)
     assert {row["_sqn"] for row in load(what="log").collect()} == {4}
 
