@@ -29,7 +29,7 @@ def record(part: str, found: object) -> None:
     """Records what a run found, and writes the page again."""
     known = read_record() | {part: found}
     RECORD.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n")
-    PAGE.write_text(render(known))
+    PAGE.write_text(render(read_record()))
 
 
 def write_matrix(matrix: Matrix) -> None:
