@@ -21,7 +21,7 @@ from tidefold.domain.verify.expected_files import (
     manifest_files,
 )
 from tidefold.domain.verify.scrub_round import ProofRecord, record_verify
-from tidefold.errors import NotFoundError, TidefoldError
+from tidefold.errors import CorruptError, NotFoundError, TidefoldError
 from tidefold.ledger import Ledger, read_manifest_at
 from tidefold.operations.outcome import Outcome, Status
 from tidefold.operations.pipeline import Pipeline, now
@@ -157,7 +157,7 @@ class Verification:
         """Returns None if the snapshot was deleted on purpose since the check began."""
         try:
             return read_manifest_at(self.stores[place.where], place.path, snapshot)
-        except NotFoundError:
+        except CorruptError:
             if snapshot.id in {kept.id for kept in self._scope_now().kept}:
                 raise
             return None

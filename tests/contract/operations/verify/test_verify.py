@@ -35,6 +35,7 @@ from tidefold.ledger import read_manifest
 from tidefold.operations.local_copies.retain import retain_local
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.retention.file_gc import manifest_files
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.snapshot.abort import abort
 from tidefold.operations.snapshot.confirm import confirm
@@ -240,6 +241,8 @@ def test_a_snapshot_that_is_aborted_while_it_is_checked_is_no_damage(
     def aborted_before(store: Any, path: str, snapshot: Any) -> Any:
         if snapshot.id == staged.snapshot:
             abort(pipeline, "accounts", "not wanted")
+            # The manifest is deleted by the sweep that comes next.
+            pipeline.store.delete(manifest_files("accounts", snapshot))
         return read(store, path, snapshot)
 
     monkeypatch.setattr(verification, "read_manifest_at", aborted_before)
