@@ -4,6 +4,9 @@ Layout: header, one Arrow stream for each change set, footer, trailer. The foote
 change set, the location of its stream and its record batches, the key groups of each batch, and the sha256 of each
 piece. The ledger keeps as checksum of a change set the sha256 of its index entry. So a read of some batches verifies
 exactly the bytes that it reads.
+
+The last byte of the header says whether at least one change set is compressed. Segments of older programs had the
+writer's setting there, so a second bit marks a byte that says what was done.
 """
 
 from __future__ import annotations
@@ -47,8 +50,9 @@ def at_least(floor: tuple[int, ...], index: int = 0) -> pc.Expression:
 
 _MAGIC, _END = b"TDFSEG", b"TDFEND"
 _VERSION = 1
-_COMPRESSED = 1
+_COMPRESSED, _EXACT = 1, 2
 _TRAILER = struct.Struct("<II6s")  # footer length, crc32 of the footer, magic
+_RECORD_BATCH = 3  # In the header union of an Arrow message.
 _END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 # A few changes take twice as long to hand over to threads as to read.
 _ONE_THREAD = pa.ipc.IpcReadOptions(use_threads=False)
@@ -87,8 +91,20 @@ class IndexEntry(msgspec.Struct, frozen=True):
         return ChangeSetLocation(segment, self.ordinal, self.offset, self.length, checksum)
 
 
+@dataclass(frozen=True, slots=True)
+class SegmentIndex:
+    """The footer of a segment, and what its header says about compression.
+
+    entries: one for each change set.
+    flags: the last byte of the header.
+    """
+
+    entries: list[IndexEntry]
+    flags: int
+
+
 # Of one store, by the paths of segments.
-Indexes = dict[str, list[IndexEntry]]
+Indexes = dict[str, SegmentIndex]
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,10 +163,11 @@ def write_parts(
     """Writes the whole segment `path` into its open stream."""
     entries: list[IndexEntry] = []
     written: list[WrittenChangeSet] = []
-    stream.write(_MAGIC + bytes([_VERSION, _COMPRESSED if compress else 0]))
+    body_stream = _BodyStream(stream)
     position = len(_MAGIC) + 2
     for ordinal, (log, table) in enumerate(parts):
-        body, (schema, *batches) = _encode(table, compress)
+        compressed = compress and table.nbytes > _COMPRESSIBLE
+        body, (schema, *batches) = _encode(table, compressed)
         entry = IndexEntry(log, ordinal, position, len(body), table.num_rows, schema, batches)
         span = KeyGroups(batches[0].first, batches[-1].last)
         top = pc.max(table.column("_o0")).as_py() if "_o0" in table.column_names else None
@@ -158,11 +175,42 @@ def write_parts(
         written.append(
             WrittenChangeSet(log, entry.locate(path), count_changes(table), span, top, _find_commit_times(table))
         )
-        stream.write(body)
+        body_stream.write(body, compressed)
         position += len(body)
+    body_stream.finish()
     footer = msgspec.json.encode(entries)
     stream.write(footer + _TRAILER.pack(len(footer), zlib.crc32(footer), _END))
     return written
+
+
+class _BodyStream:
+    """Writes the header when it is known what it must say: before the first compressed change set, or at the end.
+
+    Until then it keeps the change sets. They are not compressed because each is small.
+    """
+
+    def __init__(self, stream: Writable) -> None:
+        self._stream = stream
+        self._waiting: list[memoryview] | None = []
+
+    def write(self, body: memoryview, compressed: bool) -> None:
+        if compressed:
+            self._begin(_COMPRESSED)
+        if self._waiting is None:
+            self._stream.write(body)
+        else:
+            self._waiting.append(body)
+
+    def finish(self) -> None:
+        self._begin(0)
+
+    def _begin(self, flag: int) -> None:
+        if self._waiting is None:
+            return
+        self._stream.write(_MAGIC + bytes([_VERSION, _EXACT | flag]))
+        for body in self._waiting:
+            self._stream.write(body)
+        self._waiting = None
 
 
 def _find_commit_times(table: pa.Table) -> CommitTimeRange | None:
@@ -178,7 +226,7 @@ def _encode(table: pa.Table, compress: bool) -> tuple[memoryview, list[Piece]]:
     each batch.
     """
     ordered = table.sort_by([("_kg", "ascending")]).combine_chunks()
-    options = pa.ipc.IpcWriteOptions(compression="zstd" if compress and table.nbytes > _COMPRESSIBLE else None)
+    options = pa.ipc.IpcWriteOptions(compression="zstd" if compress else None)
     sink = pa.BufferOutputStream()
     # The writer puts the schema message out together with the first batch; it is a piece of its own here.
     spans: list[dict[str, int]] = [{}]
@@ -204,10 +252,10 @@ def _piece(body: memoryview, start: int, end: int, **facts: int) -> Piece:
 def read_index(store: Store, path: str) -> list[IndexEntry]:
     """Returns the footer of a segment. Raises CorruptError if the file is cut or altered there."""
     with store.open(path) as stream:
-        return _read_index(stream, path)
+        return _read_index(stream, path).entries
 
 
-def _read_index(stream: BinaryIO, path: str) -> list[IndexEntry]:
+def _read_index(stream: BinaryIO, path: str) -> SegmentIndex:
     size = stream.seek(0, io.SEEK_END)
     if size < _TRAILER.size + len(_MAGIC) + 2:
         raise _corrupt(path, "it is too short")
@@ -215,7 +263,8 @@ def _read_index(stream: BinaryIO, path: str) -> list[IndexEntry]:
     head = stream.read(len(_MAGIC) + 2)
     if not head.startswith(_MAGIC):
         raise _corrupt(path, "it does not begin like a segment")
-    if head[len(_MAGIC)] > _VERSION:
+    version, flags = head[len(_MAGIC) :]
+    if version > _VERSION or flags > _COMPRESSED | _EXACT:
         raise CorruptError("SEGMENT_NEWER", f"Segment `{path}` has a newer format.", hint="Update tidefold.")
     stream.seek(size - _TRAILER.size)
     length, crc, end = _TRAILER.unpack(stream.read(_TRAILER.size))
@@ -225,7 +274,7 @@ def _read_index(stream: BinaryIO, path: str) -> list[IndexEntry]:
     footer = stream.read(length)
     if zlib.crc32(footer) != crc:
         raise _corrupt(path, "its index was altered")
-    return decode_json(footer, list[IndexEntry])
+    return SegmentIndex(decode_json(footer, list[IndexEntry]), flags)
 
 
 def check_pieces(store: Store, path: str, change_sets: Sequence[ChangeSet]) -> list[IndexEntry]:
@@ -235,11 +284,16 @@ def check_pieces(store: Store, path: str, change_sets: Sequence[ChangeSet]) -> l
     Raises CorruptError, NotFoundError.
     """
     with store.open(path) as stream:
-        entries = _read_index(stream, path)
-        for entry in [_find(entries, one) for one in change_sets] or entries:
-            for piece in (entry.schema, *entry.batches):
-                _read_piece(stream, path, entry, piece)
-    return entries
+        index = _read_index(stream, path)
+        chosen = [_find(index.entries, one) for one in change_sets]
+        compressed = [
+            is_compressed(_read_piece(stream, path, index, entry, piece))
+            for entry in chosen or index.entries
+            for piece in (entry.schema, *entry.batches)
+        ]
+    if not chosen and index.flags == _EXACT | _COMPRESSED and not any(compressed):
+        raise _corrupt(path, "its header says that it is compressed, and it is not")
+    return index.entries
 
 
 def ends_whole(store: Store, path: str) -> bool:
@@ -265,14 +319,14 @@ def read_change_set(
     try:
         with store.open(segment) as opened:
             stream = _at_once(opened) if wanted is None else opened
-            entries = (known or {}).get(segment) or _read_index(stream, segment)
-            entry = _find(entries, change_set)
+            index = (known or {}).get(segment) or _read_index(stream, segment)
+            entry = _find(index.entries, change_set)
             pieces = [b for b in entry.batches if wanted is None or wanted.meets(KeyGroups(b.first, b.last))]
-            data = [_read_piece(stream, segment, entry, piece) for piece in (entry.schema, *pieces)]
+            data = [_read_piece(stream, segment, index, entry, piece) for piece in (entry.schema, *pieces)]
     except NotFoundError:
         raise _corrupt(segment, "it is gone") from None
     if known is not None:
-        known[segment] = entries
+        known[segment] = index
     # A schema message, some of the batches and an end mark are again a complete Arrow stream.
     table = pa.ipc.open_stream(b"".join([*data, _END_OF_STREAM]), options=_ONE_THREAD).read_all()
     if wanted is not None:
@@ -297,12 +351,36 @@ def _find(entries: list[IndexEntry], change_set: ChangeSet) -> IndexEntry:
     return entry
 
 
-def _read_piece(stream: BinaryIO, path: str, entry: IndexEntry, piece: Piece) -> bytes:
+def _read_piece(stream: BinaryIO, path: str, index: SegmentIndex, entry: IndexEntry, piece: Piece) -> bytes:
     stream.seek(entry.offset + piece.offset)
     data = stream.read(piece.length)
     if hashlib.sha256(data).hexdigest() != piece.sha256:
         raise _corrupt(path, f"bytes {entry.offset + piece.offset} to +{piece.length} were cut or altered")
+    if not index.flags & _COMPRESSED and is_compressed(data):
+        raise _corrupt(path, "its header says that it is not compressed, and it is")
     return data
+
+
+def is_compressed(message: bytes) -> bool:
+    """Whether an Arrow message is a record batch with a compressed body, as its metadata (a flatbuffer) says."""
+    root = 8 + _number("<I", message, 8)
+    header = _find_field(message, root, 2)
+    if _number("<B", message, _find_field(message, root, 1)) != _RECORD_BATCH:
+        return False
+    return _find_field(message, header + _number("<I", message, header), 3) > 0
+
+
+def _find_field(message: bytes, table: int, field: int) -> int:
+    """Returns the position of a field of a flatbuffer's table; 0: the table does not have it."""
+    offsets = table - _number("<i", message, table)
+    slot = 4 + 2 * field
+    offset = _number("<H", message, offsets + slot) if slot < _number("<H", message, offsets) else 0
+    return table + offset if offset else 0
+
+
+def _number(form: str, message: bytes, position: int) -> int:
+    number: int = struct.unpack_from(form, message, position)[0]
+    return number
 
 
 def _corrupt(path: str, why: str) -> CorruptError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from support.builders import SHAPE
 from tidefold.changelog.key_group_hash import with_key_groups
 from tidefold.changelog.schema import change_schema
-from tidefold.changelog.segment import _batch_rows, read_change_set, read_index, write_segment
+from tidefold.changelog.segment import _batch_rows, check_pieces, read_change_set, read_index, write_segment
 from tidefold.domain.key_groups import KeyGroups, bucket_ranges
 from tidefold.domain.log_state import ChangeSet
 from tidefold.errors import CorruptError
@@ -77,6 +78,57 @@ def test_a_few_changes_are_as_short_without_compression_and_many_are_not(tmp_pat
         ]
     assert lengths[True][0] == lengths[False][0]
     assert lengths[True][1] < lengths[False][1] / 2
+
+
+FEW, MANY = [1, 2], list(range(5_000))
+ZSTD = b"\x28\xb5\x2f\xfd"  # How each frame of zstd begins.
+
+
+@pytest.mark.parametrize(
+    ("parts", "compress", "flags"),
+    [
+        ([FEW], True, 0b10),
+        ([FEW, MANY], True, 0b11),
+        ([MANY, FEW], True, 0b11),
+        ([FEW, MANY], False, 0b10),
+    ],
+)
+def test_the_header_says_what_the_bytes_are(
+    store: Store, tmp_path: Path, parts: list[list[int]], compress: bool, flags: int
+) -> None:
+    """C2: not what the writer was told. Read from the raw file."""
+    change_sets = written(store, *(changes(ids) for ids in parts), compress=compress)
+    raw = (tmp_path / "a.seg").read_bytes()
+    assert raw[:8] == b"TDFSEG" + bytes([1, flags])
+    assert (ZSTD in raw) == bool(flags & 1)
+    assert (b"row 1row 2" in raw) == (FEW in parts)
+    assert [sorted(read_change_set(store, one)["id"].to_pylist()) for one in change_sets] == parts
+
+
+@pytest.mark.parametrize(
+    ("ids", "flags", "whole"), [(MANY, 0b10, False), (MANY, 0b00, False), (FEW, 0b11, True), (FEW, 0b111, False)]
+)
+def test_a_header_that_contradicts_the_bytes_is_damage(
+    store: Store, tmp_path: Path, ids: list[int], flags: int, whole: bool
+) -> None:
+    """C2: a change set that is read proves `not compressed`, the whole segment proves `compressed`."""
+    [change_set] = written(store, changes(ids))
+    raw = bytearray((tmp_path / "a.seg").read_bytes())
+    raw[7] = flags
+    (tmp_path / "a.seg").write_bytes(raw)
+    read = partial(check_pieces, store, "a.seg", ()) if whole else partial(read_change_set, store, change_set)
+    with pytest.raises(CorruptError):
+        read()
+
+
+def test_a_segment_of_an_older_program_is_read(store: Store, tmp_path: Path) -> None:
+    """I27: its header has the setting, and few changes were never compressed."""
+    [change_set] = written(store, changes(FEW))
+    raw = bytearray((tmp_path / "a.seg").read_bytes())
+    raw[7] = 1
+    (tmp_path / "a.seg").write_bytes(raw)
+    assert read_change_set(store, change_set)["id"].to_pylist()
+    assert check_pieces(store, "a.seg", ())
 
 
 def test_a_slice_reads_only_the_batches_it_needs(store: Store) -> None:

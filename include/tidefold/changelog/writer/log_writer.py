@@ -174,7 +174,7 @@ class LogWriter:
             self._pending.without_local(self._means.custody.drop_aborted(self.log, snapshot))
 
     def subsume(self, snapshot: int) -> None:
-        """Deletes the local copies that only a retired snapshot and older ones use."""
+        """Deletes the local copies that only snapshots below this one use. Its own stay."""
         with self._lock:
             self._pending.without_local(self._means.custody.drop_subsumed(self.log, snapshot))
 

@@ -225,7 +225,7 @@ class SegmentOwnership:
         return self._copies.discard_up_to(log, snapshot)
 
     def drop_subsumed(self, log: str, snapshot: int) -> frozenset[str]:
-        return self._copies.discard_up_to(log, snapshot + 1)
+        return self._copies.discard_up_to(log, snapshot)
 
     def drop_aborted(self, log: str, snapshot: int) -> frozenset[str]:
         return self._copies.prune(log, snapshot)

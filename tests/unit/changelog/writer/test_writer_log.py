@@ -636,13 +636,15 @@ def test_reset_prunes_exactly_the_aborted_snapshot(store: BreakingStore, local: 
 
 
 def test_subsume_drops_the_copies_that_only_older_snapshots_use(store: BreakingStore, local: BreakingStore) -> None:
-    """C1."""
+    """C1: strictly older ones. The snapshot of the call keeps its copies."""
     writer = make_changelog(store, local=local).log("a", SHAPE)
     writer.append(rows(1))
     confirmed(writer, snapshot=3)
     writer.subsume(2)
     assert len(paths(local)) == 1
     writer.subsume(3)
+    assert len(paths(local)) == 1
+    writer.subsume(4)
     assert paths(local) == []
     assert ids(store) == [[1]]
 
@@ -660,11 +662,11 @@ def test_a_shared_local_copy_stays_for_the_log_that_has_not_confirmed(
     b.persist(0)
     timer.move(1.0)
     a.confirm(0, 1, 1)
-    a.subsume(1)
+    a.subsume(2)
     assert len(paths(local)) == 1
     b.confirm(0, 1, 5)
     assert b.persist(0).result(0).local is not None
-    b.subsume(5)
+    b.subsume(6)
     assert paths(local) == []
 
 
