@@ -32,6 +32,7 @@ from tidefold.domain.snapshot.manifest import DataFile, Manifest
 from tidefold.quality.report.result import SAMPLES
 from tidefold.quality.run import expectations as gate
 from tidefold.quality.run.cost import Meter
+from tidefold.quality.run.gx_import import load
 from tidefold.quality.run.run_checks import Baseline, ValidationContext, run_checks
 from tidefold.quality.run.spark_rows import SparkEngine
 from tidefold.quality.suite.check import Check
@@ -94,7 +95,7 @@ def main() -> None:
         os.environ.update(job_env(load_config(root / "tidefold.yaml")))
         spark = _spark(spark_conf(pipeline.config))
         manifest = _write(pipeline, pipeline.log("accounts").shape)
-        gate.load()
+        load()
         ways = _ways(root, spark, pipeline, manifest)
         measured = _measure(ways, spark)
         PAGE.write_text(_page(measured, manifest))

@@ -31,6 +31,7 @@ from tidefold.cli.app import app
 from tidefold.domain.log_state import LogState, Snapshot, State
 from tidefold.errors import StorageError, TidefoldError, UnknownOutcomeError
 from tidefold.ledger import pages
+from tidefold.quality.run.gx_import import load
 from tidefold.storage.local_store import LocalStore
 from tidefold.wiring import open_pipeline
 
@@ -163,7 +164,8 @@ def opens_whole(root: Path, log: str, version: int) -> list[str]:
 
 def preload() -> None:
     """Loads what commands load when they need it, for processes that are forked from this one."""
-    for name in ("great_expectations", "duckdb", "tidefold.quality.run.gx_duckdb", "tidefold.storage.s3.store"):
+    load()
+    for name in ("duckdb", "tidefold.quality.run.gx_duckdb", "tidefold.storage.s3.store"):
         importlib.import_module(name)
 
 

@@ -23,7 +23,7 @@ from tidefold.quality.report.verdict_store import (
 )
 from tidefold.quality.run.duckdb_rows import can_judge
 from tidefold.quality.run.engine import QualityEngine
-from tidefold.quality.run.expectations import load
+from tidefold.quality.run.gx_import import load
 
 
 def prepare(pipeline: Pipeline, log: str, run_id: str | None) -> Case | Outcome:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from decimal import Decimal, InvalidOperation
+from functools import cache
 from pathlib import Path
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
 from tidefold.quality.report.charts import HEIGHT, WIDTH, plots
 from tidefold.quality.report.result import CheckResult, ValidationResult, clip_text
@@ -17,17 +18,8 @@ _SHOWN = 300
 
 def render(judgement: ValidationResult) -> str:
     """Returns the whole page as HTML. The same judgement gives the same page."""
-    here = Path(__file__).parent
-    environment = Environment(
-        loader=FileSystemLoader(here), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters["size"] = readable_size
-    environment.filters["status"] = _status
-    environment.filters["clip_text"] = clip_text
-    environment.filters["pairs"] = _pairs
-    environment.filters["grouped"] = _group_thousands
     checks = sorted(judgement.checks, key=lambda c: 0 if c.failed else 1 if c.warned else 2)
-    return environment.get_template("report.html.j2").render(
+    return _load_template().render(
         judged=judgement,
         checks=checks[:_SHOWN],
         left_out=max(len(checks) - _SHOWN, 0),
@@ -37,6 +29,23 @@ def render(judgement: ValidationResult) -> str:
         width=WIDTH,
         height=HEIGHT,
     )
+
+
+@cache
+def _load_template() -> Template:
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["size"] = readable_size
+    environment.filters["status"] = _status
+    environment.filters["clip_text"] = clip_text
+    environment.filters["pairs"] = _pairs
+    environment.filters["grouped"] = _group_thousands
+    return environment.get_template("report.html.j2")
 
 
 def readable_size(count: int) -> str:

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from great_expectations.core import ExpectationSuiteValidationResult, ExpectationValidationResult
     from great_expectations.expectations.expectation import Expectation
 
+    from tidefold.quality.run.gx_duckdb import GxSession
+
 # One suite of tests shows the same verdicts as on Spark for these. Spark judges any other expectation.
 _EXPECTATIONS = frozenset(
     {
@@ -58,7 +60,7 @@ def can_judge(check: Check) -> bool:
     return check.type in _EXPECTATIONS
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class DuckDBEngine:
     """Loads snapshots into one database in a scratch folder. Use `open_duckdb` to make one.
 
@@ -69,6 +71,7 @@ class DuckDBEngine:
     address: str
     connection: Any
     name: str = "DuckDB"
+    _session: GxSession | None = None
 
     def read(self, store: Store, manifest: Manifest) -> DuckDBRows:
         """Returns all rows of exactly the manifest's files, every column nullable. Raises TidefoldError."""
@@ -92,6 +95,19 @@ class DuckDBEngine:
     def meter(self) -> Meter:
         return Meter()
 
+    def open_session(self) -> GxSession:
+        """Returns the context of Great Expectations that all snapshots of this engine share."""
+        if self._session is None:
+            from tidefold.quality.run.gx_duckdb import GxSession
+
+            self._session = GxSession(self.address)
+        return self._session
+
+    def close(self) -> None:
+        """Closes that context."""
+        if self._session is not None:
+            self._session.close()
+
 
 @contextmanager
 def open_duckdb(memory: int = _MEMORY) -> Iterator[DuckDBEngine]:
@@ -107,14 +123,16 @@ def open_duckdb(memory: int = _MEMORY) -> Iterator[DuckDBEngine]:
         # Opened with the settings of Great Expectations: DuckDB shares a file only under equal settings.
         opened = database.raw_connection()
         connection: Any = opened.driver_connection
+        engine = DuckDBEngine(address, connection)
         try:
             connection.execute("SET TimeZone = 'UTC'")
             connection.execute("SET memory_limit = ?", [f"{memory}B"])
             connection.execute("SET temp_directory = ?", [scratch])
             # A check judges these rows. It reads no other file and loads nothing.
             connection.execute("SET enable_external_access = false")
-            yield DuckDBEngine(address, connection)
+            yield engine
         finally:
+            engine.close()
             opened.close()
 
 
@@ -126,9 +144,7 @@ class DuckDBRows:
     table: str
 
     def validate(self, expectations: Sequence[Expectation], form: dict[str, Any]) -> ExpectationSuiteValidationResult:
-        from tidefold.quality.run.gx_duckdb import validate
-
-        found = validate(self.engine.address, self.table, expectations, form)
+        found = self.engine.open_session().validate(self.table, expectations, form)
         for answer in found.results if form.get("unexpected_index_column_names") else ():
             self._add_keys(answer, form["unexpected_index_column_names"], form["partial_unexpected_count"])
         return found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ from tidefold.errors import InvalidInputError, TidefoldError
 from tidefold.quality.report.result import SAMPLES, CheckResult, clip_text, result
 from tidefold.quality.run.cost import Meter
 from tidefold.quality.run.engine import JudgedRows
+from tidefold.quality.run.gx_import import load
 from tidefold.quality.run.samples import as_text, key_text
 from tidefold.quality.suite.check import Check, Severity
 from tidefold.yaml_files.model import suggest
@@ -33,13 +33,6 @@ _NOUN = {
     "expect_compound_columns_to_be_unique": "duplicate",
     "expect_column_values_to_not_be_null": "null",
 }
-
-
-def load() -> None:
-    """Loads Great Expectations, so that its seconds do not count as the cost of a log's checks."""
-    # Before the import, which reads it.
-    os.environ["GX_ANALYTICS_ENABLED"] = "false"
-    import great_expectations.expectations  # noqa: F401
 
 
 def evaluate(

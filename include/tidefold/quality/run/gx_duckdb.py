@@ -9,6 +9,7 @@ import atexit
 import builtins
 import os
 import sys
+import uuid
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal
@@ -117,17 +118,23 @@ def _silence_last_words() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 
 
-def validate(
-    address: str, table: str, expectations: Sequence[Expectation], form: dict[str, Any]
-) -> ExpectationSuiteValidationResult:
-    """Returns the results of expectations over all rows of a table of a DuckDB database that this process has open."""
-    context = gx.get_context(mode="ephemeral")
-    context.variables.progress_bars = {"globally": False, "metric_calculations": False}
-    source = context.data_sources.add_tidefold_duck_db(name="staged", connection_string=address)
-    engine = source.get_execution_engine()
-    try:
-        batch = source.add_table_asset("rows", table_name=table).add_batch_definition_whole_table("all")
-        suite = context.suites.add(gx.ExpectationSuite("suite", expectations=list(expectations)))
-        return gx.ValidationDefinition(name="gate", data=batch, suite=suite).run(result_format=form)
-    finally:
-        engine.disconnect()
+class GxSession:
+    """One context of Great Expectations for all tables of a DuckDB database that this process has open."""
+
+    def __init__(self, address: str) -> None:
+        self._context = gx.get_context(mode="ephemeral")
+        self._context.variables.progress_bars = {"globally": False, "metric_calculations": False}
+        self._source = self._context.data_sources.add_tidefold_duck_db(name="staged", connection_string=address)
+
+    def validate(
+        self, table: str, expectations: Sequence[Expectation], form: dict[str, Any]
+    ) -> ExpectationSuiteValidationResult:
+        """Returns the results of expectations over all rows of a table."""
+        name = uuid.uuid4().hex
+        batch = self._source.add_table_asset(name, table_name=table).add_batch_definition_whole_table("all")
+        suite = self._context.suites.add(gx.ExpectationSuite(name, expectations=list(expectations)))
+        return gx.ValidationDefinition(name=name, data=batch, suite=suite).run(result_format=form)
+
+    def close(self) -> None:
+        """Closes its connection."""
+        self._source.get_execution_engine().disconnect()
