@@ -1,4 +1,4 @@
-"""What becomes of a log that lives long: many small segments, many snapshots in a row, nothing to do, reading live.
+"""Measures a log after a long life: many small segments, many snapshots in a row, idle runs, live reads.
 
 `make bench-long` writes docs/benchmarks/longevity.md. ROWS, ROUNDS: how large the table is, how often each way runs.
 """

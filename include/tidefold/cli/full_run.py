@@ -1,4 +1,4 @@
-"""The full run on the command line: how its steps are started, printed and summed up."""
+"""The full run on the command line: starts its steps, prints them and sums them up."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tidefold.spark.full_run import FullRun
 def open_run(
     terminal: Terminal, pipeline: Pipeline, request: SnapshotRequest, takeover_after: float | None = None
 ) -> Iterator[FullRun]:
-    """A run that prints its steps. Those that need Spark share one application, which ends with the block."""
+    """Opens a run that prints its steps. Steps that need Spark share one application, which ends with the block."""
 
     def report(step: str, outcomes: Sequence[Outcome]) -> None:
         # Errors go to stderr, so they need no heading.

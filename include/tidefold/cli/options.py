@@ -18,7 +18,7 @@ _RUN = re.compile(r"[\w./:+-]{1,200}")
 
 
 def run_id(given: str | None) -> str:
-    """The id that was given, or a new one. Raises InvalidInputError."""
+    """Returns the given id, or a new one. Raises InvalidInputError."""
     if given is None:
         return f"cli-{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(2)}"
     if not _RUN.fullmatch(given):

@@ -1,7 +1,7 @@
-"""Runs steps (ingest, materialize, quality) for some logs: without a JVM where little is to be done, else in ONE Spark
-application whose output goes to a file.
+"""Runs steps (ingest, materialize, quality) for some logs: small work without a JVM, the rest in ONE Spark
+application whose output is written to a file.
 
-Checks before Spark starts that it can start: it needs a Java of the right age.
+Checks the version of Java before it starts Spark.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ def run_step(terminal: Terminal, pipeline: Pipeline, step: AnyStep, logs: Sequen
 
 
 class SparkApplication(AbstractContextManager["SparkApplication"]):
-    """One Spark application for all steps of a command. The first step that needs Spark starts it; it ends with the
-    block.
+    """One Spark application for all steps of a command. The first step that needs Spark starts it. The end of the
+    `with` block ends it.
 
-    terminal: prints that it starts, runs and is done.
+    terminal: prints when the application starts, runs and ends.
     pipeline: the logs, and the configuration with Spark's settings.
     """
 
@@ -72,7 +72,7 @@ class SparkApplication(AbstractContextManager["SparkApplication"]):
             self._job.end(_GRACE_SECONDS if kind is None else 0)
 
     def run_step(self, step: AnyStep, logs: Sequence[str]) -> list[Outcome]:
-        """One outcome a log, in the order given; an error of one log does not stop the others."""
+        """Returns one outcome for each log, in the given order. An error of one log does not stop the others."""
         found = run_without_spark(self._pipeline, step, logs, BucketLine(self._terminal.note))
         outcomes = {outcome.log: outcome for outcome in found.done}
         if found.spark:
@@ -101,7 +101,7 @@ class SparkApplication(AbstractContextManager["SparkApplication"]):
         return _died(self._terminal, step, logs, job.end(0), job.output)
 
     def _wait(self, job: _Job, step: AnyStep, result: Path, began: float) -> None:
-        """Returns when the result is there or the job has ended. Prints every few seconds that the job runs."""
+        """Waits until the result exists or the job has ended. Prints every few seconds that the job runs."""
         noted = began
         while not result.exists() and job.runs():
             if time.monotonic() - noted >= _PROGRESS_SECONDS:
@@ -110,7 +110,7 @@ class SparkApplication(AbstractContextManager["SparkApplication"]):
 
 
 class _Job:
-    """A process of spark-submit that takes one request after the other. What ends this process ends it too.
+    """A process of spark-submit that executes one request after the other. It ends when this process ends.
 
     output: the file with what it prints.
     """
@@ -119,7 +119,7 @@ class _Job:
         self.output = output
         self._pipe = output.with_suffix(".requests")
         os.mkfifo(self._pipe, 0o600)
-        # Open for both directions: this process does not wait for the reader, nor does it see an end.
+        # Open for reading and writing: opening does not wait for the job, and the pipe has no end while it is idle.
         self._requests = os.open(self._pipe, os.O_RDWR)
         command = submit_command(config, replace(request, more=str(self._pipe)))
         with output.open("wb") as sink:
@@ -138,13 +138,13 @@ class _Job:
         os.write(self._requests, request.encode().encode() + b"\n")
 
     def runs(self) -> bool:
-        """False if it ends within a moment."""
+        """Whether the job still runs after a short wait."""
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(_POLL_SECONDS)
         return self._process.returncode is None
 
     def end(self, grace: float) -> int:
-        """Its exit code. It ends by itself, since no request comes; after `grace` seconds it is ended."""
+        """Returns the exit code. Without requests the job ends by itself; after `grace` seconds it is killed."""
         signal.signal(signal.SIGTERM, self._handler)
         os.close(self._requests)
         self._pipe.unlink(missing_ok=True)
@@ -165,7 +165,7 @@ def _interrupt(number: int, frame: object) -> None:
 
 
 def _end(job: subprocess.Popen[bytes]) -> None:
-    """Ends a job that still runs, its children too."""
+    """Kills a job that still runs, and its children."""
     if job.poll() is not None:
         return
     os.killpg(job.pid, signal.SIGTERM)

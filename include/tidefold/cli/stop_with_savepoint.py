@@ -1,4 +1,4 @@
-"""`tidefold savepoint --stop`: stops a log, folds what it took with the ordinary steps, and saves the result."""
+"""`tidefold savepoint --stop`: stops a log, folds its changes with the ordinary steps, and saves the result."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tidefold.operations.snapshot.request import Fold
 
 @dataclass(frozen=True, slots=True)
 class Stopping:
-    """For a savepoint at which address a log is stopped, by whom and why."""
+    """The request to stop a log: the address of the savepoint, who stops the log, and why."""
 
     address: str
     by: str
@@ -36,9 +36,9 @@ class StoppedSavepoint:
     takeover: bool = False
 
     def go(self, wanted: SavepointRequest) -> int:
-        """Stops, folds, saves, prints, and returns the exit code. After a failure the log stays stopped."""
+        """Stops the log, folds and saves, and returns the exit code. After a failure the log stays stopped."""
         stopped = stop(self.pipeline, self.log, self.asked.address, self.asked.by, self.asked.why)
-        self.terminal.note(f"{self.log}: stopped; `tidefold resume {self.log}` lets it take changes again")
+        self.terminal.note(f"{self.log}: stopped; `tidefold resume {self.log}` lets it accept changes again")
         saved: Sequence[Outcome] = ()
         with open_run(self.terminal, self.pipeline, Fold(stopped.run, self.takeover)) as run:
             run.fold([self.log])

@@ -1,4 +1,4 @@
-"""What every command has in common: where the configuration is, how results are printed, how errors end."""
+"""What all commands share: common options, printed results, and errors with exit codes."""
 
 from __future__ import annotations
 
@@ -31,24 +31,24 @@ _INTERRUPTED = 130
 
 
 class Format(StrEnum):
-    """How a result is printed on stdout."""
+    """The format of a result on stdout."""
 
     TEXT = "text"
     JSON = "json"
 
 
 def list_values(values: Mapping[str, Any]) -> str:
-    """Columns and their values, in one line."""
+    """Returns columns and their values in one line."""
     return ", ".join(f"{name}={'null' if value is None else value}" for name, value in values.items())
 
 
 def plain(value: Any) -> str:
-    """The text of a value that JSON has no word for: bytes as base64."""
+    """Returns the text of a value that JSON has no type for: bytes as base64."""
     return b64encode(value).decode() if isinstance(value, bytes) else str(value)
 
 
 def _finite(data: Any) -> Any:
-    """The same with names for the numbers that JSON does not have: NaN and the infinities."""
+    """Replaces the numbers that JSON does not have, NaN and the infinities, by their names."""
     if isinstance(data, Mapping):
         return {name: _finite(value) for name, value in data.items()}
     if isinstance(data, list | tuple):
@@ -60,7 +60,7 @@ def _finite(data: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Terminal:
-    """One call of the command line. Results go to stdout, everything else to stderr."""
+    """One call of the command line. It prints results to stdout and everything else to stderr."""
 
     config_path: Path
     format: Format
@@ -82,7 +82,7 @@ class Terminal:
                 _console().print(part)
 
     def json(self, data: Mapping[str, Any]) -> None:
-        """Prints the one JSON object of a call, when that is the format."""
+        """Prints the one JSON object of a call if the format is JSON."""
         if self.format is Format.JSON:
             sys.stdout.write(json.dumps(_finite(data), indent=2, default=plain, allow_nan=False) + "\n")
 
@@ -93,13 +93,13 @@ class Terminal:
             sys.stdout.flush()
 
     def note(self, text: str) -> None:
-        """A line for people beside the result, on stderr."""
+        """Prints a line for people on stderr."""
         sys.stderr.write(mask_control_characters(text) + "\n")
         sys.stderr.flush()
 
     @contextmanager
     def errors(self) -> Iterator[None]:
-        """Ends the command with a code and two lines instead of a traceback."""
+        """Turns an error in the block into an exit code and two lines, instead of a traceback."""
         try:
             yield
         except TidefoldError as error:
@@ -133,13 +133,13 @@ class Terminal:
 def _console() -> Any:
     from rich.console import Console
 
-    # COLUMNS, or the width of the terminal; piped output keeps the width that the tables were made for.
+    # COLUMNS, or the width of the terminal; piped output has the width that the tables were designed for.
     width = shutil.get_terminal_size((_WIDTH, 0)).columns
     return Console(file=sys.stdout, width=width, highlight=False, emoji=False, markup=False)
 
 
 def choose_logs(pipeline: Pipeline, logs: Sequence[str] | None) -> list[str]:
-    """The logs that were named, once each, or all that are configured. Raises NotFoundError."""
+    """Returns the named logs, each once, or all configured logs. Raises NotFoundError."""
     return [pipeline.log(log).id for log in dict.fromkeys(logs or pipeline.config.logs)]
 
 
@@ -183,6 +183,6 @@ def command(act: Callable[..., int | None]) -> Callable[..., None]:
 
 
 def help_text(act: Callable[..., Any]) -> str:
-    """A docstring whose paragraphs are one line each: the help page breaks lines where the terminal ends."""
+    """Returns a docstring with one line for each paragraph: the help page wraps lines at the terminal's width."""
     paragraphs = inspect.cleandoc(act.__doc__ or "").split("\n\n")
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)

@@ -28,8 +28,11 @@ class _Resolved(BaseModel):
 
 
 class SourceConfig(_Resolved):
-    """Where the changes of a log come from: an absolute `path` or, for a table, perhaps an address. `options` are those
-    of the format alone; files land in a folder, if `lands`.
+    """Where the changes of a log come from.
+
+    path: an absolute path or an s3:// address.
+    options: the options that only this format has.
+    lands: whether files land in a folder; a Delta table is read in place.
     """
 
     format: str
@@ -39,12 +42,12 @@ class SourceConfig(_Resolved):
 
     @property
     def feed(self) -> Feed:
-        """What the sources need of it."""
+        """The form that the source plugins take."""
         return Feed(self.format, self.address, self.options)
 
     @property
     def landing(self) -> str | None:
-        """The folder or the address where files land, if they do."""
+        """The folder or the address where files land; None: the source has no landing folder."""
         return self.address if self.lands else None
 
 
@@ -72,18 +75,18 @@ class TtlConfig(_Resolved):
 
 
 class LogConfig(_Resolved):
-    """One log: what it is made from and what its table looks like.
+    """One log: its source, its table and its rules.
 
     id: its name.
     source: where its changes come from; None: a program writes them.
-    shape: the definition of its table, which its ledger is held to.
+    shape: the definition of its table; it must fit the one in the ledger.
     late: what happens to changes below the horizon: `accept` or `quarantine`.
     lateness: how far below the highest order deletes are remembered, in the unit of that order.
     policies: which changes of the columns are allowed.
     deletion_vectors: whether incremental snapshots may mark rows instead of rewriting files.
     stops: codes of refused records that stop their partition.
-    on_bad_record, on_bad_file: as the file has them.
-    alarms: when it raises an alarm; None: never.
+    on_bad_record, on_bad_file: as written in the file.
+    alarms: its alarm thresholds; None: it raises no alarm.
     """
 
     id: str
@@ -140,12 +143,12 @@ def load_config(path: Path) -> Config:
 
 
 def key_line(path: Path, place: Place) -> int:
-    """Returns the line of a key in the file, for reports of mistakes in what it names."""
+    """Returns the line of a key in the file. Errors in a file that the key names point to this line."""
     return read_document(path).line(place)
 
 
 def log_mistakes(log: str, data: object, base: Path) -> list[str]:
-    """What would be refused about one log that is not in a file yet. `base`: folder of the future file."""
+    """Returns the mistakes of one log that is not in a file yet. `base`: folder of the future file."""
     document = YamlDocument({}, {})
     try:
         problems = check_log(log, LogEntry.model_validate(data), document)
@@ -179,7 +182,7 @@ def read_document(path: Path) -> YamlDocument:
 
 
 def _read_logs(document: YamlDocument, base: Path) -> tuple[dict[str, LogEntry], list[ConfigProblem]]:
-    """Each log by itself, so that a mistake in one does not hide the mistakes of another."""
+    """Reads each log by itself, so that a mistake in one does not hide the mistakes of another."""
     entries: dict[str, LogEntry] = {}
     problems: list[ConfigProblem] = []
     given = document.data.get("logs")
@@ -194,7 +197,7 @@ def _read_logs(document: YamlDocument, base: Path) -> tuple[dict[str, LogEntry],
 
 
 def _read_head(document: YamlDocument, problems: list[ConfigProblem]) -> FileEntry | None:
-    """Everything but the logs, which were read before."""
+    """Reads everything but the logs, which `_read_logs` reads."""
     data: dict[str, Any] = dict(document.data)
     try:
         return FileEntry.model_validate(data)
@@ -239,6 +242,6 @@ def _source(entry: LogEntry, base: Path) -> SourceConfig | None:
     if schemas := given.get("schemas"):
         given["schemas"] = schemas if "://" in schemas else str(base / schemas)
     if isinstance(source, StateJsonEntry):
-        # It is compared with the metadata of the state.
+        # The source compares the key with the metadata of the state.
         given["ttl_days"] = entry.ttl.days if entry.ttl else None
     return SourceConfig(format=source.format, address=address, lands=source.place_key == "path", options=given)

@@ -1,4 +1,4 @@
-"""The shape of the table that the entry of a log describes, and its mistakes."""
+"""The definition of the table that the entry of a log describes, and its mistakes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _REMEMBERING = (Engine.LAST, Engine.PARTIAL, Engine.HISTORY)
 
 
 def shape_of(entry: LogEntry) -> TableSpec:
-    """What the ledger holds the log to."""
+    """Returns the table definition, which the ledger compares with its own in each run."""
     by = tuple(entry.order) if isinstance(entry.order, list) else ()
     own = entry.source.orders[0] if entry.source else ARRIVAL
     return TableSpec(
@@ -54,9 +54,9 @@ def lateness(entry: LogEntry, shape: TableSpec) -> int | None:
 
 
 def stops_of(entry: LogEntry) -> tuple[str, ...]:
-    """Returns why a refused record stops its partition: it has another schema, and no policy handles such records."""
+    """Returns the codes of refused records that stop their partition: those with a schema that no policy allows."""
     policy = entry.schema_evolution
-    # The record is right, and a file is missing.
+    # The record itself is right: the file of its schema is missing.
     no_schema = ("SCHEMA_UNKNOWN",) if isinstance(entry.source, DebeziumEntry) and entry.source.schemas else ()
     undecided = "add" not in policy.model_fields_set and "on_bad_record" not in entry.model_fields_set
     if policy.add != "evolve" and not (policy.add == "stop" and (undecided or "add" in policy.model_fields_set)):
@@ -67,7 +67,7 @@ def stops_of(entry: LogEntry) -> tuple[str, ...]:
 
 
 def mistakes(entry: LogEntry) -> Iterator[Mistake]:
-    """What is wrong with the table that is described."""
+    """Yields the mistakes in the description of the table."""
     shape = shape_of(entry)
     types = {column.name: column.type for column in shape.columns}
     yield from column_mistakes(list(types))
@@ -76,9 +76,9 @@ def mistakes(entry: LogEntry) -> Iterator[Mistake]:
     yield from merge_mistakes(shape)
     yield from change_mistakes(shape)
     if entry.late and not (shape.order_by and shape.merge.engine in _REMEMBERING):
-        hint = "Remove it: nothing can come late in a log whose source says the order of its changes."
+        hint = "Remove it: no change can be late if the source itself numbers its changes in order."
         yield "LATE_WITHOUT_EFFECT", ("late",), "has no effect on this log.", hint
     elif entry.late and shape.order_by[0] in types and lateness(entry, shape) is None:
         type_ = types[shape.order_by[0]]
-        hint = "A whole number for whole numbers; a time as 36h or 7d for timestamps; whole days for dates."
+        hint = "Write a whole number for a column of whole numbers, 36h or 7d for a timestamp, 7d for a date."
         yield "LATE_HORIZON", ("late", "allowed_lateness"), f"does not fit `{shape.order_by[0]}` of type {type_}.", hint

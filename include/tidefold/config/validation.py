@@ -67,13 +67,17 @@ def source_mistakes(entry: LogEntry) -> Iterator[Mistake]:
 
 
 def _commit_time(entry: LogEntry, name: str | None) -> Iterator[Mistake]:
-    """Deletes have no other columns than those of key and order, and a date does not say when on its day."""
+    """Checks `commit_time`. Deletes have only the columns of key and order; a date does not say when on its day."""
     by = shape_of(entry).order_by
     if name is None or (name in by and name in entry.columns and entry.columns[name].type == "timestamp"):
         return
     times = [one for one in by if one in entry.columns and entry.columns[one].type == "timestamp"]
-    hint = f"Set it to {' or '.join(f'`{one}`' for one in times)}." if times else "Remove it, or order the log by one."
-    yield "SOURCE_COMMIT_TIME", ("source", "commit_time"), f"is `{name}`, no timestamp column of `order`.", hint
+    hint = (
+        f"Set it to {' or '.join(f'`{one}`' for one in times)}."
+        if times
+        else ("Remove it, or add a timestamp column to `order`.")
+    )
+    yield "SOURCE_COMMIT_TIME", ("source", "commit_time"), f"is `{name}`, not a timestamp column of `order`.", hint
 
 
 def _ops(op: OpEntry | None) -> Iterator[Mistake]:
@@ -81,7 +85,7 @@ def _ops(op: OpEntry | None) -> Iterator[Mistake]:
         return
     if op.delete == "any":
         for name in sorted({"upsert", "ignore"} & op.model_fields_set):
-            hint = "Remove it: with `delete: any` a null means upsert, and every value means delete."
+            hint = "Remove it: with `delete: any`, null means upsert and every other value means delete."
             yield "OP_TWICE", ("source", "op", name), "has no effect with `delete: any`.", hint
         return
     meanings = dict.fromkeys(op.upsert, "upsert")
@@ -93,7 +97,7 @@ def _ops(op: OpEntry | None) -> Iterator[Mistake]:
 
 
 def _header(entry: LogEntry, source: ParquetEntry) -> Iterator[Mistake]:
-    """Without a header line, the configuration must give the position of every column of a CSV file."""
+    """Checks `header`: without a header line, it must give the position of every column of a CSV file."""
     if not isinstance(source, CsvEntry) or source.header is True:
         return
     beside = [name for name in (source.op.column if source.op else None, source.offset) if name]
@@ -105,7 +109,7 @@ def _header(entry: LogEntry, source: ParquetEntry) -> Iterator[Mistake]:
 
 
 def _places(entry: LogEntry, source: ParquetEntry) -> Iterator[Mistake]:
-    """Without offsets, only the content of rows distinguishes and orders them."""
+    """Checks a source without offsets: only the content of its rows distinguishes and orders them."""
     shape = shape_of(entry)
     if source.offset is not None or source.extract:
         return
@@ -121,7 +125,7 @@ def _places(entry: LogEntry, source: ParquetEntry) -> Iterator[Mistake]:
 
 
 def _extracts(entry: LogEntry) -> Iterator[Mistake]:
-    """An extract has rows and nothing else: its date orders them, and each row is there or not."""
+    """Checks a log of full extracts: their dates order the rows, and a row has no operation."""
     source = entry.source
     if not isinstance(source, ParquetEntry | JsonEntry | DeltaTableEntry) or not source.extract:
         return
@@ -152,7 +156,7 @@ def _is_set(source: ParquetEntry | JsonEntry | DeltaTableEntry, name: str) -> bo
 
 
 def _any_names(entry: LogEntry, source: JsonEntry) -> Iterator[Mistake]:
-    """With `names: any`, only the content of rows distinguishes and orders them."""
+    """Checks `names: any`: only the content of the rows distinguishes and orders them."""
     if source.names != "any" or source.extract:
         return
     shape = shape_of(entry)
@@ -328,7 +332,7 @@ def check_all(document: YamlDocument, base: Path, logs: Mapping[str, LogEntry]) 
 
 
 def _locate(address: str, base: Path) -> PurePath:
-    """Returns a comparable form of an address. No path of this machine begins like that of a bucket."""
+    """Returns a form of an address that compares paths with paths and buckets with buckets."""
     if "://" in address and not address.startswith("file://"):
         return PurePosixPath(address)
     return (base / address.removeprefix("file://")).resolve()

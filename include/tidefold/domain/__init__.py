@@ -1,1 +1,1 @@
-"""The life cycle of a log, pure: values, moves, names, errors. Standard library only; no I/O, no clock, no chance."""
+"""The rules of a log's life cycle as pure functions on frozen values: no I/O, no clock, no randomness."""

@@ -46,7 +46,7 @@ class AlarmThresholds:
 
 @dataclass(frozen=True, slots=True)
 class LogAlarm:
-    """Something about a log that a person should deal with.
+    """A condition of a log that a person should handle.
 
     message: what is wrong, with the numbers.
     hint: the next step.
@@ -63,11 +63,11 @@ class LogAlarm:
 
 @dataclass(frozen=True, slots=True)
 class AlarmRecord:
-    """What is known of the newest runs of a log's DAG.
+    """The record of the newest runs of a log's DAG.
 
     number: counts the records of a log.
     run: id of the newest run.
-    failures: how many runs failed in a row, the newest one included; 0: it did not fail.
+    failures: how many runs failed in a row up to the newest; 0: the newest did not fail.
     since: when the first of these failed (ISO 8601, for people).
     error: why the newest of them failed.
     sent: the kinds of the alarms that were sent and are not over.
@@ -82,7 +82,7 @@ class AlarmRecord:
 
 
 def record_run(before: AlarmRecord, run: str, error: str | None, instant: str) -> AlarmRecord:
-    """The record after a run. A run that is recorded again replaces what it was.
+    """Returns the record after a run. A run that is recorded again replaces its earlier result.
 
     error: why the run failed; None: it did not.
     """

@@ -1,4 +1,4 @@
-"""When changes were committed at their source: of a change set, and of what a snapshot holds. Pure.
+"""The commit times, at the source, of the changes in a change set and in a snapshot. Pure.
 
 Instants are microseconds since 1970 UTC, as a change set has them.
 """
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-# Later than every instant: what holds a change of which nobody knows when it was committed.
+# Later than every instant: the commit time of a snapshot that has a change without a commit time.
 NEVER = 2**63 - 1
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -39,7 +39,7 @@ class AsOf:
 
     @property
     def tag(self) -> str:
-        """The name that keeps it."""
+        """The name of the tag that keeps the snapshot."""
         return tag_of(self.at)
 
 
@@ -52,7 +52,7 @@ def iso_instant(microseconds: int | None) -> str | None:
 
 
 def merge_ranges(times: Iterable[CommitTimeRange | None]) -> CommitTimeRange | None:
-    """Of several change sets together; None when it is not known of one of them."""
+    """Returns the range of several change sets together; None if the range of one of them is not known."""
     first: list[int] = []
     last: list[int] = []
     without = 0
@@ -66,8 +66,10 @@ def merge_ranges(times: Iterable[CommitTimeRange | None]) -> CommitTimeRange | N
 
 
 def latest_commit_time(below: Sequence[int | None], times: Iterable[CommitTimeRange | None]) -> int | None:
-    """The last commit time in what is folded from change sets with these `times` onto snapshots that reach up to
-    `below`; NEVER when a change is without one, None when it is not known.
+    """Returns the last commit time of the changes in a snapshot; None: not known.
+
+    below: the last commit times of the snapshots that it is built on; NEVER: one has a change without a commit time.
+    times: the commit times of the change sets that are folded onto them.
     """
     whole = merge_ranges(times)
     if whole is None or None in below:
@@ -91,11 +93,11 @@ def format_instant(at: int) -> str:
 
 
 def next_second(at: int) -> int:
-    """The first whole second that is not before an instant."""
+    """Returns the first whole second at or after an instant."""
     return -(-at // 1_000_000) * 1_000_000
 
 
 def tag_of(at: int) -> str:
-    """`as-of-2026-11-05`; where it is not midnight with the time, as `as-of-2026-11-05T06-30-00`."""
+    """Returns `as-of-2026-11-05`, or `as-of-2026-11-05T06-30-00` if the instant is not midnight."""
     day, _, time = format_instant(at).removesuffix("Z").partition("T")
     return f"as-of-{day}" if time == "00:00:00" else f"as-of-{day}T{time.replace(':', '-')}"

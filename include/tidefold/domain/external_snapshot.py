@@ -16,8 +16,11 @@ class Layout(StrEnum):
 
 
 class Ownership(StrEnum):
-    """Whose the original is after an import: the user's, never needed again; tidefold's, which deletes it when the
-    snapshot is retired; or the user's, and still of use.
+    """Who owns the original files after an import.
+
+    no-claim: the user; tidefold does not need them any more.
+    claim: tidefold, which deletes them when the snapshot is retired.
+    legacy: the user; tidefold still reads them and never deletes them.
     """
 
     NO_CLAIM = "no-claim"
@@ -30,7 +33,7 @@ class External:
     """The origin of an imported snapshot.
 
     `description`: sha256 of the document that describes the original, at `address`.
-    `log`, `snapshot`, `sqn`: those of the original. A log without any changes continues from `sqn` and `positions`.
+    `log`, `snapshot`, `sqn`: those of the original. An empty log continues from `sqn` and `positions`.
     """
 
     address: str

@@ -1,8 +1,8 @@
-"""Key groups and buckets: how keys are spread, independent of how many workers there are (requirement L8).
+"""Key groups and buckets: how keys are distributed, whatever the number of workers (requirement L8).
 
-What each of several workers gets of a log when it is restored or read (L8, L9). Pure.
+Also the share of each of several workers when a log is restored or read (L8, L9). Pure.
 
-Shares are ranges of key groups, so they do not depend on how many buckets or workers there were before.
+Shares are ranges of key groups, so they do not depend on an earlier number of buckets or workers.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class KeyGroups:
         return self.first <= other.last and other.first <= self.last
 
     def within(self, other: KeyGroups) -> KeyGroups:
-        """What both ranges have; they must meet."""
+        """Returns the key groups that both ranges have. The ranges must overlap."""
         return KeyGroups(max(self.first, other.first), min(self.last, other.last))
 
 
@@ -53,8 +53,11 @@ _SHARE = re.compile(r"([1-9]\d{0,5})/([1-9]\d{0,5})")
 
 
 class RedistributionMode(StrEnum):
-    """`split`: every row to exactly one worker. `union`, `broadcast`: all rows to each of them; what a worker makes of
-    the rows of others is its own affair (union), or all of them are to know the same (broadcast).
+    """How rows are distributed to several workers, as in Flink's operator state.
+
+    split: each row to exactly one worker.
+    union: all rows to each worker, which chooses its own.
+    broadcast: all rows to each worker; all workers keep the same rows.
     """
 
     SPLIT = "split"
@@ -81,8 +84,8 @@ class Share:
         return cls(int(found[1]), int(found[2]), distribution)
 
     def key_groups(self, count: int) -> KeyGroups | None:
-        """Which of `count` key groups this worker gets; None when there are more workers than key groups and this one
-        gets nothing.
+        """Returns which of `count` key groups this worker gets; None: there are more workers than key groups, and this
+        one gets none.
         """
         if self.distribution is not RedistributionMode.SPLIT:
             return KeyGroups(0, count - 1)

@@ -1,5 +1,5 @@
-"""What landed in the range of change sets that a snapshot folds: how much was refused, and where the source emptied the
-table. Pure.
+"""Counts the landed files behind the change sets that a snapshot folds: refused records, and truncates of the table.
+Pure.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ class LandedRange:
 
     records: records of these files.
     refused: those that still are in quarantine.
-    truncated_in: the files that hold a truncate of the whole table.
+    truncated_in: the files that contain a truncate of the whole table.
     """
 
     records: int = 0
@@ -25,8 +25,8 @@ class LandedRange:
 
 
 def find_landed_range(state: LogState, snapshot: Snapshot) -> LandedRange:
-    """What landed in the range of a snapshot. Of one that brings back older rows, or that is as of an instant, nothing:
-    its rows are not those of the range.
+    """Returns the counts for a snapshot; zeros for a restore and for a snapshot as of an instant, whose rows are not
+    those of the range.
     """
     if snapshot.restored_from is not None or snapshot.external or snapshot.as_of is not None:
         return LandedRange()
@@ -39,9 +39,7 @@ def find_landed_range(state: LogState, snapshot: Snapshot) -> LandedRange:
 
 
 def _between(landed: tuple[LandedFileRecord, ...], after: int, to: int) -> tuple[LandedFileRecord, ...]:
-    """Returns the files after the last one of the former range. A file without changes belongs to the range around
-    it.
-    """
+    """Returns the files after the last file of the former range, including files without changes."""
     numbers = [entry.sqn or 0 for entry in landed]
     first = max((i + 1 for i, sqn in enumerate(numbers) if 0 < sqn <= after), default=0)
     end = next((i for i, sqn in enumerate(numbers) if sqn > to), len(landed))

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-# So many are listed by name; all are counted.
+# How many problems are listed by name. All of them are counted.
 LISTED = 20
 WAITING = "LANDED_WAITING"
 
@@ -63,23 +63,23 @@ NO_PROBLEMS = LandingProblems()
 
 
 def list_problems(found: Iterable[LandingProblem]) -> LandingProblems:
-    """The problems, counted; those beyond the first are not named."""
+    """Counts the problems and lists the first of them by name."""
     ordered = sorted(found, key=lambda p: (not p.fails, p.code, p.file))
     counts = Counter(p.code for p in ordered)
     return LandingProblems(tuple(sorted(counts.items())), tuple(ordered[:LISTED]))
 
 
 def with_first_seen(now: LandingProblems, before: LandingProblems, instant: str) -> LandingProblems:
-    """The problems with the instant since when each is there."""
+    """Returns the problems, each with the instant at which it was first found."""
     since = {(p.file, p.code): p.since for p in before.listed}
     return replace(now, listed=tuple(replace(p, since=since.get((p.file, p.code), instant)) for p in now.listed))
 
 
 def find_failing(now: LandingProblems, before: LandingProblems, policy: str | None) -> LandingProblem | None:
-    """The problem that makes a run fail.
+    """Returns the problem that makes a run fail; None: no problem does.
 
-    policy: `warn`: none does. `fail`: any does, but for a file whose writer may still be at work. None: one that an
-    earlier run found as it is now.
+    policy: `warn`: none. `fail`: any, except a file whose writer may still be at work. None: a problem that an earlier
+        run found on the same, unchanged file.
     """
     if policy == "warn":
         return None

@@ -1,6 +1,6 @@
-"""What a store shows of a log beside its ledger, and whether the ledger knows all of it (I29).
+"""Compares the ledger of a log with everything else that the store has of it (I29).
 
-A ledger that was put back from a backup, or lost, would number snapshots again that exist.
+A ledger that was lost, or restored from a backup, would give numbers of existing snapshots a second time.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class Evidence:
     """What was found in the store.
 
     `table_version`: the newest version of the published table; None: there is no table.
-    `shown`: what the table shows, if it is newer than the ledger says and a commit of tidefold made it so.
+    `shown`: what the table shows, if a commit of tidefold made it newer than the ledger says.
     `manifests`: ids of the snapshots that have a manifest.
-    `completed`: ids of the snapshots that the ledger had as completed, of those that no table shows.
-    `folders`: ids of the snapshots that have a folder, looked at for a log without any snapshot.
-    `is_as_known`: the table shows what the ledger published last, or is about to.
+    `completed`: ids of the snapshots that the ledger once had as completed, and that no table shows.
+    `folders`: ids of the snapshots that have a folder; only listed for a log without any snapshot.
+    `is_as_known`: the table shows what the ledger published last, or is about to publish.
     `high_water_marks`: versions that the ledger has reached, as recorded beside the published table.
     """
 
@@ -60,11 +60,10 @@ def find_published_version(state: LogState) -> int:
 
 
 def needs_high_water_mark(before: LogState, after: LogState) -> bool:
-    """Whether only the ledger shows this change: if it were lost, no snapshot, manifest or table commit would tell.
+    """Whether only the ledger has this change: no snapshot, manifest or table commit shows it.
 
-    Such are ingested changes, compacted change sets, tail-only snapshots, tags, holds, consumers, stops and schemas.
-    What truncation removes from the log needs no mark: no snapshot that is kept needs it. Without a published table
-    there is no mark.
+    These are ingested changes, compacted change sets, tail-only snapshots, tags, holds, consumers, stops and schemas.
+    A truncation needs no mark: no retained snapshot needs what it removes. Without a published table there is no mark.
     """
     if find_published_version(after) < 0:
         return False
@@ -80,8 +79,8 @@ def _find_unshown(state: LogState) -> tuple[object, ...]:
 
 
 def require_known(state: LogState, evidence: Evidence) -> None:
-    """Raises CorruptError when the store shows something that the ledger does not know: LEDGER_LOST where the ledger
-    has just begun, else LEDGER_BEHIND.
+    """Raises CorruptError if the store shows something that the ledger does not know: LEDGER_LOST if the ledger has
+    just begun, else LEDGER_BEHIND.
     """
     found = _find_unknown(state, evidence)
     if found is None:
@@ -96,14 +95,14 @@ def require_known(state: LogState, evidence: Evidence) -> None:
 
 def _hint(state: LogState) -> str:
     return (
-        f"Put the newest `logs/{state.log}` back. If there is none, `tidefold rebuild {state.log}` makes the ledger "
-        "again. Readers are not affected."
+        f"Restore the newest copy of the folder `logs/{state.log}`. If there is none, `tidefold rebuild {state.log}` "
+        "makes the ledger again. Readers are not affected."
     )
 
 
 def _find_unknown(state: LogState, evidence: Evidence) -> str | None:
     newest = newest_id(state)
-    known = f", and the newest that its ledger knows is {newest}" if newest else ", and its ledger knows none"
+    known = f", but the newest that its ledger knows is {newest}" if newest else ", but its ledger knows none"
     for ids, what in ((evidence.manifests, "a manifest"), (evidence.folders, "a folder")):
         if max(ids, default=0) > newest:
             return f"snapshot {max(ids)} has {what}{known}"
@@ -115,7 +114,7 @@ def _find_unknown(state: LogState, evidence: Evidence) -> str | None:
             return f"snapshot {one.id} was completed{_as_known(one)}{known}"
     if max(evidence.high_water_marks, default=0) > state.version:
         reached = max(evidence.high_water_marks)
-        return f"its ledger has reached version {reached}, and the newest version that is left is {state.version}"
+        return f"its ledger has reached version {reached}, but the newest version in the store is {state.version}"
     return None
 
 

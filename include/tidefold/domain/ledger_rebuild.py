@@ -1,4 +1,4 @@
-"""Makes the state of a log again from what its snapshots prove, where the ledger went back or is lost. Pure."""
+"""Makes the state of a log again from what its snapshots prove, after its ledger was lost or set back. Pure."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class Proof:
     """A snapshot that the store still shows.
 
     `manifest`: as it is stored.
-    `digest`: the sha256 of that.
-    `table_version`: of the published table, whose commit shows it; None: no commit does.
-    `is_completed`: the ledger had it as completed, though no table shows it.
+    `digest`: the sha256 of the manifest.
+    `table_version`: the version of the published table whose commit shows the snapshot; None: no commit shows it.
+    `is_completed`: the lost ledger had it as completed, although no table shows it.
     """
 
     manifest: Manifest
@@ -41,11 +41,12 @@ class Rebuilt:
 def rebuild(
     base: LogState, proofs: Sequence[Proof], incarnation: str, instant: str, segments: Collection[str] | None = None
 ) -> Rebuilt:
-    """Continues the log from `base`, the newest state that is left (empty: none is), with what can be proved.
+    """Continues the log from `base`, the newest ledger state that is left (empty: none), with all that is proved.
 
-    Every claim of the old ledger is fenced off. If the source positions are lost, the log is stopped.
+    Attempts under the old ledger can commit nothing any more. If the source positions are lost, the log is stopped.
 
-    `segments`: the stored ones. If one is missing that waits to be folded, all waiting ones are ingested again.
+    `segments`: those in the store. If a segment that waits to be folded is missing, all waiting changes are ingested
+    again.
     """
     proved = {proof.manifest.snapshot: proof for proof in proofs}
     recorded = _record_all(base, proved)
@@ -63,11 +64,11 @@ def rebuild(
         incarnation=incarnation,
         deletion=DeletionState.NO,
     )
-    unknown = ["holds and tags that were given since", *_unknown_verdicts(base, proofs)]
+    unknown = ["holds and tags of the time since", *_unknown_verdicts(base, proofs)]
     if newest is None or (base.last_sqn >= newest.to_sqn and _has_segments(base, newest, segments)):
-        # The log itself is older than nothing that was folded: what was taken in since is taken in again.
+        # The old ledger reaches at least to the newest snapshot. The next ingest reads later changes from the source.
         return Rebuilt(state, tuple(unknown))
-    unknown.append("what was quarantined, and which files were taken: counts begin again")
+    unknown.append("quarantined records and ingested files: their counts begin again")
     return Rebuilt(_cut(state, newest, manifest, instant), tuple(unknown))
 
 
@@ -79,7 +80,7 @@ def _has_segments(base: LogState, newest: Snapshot, segments: Collection[str] | 
 def _record_all(base: LogState, proved: Mapping[int, Proof]) -> tuple[Snapshot, ...]:
     ids = sorted({s.id for s in base.snapshots} | set(proved))
     found = (_record(base.snapshot(i), proved.get(i)) for i in ids)
-    # What a snapshot was built on may be known to nobody any more.
+    # The base of a snapshot may be unknown.
     known = set(ids)
     return tuple(
         replace(
@@ -94,7 +95,7 @@ def _record_all(base: LogState, proved: Mapping[int, Proof]) -> tuple[Snapshot, 
 
 
 def _record(known: Snapshot | None, proof: Proof | None) -> Snapshot | None:
-    """A snapshot as far as it is proved."""
+    """Returns a snapshot as far as it is proved."""
     if proof is None:
         return known and _without_files(known)
     if known and known.manifest == proof.digest and not known.open:
@@ -112,7 +113,7 @@ def _record(known: Snapshot | None, proof: Proof | None) -> Snapshot | None:
 
 
 def _without_files(known: Snapshot) -> Snapshot:
-    """One whose manifest is gone: it was retired since, or never staged."""
+    """Returns a snapshot without a manifest: it was retired in the meantime, or never staged."""
     if known.open:
         return replace(known, state=State.ABORTED, abort_reason=UNDECIDED)
     if known.state in (State.COMPLETED, State.SUBSUMED):
@@ -139,7 +140,7 @@ def _claim_of(manifest: Manifest) -> Snapshot:
 
 
 def _tags(base: LogState, recorded: Sequence[Snapshot]) -> tuple[Tag, ...]:
-    """The tags of snapshots that are kept; one as of an instant has its own."""
+    """Returns the tags of retained snapshots; a snapshot as of an instant gets its own tag."""
     kept = tuple(tag for tag in base.tags if _is_completed(recorded, tag.snapshot))
     named = {tag.name for tag in kept}
     as_of = (Tag(s.as_of.tag, s.id) for s in recorded if s.as_of and s.state is State.COMPLETED)
@@ -157,11 +158,11 @@ def _unknown_verdicts(base: LogState, proofs: Sequence[Proof]) -> list[str]:
 
 
 def _cut(state: LogState, newest: Snapshot, manifest: Manifest | None, instant: str) -> LogState:
-    """The log behind the newest snapshot: it goes on from where that ends, if its manifest says where that is."""
+    """Continues the log from the end of the newest snapshot, if its manifest has the source positions."""
     positions = manifest.positions if manifest else None
     stopped = state.stopped
     if positions is None:
-        why = f"nobody knows how far the source was taken when snapshot {newest.id} was made"
+        why = f"the source positions at snapshot {newest.id} are not known"
         stopped = Stopped(REBUILT, "tidefold rebuild", why, "", instant)
     return replace(
         state,
@@ -169,7 +170,7 @@ def _cut(state: LogState, newest: Snapshot, manifest: Manifest | None, instant: 
         truncated_to=newest.to_sqn,
         positions=positions or (),
         landed=accounts_of(positions or ()),
-        # Tails consist of change sets that nobody knows any more.
+        # The change sets of tails are no longer known.
         snapshots=tuple(_without_tail(s) for s in state.snapshots),
         readers=(),
         stopped=stopped,

@@ -1,9 +1,4 @@
-"""The state of a log as one frozen value, and the values it is made of.
-
-What keeps snapshots and the log for longer than retention does, and what keeps changes out of the log.
-
-What is recorded of a restore drill.
-"""
+"""The state of a log as one frozen value, and the values that it consists of."""
 
 from __future__ import annotations
 
@@ -24,7 +19,7 @@ from tidefold.domain.table.table_spec import TableSpec as TableSpec
 
 @dataclass(frozen=True, slots=True)
 class Tag:
-    """A name of a snapshot. The snapshot is kept as long as it has one."""
+    """A name of a snapshot. A snapshot with a tag is kept."""
 
     name: str
     snapshot: int
@@ -32,7 +27,7 @@ class Tag:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Keeps a snapshot and the log behind it, until it is released."""
+    """Keeps a snapshot and the log after it, until a person releases the hold."""
 
     name: str
     snapshot: int
@@ -41,7 +36,7 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Consumer:
-    """A program that reads the log and has read it up to `sqn`. The log behind is kept for it."""
+    """A program that has read the log up to `sqn`. The log after that is kept for it."""
 
     name: str
     sqn: int
@@ -51,8 +46,8 @@ class Consumer:
 class Stopped:
     """The log accepts no more changes.
 
-    run, by, why: which run stopped it, who asked for it, and why.
-    address: of the savepoint that it was stopped for.
+    run, by, why: the run that stopped it, the person who asked for it, and the reason.
+    address: the address of the savepoint that it was stopped for.
     instant: ISO 8601, for people.
     """
 
@@ -65,12 +60,12 @@ class Stopped:
 
 @dataclass(frozen=True, slots=True)
 class Drill:
-    """The newest restore test of a snapshot.
+    """The newest restore drill of a snapshot.
 
     instant: when it was (ISO 8601, for people).
     seconds: how long it took.
-    bytes, bytes_local: how many bytes were read, and how many of them from local copies.
-    passed: whether everything was as recorded.
+    bytes, bytes_local: how many bytes it read, and how many of them from local copies.
+    passed: whether rows and checksums were as recorded.
     """
 
     instant: str
@@ -83,9 +78,9 @@ class Drill:
 class SnapshotKind(StrEnum):
     """What a snapshot consists of.
 
-    FULL: files of its own alone.
-    INCREMENTAL: it shares files with confirmed snapshots.
-    TAIL: the files of another snapshot and the change sets after it.
+    FULL: only files of its own.
+    INCREMENTAL: files of its own, and files that it shares with confirmed snapshots.
+    TAIL: the files of another snapshot, and the change sets after it.
     """
 
     FULL = "full"
@@ -94,7 +89,7 @@ class SnapshotKind(StrEnum):
 
 
 class State(StrEnum):
-    """How far a snapshot is in its life."""
+    """The states of a snapshot."""
 
     ONGOING = "ONGOING"
     STAGED = "STAGED"
@@ -109,10 +104,10 @@ class ChangeSetLocation:
     """Where a change set is stored.
 
     segment: path of the segment.
-    ordinal: which of the segment's change sets it is, from 0.
-    offset: of its first byte in the segment. A local copy of the segment has the same offsets.
-    length: in bytes.
-    checksum: sha256 of its entry in the index of the segment, which has the sha256 of each piece.
+    ordinal: its place among the segment's change sets, from 0.
+    offset: the offset of its first byte in the segment, and in local copies of the segment.
+    length: its bytes.
+    checksum: sha256 of its entry in the index of the segment; the entry has the sha256 of each piece.
     """
 
     segment: str
@@ -129,16 +124,16 @@ class ChangeSetLocation:
 class ChangeSet:
     """A run of changes of one log appended together.
 
-    sqn: its number within the log. One that replaces a run of others (compaction) has the number of the last.
+    sqn: its number within the log. A compacted change set has the number of the last one that it replaces.
     location: where it is stored.
     rows: the number of its changes.
-    key_groups: from the lowest to the highest one that it has changes of.
+    key_groups: from the lowest to the highest key group of its changes.
     high: the highest order in its partition up to the end of this change set.
-    floor: changes whose order is below were sent again by the source and do not count.
+    floor: the source sent changes with a lower order again; they do not count.
     first: the number of the first change set that it replaces; None: it replaces none.
-    top: the highest first number of the orders in it, where columns order the log.
+    top: the highest first number of the orders in it, if columns order the log.
     schema: id of the schema that it was made with.
-    times: when its changes were committed, with those that a compaction removed; None: not known.
+    times: the commit times of its changes, also of those that a compaction removed; None: not known.
     """
 
     sqn: int
@@ -177,7 +172,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Expire:
-    """Rows whose `column` lies before this instant are dropped.
+    """A rule that drops the rows whose `column` is before an instant.
 
     `before` is written like the statistics of a data file: `2026-01-31`, or `2026-01-31T00:00:00.000Z`.
     """
@@ -188,7 +183,7 @@ class Expire:
 
 @dataclass(frozen=True, slots=True)
 class ReadFrom:
-    """How many bytes were read to make a snapshot: from local copies, from the store, and from outside of both."""
+    """How many bytes were read to make a snapshot: from local copies, from the store, and from elsewhere."""
 
     local: int = 0
     store: int = 0
@@ -199,40 +194,40 @@ class ReadFrom:
 class Snapshot:
     """One attempt at a snapshot. It folds the change sets `from_sqn` < sqn <= `folds_to` into its parent.
 
-    id: numbers the snapshots of a log; it only rises.
-    epoch: numbers the attempts; a newer one fences off an older one.
+    id: the number of the snapshot in its log; ids only rise.
+    epoch: the number of the attempt; a newer attempt fences off an older one.
     run: id of the run that began it.
-    request: sha256 of what the run asked for; the same run asking for something else is refused.
-    kind, state: see there.
+    request: sha256 of the run's request; a different request of the same run is refused.
+    kind, state: see SnapshotKind and State.
     base: the newest completed snapshot when it began; None: there was none.
-    from_sqn: the last change set that its parent has.
-    to_sqn: the last change set that it has or leaves out; the next snapshot continues after it. A tail-only one
-        has the files of its base and the change sets up to here.
+    from_sqn: the last change set that its parent contains.
+    to_sqn: the last change set that it contains or leaves out; the next snapshot continues after it. A tail-only
+        snapshot has the files of its base and the change sets up to here.
     started_at: ISO 8601, for people; no clock decides (I24).
     manifest: sha256 of its manifest, once it is staged.
-    rows, files: how many it has.
-    bytes_full: of all its files.
-    bytes_written: of the files that its run wrote.
-    verdict: of the quality gate.
+    rows, files: the numbers of its rows and files.
+    bytes_full: the bytes of all its files.
+    bytes_written: the bytes of the files that its run wrote.
+    verdict: the verdict of the quality gate.
     table_version: the version of the table that published it.
-    abort_reason: why it was aborted; empty: it was not.
+    abort_reason: why it was aborted; empty: it was not aborted.
     restored_from: the snapshot whose rows a restore brings back.
     skipped_from: change sets from here to `to_sqn` are left out for good; None: none are.
-    progress: a count that the process at work raises, so that others see that it lives.
+    progress: a heartbeat count that the working process raises, so that others see that it is alive.
     published_at: ISO 8601, for people.
     kind_reason: why it is of this kind.
-    expire: which rows it drops for their age, frozen when it began.
-    drill: the newest restore test of it.
-    bytes_read: what it was made from.
+    expire: which rows it drops for their age, fixed when it began.
+    drill: its newest restore drill.
+    bytes_read: how many bytes its run read, by source.
     external: where its rows were imported from.
-    buckets: how many its files are in, once it is staged.
-    horizon: deletes below this first number of the order are forgotten, frozen when it began.
+    buckets: the number of its buckets, once it is staged.
+    horizon: deletes whose order begins with a lower number are forgotten; fixed when it began.
     ties, unresolved, unresolved_keys: see `Manifest`.
-    schema: id of the schema of its rows, the newest when it began.
-    as_of: it has the changes that were committed before an instant. Nothing is built on it, it is never published,
-        and its tag keeps it.
-    max_commit_time: the last commit time of a change in it; None: not known.
-    token: a part of the names of its files; no other attempt, of whatever ledger, has the same one.
+    schema: id of the schema of its rows: the newest schema when it began.
+    as_of: it contains only changes that were committed before this instant. No snapshot is built on it, it is never
+        published, and its tag keeps it.
+    max_commit_time: the latest commit time of its changes; None: not known.
+    token: a part of the names of its files. No other attempt has the same token, not even under a rebuilt ledger.
     """
 
     id: int
@@ -274,7 +269,7 @@ class Snapshot:
 
     @property
     def folds_to(self) -> int:
-        """The last sqn whose change set is folded in."""
+        """The sqn of the last change set that is folded into it."""
         return self.to_sqn if self.skipped_from is None else self.skipped_from
 
     @property
@@ -288,7 +283,7 @@ class Snapshot:
 
     @property
     def in_main_lineage(self) -> bool:
-        """Whether it has files of its own and all changes up to `to_sqn`: each of these is built on the one before."""
+        """Whether it has files of its own and all changes up to `to_sqn`. Each is built on the one before."""
         return self.kind is not SnapshotKind.TAIL and self.as_of is None
 
     @property
@@ -297,7 +292,7 @@ class Snapshot:
 
 
 class DeletionState(StrEnum):
-    """How far the deletion of a log is."""
+    """The progress of the deletion of a log."""
 
     NO = "no"
     GOING = "going"
@@ -306,30 +301,30 @@ class DeletionState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LogState:
-    """Everything that tidefold knows of one log. A transition makes the next state; nothing changes in place.
+    """Everything that tidefold knows about one log. A transition makes a new state and changes nothing in place.
 
     log: its id.
     shape: the definition of its table, with the newest columns.
-    version: of the ledger.
-    epoch: of the newest attempt.
-    change_sets: those that are in the log, in order.
+    version: the version of the ledger.
+    epoch: the epoch of the newest attempt.
+    change_sets: the change sets in the log, in order.
     landed: a record of each landed file, in order.
     positions: how far each partition of the source is ingested.
-    snapshots: all of them, in order of their ids.
-    tags, holds, readers: what keeps snapshots and the log for longer than retention does.
+    snapshots: all snapshots, in the order of their ids.
+    tags, holds, readers: tags, holds and consumers, which keep snapshots and the log longer than retention does.
     truncated_to: change sets up to here are deleted.
-    garbage: segments that are marked and not yet deleted.
-    deletion: how far the deletion of the log is; no transition is possible while it is under way. The next log of that
-        name begins with the epoch and above `last_snapshot` of this one, so that no number is used again.
+    garbage: segments that are marked for deletion.
+    deletion: the progress of the deletion of the log. Until it is done, no transition is possible. The next log of this
+        name continues the epochs and snapshot ids of this one, so that no number is used twice.
     last_snapshot: the highest snapshot id of deleted logs of this name.
-    fence: rises when announced change sets are given up; who announced them is refused from then on.
+    fence: rises when announced change sets are rejected. Their writers are refused from then on.
     generation: counts the logs of this name.
-    stopped: the log accepts nothing more until it is resumed.
-    schemas: the columns that it had, oldest first; none: they never changed.
-    incarnation: random, new each time the ledger begins; tokens of attempts begin with it.
+    stopped: set while the log accepts no changes.
+    schemas: the schemas of the log, oldest first; empty: the columns never changed.
+    incarnation: a random text, new each time a ledger begins; tokens of attempts begin with it.
     former: incarnations of the deleted logs of this name.
-    names: how it reads the names of landed files, since the first one; None: there was none.
-    landing: what the last ingest did not ingest, or ingested in vain.
+    names: how the log reads the names of landed files, set by the first file; None: there was none.
+    landing: landed files that the last ingest did not ingest, or that brought nothing new.
     """
 
     log: str
@@ -367,21 +362,23 @@ class LogState:
 
     @property
     def latest(self) -> Snapshot | None:
-        """The newest completed snapshot with files of its own: the next one is built on it."""
+        """The newest completed snapshot with files of its own. The next snapshot is built on it."""
         return next((s for s in reversed(self.snapshots) if s.state is State.COMPLETED and s.in_main_lineage), None)
 
     @property
     def open_attempt(self) -> Snapshot | None:
-        """The attempt under way at the next snapshot: at most one such is open at a time."""
+        """The open attempt at the next snapshot. At most one is open at a time."""
         return next((s for s in reversed(self.snapshots) if s.open and s.as_of is None), None)
 
     @property
     def as_of_attempts(self) -> tuple[Snapshot, ...]:
-        """The attempts under way at snapshots as of an instant: any number, beside the other one."""
+        """The open attempts at snapshots as of an instant. Any number can be open, beside the attempt at the
+        next one.
+        """
         return tuple(s for s in self.snapshots if s.open and s.as_of is not None)
 
     def open_of(self, run: str | None) -> Snapshot | None:
-        """What this run has open, whatever it is; without a run the attempt at the next snapshot."""
+        """Returns the open attempt of this run, of whatever kind; without a run, the attempt at the next snapshot."""
         if run is None:
             return self.open_attempt
         return next((s for s in reversed(self.snapshots) if s.open and s.run == run), None)
@@ -399,6 +396,6 @@ class LogState:
         return next((s for s in self.snapshots if s.id == snapshot), None)
 
     def with_snapshot(self, changed: Snapshot) -> LogState:
-        """The state with one snapshot replaced, or added when its id is new."""
+        """Returns the state with one snapshot replaced, or added if its id is new."""
         kept = tuple(changed if s.id == changed.id else s for s in self.snapshots)
         return replace(self, snapshots=kept if changed in kept else (*kept, changed))

@@ -1,4 +1,4 @@
-"""Names of stored things: each is built and parsed by one immutable type, so no other place takes names apart."""
+"""The names of stored objects. One immutable type builds and parses each kind of name; no other code does."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _LOG_ID = re.compile(r"[a-z][a-z0-9_]{0,62}")
 
 @dataclass(frozen=True, slots=True)
 class DataFileName:
-    """Name of one Parquet file: key groups, the snapshot and epoch that wrote it, and the writing task's own part.
+    """The name of a Parquet file: key groups, snapshot, epoch, and a random part of the task that wrote it.
 
-    The random part makes a second try of a task write a second file, never over the first. `token` names the attempt: a
-    ledger that went back issues the same snapshot and epoch again, and never the same token. Older programs wrote names
-    without one.
+    The random part makes a second try of a task write a second file instead of overwriting the first. `token`
+    identifies the attempt: a ledger that was set back gives the same snapshot id and epoch again, but never the same
+    token. Older versions wrote names without a token.
     """
 
     key_groups: KeyGroups
@@ -46,14 +46,14 @@ class DataFileName:
         return cls(KeyGroups(int(first), int(last)), int(snapshot), int(epoch), unique, token or "")
 
 
-# Segments of all logs, and what is known of those that are being written.
+# Segments of all logs, and the announcements of those that are being written.
 CHANGELOG = "changelog"
 INTENTS = f"{CHANGELOG}/intents"
 
 
 @dataclass(frozen=True, slots=True)
 class LogPaths:
-    """Where the parts of one log live, relative to the store's root."""
+    """The paths of one log's objects, relative to the root of the store."""
 
     log: str
 
@@ -70,7 +70,7 @@ class LogPaths:
 
     @property
     def high_water_marks(self) -> str:
-        """Which versions the ledger has reached. They are not below `logs/`, which may be put back from a backup."""
+        """The ledger versions that were reached. They are not below `logs/`, which may be restored from a backup."""
         return f"{self.table_log}/_tidefold"
 
     def high_water_mark(self, version: int) -> str:
@@ -88,7 +88,7 @@ class LogPaths:
         return f"{self.ledger}/{version:010d}.json"
 
     def page(self, digest: str, life: int = 0) -> str:
-        """Pages of a log that was dropped are never taken for those of the next one of that name."""
+        """The path of a page. `life` separates the pages of a dropped log from those of the next log of that name."""
         return f"{self.folder}/pages/{f'{life}/' if life else ''}{digest}.json"
 
     @property
@@ -109,7 +109,7 @@ class LogPaths:
         return f"{self.about(snapshot)}/manifest"
 
     def completion(self, snapshot: int) -> str:
-        """Says that the ledger had the snapshot as completed: of those that no table shows."""
+        """The mark that the ledger had a snapshot as completed; written for snapshots that no table shows."""
         return f"{self.about(snapshot)}/completed"
 
     def quality(self, snapshot: int) -> str:
@@ -117,12 +117,12 @@ class LogPaths:
 
     @property
     def proofs(self) -> str:
-        """Records of scrubs: the newest number counts, the others are removed."""
+        """The folder of scrub records. The record with the highest number counts."""
         return f"{self.folder}/proofs"
 
     @property
     def alarms(self) -> str:
-        """Records of failed runs and of alarms that were sent: the newest number counts, the others are removed."""
+        """The folder of records of failed runs and sent alarms. The record with the highest number counts."""
         return f"{self.folder}/alarms"
 
     @property
@@ -131,12 +131,12 @@ class LogPaths:
 
 
 def record_path(folder: str, number: int) -> str:
-    """Path of a numbered record: of the files of its folder the newest number counts."""
+    """Returns the path of a numbered record. In its folder, the record with the highest number counts."""
     return f"{folder}/{number:010d}.json"
 
 
 def data_path(table: str, name: str) -> str:
-    """Path of a data file of a Delta table: `_data/` is left alone by VACUUM and read by every reader.
+    """Returns the path of a data file of a Delta table, in `_data/`: VACUUM ignores that folder, and readers read it.
 
     The table "" is the root of a store.
     """
@@ -144,7 +144,7 @@ def data_path(table: str, name: str) -> str:
 
 
 def check_log_id(log: str) -> str:
-    """Returns the id, or raises InvalidInputError when it could not serve as a folder name everywhere."""
+    """Returns the id. Raises InvalidInputError if it cannot be a folder name on every file system."""
     if not _LOG_ID.fullmatch(log):
         raise InvalidInputError(
             "LOG_ID_INVALID",

@@ -1,4 +1,4 @@
-"""What was taken of the source: an account of each landed file, and how far each partition has come."""
+"""What was ingested from the source: a record of each landed file, and the position of each partition."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class NameReading(StrEnum):
 
 
 class StreamPosition(NamedTuple):
-    """How far the source's own order has come in one partition.
+    """The highest order of the source seen in one partition.
 
-    max_order: the highest order seen; empty where it was not recorded.
-    records_at_max: how many records had that order. Counted only where equal records must stay apart.
-    replayed_at_max: how many of them came again since the source went back; None: it did not go back.
+    max_order: the highest order seen; empty: it was not recorded.
+    records_at_max: how many records had that order. Counted only if equal records are different changes.
+    replayed_at_max: how many of them the source has sent again since it went back; None: it did not go back.
     max_commit_time: the latest commit time seen, in microseconds.
     """
 
@@ -40,23 +40,23 @@ NO_POSITION = StreamPosition()
 
 @dataclass(frozen=True, slots=True)
 class LandedFileRecord:
-    """What was taken from one landed file. One that grows has a record for each part.
+    """The record of one landed file. A file that grows has a record for each part.
 
     The counts add up: records = changes + tombstones + repeated + resent + unproved + quarantined + ignored.
 
-    length, checksum: the bytes that were read, and their sha256.
+    length, checksum: how many bytes were read, and their sha256.
     first_offset, next_offset: the offsets [first, next).
-    repeated: the same bytes came before at the same offset. In older versions also what is now resent and unproved.
+    repeated: the same bytes came before at the same offset. Older versions counted resent and unproved records here.
     resent: the source's own order shows that it sent the record before.
-    unproved: the offset was taken, and nothing shows any more what was there.
-    changed: the file's time of change in seconds. Another one is a reason to look at its bytes again.
+    unproved: the offset was ingested before, and the earlier record is no longer there to compare with.
+    changed: the file's modification time in seconds. If it differs, the next ingest reads the file's bytes again.
     high, count, again, time: the stream position of the partition after the file.
-    run, instant: which ingest took the file, and when (ISO 8601), for people.
-    complete: false if a record after the last counted one stopped the log. That record and what follows wait.
+    run, instant: which run ingested the file, and when (ISO 8601), for people.
+    complete: false if a record stopped the partition. That record and all later ones wait.
     truncates: how often the source emptied the whole table.
     key_changes: how many of the quarantined records wait for values of the row under their old key.
-    settled: how many records a person settled by hand, who and why. These records count as ignored.
-    etag: what the object store called the bytes; empty for a file on a disk.
+    settled: how many records a person settled by hand, with name and reason. These records count as ignored.
+    etag: the object store's ETag of the file; empty for a file on a disk.
     """
 
     number: int
@@ -101,7 +101,7 @@ class LandedFileRecord:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """How far one partition of the source has been taken. `high`, `count`, `again`, `time`: the stream position."""
+    """How far one partition of the source is ingested. `high`, `count`, `again`, `time`: the stream position."""
 
     topic: str
     partition: int

@@ -1,4 +1,4 @@
-"""How far the source had been taken at an earlier sqn, by the accounts of what landed. Pure."""
+"""Finds the source positions at an earlier sqn from the records of landed files. Pure."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from tidefold.domain.source_progress import LandedFileRecord, Position
 
 
 def positions_at(state: LogState, sqn: int) -> tuple[Position, ...]:
-    """The position of each partition when the log ended with this sqn: never a later one.
+    """Returns the position of each partition when the log ended with this sqn, never a later one.
 
-    Where neither an account nor a change set has the highest order any more (logs that an older version wrote) it is
-    one that was surely seen: records that the source sends a second time may then be folded a second time.
+    If no record and no change set has the highest order any more (logs of an older version), it is an order that was
+    certainly seen. Records that the source sends a second time may then be folded a second time.
     """
     found: dict[tuple[str, int], Position] = {}
     behind: set[tuple[str, int]] = set()
@@ -24,7 +24,7 @@ def positions_at(state: LogState, sqn: int) -> tuple[Position, ...]:
             behind.add(place)
         if place not in behind:
             found[place] = _after(found.get(place), entry, highs.get(entry.sqn or 0, ()))
-    # What stands where it stood then is known exactly.
+    # A partition that has not moved since then is known exactly.
     now = {(p.topic, p.partition): p for p in state.positions}
     return tuple(now[place] if place not in behind else found[place] for place in sorted(found))
 
@@ -38,7 +38,7 @@ def _after(before: Position | None, entry: LandedFileRecord, high: tuple[int, ..
 
 
 def accounts_of(positions: Iterable[Position]) -> tuple[LandedFileRecord, ...]:
-    """Accounts by which a log that begins at these positions takes nothing that lies before them."""
+    """Returns records that make a log which begins at these positions ingest nothing before them."""
     return tuple(
         LandedFileRecord(
             number=number,

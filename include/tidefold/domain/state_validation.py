@@ -1,6 +1,6 @@
-"""The rules of every stored state and manifest. One that breaks them was not written by this program, or by a bug.
+"""The rules of every stored state and manifest. If one breaks them, it is damaged or a bug wrote it.
 
-A reader gets a typed error before anything is planned or deleted (I23).
+Readers raise a typed error before tidefold plans or deletes anything (I23).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from tidefold.errors import CorruptError
 
 
 def check_state(state: LogState) -> LogState:
-    """The state, or CorruptError that names what cannot be."""
+    """Returns the state. Raises CorruptError with the rule that it breaks."""
     _check_change_sets(state)
     _check_snapshots(state)
     for path in (*state.garbage, *(entry.quarantine for entry in state.landed if entry.quarantine)):
@@ -21,7 +21,7 @@ def check_state(state: LogState) -> LogState:
 
 
 def check_manifest(manifest: Manifest, snapshot: Snapshot) -> Manifest:
-    """The manifest of this snapshot, or CorruptError."""
+    """Returns the manifest of this snapshot. Raises CorruptError."""
     what = (manifest.snapshot, manifest.epoch, manifest.token, manifest.from_sqn, manifest.to_sqn)
     if what != (snapshot.id, snapshot.epoch, snapshot.token, snapshot.from_sqn, snapshot.to_sqn):
         raise _corrupt(
@@ -34,7 +34,7 @@ def check_manifest(manifest: Manifest, snapshot: Snapshot) -> Manifest:
 
 
 def _check_change_sets(state: LogState) -> None:
-    """Looks at each list as a whole, since every read of a long log comes through here."""
+    """Checks each list as a whole, because every read of a long log calls this function."""
     sets = state.change_sets
     ends = [state.truncated_to, *(c.sqn for c in sets)]
     gap = next((c for c, end in zip(sets, ends, strict=False) if c.begin != end + 1 or c.sqn < c.begin), None)
@@ -66,7 +66,7 @@ def _check_snapshots(state: LogState) -> None:
             raise _corrupt("BASE_MISSING", state.log, f"tail-only snapshot {snapshot.id} has no base")
         if snapshot.as_of and (snapshot.kind is not SnapshotKind.FULL or snapshot.published):
             raise _corrupt(
-                "AS_OF_PUBLISHED", state.log, f"snapshot {snapshot.id} is as of an instant, and is published"
+                "AS_OF_PUBLISHED", state.log, f"snapshot {snapshot.id} is as of an instant, but it is published"
             )
         last = snapshot.id
         seen.add(last)

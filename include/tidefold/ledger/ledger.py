@@ -181,8 +181,7 @@ class Ledger:
         """Applies a transition to the newest state and writes the result. After a lost race, reads and applies again.
 
         A transition that changes nothing writes nothing. Raises the errors of the transition, ConflictError after many
-        lost
-        races, and RefusedError for a log that is being dropped (unless `of_dropped`: the drop itself commits).
+        lost races, and RefusedError for a log that is being dropped (unless `of_dropped`: the drop itself commits).
         """
         for _ in range(_TRIES):
             state = self.read() if of_dropped else _not_dropped(self.read())
@@ -261,8 +260,7 @@ class Ledger:
         """Deletes the oldest versions except the newest `keep`, in ascending order, with the pages that only they name.
 
         Returns the number of deleted versions. Lists only grow or shrink for good, so pages that the oldest retained
-        version
-        does not name are not named by a later one.
+        version does not name are not named by a later one.
         """
         versions = self._versions()
         old, kept = versions[:-keep], versions[-keep:]

@@ -76,10 +76,8 @@ class Store(Protocol):
         """Opens a stream to the new content of all these names, whatever they had before. Only repairs use it.
 
         Leaving it without an error makes the new bytes complete and durable. Then the names get them one after the
-        other,
-        each in one step. Other names of the old bytes keep them. An error leaves the remaining names as they were. S3
-        raises
-        RefusedError for an existing name.
+        other, each in one step. Other names of the old bytes keep them. An error leaves the remaining names as they
+        were. S3 raises RefusedError for an existing name.
         """
         ...
 

@@ -112,7 +112,7 @@ def uncommented(text: str) -> str:
 def test_a_landing_folder_around_the_store_is_left_out(folder: Path) -> None:
     land(folder, "t", {"id": 1}, {"id": 1})
     done = init(".")
-    assert "holds the store" in done.stderr
+    assert "contains the store" in done.stderr
     assert "  # t:" in Path("tidefold.yaml").read_text().splitlines()
 
 

@@ -303,9 +303,9 @@ def test_takeover_after_waits_in_the_open_and_supersedes_what_stands_still(
     assert (requests, asleep) == ([], [])
     done = call(verb, "accounts", "--takeover-after", f"{LEAST_PATIENCE:.0f}")
     assert sum(asleep) == LEAST_PATIENCE
-    assert "materialize: waiting 60 s for a sign of life of another run's attempt" in done.stderr
+    assert "materialize: waiting 60 s for progress of another run's attempt" in done.stderr
     assert "materialize: still waiting, 30 s" in done.stderr
-    assert "accounts: taking over snapshot 2 of run dead, which shows no progress" in done.stderr
+    assert "accounts: taking over snapshot 2 of run dead, which makes no progress" in done.stderr
     [asked] = [r.step.request for r in requests if r.step.name == "materialize"]
     assert asked.stalled["accounts"].run == "dead"
     assert asked.takeover is False

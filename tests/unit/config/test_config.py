@@ -350,7 +350,7 @@ def test_all_mistakes_are_listed_at_once_in_the_order_of_the_file(tmp_path: Path
         (
             "local[2]",
             "yarn",
-            "Set `local[*]` (all cores), `local[4]` as an example, or the address of a standalone cluster.",
+            "Set `local[*]` (all cores), `local[4]` (four cores), or the address of a standalone cluster.",
         ),
     ],
 )

@@ -34,8 +34,7 @@ class Changelog:
     """Writers of any number of logs that share segments, threads and back-pressure.
 
     Leaving the context without an error flushes everything. Leaving it with an error discards what was not confirmed,
-    and
-    deletes its uploads.
+    and deletes its uploads.
 
     local: a store for optional local copies, on this machine's disks.
     """
@@ -77,8 +76,7 @@ class Changelog:
         """Returns the writer of a log, the same one each time. `shape` may be left out for an existing log.
 
         Raises InvalidInputError for an invalid table definition, NotFoundError for an unknown log without one,
-        RefusedError
-        for an open writer with another one.
+        RefusedError for an open writer with another one.
         """
         if self._closed:
             raise RefusedError("WRITER_CLOSED", "The changelog writer is closed.", hint="Open a new one.")

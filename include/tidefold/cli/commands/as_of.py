@@ -1,4 +1,4 @@
-"""`tidefold as-of`: makes, judges and keeps a snapshot of each log as of an instant."""
+"""`tidefold as-of`: makes, judges and keeps a snapshot of each log with the rows of a past instant."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ def as_of(
 ) -> int:
     """Make a full snapshot of everything that the source had committed before an instant.
 
-    Only the commit time at the source counts, not the time of arrival. The snapshot is judged. A tag (as-of-2026-11-05)
-    keeps it until you run untag and subsume. It is never published and never a base, so the table, the log and
-    scheduled runs are not affected. If a snapshot of that instant exists, the command does nothing. If the log was
-    truncated after the instant, the command is refused and names the oldest possible instant. --dry-run only prints the
-    base and the number of changes to fold.
+    Only the commit time at the source counts, not the time of arrival. The quality gate judges the snapshot. A tag
+    (as-of-2026-11-05) keeps it until you run untag and subsume. tidefold never publishes it and never builds another
+    snapshot on it, so the table, the log and scheduled runs are not affected. If a snapshot of that instant exists, the
+    command does nothing. If the log was truncated after the instant, the command is refused and names the oldest
+    possible instant. --dry-run only prints the base snapshot and the number of changes to fold.
 
     Example: tidefold as-of accounts --at 2026-11-05T00:00:00Z
 

@@ -10,8 +10,8 @@ from tidefold.cli.terminal import Terminal, choose_logs
 def audit(terminal: Terminal, logs: Logs = None, run: RunId = None) -> int:
     """Judge the newest completed snapshots again, with today's suites.
 
-    Meant for a schedule: it changes no verdict, snapshot or table. `freshness` counts ages up to now. The report is
-    stored beside the verdict's. The same --run again returns the same result. Exit code 3 if a snapshot failed.
+    Made for a schedule: it changes no verdict, snapshot or table. `freshness` counts ages up to now. Its report is kept
+    beside the one of the verdict. A call with the same --run gives the same result. Exit code 3 if a snapshot failed.
 
     Example: tidefold audit accounts
 

@@ -11,13 +11,13 @@ from tidefold.operations.outcome import for_each_log
 def compact_log(terminal: Terminal, logs: Logs = None, dry_run: DryRun = False) -> int:
     """Merge waiting change sets: keep only the last change of each key.
 
-    Useful if many small change sets wait, or the same keys change often: the next materialize and read --live read
-    less. The rows of every snapshot and every replay stay the same. tidefold never merges across the end of a snapshot
-    or the position of a consumer. Refused records and counts stay. Starts no Spark.
+    Useful if many small change sets wait, or if the same keys change often: the next materialize and read --live then
+    read less. Every snapshot and every replay still gives the same rows. tidefold never merges change sets before and
+    after the end of a snapshot or the position of a consumer. Refused records and counts stay. Starts no Spark.
 
     Example: tidefold compact-log accounts --dry-run
 
-    Next: tidefold truncate removes the segments that were replaced
+    Next: tidefold truncate, which deletes the replaced segments
     """
     from tidefold.operations.snapshot.compact_log import compact_log as act
 

@@ -30,10 +30,10 @@ def confirm(
 ) -> int:
     """Complete a judged snapshot and publish it to the readers of the table.
 
-    Needs a passing verdict for exactly the staged files. --override-by with a reason lets a failed snapshot through,
-    and the ledger keeps both for ever. A second confirm changes nothing, and it finishes an interrupted publication. If
-    another program committed to the table (OPTIMIZE, UPDATE), confirm is refused. Undo that commit, or replace it with
-    --reconcile. Starts no Spark.
+    Needs a passing verdict for exactly the staged files. --override-by with --reason publishes a snapshot that failed
+    its gate; the ledger keeps the name and the reason for ever. A second confirm changes nothing, but finishes an
+    interrupted publication. If another program committed to the table (OPTIMIZE, UPDATE), confirm is refused. Undo that
+    commit, or replace it with --reconcile. Starts no Spark.
 
     Example: tidefold confirm accounts
 

@@ -22,9 +22,9 @@ Remove = Annotated[bool, typer.Option("--remove", help="Remove the consumer.")]
 def consumer(terminal: Terminal, log: Log, name: ConsumerName, at: At = None, remove: Remove = False) -> int:
     """Register the position of an external consumer, so that the log keeps the change sets after it.
 
-    Call it again when the consumer has read further. The log may then be truncated up to the new position. Remove
-    consumers that stopped, or the log grows. Refused for positions before the start or after the end of the log. Starts
-    no Spark.
+    Call it again when the consumer has read further: truncate may then delete change sets up to the new position.
+    Remove consumers that no longer read, or the log grows. A position before the start or after the end of the log is
+    refused. Starts no Spark.
 
     Example: tidefold consumer accounts search-index --at 120
 

@@ -1,4 +1,4 @@
-"""The command that compares two snapshots: diff. It starts no JVM."""
+"""`tidefold diff`: compares two snapshots."""
 
 from __future__ import annotations
 

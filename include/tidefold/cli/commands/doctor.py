@@ -1,4 +1,4 @@
-"""The command that looks for what is wrong around a pipeline: doctor."""
+"""`tidefold doctor`: checks everything that a pipeline relies on."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ _FAILED = 1
 
 
 def doctor(terminal: Terminal, seconds: Seconds = 20.0) -> int:
-    """Look for what is wrong around the pipeline, with the way out.
+    """Check everything that the pipeline relies on, and print the next step for each problem.
 
     Checks the configuration and its suites, versions of packages, Java, Spark, its jars, memory, disks, the store
     (with scratch objects: conditional writes, listings, clock), landing folders, retention, alarms, and Airflow with
     its DAG files. Each line is ok, warn or fail. Works without a store and without Airflow. A check that hangs fails
-    after --seconds (Airflow: four times as long) and holds up no other. Exit code 1 if a line is fail. Starts no Spark.
+    after --seconds (Airflow: four times as long) and does not delay the others. Exit code 1 if a line is fail. Starts
+    no Spark.
 
     Example: tidefold doctor --format json
 

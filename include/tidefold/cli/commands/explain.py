@@ -1,4 +1,4 @@
-"""`tidefold explain`: why the row of a key is as it is. It starts no JVM."""
+"""`tidefold explain`: shows why the row of a key is as it is."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ Live = Annotated[bool, typer.Option("--live", help="Include changes that are ing
 def explain(terminal: Terminal, log: Log, key: Key, snapshot: SnapshotId = None, live: Live = False) -> None:
     """Show which change made the row of a key, which changes lost, and why.
 
-    Shows the row as published (or in a snapshot, or live) and the change that made or deleted it: order, source
-    position, segment, landed file and line, snapshot and run. Then shows every other change of the key that the log
-    still has, oldest first, with its outcome, file and line. Last come the ranges where the log is incomplete, the
-    refused records of the key, and the retained snapshots that have the row. Reads the files of the key's bucket,
-    and the landed files of its changes. Starts no Spark. Exit code 4 if the key is unknown.
+    Shows the published row (or the row of a snapshot, or the live row) and the change that made or deleted it: order,
+    source position, segment, landed file and line, snapshot and run. Then shows every other change of the key that the
+    log still has, oldest first, with its outcome, file and line. Last come the ranges where the log is incomplete, the
+    refused records of the key, and the retained snapshots that have the row. Reads the files of the key's bucket, and
+    the landed files of its changes. Starts no Spark. Exit code 4 if the key is unknown.
 
     Example: tidefold explain accounts id=7 --live
 
@@ -56,7 +56,7 @@ def _describe(found: KeyExplained) -> list[Any]:
     parts += [found.remark] if found.remark else []
     parts += _describe_maker(found.made_by) if found.made_by else []
     if others := [one for one in found.changes if one != found.made_by]:
-        columns = ("sqn>", "op", "order", "offset>", "committed", "what became of it", "landed as")
+        columns = ("sqn>", "op", "order", "offset>", "committed", "outcome", "landed as")
         parts += ["", "other changes of this key, oldest first:", plain_table(columns, map(_other, others))]
     parts += [""] if found.unknown else []
     parts += [_unknown(first, last) for first, last in found.unknown]
@@ -70,7 +70,7 @@ def _describe(found: KeyExplained) -> list[Any]:
 
 
 def _list_row(found: KeyExplained) -> str:
-    """The row without its key and without system columns."""
+    """Returns the row without its key and without system columns."""
     row = found.row or {}
     return list_values({name: row[name] for name in row if name not in found.key and not name.startswith("_")})
 
@@ -82,7 +82,7 @@ def _describe_maker(one: Origin) -> list[str]:
     lines = [f"{verb} {one.op}{f' of order {one.at}' if one.at else ''}{source}{committed}"]
     lines.append(f"  change set {one.sqn}, {one.segment} #{one.ordinal}")
     if one.landed:
-        by = f", taken {one.taken} by ingest {one.ingest_run}" if one.ingest_run else ""
+        by = f", ingested {one.taken} by run {one.ingest_run}" if one.ingest_run else ""
         place = f", {one.record}" if one.record else ""
         lines.append(f"  landed as {one.landed}{place}{by}")
     return [*lines, f"  {one.why}"]
@@ -98,9 +98,10 @@ def _other(one: Origin) -> tuple[str, ...]:
 
 def _unknown(first: int, last: int) -> str:
     if first == 1:
-        return f"not known any more: the log was cut up to change set {last}; changes in it are not listed."
+        return f"not known any more: `tidefold truncate` deleted the change sets up to {last}."
     return (
-        f"not known any more: change sets {first} to {last} were compacted; only the last change a key is left of them."
+        f"not known any more: `tidefold compact-log` merged the change sets {first} to {last}; only the last change of "
+        "each key is left."
     )
 
 

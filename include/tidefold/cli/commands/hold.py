@@ -16,14 +16,15 @@ Reason = Annotated[str, typer.Option("--reason", help="The reason. status and tr
 
 
 def hold(terminal: Terminal, log: Log, name: HoldName, snapshot: HeldId, reason: Reason) -> int:
-    """Keep a completed snapshot and all change sets after it, until release.
+    """Keep a completed snapshot and all change sets after it, until you call release.
 
-    A tag keeps only the snapshot. With a hold, the log can also be replayed onto the snapshot. truncate names the
-    holds. Refused for a retired snapshot, and if change sets after the snapshot were truncated. Starts no Spark.
+    A tag keeps only the snapshot. With a hold, tidefold can also replay the log onto the snapshot. truncate names the
+    holds. The command is refused for a retired snapshot, and if change sets after the snapshot were truncated. Starts
+    no Spark.
 
     Example: tidefold hold accounts audit 12 --reason "audit until May"
 
-    Next: tidefold release LOG NAME ends the hold
+    Next: tidefold release LOG NAME, which ends the hold
     """
     from tidefold.operations.retention.references import hold as act
 

@@ -34,9 +34,9 @@ def import_(
     """Import a snapshot from outside the store as a new, staged snapshot. Readers do not see it yet.
 
     ADDRESS is a savepoint of any store, or a full snapshot in another store (STORE/snapshots/LOG/ID). tidefold checks
-    its description, columns, key and files before anything changes. Continue with tidefold quality and tidefold
-    confirm. A new log continues where the savepoint ends. If the log has changes that are not folded yet, they are left
-    out for good, and this is recorded. To undo an import, restore the snapshot before it.
+    its description, columns, key and files before it changes anything. Continue with tidefold quality and tidefold
+    confirm. A new log continues where the savepoint ends. If the log has changes that are not folded yet, the import
+    leaves them out for good and records this. To undo an import, restore the snapshot before it.
 
     --claim-mode no-claim (default) never touches the original; you may delete it after the import is confirmed.
     --claim-mode claim takes ownership of the original and deletes it when the snapshot is retired. --claim-mode legacy

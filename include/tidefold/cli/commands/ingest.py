@@ -10,9 +10,9 @@ from tidefold.cli.terminal import Terminal, choose_logs
 def ingest(terminal: Terminal, logs: Logs = None) -> int:
     """Ingest new landed files into the changelog.
 
-    Each partition is ingested strictly in offset order. Records that cannot be used are quarantined, with file and
-    line. If the newest file is incomplete, its rest waits for the next run. Without new files, no Spark starts and no
-    file is written.
+    tidefold ingests each partition strictly in offset order. It quarantines records that it cannot use, with file and
+    line. If the end of the newest file is incomplete, the next run ingests the rest. Without new files, the command
+    starts no Spark and writes no file.
 
     Example: tidefold ingest accounts
 

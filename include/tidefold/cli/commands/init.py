@@ -1,4 +1,4 @@
-"""The command that begins a project: init."""
+"""`tidefold init`: writes a first tidefold.yaml from landed files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def init(
     ],
     interactive: Interactive = False,
 ) -> None:
-    """Write a commented tidefold.yaml from what has landed.
+    """Write a commented tidefold.yaml from a sample of landed files.
 
     Samples the files below DIR and proposes a log for each feed: its key, columns and order, and the column that marks
     deleted rows. In the file, ASSUMED marks what the sample makes likely, and QUESTION marks what only you know. A log
@@ -52,7 +52,7 @@ def init(
     if not proposed:
         raise _nothing(directory)
     if interactive:
-        # What columns are for is looked at again when they have names.
+        # The roles of the columns are inferred again now that the columns have names.
         headers = {log.id: names for log in proposed if (names := _ask_header(terminal, log))}
         proposed = [_ask(terminal, log) for log in (propose(directory, headers) if headers else proposed)]
     paths = [landing_path(directory, log, base) for log in proposed]
@@ -69,7 +69,7 @@ def init(
 
 
 def _ask_header(terminal: Terminal, log: ProposedLog) -> list[str]:
-    """The names of columns that no line of the files has."""
+    """Asks for the names of columns of a file without a header line."""
     question = next((question for question in log.questions if question.about == "header"), None)
     if question is None:
         return []

@@ -17,10 +17,11 @@ def materialize(
 ) -> int:
     """Fold new changes into a staged snapshot of each log. Readers do not see it yet.
 
-    One Spark job serves all logs. A new number of buckets and the age limit of rows take effect in a full snapshot.
-    --kind full makes one even without new changes, if it would differ from the last one. An open attempt of another run
-    blocks this one. --takeover supersedes that attempt. --takeover-after supersedes it only if it makes no progress (a
-    running job reports progress every 30 seconds). With nothing to fold, no Spark starts and no file is written.
+    One Spark job folds all logs. A new number of buckets and the age limit of rows take effect in a full snapshot.
+    --kind full makes a full snapshot even without new changes, if it would differ from the last one. An open attempt of
+    another run blocks this command. --takeover supersedes that attempt. --takeover-after supersedes it only if it makes
+    no progress (a running job reports progress every 30 seconds). With nothing to fold, the command starts no Spark and
+    writes no file.
 
     Example: tidefold materialize accounts tellers
 

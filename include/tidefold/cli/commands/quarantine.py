@@ -1,4 +1,4 @@
-"""`tidefold quarantine list|show|retry|settle`: refused records, in one place. They start no JVM."""
+"""`tidefold quarantine list|show|retry|settle`: what one can do with refused records."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="Refused records: count them, show them, read them again.",
+    help="Refused records: count them, show them, read them again, or settle them by hand.",
 )
 
 
@@ -67,11 +67,11 @@ def show(terminal: Terminal, log: Log, code: Code = None, limit: Limit = 20) -> 
     """Show the refused records of a log: file, line, offset, reason and text.
 
     Sorted by arrival. tidefold keeps the first 8 KiB of each record. The terminal shows 200 characters, with control
-    characters escaped. --format json shows everything that is kept. Starts no Spark.
+    characters escaped. --format json shows everything that tidefold keeps. Starts no Spark.
 
     Example: tidefold quarantine show accounts --code VALUE_INVALID
 
-    Next: tidefold quarantine retry LOG, after the program or the configuration was corrected
+    Next: correct the configuration or install a newer tidefold, then tidefold quarantine retry LOG
     """
     from tidefold.operations.quarantine.inspect import show_refused
 
@@ -84,12 +84,13 @@ def show(terminal: Terminal, log: Log, code: Code = None, limit: Limit = 20) -> 
 
 
 def retry(terminal: Terminal, log: Log, code: Code = None) -> int:
-    """Read the refused records of a log again, with today's program and configuration.
+    """Read the refused records of a log again, with the installed program and the current configuration.
 
-    Records that can be read now are appended to the log with their own source position and order. If the key of a
-    record has a newer change, the record is settled without a change. The others stay in quarantine with their reason.
-    Each record is ingested once, even if calls are repeated, killed or concurrent. If the log was truncated since, the
-    record stays, because newer changes can no longer be found. Starts no Spark.
+    tidefold appends the records that it can read now to the log, with their own source position and order. If the key
+    of a record has a newer change, tidefold settles the record without a change. The others stay in quarantine with
+    their reason. Each record is ingested once, even if calls are repeated, killed or concurrent. If the log was
+    truncated after the record was refused, the record stays, because newer changes of its key can no longer be found.
+    Starts no Spark.
 
     Example: tidefold quarantine retry accounts --code VALUE_INVALID
 
@@ -113,7 +114,7 @@ def settle(
         str | None, typer.Option("--file", help="Only those of this landed file.", show_default=False)
     ] = None,
 ) -> int:
-    """Settle refused records by hand: they leave the quarantine and count as ignored.
+    """Settle refused records by hand: remove them from the quarantine and count them as ignored.
 
     The ledger records who settled how many records of which file, and why. The records are not ingested, and no retry
     reads them again. Starts no Spark.
@@ -147,7 +148,7 @@ def _describe_record(one: RefusedRecord) -> tuple[str, str]:
 
 
 def _escape(text: str) -> str:
-    """Control characters as text: a record must not command the terminal, nor pretend to be another line."""
+    """Returns control characters as text: a record must neither control the terminal nor look like another line."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 

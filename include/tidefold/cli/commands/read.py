@@ -51,12 +51,12 @@ def read(
     distribution: HowShared = None,
     limit: Limit = 20,
 ) -> None:
-    """Show rows of a log: as published, of one snapshot, live, or its change sets.
+    """Show the rows of a log: published, of one snapshot, or live; or show its change sets.
 
-    --live adds the changes that were ingested since the newest snapshot, and writes nothing. --changes shows the log
+    --live adds the changes that were ingested after the newest snapshot, and writes nothing. --changes shows the log
     itself: each change with its change set (_sqn), its operation (_op: 0 upsert, 1 delete) and its source position.
     --share reads only the key groups of one of several workers. For large reads use a Delta reader on the table, or
-    Spark's format tidefold. Starts no Spark.
+    spark.read.format("tidefold"). Starts no Spark.
 
     Example: tidefold read accounts --live --limit 5
 
@@ -72,7 +72,7 @@ def read(
         wanted if share is None else replace(wanted, share=Share.parse(share, distribution or RedistributionMode.SPLIT))
     )
     schema, batches = read_rows(terminal.pipeline(), log, wanted)
-    with closing(batches):  # Else what is still open at the end of the process complains.
+    with closing(batches):  # Files that are open at the end of the process raise warnings.
         rows = list(islice((row for batch in batches for row in batch.to_pylist()), limit + 1))
     shown, more = rows[:limit], len(rows) > limit
     data = {"log": log, "columns": {f.name: str(f.type) for f in schema}, "rows": shown, "more": more}

@@ -1,4 +1,4 @@
-"""The command that makes a ledger again: rebuild. It starts no JVM."""
+"""`tidefold rebuild`: makes a lost ledger again from the snapshots and the table."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from tidefold.cli.output.outcomes import print_outcomes
 from tidefold.cli.terminal import Terminal
 
 Yes = Annotated[bool, typer.Option("--yes", help="Write the ledger. Without it, only the plan is printed.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Change nothing: print the plan, which is also the default.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Change nothing: print the plan. This is also the default.")]
 
 
 def rebuild(terminal: Terminal, log: Log, yes: Yes = False, dry_run: DryRun = False) -> int:
     """Rebuild the ledger of a log that was lost or is older than the table.
 
-    Use it only if no newer copy of logs/LOG exists. The command reads from the manifests and the commits of the table
-    which snapshots exist, and from which position to read the source again. Verdicts, tags, holds and counts of refused
-    records are lost. Snapshots that were never published are aborted. Starts no Spark.
+    Use it only if you have no newer copy of logs/LOG. The manifests and the commits of the table tell the command which
+    snapshots exist, and from which position ingest has to read the source again. Verdicts, tags, holds and counts of
+    refused records are lost. The command aborts snapshots that were never published. Starts no Spark.
 
     Example: tidefold rebuild accounts --yes
 
-    Next: tidefold verify LOG checks the snapshots; tidefold ingest LOG ingests again what landed since
+    Next: tidefold verify LOG, then tidefold ingest LOG, which ingests again what landed after the newest snapshot
     """
     from tidefold.operations.restore.rebuild import RebuildDetails
     from tidefold.operations.restore.rebuild import rebuild as act

@@ -61,14 +61,15 @@ def restore(
     """Restore the rows of an older snapshot as a new, staged snapshot. Readers do not see it yet.
 
     Continue with tidefold quality and tidefold confirm, as for any snapshot. The gate compares the row count with the
-    newest snapshot. If the drop in rows fails it, confirm with an override. --log-position replay also sets the log
-    back: the next run folds the later changes again. It is refused if those changes were truncated. --log-position skip
-    leaves the later changes out for good, and records this. To undo a restore, restore again. Nothing is deleted. A
-    full snapshot needs no Spark. A tail is folded in one Spark job.
+    newest snapshot. If the gate fails because rows are fewer, confirm with an override. --log-position replay also sets
+    the log back: the next run folds the later changes again. It is refused if those changes were truncated.
+    --log-position skip leaves the later changes out for good, and records this. To undo a restore, restore again.
+    Nothing is deleted. A full snapshot needs no Spark. A tail-only snapshot is folded in one Spark job.
 
-    tidefold reads each file from the local copy, else from the store, else rebuilds it from an older snapshot and the
-    log. Its checksum must match, and the outcome names the source of each file. --dry-run prints this plan and changes
-    nothing. --to writes the rows as a separate Delta table, and does not change the log.
+    tidefold reads each file from the local copy. If there is none, it reads the store; if that fails, it rebuilds the
+    file from an older snapshot and the log. The checksum must match, and the outcome names the source of each file.
+    --dry-run prints this plan and changes nothing. --to writes the rows as a separate Delta table, and does not change
+    the log.
 
     Example: tidefold restore accounts 12 --log-position replay
 
@@ -95,7 +96,9 @@ def _check(log_position: RestoreMode | None, dry_run: bool, to: str | None, key_
     if to is None and log_position is None:
         message = "A restore needs --log-position, or --to to write a separate table."
         raise InvalidInputError(
-            "LOG_POSITION_MISSING", message, hint="`--log-position replay` folds later changes again, `skip` does not."
+            "LOG_POSITION_MISSING",
+            message,
+            hint="`--log-position replay` folds the later changes again; `--log-position skip` leaves them out.",
         )
     if to is not None and (log_position is not None or dry_run):
         message = "--to does not change the log, so --log-position and --dry-run have no effect with it."

@@ -8,7 +8,7 @@ from tidefold.cli.terminal import Terminal
 
 
 def resume(terminal: Terminal, log: Log) -> int:
-    """Let a log that savepoint --stop has stopped accept changes again.
+    """Let a log accept changes again after savepoint --stop.
 
     The next ingest also ingests the files that landed during the stop. Starts no Spark.
 

@@ -17,8 +17,8 @@ def run(
 ) -> int:
     """Run the whole cycle: ingest, materialize, quality, and confirm what passed.
 
-    A snapshot that fails its gate is aborted. The table is unchanged, and the next run folds the same changes again. A
-    failing log does not stop the others. Exit code 3 if a gate failed.
+    A snapshot that fails its gate is aborted. The table stays unchanged, and the next run folds the same changes again.
+    An error of one log does not stop the others. Exit code 3 if a gate failed.
 
     Example: tidefold run accounts
 
@@ -36,6 +36,6 @@ def run(
     try:
         count_failures(pipeline, whole.id, chosen, whole.outcomes)
     except TidefoldError as error:
-        terminal.note(f"the run could not be counted for the alarms of its logs: {error}")
+        terminal.note(f"the alarms of the logs do not count this run: {error}")
     print_next_steps(terminal, whole)
     return print_run(terminal, whole, "run")

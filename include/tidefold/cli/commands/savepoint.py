@@ -1,4 +1,4 @@
-"""`tidefold savepoint`: writes a snapshot to a place of the user's own."""
+"""`tidefold savepoint`: writes a copy of a snapshot to a folder that the user owns."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ def savepoint(
     reason: Reason = "a savepoint was asked for",
     takeover: Takeover = False,
 ) -> int:
-    """Write a completed snapshot to a place of your own, as a copy that tidefold never deletes.
+    """Write a copy of a completed snapshot to an address of your choice. tidefold never deletes it.
 
     The default is the newest completed snapshot. A tail-only snapshot is folded during the write. --as native writes a
     self-contained Delta table with copies of the snapshot's files. --as canonical writes plain Parquet for any engine.
-    All bytes are verified. savepoint.json is written last: a folder without it is not a savepoint. --stop first stops
-    the log, then folds, judges, confirms and saves its changes. After an interruption, the same call continues. Starts
-    Spark only with --stop.
+    tidefold verifies all bytes. It writes savepoint.json last: a folder without it is not a savepoint. --stop first
+    stops the log, then folds, judges, confirms and saves its changes. After an interruption, call the same command
+    again to continue. Starts Spark only with --stop.
 
     Example: tidefold savepoint accounts --to /backup/accounts-may --as canonical
 

@@ -1,4 +1,4 @@
-"""The command that reads a bounded share of a log's files in each run: scrub. It starts no JVM."""
+"""`tidefold scrub`: verifies a share of each log's files in each run."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def scrub(
 ) -> int:
     """Read the next share of each log's files, verify checksums, and repair damage from an intact copy.
 
-    Each run continues where the last one stopped, so enough runs read every file. Each run verifies data files,
-    segments and local copies of its share by their checksums. For the other files it checks presence and length. It
-    also reads the ledger with its pages, the manifests and the Delta logs. Damage that is left is an alarm: it names
-    the file, the effect, and the command that repairs it. Exit code 5 while damage is left. Starts no Spark.
+    Each run continues where the last one stopped, so several runs together read every file. A run verifies the
+    checksums of the data files, segments and local copies in its share. It checks that all other files exist and have
+    the right length. It also reads the whole ledger, the manifests and the Delta logs. Damage that remains raises an
+    alarm with the file, the effect, and the command that repairs it. Exit code 5 while damage remains. Starts no Spark.
 
     Example: tidefold scrub --share 10%
 

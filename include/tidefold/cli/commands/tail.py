@@ -11,9 +11,9 @@ from tidefold.operations.outcome import for_each_log
 def tail(terminal: Terminal, logs: Logs = None, run: RunId = None) -> int:
     """Make a tail-only snapshot: the newest materialized snapshot and the change sets after it.
 
-    It is complete at once and costs one small file, whatever the size of the table. It is never published, and it has
-    the verdict of its base. It is retired with its base, unless a tag or a hold keeps it. Without changes since the
-    newest snapshot, the command does nothing. Starts no Spark.
+    The snapshot is complete at once and costs one small file, whatever the size of the table. It has the verdict of the
+    snapshot below it. tidefold never publishes it, and retires it together with the snapshot below it, unless a tag or
+    a hold keeps it. Without changes after the newest snapshot, the command does nothing. Starts no Spark.
 
     Example: tidefold tail accounts
 

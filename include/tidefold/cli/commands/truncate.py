@@ -1,4 +1,4 @@
-"""`tidefold truncate`: cuts the log."""
+"""`tidefold truncate`: deletes the oldest part of the log."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from tidefold.operations.outcome import for_each_log
 def truncate(terminal: Terminal, logs: Logs = None, dry_run: DryRun = False) -> int:
     """Delete the part of the log that no snapshot needs, and the segments that nothing needs.
 
-    Prints each bound, and which one is the tightest. The log keeps the change sets that a retained snapshot, a tail, an
-    open attempt, a hold, a consumer or a replay needs. Old ledger versions are deleted too. Starts no Spark.
+    Prints each reason why a part of the log is kept, and which one keeps the most. The log keeps the change sets that a
+    retained snapshot, a tail, an open attempt, a hold, a consumer or a replay needs. The command also deletes old
+    ledger versions. Starts no Spark.
 
     Example: tidefold truncate accounts --dry-run
 

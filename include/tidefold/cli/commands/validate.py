@@ -58,20 +58,20 @@ def _check_store(terminal: Terminal) -> tuple[dict[str, Any], list[str]]:
     done, store_id = probe(store), read_identity(store)
     for log in pipeline.config.logs:
         _check_columns(pipeline, log)
-    said = [f"The store {store.uri('')} does what it must: {', '.join(done)}."]
+    said = [f"The store {store.uri('')} passed: {', '.join(done)}."]
     if store_id and not pipeline.config.store_id:
-        said.append(f"Add this line, so that an empty or another store is refused: `store_id: {store_id}`")
+        said.append(f"Add this line, so that tidefold refuses an empty store or another one: `store_id: {store_id}`")
     return {"store": store.uri(""), "done": done, "store_id": store_id}, said
 
 
 def _check_columns(pipeline: Pipeline, log: str) -> None:
-    """Raises RefusedError for a key, an order or columns that the log cannot take up, as the next run would."""
+    """Raises RefusedError for a key, an order or columns that do not fit the ledger: the next run would refuse them."""
     from tidefold.domain.table.schema_evolution import evolve
 
     try:
         state = pipeline.ledger(log).read()
     except NotFoundError:
-        return  # The log is not begun.
+        return  # The log has no ledger yet.
     config = pipeline.log(log)
     evolve(state, config.shape, config.policies, "")
 
@@ -87,14 +87,14 @@ def check_suites(config: Config) -> None:
             place = ("logs", log.id, "quality", "suite")
             line = key_line(config.path, place)
             problems.append(
-                ConfigProblem(error.code, line, ".".join(place), f"is of no use: {error.message}", error.hint)
+                ConfigProblem(error.code, line, ".".join(place), f"cannot be used: {error.message}", error.hint)
             )
     if problems:
         raise config_error(config.path, problems)
 
 
 def missing_folders(config: Config) -> list[str]:
-    """Landing folders of this machine that are not there: no mistake, since files may land later."""
+    """Returns a warning for each missing landing folder of this machine. It is no mistake: files may land later."""
     return [
         f"{log.id}: the landing folder {landing} does not exist yet."
         for log in config.logs.values()

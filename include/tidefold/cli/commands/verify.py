@@ -1,4 +1,4 @@
-"""The command that looks at every stored byte of a log, and repairs: verify. It starts a JVM only for --spark."""
+"""`tidefold verify`: checks every stored byte of a log, and repairs damage on request."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def verify(
 
 
 def _with_readers(terminal: Terminal, pipeline: Pipeline, outcomes: Sequence[Outcome]) -> list[Outcome]:
-    """Each outcome with that of the comparison of readers: what is worse decides."""
+    """Adds the comparison of readers to each outcome. The worse of the two results decides."""
     from tidefold.cli.spark_submit import run_step
     from tidefold.operations.verify.result import add_readers
     from tidefold.spark.steps import VerifyStep

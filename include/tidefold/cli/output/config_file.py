@@ -1,4 +1,4 @@
-"""The text of a first tidefold.yaml, with comments, from logs that were proposed after a look at landed files."""
+"""The text of a first tidefold.yaml, with comments, from logs that were proposed from landed files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PLAIN = re.compile(r"[A-Za-z_][\w./-]*", re.ASCII)
 _WIDTH = 110
 
 _HEAD = """\
-# Written by `tidefold init` from a sample of landed files. Read it, change what you know better, then run
+# Written by `tidefold init` from a sample of landed files. Read it, correct it, then run
 # `tidefold validate`. docs/config.md explains every key.
 # ASSUMED marks what the sample does not prove. QUESTION marks what only you know: a log with one is a comment until you
 # answer it and remove the `# ` before its lines.
@@ -28,18 +28,18 @@ version: 1
 
 # Where changelogs, ledgers, snapshots and tables are kept. Paths are relative to this file, or absolute.
 store: {store}
-# The id of that store: an empty or another one (a disk that is not mounted) is refused. Remove the line if you change
-# `store`; the next run prints the new one.
+# The id of that store. tidefold refuses an empty store or another one (as when a disk is not mounted). If you change
+# `store`, remove this line: the next run prints the new id.
 store_id: {store_id}
 
 spark:
   master: "local[*]" # all cores; "local[2]" takes two
   driver_memory: 2g
-  above: 64MB # what has no more bytes to read is ingested and folded without Spark
+  above: 64MB # a step that reads at most this many bytes runs without Spark
 
 retention:
   snapshots: all # or a number: how many of the newest `tidefold subsume` keeps
-  log: 30d # of so many days rows can be made as of any day (`tidefold as-of`), whatever the number of snapshots
+  log: 30d # how far back `tidefold as-of` can make the rows of any day, whatever the number of snapshots
 
 # When a log raises an alarm: in `tidefold status`, on the page, in metrics, and through a notifier of the DAGs. `never`
 # switches one off; a log may have thresholds of its own.
@@ -57,11 +57,11 @@ logs:"""
 
 
 def find_undecided(log: ProposedLog, path: str, base: Path) -> tuple[str, ...]:
-    """What a person must decide before a proposed log can be used; nothing when it can be used as it is."""
+    """Returns what a person must decide before a proposed log can be used; nothing if it can be used as it is."""
     around = "://" not in path and (base / STORE).resolve().is_relative_to((base / path).resolve())
     notes = (
         *log.notes,
-        *([f"its folder {path} holds the store: land files in a folder of their own"] if around else []),
+        *([f"its folder {path} contains the store: land files in a folder of their own"] if around else []),
         *(_ask(question) for question in log.questions if not question.sure),
     )
     return notes or tuple(log_mistakes(log.id, _entry(log, path), base))
@@ -73,7 +73,7 @@ def _ask(question: ProposalQuestion) -> str:
 
 
 def list_assumptions(log: ProposedLog) -> list[str]:
-    """Lists what is used until a person corrects it, with the evidence for it."""
+    """Lists the assumptions, which hold until a person corrects them, with their evidence."""
     return [_describe_assumption(question) for question in log.questions if question.sure and question.because]
 
 
@@ -145,7 +145,7 @@ def _place(log: ProposedLog) -> str:
 
 
 def _format_type(column: ProposedColumn) -> Any:
-    """A column as the file has it: its type, or a mapping where there is more to say."""
+    """Returns the value of a column in the file: its type, or a mapping if it has more settings."""
     more: dict[str, Any] = {"encoding": column.encoding} if column.encoding else {}
     if column.alias:
         more["aliases"] = [column.alias]
@@ -163,9 +163,9 @@ def _log_lines(log: ProposedLog, path: str) -> Iterator[str]:
     yield f"      {_place(log)}: {_word(path)}"
     yield from (f"      {name}: {_value(value)}" for name, value in log.options)
     for name, value in _commit_time(log).items():
-        yield f"      {name}: {_word(value)} # when a row was written: `tidefold as-of` makes the rows of any instant"
+        yield f"      {name}: {_word(value)} # when the source wrote a row; `tidefold as-of` needs it"
     key = ", ".join(_word(name) for name in log.key) or "?"
-    yield f"    key: [{key}] # these columns tell rows apart"
+    yield f"    key: [{key}] # these columns identify a row"
     yield "    columns: # every column of the table; a record with another one, or of another type, is refused"
     for column in log.columns:
         note = f" # {_comment(column.note)}" if column.note else ""
@@ -173,15 +173,15 @@ def _log_lines(log: ProposedLog, path: str) -> Iterator[str]:
     if log.ignored:
         yield f"    ignored: {_value(list(log.ignored))} # no type fits these; the table leaves them out"
     order = _word(log.order) if log.order else f"[{', '.join(map(_word, log.order_by)) or '?'}]"
-    yield f"    order: {order} # what decides which of two changes is the later one"
-    yield "    # on_bad_record: quarantine # the default; or fail: nothing is taken with a bad record"
+    yield f"    order: {order} # decides which of two changes is the later one"
+    yield "    # on_bad_record: quarantine # the default; or fail: a bad record makes the run ingest nothing of the log"
     yield "    quality:"
     yield "      max_row_drop: 0.5 # a snapshot with less than half the rows of the last one is not published"
     yield f"      # suite: quality/{log.id}.yaml # your own expectations, see docs/quality.md"
 
 
 def _value(value: Any) -> str:
-    """A value as YAML writes it on one line."""
+    """Returns a value as YAML on one line."""
     if isinstance(value, Mapping):
         return f"{{{', '.join(f'{_word(name)}: {_value(item)}' for name, item in value.items())}}}"
     if isinstance(value, list | tuple):
@@ -190,7 +190,7 @@ def _value(value: Any) -> str:
 
 
 def _word(text: str) -> str:
-    """Text as YAML writes it: in quotes where it would mean something else."""
+    """Returns text as YAML: in quotes if YAML would parse it as something else."""
     if _PLAIN.fullmatch(text) and isinstance(yaml.safe_load(text), str):
         return text
     return json.dumps(text)

@@ -1,4 +1,4 @@
-"""How damage that a verification found is printed."""
+"""Prints the damage that a verification found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How outcomes are printed, and the exit code that follows from them."""
+"""Prints outcomes, and finds the exit code that follows from them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def exit_code(outcomes: Iterable[Outcome]) -> int:
 
 
 def print_lines(terminal: Terminal, outcomes: Iterable[Outcome], indent: str = "") -> None:
-    """One line a log; errors go to stderr."""
+    """Prints one line for each log; errors to stderr."""
     for outcome in outcomes:
         if outcome.error:
             terminal.error(f"{outcome.log}: {outcome.message}", outcome.error.hint)
@@ -37,7 +37,7 @@ def print_outcomes(terminal: Terminal, verb: str, outcomes: Sequence[Outcome], *
 
 
 def print_removals(terminal: Terminal, verb: str, outcomes: Sequence[Outcome]) -> int:
-    """The outcomes, and below each what keeps the log and the files that a run without --dry-run deletes."""
+    """Prints the outcomes; below each, what keeps the log and which files a run without --dry-run deletes."""
     from tidefold.operations.retention.details import bounds_of, paths_of
 
     code = print_outcomes(terminal, verb, outcomes)
@@ -50,7 +50,7 @@ def print_removals(terminal: Terminal, verb: str, outcomes: Sequence[Outcome]) -
 
 
 def print_costs(terminal: Terminal, outcomes: Iterable[Outcome]) -> None:
-    """One line a log: what its checks cost."""
+    """Prints one line for each log: what its checks cost."""
     from tidefold.operations.quality.judge import JudgementDetails
 
     for outcome in outcomes:
@@ -62,5 +62,5 @@ def print_costs(terminal: Terminal, outcomes: Iterable[Outcome]) -> None:
 
 
 def list_logs(logs: Iterable[str] | None) -> str:
-    """The logs as arguments of the next command."""
+    """Returns the logs as arguments of the next command."""
     return "".join(f" {log}" for log in logs or ())

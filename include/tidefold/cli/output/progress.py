@@ -1,4 +1,4 @@
-"""Lines that say every few seconds how far long work is."""
+"""Lines that report the progress of long work every few seconds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _SECONDS = 5.0
 
 
 class ProgressLine:
-    """How many bytes are read."""
+    """Prints how many bytes are read."""
 
     def __init__(self, say: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
         self._say = say
@@ -28,7 +28,7 @@ class ProgressLine:
 
 
 class BucketLine(ProgressLine):
-    """How many buckets of a log are done."""
+    """Prints how many buckets of a log are done."""
 
     def describe(self, done: int, total: int) -> str:
         return f"{done:,} of {total:,} buckets done"

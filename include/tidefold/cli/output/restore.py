@@ -1,4 +1,4 @@
-"""What a restore read, and what it would read, in lines for people: bounded, JSON has all of it."""
+"""Prints what a restore read, or what it would read, in a limited number of lines. The JSON output has everything."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LINES = 20
 
 
 def read_lines(details: Details) -> Iterator[str]:
-    """How much came from where, and a line for each try that failed."""
+    """Yields a line for each source with its number of bytes, and a line for each source that failed."""
     from tidefold.operations.snapshot.details import ReadDetails
 
     read = details.read if isinstance(details, ReadDetails) else None
@@ -49,7 +49,7 @@ def _older_names(older: Mapping[str, int | None]) -> str:
 
 
 def plan_lines(plan: RestorePlanDetails) -> Iterator[str]:
-    """Each bucket: its files, each place in the order in which they are tried, then older ways."""
+    """Yields the lines of each bucket: its files, their places in the order of the tries, then older snapshots."""
     for one in plan.manifests:
         yield f"not usable: {one.place}: {one.why}"
     for bucket in plan.buckets:

@@ -42,7 +42,7 @@ _Span = Annotated[
 
 
 class AlarmsEntry(StrictModel):
-    """When a log raises an alarm. `never` switches one off."""
+    """The thresholds above which a log raises an alarm. `never` switches one off."""
 
     lag: _Span = Field(default=None, description="how long an ingested change may wait to be published: 24h")
     silence: _Span = Field(

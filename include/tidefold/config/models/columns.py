@@ -39,7 +39,7 @@ ColumnType = Annotated[str, BeforeValidator(_type), WithJsonSchema(_TYPE)]
 
 
 def _default(value: Any) -> Any:
-    """YAML reads numbers and true by itself; here a value is a text until the type of the column is known."""
+    """Returns the default as text. YAML parses numbers and `true`, but only the column's type gives them a meaning."""
     if isinstance(value, bool):
         return str(value).lower()
     return str(value) if isinstance(value, int | float) else value
@@ -58,12 +58,12 @@ class ColumnEntry(StrictModel):
     aliases: list[Text] = Field(default=[], description="former names, under which records may still bring the column")
     default: DefaultValue | None = Field(
         default=None,
-        description="value in rows from before the column, and in records that lack it; null: such records have null",
+        description="value in rows older than the column, and in records that lack it; null: these have null",
     )
 
     @property
     def optional(self) -> bool:
-        """Whether records may lack it: `default: null` is not the same as no `default`."""
+        """Whether records may lack the column: `default: null` allows it, no `default` does not."""
         return "default" in self.model_fields_set and self.default is None
 
 

@@ -67,21 +67,21 @@ _LogSpan = Annotated[
 
 
 def _count_micros(span: str) -> int:
-    """Microseconds of `30d`."""
+    """Returns the microseconds of a time such as `30d`."""
     return int(span[:-1]) * _UNIT_MICROS[span[-1]]
 
 
 class SparkConfig(StrictModel):
-    """How Spark is started, and for what."""
+    """How Spark is started, and which steps use it."""
 
     mismatches: ClassVar[Mapping[str, tuple[str, str, str]]] = {
         "master": (
             "NOT_IN_THIS_VERSION",
             "must be local, local[N], local[*] or spark://host:port.",
-            "Set `local[*]` (all cores), `local[4]` as an example, or the address of a standalone cluster.",
+            "Set `local[*]` (all cores), `local[4]` (four cores), or the address of a standalone cluster.",
         ),
         "driver_memory": (
-            "CONFIG_WRONG_TYPE", "must be a whole number followed by m or g.", "As an example `2g`.",
+            "CONFIG_WRONG_TYPE", "must be a whole number followed by m or g.", "For example `2g`.",
         ),
     }  # fmt: skip
 
@@ -95,12 +95,12 @@ class SparkConfig(StrictModel):
     )
     above: _Limit = Field(
         default="64MB",
-        description="a step that reads no more bytes than this runs without Spark; 0B: every step with rows uses it",
+        description="a step that reads at most this many bytes runs without Spark; 0B: every step with rows uses Spark",
     )
 
     @property
     def above_bytes(self) -> int:
-        """Up to how many bytes Spark is not worth its start; 0: it is whenever there are rows."""
+        """The number of bytes up to which a step runs without Spark; 0: every step with rows uses Spark."""
         return count_bytes(self.above)
 
 
@@ -110,7 +110,9 @@ class LocalConfig(StrictModel):
     mode: Literal["disabled", "files"] = "disabled"
     path: Text | None = Field(default=None, description="folder of local copies, relative to this file or absolute")
     paths: list[Text] | None = Field(
-        default=None, min_length=1, description="several folders of local copies instead of one; copies take turns"
+        default=None,
+        min_length=1,
+        description="several folders of local copies instead of one; copies take turns",
     )
     quota: _Size = Field(
         default=None, description="maximum bytes of all local copies of the pipeline, such as 500MB, 20GB or 20GiB"
@@ -118,7 +120,7 @@ class LocalConfig(StrictModel):
 
     @property
     def folders(self) -> tuple[str, ...]:
-        """Where copies are kept; none while they are disabled."""
+        """The folders of local copies; none if copies are disabled."""
         given = self.paths or ([self.path] if self.path else [])
         return tuple(given) if self.mode == "files" else ()
 
@@ -128,7 +130,7 @@ class LocalConfig(StrictModel):
         return count_bytes(self.quota) if self.quota else None
 
 
-# Readers of the previous table version still need its files.
+# At least two: readers of the previous table version still need its files.
 _LEAST_RETAINED = 2
 
 
@@ -156,7 +158,8 @@ class RetentionConfig(StrictModel):
     )
     log_step: _LogSpan = Field(
         default="1d",
-        description="time between the instants that backfills ask for; compact-log never merges changes across one",
+        description="time between the instants that backfills ask for; compact-log never merges changes across such an "
+        "instant",
     )
     grace_versions: int = Field(
         default=_LEAST_RETAINED,
@@ -169,7 +172,7 @@ class RetentionConfig(StrictModel):
     scratch_days: int = Field(
         default=7,
         ge=1,
-        description="days without a change before `clean` removes left-overs in scratch folders",
+        description="days without a change after which `clean` deletes files in scratch folders",
     )
     report_days: int = Field(
         default=90, ge=1, description="days after which `clean` removes reports of aborted and deleted snapshots"
@@ -177,23 +180,23 @@ class RetentionConfig(StrictModel):
 
     @property
     def grace(self) -> Grace:
-        """How long readers of an older table version are waited for."""
+        """How long files that the table no longer needs are kept for readers of its older versions."""
         return Grace(self.grace_versions, self.grace_minutes)
 
     def log_retention(self, instant: str) -> LogRetention | None:
-        """The part of the log that is kept for backfills, seen at an instant (ISO 8601); None: what snapshots need."""
+        """The part of the log that is kept for backfills at an instant (ISO 8601); None: only what snapshots need."""
         if self.log is None:
             return None
         return LogRetention(micros(instant) - _count_micros(self.log), _count_micros(self.log_step))
 
     @property
     def keep(self) -> int | None:
-        """The number to keep; None keeps all."""
+        """The number of snapshots to keep; None: all."""
         return None if self.snapshots == "all" else int(self.snapshots)
 
 
 class SnapshotsConfig(StrictModel):
-    """What kind of snapshot a materialization makes, and how it takes unchanged files over."""
+    """The kind of snapshot that a materialization makes, and how unchanged files get into it."""
 
     renamed: ClassVar[Mapping[str, str]] = {"copy": "copy_files"}
 
@@ -215,14 +218,14 @@ class SnapshotsConfig(StrictModel):
 
 
 class TtlEntry(StrictModel):
-    """How long rows are kept by their age; those that are older go when a full snapshot is made."""
+    """How long rows are kept. The next full snapshot drops the rows that are older."""
 
     column: Text = Field(description="date or timestamp column that defines a row's age")
     days: int = Field(ge=1, le=36_500, description="rows older than this many days are dropped")
 
 
 class QualityEntry(StrictModel):
-    """The quality gate of a log, beside what is always checked."""
+    """The quality gate of a log, in addition to the checks that always run."""
 
     suite: Text | None = Field(
         default=None, description="file of checks and expectations, relative to this file or absolute"
@@ -248,7 +251,7 @@ class LogEntry(StrictModel):
         min_length=1, description="every column of the table with its type, or with type and encoding"
     )
     ignored: list[Text] = Field(
-        default=[], description="names that records may have besides the columns; the table leaves them out"
+        default=[], description="names of fields that records may have and the table leaves out"
     )
     order: OrderValue | None = Field(
         default=None,
@@ -273,8 +276,8 @@ class LogEntry(StrictModel):
     on_bad_record: Literal["quarantine", "fail"] = "quarantine"
     on_bad_file: Literal["fail", "warn"] | None = Field(
         default=None,
-        description="when a landed file that cannot be used makes a run fail: at once, never, or by default when it "
-        "stays for a second run",
+        description="when a landed file that cannot be used makes a run fail: at once, never, or (default) when a "
+        "second run still finds it",
     )
     quality: QualityEntry = QualityEntry()
     ttl: TtlEntry | None = None
@@ -282,7 +285,7 @@ class LogEntry(StrictModel):
 
 
 def _spell_boolean(value: Any) -> Any:
-    """In Python true equals 1; `version: yes` must not mean 1."""
+    """Turns a boolean into text: in Python true equals 1, and `version: yes` must not mean 1."""
     return str(value).lower() if isinstance(value, bool) else value
 
 
@@ -297,7 +300,7 @@ def _require_log(value: Any) -> Any:
 
 
 class FileEntry(StrictModel):
-    """The whole of `tidefold.yaml`."""
+    """All of `tidefold.yaml`."""
 
     mismatches: ClassVar[Mapping[str, tuple[str, str, str]]] = {
         "store_id": (
@@ -320,7 +323,7 @@ class FileEntry(StrictModel):
     alarms: AlarmsEntry | None = Field(default=None, description="when a log raises an alarm; without it none does")
     targets: list[Text] = Field(
         default=[],
-        description="folders, here or in S3, below which operators of Airflow may restore to, save to and import from",
+        description="folders, here or in S3, below which Airflow's operators may restore, write and import snapshots",
     )
     logs: Annotated[dict[str, LogEntry], BeforeValidator(_require_log)] = Field(min_length=1)
 

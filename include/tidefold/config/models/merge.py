@@ -18,7 +18,7 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 class GroupEntry(StrictModel):
-    """Columns that a partial update brings together."""
+    """Columns that a partial update sets together."""
 
     columns: list[Text] = Field(min_length=1, description="columns that are updated together")
     order: list[Text] = Field(
@@ -44,7 +44,7 @@ def _read_merge(value: Any) -> Any:
 
 
 class MergeEntry(StrictModel):
-    """What becomes of several changes of one key."""
+    """How several changes of one key become a row: the merge engine and its settings."""
 
     engine: Annotated[
         Engine,
@@ -53,17 +53,19 @@ class MergeEntry(StrictModel):
     ] = Field(
         default=Engine.LAST,
         strict=False,
-        description="last, first, partial, aggregate, history or append; Apache Paimon's deduplicate, first-row, "
-        "partial-update and aggregation mean the first four",
+        description="last, first, partial, aggregate, history or append; the first four may also be written with "
+        "Apache Paimon's names: deduplicate, first-row, partial-update and aggregation",
     )
     deletes: Deletes | None = Field(
-        default=None, strict=False, description="apply, ignore or quarantine; default: apply where that is exact"
+        default=None,
+        strict=False,
+        description="apply, ignore or quarantine; default: apply if that gives exact rows",
     )
     groups: list[GroupEntry] = Field(default=[], description="partial updates: columns with an order of their own")
     aggregates: dict[str, Text] = Field(default={}, description="column: function that merges its values")
 
     def merge(self, source_ordered: bool) -> Merge:
-        """As the life cycle has it."""
+        """Returns the merge rules in the form that the fold uses."""
         groups = tuple(Group(tuple(g.columns), tuple(g.order)) for g in self.groups)
         merge = Merge(self.engine, self.deletes or Deletes.APPLY, groups, tuple(sorted(self.aggregates.items())))
         exact = self.deletes or not inexact(merge, source_ordered)

@@ -13,7 +13,7 @@ from tidefold.domain.table.table_spec_validation import Mistake
 from tidefold.domain.table.type_conversion import parse_value
 from tidefold.yaml_files.model import StrictModel, mistake
 
-# What only a configuration can change, and what records bring too.
+# Changes that only an edited configuration makes, and those that records can ask for as well.
 _Configured: TypeAlias = Literal["evolve", "freeze"]
 _Brought: TypeAlias = Literal["evolve", "quarantine", "freeze"]
 _Added: TypeAlias = Literal["stop", "evolve", "quarantine", "freeze"]
@@ -22,20 +22,18 @@ _Added: TypeAlias = Literal["stop", "evolve", "quarantine", "freeze"]
 class SchemaEntry(StrictModel):
     """The policy of each kind of change."""
 
-    add: _Added = Field(default="stop", description="a new column; and a record with a column that is not configured")
+    add: _Added = Field(default="stop", description="a new column, or a record with a column that is not configured")
     widen: _Configured = Field(default="evolve", description="a type that fits every value")
     rename: _Configured = Field(
         default="evolve", description="a new name for a column, with the old name among its aliases"
     )
     narrow: _Configured = Field(default="freeze", description="a type that fits only some values")
     drop: _Configured = Field(default="freeze", description="a column is removed")
-    retype: _Brought = Field(
-        default="quarantine", description="another type; and a record with a value of another type"
-    )
+    retype: _Brought = Field(default="quarantine", description="another type, or a record with a value of another type")
 
     @property
     def policies(self) -> Policies:
-        """As the life cycle has them."""
+        """Returns the policies in the form that the ledger's checks use."""
         return Policies(**{kind: Policy(getattr(self, kind)) for kind in ChangeKind})
 
 

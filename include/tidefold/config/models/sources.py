@@ -1,4 +1,4 @@
-"""The `source` of a log: for each format the keys that it has, so that one without effect is refused."""
+"""The `source` of a log: the keys of each format. A key that has no effect with a format is refused."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DELETES = ["delete", "d", "D"]
 
 
 class LandedEntry(StrictModel):
-    """What all sources have in common whose files land in a folder."""
+    """The keys that all sources with a landing folder share."""
 
     by_columns: ClassVar[bool] = True
     place_key: ClassVar[str] = "path"
@@ -28,7 +28,7 @@ class LandedEntry(StrictModel):
 
     @property
     def place(self) -> str:
-        """Where its input lies, as it is written."""
+        """The place of the input, as written in the file."""
         return self.path
 
 
@@ -38,7 +38,7 @@ _KafkaNames = Annotated[
 ]
 
 
-# Words that a later version will accept. They get their own error, so that they do not look like typing mistakes.
+# Values that a later version will accept. They get their own error, so that they do not look like typing mistakes.
 _LATER_CONNECTORS = ("db2", "vitess", "spanner", "informix")
 _LATER_FORMATS = ("canal-json", "maxwell-json", "avro")
 
@@ -55,7 +55,7 @@ def _refuse_later_connector(value: Any) -> Any:
 
 
 def _format(given: str) -> str:
-    """A format that reads what it writes."""
+    """Requires a time format that can parse what it writes."""
     try:
         datetime.strptime(datetime(2026, 1, 31, 12, tzinfo=UTC).strftime(given), given)
     except ValueError:
@@ -67,18 +67,18 @@ def _format(given: str) -> str:
 
 def _date_format(given: str) -> str:
     if not {"%Y", "%m", "%d"} <= set(re.findall("%.", given)) <= {"%Y", "%m", "%d", "%H", "%M", "%S"}:
-        hint = 'As an example "%Y%m%d_%H%M": %Y, %m and %d, and perhaps %H, %M and %S.'
-        raise mistake("CONFIG_UNKNOWN_VALUE", "is not a format of the date of an extract.", hint)
+        hint = 'For example "%Y%m%d_%H%M". It needs %Y, %m and %d, and may have %H, %M and %S.'
+        raise mistake("CONFIG_UNKNOWN_VALUE", "is not a format for the date of an extract.", hint)
     return _format(given)
 
 
 def _expand_extract(value: Any) -> Any:
-    """`extract: full` is a mapping without limits of its own."""
+    """Turns `extract: full` into a mapping with the default limits."""
     return {} if value == "full" else value
 
 
 def _expand_dates(value: Any) -> Any:
-    """YAML reads 2026-01-31 as a date and 20260131 as a number; here they are parts of names."""
+    """Turns dates and numbers back into text: YAML parses 2026-01-31 and 20260131, but here they are parts of names."""
     return [str(one) if isinstance(one, date | int) else one for one in value] if isinstance(value, list) else value
 
 
@@ -88,20 +88,22 @@ class ExtractEntry(StrictModel):
     kind: Literal["full"] = "full"
     marker: Text | None = Field(
         default=None,
-        description="file that says that an extract is complete, in its folder; or with {extract} for the date",
+        description="name of the file that marks an extract as complete, in its folder; {extract} stands for the date",
     )
     row_count: Text | None = Field(
-        default=None, description="file that contains the number of rows of an extract; named as `marker`"
+        default=None,
+        description="name of the file with an extract's number of rows; {extract} stands for the date",
     )
     min_rows: int = Field(default=1, ge=0, description="an extract with fewer rows is refused")
     max_deletes: float = Field(
         default=0.2, ge=0, le=1, description="an extract that deletes a larger share of the rows is refused"
     )
     accept: Annotated[list[Text], BeforeValidator(_expand_dates)] = Field(
-        default=[], description="dates of extracts that are taken in spite of `min_rows` and `max_deletes`"
+        default=[], description="dates of extracts that are ingested in spite of `min_rows` and `max_deletes`"
     )
     date_format: Annotated[Text, AfterValidator(_date_format)] | None = Field(
-        default=None, description='how names have the date of an extract, as "%Y%m%d_%H%M"; default: ISO 8601'
+        default=None,
+        description='how file names write the extract\'s date, such as "%Y%m%d_%H%M"; default: ISO 8601',
     )
 
 
@@ -131,25 +133,25 @@ class DebeziumEntry(LandedEntry):
 
     @property
     def orders(self) -> tuple[str, ...]:
-        """Each connector has an order of its own."""
+        """The order that the connector's records have."""
         return (self.connector,)
 
 
-_COMMIT_TIME = "timestamp column of `order` that says when a row was written at its source; for backfills"
+_COMMIT_TIME = "timestamp column of `order` with the time at which the source wrote the row; for backfills"
 _Files = list[Annotated[Text, Field(pattern=r"^[^/]+$")]]
-_FILES = 'patterns of further file names, as "*.log.gz"; * matches any text within a name'
+_FILES = 'patterns of further file names, such as "*.log.gz"; * matches any text within a name'
 
 
 class OpEntry(StrictModel):
-    """The column that contains the operation of a record. It is compared as text, and case counts."""
+    """The column that contains the operation of a record. Values are compared as text; upper and lower case differ."""
 
     column: Text = Field(description="column or field with the operation")
     upsert: list[Text] = Field(default=_UPSERTS, min_length=1, description="values of the operation that mean upsert")
     delete: list[Text] | Literal["any"] = Field(
         default=_DELETES,
-        description="values of the operation that mean delete; any: every value does, and null means upsert",
+        description="values of the operation that mean delete; any: every value means delete, and null means upsert",
     )
-    ignore: list[Text] = Field(default=[], description="values of the operation that mean: this is no row")
+    ignore: list[Text] = Field(default=[], description="values of the operation of records that are left out")
 
 
 class JsonOpEntry(OpEntry):
@@ -163,29 +165,30 @@ class JsonEntry(LandedEntry):
 
     format: Literal["json"]
     record: Literal["kafka", "value"] = Field(
-        default="kafka", description="kafka: a line has topic, partition, offset, key, value; value: it is the value"
+        default="kafka",
+        description="kafka: a line has topic, partition, offset, key, value; value: the line is the value",
     )
     op: JsonOpEntry | None = Field(
         default=None, description="where a record has its operation; default: every record is an upsert"
     )
-    row: Text | None = Field(default=None, description="field of a record with all of the row, the operation included")
+    row: Text | None = Field(default=None, description="field of a record with the whole row, including the operation")
     commit_time: Text | None = Field(default=None, description=_COMMIT_TIME)
     files: _Files = Field(default=[], description=_FILES)
     names: Literal["kafka", "kafka-dash", "any"] | None = Field(
         default=None,
-        description="form of file names: kafka (topic+partition+offset), kafka-dash (also with -), any (a name says "
-        "nothing); default: kafka if such files are there, else any if columns order the rows",
+        description="form of file names: kafka (topic+partition+offset), kafka-dash (also with -), any (names have no "
+        "meaning); default: kafka if such files are there, else any if columns order the rows",
     )
     extract: Extract = None
 
     @property
     def orders(self) -> tuple[str, ...]:
-        """The instants of extracts order their rows, else offsets."""
+        """The order by the date of the extract, or by offset."""
         return (VERSION,) if self.extract else (POSITION,)
 
 
 class StateJsonEntry(LandedEntry):
-    """What a stream processor did to one state, as JSON lines in files that a Kafka sink named."""
+    """The changes of one state of a stream processor, as JSON lines in files that a Kafka sink named."""
 
     by_columns: ClassVar[bool] = False
     orders: ClassVar[tuple[str, ...]] = (POSITION,)
@@ -193,10 +196,11 @@ class StateJsonEntry(LandedEntry):
     format: Literal["state-json"]
     kind: Literal["value", "reducing", "list", "map", "queue"] = Field(description="kind of state")
     state_key: list[Text] = Field(description="columns of the state's own key: the first columns of `key`")
-    state: Text | None = Field(default=None, description="name of the state, as in its metadata")
+    state: Text | None = Field(default=None, description="name of the state in its metadata")
     names: _KafkaNames = None
     record: Literal["kafka", "value"] = Field(
-        default="kafka", description="kafka: a line has topic, partition, offset, key, value; value: it is the value"
+        default="kafka",
+        description="kafka: a line has topic, partition, offset, key, value; value: the line is the value",
     )
     partitions: Literal["one", "many"] = Field(
         default="one",
@@ -218,14 +222,14 @@ class ParquetEntry(LandedEntry):
 
     @property
     def orders(self) -> tuple[str, ...]:
-        """Only offsets, and the instants of extracts, order rows by themselves."""
+        """The order by the date of the extract, or by offset; no other order exists without columns."""
         if self.extract:
             return (VERSION,)
         return (POSITION,) if self.offset else (COLUMNS,)
 
 
 def _delimiter(given: Any) -> Any:
-    """In YAML `'\\t'` is two characters."""
+    """Turns the two characters that YAML's `'\\t'` gives into a tab."""
     return "\t" if given in ("\\t", "tab") else given
 
 
@@ -259,13 +263,13 @@ class CsvEntry(ParquetEntry):
     )
     header: bool | list[Text] = Field(
         default=True,
-        description="true: the first line has the names; false: the values come as in `columns`; or the names in order",
+        description="true: the first line has the names; false: values come in the order of `columns`; or the names",
     )
     encoding: Annotated[str, AfterValidator(_encoding)] = Field(
-        default="utf-8", description="how the text is written, as latin-1 or cp1252"
+        default="utf-8", description="encoding of the text, such as latin-1 or cp1252"
     )
     timestamp_formats: list[Annotated[Text, AfterValidator(_format)]] = Field(
-        default=[], description='how times are written that are not ISO 8601, as "%d.%m.%Y %H:%M:%S"'
+        default=[], description='formats of times that are not ISO 8601, such as "%d.%m.%Y %H:%M:%S"'
     )
 
 
@@ -287,7 +291,7 @@ class DeltaFeedEntry(StrictModel):
 
     @property
     def place(self) -> str:
-        """Where its input lies, as it is written."""
+        """The place of the input, as written in the file."""
         return self.table
 
 
@@ -308,8 +312,8 @@ class CustomEntry(LandedEntry):
     orders: ClassVar[tuple[str, ...]] = (POSITION,)
 
     format: Literal["custom"]
-    name: Text = Field(description="name of the source, as its package has it among its entry points")
-    options: dict[str, Any] = Field(default={}, description="what the source itself wants to know")
+    name: Text = Field(description="name of the source: the entry point in its package")
+    options: dict[str, Any] = Field(default={}, description="options that the source itself defines")
 
 
 _Source = (
@@ -338,7 +342,7 @@ SourceEntry = Annotated[_Source, Field(discriminator="format"), BeforeValidator(
 
 
 def options(source: Any) -> dict[str, Any]:
-    """What only this format has, as plain values."""
+    """Returns the options that only this format has, as plain values."""
     given: dict[str, Any] = source.model_dump(mode="json", exclude={"format", source.place_key})
     for name in ("extract", "schemas"):
         if given.get(name) is None:

@@ -1,4 +1,4 @@
-"""Which changes of a key its row consists of: the engines' rules, applied one change after the other. Pure."""
+"""Finds the changes that a row consists of: applies the rules of the merge engine, change by change. Pure."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tidefold.domain.table.table_spec import Engine, TableSpec
 class KeyChange:
     """One change of a key.
 
-    number: names it among the changes that are explained.
+    number: identifies it among the changes that are explained.
     sqn: of its change set.
-    place: order, partition and offset (see `place_columns`); of two changes the higher one counts.
+    place: order, partition and offset (see `place_columns`); of two changes the one with the higher place wins.
     delete: it removes the row.
-    repeated: it is below the floor of its change set.
+    repeated: its order is below the floor of its change set, so the source sent it a second time.
     clear: it removes more than this key.
     merge: its values are added to the row's.
-    given: the columns that it has values for; None: all.
+    given: the columns that it sets; None: all.
     ranks: the order of each column that has an order of its own.
     committed: microseconds since 1970 UTC, if the source says it.
     """
@@ -54,7 +54,7 @@ def find_contributions(shape: TableSpec | None, changes: Sequence[KeyChange]) ->
     names = tuple(column.name for column in shape.columns) if shape else ()
     values = tuple(name for name in names if shape is None or name not in shape.key)
     if engine is Engine.HISTORY:
-        # A delete ends the version before it: that, too, is part of what stands in the table.
+        # A delete ends the version before it, so the delete is part of that row of the table, too.
         return {change.number: () if change.removes else names for change in changes}
     parts: dict[int, set[str]] = {}
     for change in changes:
@@ -72,7 +72,7 @@ def find_contributions(shape: TableSpec | None, changes: Sequence[KeyChange]) ->
 def _give_columns(
     parts: dict[int, set[str]], change: KeyChange, values: Sequence[str], changes: Sequence[KeyChange]
 ) -> dict[int, set[str]]:
-    """The parts of the row after a change that sets some of its columns."""
+    """Returns the parts of the row after a change that sets some of its columns."""
     by_number = {one.number: one for one in changes}
     taken = set(values if change.given is None else change.given)
     ranks = dict(change.ranks)

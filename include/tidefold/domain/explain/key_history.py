@@ -1,4 +1,4 @@
-"""Explains which change made a row and the outcome of the others, by the fold's own rules for one key. Pure.
+"""Explains which change made a row and why the others did not, by the fold's rules for one key. Pure.
 
 A view of the rows is a stack of layers: change sets folded one after the other. In a log in its own order, a newer
 layer counts over the older ones. In a log that columns order, only the position decides.
@@ -24,7 +24,7 @@ class ChangeOutcome(StrEnum):
     OLDER = "older order"
     EARLIER = "same order, earlier position"
     AGAIN = "the same change, sent again"
-    REPEATED = "sent again: its order lies below what was taken before it"
+    REPEATED = "sent again: its order is below that of earlier records of its partition"
     REPLACED = "replaced by what was folded later"
     SKIPPED = "left out by a restore or an import"
     LATER = "folded later than this view"
@@ -33,7 +33,7 @@ class ChangeOutcome(StrEnum):
 
 
 class RowAgreement(StrEnum):
-    """How the row of a view agrees with what the log contains about it."""
+    """Whether the row of a view is what the log says, and if not, why."""
 
     MADE = "made"
     DELETED = "deleted"
@@ -98,13 +98,13 @@ class ExplainedChange:
 
 @dataclass(frozen=True, slots=True)
 class KeyHistory:
-    """What the log still shows of a key.
+    """What the log still contains of a key.
 
-    winner: the change that made the row of the view, or deleted it; None: no change that is left did.
-    changes: all that are left, in the order of the log.
-    dropping: the ranges from the winner's on, oldest first, that drop rows for their age.
+    winner: the change that made or deleted the row of the view; None: the log no longer has that change.
+    changes: all changes that the log still has, in its order.
+    dropping: the ranges that drop rows for their age, from the winner's range on, oldest first.
     partly_cut: the log was truncated within the winner's range, so another change may have won.
-    imported: the snapshot below all, whose rows came from outside.
+    imported: the imported snapshot below all ranges; its rows came from outside.
     """
 
     winner: KeyChange | None
@@ -115,7 +115,7 @@ class KeyHistory:
 
 
 def layers(state: LogState, snapshot: Snapshot | None, live: bool = False) -> tuple[FoldedRange, ...]:
-    """What the rows of a snapshot were folded from, the newest first; `live`: with what waits on top of it."""
+    """Returns what the rows of a snapshot were folded from, newest first. `live`: also the changes that wait."""
     found: list[FoldedRange] = []
     if live:
         found.append(FoldedRange(snapshot.to_sqn if snapshot else 0, state.last_sqn, None, ""))
@@ -140,13 +140,16 @@ def layers(state: LogState, snapshot: Snapshot | None, live: bool = False) -> tu
 
 
 def _as_of(state: LogState, snapshot: Snapshot, wanted: AsOf) -> tuple[FoldedRange, ...]:
-    """Those of the snapshot that was the newest then: what lies above its base was folded again, by its own run."""
+    """Returns the layers of a snapshot as of an instant: those of the snapshot that was the newest when it began.
+
+    Its own run folded everything above its base again, so those layers name that run.
+    """
     head = None if wanted.head is None else state.snapshot(wanted.head)
     own = FoldedRange(head.to_sqn if head else 0, snapshot.to_sqn, snapshot.id, snapshot.run, None, snapshot.expire)
     below = layers(state, head)
     base = next((n for n, layer in enumerate(below) if layer.snapshot == snapshot.base), len(below))
-    anew = (replace(layer, snapshot=snapshot.id, run=snapshot.run, expire=None) for layer in below[:base])
-    return tuple(replace(layer, before=wanted.at) for layer in (own, *anew, *below[base:]))
+    again = (replace(layer, snapshot=snapshot.id, run=snapshot.run, expire=None) for layer in below[:base])
+    return tuple(replace(layer, before=wanted.at) for layer in (own, *again, *below[base:]))
 
 
 def explain(
@@ -173,7 +176,10 @@ def explain(
 
 
 def _in_order(view: Sequence[FoldedRange], changes: Sequence[KeyChange], shape: TableSpec | None) -> list[KeyChange]:
-    """The changes that the view folds, as they count: where rows keep no order, what is folded later counts later."""
+    """Returns the changes that the view folds, the winning one last.
+
+    If rows do not store their order, a change that is folded later wins.
+    """
     found = []
     for age, layer in enumerate(view):
         for change in changes:
@@ -184,7 +190,12 @@ def _in_order(view: Sequence[FoldedRange], changes: Sequence[KeyChange], shape: 
 
 
 def standing(told: KeyHistory, present: bool, same: bool, was_kept: bool) -> RowAgreement:
-    """`present`: the row was found; `same`: it is what the winner says; `was_kept`: a kept snapshot has the key."""
+    """Compares the row of a view with the winning change.
+
+    present: the view has the row.
+    same: the row has the values of the winning change.
+    was_kept: a retained snapshot has the key.
+    """
     winner = told.winner
     if winner is None:
         if told.imported is not None:
@@ -220,12 +231,12 @@ def _explain_loss(change: KeyChange, winner: KeyChange) -> ChangeOutcome:
     if change.place == winner.place:
         return ChangeOutcome.AGAIN
     if change.place > winner.place:
-        return ChangeOutcome.REPLACED  # Between folds the later one counts: a table keeps no order of its rows.
+        return ChangeOutcome.REPLACED  # The table does not store the order of its rows, so the later fold wins.
     return ChangeOutcome.EARLIER if change.order == winner.order else ChangeOutcome.OLDER
 
 
 def _outside(change: KeyChange, view: Sequence[FoldedRange], later: Sequence[FoldedRange]) -> ExplainedChange:
-    """A change that the view does not fold: left out by a restore, or later than it."""
+    """Explains a change that the view does not fold: a restore left it out, or it is later than the view."""
     for layer in view:
         if layer.folds(change.sqn) and layer.is_late(change):
             return ExplainedChange(change, ChangeOutcome.AFTER, layer.snapshot, layer.run)

@@ -30,7 +30,7 @@ class IngestedFile:
 class ExpectedPosition:
     """The state of one partition when a run began. The run's results are valid only for this state.
 
-    files: how many files of the partition were taken. A file without new offsets does not change the position.
+    files: how many files of the partition were ingested. A file without new offsets does not change the position.
     """
 
     topic: str
@@ -59,9 +59,9 @@ def append(
 ) -> LogState:
     """Appends the files in the given order, and numbers their change sets (sqn) and their records.
 
-    Files that were appended before change nothing. `fence`: that of the log when the change sets were announced.
+    Files that were appended before change nothing. `fence`: the log's fence when the change sets were announced.
 
-    Raises RefusedError if the log takes nothing now, SupersededError if the change sets were rejected meanwhile,
+    Raises RefusedError if the log accepts no changes now, SupersededError if the change sets were rejected meanwhile,
     ConflictError if another run took the same offsets, or changed a partition since `rests_on`.
     """
     if is_taken(state, arrivals):
@@ -82,7 +82,7 @@ def append(
 
 
 def require_open(state: LogState) -> None:
-    """Raises RefusedError while the log is stopped, or while an open import decides where it begins."""
+    """Raises RefusedError while the log is stopped, or while an open import determines where the log begins."""
     if state.stopped:
         raise RefusedError(
             "LOG_STOPPED",
@@ -100,7 +100,7 @@ def require_open(state: LogState) -> None:
 
 
 def never_took(state: LogState) -> bool:
-    """Whether nothing was ever appended to the log: an import may still decide where it begins."""
+    """Whether nothing was ever appended to the log: an import may still determine where it begins."""
     return not state.landed and not state.change_sets and not state.truncated_to
 
 
@@ -118,7 +118,7 @@ def is_taken(state: LogState, arrivals: Sequence[IngestedFile]) -> bool:
     """Whether exactly these files were appended before: the same records, with the same change sets."""
     names = {arrival.landed.name for arrival in arrivals}
     accounts = {(entry.name, entry.length): entry for entry in state.landed if entry.name in names}
-    # A change set that was truncated or compacted since cannot be compared.
+    # A change set that has been truncated or compacted cannot be compared.
     sqns = {entry.sqn for entry in accounts.values()}
     places = {c.sqn: c.location for c in state.change_sets if c.sqn in sqns and c.first is None}
     return bool(arrivals) and all(
@@ -131,7 +131,7 @@ def is_taken(state: LogState, arrivals: Sequence[IngestedFile]) -> bool:
 
 
 def _without_place(entry: LandedFileRecord) -> LandedFileRecord:
-    """The part of a file's record that does not depend on the run that takes it."""
+    """Returns the part of a file's record that does not depend on the run that ingests it."""
     return replace(entry, number=0, sqn=None, run="", instant="").with_stream(NO_POSITION)
 
 
@@ -166,7 +166,7 @@ def _append_one(state: LogState, arrival: IngestedFile) -> LogState:
 
 
 def give_up(state: LogState, fence: int) -> LogState:
-    """Rejects permanently what was announced with this fence and is not appended. Writers must start again."""
+    """Rejects permanently the change sets that were announced with this fence and not appended. Writers start again."""
     return replace(state, fence=fence + 1) if state.fence == fence else state
 
 
@@ -197,7 +197,7 @@ def _as_stored(shape: TableSpec) -> TableSpec:
 
 
 def differences(one: TableSpec, other: TableSpec, *named: str) -> list[str]:
-    """In what two shapes differ, but for the number of buckets: `key: id before, number now`."""
+    """Returns the differences of two table definitions, as `key: id before, number now`. Ignores the buckets."""
     old, new = _describe(one), _describe(other)
     return [
         f"{name}: {old.get(name, 'none')} {named[0]}, {new.get(name, 'none')} {named[1]}"
@@ -212,7 +212,7 @@ def is_empty(state: LogState) -> bool:
 
 
 def with_shape(state: LogState, shape: TableSpec) -> LogState:
-    """The log; if it is empty, with the configured table definition."""
+    """Returns the log; if it is empty, with the configured table definition."""
     return replace(state, shape=shape) if is_empty(state) and state.shape != shape else state
 
 

@@ -17,7 +17,7 @@ from tidefold.errors import ConflictError
 
 @dataclass(frozen=True, slots=True)
 class ResolvedCounts:
-    """How many records of one landed file are no longer refused, by what they are now.
+    """How many records of one landed file are no longer refused, by their new result.
 
     number: the number of the file's record.
     key_changes: how many of them waited for values of the row under their old key.
@@ -65,11 +65,11 @@ class QuarantineRetryCommit:
 
 
 def retake(state: LogState, retaken: QuarantineRetryCommit) -> LogState:
-    """Appends the readable records and corrects the counts of their files in one step, so no record is taken twice.
+    """Appends the readable records and corrects the counts of their files in one step: no record is appended twice.
 
     Source positions do not change: they are beyond these records. Raises ConflictError if another retry was faster, or
-    if changes or a restore came in between: they may be newer, and could be folded first. RefusedError if the log takes
-    nothing now, SupersededError if the change sets were rejected.
+    if changes or a restore came in between: they may be newer, and could be folded first. RefusedError if the log
+    accepts no changes now, SupersededError if the change sets were rejected.
     """
     require_open(state)
     require_fence(state, retaken.fence)
@@ -115,12 +115,12 @@ def quarantine_files(state: LogState) -> tuple[str, ...]:
 
 
 def since(state: LogState, entry: LandedFileRecord) -> int:
-    """The first sqn whose changes may be newer than the records of this file."""
+    """Returns the first sqn whose changes may be newer than the records of this file."""
     return next((e.sqn for e in state.landed[entry.number - 1 :] if e.sqn is not None), state.last_sqn + 1)
 
 
 def high_before(state: LogState, entry: LandedFileRecord) -> tuple[int, ...]:
-    """The highest order that the partition of this file had reached before it."""
+    """Returns the highest order that the partition of this file had reached before it."""
     highs = {c.sqn: c.high for c in state.change_sets}
     former = (e for e in state.landed[: entry.number - 1] if (e.topic, e.partition) == (entry.topic, entry.partition))
     return max((e.high or highs.get(e.sqn or 0, ()) for e in former), default=())
@@ -159,8 +159,8 @@ def is_skipped(state: LogState, entry: LandedFileRecord) -> bool:
 
 
 def room(state: LogState, entry: LandedFileRecord) -> tuple[int, int | None]:
-    """The offsets [first, end) between which the records of this file are: after the previous file of its partition,
-    before the next one.
+    """Returns the offsets [first, end) that the records of this file can have: from the end of the previous file of its
+    partition to the beginning of the next one.
     """
     mine = [e for e in state.landed if (e.topic, e.partition) == (entry.topic, entry.partition)]
     first = max((e.next_offset for e in mine if e.number < entry.number), default=0)

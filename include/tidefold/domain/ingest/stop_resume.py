@@ -1,4 +1,4 @@
-"""Stops a log, so that it takes nothing more, and resumes it. A repeated call changes nothing. Pure."""
+"""Stops a log, so that it accepts no changes, and resumes it. A repeated call changes nothing. Pure."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from tidefold.domain.log_state import LogState, Stopped
 from tidefold.domain.table.table_spec import Engine
 from tidefold.errors import RefusedError
 
-# The run that stops a log whose ledger was rebuilt without knowing how far the source was taken.
+# The run name of a log that stopped because its rebuilt ledger does not know the source positions.
 REBUILT = "rebuild"
 # With these engines, a change that is folded twice gives another result.
 _COUNTING = (Engine.AGGREGATE, Engine.APPEND)
 
 
 def stop(state: LogState, stopped: Stopped) -> LogState:
-    """The log takes nothing from now on. Raises RefusedError if it is stopped for a savepoint at another address."""
+    """Stops the log. Raises RefusedError if it is already stopped for a savepoint at another address."""
     before = state.stopped
     if before is None:
         return replace(state, stopped=stopped)
@@ -25,11 +25,11 @@ def stop(state: LogState, stopped: Stopped) -> LogState:
             f"{before.by} stopped log `{state.log}` for a savepoint at {before.address}.",
             hint=f"Give that address to finish the savepoint, or run `tidefold resume {state.log}` first.",
         )
-    return state  # The run that stopped it goes on.
+    return state  # The same run calls again.
 
 
 def resume(state: LogState) -> LogState:
-    """The log takes changes again. Raises RefusedError if a rebuilt ledger would fold changes twice."""
+    """Lets the log accept changes again. Raises RefusedError if a rebuilt ledger would fold changes twice."""
     if state.stopped and state.stopped.run == REBUILT and state.shape.merge.engine in _COUNTING:
         raise RefusedError(
             "POSITIONS_UNKNOWN",

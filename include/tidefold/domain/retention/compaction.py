@@ -1,4 +1,4 @@
-"""Which runs of change sets may be replaced by one change set that has only the last value of each key."""
+"""Finds runs of change sets that one change set with only the last value of each key may replace."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tidefold.domain.retention.log_bounds import mark_garbage
 from tidefold.domain.retention.log_retention import LogRetention
 from tidefold.errors import ConflictError
 
-# Of a longer run so much is compacted at once: it is held in memory.
+# A longer run is compacted in parts of this size, since a part is held in memory.
 _COMPACTED_BYTES = 128 << 20
 
 
@@ -19,7 +19,7 @@ def find_compactable_runs(state: LogState, log: LogRetention | None = None) -> t
     """Returns runs of at least two waiting change sets of which only the last value of each key is needed.
 
     A run never crosses the end of a snapshot onto which the log may be replayed, the position of a consumer or, with
-    `log`, an instant of a backfill. None during an attempt, which reads exactly what it planned.
+    `log`, an instant of a backfill. Returns none during an attempt, because it reads exactly what it planned.
     """
     if (state.open_attempt and state.open_attempt.state is State.ONGOING) or state.as_of_attempts:
         return ()
@@ -41,16 +41,16 @@ def _crosses_step(run: Sequence[ChangeSet], log: LogRetention) -> bool:
     """Whether an instant of a backfill is between changes of a run."""
     times = merge_ranges(one.times for one in run)
     if times is None:
-        return True  # A change set of an older program: nobody knows.
+        return True  # A change set of an older version has no commit times.
     if times.first is None or times.last is None or times.last < log.since:
         return False
     return times.first // log.step != times.last // log.step
 
 
 def compact(state: LogState, compacted: ChangeSet, log: LogRetention | None = None) -> LogState:
-    """Puts one change set in the place of the run `compacted.begin` to `compacted.sqn` (C12).
+    """Replaces the run `compacted.begin` to `compacted.sqn` by one change set (C12).
 
-    Raises ConflictError when that run is not there as a whole any more, or may no longer be compacted.
+    Raises ConflictError if the run is not complete any more, or may no longer be compacted.
     """
     if compacted in state.change_sets:
         return state

@@ -1,6 +1,6 @@
-"""Names and paths of local copies, which of them stay, and which are deleted so that a new one fits. Pure.
+"""Names and paths of local copies: which of them stay, and which are deleted to make room for a new copy. Pure.
 
-One copy of a snapshot is enough here (I18): that of the newest completed one, whatever the primary store retains.
+Only the newest completed snapshot keeps its local copy (I18), whatever the primary store retains.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from tidefold.domain.paths import CHANGELOG, data_path
 
 _ONGOING = ".ongoing"
 _IN_COPY = re.compile(rf"([a-z][a-z0-9_]{{0,62}})/(\d{{10}})({re.escape(_ONGOING)})?/.+")
-# A writer that was killed leaves its half under a longer name.
+# A killed writer leaves its unfinished file under a longer name.
 _SEGMENT = re.compile(rf"({CHANGELOG}/.+\.seg)(\.\w+\.part)?")
 
 
 @dataclass(frozen=True, slots=True)
 class CopyName:
-    """Folder of the copy of one snapshot, relative to the pipeline's local folder. Until it is complete it has another
+    """The folder of the copy of one snapshot, relative to the pipeline's local folder. An unfinished copy has another
     name (L4).
     """
 
@@ -40,13 +40,13 @@ class CopyName:
 
     @classmethod
     def of(cls, path: str) -> CopyName | None:
-        """The copy that a file belongs to; None for a file that is part of none."""
+        """Returns the copy that a file belongs to; None: it belongs to no copy."""
         found = _IN_COPY.fullmatch(path)
         return cls(found[1], int(found[2]), found[3] is not None) if found else None
 
     @classmethod
     def around(cls, path: str) -> CopyName | None:
-        """The copy that a file or a folder belongs to, its own folder included."""
+        """Returns the copy that a file or a folder belongs to; also for the copy's own folder."""
         return cls.of(f"{path}/-")
 
 
@@ -54,9 +54,9 @@ class CopyName:
 class LocalFile:
     """A file of a local copy.
 
-    root, path: where it is.
+    root, path: its folder and its path below it.
     bytes: its length.
-    identity: files with the same one are one file on the disk, with a name in each of several copies.
+    identity: equal for all hard links to one file; several copies may share a file.
     """
 
     root: str
@@ -66,14 +66,14 @@ class LocalFile:
 
 
 def segment_of(path: str) -> str | None:
-    """The segment that a file is a copy of, whole or half; None for any other file."""
+    """Returns the segment that a file is a finished or unfinished copy of; None for any other file."""
     found = _SEGMENT.fullmatch(path)
     return found[1] if found and CopyName.of(path) is None else None
 
 
 def root_number(path: str, pipeline: str, count: int) -> int:
-    """In which of `count` roots a path of that pipeline belongs (L3): copies of snapshots take turns by their id, all
-    else of a pipeline, its segments, stays together.
+    """Returns which of `count` roots a path of the pipeline belongs to (L3). Copies of snapshots take turns by their
+    id; all segments of a pipeline are in one root.
     """
     name = CopyName.around(path)
     turn = name.snapshot if name else int(hashlib.sha256(pipeline.encode()).hexdigest()[:8], 16)
@@ -81,9 +81,9 @@ def root_number(path: str, pipeline: str, count: int) -> int:
 
 
 def stays(state: LogState | None, name: CopyName) -> bool:
-    """Whether local retention keeps a copy: of the newest completed snapshot, or of one that is being judged.
+    """Whether local retention keeps a copy: that of the newest completed snapshot, or of one that is being judged.
 
-    A copy that is still being written stays as long as its snapshot is open; after that no process completes it.
+    An unfinished copy stays while its snapshot is open. After that no process completes it.
     """
     attempt = state.open_attempt.id if state and state.open_attempt else None
     latest = state.latest.id if state and state.latest else None
@@ -94,8 +94,7 @@ def leftover(state: LogState, name: CopyName) -> bool:
     """Whether no process will complete or use a copy (L4).
 
     That is an unfinished copy of a snapshot that is not open, or any copy of an aborted one. An id above those of the
-    state
-    may belong to an attempt that began after the state was read.
+    state may belong to an attempt that began after the state was read.
     """
     known = state.snapshot(name.snapshot)
     if name.log != state.log:
@@ -106,18 +105,20 @@ def leftover(state: LogState, name: CopyName) -> bool:
 
 
 def segments_needed(state: LogState) -> frozenset[str]:
-    """Segments whose local copies still serve the log: its newest completed snapshot did not fold all of them (C7)."""
+    """Returns the segments whose local copies the log still needs: the newest completed snapshot lacks changes of them
+    (C7).
+    """
     return frozenset(change_set.location.segment for change_set in state.unfolded)
 
 
 def bytes_on_disk(files: Iterable[LocalFile]) -> int:
-    """What files take together: one with several names counts once."""
+    """Returns the bytes of the files on the disk; a file with several names counts once."""
     return sum({file.identity: file.bytes for file in files}.values())
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedCopy:
-    """A copy that is to be made in a root.
+    """A copy to be made in a root.
 
     files: name and bytes of each data file.
     """
@@ -131,8 +132,8 @@ class PlannedCopy:
 class EvictionPlan:
     """Whether a copy fits the quota, and which copies are deleted for it.
 
-    used: bytes of all copies as they are.
-    needed: bytes of the new one; files that it shares with a copy in its root need none.
+    used: the bytes of all present copies.
+    needed: the bytes that the new copy adds; files that it shares with a copy in its root add none.
     going: the copies to delete.
     """
 
@@ -145,9 +146,9 @@ class EvictionPlan:
 def plan_eviction(
     quota: int, wanted: PlannedCopy, kept: Sequence[LocalFile], removable: Sequence[tuple[LocalFile, ...]]
 ) -> EvictionPlan:
-    """Returns the removable copies to delete, the first ones first, so that all bytes stay within the quota.
+    """Returns which of the removable copies to delete, in the given order, so that all copies fit the quota.
 
-    It deletes no more than needed, and nothing if the new copy would not fit even without all of them.
+    Deletes no more than needed, and nothing if the new copy would not fit even then.
     """
 
     def within(copies: Iterable[tuple[LocalFile, ...]]) -> bool:
@@ -161,7 +162,7 @@ def plan_eviction(
         return EvictionPlan(False, used, needed)
     staying, going = list(removable[count:]), []
     for copy in removable[:count]:
-        # A later one may have freed enough alone, or this one nothing: its files have names in others.
+        # Keep this copy if the rest is enough: a later copy may free enough alone, or this one shares all its files.
         if within([*staying, copy]):
             staying.append(copy)
         else:
@@ -170,7 +171,7 @@ def plan_eviction(
 
 
 def _count_needed(wanted: PlannedCopy, files: Iterable[LocalFile]) -> int:
-    """Bytes of the files that no whole-looking copy of the same log in the same root has."""
+    """Returns the bytes of the files that no finished copy of the same log in the same root has."""
     there = {file.path: file.bytes for file in files if file.root == wanted.root}
     copies = {CopyName.of(path) for path in there}
     sources = [n for n in copies if n and n.log == wanted.name.log and not n.ongoing and n.manifest in there]

@@ -1,4 +1,4 @@
-"""How far the log may be truncated: everything that keeps it is a bound, and the tightest one decides."""
+"""How far the log may be truncated. Everything that needs the log is a bound; the tightest bound decides."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tidefold.domain.snapshot.transitions import require_snapshot
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Something that keeps the log: it may be cut up to `sqn` as far as this is concerned."""
+    """Something that needs the log after `sqn`: as far as this is concerned, the log may be truncated up to `sqn`."""
 
     name: str
     sqn: int
@@ -23,11 +23,12 @@ class Bound:
 
 
 def bounds(state: LogState, keep: int | None, log: LogRetention | None = None) -> tuple[Bound, ...]:
-    """Everything that keeps the log, the tightest first. Empty: nothing was folded yet, so nothing may be cut.
+    """Lists everything that needs the log, the tightest bound first. Empty: nothing was folded, so nothing is
+    truncated.
 
     The log can be replayed onto each of the newest `keep` snapshots (None: onto every completed one). A tag keeps its
-    snapshot, which is complete without the log, and not the log behind it; a hold keeps both. A tail-only snapshot
-    needs the change sets that it consists of. With `log`, what backfills need stays too.
+    snapshot, but not the log after it; a hold keeps both. A tail-only snapshot needs the change sets that it consists
+    of. With `log`, the change sets that backfills need are kept too.
     """
     count = keep if keep is not None else len(state.snapshots)
     kept = newest(state, max(count, 1))
@@ -40,7 +41,7 @@ def bounds(state: LogState, keep: int | None, log: LogRetention | None = None) -
         *_of_tails(state),
         *([_of_backfills(state, log)] if log else []),
         *(Bound(f"hold {h.name}", end_of_snapshot(state, h.snapshot), f"it is held: {h.why}") for h in state.holds),
-        *(Bound(f"consumer {r.name}", r.sqn, "it has read the log up to there") for r in state.readers),
+        *(Bound(f"consumer {r.name}", r.sqn, "the consumer has read the log up to there") for r in state.readers),
     ]
     if state.open_attempt:
         found.append(
@@ -54,7 +55,7 @@ def bounds(state: LogState, keep: int | None, log: LogRetention | None = None) -
 
 
 def _of_tails(state: LogState) -> Iterable[Bound]:
-    """One bound for all of them: there may be hundreds."""
+    """Returns one bound for all tail-only snapshots, because there may be hundreds."""
     for oldest in sorted(tails(state), key=lambda s: s.from_sqn)[:1]:
         more = len(tails(state)) - 1
         which = f"snapshot {oldest.id} consists" if not more else f"snapshots {oldest.id} and {more:,} more consist"
@@ -74,25 +75,25 @@ def end_of_snapshot(state: LogState, snapshot: int) -> int:
 
 
 def truncate(state: LogState, keep: int | None, log: LogRetention | None = None) -> LogState:
-    """Cuts the log up to its tightest bound; segments that no change set needs any more become garbage (I9)."""
+    """Truncates the log up to its tightest bound. Segments that no change set needs any more become garbage (I9)."""
     tightest = next(iter(bounds(state, keep, log)), None)
     if tightest is None or tightest.sqn <= state.truncated_to:
         return state
     kept = tuple(c for c in state.change_sets if c.sqn > tightest.sqn)
-    # A run that was compacted can only go as a whole.
+    # A compacted change set is removed as a whole or not at all.
     cut = min([tightest.sqn, *(kept[0].begin - 1 for _ in kept[:1])])
     return replace(state, change_sets=kept, truncated_to=cut, garbage=mark_garbage(state, kept))
 
 
 def mark_garbage(state: LogState, kept: Sequence[ChangeSet]) -> tuple[str, ...]:
-    """The garbage when only these change sets are left."""
+    """Returns the garbage segments if only these change sets are left."""
     needed = {c.location.segment for c in kept}
     cut = dict.fromkeys(c.location.segment for c in state.change_sets if c.location.segment not in needed)
     return (*state.garbage, *(path for path in cut if path not in state.garbage))
 
 
 def forget_garbage(state: LogState, paths: Iterable[str]) -> LogState:
-    """Records that these garbage segments are gone."""
+    """Records that these garbage segments are deleted."""
     gone = set(paths)
     left = tuple(path for path in state.garbage if path not in gone)
     return state if left == state.garbage else replace(state, garbage=left)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 class LogRetention:
     """The part of the log that is kept for backfills, whatever the number of snapshots. Times in microseconds.
 
-    since: rows as of each later instant can be made.
+    since: the rows of every instant after this one can be made.
     step: the time between two instants that backfills ask for, counted from 1970 UTC.
     """
 

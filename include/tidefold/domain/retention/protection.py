@@ -1,7 +1,7 @@
 """Which snapshots are kept, and which may be deleted.
 
-Protect first, delete second: a move marks the snapshots that nothing protects, a sweep deletes their files, and a later
-move records that the files are gone. A marked snapshot never comes back.
+One transition marks the snapshots that nothing protects, then a sweep deletes their files, and a last transition
+records that the files are deleted. A marked snapshot is never used again.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from tidefold.errors import InvalidInputError
 
 
 def with_files(snapshots: Iterable[Snapshot]) -> tuple[Snapshot, ...]:
-    """Those that have files of their own."""
+    """Returns the snapshots that have files of their own."""
     return tuple(s for s in snapshots if s.kind is not SnapshotKind.TAIL)
 
 
 def newest(state: LogState, keep: int) -> tuple[Snapshot, ...]:
-    """The newest `keep` completed snapshots with files of their own, oldest first; none as of an instant is one."""
+    """Returns the newest `keep` completed snapshots with files of their own, oldest first; none as of an instant."""
     if keep < 1:
         raise InvalidInputError(
             "RETENTION_INVALID", f"Retention cannot keep {keep} snapshots.", hint="Keep at least one."
@@ -31,14 +31,16 @@ def newest(state: LogState, keep: int) -> tuple[Snapshot, ...]:
 
 
 def tails(state: LogState) -> tuple[Snapshot, ...]:
-    """The completed snapshots that consist of another one's files and the change sets after them."""
+    """Returns the completed tail-only snapshots."""
     return tuple(s for s in state.snapshots if s.state is State.COMPLETED and s.kind is SnapshotKind.TAIL)
 
 
 def find_protected(state: LogState, keep: int, log: LogRetention | None = None) -> frozenset[int]:
-    """Ids of the completed snapshots that must stay: the newest `keep` and the tails on them, tagged and held ones,
-    what a kept tail is built on, and what an open attempt builds on or may fall back on. One as of an instant is kept
-    by its tag alone. With `log`, also the one that the oldest backfill begins with.
+    """Returns the ids of the completed snapshots that must stay.
+
+    These are the newest `keep` and the tails on them, tagged and held ones, the base of each kept tail, and those that
+    an open attempt builds on or may restore from. Only its tag keeps a snapshot as of an instant. With `log`, the
+    snapshot that the oldest backfill begins with stays too.
     """
     kept = {s.id for s in newest(state, keep)}
     base = find_backfill_base(state, log.since) if log else None
@@ -51,8 +53,8 @@ def find_protected(state: LogState, keep: int, log: LogRetention | None = None) 
 
 
 def _below(state: LogState, attempt: Snapshot) -> Iterator[int]:
-    """What an attempt begins with; of a restore also the older ones that its rows can be made from again: their files
-    may be taken over by name.
+    """Yields the ids of the snapshots that an attempt needs: its base. A restore also needs the older snapshots that
+    its rows can be made from: it may link their files.
     """
     known = {s.id: s for s in state.snapshots}
     below = attempt.parent
@@ -63,7 +65,7 @@ def _below(state: LogState, attempt: Snapshot) -> Iterator[int]:
 
 
 def subsume(state: LogState, keep: int, log: LogRetention | None = None) -> LogState:
-    """Retires the completed snapshots that are not protected; their files go with the next sweep."""
+    """Retires the completed snapshots that are not protected. The next sweep deletes their files."""
     kept = find_protected(state, keep, log)
     snapshots = tuple(
         replace(s, state=State.SUBSUMED) if s.state is State.COMPLETED and s.id not in kept else s
@@ -73,14 +75,16 @@ def subsume(state: LogState, keep: int, log: LogRetention | None = None) -> LogS
 
 
 def list_subsumed(state: LogState) -> tuple[Snapshot, ...]:
-    """Retired snapshots whose files were not yet removed."""
+    """Returns the retired snapshots whose files are not deleted yet."""
     return tuple(s for s in state.snapshots if s.state is State.SUBSUMED)
 
 
 @dataclass(frozen=True, slots=True)
 class Grace:
-    """How long files stay that plain readers of an older table version may still read: until so many snapshots were
-    published after theirs, and so many minutes after it was replaced. A clock can only keep them longer.
+    """How long the files of an older table version are kept for its readers.
+
+    They are kept until so many later snapshots were published, and for at least so many minutes after the version was
+    replaced. A wrong clock can only keep them longer.
     """
 
     publishes: int = 2
@@ -88,22 +92,22 @@ class Grace:
 
 
 def deletable(state: LogState, grace: Grace, instant: str) -> tuple[Snapshot, ...]:
-    """The retired snapshots whose files may go at this instant (ISO 8601)."""
+    """Returns the retired snapshots whose files may be deleted at this instant (ISO 8601)."""
     return tuple(s for s in list_subsumed(state) if not s.in_main_lineage or _is_past(state, s, grace, instant))
 
 
 def _is_past(state: LogState, snapshot: Snapshot, grace: Grace, instant: str) -> bool:
     shown = snapshot.table_version if snapshot.table_version is not None else -1
     later = [s for s in state.snapshots if s.table_version is not None and s.table_version > shown]
-    if len(later) < max(grace.publishes, 1):  # Without one it is what readers see now.
+    if len(later) < max(grace.publishes, 1):  # Without a later one, readers see this snapshot now.
         return False
     replaced = later[0].published_at or later[0].started_at
     return datetime.fromisoformat(replaced) + timedelta(minutes=grace.minutes) <= datetime.fromisoformat(instant)
 
 
 def oldest_version(state: LogState) -> int | None:
-    """The oldest version of the published table that anybody may still read: of a snapshot that is kept, or one whose
-    files wait for readers.
+    """Returns the oldest version of the published table that readers may still use: that of a retained snapshot, or of
+    one whose files wait for readers.
     """
     shown = (State.COMPLETED, State.SUBSUMED)
     versions = (s.table_version for s in state.snapshots if s.state in shown)
@@ -111,7 +115,7 @@ def oldest_version(state: LogState) -> int | None:
 
 
 def mark_deleted(state: LogState, snapshots: Iterable[int]) -> LogState:
-    """Records that the files of these retired snapshots are gone."""
+    """Records that the files of these retired snapshots are deleted."""
     gone = set(snapshots)
     marked = tuple(
         replace(s, state=State.DELETED) if s.id in gone and s.state is State.SUBSUMED else s for s in state.snapshots

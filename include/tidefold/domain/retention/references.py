@@ -1,4 +1,4 @@
-"""Names that keep something: tags keep a snapshot, holds a snapshot and the log behind it, consumers the log."""
+"""Tags keep a snapshot, holds keep a snapshot and the log after it, and consumers keep the log."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tidefold.errors import RefusedError
 
 
 def tag(state: LogState, name: str, snapshot_id: int) -> LogState:
-    """Names a completed snapshot, which keeps it. Refused for a retired one: its files may be going."""
+    """Tags a completed snapshot, so that it is kept. Refused for a retired one: its files may be deleted already."""
     snapshot = require_snapshot(state, snapshot_id)
     if snapshot.state is not State.COMPLETED:
         raise RefusedError(
@@ -25,7 +25,7 @@ def tag(state: LogState, name: str, snapshot_id: int) -> LogState:
 
 
 def hold(state: LogState, wanted: Hold) -> LogState:
-    """Keeps a completed snapshot and the log behind it. Refused for a retired one, or when the log behind it is cut."""
+    """Holds a completed snapshot and the log after it. Refused if it is retired, or the log after it was truncated."""
     snapshot = require_snapshot(state, wanted.snapshot)
     if snapshot.state is not State.COMPLETED or end_of_snapshot(state, snapshot.id) < state.truncated_to:
         what = (

@@ -7,7 +7,7 @@ from tidefold.errors import RefusedError
 
 
 def require_free(state: LogState, name: str, snapshot: int | None = None) -> Tag | None:
-    """The tag, if the snapshot has it already. Raises RefusedError when it names another one."""
+    """Returns the tag if the snapshot has it already; None: the name is free. Raises RefusedError if another has it."""
     taken = next((t for t in state.tags if t.name == name), None)
     if taken and taken.snapshot != snapshot:
         raise RefusedError(

@@ -1,4 +1,4 @@
-"""Why an attempt was aborted. The ledger stores the cause as one line of text, in every format so far."""
+"""Why an attempt was aborted. The ledger stores the cause as one line of text."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class AbortCause:
     """The cause of one abort.
 
     `text`: for people.
-    `superseded_by`: epoch of the attempt that took its place; None: a person or an error ended it.
+    `superseded_by`: epoch of the attempt that replaced it; None: a person or an error ended it.
     """
 
     text: str
@@ -21,11 +21,11 @@ class AbortCause:
 
     @classmethod
     def supersede(cls, epoch: int) -> AbortCause:
-        """An attempt of this epoch took the place."""
+        """Returns the cause for an attempt that the attempt of this epoch replaced."""
         return cls(f"superseded by attempt {epoch}", epoch)
 
     @classmethod
     def parse(cls, text: str) -> AbortCause:
-        """The cause that a ledger stores."""
+        """Parses the text that a ledger stores."""
         found = _SUPERSEDED.fullmatch(text)
         return cls(text, int(found[1]) if found else None)

@@ -1,6 +1,7 @@
-"""The moves that begin a snapshot: a fold of what is new, the return of an older one, or a tail, complete at once.
+"""The transitions that begin a snapshot: a fold of new changes, a restore, an import, or a tail.
 
-Each takes a state and gives the next one, or refuses by name; nothing to do gives the state it was given (I4).
+Each takes a state and returns the next one, or raises a typed error. With nothing to do it returns the given state
+(I4).
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class RestoreMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RestorePoint:
-    """The snapshot whose rows come back, and what happens to the changes after it."""
+    """The snapshot to restore, and what happens to the changes after it."""
 
     snapshot: int
     mode: RestoreMode
@@ -34,12 +35,16 @@ class RestorePoint:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Who asks for a snapshot and what for. `takeover` supersedes an attempt of another run on purpose; `stalled` does
-    so if the attempt is still just as it was seen to be, without any progress. `because`: why it is of this kind;
-    `expire`: rows that it drops for their age; `renew`: make it though nothing was taken in since the last one.
-    `external`: its rows are those of a snapshot that lies outside of the store. `lateness`: how far below the highest
-    order a delete is still remembered, in the unit of the first column that orders the log. `token`: the random part of
-    the attempt's own.
+    """The request for a snapshot.
+
+    takeover: supersede an open attempt of another run.
+    stalled: supersede this attempt of another run if it made no progress since it was read.
+    because: why the snapshot is of this kind.
+    expire: which rows it drops for their age.
+    renew: make it even without new changes.
+    external: the snapshot outside the store whose rows it gets.
+    lateness: how far below the highest order a delete is still remembered, in the unit of the first order column.
+    token: the random part of the attempt's token.
     """
 
     run: str
@@ -61,8 +66,7 @@ def claim(state: LogState, asked: Claim) -> LogState:
     """Starts an attempt under a new epoch.
 
     Returns the state unchanged if there is nothing to fold, or if this run's snapshot already exists, in whatever
-    state.
-    Raises RefusedError if another run's attempt is open, or if this run made another request before.
+    state. Raises RefusedError if another run's attempt is open, or if this run made another request before.
     """
     mine = same_request(state, asked)
     if mine and mine.state is not State.ONGOING:
@@ -81,7 +85,7 @@ def claim(state: LogState, asked: Claim) -> LogState:
 
 
 def _freeze_expire(state: LogState, asked: Claim) -> Expire | None:
-    """Which rows go: a retry of a run drops none that its first attempt would have kept (I24)."""
+    """Returns which rows are dropped. A retry of a run drops no row that its first attempt would have kept (I24)."""
     expire = asked.expire
     for before in (s.expire for s in state.snapshots if (s.run, s.request) == (asked.run, asked.request)):
         if expire and before and before.column == expire.column:
@@ -105,8 +109,7 @@ def tail(state: LogState, asked: Claim) -> LogState:
     """Makes a snapshot of the newest materialized one and the change sets after it, complete at once (C10).
 
     Returns the state unchanged if this run has one, or nothing was appended since the newest snapshot. Raises
-    RefusedError
-    if there is no materialized snapshot, whose verdict a tail inherits.
+    RefusedError if there is no materialized snapshot, whose verdict a tail inherits.
     """
     latest = state.latest
     if same_request(state, asked):
@@ -119,13 +122,13 @@ def tail(state: LogState, asked: Claim) -> LogState:
         )
     if newest_sqn(state) == state.last_sqn:
         return state
-    # No attempt: it takes no epoch and writes no files.
+    # A tail is no attempt: it takes no epoch and writes no data files.
     attempt = begin_attempt(state, replace(asked, kind=SnapshotKind.TAIL, token=""), latest)
     return state.with_snapshot(replace(attempt, epoch=state.epoch, state=State.COMPLETED))
 
 
 def newest_sqn(state: LogState) -> int:
-    """How far the newest materialization, or a tail on it, reaches."""
+    """Returns the last sqn of the newest materialized snapshot, or of a tail on it."""
     latest = state.latest
     built = (s for s in state.snapshots if s.state is State.COMPLETED and s.as_of is None)
     on_it = (s.to_sqn for s in built if latest and s.base == latest.id)
@@ -133,12 +136,12 @@ def newest_sqn(state: LogState) -> int:
 
 
 def next_id(state: LogState) -> int:
-    """The id of the snapshot that is begun next."""
+    """Returns the id of the next snapshot."""
     return max((s.id for s in state.snapshots), default=state.last_snapshot) + 1
 
 
 def of_run(state: LogState, run: str) -> Snapshot | None:
-    """The newest snapshot that this run began and that was not aborted."""
+    """Returns the newest snapshot that this run began and that was not aborted."""
     return next((s for s in reversed(state.snapshots) if s.run == run and s.state is not State.ABORTED), None)
 
 
@@ -153,7 +156,7 @@ def build_open_error(state: LogState, attempt: Snapshot) -> RefusedError:
 
 
 def supersede(state: LogState, attempt: Snapshot | None) -> LogState:
-    """Fences an attempt off: the next one takes its place."""
+    """Aborts an open attempt, because the next one replaces it."""
     if attempt is None:
         return state
     cause = AbortCause.supersede(state.epoch + 1)
@@ -161,7 +164,7 @@ def supersede(state: LogState, attempt: Snapshot | None) -> LogState:
 
 
 def begin_attempt(state: LogState, asked: Claim, base: Snapshot | None) -> Snapshot:
-    """An attempt under a new epoch that folds all change sets after `base` onto it."""
+    """Returns an attempt under a new epoch that folds all change sets after `base` onto it."""
     after = base.to_sqn if base else 0
     return Snapshot(
         id=next_id(state),
@@ -178,7 +181,7 @@ def begin_attempt(state: LogState, asked: Claim, base: Snapshot | None) -> Snaps
         expire=asked.expire,
         horizon=base.horizon if base else None,
         schema=state.schema,
-        # A ledger that went back may give an id and an epoch again, but never a token.
+        # A ledger that was set back may give an id and an epoch a second time, but never a token.
         token=f"{state.incarnation}{asked.token}" if asked.token else "",
     )
 
@@ -193,7 +196,7 @@ def _begin(state: LogState, asked: Claim) -> LogState:
 
 
 def _until(state: LogState, begun: Snapshot) -> int | None:
-    """The last commit time in what is to be folded, if it is known."""
+    """Returns the last commit time of the changes to fold; None: not known."""
     if begun.external:
         return None
     below = None if begun.parent is None else require_snapshot(state, begun.parent)
@@ -202,7 +205,7 @@ def _until(state: LogState, begun: Snapshot) -> int | None:
 
 
 def _horizon(state: LogState, asked: Claim) -> int | None:
-    """Never lower than that of the snapshot below, which has forgotten what was deleted before."""
+    """Returns the horizon. It is never below that of the base, which has forgotten earlier deletes."""
     known = state.latest.horizon if state.latest else None
     if asked.lateness is None or asked.restore or asked.external:
         return known
@@ -222,7 +225,7 @@ def _require_completed(state: LogState, snapshot: int) -> Snapshot:
 
 
 def _restoring(state: LogState, begun: Snapshot, asked: RestorePoint) -> Snapshot:
-    """The attempt that brings the rows of a snapshot back, under a new id: undoing it is one more restore."""
+    """Returns the attempt that restores the rows of a snapshot under a new id. One more restore undoes it."""
     wanted = _require_completed(state, asked.snapshot)
     is_tail = wanted.kind is SnapshotKind.TAIL
     origin = wanted.base if is_tail else wanted.id
@@ -250,8 +253,8 @@ def _restoring(state: LogState, begun: Snapshot, asked: RestorePoint) -> Snapsho
 
 
 def _importing(state: LogState, begun: Snapshot, external: External) -> Snapshot:
-    """The attempt whose rows come from outside. What the log has taken and not folded is left out for good; one that
-    never took anything goes on from where the imported snapshot ends.
+    """Returns the attempt that imports rows. Changes of the log that are not folded are left out for good. An empty log
+    continues from the end of the imported snapshot.
     """
     begun = replace(begun, external=external, horizon=None)
     if never_took(state):
@@ -261,14 +264,14 @@ def _importing(state: LogState, begun: Snapshot, external: External) -> Snapshot
 
 
 def _require_unclaimed(state: LogState, external: External | None) -> None:
-    """Two owners would delete each other's files."""
+    """Raises RefusedError if another snapshot has claimed the original: two owners would delete each other's files."""
     for claimed in find_claiming(state):
         if external and claimed.external and claimed.external.address == external.address:
             raise already_claimed(state.log, claimed.id)
 
 
 def find_claiming(state: LogState) -> tuple[Snapshot, ...]:
-    """The snapshots that own, or will own, an original outside of the store which is still to be deleted."""
+    """Returns the snapshots that own, or will own, an original outside the store that is not deleted yet."""
     gone = (State.ABORTED, State.DELETED)
     return tuple(
         s for s in state.snapshots if s.external and s.external.ownership is Ownership.CLAIM and s.state not in gone
@@ -284,7 +287,7 @@ def already_claimed(log: str, snapshot: int) -> RefusedError:
 
 
 def progress(state: LogState, snapshot_id: int) -> LogState:
-    """Shows that the attempt is alive. Raises SupersededError when it was fenced off meanwhile."""
+    """Raises the heartbeat count of the attempt. Raises SupersededError if another attempt replaced it."""
     snapshot = require_not_aborted(state, snapshot_id)
     if snapshot.state is not State.ONGOING:
         return state

@@ -1,4 +1,4 @@
-"""Which kind of snapshot to make, by what each would cost. Pure."""
+"""Selects the kind of the next snapshot by the cost of each kind. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tidefold.domain.log_state import LogState, SnapshotKind, State
 
 
 class KindPolicy(StrEnum):
-    """How the kind is chosen: always the same, or each time by cost."""
+    """How the kind is selected: always the same kind, or by cost."""
 
     FULL = "full"
     INCREMENTAL = "incremental"
@@ -18,7 +18,7 @@ class KindPolicy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class KindDecision:
-    """A kind, and why this one, as the end of a sentence."""
+    """The selected kind and the reason, as the end of a sentence."""
 
     kind: SnapshotKind
     because: str
@@ -26,8 +26,11 @@ class KindDecision:
 
 @dataclass(frozen=True, slots=True)
 class KindInputs:
-    """What a choice depends on besides the log: `links`: the store takes a file over without copying its bytes;
-    `full_every`: with `auto`, so many snapshots after a full one comes the next; `buckets`: how many are configured.
+    """The inputs of the selection besides the log.
+
+    links: whether the store can link a file instead of copying its bytes.
+    full_every: with `auto`, the number of snapshots from one full snapshot to the next.
+    buckets: the configured number of buckets.
     """
 
     rule: KindPolicy = KindPolicy.FULL
@@ -36,13 +39,13 @@ class KindInputs:
     buckets: int | None = None
 
 
-# A full snapshot may cost so many times the bytes of an incremental one and is still made: it stands alone.
+# `auto` accepts this many times the bytes of an incremental snapshot for a full one, which needs no other snapshot.
 _WORTH = 2
 
 
 def select_kind(state: LogState, terms: KindInputs) -> KindDecision:
-    """The kind of the next snapshot. An incremental one is never built on anything that was not confirmed (N3): its
-    base is the newest completed snapshot.
+    """Selects the kind of the next snapshot. An incremental snapshot is built only on confirmed ones (N3): its base is
+    the newest completed snapshot.
     """
     if terms.rule is not KindPolicy.AUTO:
         return KindDecision(SnapshotKind(terms.rule), "it was asked for")
@@ -57,15 +60,16 @@ def select_kind(state: LogState, terms: KindInputs) -> KindDecision:
     if since >= terms.full_every:
         return KindDecision(SnapshotKind.FULL, f"{since} incremental snapshots were made since the last full one")
     if terms.links:
-        return KindDecision(SnapshotKind.FULL, "the store takes unchanged files over as links, which costs no bytes")
+        return KindDecision(SnapshotKind.FULL, "the store links unchanged files, so a full snapshot copies no bytes")
     written = estimate_touched_bytes(state)
     if latest.bytes_full <= _WORTH * written:
         return KindDecision(
-            SnapshotKind.FULL, f"about {written:,} of {latest.bytes_full:,} bytes are written anew in any case"
+            SnapshotKind.FULL, f"the changes rewrite about {written:,} of {latest.bytes_full:,} bytes in any case"
         )
     copied = latest.bytes_full - written
     return KindDecision(
-        SnapshotKind.INCREMENTAL, f"a full one would copy about {copied:,} bytes to write {written:,} new ones"
+        SnapshotKind.INCREMENTAL,
+        f"a full snapshot would copy about {copied:,} unchanged bytes beside {written:,} new ones",
     )
 
 

@@ -1,4 +1,4 @@
-"""What the rows of a snapshot were made from, step by step: older snapshots, and the change sets after them. Pure."""
+"""Finds older snapshots from which, with the change sets after them, the rows of a snapshot can be made. Pure."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _Span = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Older:
-    """A kept snapshot (None: the empty table), and the change sets that make its rows those of a newer one.
+    """A retained snapshot (None: the empty table), and the change sets that turn its rows into those of a newer one.
 
-    `expired`: what the snapshots on the way dropped for its age, the newest first.
+    `expired`: the age limits of the snapshots between them, the newest first.
     """
 
     snapshot: Snapshot | None
@@ -23,16 +23,16 @@ class Older:
     expired: tuple[Expire, ...] = ()
 
     def suits(self, expire: Expire | None) -> bool:
-        """Whether dropping `expire` at the end drops all that was dropped on the way."""
+        """Whether the age limit `expire` also drops all rows that the snapshots between dropped."""
         return all(
             expire is not None and one.column == expire.column and one.before <= expire.before for one in self.expired
         )
 
 
 def older(state: LogState, snapshot: Snapshot) -> Iterator[Older]:
-    """The kept snapshots from which the rows of this one can be made again, the nearest first.
+    """Yields the retained snapshots from which the rows of this one can be made again, the nearest first.
 
-    Ends where the log was cut, and with what was imported. What a restore left out for good is left out here too.
+    Ends where the log was truncated, or at an import. Leaves out what a restore left out for good.
     """
     if _has_lineage(snapshot):
         expired = (snapshot.expire,) if snapshot.expire else ()
@@ -40,16 +40,20 @@ def older(state: LogState, snapshot: Snapshot) -> Iterator[Older]:
 
 
 def up_to(state: LogState, head: Snapshot | None, to: int) -> Iterator[Older]:
-    """The kept snapshots from which the rows after change set `to` can be made, the nearest first.
+    """Yields the retained snapshots from which the rows after change set `to` can be made, the nearest first.
 
-    `head`: the newest snapshot that may be one of them; None: only the empty table may.
+    `head`: the newest snapshot to yield; None: only the empty table.
     """
     after = head.to_sqn if head else 0
     return _descend(state, head.id if head else None, (after, max(to, after)))
 
 
 def _descend(state: LogState, source: int | None, span: _Span, expired: tuple[Expire, ...] = ()) -> Iterator[Older]:
-    """`span`: the change sets that are folded onto `source`; `expired`: what the snapshots above dropped."""
+    """Yields `source` and the snapshots below it.
+
+    span: the change sets that are folded onto `source`.
+    expired: the age limits of the snapshots above.
+    """
     spans: tuple[_Span, ...] = ()
     while True:
         spans = _before(span, spans)
@@ -67,7 +71,7 @@ def _descend(state: LogState, source: int | None, span: _Span, expired: tuple[Ex
 
 
 def _has_lineage(snapshot: Snapshot) -> bool:
-    """Whether its rows were made of this log, and of all changes."""
+    """Whether its rows were made from all changes of this log."""
     return snapshot.external is None and snapshot.as_of is None
 
 
@@ -76,7 +80,9 @@ def _is_kept(snapshot: Snapshot | None) -> bool:
 
 
 def _before(span: _Span, spans: tuple[_Span, ...]) -> tuple[_Span, ...]:
-    """The spans with one more before them; those that touch are one, as compaction may have made them."""
+    """Adds a span before the others. Adjacent spans are joined, because compaction may have joined their change
+    sets.
+    """
     if span[0] == span[1]:
         return spans
     if spans and spans[0][0] == span[1]:
@@ -85,7 +91,7 @@ def _before(span: _Span, spans: tuple[_Span, ...]) -> tuple[_Span, ...]:
 
 
 def _within(state: LogState, spans: Sequence[_Span]) -> tuple[ChangeSet, ...] | None:
-    """All change sets of these spans in order, or None when one is not there, or reaches out of its span (I7)."""
+    """Returns all change sets of these spans in order; None: one is missing, or crosses the end of its span (I7)."""
     found: list[ChangeSet] = []
     for after, to in spans:
         reached = after

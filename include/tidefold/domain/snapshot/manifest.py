@@ -1,4 +1,4 @@
-"""What a snapshot consists of, as it is stored once and never changed."""
+"""The manifest of a snapshot: its files and their origin. It is written once and never changed."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tidefold.domain.table.schema import FIRST, Schema
 
 @dataclass(frozen=True, slots=True)
 class Deletions:
-    """Rows of a file that do not count any more: how many, and which, as an inline deletion vector of Delta: its text,
-    and how many bytes it stands for.
+    """Deleted rows of a file: their number, and an inline deletion vector of Delta with its text and its
+    decoded bytes.
     """
 
     rows: int
@@ -23,9 +23,13 @@ class Deletions:
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """One Parquet file of a snapshot. `stats` is the Delta statistics document; `carried`: taken over from the base;
-    `hidden`: no reader sees it (what a fold must know beyond the rows), and its rows are none of the table's. `rows`
-    are those that count: without `deletions`, which `stats` and the file still have.
+    """One Parquet file of a snapshot.
+
+    rows: the number of its rows without the deleted ones, which the file and `stats` still contain.
+    stats: the Delta statistics document.
+    carried: whether it was taken over from the base.
+    hidden: whether it is no part of the table: it has what later folds must know beside the rows.
+    deletions: its deleted rows.
     """
 
     name: str
@@ -40,7 +44,7 @@ class DataFile:
 
     @property
     def rows_written(self) -> int:
-        """All rows that the file has."""
+        """All rows in the file, including the deleted ones."""
         return self.rows + (self.deletions.rows if self.deletions else 0)
 
     def is_within(self, bucket: KeyGroups) -> bool:
@@ -49,23 +53,27 @@ class DataFile:
 
 
 def home(log: str, kind: SnapshotKind, snapshot: int) -> str:
-    """Folder of a snapshot's files: a full one's own, else the table's, which many snapshots share."""
+    """Returns the folder of a snapshot's files: its own if it is full, else the table's, which many snapshots share."""
     return LogPaths(log).snapshot(snapshot) if kind is SnapshotKind.FULL else LogPaths(log).table
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """THE snapshot: its files and what they were made of. Immutable; the ledger names it by its sha256.
+    """A snapshot: its files and their origin. Immutable; the ledger identifies it by its sha256.
 
-    `bytes_copied`: of the files taken over, those whose bytes were copied, as object stores do, and not linked.
-    `expired`: how many rows went for their age. `cleared`: the order of the highest clear that was ever folded.
-    `ties`: how many keys had changes of one order that say different things; `tied` are some of them, as JSON.
-    `unresolved`: how many keys are left out, as a value was not sent and no former row has it; `unresolved_keys` are
-    some of them, as JSON. `token`: that of the attempt that wrote it. `schema`: the id of that of the log which
-    `shape` has; a file may lack columns that were added without a value.
+    bytes_copied: the bytes of carried files that were copied (as in object stores) instead of linked.
+    expired: how many rows were dropped for their age.
+    cleared: the order of the highest clear that was ever folded.
+    ties: how many keys had different changes of the same order. tied: some of these keys, as JSON.
+    unresolved: how many keys are left out, because a value was not sent and no earlier row has it.
+    unresolved_keys: some of these keys, as JSON.
+    token: the token of the attempt that wrote it.
+    schema: the id of the schema of `shape`. A file may lack columns that were added without a value.
 
-    A ledger is rebuilt from the rest. `claim` is the snapshot as it was claimed, `schemas` are those of the log then.
-    `positions` say how far the source was taken at the snapshot's last sqn; None: not known.
+    The remaining fields are for `rebuild`.
+    claim: the snapshot as it was claimed.
+    schemas: the schemas of the log at that time.
+    positions: the source positions at the snapshot's last sqn; None: not known.
     """
 
     log: str
@@ -92,7 +100,7 @@ class Manifest:
 
     @property
     def home(self) -> str:
-        """Folder whose `_data/` holds the files."""
+        """The folder whose `_data/` contains the files."""
         return home(self.log, self.kind, self.snapshot)
 
     @property
@@ -110,5 +118,5 @@ class Manifest:
 
     @property
     def bytes_written(self) -> int:
-        """What the snapshot really cost: new files, and the bytes of those taken over as copies."""
+        """The bytes that the snapshot added: new files and copied files."""
         return sum(f.bytes for f in self.files if not f.carried) + self.bytes_copied

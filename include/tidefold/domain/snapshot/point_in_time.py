@@ -1,4 +1,4 @@
-"""Plans snapshots of the rows as of an instant: their base and change sets, and the transition that starts one. Pure.
+"""Plans snapshots of the rows as of an instant: their base, their change sets, and their first transition. Pure.
 
 Only the commit time at the source counts, to the microsecond, not the time of arrival.
 """
@@ -17,13 +17,16 @@ from tidefold.domain.snapshot.lineage import Older, up_to
 from tidefold.errors import CorruptError, RefusedError
 
 _SECOND = 1_000_000
-UNDATED_HINT = "if a timestamp column orders the log, set `source: {commit_time: COLUMN}` for what lands from then on"
+UNDATED_HINT = "if a timestamp column orders the log, set `source: {commit_time: COLUMN}` for files that land later"
 
 
 @dataclass(frozen=True, slots=True)
 class PointInTimePlan:
-    """`base`: the snapshot that it begins with (None: the empty table); `change_sets`: those after it that may hold
-    changes from before the instant; `later`: how many hold none.
+    """The plan of a snapshot as of an instant.
+
+    base: the snapshot that it begins with; None: the empty table.
+    change_sets: the later change sets that may contain changes from before the instant.
+    later: how many later change sets contain no such change.
     """
 
     base: Snapshot | None
@@ -32,7 +35,7 @@ class PointInTimePlan:
 
 
 def plan(state: LogState, at: int, expire: Expire | None) -> PointInTimePlan | None:
-    """Plans a snapshot as of `at`; None: nothing was committed before. `expire`: rows too old then.
+    """Plans a snapshot as of `at`; None: nothing was committed before. `expire`: which rows were too old then.
 
     Raises RefusedError if the log no longer has the needed changes, or their commit times are unknown.
     """
@@ -47,7 +50,7 @@ def plan(state: LogState, at: int, expire: Expire | None) -> PointInTimePlan | N
 
 
 def change_sets_of(state: LogState, snapshot: Snapshot) -> tuple[ChangeSet, ...]:
-    """The change sets that an attempt was planned with: it keeps them from being cut and compacted."""
+    """Returns the change sets of an open attempt's plan. They are neither truncated nor compacted."""
     assert snapshot.as_of is not None
     head = None if snapshot.as_of.head is None else state.snapshot(snapshot.as_of.head)
     for one in up_to(state, head, snapshot.to_sqn):
@@ -60,7 +63,7 @@ def change_sets_of(state: LogState, snapshot: Snapshot) -> tuple[ChangeSet, ...]
 
 
 def _lineage(state: LogState, snapshot: Snapshot | None) -> Iterator[Snapshot]:
-    """A snapshot and those that its rows were made from."""
+    """Yields a snapshot and those that its rows were made from."""
     known = {one.id: one for one in state.snapshots}
     while snapshot is not None:
         yield snapshot
@@ -69,8 +72,10 @@ def _lineage(state: LogState, snapshot: Snapshot | None) -> Iterator[Snapshot]:
 
 
 def _reaches(snapshot: Snapshot | None) -> int:
-    """An instant not before the last commit in a snapshot. Where nobody wrote that down (older programs, imports) it is
-    when it was made, to the second: a source does not commit in the future.
+    """Returns an instant at or after the last commit in a snapshot.
+
+    If that was not recorded (older versions, imports), it is the time at which the snapshot was made, to the second:
+    a source does not commit in the future.
     """
     if snapshot is None:
         return -NEVER
@@ -95,20 +100,20 @@ def find_backfill_base(state: LogState, since: int) -> Snapshot | None:
             continue
         oldest = oldest or one
         serves = max(min(_reaches(one), NEVER - 1) + 1, dropped)
-        # A row from the future, or without a commit time, does not keep the log for ever.
+        # A row with a commit time in the future, or without one, must not keep the log for ever.
         if min(serves, micros(one.started_at) + _SECOND) <= since:
             found = one
     return found or (oldest if state.truncated_to else None)
 
 
 def _has_all(state: LogState, offered: Older, expire: Expire | None) -> bool:
-    """Whether nothing was dropped for its age that was not too old as of then."""
+    """Whether no row was dropped for its age that was young enough at the instant."""
     dropped = tuple(one.expire for one in _lineage(state, offered.snapshot) if one.expire)
     return Older(offered.snapshot, (), dropped).suits(expire)
 
 
 def _before(log: str, change_sets: Sequence[ChangeSet], at: int) -> tuple[ChangeSet, ...]:
-    """Those that may hold changes from before an instant."""
+    """Returns the change sets that may contain changes from before an instant."""
     found = []
     for one in change_sets:
         times = one.times
@@ -131,10 +136,8 @@ def claim(state: LogState, asked: Claim, at: int) -> LogState:
     """Starts an attempt at a snapshot as of `at`.
 
     Returns the state unchanged if nothing was committed before, or if this run or another one has already made it. It
-    is
-    open at the same time as the attempt at the next snapshot; neither waits for the other. Raises RefusedError if
-    another
-    run has an attempt for the same instant or its tag names another snapshot, and the errors of `plan`.
+    is open at the same time as the attempt at the next snapshot; neither waits for the other. Raises RefusedError if
+    another run has an attempt for the same instant or its tag names another snapshot, and the errors of `plan`.
     """
     mine = same_request(state, asked)
     if find_kept(state, at) or (mine and mine.state in (State.STAGED, State.COMPLETED)):
@@ -154,22 +157,23 @@ def claim(state: LogState, asked: Claim, at: int) -> LogState:
 
 
 def find_kept(state: LogState, at: int) -> Snapshot | None:
-    """The completed snapshot as of an instant that a tag keeps."""
+    """Returns the completed snapshot as of an instant that a tag keeps."""
     tagged = {tag.snapshot for tag in state.tags}
     there = (s for s in reversed(state.snapshots) if s.as_of and s.as_of.at == at and s.id in tagged)
     return next((s for s in there if s.state is State.COMPLETED), None)
 
 
 def came_later(state: LogState, snapshot: Snapshot) -> tuple[ChangeSet, ...]:
-    """The change sets that were taken since, and hold changes from before its instant: it has them not."""
+    """Returns the change sets that were ingested later and contain changes from before the snapshot's instant."""
     since = state.change_sets_in(snapshot.to_sqn, state.last_sqn)
     at = snapshot.as_of.at if snapshot.as_of else 0
     return tuple(c for c in since if c.times is None or (c.times.first is not None and c.times.first < at))
 
 
 def find_given_up(state: LogState, instant: str, beat: float, patience: timedelta) -> tuple[Snapshot, ...]:
-    """The attempts that nobody has worked on for long, as seen at `instant` (ISO 8601): their count of progress would
-    be higher, at one each `beat` seconds. Wrong about one that lives: it loses its work and nothing else.
+    """Returns the open attempts whose process is dead, as far as their heartbeat count shows at `instant` (ISO 8601).
+
+    A live process raises the count every `beat` seconds. An attempt that is wrongly found loses its work, nothing else.
     """
     now = datetime.fromisoformat(instant)
     return tuple(
@@ -180,7 +184,7 @@ def find_given_up(state: LogState, instant: str, beat: float, patience: timedelt
 
 
 def without_times(log: str, count: int) -> RefusedError:
-    """Of changes without a commit time."""
+    """Returns the error for changes without a commit time."""
     return RefusedError(
         "AS_OF_NO_TIMES",
         f"{count:,} changes of `{log}` have no commit time: tidefold cannot tell which were before an instant.",
@@ -198,11 +202,11 @@ def _too_old(state: LogState, at: int, offered: Sequence[Older]) -> RefusedError
         f"The rows of `{state.log}` as of {format_instant(at)} are no longer available: the changes were truncated, "
         f"or the rows expired. The oldest possible instant is {format_instant(next_second(oldest))}.",
         hint=f"`tidefold history {state.log}` lists the kept snapshots. `retention: {{log: 30d}}` in the configuration "
-        "keeps the log that backfills of the last 30 days need, from now on.",
+        "keeps, from now on, the log that backfills of the last 30 days need.",
     )
 
 
 def _earliest(state: LogState, snapshot: Snapshot | None) -> int:
-    """The earliest instant that a snapshot serves: after its last commit, and not before it dropped rows."""
+    """Returns the earliest instant that a snapshot serves: after its last commit and its last drop of old rows."""
     dropping = [micros(one.started_at) for one in _lineage(state, snapshot) if one.expire]
     return max([min(_reaches(snapshot), NEVER - 1) + 1, *dropping])

@@ -1,4 +1,4 @@
-"""The description of a savepoint, and the checks of it before any byte is used. Pure."""
+"""The description of a savepoint, and its checks. Pure."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from tidefold.domain.snapshot.manifest import DataFile, Manifest
 from tidefold.domain.source_progress import Position
 from tidefold.errors import CorruptError, TidefoldError
 
-# Written last and deleted last: without it there is no savepoint.
+# The description. It is written last; a folder without it is no savepoint.
 DESCRIPTION = "savepoint.json"
-# Written first, removed last: what lies beside it is half a savepoint.
+# The mark of an unfinished savepoint: written first, removed last.
 BEGUN = "savepoint.begun"
 ROWS = "rows"
 DELTA_LOG = "_delta_log/00000000000000000000.json"
@@ -24,8 +24,11 @@ _PART = re.compile(rf"{ROWS}/part-\d{{5}}\.parquet")
 
 @dataclass(frozen=True, slots=True)
 class SavedFile:
-    """One Parquet file: `path` relative to the savepoint, `stats` the Delta statistics document, `hidden` as that of a
-    DataFile.
+    """A Parquet file of a savepoint.
+
+    path: its path relative to the savepoint.
+    stats: the Delta statistics document.
+    hidden: see DataFile.
     """
 
     path: str
@@ -49,7 +52,7 @@ class SavedFile:
 
     @classmethod
     def of(cls, folder: str, file: DataFile) -> SavedFile:
-        assert file.deletions is None, "what a savepoint has is written without deletions"
+        assert file.deletions is None, "savepoints contain no deletion vectors"
         return cls(
             path=f"{folder}/{file.name}",
             bytes=file.bytes,
@@ -63,9 +66,14 @@ class SavedFile:
 
 @dataclass(frozen=True, slots=True)
 class Savepoint:
-    """A snapshot outside of a store. `sqn` is the last change set in it, `positions` where the source stood then;
-    `files` are all its rows, `delta_log` the other files that belong to it, `cleared` as in a Manifest. `instant` is
-    information for people.
+    """A snapshot outside of a store.
+
+    sqn: its last change set.
+    positions: the source positions at that change set.
+    files: the files with its rows.
+    delta_log: the other files that belong to it.
+    cleared: see Manifest.
+    instant: when it was taken, for people.
     """
 
     kind: Layout
@@ -86,7 +94,7 @@ class Savepoint:
 
     @property
     def manifest(self) -> Manifest:
-        """The files of a native one as those of a full snapshot."""
+        """Returns a native savepoint as the manifest of a full snapshot."""
         return Manifest(
             log=self.log,
             snapshot=self.snapshot,
@@ -102,12 +110,12 @@ class Savepoint:
 
 
 def part_path(number: int) -> str:
-    """Path of a file of rows of a canonical savepoint."""
+    """Returns the path of a data file of a canonical savepoint."""
     return f"{ROWS}/part-{number:05d}.parquet"
 
 
 def check_savepoint(found: Savepoint) -> Savepoint:
-    """The savepoint, or CorruptError when no program of ours wrote this."""
+    """Returns the savepoint. Raises CorruptError if tidefold cannot have written it."""
     try:
         LogPaths(found.log)
         bucket_ranges(found.shape.key_groups, found.shape.buckets)
@@ -126,7 +134,7 @@ def check_savepoint(found: Savepoint) -> Savepoint:
 
 
 def _check_file(found: Savepoint, file: SavedFile) -> None:
-    """Refuses a path outside the savepoint: a claimed original is deleted by these paths later."""
+    """Refuses a path outside the savepoint, because tidefold later deletes a claimed original by these paths."""
     if found.kind is Layout.CANONICAL:
         known = _PART.fullmatch(file.path) is not None
     else:

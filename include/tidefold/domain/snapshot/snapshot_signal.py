@@ -1,4 +1,4 @@
-"""The statement by which Debezium snapshots the rows of some keys again: it sends them whole. Pure."""
+"""The SQL statement that makes Debezium snapshot the rows of some keys again, with all columns. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-# So many keys are put into one statement.
+# The most keys in one statement.
 _MOST = 100
 
 

@@ -1,6 +1,6 @@
-"""The moves of the life cycle: each takes a state and gives the next one, or refuses by name.
+"""The transitions of a snapshot: each takes a state and returns the next one, or raises a typed error.
 
-A move that finds its work already done returns the state it was given, so the ledger writes no new version (I4).
+A transition whose work is already done returns the given state, so the ledger writes no new version (I4).
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ from tidefold.errors import GateFailedError, InvalidInputError, NotFoundError, R
 
 
 def stage(state: LogState, manifest: Manifest, digest: str, read: ReadFrom | None = None) -> LogState:
-    """Records that all files of the attempt are written and synced, and what was `read` for it. `digest`: sha256 of the
-    stored manifest.
+    """Records that all files of the attempt are written and synced.
+
+    digest: sha256 of the stored manifest.
+    read: how many bytes were read for it.
     """
     snapshot = require_not_aborted(state, manifest.snapshot)
     if (manifest.epoch, manifest.token) != (snapshot.epoch, snapshot.token):
@@ -35,7 +37,7 @@ def stage(state: LogState, manifest: Manifest, digest: str, read: ReadFrom | Non
 
 
 def with_manifest(snapshot: Snapshot, manifest: Manifest, digest: str, read: ReadFrom | None = None) -> Snapshot:
-    """The snapshot, staged with what its manifest says; `digest`: sha256 of that."""
+    """Returns the staged snapshot with the numbers of its manifest. `digest`: sha256 of the manifest."""
     return replace(
         snapshot,
         state=State.STAGED,
@@ -53,7 +55,7 @@ def with_manifest(snapshot: Snapshot, manifest: Manifest, digest: str, read: Rea
 
 
 def require_staged(state: LogState, snapshot: Snapshot) -> None:
-    """Raises RefusedError when this attempt is not staged any more: SUPERSEDED, ABORTED, WRONG_STATE."""
+    """Raises RefusedError if this attempt is not staged any more: SUPERSEDED, ABORTED, WRONG_STATE."""
     found = require_not_aborted(state, snapshot.id)
     if (found.state, found.manifest) != (State.STAGED, snapshot.manifest):
         raise _wrong_state(state, found, "judge", State.STAGED)
@@ -80,7 +82,7 @@ def _check_binding(state: LogState, snapshot: Snapshot, verdict: Verdict) -> Non
 
 
 def override(state: LogState, snapshot_id: int, by: str, why: str) -> LogState:
-    """Lets a snapshot pass that the gate refused; the name and the reason are kept for ever (I8)."""
+    """Overrides the failed verdict of a snapshot. The ledger keeps the name and the reason for ever (I8)."""
     if not by.strip() or not why.strip():
         message = "An override needs both a name and a reason."
         raise InvalidInputError("OVERRIDE_UNNAMED", message, hint="Give --override-by and --reason.")
@@ -90,18 +92,18 @@ def override(state: LogState, snapshot_id: int, by: str, why: str) -> LogState:
     if not snapshot.verdict:
         raise _not_judged(state, snapshot)
     if snapshot.verdict.passed:
-        return state  # There is nothing to let through.
+        return state  # The verdict is no failure.
     return state.with_snapshot(replace(snapshot, verdict=replace(snapshot.verdict, override_by=by, override_why=why)))
 
 
 def confirm(state: LogState, snapshot_id: int) -> LogState:
-    """Makes a staged snapshot count. Needs a PASS for its files, and the latest completed one as base (I3, I8).
+    """Completes a staged snapshot. Needs a PASS for its files, and the newest completed snapshot as base (I3, I8).
 
-    One as of an instant is named by its tag in the same move, and needs no base.
+    A snapshot as of an instant gets its tag in the same transition, and needs no base.
     """
     snapshot = require_not_aborted(state, snapshot_id)
     if snapshot.state is State.COMPLETED:
-        return state  # So is a tail-only one, from its beginning.
+        return state  # A tail-only snapshot is complete from its beginning.
     if snapshot.state is not State.STAGED:
         raise _wrong_state(state, snapshot, "confirm", State.STAGED)
     if not snapshot.verdict:
@@ -123,7 +125,7 @@ def confirm(state: LogState, snapshot_id: int) -> LogState:
             f"Snapshot {snapshot.id} of `{state.log}` is based on {snapshot.base}, but the newest is {latest}.",
             hint=f"Run `tidefold abort {state.log}`, then `tidefold materialize {state.log}`.",
         )
-    # Where rows lie is what each manifest says; this is the newest one that counts.
+    # The log has the number of buckets of its newest completed snapshot.
     shape = replace(state.shape, buckets=snapshot.buckets or state.shape.buckets)
     completed = replace(snapshot, state=State.COMPLETED)
     return replace(_continue_from_import(state, snapshot), shape=shape).with_snapshot(completed)
@@ -135,9 +137,9 @@ def _add_tag(state: LogState, snapshot: Snapshot, name: str) -> LogState:
 
 
 def _continue_from_import(state: LogState, snapshot: Snapshot) -> LogState:
-    """Continues the log from the end of its first snapshot, if that was imported and completed.
+    """Continues the log from the end of its first snapshot, if that was imported.
 
-    Before that nothing changes, so an aborted import leaves nothing.
+    Nothing changes before the import is completed, so an aborted import leaves nothing behind.
     """
     if snapshot.external is None or not never_took(state):
         return state
@@ -154,7 +156,7 @@ def _not_judged(state: LogState, snapshot: Snapshot) -> RefusedError:
 
 
 def record_publication(state: LogState, snapshot_id: int, table_version: int, instant: str = "") -> LogState:
-    """Records the table version that shows a completed snapshot to readers, and since when (ISO 8601)."""
+    """Records the table version that shows a completed snapshot to readers, and the time (ISO 8601)."""
     snapshot = require_snapshot(state, snapshot_id)
     if snapshot.published:
         return state
@@ -174,7 +176,7 @@ def abort(state: LogState, snapshot_id: int, reason: str) -> LogState:
 
 
 def record_drill(state: LogState, snapshot_id: int, drill: Drill) -> LogState:
-    """Records how the newest trial restore of a snapshot ended; one that was retired meanwhile is left."""
+    """Records the newest restore drill of a snapshot. A snapshot that was retired meanwhile stays unchanged."""
     snapshot = require_snapshot(state, snapshot_id)
     if snapshot.state is not State.COMPLETED:
         return state
@@ -182,7 +184,7 @@ def record_drill(state: LogState, snapshot_id: int, drill: Drill) -> LogState:
 
 
 def require_published(state: LogState) -> None:
-    """Raises RefusedError while the newest completed snapshot is not shown to readers yet."""
+    """Raises RefusedError while the newest completed snapshot is not published."""
     latest = state.latest
     if latest and not latest.published:
         raise RefusedError(
@@ -193,7 +195,7 @@ def require_published(state: LogState) -> None:
 
 
 def require_snapshot(state: LogState, snapshot_id: int) -> Snapshot:
-    """The snapshot of that id, or NotFoundError."""
+    """Returns the snapshot of that id. Raises NotFoundError."""
     snapshot = state.snapshot(snapshot_id)
     if snapshot is None:
         raise NotFoundError(
@@ -205,7 +207,7 @@ def require_snapshot(state: LogState, snapshot_id: int) -> Snapshot:
 
 
 def require_readable(state: LogState, snapshot_id: int) -> Snapshot:
-    """The snapshot, or NotFoundError when its files are not kept."""
+    """Returns the snapshot. Raises NotFoundError if its files are not retained."""
     snapshot = require_snapshot(state, snapshot_id)
     if snapshot.state not in (State.COMPLETED, State.STAGED):
         raise NotFoundError(
@@ -217,14 +219,14 @@ def require_readable(state: LogState, snapshot_id: int) -> Snapshot:
 
 
 def require_not_aborted(state: LogState, snapshot_id: int) -> Snapshot:
-    """The snapshot, or SupersededError when its attempt was fenced off by a newer one or aborted."""
+    """Returns the snapshot. Raises SupersededError if its attempt was aborted or a newer one replaced it."""
     snapshot = require_snapshot(state, snapshot_id)
     if snapshot.state is State.ABORTED:
         cause = AbortCause.parse(snapshot.abort_reason)
         raise SupersededError(
             "ABORTED" if cause.superseded_by is None else "SUPERSEDED",
             f"Snapshot {snapshot.id} of `{state.log}` (attempt {snapshot.epoch}) was aborted: {cause.text}.",
-            hint=f"What it wrote is removed, no change is lost: `tidefold materialize {state.log}` folds them again.",
+            hint=f"No change is lost: `tidefold materialize {state.log}` folds them again.",
         )
     return snapshot
 

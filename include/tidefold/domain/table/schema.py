@@ -1,4 +1,4 @@
-"""The columns that a log had one after the other, and how rows of an older schema become rows of a newer one. Pure."""
+"""The schemas of a log over time, and how rows of an older schema become rows of a newer one. Pure."""
 
 from __future__ import annotations
 
@@ -17,9 +17,12 @@ FIRST = 1
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """The columns of a log from some time on. `ids` number them, one each, for life: a column that is renamed keeps its
-    number, one that is dropped and added again gets a new one. `instant` and `run` say since when, for people. `found`
-    numbers the columns that the source brought and no configuration names.
+    """The columns of a log from some time on.
+
+    ids: a permanent number for each column. A renamed column keeps its number; one that is dropped and added again
+        gets a new one.
+    instant, run: when it began, and with which run, for people.
+    found: the numbers of columns that came from the source and are not configured.
     """
 
     id: int
@@ -39,9 +42,9 @@ class Schema:
 class ColumnOrigin:
     """Where the values of a column come from in rows of an older schema.
 
-    name: of the column there; None: it was not there.
-    types: that it has had since then, the last is today's.
-    default: its value in rows from before the column.
+    name: its name in the older schema; None: it did not exist.
+    types: its types since then, the current one last.
+    default: its value in rows older than the column.
     """
 
     name: str | None
@@ -49,29 +52,29 @@ class ColumnOrigin:
     default: str | None = None
 
     def is_same(self, column: Column) -> bool:
-        """Whether a file can stay as it is: one that lacks a column shows null for it, under any name."""
+        """Whether a file can stay as it is. A file without the column shows null for it, under any name."""
         if self.name is None:
             return self.default is None
         return self.name == column.name and len(set(self.types)) == 1
 
 
 def first_schema(columns: tuple[Column, ...]) -> Schema:
-    """The schema that a log begins with."""
+    """Returns the schema that a log begins with."""
     return Schema(FIRST, tuple(map(without_source_details, columns)), tuple(range(1, len(columns) + 1)))
 
 
 def without_source_details(column: Column) -> Column:
-    """What of a column says something about its values in the table."""
+    """Returns a column without the settings of its source: only what concerns its values in the table."""
     return replace(column, encoding="", aliases=(), optional=False)
 
 
 def schemas_of(state: LogState) -> tuple[Schema, ...]:
-    """All schemas of a log that are known, oldest first; at least one."""
+    """Returns all known schemas of a log, oldest first; at least one."""
     return state.schemas or (first_schema(state.shape.columns),)
 
 
 def shape_at(state: LogState, schema: int) -> TableSpec:
-    """The shape that the log had, or has, with this schema."""
+    """Returns the table definition of the log with this schema."""
     known = schemas_of(state)
     newest, wanted = known[-1], schema_of(known, schema)
     if wanted.id == newest.id:
@@ -82,12 +85,14 @@ def shape_at(state: LogState, schema: int) -> TableSpec:
 
 
 def schema_of(schemas: Sequence[Schema], schema: int) -> Schema:
-    """The schema of that id."""
+    """Returns the schema of that id."""
     return next(s for s in schemas if s.id == schema)
 
 
 def column_origins(schemas: Sequence[Schema], older: int, newer: int) -> dict[str, ColumnOrigin]:
-    """Of each column of the newer schema where its value comes from in rows of the older one. None for one schema."""
+    """Returns, for each column of the newer schema, where its value comes from in rows of the older one. Empty if both
+    are the same schema.
+    """
     if older == newer or not schemas:
         return {}
     line = [s for s in schemas if older <= s.id <= newer]
@@ -102,11 +107,11 @@ def _former(line: Sequence[Schema], number: int) -> ColumnOrigin:
 
 
 def must_rewrite(schemas: Sequence[Schema], older: int, newer: int) -> bool:
-    """Whether files with rows of the older schema show other values than those of the newer one are."""
+    """Whether files with rows of the older schema would show wrong values under the newer one."""
     if older == newer or not schemas:
         return False
     before, after = schema_of(schemas, older), schema_of(schemas, newer)
-    # What was dropped goes from the files too: one day a column may have its name again.
+    # A dropped column is removed from the files too, because a later column may have the same name.
     if set(before.ids) - set(after.ids):
         return True
     found = column_origins(schemas, older, newer)
@@ -114,7 +119,7 @@ def must_rewrite(schemas: Sequence[Schema], older: int, newer: int) -> bool:
 
 
 def find_dropped_columns(schemas: Sequence[Schema], older: int, newer: int) -> tuple[str, ...]:
-    """The columns of the older schema that the newer one has no more."""
+    """Returns the columns of the older schema that the newer one lacks."""
     if older == newer or not schemas:
         return ()
     kept = schema_of(schemas, newer).ids

@@ -1,4 +1,4 @@
-"""What may change in the columns of a log that has data, by its policies, and the move that changes it."""
+"""Which changes of the columns a log with data allows, by its policies, and the transition that makes them."""
 
 from __future__ import annotations
 
@@ -16,9 +16,12 @@ from tidefold.errors import RefusedError
 
 
 class Policy(StrEnum):
-    """What happens to a change of a schema. `stop`: the configuration may make it, and a record that brings it waits
-    for that with all behind it. `evolve`: a record that brings it makes it, too. `quarantine` and `freeze`: the
-    configuration must not make it, and a record that brings it is quarantined, or nothing is taken with it.
+    """How tidefold handles a change of a schema.
+
+    stop: the configuration may make it. A record with the change stops its partition until the configuration has it.
+    evolve: the configuration may make it, and a record with the change makes it too.
+    quarantine: the configuration must not make it. A record with the change is quarantined.
+    freeze: the configuration must not make it. A record with the change makes the run ingest nothing of the log.
     """
 
     STOP = "stop"
@@ -59,8 +62,10 @@ class Policies:
 
 @dataclass(frozen=True, slots=True)
 class SchemaChange:
-    """One difference between two schemas. `column` is its name in the newer one, or in the older if it is gone;
-    `impossible` says why no policy can allow it.
+    """One difference between two schemas.
+
+    column: the column's name in the newer schema, or in the older one if it was dropped.
+    impossible: why no policy can allow it; empty: a policy can.
     """
 
     kind: ChangeKind
@@ -81,10 +86,10 @@ class SchemaChange:
 
 
 def evolve(state: LogState, shape: TableSpec, policies: Policies, instant: str, run: str = "") -> LogState:
-    """Takes up the columns of a shape that is configured. The number of buckets is no matter of it.
+    """Gives the log the configured columns. Ignores the number of buckets.
 
-    What was announced under the former schema and is not appended is given up, so that every change set has the schema
-    that the log has when it is appended. Raises RefusedError for what a policy holds, or what nothing can allow.
+    Rejects change sets that were announced under the former schema and are not appended, so that every change set has
+    the schema of the log at the time of its append. Raises RefusedError for a change that no policy allows.
     """
     if is_empty(state) and not schemas_of(state)[-1].found:
         return replace(with_shape(state, shape), schemas=())
@@ -102,7 +107,9 @@ def evolve(state: LogState, shape: TableSpec, policies: Policies, instant: str, 
 
 
 def with_found(state: LogState, shape: TableSpec) -> TableSpec:
-    """The configured shape with the columns that the source brought. A name in the configuration decides itself."""
+    """Returns the configured table definition with the columns that came from the source. For a column that is
+    configured, the configuration decides.
+    """
     newest = schemas_of(state)[-1]
     named = {*shape.ignored, *(name for column in shape.columns for name in (column.name, *column.aliases))}
     brought = [c for c, number in zip(newest.columns, newest.ids, strict=True) if number in newest.found]
@@ -111,7 +118,7 @@ def with_found(state: LogState, shape: TableSpec) -> TableSpec:
 
 
 def add_found(state: LogState, types: Mapping[str, str], instant: str, run: str = "") -> LogState:
-    """Adds columns that records brought, by name and type. They are null in rows and records that lack them."""
+    """Adds columns that came with records, by name and type. They are null in rows and records that lack them."""
     known = {column.name for column in state.shape.columns}
     new = tuple(Column(name, type_, optional=True) for name, type_ in types.items() if name not in known)
     if not new:
@@ -124,12 +131,12 @@ def add_found(state: LogState, types: Mapping[str, str], instant: str, run: str 
 
 
 def changes_of(schemas: tuple[Schema, ...]) -> tuple[tuple[Schema, tuple[SchemaChange, ...]], ...]:
-    """Each schema after the first with what changed by it."""
+    """Returns each schema after the first with its changes."""
     return tuple((after, tuple(_differing(before, after))) for before, after in pairwise(schemas))
 
 
 def describe_schemas(state: LogState) -> list[str]:
-    """What each schema changed, for people, oldest first."""
+    """Describes the changes of each schema, for people, oldest first."""
     return [
         f"schema {schema.id}{f', {schema.instant[:16]}' if schema.instant else ''}: {'; '.join(map(str, changed))}"
         for schema, changed in changes_of(state.schemas)
@@ -137,12 +144,12 @@ def describe_schemas(state: LogState) -> list[str]:
 
 
 def changes(before: Schema, after: Schema, shape: TableSpec) -> tuple[SchemaChange, ...]:
-    """What the newer schema changes. `shape` is that of the newer one: its key and its order allow less."""
+    """Returns what the newer schema changes. `shape`: the newer table definition; its key and order allow less."""
     return tuple(_limit_change(change, shape) for change in _differing(before, after))
 
 
 def _differing(before: Schema, after: Schema) -> Iterator[SchemaChange]:
-    """Nothing when only the place of a column among the others is another one: columns are known by name."""
+    """Yields the changed columns. The position of a column is no change, because columns are known by name."""
     there = dict(zip(before.ids, before.columns, strict=True))
     for number, column in zip(after.ids, after.columns, strict=True):
         former = there.pop(number, None)
@@ -178,8 +185,10 @@ def _classify_type(name: str, old: str, new: str) -> SchemaChange:
 
 
 def _limit_change(change: SchemaChange, shape: TableSpec) -> SchemaChange:
-    """A key may only be widened such that it stays in its key group, and what orders a log not even that in a history,
-    whose rows name its values.
+    """Marks changes of key and order columns that are impossible.
+
+    A key column may only be widened if all rows stay in their key groups. A column that orders a log with the engine
+    `history` may not even be widened, because rows of the table contain its values.
     """
     ordering = {*shape.order_by, *(name for group in shape.merge.groups for name in group.order)}
     if change.impossible or change.kind in (ChangeKind.ADD, ChangeKind.DROP, ChangeKind.RENAME):
@@ -205,7 +214,7 @@ def _next_schema(state: LogState, before: Schema, shape: TableSpec, instant: str
 
 
 def _match_columns(before: Schema, columns: tuple[Column, ...]) -> Iterator[int | None]:
-    """Which column of the older schema each of these is: the one of its name, else one that an alias names."""
+    """Yields the number of the older column that each column continues: by its name, else by an alias; None: new."""
     there, names = before.named, {column.name for column in columns}
     for column in columns:
         free = (there[alias] for alias in column.aliases if alias in there and alias not in names)
@@ -213,7 +222,7 @@ def _match_columns(before: Schema, columns: tuple[Column, ...]) -> Iterator[int 
 
 
 def _take_back(state: LogState, shape: TableSpec) -> tuple[Schema, ...]:
-    """The schemas without the newest, if nothing was ever made with it and the columns are those of before again."""
+    """Returns the schemas without the newest, if nothing used it and the configured columns are those before it."""
     known = schemas_of(state)
     used = {c.schema for c in state.change_sets}
     used |= {s.schema for s in state.snapshots if s.state is not State.ABORTED}
@@ -224,7 +233,7 @@ def _take_back(state: LogState, shape: TableSpec) -> tuple[Schema, ...]:
 
 
 def _require_same_log(state: LogState, after: Schema, shape: TableSpec) -> None:
-    """Raises RefusedError unless the shapes differ by columns alone."""
+    """Raises RefusedError unless the table definitions differ only in their columns."""
     now = {number: name for name, number in after.named.items()}
     names = {name: now[number] for name, number in schemas_of(state)[-1].named.items() if number in now}
     known = replace(state.shape, ignored=shape.ignored)
@@ -241,14 +250,14 @@ def _require_same_log(state: LogState, after: Schema, shape: TableSpec) -> None:
 
 
 def _hint(state: LogState) -> str:
-    """What to do with a log that holds no change yet."""
+    """Returns the next step for a log without any change."""
     if state.last_sqn or state.snapshots:
         return ""
-    return f"The log holds no change: `tidefold drop {state.log}`, then `tidefold ingest {state.log}` begins it anew."
+    return f"The log has no change yet: run `tidefold drop {state.log} --yes`, then `tidefold ingest {state.log}`."
 
 
 def _without(shape: TableSpec, known: set[str]) -> TableSpec:
-    """The shape as it is for these columns: a new one may come with a group or a function of its own."""
+    """Returns the table definition restricted to these columns. A new column may have its own group or function."""
     merge = rename_columns(shape, shape.columns, {name: name for name in known}).merge
     return replace(shape, merge=merge)
 

@@ -46,8 +46,7 @@ def diff(pipeline: Pipeline, log: str, before: int, after: int, limit: int = 20)
     """Compares the rows of snapshot `before` with snapshot `after`; either may be tail-only.
 
     Snapshots of different schemas are compared by their common columns. Raises NotFoundError if a snapshot is not
-    retained,
-    RefusedError if a value does not fit the newer schema, CorruptError if a file is not as confirmed.
+    retained, RefusedError if a value does not fit the newer schema, CorruptError if a file is not as confirmed.
     """
     plans, left_out = _alike([plan_read(pipeline, log, ReadRequest(snapshot=snapshot)) for snapshot in (before, after)])
     named = {_content(file) for plan in plans for file in plan.files}

@@ -24,8 +24,7 @@ def retain_local(pipeline: Pipeline, logs: Sequence[str], plan: bool = False) ->
     """Keeps the copy of each log's newest completed snapshot, and of a snapshot that is being judged.
 
     It deletes older copies, those of aborted snapshots, files of dead writers, and copies of segments that every log in
-    them
-    has folded. With `plan` nothing changes. What cannot be read or deleted is a warning in the outcome.
+    them has folded. With `plan` nothing changes. What cannot be read or deleted is a warning in the outcome.
     """
     if pipeline.local is None:
         return [Outcome(log, Status.NOTHING, "local copies are disabled") for log in logs]

@@ -42,8 +42,7 @@ def clean(pipeline: Pipeline, logs: Sequence[str], plan: bool = False) -> list[O
     attempts.
 
     An ingest that is only slow loses nothing but its work: it is refused, and the next one starts again. The first
-    outcome
-    is that of the store, because a run writes for several logs. With `plan` nothing changes.
+    outcome is that of the store, because a run writes for several logs. With `plan` nothing changes.
     """
     return [
         *for_each_log([STORE], lambda _: _clean_store(pipeline, plan)),

@@ -214,8 +214,7 @@ def plan_halves(store: Store, state: LogState) -> tuple[str, ...]:
     """Returns unfinished files of killed writers in the log's own folder that no process can complete any more.
 
     These are ledger versions that exist already, and manifests and verdicts of decided snapshots. Other unfinished
-    files
-    may belong to a running writer.
+    files may belong to a running writer.
     """
     paths = LogPaths(state.log)
     whole = {entry.path for entry in store.list(paths.folder)}

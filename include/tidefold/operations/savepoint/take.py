@@ -60,8 +60,7 @@ def take_savepoint(pipeline: Pipeline, log: str, wanted: SavepointRequest, note:
     """Writes a completed snapshot to an address outside the store, as its own, verified bytes.
 
     The description is written last: before that there is no savepoint. The same call again is `already`. `note`
-    receives
-    lines about the progress. Raises TidefoldError; then what was written is deleted.
+    receives lines about the progress. Raises TidefoldError; then what was written is deleted.
     """
     state = pipeline.ledger(log).find()
     if state is None:

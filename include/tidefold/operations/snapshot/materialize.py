@@ -64,8 +64,8 @@ def materialize(
 ) -> list[Outcome]:
     """Makes a snapshot of each log that has something new, all of them in one round of tasks.
 
-    `plans`: from `prepare`, by log. A log without one is planned here; so is one that changed since.
-    A log that cannot be folded gives an error outcome and is left as it was; the others continue.
+    `plans`: from `prepare`, by log. A log without one is planned here; so is one that changed since. A log that cannot
+    be folded gives an error outcome and is left as it was; the others continue.
     """
     # Beats from the first claim to the last file that is linked: in an object store that copies the whole table.
     with heartbeat(pipeline.ledger) as heart:

@@ -72,8 +72,7 @@ class LandingPlace(Protocol):
         """Lists all files that are neither hidden nor temporary, sorted by name.
 
         Raises NotFoundError if there is no such folder, StorageError if a part of it cannot be read: an invisible file
-        may
-        come before a visible one.
+        may come before a visible one.
         """
         ...
 
