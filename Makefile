@@ -35,6 +35,12 @@ lint: install ## ruff, mypy --strict, import contracts
 	.venv/bin/mypy
 	PYTHONPATH=include:plugins .venv/bin/lint-imports
 
+.PHONY: wheel
+wheel: install ## Build dist/tidefold-*.whl, the package that users install
+	rm -rf dist/tidefold-*
+	.venv/bin/python -m build --wheel --no-isolation --outdir dist . >/dev/null
+	@ls dist/tidefold-*.whl
+
 wrap: ## Wrap the text of README, CONTRIBUTING, CHANGELOG and docs/*.md at 100 columns
 	$(RUN) scripts/wrap_text.py
 

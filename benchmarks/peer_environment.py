@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fetch_jars import Jar, fetch
+from tidefold.errors import TidefoldError
+from tidefold.spark.jars import Jar, fetch
 
 PROGRAMS = Path(__file__).parent / "peers"
 ENVIRONMENTS = Path(__file__).parents[1] / "var" / "bench"
@@ -64,8 +65,11 @@ def make(peer: Peer) -> None:
         wanted.write_text(lock)
         _run(str(peer.python), "-m", "pip", "install", "--quiet", "--no-deps", "--require-hashes", "-r", str(wanted))
         wanted.rename(stamp)
-    if not peer.jar.good(peer.folder) and not fetch([peer.jar], peer.folder):
-        raise PeerError(f"{peer.jar_path.name} could not be fetched, or its checksum is wrong")
+    if not peer.jar.good(peer.folder):
+        try:
+            fetch([peer.jar], peer.folder)
+        except TidefoldError as error:
+            raise PeerError(str(error)) from error
 
 
 def _run(*command: str) -> None:

@@ -1,32 +1,5 @@
-"""Adds the page of tidefold to Airflow: an app of the api-server, an entry of the navigation, a tab of DAGs and runs.
+"""The plugin of a clone, whose plugins folder Airflow reads. The installed package has an entry point instead."""
 
-Every Airflow process executes this file, also to parse DAGs. So it loads nothing that only the page needs.
-"""
+from tidefold_airflow.plugin import TidefoldPlugin
 
-from __future__ import annotations
-
-from airflow.plugins_manager import AirflowPlugin
-
-from tidefold_airflow.ui.mount import ICON, PREFIX, LazyPage, address
-
-
-class TidefoldPlugin(AirflowPlugin):
-    """The page. A change here needs a restart of Airflow's processes."""
-
-    name = "tidefold"
-    fastapi_apps = [{"app": LazyPage(), "url_prefix": PREFIX, "name": "tidefold"}]  # noqa: RUF012
-    external_views = [  # noqa: RUF012
-        {"name": "tidefold", "href": address("/"), "destination": "nav", "url_route": "tidefold", "icon": ICON},
-        {
-            "name": "tidefold",
-            "href": address("/dags/{DAG_ID}"),
-            "destination": "dag",
-            "url_route": "tidefold-logs",
-        },
-        {
-            "name": "tidefold",
-            "href": address("/runs/{DAG_ID}/{RUN_ID}"),
-            "destination": "dag_run",
-            "url_route": "tidefold-run",
-        },
-    ]
+__all__ = ["TidefoldPlugin"]

@@ -11,7 +11,6 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tidefold import PROJECT
 from tidefold.config import Config, load_config
 from tidefold.spark.submit import ARCHIVE, job_env, spark_conf, spark_submit
 
@@ -71,7 +70,7 @@ def _spark(archive: Path) -> subprocess.CompletedProcess[str]:
 def _command(config: Config, archive: Path, folder: str) -> tuple[str, ...]:
     conf = spark_conf(config)
     conf["spark.driver.extraJavaOptions"] += f' "-XX:ArchiveClassesAtExit={archive}"'
-    return spark_submit("local[2]", conf, PROJECT / "scripts" / "archived_job.py", folder)
+    return spark_submit("local[2]", conf, Path(__file__).with_name("archived_job.py"), folder)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,8 @@ from pathlib import Path
 from shutil import copyfile
 from typing import Any, Literal
 
-from demo.pipeline import BANK, prepare
+from demo.truth import BANK
+from tidefold.cli.sample import prepare
 from tidefold.compute.runners import in_process
 from tidefold.compute.spark_session import spark_session
 from tidefold.operations.ingest.ingest import ingest

@@ -10,13 +10,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
 
-from demo.pipeline import PHASES, land, prepare
 from demo.report import show
 from demo.truth import TruthError, check
 from demo.watch import next_run, require_success
 from local_airflow.errors import LocalAirflowError
 from local_airflow.settings import PROJECT, Request
 from local_airflow.stack import LocalAirflow, down, up
+from tidefold.cli.sample import PHASES, land, prepare
 from tidefold.domain.paths import LogPaths
 from tidefold.wiring import open_pipeline
 

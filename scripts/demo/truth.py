@@ -9,8 +9,9 @@ import pyarrow as pa
 import pyarrow.csv
 from deltalake import DeltaTable
 
-from demo.pipeline import BANK
+from local_airflow.settings import PROJECT
 
+BANK = PROJECT / "tests" / "data" / "bank"
 _TYPES = {"int": pa.int32(), "string": pa.string()}
 
 

@@ -49,7 +49,7 @@ def _own_config() -> Path | None:
 
 def _sample() -> Path:
     """The demo's pipeline with its first phase landed, so that a fresh clone has something to show."""
-    from demo.pipeline import land, prepare
+    from tidefold.cli.sample import land, prepare
 
     _say("no tidefold.yaml in the project: taking the sample input (var/sample/tidefold.yaml)")
     config = prepare(VAR / "sample")

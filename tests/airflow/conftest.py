@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from demo.pipeline import land, prepare
 from local_airflow.settings import PROJECT, Request
 from local_airflow.stack import down, up
 from support import airflow_shop as small
 from support.airflow_stack import SELDOM, Scene
 from support.browser import Browser, chromium
 from support.webhook import webhook
+from tidefold.cli.sample import land, prepare
 from tidefold.wiring import open_pipeline
 
 # Importing Airflow makes a folder; in this process too it must not be the user's.

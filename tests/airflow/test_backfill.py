@@ -17,13 +17,13 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from demo.pipeline import LOGS, prepare
 from demo.watch import DAG
 from local_airflow.errors import LocalAirflowError
 from local_airflow.settings import Request
 from local_airflow.stack import down, up
 from support.airflow_stack import SELDOM, Scene, all_on_spark, wait_until
 from support.past import KEYS, Rows, land, published, rows_before
+from tidefold.cli.sample import LOGS, prepare
 from tidefold.domain.commit_times import format_instant, micros, next_second
 from tidefold.domain.log_state import LogState, Snapshot, State
 from tidefold.domain.paths import LogPaths

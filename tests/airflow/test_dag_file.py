@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from demo.pipeline import prepare
 from demo.watch import DAG
 from local_airflow.settings import PROJECT
 from support.airflow_stack import Scene, wait_until
+from tidefold.cli.sample import prepare
 
 TAIL = "tidefold_tail"
 BACKFILL = "tidefold_backfill"

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
+from local_airflow.settings import PROJECT
 from support.pipelines import make_pipeline, put
-from tidefold import PROJECT
 from tidefold.operations.doctor import airflow
 from tidefold.operations.doctor.airflow import AirflowSetup, probe_airflow
 from tidefold.operations.doctor.report import find_report

@@ -11,9 +11,9 @@ from datetime import UTC, datetime, timedelta
 import psutil
 import pytest
 
-from demo.pipeline import LOGS
 from demo.watch import DAG, Run
 from support.airflow_stack import Scene, java_started, wait_until
+from tidefold.cli.sample import LOGS
 from tidefold.domain.log_state import LogState, State
 from tidefold.domain.paths import LogPaths
 

@@ -11,8 +11,8 @@ import polars
 import pytest
 from deltalake import DeltaTable
 
-from demo.pipeline import LOGS, PHASES, land, prepare
 from support.pipelines import contents
+from tidefold.cli.sample import LOGS, PHASES, land, prepare
 from tidefold.compute.runners import on_spark
 from tidefold.domain.paths import LogPaths
 from tidefold.operations.ingest import ingest
@@ -66,7 +66,7 @@ def pipeline(tmp_path: Path) -> Pipeline:
 
 def test_every_phase_equals_the_database_in_table_and_snapshot(spark: SparkSession, pipeline: Pipeline) -> None:
     for number, phase in enumerate(PHASES, start=1):
-        land(pipeline.config.path, phase, BANK)
+        land(pipeline.config.path, phase)
         assert run(pipeline, spark, phase) == {
             "ingest": ["taken"] * 3,
             "materialize": ["staged"] * 3,
@@ -90,7 +90,7 @@ def test_every_phase_equals_the_database_in_table_and_snapshot(spark: SparkSessi
 
 def test_one_ingest_of_all_phases_gives_the_last_truth(spark: SparkSession, pipeline: Pipeline) -> None:
     for phase in PHASES:
-        land(pipeline.config.path, phase, BANK)
+        land(pipeline.config.path, phase)
     run(pipeline, spark, "all")
     state = pipeline.ledger("accounts").read()
     counts = {n: sum(getattr(a, n) for a in state.landed) for n in ("records", "changes", "tombstones", "resent")}

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from local_airflow.settings import PROJECT
 from support.pipelines import CONFIG, contents, judge_all, make_pipeline, put
 from tidefold.changelog.schema import DELETE
 from tidefold.compute.runners import in_process
@@ -28,7 +29,7 @@ from tidefold.operations.snapshot.request import Fold
 from tidefold.read.plan import ReadPlan
 from tidefold.spark.data_source import register
 from tidefold.spark.steps import MaterializeStep
-from tidefold.spark.submit import PROJECT, Request, submit_command
+from tidefold.spark.submit import Request, submit_command
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -17,11 +17,11 @@ from typing import Any
 
 import psutil
 
-from demo.pipeline import LOGS, land
 from demo.truth import check
 from demo.watch import DAG, Run, last_try, next_run
 from local_airflow.processes import Register, members
 from local_airflow.stack import LocalAirflow
+from tidefold.cli.sample import LOGS, land
 from tidefold.domain.log_state import LogState
 from tidefold.domain.paths import LogPaths
 from tidefold.errors import NotFoundError

@@ -11,9 +11,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from demo.pipeline import BANK, LOGS
+from demo.truth import BANK
 from shift_times import committed, files_below, lines_of, shift
 from support.pipelines import judge_all
+from tidefold.cli.sample import LOGS
 from tidefold.compute.runners import in_process
 from tidefold.domain.commit_times import micros
 from tidefold.operations.ingest.ingest import ingest

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tidefold import PROJECT
+from local_airflow.settings import PROJECT
 from tidefold.typed_json import decode_json
 
 # New classes each round, each with many classes inside; all threads begin at once.

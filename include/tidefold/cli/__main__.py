@@ -2,5 +2,11 @@
 
 from tidefold.cli.app import app
 
-if __name__ == "__main__":
+
+def main() -> None:
+    """Runs a command; `tidefold` of an installed package calls this."""
     app(prog_name="tidefold")
+
+
+if __name__ == "__main__":
+    main()

@@ -49,7 +49,7 @@ app.callback(help=help_text(main))(main)
 
 # As the user types them: each command is the function of this name in the module of this name.
 _GROUPS = {
-    "Begin": "init validate doctor",
+    "Begin": "demo init validate doctor jars",
     "Look (no Spark)": "status history read explain report diff verify scrub drill",
     "Work": "run ingest materialize quality audit restore as-of",
     "Savepoints": "savepoint import resume",

@@ -4,27 +4,26 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
-from tidefold import PROJECT
 from tidefold.config import Config
-from tidefold.errors import InvalidInputError, NotFoundError
+from tidefold.errors import InvalidInputError
+from tidefold.installation import PACKAGE, find_python_path, jar_folder, job_folder
+from tidefold.spark import jars
 from tidefold.spark.steps import AnyStep
 from tidefold.storage.s3.address import S3Endpoint
 from tidefold.storage.safe_files import make_private_folder
 
 STEPS = ("ingest", "materialize", "quality", "audit", "verify")
-_JARS = ("delta-spark_4.2_2.13-4.4.0.jar", "delta-storage-4.4.0.jar")
-# Spark's client for S3. Only the step that reads tables as their readers do needs it.
-_S3_JARS = PROJECT / ".jars" / "s3"
+# Only the step that reads tables as their readers do needs Spark's client for S3.
 _READS_TABLES = "verify"
 
 # Spark's classes as `make install` left them, loaded and checked: half of what the start of a JVM costs.
-ARCHIVE = PROJECT / ".jars" / "spark.jsa"
+ARCHIVE = jar_folder() / "spark.jsa"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,18 +60,18 @@ def job_path(step: str) -> Path:
         raise InvalidInputError(
             "STEP_UNKNOWN", f"There is no Spark step `{step}`.", hint=f"Use one of {', '.join(STEPS)}."
         )
-    return PROJECT / "jobs" / f"{step}.py"
+    return job_folder() / f"{step}.py"
 
 
 def spark_conf(config: Config, step: str = "") -> dict[str, str]:
-    """Spark's settings for every job: Delta from local jars (nothing is resolved at run time), all on loopback.
+    """Spark's settings for every job. `spark.jars` says where Delta comes from; the driver is on loopback.
 
     `step`: what the job is for; a job that reads the tables of a store in S3 through Spark gets a client for S3.
     """
     scratch = config.path.parent / "var" / "spark"
     has_client = step == _READS_TABLES and config.store.startswith("s3://")
     return {
-        **_jars_of(config.spark.master, [*_find_jars(), *(_find_s3_jars() if has_client else ())]),
+        **_find_jars(config, has_client),
         **(make_s3_conf(S3Endpoint.of()) if has_client else {}),
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -80,7 +79,7 @@ def spark_conf(config: Config, step: str = "") -> dict[str, str]:
         "spark.driver.extraJavaOptions": " ".join(_java_options(scratch)),
         **_driver(),
         # Where workers are processes of their own, of another machine perhaps, they need our code too.
-        "spark.executorEnv.PYTHONPATH": str(PROJECT / "include"),
+        **{f"spark.executorEnv.{name}": value for name, value in _python_path().items()},
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.local.dir": str(scratch),
@@ -96,7 +95,7 @@ def spark_conf(config: Config, step: str = "") -> dict[str, str]:
 
 def _java_options(scratch: Path) -> list[str]:
     # Quoted: the folder's name may hold spaces.
-    logging = PROJECT / "conf" / "spark" / "log4j2.properties"
+    logging = PACKAGE / "spark" / "log4j2.properties"
     java = [f'"-D{key}={path}"' for key, path in (("java.io.tmpdir", scratch), ("derby.system.home", scratch))]
     java.append(f'"-Dlog4j2.configurationFile={logging}"')
     if ARCHIVE.exists():
@@ -127,11 +126,21 @@ def make_s3_conf(endpoint: S3Endpoint) -> dict[str, str]:
     return {f"spark.hadoop.fs.s3a.{name}": value for name, value in settings.items()}
 
 
-def _jars_of(master: str, jars: Sequence[str]) -> dict[str, str]:
-    """Jars for the driver alone, or for the machines of a cluster too."""
-    # Only classes of the class path come from the archive.
-    alone = master.startswith("local")
-    return {"spark.driver.extraClassPath": ":".join(jars)} if alone else {"spark.jars": ",".join(jars)}
+def _find_jars(config: Config, has_client: bool) -> dict[str, str]:
+    """The settings that give Spark the jars of Delta, and of a client for S3."""
+    if config.spark.jars == "spark":
+        return {}
+    if config.spark.jars == "packages":
+        return {"spark.jars.packages": ",".join((*jars.DELTA_PACKAGES, *(jars.S3_PACKAGES if has_client else ())))}
+    found = [*jars.find_delta_jars(), *(jars.find_s3_jars() if has_client else ())]
+    # Only classes of the class path come from the archive. The machines of a cluster are sent the jars.
+    alone = config.spark.master.startswith("local")
+    return {"spark.driver.extraClassPath": ":".join(found)} if alone else {"spark.jars": ",".join(found)}
+
+
+def _python_path() -> dict[str, str]:
+    path = find_python_path()
+    return {"PYTHONPATH": path} if path else {}
 
 
 def _driver() -> dict[str, str]:
@@ -147,11 +156,11 @@ def job_env(config: Config) -> dict[str, str]:
     scratch = config.path.parent / "var" / "spark"
     make_private_folder(scratch)
     return {
-        "PYTHONPATH": str(PROJECT / "include"),
+        **_python_path(),
         "PYSPARK_PYTHON": sys.executable,
         "TMPDIR": str(scratch),
         # There is none: with a folder of files in its class path a JVM takes no classes from an archive.
-        "SPARK_CONF_DIR": str(PROJECT / ".jars" / "conf"),
+        "SPARK_CONF_DIR": os.environ.get("SPARK_CONF_DIR") or str(jar_folder() / "conf"),
         **({} if os.environ.get("TIDEFOLD_DRIVER_HOST") else {"SPARK_LOCAL_IP": "127.0.0.1"}),
         "GX_ANALYTICS_ENABLED": "false",
     }
@@ -170,25 +179,3 @@ def spark_submit(master: str, conf: Mapping[str, str], job: Path, argument: str)
     program = Path(sys.executable).with_name("spark-submit")
     settings = [part for key, value in conf.items() for part in ("--conf", f"{key}={value}")]
     return (str(program), "--master", master, *settings, str(job), argument)
-
-
-def list_jars() -> list[Path]:
-    """Where the jars of Delta must be."""
-    return [PROJECT / ".jars" / name for name in _JARS]
-
-
-def _find_s3_jars() -> list[str]:
-    jars = sorted(map(str, _S3_JARS.glob("*.jar")))
-    if not jars:
-        raise NotFoundError(
-            "JARS_MISSING", "Spark's client for S3 is missing in .jars/s3/.", hint="Run `make install`."
-        )
-    return jars
-
-
-def _find_jars() -> list[str]:
-    jars = list_jars()
-    missing = [jar.name for jar in jars if not jar.exists()]
-    if missing:
-        raise NotFoundError("JARS_MISSING", f"Missing in .jars/: {', '.join(missing)}.", hint="Run `make install`.")
-    return [str(jar) for jar in jars]

@@ -45,15 +45,15 @@ class TidefoldDoctorOperator(BaseOperator):
 
     def execute(self, context: Context) -> dict[str, int]:
         """Logs each finding; the error names those that must be mended."""
-        from tidefold import PROJECT
+        from tidefold.installation import CLONE
         from tidefold.operations.doctor.doctor import Surroundings, diagnose
         from tidefold.operations.doctor.finding import FindingLevel, summarize
-        from tidefold.spark.submit import list_jars
+        from tidefold.spark.jars import list_jars
 
         # A connection is read here: other threads may not ask Airflow.
         has_connection = self._find_connection()
         around = Surroundings(
-            PROJECT, config_path(self.config), tuple(list_jars()), lambda: self._look_at_airflow(has_connection)
+            CLONE, config_path(self.config), tuple(list_jars()), lambda: self._look_at_airflow(has_connection)
         )
         findings = diagnose(around, float(self.seconds))
         for finding in findings:
@@ -75,10 +75,10 @@ class TidefoldDoctorOperator(BaseOperator):
         return True
 
     def _look_at_airflow(self, has_connection: bool) -> AirflowSetup:
-        from tidefold import PROJECT
+        from tidefold.installation import CLONE
         from tidefold.operations.doctor.airflow import probe_airflow
 
-        found = probe_airflow(PROJECT, config_path(self.config), is_task=True)
+        found = probe_airflow(CLONE, config_path(self.config), is_task=True)
         return replace(found, connection=self.conn_id, has_connection=has_connection)
 
     def _store(self, findings: list[DoctorFinding], is_unreachable: bool) -> None:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from tidefold import PROJECT
 from tidefold.errors import InvalidInputError, RefusedError, TidefoldError
+from tidefold.installation import default_config
 from tidefold.operations.outcome import Status
 
 if TYPE_CHECKING:
@@ -71,8 +71,8 @@ def open_scope(config: str | None, logs: Logs, context: Context, only: Sequence[
 
 
 def config_path(config: str | None) -> Path:
-    """The given path, else TIDEFOLD_CONFIG, else `tidefold.yaml` of the project."""
-    return Path(config or os.environ.get("TIDEFOLD_CONFIG") or PROJECT / "tidefold.yaml")
+    """The given path, else TIDEFOLD_CONFIG, else `tidefold.yaml` of the clone or in AIRFLOW_HOME."""
+    return Path(config or os.environ.get("TIDEFOLD_CONFIG") or default_config())
 
 
 @contextmanager

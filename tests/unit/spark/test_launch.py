@@ -8,7 +8,7 @@ import pytest
 
 from support.pipelines import CONFIG, make_pipeline
 from tidefold.errors import NotFoundError
-from tidefold.spark import submit
+from tidefold.spark import jars, submit
 
 
 def on(folder: Path, master: str = "local[2]") -> dict[str, str]:
@@ -62,6 +62,32 @@ def test_only_the_step_that_reads_tables_gets_a_client_for_s3(tmp_path: Path, mo
 
 
 def test_a_client_for_s3_that_is_not_installed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(submit, "_S3_JARS", tmp_path / "none")
+    monkeypatch.setattr(jars, "s3_folder", lambda: tmp_path / "none")
     with pytest.raises(NotFoundError, match="client for S3"):
         in_s3(tmp_path, "verify")
+
+
+def with_jars(folder: Path, source: str, **update: str) -> dict[str, str]:
+    config = make_pipeline(folder, f"{CONFIG}\nspark: {{jars: {source}}}\n").config
+    return submit.spark_conf(config.model_copy(update=update), "verify")
+
+
+def test_jars_of_spark_itself_need_no_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIDEFOLD_JARS", str(tmp_path / "none"))
+    assert not [name for name in with_jars(tmp_path, "spark") if "jars" in name or "ClassPath" in name]
+
+
+def test_spark_can_resolve_the_jars_as_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIDEFOLD_JARS", str(tmp_path / "none"))
+    assert with_jars(tmp_path, "packages")["spark.jars.packages"] == "io.delta:delta-spark_4.2_2.13:4.4.0"
+    in_a_bucket = with_jars(tmp_path, "packages", store="s3://bucket/store")["spark.jars.packages"]
+    assert in_a_bucket == "io.delta:delta-spark_4.2_2.13:4.4.0,org.apache.hadoop:hadoop-aws:3.5.0"
+
+
+def test_fetched_jars_that_are_missing_are_named_with_the_way_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TIDEFOLD_JARS", str(tmp_path / "none"))
+    with pytest.raises(NotFoundError, match=r"delta-spark_4\.2_2\.13-4\.4\.0\.jar") as caught:
+        on(tmp_path)
+    assert (caught.value.code, "tidefold jars" in caught.value.hint) == ("JARS_MISSING", True)

@@ -26,12 +26,12 @@ def doctor(terminal: Terminal, seconds: Seconds = 20.0) -> int:
 
     Next: mend what is `fail`, then tidefold status
     """
-    from tidefold import PROJECT
+    from tidefold.installation import CLONE
     from tidefold.operations.doctor.doctor import Surroundings, diagnose
     from tidefold.operations.doctor.finding import count_failed, summarize
-    from tidefold.spark.submit import list_jars
+    from tidefold.spark.jars import list_jars
 
-    findings = diagnose(Surroundings(PROJECT, terminal.config_path, tuple(list_jars())), seconds)
+    findings = diagnose(Surroundings(CLONE, terminal.config_path, tuple(list_jars())), seconds)
     code = _FAILED if count_failed(findings) else 0
     lines = []
     for finding in findings:

@@ -93,6 +93,10 @@ class SparkConfig(StrictModel):
     driver_memory: str = Field(
         default="2g", pattern=r"^[1-9]\d*[mg]$", description="memory of the Spark driver, such as 512m or 2g"
     )
+    jars: Literal["fetched", "packages", "spark"] = Field(
+        default="fetched",
+        description="where Delta's jars come from: fetched by `tidefold jars`, Spark's own packages, or Spark has them",
+    )
     above: _Limit = Field(
         default="64MB",
         description="a step that reads at most this many bytes runs without Spark; 0B: every step with rows uses Spark",

@@ -40,9 +40,10 @@ class AirflowSetup:
     error: str = ""
 
 
-def probe_airflow(project: Path, config_path: Path, *, is_task: bool = False) -> AirflowSetup:
+def probe_airflow(project: Path | None, config_path: Path, *, is_task: bool = False) -> AirflowSetup:
     """Imports the DAG files as Airflow does, with a scratch folder for Airflow unless AIRFLOW_HOME names one.
 
+    project: the clone; None: tidefold is installed, and the DAGs are those of AIRFLOW_HOME.
     is_task: a task of Airflow asks. It may not use Airflow's database, so this always gets a scratch folder.
     """
     try:
@@ -50,7 +51,8 @@ def probe_airflow(project: Path, config_path: Path, *, is_task: bool = False) ->
     except PackageNotFoundError:
         return AirflowSetup("")
     with tempfile.TemporaryDirectory(prefix="tidefold-doctor-") as scratch:
-        paths = [str(project / "include"), str(project / "plugins"), os.environ.get("PYTHONPATH", "")]
+        own = [str(project / "include"), str(project / "plugins")] if project else []
+        paths = [*own, os.environ.get("PYTHONPATH", "")]
         alone = {"AIRFLOW_HOME": scratch, _DATABASE: f"sqlite:///{scratch}/airflow.db"}
         knows_database = not is_task and not alone.keys().isdisjoint(os.environ)
         env = {
@@ -59,13 +61,17 @@ def probe_airflow(project: Path, config_path: Path, *, is_task: bool = False) ->
             "PYTHONPATH": os.pathsep.join(path for path in paths if path),
             "TIDEFOLD_CONFIG": str(config_path.absolute()),
         }
-        dags = os.environ.get("AIRFLOW__CORE__DAGS_FOLDER") or str(project / "dags")
+        dags = os.environ.get("AIRFLOW__CORE__DAGS_FOLDER") or str(_dag_folder(project))
         call = [sys.executable, "-m", _PROBE, dags, CONNECTION, "database" if knows_database else "environment"]
         try:
             done = subprocess.run(call, env=env, capture_output=True, text=True, timeout=_SECONDS, check=False)
         except subprocess.TimeoutExpired:
             return AirflowSetup(found, error=f"no answer within {_SECONDS} s.")
     return _parse_answer(found, done.stdout, done.stderr)
+
+
+def _dag_folder(project: Path | None) -> Path:
+    return (project or Path(os.environ.get("AIRFLOW_HOME") or Path.home() / "airflow")) / "dags"
 
 
 def _parse_answer(found: str, output: str, errors: str) -> AirflowSetup:

@@ -25,14 +25,14 @@ _SLOWER = 4.0
 class Surroundings:
     """What the doctor looks at.
 
-    project: the folder of dags and lists of versions.
+    project: the clone, with its DAGs and its lock; None: tidefold is installed as a package.
     config_path: the configuration.
     jars: the jars that Spark needs.
     airflow: looks at Airflow from inside; None: a process of its own looks from outside.
     loaded: the configuration, once it is read.
     """
 
-    project: Path
+    project: Path | None
     config_path: Path
     jars: tuple[Path, ...]
     airflow: Callable[[], AirflowSetup] | None = None

@@ -19,7 +19,7 @@ OLDEST_PYTHON = (3, 11)
 OLDEST_JAVA = 17
 TESTED_JAVA = (17, 21)
 JAVA_HINT = "Install Java 17 or 21 (Debian, Ubuntu: `apt install openjdk-17-jre-headless`) or set JAVA_HOME to one."
-_INSTALL = "Run `make install`."
+_INSTALL = "Install tidefold again: `pip install tidefold` with its extras, or `make install` in a clone."
 _GIB = 1 << 30
 # Below the first a disk is as good as full; below the second somebody should look.
 _FREE_BYTES = (500_000_000, 5_000_000_000)
@@ -31,17 +31,21 @@ def judge_packages(found: InstalledPackages) -> Iterator[DoctorFinding]:
     """Python, and packages that are missing or have another version than the locked one."""
     python = ".".join(map(str, found.python))
     if found.python < OLDEST_PYTHON:
-        yield DoctorFinding("versions", FAIL, f"Python {python} is too old.", "Use Python 3.11, then `make install`.")
+        yield DoctorFinding(
+            "versions", FAIL, f"Python {python} is too old.", "Use Python 3.11 or newer, and install tidefold there."
+        )
     missing = [package for package in found.packages if package.found is None]
-    other = [package for package in found.packages if package.found not in (None, package.wanted)]
+    other = [package for package in found.packages if package.found and not package.fits]
     if missing:
         names = ", ".join(package.name for package in missing)
         yield DoctorFinding("versions", FAIL, f"Not installed: {names}.", _INSTALL)
     if other:
-        names = ", ".join(f"{package.name} {package.found} (tested: {package.wanted})" for package in other)
-        yield DoctorFinding("versions", WARN, f"Other versions than those tidefold was tested with: {names}.", _INSTALL)
+        names = ", ".join(
+            f"{package.name} {package.found} (wanted: {package.wanted.removeprefix('==')})" for package in other
+        )
+        yield DoctorFinding("versions", WARN, f"Other versions than tidefold wants: {names}.", _INSTALL)
     if not missing and not other and found.python >= OLDEST_PYTHON:
-        compared = f"{len(found.packages)} packages as locked" if found.packages else "no list of versions to compare"
+        compared = f"{len(found.packages)} packages as wanted" if found.packages else "no list of versions to compare"
         yield DoctorFinding("versions", OK, f"Python {python}, {compared}.")
 
 
@@ -76,7 +80,7 @@ def judge_jars(found: Sequence[JarFile]) -> Iterator[DoctorFinding]:
     """The jars of Delta."""
     bad = [jar for jar in found if jar.harm]
     for jar in bad:
-        yield DoctorFinding("jars", FAIL, f"{jar.name} {jar.harm}.", "Run `make install`, which fetches it.")
+        yield DoctorFinding("jars", FAIL, f"{jar.name} {jar.harm}.", "Run `tidefold jars`, which fetches it.")
     if not bad:
         yield DoctorFinding("jars", OK, f"{', '.join(jar.name for jar in found)}.")
 

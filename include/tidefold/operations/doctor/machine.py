@@ -9,11 +9,14 @@ import socket
 import subprocess
 import sys
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from urllib.parse import urlsplit
+
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 
 _PIN = re.compile(r"([A-Za-z0-9._-]+)==([^ ;\\]+)")
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
@@ -22,32 +25,52 @@ _CONNECT_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class PackageVersion:
-    """A package that tidefold is built on. `found` is None if it is not installed."""
+    """A package that tidefold is built on.
+
+    wanted: the version of the lock, or the range of versions that the package tidefold declares.
+    found: None: it is not installed.
+    """
 
     name: str
     wanted: str
     found: str | None
 
+    @property
+    def fits(self) -> bool:
+        """Whether the installed version is one of those wanted."""
+        return self.found is not None and SpecifierSet(self.wanted).contains(self.found, prereleases=True)
+
 
 @dataclass(frozen=True, slots=True)
 class InstalledPackages:
-    """The version of Python, and of each package that the project names; none where its lists are not here."""
+    """The version of Python, and of each package that tidefold is built on; none where no list names them."""
 
     python: tuple[int, int]
     packages: tuple[PackageVersion, ...] = ()
 
 
-def find_packages(project: Path) -> InstalledPackages:
-    """Compares what is installed with the locked versions of the packages in `requirements.in`."""
+def find_packages(project: Path | None) -> InstalledPackages:
+    """Compares what is installed with the lock of a clone, or with the ranges that the installed package declares."""
     python = (sys.version_info.major, sys.version_info.minor)
+    if project is None:
+        return InstalledPackages(python, tuple(_find_declared()))
     try:
         listed = (project / "requirements.in").read_text(encoding="utf-8")
         locked = dict(_PIN.findall((project / "requirements.txt").read_text(encoding="utf-8")))
     except OSError:
         return InstalledPackages(python)
     names = [found[0] for line in listed.splitlines() if (found := _NAME.match(line))]
-    packages = [PackageVersion(name, locked[name], _find_version(name)) for name in names if name in locked]
+    packages = [PackageVersion(name, f"=={locked[name]}", _find_version(name)) for name in names if name in locked]
     return InstalledPackages(python, tuple(packages))
+
+
+def _find_declared() -> Iterator[PackageVersion]:
+    """The packages that tidefold needs. One of an extra counts only if it is installed."""
+    for line in requires("tidefold") or ():
+        needed = Requirement(line)
+        found = _find_version(needed.name)
+        if found or needed.marker is None or needed.marker.evaluate({"extra": ""}):
+            yield PackageVersion(needed.name, str(needed.specifier), found)
 
 
 def _find_version(package: str) -> str | None:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from local_airflow.settings import PROJECT
 from support.pipelines import CONFIG, contents, judge_all, make_pipeline, put
 from tidefold.changelog.schema import DELETE
 from tidefold.cli.app import app
@@ -30,7 +31,6 @@ from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
 from tidefold.operations.snapshot.request import Fold
 from tidefold.read.task import read_task
-from tidefold.spark.submit import PROJECT
 
 
 def listed(pipeline: Pipeline, **how: Any) -> list[dict[str, Any]]:

@@ -9,9 +9,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from deltalake import DeltaTable
 
-from demo.pipeline import LOGS, prepare
 from support.instants import kept_as_of, snapshot_of
 from support.past import KEYS, Rows, land, published, rows_before
+from tidefold.cli.sample import LOGS, prepare
 from tidefold.domain.commit_times import micros
 from tidefold.domain.paths import LogPaths
 from tidefold.operations.pipeline import Pipeline

@@ -21,9 +21,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from local_airflow.settings import PROJECT
 from support.pipelines import CONFIG, contents, make_pipeline, put
 from support.s3_server import S3Bucket
-from tidefold import PROJECT
 from tidefold.cli.app import app
 from tidefold.config import load_config
 from tidefold.operations.doctor import doctor, judge_machine, judge_pipeline, machine, pipeline_probes
@@ -97,12 +97,22 @@ def test_versions(config_path: Path, tmp_path: Path) -> None:
     installed = make_project(tmp_path / "p", "pytest", pytest.__version__)
     assert levels(look("versions", config_path, project=installed)) == [OK]
     [(level, said)] = look("versions", config_path, project=make_project(tmp_path / "p", "pytest", "0.1"))
-    assert (level, f"pytest {pytest.__version__} (tested: 0.1)" in said) == (WARN, True)
+    assert (level, f"pytest {pytest.__version__} (wanted: 0.1)" in said) == (WARN, True)
     [(level, said)] = look("versions", config_path, project=make_project(tmp_path / "p", "no-such-package", "1"))
     assert (level, said) == (FAIL, "Not installed: no-such-package.")
     assert levels(look("versions", config_path, project=tmp_path / "nowhere")) == [OK]
     old = list(judge_machine.judge_packages(machine.InstalledPackages((3, 10))))
     assert [f.level for f in old] == [FAIL]
+
+
+def test_versions_of_an_installed_package(config_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    declared = ["pytest>=1", 'no-such-package>=2; extra == "spark"', 'pydantic<1; extra == "spark"']
+    monkeypatch.setattr(machine, "requires", lambda name: declared)
+    [(level, said)] = look("versions", config_path, project=None)
+    assert (level, "pytest" in said, "no-such" in said) == (WARN, False, False)
+    assert "(wanted: <1)" in said
+    monkeypatch.setattr(machine, "requires", lambda name: ["no-such-package>=2"])
+    assert look("versions", config_path, project=None) == [(FAIL, "Not installed: no-such-package.")]
 
 
 @pytest.mark.parametrize(

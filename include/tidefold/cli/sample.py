@@ -1,4 +1,4 @@
-"""The demo's pipeline: its configuration, its suites, and the landing of the sample input."""
+"""The sample pipeline: its configuration, its suites, and the landing of its input, phase by phase."""
 
 from __future__ import annotations
 
@@ -6,19 +6,18 @@ import os
 import shutil
 from pathlib import Path
 
-from local_airflow.settings import PROJECT
+from tidefold.installation import sample_folder
 
-BANK = PROJECT / "tests" / "data" / "bank"
 PHASES = ("phase1", "phase2", "phase3")
 LOGS = ("accounts", "branches", "tellers")
 
+# The sample is small. With this limit `accounts` runs on Spark and the other logs without a JVM.
+SMALL = "20kB"
 _CONFIG = """\
 # Real changes of a pgbench database, as Debezium wrote them to Kafka and a sink wrote them to files.
 version: 1
 store: store
-# The sample is small. With this limit `accounts` runs on Spark and the other logs without a JVM.
-spark: {above: 20kB}
-local: {mode: files, path: local}
+{spark}local: {mode: files, path: local}
 logs:
   accounts:
     source: {format: debezium-json, connector: postgresql, path: landing/bank.public.pgbench_accounts}
@@ -48,20 +47,25 @@ checks:
 _BALANCES = {"accounts": "abalance", "branches": "bbalance", "tellers": "tbalance"}
 
 
-def prepare(root: Path) -> Path:
-    """Writes the configuration and the suites where there are none; the path of `tidefold.yaml`."""
+def prepare(root: Path, above: str | None = SMALL) -> Path:
+    """Writes the configuration and the suites where there are none; the path of `tidefold.yaml`.
+
+    above: a step that reads more bytes runs on Spark; None: tidefold's own limit, so the sample starts no JVM.
+    """
     for log, balance in _BALANCES.items():
         _write(root / "quality" / f"{log}.yaml", _SUITE.format(balance=balance))
         (root / "landing" / f"bank.public.pgbench_{log}").mkdir(parents=True, exist_ok=True)
-    _write(root / "tidefold.yaml", _CONFIG)
+    spark = f"spark: {{above: {above}}}\n" if above else ""
+    _write(root / "tidefold.yaml", _CONFIG.replace("{spark}", spark))
     return root / "tidefold.yaml"
 
 
-def land(config: Path, phase: str, bank: Path = BANK) -> int:
-    """Puts a phase's files into the landing folders, as a sink does: each appears whole. Answers how many."""
-    sources = sorted((bank / "landing" / phase).glob("*/*"))
+def land(config: Path, phase: str) -> int:
+    """Puts a phase's files into the landing folders, as a sink does: each appears whole. Returns how many."""
+    folder = sample_folder() / phase
+    sources = sorted(folder.glob("*/*"))
     if not sources:
-        raise FileNotFoundError(f"The sample input {bank / 'landing' / phase} is missing.")
+        raise FileNotFoundError(f"The sample input {folder} is missing.")
     for source in sources:
         target = config.parent / "landing" / source.parent.name / source.name
         part = config.parent / "landing.part"

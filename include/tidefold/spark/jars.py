@@ -1,0 +1,152 @@
+"""The jars that Spark needs beside its own: Delta, and for some steps a client for S3.
+
+`spark.jars` of the configuration chooses where they come from. `fetched`: `tidefold jars` fetched them once, by
+checksum, so a job resolves nothing when it starts. `packages`: Spark resolves them by `spark.jars.packages`. `spark`:
+Spark has them. They are fetched by the Ivy in pyspark. It knows the machine's proxy and mirror settings, as any Java
+program does.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tidefold.errors import NotFoundError, StorageError
+from tidefold.installation import PACKAGE, jar_folder
+
+_IVY = """\
+<ivy-module version="2.0"><info organisation="tidefold" module="jars"/><dependencies>{jars}</dependencies></ivy-module>
+"""
+_HINT = "Run `tidefold jars`, which fetches them, or set `spark: {jars: ...}` in the configuration."
+
+
+@dataclass(frozen=True, slots=True)
+class Jar:
+    """One artifact of a Maven repository, and the checksum it must have."""
+
+    group: str
+    name: str
+    version: str
+    sha256: str
+
+    @property
+    def dependency(self) -> str:
+        where = f'org="{self.group}" name="{self.name}" rev="{self.version}"'
+        return f'<dependency {where} transitive="false" conf="default->master"/>'
+
+    @property
+    def coordinates(self) -> str:
+        return f"{self.group}:{self.name}:{self.version}"
+
+    def path(self, folder: Path) -> Path:
+        return folder / f"{self.name}-{self.version}.jar"
+
+    def good(self, folder: Path) -> bool:
+        jar = self.path(folder)
+        return jar.exists() and hashlib.sha256(jar.read_bytes()).hexdigest() == self.sha256
+
+
+DELTA = (
+    Jar(
+        "io.delta",
+        "delta-spark_4.2_2.13",
+        "4.4.0",
+        "27d4fd8b1f879535c573ed1c718177d6a27f24d3e626ba02e216369725721ead",
+    ),
+    Jar("io.delta", "delta-storage", "4.4.0", "c46735481fa8e326b0957be02b4420cbcab4b325bb08009b7f2045a95133f1cc"),
+)
+# What `packages` names: Spark's Ivy finds what they need.
+DELTA_PACKAGES = (DELTA[0].coordinates,)
+S3_PACKAGES = ("org.apache.hadoop:hadoop-aws:3.5.0",)
+
+
+def read_s3_jars() -> tuple[Jar, ...]:
+    """The jars of Spark's client for S3, which `tidefold verify --spark` needs."""
+    lines = (PACKAGE / "spark" / "s3_jars.txt").read_text().splitlines()
+    return tuple(Jar(*line.split()) for line in lines if not line.startswith("#"))
+
+
+def list_jars() -> list[Path]:
+    """Where the fetched jars of Delta must be."""
+    return [jar.path(jar_folder()) for jar in DELTA]
+
+
+def find_delta_jars() -> list[str]:
+    """The fetched jars of Delta. Raises NotFoundError."""
+    return _require(list_jars())
+
+
+def find_s3_jars() -> list[str]:
+    """The fetched jars of Spark's client for S3. Raises NotFoundError."""
+    return _require([jar.path(s3_folder()) for jar in read_s3_jars()], "Spark's client for S3: ")
+
+
+def s3_folder() -> Path:
+    """The folder of the jars that only readers of tables in S3 need."""
+    return jar_folder() / "s3"
+
+
+def _require(jars: Sequence[Path], what: str = "") -> list[str]:
+    missing = [jar.name for jar in jars if not jar.exists()]
+    if missing:
+        named = ", ".join(missing[:3]) + (f" and {len(missing) - 3} more" if len(missing) > 3 else "")
+        raise NotFoundError("JARS_MISSING", f"{what}{named} not found in {jars[0].parent}.", hint=_HINT)
+    return [str(jar) for jar in jars]
+
+
+def fetch_missing() -> bool:
+    """Fetches every jar that is not there, by checksum; False: all were there.
+
+    Raises StorageError if a jar cannot be fetched, or is not what it must be.
+    """
+    found = False
+    for jars, folder in ((DELTA, jar_folder()), (read_s3_jars(), s3_folder())):
+        missing = [jar for jar in jars if not jar.good(folder)]
+        if missing:
+            fetch(missing, folder)
+            found = True
+    return found
+
+
+def fetch(jars: Sequence[Jar], folder: Path) -> None:
+    """Fetches the jars into the folder. Raises StorageError, NotFoundError."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for jar in jars:
+        jar.path(folder).unlink(missing_ok=True)
+    java_home = os.environ.get("JAVA_HOME")
+    java = str(Path(java_home) / "bin" / "java") if java_home else "java"
+    with tempfile.TemporaryDirectory(dir=folder) as cache:
+        wanted = Path(cache) / "ivy.xml"
+        wanted.write_text(_IVY.format(jars="".join(jar.dependency for jar in jars)))
+        command = [java, f"-Divy.default.ivy.user.dir={cache}", "-jar", str(_find_ivy()), "-cache", cache]
+        command += ["-ivy", str(wanted), "-confs", "default", "-types", "jar", "bundle"]
+        command += ["-retrieve", f"{folder}/[artifact]-[revision].[ext]"]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+        except FileNotFoundError as error:
+            hint = "Install Java 17 or 21, or set JAVA_HOME."
+            raise NotFoundError("JAVA_MISSING", f"There is no `{java}`.", hint=hint) from error
+    bad = [jar.path(folder).name for jar in jars if not jar.good(folder)]
+    if bad:
+        lines = [line.strip() for line in done.stdout.splitlines() if "ERROR" in line or "WARN" in line]
+        detail = f" {lines[-1]}" if lines else ""
+        raise StorageError(
+            "JARS_NOT_FETCHED",
+            f"Not fetched, or with a wrong checksum: {', '.join(bad[:3])}.{detail}",
+            hint="Check the network and Java's proxy settings, or copy the jars into TIDEFOLD_JARS by hand.",
+        )
+
+
+def _find_ivy() -> Path:
+    # Found without importing pyspark, which takes a second.
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or not spec.submodule_search_locations:
+        hint = 'Install it: `pip install "tidefold[spark]"`.'
+        raise NotFoundError("SPARK_MISSING", "pyspark is not installed in this environment.", hint=hint)
+    return next((Path(spec.submodule_search_locations[0]) / "jars").glob("ivy-*.jar"))

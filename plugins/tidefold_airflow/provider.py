@@ -1,0 +1,28 @@
+"""What Airflow shows of tidefold as a provider: `airflow providers list`, `airflow providers get tidefold`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+_INTEGRATION = "tidefold"
+_OPERATORS = "tidefold_airflow.operators"
+
+
+def get_provider_info() -> dict[str, Any]:
+    """The description of the provider, in the form of Airflow's provider_info.schema.json.
+
+    There is no type of connection: Spark's is the one of Airflow's Spark provider, a webhook's is `http`, and a store
+    finds its credentials as all AWS clients do.
+    """
+    return {
+        "package-name": "tidefold",
+        "name": "tidefold",
+        "description": "Folds changelogs into verified, restorable Delta tables.",
+        "integrations": [{"integration-name": _INTEGRATION, "tags": ["software"]}],
+        "operators": [{"integration-name": _INTEGRATION, "python-modules": [_OPERATORS]}],
+        "extra-links": [
+            "tidefold_airflow.observability.links.SnapshotLink",
+            "tidefold_airflow.observability.links.ReportLink",
+        ],
+        "notifications": ["tidefold_airflow.observability.notify.GateNotifier"],
+    }
