@@ -64,6 +64,18 @@ def test_a_compound_key_is_judged_as_a_whole(pipeline: Pipeline) -> None:
     assert message == "snapshot 2 failed: 2 of 4 checks failed: aid, bid unique (2 duplicates); bid not null (1 null)"
 
 
+def test_logs_of_one_run_are_judged_one_after_the_other(pipeline: Pipeline) -> None:
+    """They share one database and one context of Great Expectations."""
+    stage(pipeline, ROWS)
+    stage(pipeline, [(1, 1, "a"), (1, 1, "b")], "pairs")
+    with open_duckdb() as engine:
+        judged = judge(pipeline, ["accounts", "pairs"], None, engine)
+    assert [(outcome.log, outcome.status, outcome.error) for outcome in judged] == [
+        ("accounts", "passed", None),
+        ("pairs", "failed", None),
+    ]
+
+
 def test_rows_are_counted_in_the_files_not_in_the_manifest(pipeline: Pipeline) -> None:
     stage(pipeline, ROWS, alter=lambda file: replace(file, rows=101, stats='{"numRecords": 101}'))
     message = judge_one(pipeline).message

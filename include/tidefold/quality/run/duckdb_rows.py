@@ -103,11 +103,6 @@ class DuckDBEngine:
             self._session = GxSession(self.address)
         return self._session
 
-    def close(self) -> None:
-        """Closes that context."""
-        if self._session is not None:
-            self._session.close()
-
 
 @contextmanager
 def open_duckdb(memory: int = _MEMORY) -> Iterator[DuckDBEngine]:
@@ -123,16 +118,14 @@ def open_duckdb(memory: int = _MEMORY) -> Iterator[DuckDBEngine]:
         # Opened with the settings of Great Expectations: DuckDB shares a file only under equal settings.
         opened = database.raw_connection()
         connection: Any = opened.driver_connection
-        engine = DuckDBEngine(address, connection)
         try:
             connection.execute("SET TimeZone = 'UTC'")
             connection.execute("SET memory_limit = ?", [f"{memory}B"])
             connection.execute("SET temp_directory = ?", [scratch])
             # A check judges these rows. It reads no other file and loads nothing.
             connection.execute("SET enable_external_access = false")
-            yield engine
+            yield DuckDBEngine(address, connection)
         finally:
-            engine.close()
             opened.close()
 
 

@@ -133,8 +133,8 @@ class GxSession:
         name = uuid.uuid4().hex
         batch = self._source.add_table_asset(name, table_name=table).add_batch_definition_whole_table("all")
         suite = self._context.suites.add(gx.ExpectationSuite(name, expectations=list(expectations)))
-        return gx.ValidationDefinition(name=name, data=batch, suite=suite).run(result_format=form)
-
-    def close(self) -> None:
-        """Closes its connection."""
-        self._source.get_execution_engine().disconnect()
+        try:
+            return gx.ValidationDefinition(name=name, data=batch, suite=suite).run(result_format=form)
+        finally:
+            # Its transaction does not see tables that are loaded later.
+            self._source.get_execution_engine().disconnect()
