@@ -17,14 +17,14 @@ import struct
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import BinaryIO, Protocol
+from typing import Any, BinaryIO, Protocol
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidefold.changelog.schema import count_changes
+from tidefold.changelog.sort import sort_by_key_group
 from tidefold.domain.commit_times import CommitTimeRange
 from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.log_state import ChangeSet, ChangeSetLocation
@@ -163,21 +163,21 @@ def write_parts(
     """Writes the whole segment `path` into its open stream."""
     entries: list[IndexEntry] = []
     written: list[WrittenChangeSet] = []
-    body_stream = _BodyStream(stream)
+    body = _BodyStream(stream, compress)
     position = len(_MAGIC) + 2
     for ordinal, (log, table) in enumerate(parts):
         compressed = compress and table.nbytes > _COMPRESSIBLE
-        body, (schema, *batches) = _encode(table, compressed)
-        entry = IndexEntry(log, ordinal, position, len(body), table.num_rows, schema, batches)
+        body.start(compressed)
+        length, (schema, *batches) = _write_change_set(body, table, compressed)
+        entry = IndexEntry(log, ordinal, position, length, table.num_rows, schema, batches)
         span = KeyGroups(batches[0].first, batches[-1].last)
         top = pc.max(table.column("_o0")).as_py() if "_o0" in table.column_names else None
         entries.append(entry)
         written.append(
             WrittenChangeSet(log, entry.locate(path), count_changes(table), span, top, _find_commit_times(table))
         )
-        body_stream.write(body, compressed)
-        position += len(body)
-    body_stream.finish()
+        position += length
+    body.finish()
     footer = msgspec.json.encode(entries)
     stream.write(footer + _TRAILER.pack(len(footer), zlib.crc32(footer), _END))
     return written
@@ -189,17 +189,22 @@ class _BodyStream:
     Until then it keeps the change sets. They are not compressed because each is small.
     """
 
-    def __init__(self, stream: Writable) -> None:
+    def __init__(self, stream: Writable, compress: bool) -> None:
         self._stream = stream
-        self._waiting: list[memoryview] | None = []
+        self._waiting: list[bytes] | None = []
+        if not compress:
+            self._begin(0)
 
-    def write(self, body: memoryview, compressed: bool) -> None:
+    def start(self, compressed: bool) -> None:
+        """Begins a change set."""
         if compressed:
             self._begin(_COMPRESSED)
+
+    def write(self, data: bytes | memoryview, /) -> int:
         if self._waiting is None:
-            self._stream.write(body)
-        else:
-            self._waiting.append(body)
+            return self._stream.write(data)
+        self._waiting.append(bytes(data))
+        return len(data)
 
     def finish(self) -> None:
         self._begin(0)
@@ -208,8 +213,8 @@ class _BodyStream:
         if self._waiting is None:
             return
         self._stream.write(_MAGIC + bytes([_VERSION, _EXACT | flag]))
-        for body in self._waiting:
-            self._stream.write(body)
+        for data in self._waiting:
+            self._stream.write(data)
         self._waiting = None
 
 
@@ -221,32 +226,55 @@ def _find_commit_times(table: pa.Table) -> CommitTimeRange | None:
     return CommitTimeRange(span["min"].as_py(), span["max"].as_py(), column.null_count)
 
 
-def _encode(table: pa.Table, compress: bool) -> tuple[memoryview, list[Piece]]:
-    """Encodes a change set as an Arrow stream, and returns its pieces for the index: the schema's, then one for
-    each batch.
-    """
-    ordered = table.sort_by([("_kg", "ascending")]).combine_chunks()
+class _PieceStream(io.RawIOBase):
+    """Passes an Arrow stream on to the segment's stream, cuts it into pieces, and computes the sha256 of each."""
+
+    def __init__(self, stream: Writable, schema: int) -> None:
+        """`schema`: the length of the schema message, which the Arrow writer writes together with the first batch."""
+        self.pieces: list[Piece] = []
+        self.position = 0
+        self._stream, self._schema = stream, schema
+        self._begin, self._digest = 0, hashlib.sha256()
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any, /) -> int:
+        view = memoryview(data)
+        before = max(self._schema - self.position, 0)
+        if 0 < before <= len(view):
+            self._pass_on(view[:before])
+            self.cut()
+            view = view[before:]
+        self._pass_on(view)
+        return len(data)
+
+    def _pass_on(self, view: memoryview) -> None:
+        self._stream.write(view)
+        self._digest.update(view)
+        self.position += len(view)
+
+    def cut(self, rows: int = 0, first: int = 0, last: int = 0) -> None:
+        """Ends a piece here."""
+        length = self.position - self._begin
+        self.pieces.append(Piece(self._begin, length, self._digest.hexdigest(), rows, first, last))
+        self._begin, self._digest = self.position, hashlib.sha256()
+
+
+def _write_change_set(stream: Writable, table: pa.Table, compress: bool) -> tuple[int, list[Piece]]:
+    """Writes a change set as an Arrow stream. Returns its length and its pieces: the schema's, then one a batch."""
     options = pa.ipc.IpcWriteOptions(compression="zstd" if compress else None)
-    sink = pa.BufferOutputStream()
-    # The writer puts the schema message out together with the first batch; it is a piece of its own here.
-    spans: list[dict[str, int]] = [{}]
-    edges = [0, ordered.schema.serialize().size]
-    with pa.ipc.new_stream(sink, ordered.schema, options=options) as writer:
-        for batch in ordered.to_batches(max_chunksize=_batch_rows(ordered.num_rows)):
+    pieces = _PieceStream(stream, table.schema.serialize().size)
+    with pa.ipc.new_stream(pieces, table.schema, options=options) as writer:
+        for batch in sort_by_key_group(table, _batch_rows(table.num_rows)):
             writer.write_batch(batch)
             groups = batch.column("_kg")
-            spans.append({"rows": batch.num_rows, "first": groups[0].as_py(), "last": groups[-1].as_py()})
-            edges.append(sink.tell())
-    body = memoryview(sink.getvalue())
-    return body, [_piece(body, *edge, **span) for edge, span in zip(pairwise(edges), spans, strict=True)]
+            pieces.cut(batch.num_rows, groups[0].as_py(), groups[-1].as_py())
+    return pieces.position, pieces.pieces
 
 
 def _batch_rows(rows: int) -> int:
     return min(_MOST_ROWS, max(_LEAST_ROWS, -(-rows // _BATCHES)))
-
-
-def _piece(body: memoryview, start: int, end: int, **facts: int) -> Piece:
-    return Piece(start, end - start, hashlib.sha256(body[start:end]).hexdigest(), **facts)
 
 
 def read_index(store: Store, path: str) -> list[IndexEntry]:

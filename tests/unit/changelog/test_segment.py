@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.builders import SHAPE
+from tidefold.changelog import sort
 from tidefold.changelog.key_group_hash import with_key_groups
 from tidefold.changelog.schema import change_schema
 from tidefold.changelog.segment import _batch_rows, check_pieces, read_change_set, read_index, write_segment
@@ -56,6 +57,21 @@ def test_each_change_set_comes_back_alone(store: Store, compress: bool) -> None:
     first, second = written(store, changes([1, 2, 3]), changes(list(range(50_000))), compress=compress)
     assert sorted(read_change_set(store, first)["id"].to_pylist()) == [1, 2, 3]
     assert sorted(read_change_set(store, second)["id"].to_pylist()) == list(range(50_000))
+
+
+def test_changes_that_are_sorted_on_disk_come_back_as_those_sorted_in_memory(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = changes(list(range(50_000)))
+    [in_memory] = written(store, table)
+    expected = read_change_set(store, in_memory)
+    monkeypatch.setattr(sort, "SORTED_IN_MEMORY", 1 << 20)
+    [part] = write_segment(store, "b.seg", [("accounts", table)])
+    found = read_change_set(store, replace(part.change_set((1, 0)), sqn=1))
+    assert found.schema == expected.schema
+    assert found["_kg"].to_pylist() == expected["_kg"].to_pylist()
+    assert found.sort_by("_offset") == expected.sort_by("_offset")
+    assert all(batch.rows <= _batch_rows(50_000) for batch in read_index(store, "b.seg")[0].batches)
 
 
 def test_buckets_share_the_changes_without_overlap(store: Store) -> None:

@@ -262,7 +262,7 @@ def test_all_types_make_the_columns_of_a_change_set() -> None:
         into.take(json.dumps(one).encode())
     builder = TableBuilder(shape, 0)
     builder.add(into.drain_batch())
-    table = builder.table()
+    table = builder.to_table()
     assert table is not None
     kept, gone = table.to_pylist()
     assert all(kept[column.name] not in (None, []) for column in columns)

@@ -348,7 +348,7 @@ def table_of(*records: dict[str, Any]) -> list[dict[str, Any]]:
     assert feed(into, *records) == ["changes"] * len(records)
     builder = TableBuilder(WIDE, 3)
     builder.add(into.drain_batch())
-    [table] = fill_key_groups(filter(None, [builder.table()]), WIDE)
+    [table] = fill_key_groups(filter(None, [builder.to_table()]), WIDE)
     return table.to_pylist()
 
 

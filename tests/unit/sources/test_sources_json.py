@@ -59,7 +59,7 @@ def feed(into: JsonReader, *lines: Any) -> list[str]:
 def changes(into: JsonReader, shape: TableSpec = SHAPE) -> list[dict[str, Any]]:
     builder = TableBuilder(shape, 0)
     builder.add(into.drain_batch())
-    table = builder.table()
+    table = builder.to_table()
     return table.to_pylist() if table else []
 
 

@@ -95,7 +95,8 @@ class KafkaLines:
             columns = "If a column orders the rows, set `order: [COLUMN]`: then a file may have any name. "
             engine = state.shape.merge.engine
             hint += columns if engine not in COUNTING else f"`merge: {engine}` needs such names. "
-        return f"{hint}Else land it as `TOPIC+0+0000000000{''.join(PurePosixPath(name).suffixes[-1:])}`."
+        ending = max((f".{e}" for e in self.extensions if name.endswith(f".{e}")), key=len, default="")
+        return f"{hint}Else land it as `TOPIC+0+0000000000{ending}`."
 
     def ending(self, file: LandedFile, taken: int) -> Ending:
         return ending_of(file, taken)

@@ -88,7 +88,7 @@ def parse_typed(
             if len(taker.reader.batch.ops) >= _BATCH_ROWS:
                 builder.add(taker.reader.drain_batch())
     builder.add(taker.reader.drain_batch())
-    return ParsedFile(taker.reader.account, builder.table(), typed.checksum)
+    return ParsedFile(taker.reader.account, builder.to_table(), typed.checksum)
 
 
 class _Taker:

@@ -130,7 +130,7 @@ class DeltaFeed:
         high = max(task.stream.max_order, (number, 1)) if account.changes else task.stream.max_order
         account.stream = account.stream._replace(max_order=high)
         account.low = (number, 0) if account.changes else None
-        return ParsedFile(account, taker.table, checksum)
+        return ParsedFile(account, taker.to_table(), checksum)
 
     def open_table(self, version: int | None = None) -> DeltaTable:
         try:

@@ -15,6 +15,7 @@ from tidefold.domain.log_state import LogState, TableSpec
 from tidefold.domain.table.table_spec import COLUMNS, Engine
 from tidefold.sources.api import Feed, Listing
 from tidefold.sources.ingest.accounting import Account, FilePosition
+from tidefold.sources.ingest.change_spool import ChangeSpool
 from tidefold.sources.landing.listing import LandedFile, list_any
 from tidefold.sources.quarantine.writer import QuarantineWriter
 from tidefold.sources.records.columnar_changes import Cast, Changes, Rules
@@ -90,7 +91,7 @@ class RowTaker:
     horizon: int | None = None
     stops: bool = False
     account: Account = field(default_factory=Account)
-    tables: list[pa.Table] = field(default_factory=list)
+    spool: ChangeSpool = field(default_factory=ChangeSpool)
 
     @cached_property
     def _changes(self) -> Changes:
@@ -110,7 +111,8 @@ class RowTaker:
             text = msgspec.json.encode(_texts(rows.slice(row, 1).to_pylist()[0]))
             self._refuse(numbers[row], refused, text)
         if made.table.num_rows:
-            self.tables.append(made.table)
+            for batch in made.table.to_batches():
+                self.spool.add(batch)
 
     def refuse(self, number: int, refused: RefusedRecordError, text: bytes) -> None:
         """Refuses a row that cannot be split into columns."""
@@ -122,10 +124,9 @@ class RowTaker:
         self.account.refused[refused.reason] = self.account.refused.get(refused.reason, 0) + 1
         self.quarantine.add(self.file.name, number, None, refused, text)
 
-    @property
-    def table(self) -> pa.Table | None:
-        """All changes."""
-        return pa.concat_tables(self.tables) if self.tables else None
+    def to_table(self) -> pa.Table | None:
+        """Returns all changes. None: there are none."""
+        return self.spool.to_table()
 
 
 def _texts(row: dict[str, object]) -> dict[str, object]:

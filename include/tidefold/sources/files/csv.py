@@ -78,7 +78,7 @@ class Csv(AnyFiles):
             self._take(Blocks(blocks), taker)
         except pa.ArrowInvalid as error:
             raise DamagedError(str(error).splitlines()[0]) from error
-        return ParsedFile(taker.account, taker.table, content.sha256)
+        return ParsedFile(taker.account, taker.to_table(), content.sha256)
 
     def _take(self, stream: Blocks, taker: RowTaker) -> None:
         uncut = _Uncut()

@@ -45,7 +45,7 @@ class Parquet(AnyFiles):
                 taker.take(rows, numbers)
         except (pa.ArrowException, OSError) as error:
             raise DamagedError(str(error).splitlines()[0]) from error
-        return ParsedFile(taker.account, taker.table, checksum)
+        return ParsedFile(taker.account, taker.to_table(), checksum)
 
     def _batches(self, stream: BinaryIO, task: FileTask, shape: TableSpec) -> Iterator[pa.RecordBatch]:
         with pq.ParquetFile(stream, coerce_int96_timestamp_unit="us", page_checksum_verification=True) as file:

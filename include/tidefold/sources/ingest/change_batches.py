@@ -17,6 +17,7 @@ from tidefold.domain.log_state import Column, TableSpec
 from tidefold.domain.table.type_conversion import parse_value
 from tidefold.sources.api import Feed
 from tidefold.sources.ingest.accounting import Batch
+from tidefold.sources.ingest.change_spool import ChangeSpool
 from tidefold.sources.records.record_types import field
 
 _GROUPED_ROWS = 65_536
@@ -32,20 +33,20 @@ def with_commit_times(table: pa.Table, shape: TableSpec, feed: Feed) -> pa.Table
 
 
 class TableBuilder:
-    """Collects batches. `table`: their changes, key groups not yet filled; None: there are none."""
+    """Collects batches. `to_table`: their changes, key groups not yet filled; None: there are none."""
 
     def __init__(self, shape: TableSpec, partition: int) -> None:
         self._shape = shape
         self._partition = partition
         self._schema = change_schema(shape)
-        self._batches: list[pa.RecordBatch] = []
+        self._spool = ChangeSpool()
 
     def add(self, batch: Batch) -> None:
         if batch.ops:
-            self._batches.append(self._record_batch(batch))
+            self._spool.add(self._record_batch(batch))
 
-    def table(self) -> pa.Table | None:
-        return pa.Table.from_batches(self._batches, self._schema) if self._batches else None
+    def to_table(self) -> pa.Table | None:
+        return self._spool.to_table()
 
     def _record_batch(self, batch: Batch) -> pa.RecordBatch:
         batch, groups = _spread(batch, self._shape)

@@ -127,7 +127,7 @@ def parse_lines(
         if len(reader.batch.ops) >= _BATCH_ROWS:
             builder.add(reader.drain_batch())
     builder.add(reader.drain_batch())
-    return ParsedFile(reader.account, builder.table(), content.sha256)
+    return ParsedFile(reader.account, builder.to_table(), content.sha256)
 
 
 def read_lines(stream: BinaryIO, until: int, *, gzip: bool) -> Iterator[bytes]:

@@ -144,7 +144,7 @@ def _look(
 def _table_of(batch: Batch, shape: TableSpec, partition: int) -> pa.Table | None:
     builder = TableBuilder(shape, partition)
     builder.add(batch)
-    return builder.table()
+    return builder.to_table()
 
 
 def _renew_reason(one: Refused, refused: RefusedRecordError) -> Refused:

@@ -102,13 +102,14 @@ def test_a_log_that_needs_positions_names_the_line_to_set(tmp_path: Path) -> Non
     assert take(pipeline).facts["changes"] == 5
 
 
-def test_a_keyless_log_takes_no_such_names(tmp_path: Path) -> None:
+@pytest.mark.parametrize("ending", [".jsonl", ".jsonl.gz"])
+def test_a_keyless_log_takes_no_such_names(tmp_path: Path, ending: str) -> None:
     pipeline = make_rows_landing(tmp_path, ORDERED, more="merge: append", key="[]")
-    land_text(tmp_path, "clicks.jsonl", rows(0, 2))
+    land_text(tmp_path, f"clicks{ending}", rows(0, 2))
     outcome = take(pipeline)
     assert outcome.error_code == "LANDED_NAME"
     assert "`merge: append` needs such names" in outcome.message
-    assert "TOPIC+0+0000000000.jsonl" in outcome.message
+    assert f"`TOPIC+0+0000000000{ending}`" in outcome.message
 
 
 @pytest.mark.parametrize(
