@@ -9,7 +9,16 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from tidefold.config.models.alarms import AlarmsEntry, resolve_thresholds
-from tidefold.config.models.file import FileEntry, LocalConfig, LogEntry, RetentionConfig, SnapshotsConfig, SparkConfig
+from tidefold.config.models.file import (
+    FileEntry,
+    LocalConfig,
+    LogEntry,
+    RetentionConfig,
+    SnapshotsConfig,
+    SparkConfig,
+    TtlEntry,
+    TtlVisibility,
+)
 from tidefold.config.models.sources import StateJsonEntry, options
 from tidefold.config.table_spec import lateness, shape_of, stops_of
 from tidefold.config.validation import check_all, check_log
@@ -60,11 +69,26 @@ class QualityConfig(_Resolved):
 
 
 class TtlConfig(_Resolved):
-    """How long rows are kept, by the age in a column."""
+    """How long rows are kept, by the age in a column.
+
+    cleanup_micros: the time between two clean-ups by other than full snapshots; None: there are none.
+    hides: readers do not see expired rows that are still stored.
+    """
 
     column: str
     type: str
     days: int
+    cleanup_micros: int | None = None
+    hides: bool = False
+
+    def is_due(self, last: Expire | None, instant: str) -> bool:
+        """Whether so much time has passed since the last clean-up that another snapshot than a full one drops rows."""
+        if self.cleanup_micros is None:
+            return False
+        if last is None or last.column != self.column:
+            return True
+        then = datetime.fromisoformat(instant) - timedelta(microseconds=self.cleanup_micros)
+        return last.before <= self.expire(then.isoformat()).before
 
     def expire(self, instant: str) -> Expire:
         """Which rows are too old at this instant (ISO 8601)."""
@@ -226,9 +250,17 @@ def _resolve(log: str, entry: LogEntry, base: Path, alarms: AlarmsEntry | None) 
             max_row_drop=quality.max_row_drop,
             max_refused=quality.max_refused,
         ),
-        ttl=TtlConfig(column=entry.ttl.column, type=entry.columns[entry.ttl.column].type, days=entry.ttl.days)
-        if entry.ttl
-        else None,
+        ttl=_ttl(entry.ttl, entry.columns[entry.ttl.column].type) if entry.ttl else None,
+    )
+
+
+def _ttl(entry: TtlEntry, kind: str) -> TtlConfig:
+    return TtlConfig(
+        column=entry.column,
+        type=kind,
+        days=entry.days,
+        cleanup_micros=entry.cleanup_micros,
+        hides=entry.visibility is TtlVisibility.NEVER,
     )
 
 

@@ -15,7 +15,6 @@ import pyarrow.compute as pc
 
 from tidefold.changelog.schema import change_schema, count_changes, table_schema
 from tidefold.delta.data_files import require_same, write_data_file, write_part
-from tidefold.domain.log_state import Expire
 from tidefold.domain.paths import DataFileName, data_path
 from tidefold.domain.snapshot.manifest import DataFile
 from tidefold.domain.snapshot.point_in_time import without_times
@@ -24,6 +23,7 @@ from tidefold.domain.verify.expected_files import StorageTier
 from tidefold.errors import AlreadyExistsError, CorruptError, NotFoundError
 from tidefold.fold.base_rows import BaseFiles, open_base, read_hidden, with_schema
 from tidefold.fold.change_cache import MANY
+from tidefold.fold.expiry import drop_expired
 from tidefold.fold.inputs import Inputs
 from tidefold.fold.merge.mark_deleted import mark_rows, to_mark
 from tidefold.fold.merge.merge import MergeState, has_clears, merge_bucket
@@ -163,7 +163,7 @@ def _merge_bucket(
 
     large: a file that stays, with the replaced rows marked as deleted.
     """
-    expired = _Count()
+    before_expiry, after_expiry = _Count(), _Count()
     based = BaseFiles([one for one in recipe.base if one is not large], task.aligner, recipe.schema)
     before = MergeState(read_hidden(inputs, based, task.bucket), recipe.cleared, task.horizon)
     # Each file is sorted; several come one after the other.
@@ -174,12 +174,14 @@ def _merge_bucket(
         merge_bucket(base, changes, task.shape, before, memory=MERGE_MEMORY, scratch=scratch, **how) as done,
     ):
         store = inputs.store(task.target)
-        file = _write_rows(task, store, _drop_expired(done.rows, task.expire, expired))
+        young = drop_expired(before_expiry.count(done.rows), task.expire)
+        file = _write_rows(task, store, after_expiry.count(young))
         beside = _write_sidecar(task, store, done.hidden)
         stays = mark_rows(large, done.keys, inputs) if large and done.keys is not None else None
     files = tuple(one for one in (stays, file, beside) if one)
     upserts = done.upserts - done.unresolved.count
-    out = sum(one.rows for one in files if not one.hidden) + expired.rows
+    expired = before_expiry.rows - after_expiry.rows
+    out = sum(one.rows for one in files if not one.hidden) + expired
     return FoldResult(
         task.bucket,
         touched=True,
@@ -188,7 +190,7 @@ def _merge_bucket(
         deletes=done.deletes,
         replaced=max(0, sum(i.file.rows for i in recipe.base if not i.file.hidden) + upserts - out),
         changes=count_changes(changes),
-        expired=expired.rows,
+        expired=expired,
         cleared=done.cleared,
         ties=done.ties,
         unresolved=done.unresolved,
@@ -220,17 +222,7 @@ class _Count:
 
     rows = 0
 
-
-def _drop_expired(
-    batches: Iterable[pa.RecordBatch], expire: Expire | None, expired: _Count
-) -> Iterator[pa.RecordBatch]:
-    """Drops the rows that are too old. A row without an age stays."""
-    for batch in batches:
-        if expire is None:
+    def count(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            self.rows += batch.num_rows
             yield batch
-            continue
-        age = batch.column(expire.column)
-        limit = pa.scalar(expire.before.rstrip("Z")).cast(pa.timestamp("us")).cast(age.type)
-        kept = batch.filter(pc.fill_null(pc.greater_equal(age, limit), True))
-        expired.rows += batch.num_rows - kept.num_rows
-        yield kept

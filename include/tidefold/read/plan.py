@@ -8,7 +8,7 @@ from typing import Any
 
 from tidefold.changelog.schema_alignment import Aligner
 from tidefold.domain.key_groups import KeyGroups, bucket_ranges
-from tidefold.domain.log_state import ChangeSet, TableSpec
+from tidefold.domain.log_state import ChangeSet, Expire, TableSpec
 from tidefold.domain.paths import data_path
 from tidefold.domain.snapshot.manifest import DataFile
 from tidefold.domain.table.schema import FIRST, Schema
@@ -51,6 +51,7 @@ class ReadPlan:
     cleared: the highest clear that was folded into the files.
     based: the id of the schema of the files.
     schemas: see `Aligner`.
+    expire: rows that readers do not see any more.
     """
 
     store: str
@@ -67,6 +68,7 @@ class ReadPlan:
     schema: int = FIRST
     based: int = FIRST
     schemas: tuple[Schema, ...] = ()
+    expire: Expire | None = None
 
     @property
     def aligner(self) -> Aligner:

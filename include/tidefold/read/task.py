@@ -15,6 +15,7 @@ from tidefold.domain.log_state import ChangeSet, DeletionState, State, TableSpec
 from tidefold.errors import CorruptError, NotFoundError, RefusedError, TidefoldError
 from tidefold.fold.base_rows import BaseFiles, open_base, read_hidden, with_schema
 from tidefold.fold.change_cache import MANY, changes_for
+from tidefold.fold.expiry import drop_expired
 from tidefold.fold.fold_bucket import MERGE_MEMORY
 from tidefold.fold.inputs import Inputs
 from tidefold.fold.merge.merge import MergeState, merge_bucket
@@ -43,7 +44,7 @@ def read_task(store: Store, plan: ReadPlan, task: ReadTask) -> Iterator[pa.Recor
 
     Raises CorruptError, and RefusedError if files of the plan were removed since it was made.
     """
-    batches = _fold_rows(store, plan, task) if plan.folded else _changes(store, plan, task)
+    batches = drop_expired(_fold_rows(store, plan, task), plan.expire) if plan.folded else _changes(store, plan, task)
     try:
         for batch in batches:
             yield from _of_key(batch, plan.key, plan_schema(plan)) if plan.key else (batch,)

@@ -10,6 +10,7 @@ import typer
 
 from tidefold.cli.terminal import Terminal
 from tidefold.config import Config, ConfigProblem, config_error, key_line
+from tidefold.domain.snapshot.kind_selection import KindPolicy
 from tidefold.errors import InvalidInputError, NotFoundError
 from tidefold.quality.suite.suite import load_suite
 
@@ -41,7 +42,7 @@ def validate(
 
     config = load_config(terminal.config_path)
     check_suites(config)
-    warnings = missing_folders(config)
+    warnings = [*missing_folders(config), *find_lasting_rows(config)]
     for warning in warnings:
         terminal.note(f"warning: {warning}")
     data = {"valid": True, "config": str(config.path), "logs": list(config.logs), "warnings": warnings}
@@ -99,4 +100,15 @@ def missing_folders(config: Config) -> list[str]:
         f"{log.id}: the landing folder {landing} does not exist yet."
         for log in config.logs.values()
         if log.source and (landing := log.source.landing) and "://" not in landing and not Path(landing).is_dir()
+    ]
+
+
+def find_lasting_rows(config: Config) -> list[str]:
+    """Logs whose expired rows no snapshot would ever drop."""
+    if config.snapshots.kind is not KindPolicy.INCREMENTAL:
+        return []
+    return [
+        f"{log.id}: `ttl` drops no row, because incremental snapshots keep them. Set `ttl.cleanup_interval: 1d`."
+        for log in config.logs.values()
+        if log.ttl and log.ttl.cleanup_micros is None
     ]

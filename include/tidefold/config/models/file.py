@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from decimal import Decimal
+from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
@@ -221,11 +222,33 @@ class SnapshotsConfig(StrictModel):
         return self.copy_files == "always"
 
 
+class TtlVisibility(StrEnum):
+    """Whether expired rows that are still stored are read. The names are Flink's."""
+
+    UNTIL_CLEANUP = "return-expired-if-not-cleaned-up"
+    NEVER = "never-return-expired"
+
+
 class TtlEntry(StrictModel):
-    """How long rows are kept. The next full snapshot drops the rows that are older."""
+    """How long rows are kept by their age. Full snapshots, restores, savepoints and exports drop expired rows."""
 
     column: Text = Field(description="date or timestamp column that defines a row's age")
     days: int = Field(ge=1, le=36_500, description="rows older than this many days are dropped")
+    cleanup_interval: _LogSpan | None = Field(
+        default=None,
+        description="incremental snapshots drop expired rows too, and a run without changes makes a snapshot for them, "
+        "when this time has passed since the last clean-up: 12h, 1d",
+    )
+    visibility: TtlVisibility = Field(
+        default=TtlVisibility.UNTIL_CLEANUP,
+        strict=False,
+        description="whether `read` and the Spark source return expired rows that no snapshot has dropped yet",
+    )
+
+    @property
+    def cleanup_micros(self) -> int | None:
+        """The interval in microseconds; None: only full snapshots drop rows."""
+        return _count_micros(self.cleanup_interval) if self.cleanup_interval else None
 
 
 class QualityEntry(StrictModel):

@@ -13,7 +13,7 @@ from tidefold.domain.key_groups import KeyGroups, bucket_ranges
 from tidefold.domain.snapshot.manifest import DataFile, Deletions
 from tidefold.domain.table.schema import column_origins, find_dropped_columns
 from tidefold.domain.table.table_spec import rename_columns
-from tidefold.operations.inspect.read import ReadRequest, plan_read
+from tidefold.operations.inspect.read import ReadRequest, plan_from, require_state
 from tidefold.operations.pipeline import Pipeline
 from tidefold.read.plan import ReadPlan, ReadTask
 from tidefold.read.row_diff import KINDS, Difference, compare
@@ -48,7 +48,8 @@ def diff(pipeline: Pipeline, log: str, before: int, after: int, limit: int = 20)
     Snapshots of different schemas are compared by their common columns. Raises NotFoundError if a snapshot is not
     retained, RefusedError if a value does not fit the newer schema, CorruptError if a file is not as confirmed.
     """
-    plans, left_out = _alike([plan_read(pipeline, log, ReadRequest(snapshot=snapshot)) for snapshot in (before, after)])
+    state = require_state(pipeline, log)
+    plans, left_out = _alike([plan_from(pipeline, state, ReadRequest(snapshot=one)) for one in (before, after)])
     named = {_content(file) for plan in plans for file in plan.files}
     found = Diff(log, before, after, len(named), left_out=left_out)
     for key_groups in _ranges(plans):

@@ -20,6 +20,7 @@ from tidefold.domain.table.schema import shape_at
 from tidefold.errors import InvalidInputError, NotFoundError, RefusedError
 from tidefold.ledger import read_manifest
 from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.snapshot.expiry import find_current_limit
 from tidefold.read.plan import OneKey, ReadPlan
 from tidefold.read.task import plan_schema, read_task
 from tidefold.typed_json import decode_json
@@ -72,11 +73,15 @@ def read_rows(
 
 
 def plan_read(pipeline: Pipeline, log: str, wanted: ReadRequest) -> ReadPlan:
-    """Freezes what a read takes in. Asks the ledger and one manifest.
+    """Freezes what a read takes in, without expired rows if the log hides them. Asks the ledger and one manifest.
 
     Raises NotFoundError when there is nothing to read yet, RefusedError when the log no longer has what is needed.
     """
-    return plan_from(pipeline, require_state(pipeline, log), wanted)
+    state = require_state(pipeline, log)
+    plan = plan_from(pipeline, state, wanted)
+    ttl = pipeline.log(log).ttl
+    chosen = state.snapshot(wanted.snapshot) if wanted.snapshot is not None else None
+    return replace(plan, expire=find_current_limit(pipeline, log, chosen)) if ttl and ttl.hides else plan
 
 
 def require_state(pipeline: Pipeline, log: str) -> LogState:

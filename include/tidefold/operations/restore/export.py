@@ -34,6 +34,7 @@ from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.restore.plan import Into, RestorePlan, find_rows, plan_restore
 from tidefold.operations.restore.target_location import DESCRIPTION, claim_location, open_place
 from tidefold.operations.snapshot.details import ExportDetails, ReadSources
+from tidefold.operations.snapshot.expiry import find_current_limit
 from tidefold.operations.snapshot.task_results import describe_reads, find_failed_reads, require_rows
 from tidefold.storage import Store
 from tidefold.typed_json import decode_json
@@ -68,10 +69,15 @@ class Restored:
 
 @dataclass(frozen=True, slots=True)
 class Elsewhere:
-    """Where rows are restored to: a store whose root is the table. `within`: only these key groups."""
+    """Where rows are restored to: a store whose root is the table.
+
+    within: only these key groups.
+    drops_expired: without rows that are too old now. A drill proves all rows.
+    """
 
     store: Store
     within: KeyGroups | None = None
+    drops_expired: bool = False
 
     @property
     def address(self) -> str:
@@ -91,7 +97,7 @@ def restore_to(
 
     Raises InvalidInputError, NotFoundError, RefusedError, CorruptError when no place has what it takes, StorageError.
     """
-    into = Elsewhere(open_place(pipeline, address), within)
+    into = Elsewhere(open_place(pipeline, address), within, drops_expired=True)
     made = restore_rows(pipeline, log, snapshot, into, run or in_threads())
     manifest = made.manifest
     details = ExportDetails(
@@ -121,7 +127,7 @@ def restore_rows(pipeline: Pipeline, log: str, snapshot: int, into: Elsewhere, r
         )
     _check_groups(state, into.within)
     target = Into(Address(StorageTier.EXTERNAL, into.address), wanted.id, wanted.epoch)
-    rows = find_rows(state, wanted)
+    rows = find_rows(state, wanted, find_current_limit(pipeline, log, wanted) if into.drops_expired else None)
     plan = plan_restore(pipeline, rows, places_of(pipeline, log), target, into.within)
     with claim_location(into.store, f"snapshot {wanted.id} of {log}"):
         results = _results(run(fold_bucket, [msgspec.json.encode(task).decode() for task in plan.tasks]))

@@ -88,11 +88,11 @@ def find_rows_of_attempt(state: LogState, attempt: Snapshot) -> RestoredRows:
     return _find_rows(state, attempt.parent, attempt, attempt.expire)
 
 
-def find_rows(state: LogState, snapshot: Snapshot) -> RestoredRows:
-    """The rows of a completed snapshot, as they are. Raises CorruptError, RefusedError."""
+def find_rows(state: LogState, snapshot: Snapshot, expire: Expire | None = None) -> RestoredRows:
+    """The rows of a completed snapshot without those that `expire` drops. Raises CorruptError, RefusedError."""
     if snapshot.kind is SnapshotKind.TAIL:
-        return _find_rows(state, snapshot.base, snapshot, None)
-    return RestoredRows(state, snapshot, (), snapshot.schema)
+        return _find_rows(state, snapshot.base, snapshot, expire)
+    return RestoredRows(state, snapshot, (), snapshot.schema, expire)
 
 
 def _find_rows(state: LogState, source: int | None, tail: Snapshot, expire: Expire | None) -> RestoredRows:

@@ -33,6 +33,7 @@ from tidefold.operations.savepoint import target as places
 from tidefold.operations.savepoint.external import with_originals
 from tidefold.operations.savepoint.target import Begun
 from tidefold.operations.snapshot.details import ReadSources, SavepointDetails
+from tidefold.operations.snapshot.expiry import find_current_limit
 from tidefold.operations.snapshot.task_results import decode_results, describe_reads, require_rows
 from tidefold.storage import Store
 
@@ -116,7 +117,7 @@ def _already(state: LogState, snapshot: Snapshot, wanted: SavepointRequest, ther
 def _write_savepoint(
     pipeline: Pipeline, state: LogState, snapshot: Snapshot, layout: Layout, store: Store, note: Note
 ) -> tuple[Savepoint, ReadSources]:
-    rows = find_rows(state, snapshot)
+    rows = find_rows(state, snapshot, find_current_limit(pipeline, state.log, snapshot))
     target = Into(Address(StorageTier.EXTERNAL, store.uri(""), _HERE), snapshot.id, snapshot.epoch)
     plan = plan_restore(pipeline, rows, with_originals(state, places_of(pipeline, state.log)), target)
     native = layout is Layout.NATIVE

@@ -28,6 +28,7 @@ from tidefold.operations.snapshot.claiming import (
     hash_request,
     new_token,
 )
+from tidefold.operations.snapshot.expiry import find_last_clean_up
 from tidefold.operations.snapshot.manifests import read_manifest_or_copy
 
 
@@ -60,6 +61,7 @@ class Fold(msgspec.Struct, frozen=True, tag="fold"):
         chosen = choose_kind(pipeline, state, self.kind)
         wanted: dict[str, Any] = {"kind": self.kind or SnapshotKind.FULL, **({"asked": True} if self.kind else {})}
         expire = config.ttl.expire(instant) if config.ttl else None
+        is_due = config.ttl is not None and config.ttl.is_due(find_last_clean_up(state), instant)
         asked = claim.Claim(
             run=self.run,
             request=hash_request(wanted),
@@ -68,12 +70,19 @@ class Fold(msgspec.Struct, frozen=True, tag="fold"):
             takeover=self.takeover,
             stalled=self.stalled.get(state.log),
             because=chosen.because,
-            expire=expire if chosen.kind is SnapshotKind.FULL else None,
-            renew=self.kind is KindPolicy.FULL and _would_renew(pipeline, state, expire),
+            expire=expire if chosen.kind is SnapshotKind.FULL or is_due else None,
+            renew=self._renews(pipeline, state, expire, is_due),
             lateness=config.lateness,
             token=token,
         )
         return claim.claim(state, asked)
+
+    def _renews(self, pipeline: Pipeline, state: LogState, expire: Expire | None, is_due: bool) -> bool:
+        """Whether a snapshot is worth making without new changes."""
+        if self.kind is KindPolicy.FULL:
+            return _would_renew(pipeline, state, expire)
+        idle = state.latest is not None and not state.unfolded and state.open_attempt is None
+        return is_due and idle and _has_expired_rows(pipeline, state, expire)
 
     def describe_unclaimed(self, pipeline: Pipeline, state: LogState) -> Outcome:
         return describe_unclaimed(state, self.run, f"nothing new to fold{_describe_waiting(pipeline, state)}")
@@ -110,7 +119,13 @@ def _would_renew(pipeline: Pipeline, state: LogState, expire: Expire | None) -> 
     rescaled = state.shape.buckets != pipeline.log(state.log).shape.buckets
     if latest.kind is not SnapshotKind.FULL or rescaled or latest.schema != state.schema:
         return True
-    if expire is None:
+    return _has_expired_rows(pipeline, state, expire)
+
+
+def _has_expired_rows(pipeline: Pipeline, state: LogState, expire: Expire | None) -> bool:
+    """Whether the statistics of the newest snapshot show rows that are too old. Reads its manifest."""
+    latest = state.latest
+    if latest is None or expire is None:
         return False
     files = read_manifest(pipeline.store, state.log, latest).files
     everything = KeyGroups(0, state.shape.key_groups - 1)

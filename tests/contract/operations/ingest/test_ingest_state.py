@@ -190,6 +190,17 @@ class TestS2Map:
         assert {(row["id"], row["name"]): row["n"] for row in found} == state
 
 
+def test_each_entry_of_a_map_has_an_age_of_its_own(tmp_path: Path) -> None:
+    """N10, S2: the entries are rows; the other entries of the same key stay."""
+    log = (MAP[0], MAP[1], "{id: int, name: string, n: long, at: date}", "ttl: {column: at, days: 3}")
+    pipeline = make(tmp_path, log)
+    entries = [{"name": name, "n": 1, "at": at} for name, at in (("x", "2020-01-01"), ("y", None), ("z", "2999-01-01"))]
+    land(tmp_path, 0, [op("put_all", 1, values=entries)])
+    assert take(pipeline).facts["changes"] == 1
+    fold(pipeline, "run")
+    assert sorted(row["name"] for row in rows(pipeline)) == ["y", "z"]
+
+
 class TestS3Reducing:
     """S3: reducing and aggregating: values are merged by named aggregates."""
 
