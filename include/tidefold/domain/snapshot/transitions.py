@@ -13,6 +13,7 @@ from tidefold.domain.retention.tag_names import require_free
 from tidefold.domain.snapshot.abort_cause import AbortCause
 from tidefold.domain.snapshot.manifest import Manifest
 from tidefold.domain.source_progress_history import accounts_of
+from tidefold.domain.wording import shorten_reason
 from tidefold.errors import GateFailedError, InvalidInputError, NotFoundError, RefusedError, SupersededError
 
 
@@ -93,7 +94,8 @@ def override(state: LogState, snapshot_id: int, by: str, why: str) -> LogState:
         raise _not_judged(state, snapshot)
     if snapshot.verdict.passed:
         return state  # The verdict is no failure.
-    return state.with_snapshot(replace(snapshot, verdict=replace(snapshot.verdict, override_by=by, override_why=why)))
+    verdict = replace(snapshot.verdict, override_by=shorten_reason(by), override_why=shorten_reason(why))
+    return state.with_snapshot(replace(snapshot, verdict=verdict))
 
 
 def confirm(state: LogState, snapshot_id: int) -> LogState:
@@ -172,7 +174,7 @@ def abort(state: LogState, snapshot_id: int, reason: str) -> LogState:
         return state
     if not snapshot.open:
         raise _wrong_state(state, snapshot, "abort", State.ONGOING, State.STAGED)
-    return state.with_snapshot(replace(snapshot, state=State.ABORTED, abort_reason=reason))
+    return state.with_snapshot(replace(snapshot, state=State.ABORTED, abort_reason=shorten_reason(reason)))
 
 
 def record_drill(state: LogState, snapshot_id: int, drill: Drill) -> LogState:

@@ -6,6 +6,7 @@ import hashlib
 
 from tidefold.domain.ingest import stop_resume
 from tidefold.domain.log_state import LogState, Stopped
+from tidefold.domain.wording import shorten_reason
 from tidefold.errors import InvalidInputError
 from tidefold.operations.outcome import Outcome, Status
 from tidefold.operations.pipeline import Pipeline, now
@@ -21,7 +22,7 @@ def stop(pipeline: Pipeline, log: str, address: str, by: str, why: str) -> Stopp
         raise InvalidInputError("STOP_UNNAMED", "Stopping a log needs both a name and a reason.", hint="Give --reason.")
     instant = now()
     run = f"stop-{hashlib.sha256(f'{log} {address} {instant}'.encode()).hexdigest()[:12]}"
-    stopped = Stopped(run, by, why, address, instant)
+    stopped = Stopped(run, shorten_reason(by), shorten_reason(why), address, instant)
     state = pipeline.ledger(log).commit(lambda current: stop_resume.stop(current, stopped))
     return state.stopped or stopped
 

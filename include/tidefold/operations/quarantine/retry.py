@@ -35,6 +35,7 @@ from tidefold.domain.ingest.quarantine_retry import (
 from tidefold.domain.log_state import LogState
 from tidefold.domain.paths import CHANGELOG, LogPaths
 from tidefold.domain.source_progress import NameReading
+from tidefold.domain.wording import shorten_reason
 from tidefold.errors import ConflictError, RefusedError
 from tidefold.operations.ingest import recovery
 from tidefold.operations.ingest.schema_update import apply_configured_schema
@@ -280,7 +281,7 @@ def settle(
             found = _SortedRecords(settled=[(one, "ignored") for one in gone])
             settled = {id(one) for one in gone}
             left = [one for one in records if id(one) not in settled]
-            _commit(pipeline, state, path, found, left, f"by {by}: {why}")
+            _commit(pipeline, state, path, found, left, shorten_reason(f"by {by}: {why}"))
             count += len(gone)
     details = SettledDetails(records=count, by=by, why=why)
     if not count:

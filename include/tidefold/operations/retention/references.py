@@ -9,6 +9,7 @@ import re
 
 from tidefold.domain.log_state import Consumer, Hold, LogState
 from tidefold.domain.retention import references
+from tidefold.domain.wording import shorten_reason
 from tidefold.errors import InvalidInputError
 from tidefold.operations.outcome import Outcome, Status
 from tidefold.operations.pipeline import Pipeline
@@ -56,6 +57,8 @@ def hold(pipeline: Pipeline, log: str, name: str, snapshot: int, why: str) -> Ou
     check_name(name)
     if not why.strip():
         raise InvalidInputError("HOLD_UNNAMED", "A hold needs a reason.", hint="Give it with --reason.")
+
+    why = shorten_reason(why)
 
     def describe(state: LogState) -> Outcome:
         status = Status.ALREADY if any(h.name == name for h in state.holds) else Status.HELD

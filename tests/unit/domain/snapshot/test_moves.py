@@ -89,6 +89,17 @@ def test_no_confirm_without_a_verdict_or_with_a_fail() -> None:
         transitions.confirm(judged(state, passed=False), 1)
 
 
+def test_the_ledger_keeps_no_more_than_the_beginning_of_a_long_reason() -> None:
+    state = judged(staged(appended(new_log())), passed=False)
+    long = "x" * 1_000_000
+    overridden = transitions.override(state, 1, long, long).snapshots[0]
+    aborted = transitions.abort(state, 1, long).snapshots[0]
+    assert overridden.verdict
+    for kept in (overridden.verdict.override_by, overridden.verdict.override_why, aborted.abort_reason):
+        assert kept == "x" * 999 + "…"
+    assert transitions.abort(state, 1, long[:1_000]).snapshots[0].abort_reason == long[:1_000]
+
+
 def test_an_override_needs_a_name_and_a_reason_and_is_kept() -> None:
     state = judged(staged(appended(new_log())), passed=False)
     with pytest.raises(InvalidInputError):
