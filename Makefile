@@ -8,15 +8,16 @@ unexport PYTHONDONTWRITEBYTECODE
 PYTHON := .venv/bin/python
 RUN := PYTHONPATH=include:plugins:scripts $(PYTHON)
 
-SEEDS := 10000
-FIRST := 0
-STRIDE := 1
-ROWS := 2000000
-ROUNDS := 3
-MINUTES := 10
-STORES := disk,s3
-POSITIONS := 2
-TWO := 200
+# Each may be set in the environment (`ROWS=10000 make bench`) or as an argument (`make bench ROWS=10000`).
+SEEDS ?= 10000
+FIRST ?= 0
+STRIDE ?= 1
+ROWS ?= 2000000
+ROUNDS ?= 3
+MINUTES ?= 10
+STORES ?= disk,s3
+POSITIONS ?= 2
+TWO ?= 200
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -86,10 +87,10 @@ bench-log: install ## About 2 minutes: what writing a log and its ledger costs; 
 	$(RUN) benchmarks/log.py
 
 bench-long: install ## About 5 minutes: 10,000 small segments, 50 snapshots in a row, memory, reading live; writes docs/benchmarks/longevity.md
-	ROWS=$(if $(filter command line,$(origin ROWS)),$(ROWS),1000000) ROUNDS=$(ROUNDS) PYTHONPATH=include:plugins:tests $(PYTHON) benchmarks/longevity.py
+	ROWS=$(if $(filter file,$(origin ROWS)),1000000,$(ROWS)) ROUNDS=$(ROUNDS) PYTHONPATH=include:plugins:tests $(PYTHON) benchmarks/longevity.py
 
 bench-quality: install ## About 3 minutes: the quality gate over a million rows, before and after; writes docs/benchmarks/quality.md
-	ROWS=$(if $(filter command line,$(origin ROWS)),$(ROWS),1000000) ROUNDS=$(ROUNDS) $(RUN) benchmarks/quality.py
+	ROWS=$(if $(filter file,$(origin ROWS)),1000000,$(ROWS)) ROUNDS=$(ROUNDS) $(RUN) benchmarks/quality.py
 
 bench-snapshot: install ## About 10 minutes: full snapshots and restores against plain copies and Spark; writes docs/benchmarks/snapshot.md
 	PYTHONPATH=include:plugins:tests $(PYTHON) benchmarks/snapshot.py
@@ -110,11 +111,11 @@ ifdef LIVES
 	PYTHONPATH=include:tests $(PYTHON) -m support.scenarios $(STRIDE)
 endif
 
-DATABASES := both
-TORTURE := $(CURDIR)/var/torture
+DATABASES ?= both
+TORTURE ?= $(CURDIR)/var/torture
 .PHONY: torture torture-tools
 torture: install torture-tools ## Random tables and workloads of a real PostgreSQL and MariaDB under a real Debezium, compared with their dumps (SEEDS=30 FIRST=0 DATABASES=mariadb)
-	PYTHONPATH=include:tests $(PYTHON) -m torture $(if $(filter command line,$(origin SEEDS)),$(SEEDS),4) $(FIRST) $(DATABASES)
+	PYTHONPATH=include:tests $(PYTHON) -m torture $(if $(filter file,$(origin SEEDS)),4,$(SEEDS)) $(FIRST) $(DATABASES)
 
 torture-tools: ## What `make torture` needs, once: MariaDB of Debian packages and Debezium's engines by Maven
 	bash tests/torture/tools.sh $(TORTURE)

@@ -107,7 +107,12 @@ def described(summary: Mapping[str, Mapping[str, Any]]) -> str:
     """What a task did to each log, in a few words; one word where there was nothing to do for any."""
     if summary and all(what["result"] == "nothing" and not what["error"] for what in summary.values()):
         return "nothing to do"
-    return ", ".join(f"{log} {what['error'] or what['result']}" for log, what in sorted(summary.items()))
+    return ", ".join(f"{log} {_describe_log(what)}" for log, what in sorted(summary.items()))
+
+
+def _describe_log(what: Mapping[str, Any]) -> str:
+    engine = f" ({what['engine']})" if what.get("engine") else ""
+    return f"{what['error'] or what['result']}{engine}"
 
 
 def _summary(airflow: LocalAirflow, run: str, task: str) -> dict[str, Any]:

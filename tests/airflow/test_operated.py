@@ -101,7 +101,7 @@ def test_a_group_in_a_users_dag_does_the_same_between_his_own_tasks(shop: Shop, 
         run = shop.trigger("shop_group").green()
     assert not [step for step in ("ingest", "materialize", "quality") if f"jobs/{step}.py" in " ".join(java)]
     for step in ("materialize", "quality"):
-        assert "without Spark, as there were" in run.log(f"tidefold.{step}")
+        assert "; engine: in process (" in run.log(f"tidefold.{step}")
     assert shop.all_equal()
     assert run.tasks["tidefold.confirm#0"] == "success"
     assert run.result("after") == "told"

@@ -11,7 +11,7 @@ from tidefold.installation import sample_folder
 PHASES = ("phase1", "phase2", "phase3")
 LOGS = ("accounts", "branches", "tellers")
 
-# The sample is small. With this limit `accounts` runs on Spark and the other logs without a JVM.
+# The sample is small. With this limit Spark does the larger steps, and every step of `accounts`.
 SMALL = "20kB"
 _CONFIG = """\
 # Real changes of a pgbench database, as Debezium wrote them to Kafka and a sink wrote them to files.

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from enum import StrEnum
 from typing import Any
 
+from tidefold.domain.engine_name import EngineName
 from tidefold.errors import TidefoldError, wrap_unexpected
 
 _log = logging.getLogger(__name__)
@@ -97,9 +98,11 @@ def inline_keys() -> Any:
 class Details:
     """The values behind an outcome. Each operation that has some defines a subclass; programs read its fields.
 
+    `engine`: the engine that did the work, if there was work for one.
     `bytes_without_spark`: the bytes to read, if the step ran without Spark because they are few.
     """
 
+    engine: EngineName | None = omit_if_none()
     bytes_without_spark: int | None = omit_if_none()
 
     def to_dict(self) -> dict[str, Any]:
@@ -150,6 +153,19 @@ class Outcome:
     @classmethod
     def of_error(cls, log: str, error: TidefoldError, snapshot: int | None = None) -> Outcome:
         return cls(log, Status.ERROR, str(error), snapshot, ErrorInfo.of(error))
+
+    def with_engine(self, engine: EngineName, weight: int | None = None) -> Outcome:
+        """The same outcome with the engine that did the work. An outcome without work is unchanged.
+
+        weight: the bytes to read, if they are why the step ran without Spark.
+        """
+        if self.error or self.status is Status.NOTHING:
+            return self
+        # A verdict that was stored before has the engine that judged.
+        engine = self.details.engine or engine
+        read = f" ({weight:,} bytes to read)" if weight else ""
+        details = replace(self.details, engine=engine, bytes_without_spark=weight)
+        return replace(self, message=f"{self.message}; engine: {engine}{read}", details=details)
 
     @property
     def error_code(self) -> str | None:

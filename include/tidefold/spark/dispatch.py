@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from tidefold.domain.engine_name import EngineName
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 from tidefold.spark.steps import PipelineStep, PreparedLog, Tell
@@ -37,7 +38,8 @@ def run_without_spark(
     light = _find_light(plans, pipeline.config.spark.above_bytes or step.limit)
     weights = {one.log: one.weight for one in light}
     for outcome in step.execute(pipeline, light, tell) if light else ():
-        done[outcome.log] = _describe_weight(outcome, weights[outcome.log] or 0)
+        weight = weights[outcome.log]
+        done[outcome.log] = outcome.with_engine(EngineName.IN_PROCESS, weight) if weight else outcome
     spark = tuple(log for log in logs if log not in done)
     if spark:
         # The job would do it too, but nobody reads its messages while it runs.
@@ -53,10 +55,3 @@ def _find_light(plans: Sequence[PreparedLog[P]], limit: int) -> list[PreparedLog
         if left >= 0 or not plan.weight:
             light.add(plan.log)
     return [one for one in plans if one.log in light]
-
-
-def _describe_weight(outcome: Outcome, weight: int) -> Outcome:
-    if outcome.error or not weight:
-        return outcome
-    message = f"{outcome.message}; without Spark, as there were {weight:,} bytes to read"
-    return replace(outcome, message=message, details=replace(outcome.details, bytes_without_spark=weight))

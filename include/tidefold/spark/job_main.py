@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from tidefold.domain.engine_name import EngineName
 from tidefold.errors import InvalidInputError, TidefoldError
 from tidefold.spark.result_file import write_outcomes
 from tidefold.spark.submit import Request
@@ -32,7 +33,8 @@ def run_job(argv: Sequence[str]) -> int:
 
 def _run(request: Request) -> int:
     """The exit code of the first log's error, or 0."""
-    outcomes = request.step.run_on_spark(open_pipeline(Path(request.config)), request.logs)
+    found = request.step.run_on_spark(open_pipeline(Path(request.config)), request.logs)
+    outcomes = [outcome.with_engine(EngineName.SPARK) for outcome in found]
     for outcome in outcomes:
         print(f"{outcome.log}: {outcome.status}: {outcome.message}", flush=True)
     if request.result:

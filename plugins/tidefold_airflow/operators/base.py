@@ -24,7 +24,7 @@ class TidefoldLogOperator(BaseOperator):
     """
     Base of the operators that act on one log after the other.
 
-    The task returns ``{log: {result, snapshot, error}}``. A failed log does not stop the other logs.
+    The task returns ``{log: {result, snapshot, error, engine}}``. A failed log does not stop the other logs.
 
     :param logs, only, config: As for TidefoldSparkOperator. (templated)
     """

@@ -35,7 +35,7 @@ def result_path(scope: TaskScope, step: str, attempt: int) -> Path:
 def report(outcomes: Sequence[Outcome], context: Context) -> Summary:
     """Logs one line a log and gives the XCom value; raises, naming the failed logs, when there are any."""
     send(of_outcomes(context["ti"].task_id.rpartition(".")[2], outcomes))
-    summary = {o.log: {"result": o.status.value, "snapshot": o.snapshot, "error": o.error_code} for o in outcomes}
+    summary = {outcome.log: _summarize(outcome) for outcome in outcomes}
     for outcome in outcomes:
         _log.log(logging.ERROR if outcome.error else logging.INFO, "%s: %s", outcome.log, outcome.message)
     failed = [o for o in outcomes if o.error]
@@ -44,6 +44,12 @@ def report(outcomes: Sequence[Outcome], context: Context) -> Summary:
         context["ti"].xcom_push("return_value", summary)
         raise _failure(failed, len(outcomes))
     return summary
+
+
+def _summarize(outcome: Outcome) -> dict[str, Any]:
+    engine = outcome.details.engine
+    summary = {"result": outcome.status.value, "snapshot": outcome.snapshot, "error": outcome.error_code}
+    return {**summary, "engine": engine.value} if engine else summary
 
 
 def _failure(failed: Sequence[Outcome], of: int) -> AirflowException:

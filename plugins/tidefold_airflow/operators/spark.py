@@ -41,8 +41,8 @@ class TidefoldSparkOperator(SparkSubmitOperator):
     A step runs for all logs with one spark-submit. It runs without Spark where no log has rows to touch, or where there
     are no more bytes to read than ``spark.above`` of the configuration allows.
 
-    The task returns ``{log: {result, snapshot, error}}``. A failed log does not stop the other logs. The task then
-    fails, names the failed logs, and retries only where trying again may help.
+    The task returns ``{log: {result, snapshot, error, engine}}``. A failed log does not stop the other logs. The task
+    then fails, names the failed logs, and retries only where trying again may help.
 
     :param logs: The logs to work on; none: all that the configuration names. (templated)
     :param only: The only logs that the DAG may work on; other logs are refused. Who may see the DAG sees these logs on

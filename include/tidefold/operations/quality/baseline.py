@@ -53,7 +53,7 @@ def find(pipeline: Pipeline, case: Case, manifest: Manifest, engine: QualityEngi
     beside = ValidationContext(case.as_of, base, _targets(pipeline, case, checks, engine))
     rows = engine.read(pipeline.store, manifest)
     found = run_checks(rows, manifest.shape, checks, beside, engine.meter())
-    told = "%s: %d checks over %d rows in %.1f s on %s"
+    told = "%s: %d checks over %d rows in %.1f s; engine: %s"
     _log.info(told, case.state.log, len(found.checks), manifest.rows, found.seconds, engine.name)
     return found
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
+from tidefold.domain.engine_name import EngineName
 from tidefold.domain.log_state import State
 from tidefold.domain.snapshot import transitions
 from tidefold.errors import CorruptError, NotFoundError, StorageError, TidefoldError
@@ -116,7 +117,7 @@ def judgement_of(
     load()
     findings = find(pipeline, case, manifest, engine)
     history = history_of(pipeline, state, snapshot.id + 1 if audit else snapshot.id)
-    how = Circumstances(now(), case.as_of, history, audit)
+    how = Circumstances(now(), case.as_of, history, audit, engine.name)
     return conclude(state, snapshot, manifest, case.suite.sha256, findings, how)
 
 
@@ -159,6 +160,7 @@ def describe_judgement(judged: ValidationResult, *, report: str, verdict: str, a
         report=report,
         verdict=verdict,
         audit=audit or None,
+        engine=EngineName(judged.engine) if judged.engine else None,
     )
     status = Status.PASSED if judged.passed else Status.FAILED
     message = f"{'audit of ' if audit else ''}snapshot {judged.snapshot} {status}: {judged.summary}"

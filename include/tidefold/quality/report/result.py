@@ -114,6 +114,7 @@ class ValidationResult:
     statistics: of the compared columns, so that the next judgement need not read these rows.
     history: former judgements.
     audit: judges a completed snapshot again, and decides nothing.
+    engine: the engine that ran the checks; empty in older files.
     """
 
     log: str
@@ -139,6 +140,7 @@ class ValidationResult:
     cost: tuple[CostPart, ...] = ()
     history: tuple[HistoryPoint, ...] = ()
     audit: bool = False
+    engine: str = ""
 
     @property
     def jobs(self) -> int:
@@ -164,6 +166,7 @@ class Circumstances:
     as_of: str = ""
     history: tuple[HistoryPoint, ...] = ()
     audit: bool = False
+    engine: str = ""
 
 
 def conclude(
@@ -195,6 +198,7 @@ def conclude(
         cost=findings.cost,
         history=how.history,
         audit=how.audit,
+        engine=how.engine,
     )
 
 

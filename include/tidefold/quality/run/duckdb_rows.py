@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from tidefold.changelog.key_group_hash import quote_name
 from tidefold.changelog.schema import table_schema
+from tidefold.domain.engine_name import EngineName
 from tidefold.domain.snapshot.manifest import Manifest
 from tidefold.errors import TidefoldError
 from tidefold.quality.report.result import clip_text
@@ -70,7 +71,7 @@ class DuckDBEngine:
 
     address: str
     connection: Any
-    name: str = "DuckDB"
+    name: EngineName = EngineName.IN_PROCESS
     _session: GxSession | None = None
 
     def read(self, store: Store, manifest: Manifest) -> DuckDBRows:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from tidefold.domain.engine_name import EngineName
 from tidefold.quality.run.cost import Meter
 from tidefold.storage import Store
 
@@ -63,10 +64,10 @@ class JudgedRows(Protocol):
 
 
 class QualityEngine(Protocol):
-    """Reads snapshots so that they can be judged. People see its `name`."""
+    """Reads snapshots so that they can be judged."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> EngineName: ...
 
     def read(self, store: Store, manifest: Manifest) -> JudgedRows:
         """Returns all rows of exactly the manifest's files, every column nullable."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from tidefold.domain.engine_name import EngineName
 from tidefold.domain.log_state import Column as TableColumn
 from tidefold.domain.log_state import TableSpec
 from tidefold.domain.paths import data_path
@@ -36,7 +37,7 @@ class SparkEngine:
     """Reads snapshots with a Spark session."""
 
     spark: SparkSession
-    name: str = "Spark"
+    name: EngineName = EngineName.SPARK
 
     def read(self, store: Store, manifest: Manifest) -> SparkRows:
         """Returns all rows of exactly the manifest's files, every column nullable. Raises TidefoldError."""

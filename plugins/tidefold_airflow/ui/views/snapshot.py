@@ -15,7 +15,7 @@ from tidefold.ledger import read_manifest
 from tidefold.operations.inspect.history import find_restorers
 from tidefold.operations.local_copies.manage import snapshots_here
 from tidefold.operations.pipeline import Pipeline
-from tidefold.quality.report.result import CheckResult
+from tidefold.quality.report.result import CheckResult, ValidationResult
 from tidefold.quality.report.verdict_store import find_stored_judgement
 from tidefold_airflow.ui.views.log import SnapshotLine, line
 
@@ -51,10 +51,12 @@ class SnapshotView:
     before: int | None
     after: int | None
     failed: Sequence[CheckResult] = ()
+    engine: str = ""
 
 
 def view_snapshot(pipeline: Pipeline, state: LogState, snapshot: Snapshot) -> SnapshotView:
     """Builds the page of a snapshot."""
+    judged = _find_judgement(pipeline, state, snapshot)
     local = snapshot.id in snapshots_here(pipeline, state)
     ids = [s.id for s in state.snapshots]
     place = ids.index(snapshot.id)
@@ -67,19 +69,24 @@ def view_snapshot(pipeline: Pipeline, state: LogState, snapshot: Snapshot) -> Sn
         report=snapshot.verdict is not None,
         before=ids[place - 1] if place else None,
         after=ids[place + 1] if place + 1 < len(ids) else None,
-        failed=_find_failed_checks(pipeline, state, snapshot),
+        failed=_list_failed_checks(judged),
+        engine=judged.engine if judged else "",
     )
 
 
-def _find_failed_checks(pipeline: Pipeline, state: LogState, snapshot: Snapshot) -> Sequence[CheckResult]:
-    """Returns the checks that did not pass, failures before warnings; none if the verdict file cannot be read."""
+def _find_judgement(pipeline: Pipeline, state: LogState, snapshot: Snapshot) -> ValidationResult | None:
+    """Returns what the verdict file says; None if there is none, or if it cannot be read."""
     verdict = snapshot.verdict
     if verdict is None:
-        return ()
+        return None
     try:
-        judged = find_stored_judgement(pipeline.store, state.log, snapshot.id, verdict.manifest, verdict.suite)
+        return find_stored_judgement(pipeline.store, state.log, snapshot.id, verdict.manifest, verdict.suite)
     except TidefoldError:
-        return ()
+        return None
+
+
+def _list_failed_checks(judged: ValidationResult | None) -> Sequence[CheckResult]:
+    """Returns the checks that did not pass, failures before warnings."""
     wrong = [check for check in judged.checks if not check.passed] if judged else []
     return sorted(wrong, key=lambda check: not check.failed)[:LISTED]
 

@@ -126,8 +126,8 @@ def test_the_outcome_says_that_and_why(pipeline: Pipeline) -> None:
     weight = weigh(pipeline, "accounts")
     taken, _ = done(step(above(pipeline, PLENTY), "ingest"))
     assert taken.status == "taken"
-    assert taken.message.endswith(f"; without Spark, as there were {weight:,} bytes to read")
-    assert taken.facts["bytes_without_spark"] == weight
+    assert taken.message.endswith(f"; engine: in process ({weight:,} bytes to read)")
+    assert (taken.facts["engine"], taken.facts["bytes_without_spark"]) == ("in process", weight)
     again, _ = done(step(above(pipeline, PLENTY), "ingest"))
     assert (again.status, again.message) == ("nothing", "nothing new")
 
@@ -139,7 +139,7 @@ def test_the_command_line_starts_no_spark_for_it(tmp_path: Path) -> None:
     for verb in ("ingest", "materialize", "quality"):
         called = CliRunner().invoke(app, [verb, "--config", str(made.config.path)], prog_name="tidefold")
         assert called.exit_code == 0, called.output
-        assert called.stdout.count("; without Spark, as there were ") == len(LOGS)
+        assert called.stdout.count("; engine: in process (") == len(LOGS)
         assert "starting Spark" not in called.stderr
     assert {log: made.ledger(log).read().open_attempt is not None for log in LOGS} == dict.fromkeys(LOGS, True)
     assert all(made.ledger(log).read().snapshots[-1].verdict.passed for log in LOGS)  # type: ignore[union-attr]
@@ -218,7 +218,7 @@ def test_an_error_of_one_log_leaves_the_others(pipeline: Pipeline) -> None:
     bad, good = step(made, "ingest").done
     assert (good.log, good.status) == ("tellers", "taken")
     assert (bad.log, bad.error_code) == ("accounts", "BAD_RECORDS")
-    assert "without Spark" not in bad.message
+    assert "engine" not in bad.message
 
 
 def test_an_error_that_nobody_foresaw_is_an_outcome_of_each_log(
@@ -269,7 +269,7 @@ def test_the_gate_is_small_work_too(pipeline: Pipeline) -> None:
     for outcome in done(step(made, "quality")):
         assert outcome.status == "passed"
         assert outcome.message.endswith(
-            f"; without Spark, as there were {outcome.facts['bytes_without_spark']:,} bytes to read"
+            f"; engine: in process ({outcome.facts['bytes_without_spark']:,} bytes to read)"
         )
     for log in LOGS:
         assert confirm(made, log, run_id="run-1").status == "published"
