@@ -70,7 +70,7 @@ test-spark: install ## Real Spark, Delta and Great Expectations
 test-airflow: install ## A real Airflow with its scheduler and spark-submit
 	$(RUN) -m pytest tests/airflow
 
-test-drills: install ## Up to an hour, not part of `make test`: four scheduled rounds of three DAGs in a real Airflow while an approval waits
+test-drills: install ## About 10 minutes on a quiet machine, not part of `make test`: four scheduled rounds of three DAGs in a real Airflow while an approval waits
 	$(RUN) -m pytest tests/drills
 
 bench: install ## Folding changes by tidefold and by its peers; writes docs/benchmarks/fold.md; the first run fetches a Spark each for Iceberg and Hudi (ROWS=10000000: the full one; PEERS=delta,iceberg,hudi; SHARES=0.01,0.1)

@@ -205,7 +205,7 @@ def spoil(pipeline: Pipeline, log: str, root: Path) -> None:
 
 def everything(request: Request) -> Sight:
     """A reader who may see all DAGs of the pipeline."""
-    return Sight({DAG: (Work(""),)})
+    return Sight({DAG: (Work("", cleans=True),)})
 
 
 def client(pipeline: Pipeline, seconds: float = 30) -> TestClient:

@@ -7,8 +7,8 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from tidefold.domain.verify.scrub_round import is_old
-from tidefold.domain.wording import count_noun
-from tidefold.presentation.tables import describe_drill, in_units, minute
+from tidefold.domain.wording import count_noun, in_units
+from tidefold.presentation.tables import describe_drill, minute
 
 if TYPE_CHECKING:
     from tidefold.domain.verify.scrub_round import ProofRecord

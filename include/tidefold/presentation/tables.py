@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tidefold.domain.snapshot.snapshot_signal import incremental_snapshot_signal
+from tidefold.domain.wording import in_units
 from tidefold.presentation.text import mask_control_characters
 
 if TYPE_CHECKING:
@@ -278,16 +279,6 @@ def gate_word(snapshot: Snapshot) -> str:
     if verdict.passed:
         return "pass"
     return "override" if verdict.override_by else "FAIL"
-
-
-def in_units(size: int) -> str:
-    """`1.5 MB`; units of 1000."""
-    value, unit = float(size), "B"
-    for larger in ("kB", "MB", "GB", "TB"):
-        if value < 999.95:
-            break
-        value, unit = value / 1000, larger
-    return f"{size} B" if unit == "B" else f"{value:.1f} {unit}"
 
 
 def minute(instant: str) -> str:

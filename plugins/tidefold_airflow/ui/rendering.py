@@ -15,7 +15,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from tidefold.presentation.tables import in_units
+from tidefold.domain.wording import in_units
 from tidefold.presentation.text import noun_of
 
 _FOLDER = Path(__file__).parent / "templates"

@@ -12,24 +12,35 @@ from typing import Any
 from tidefold_airflow.ui.mount import pipeline_label, pipeline_name
 
 Names = frozenset[str] | None
+_CLEANING = ("TidefoldSubsumeOperator", "TidefoldTruncateOperator", "TidefoldCleanOperator")
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a DAG works on: a configuration (empty: that of TIDEFOLD_CONFIG) and its logs (None: all)."""
+    """What a DAG works on.
+
+    config: empty: that of TIDEFOLD_CONFIG.
+    logs: None: all.
+    cleans: its tasks delete what retention no longer needs.
+    """
 
     config: str
     logs: Names = None
+    cleans: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class KnownPipeline:
-    """A pipeline by its name in addresses (empty: that of TIDEFOLD_CONFIG), with the DAGs that give access to it."""
+    """A pipeline by its name in addresses (empty: that of TIDEFOLD_CONFIG), with the DAGs that give access to it.
+
+    cleaners: those of the DAGs that delete what retention no longer needs.
+    """
 
     name: str
     config: str
     label: str
     dags: tuple[str, ...]
+    cleaners: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -46,9 +57,12 @@ class Sight:
                 _, dags = found.setdefault(pipeline_name(work.config), (work.config, []))
                 dags.extend([] if dag in dags else [dag])
         return [
-            KnownPipeline(name, config, pipeline_label(config), tuple(dags))
+            KnownPipeline(name, config, pipeline_label(config), tuple(dags), self._find_cleaners(name, dags))
             for name, (config, dags) in sorted(found.items())
         ]
+
+    def _find_cleaners(self, name: str, dags: Iterable[str]) -> tuple[str, ...]:
+        return tuple(d for d in dags if any(w.cleans and pipeline_name(w.config) == name for w in self.dags[d]))
 
     def find(self, name: str) -> KnownPipeline | None:
         """Returns the pipeline of that name, if the reader may see something of it."""
@@ -79,11 +93,13 @@ def works_of(serialized: Mapping[str, Any]) -> tuple[Work, ...]:
     tasks = [task.get("__var", {}) for task in serialized.get("dag", {}).get("tasks", ())]
     ours = [task for task in tasks if str(task.get("_task_module", "")).startswith("tidefold_airflow.")]
     found: dict[str, list[Names]] = {}
+    cleaned: set[str] = set()
     for task in ours:
         config = task.get("config") or task.get("partial_kwargs", {}).get("config") or ""
         if isinstance(config, str) and "{{" not in config:
             found.setdefault(config, []).extend(_logs_of(task))
-    return tuple(Work(config, _union(logs)) for config, logs in found.items() if logs)
+            cleaned |= {config} if task.get("task_type") in _CLEANING else set()
+    return tuple(Work(config, _union(logs), config in cleaned) for config, logs in found.items() if logs)
 
 
 def _logs_of(task: Mapping[str, Any]) -> Iterator[Names]:

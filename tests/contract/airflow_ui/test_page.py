@@ -25,6 +25,7 @@ from support.pipelines import contents
 from tidefold.domain.log_state import SnapshotKind, State
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.retention.log_bounds import bounds
+from tidefold.domain.wording import in_units
 from tidefold.errors import StorageError
 from tidefold.operations.inspect.explain_key import explain_key
 from tidefold.operations.inspect.status import status
@@ -36,7 +37,6 @@ from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.verify.proof_record import find_proof, write_proof
 from tidefold.operations.verify.scrub import ScrubBudget, ScrubDetails, scrub
-from tidefold.presentation.tables import in_units
 from tidefold_airflow.ui.app import build_app
 from tidefold_airflow.ui.rendering import script, source_of
 

@@ -29,8 +29,9 @@ def diff(terminal: Terminal, log: Log, before: Before, after: After, limit: Limi
 
     Next: tidefold restore LOG ID --log-position replay, if the later snapshot is wrong
     """
+    from tidefold.domain.wording import in_units
     from tidefold.operations.inspect.diff import diff as act
-    from tidefold.presentation.tables import in_units, plain_table
+    from tidefold.presentation.tables import plain_table
 
     pipeline = terminal.pipeline()
     found = act(pipeline, pipeline.log(log).id, before, after, limit)

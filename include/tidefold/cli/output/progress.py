@@ -22,7 +22,7 @@ class ProgressLine:
             self._say(f"{what}: {self.describe(done, total)}")
 
     def describe(self, done: int, total: int) -> str:
-        from tidefold.presentation.tables import in_units
+        from tidefold.domain.wording import in_units
 
         return f"{in_units(done)} of {in_units(total)} read"
 

@@ -87,6 +87,6 @@ def _limit_lines(lines: Iterable[str]) -> Iterator[str]:
 
 
 def _units(size: int) -> str:
-    from tidefold.presentation.tables import in_units
+    from tidefold.domain.wording import in_units
 
     return in_units(size)

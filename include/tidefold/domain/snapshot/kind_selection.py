@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from tidefold.domain.log_state import LogState, SnapshotKind, State
+from tidefold.domain.wording import in_units
 
 
 class KindPolicy(StrEnum):
@@ -64,12 +65,13 @@ def select_kind(state: LogState, terms: KindInputs) -> KindDecision:
     written = estimate_touched_bytes(state)
     if latest.bytes_full <= _WORTH * written:
         return KindDecision(
-            SnapshotKind.FULL, f"the changes rewrite about {written:,} of {latest.bytes_full:,} bytes in any case"
+            SnapshotKind.FULL,
+            f"the changes rewrite about {in_units(written)} of {in_units(latest.bytes_full)} in any case",
         )
     copied = latest.bytes_full - written
     return KindDecision(
         SnapshotKind.INCREMENTAL,
-        f"a full snapshot would copy about {copied:,} unchanged bytes beside {written:,} new ones",
+        f"a full snapshot would copy about {in_units(copied)} unchanged beside {in_units(written)} new",
     )
 
 

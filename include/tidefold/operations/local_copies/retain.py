@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 
 from tidefold.domain.retention.local_copies import CopyName, LocalFile, bytes_on_disk, stays
-from tidefold.domain.wording import count_noun
+from tidefold.domain.wording import count_noun, in_units
 from tidefold.errors import wrap_unexpected
 from tidefold.operations.local_copies.inventory import Seen, SegmentCopy, find_unneeded, look
 from tidefold.operations.outcome import Outcome, Status, for_each_log
@@ -95,7 +95,7 @@ def _details(
 def _describe(log: str, details: LocalRetentionDetails, plan: bool) -> Outcome:
     files, warnings = details.files, details.warnings
     verb = "would remove" if plan else "removed"
-    done = f"{verb} {count_noun(files, 'local file')}, {details.bytes:,} bytes"
+    done = f"{verb} {count_noun(files, 'local file')}, {in_units(details.bytes or 0)}"
     message = "; ".join([done if files or warnings else "no local copy is to be removed", *warnings])
     done_status = Status.PLANNED if plan else Status.REMOVED
     return Outcome(log, done_status if files else Status.NOTHING, message, details=details)

@@ -10,6 +10,7 @@ from tidefold.domain.external_snapshot import External
 from tidefold.domain.log_state import DeletionState, LogState, State
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.retention.local_copies import segment_of
+from tidefold.domain.wording import in_units
 from tidefold.errors import ConflictError, NotFoundError, RefusedError
 from tidefold.operations.local_copies.manage import forget
 from tidefold.operations.outcome import Outcome, Status
@@ -50,7 +51,7 @@ def drop(pipeline: Pipeline, log: str, plan: bool = True) -> Outcome:
         paths=[*(file.path for file in files), *originals],
         originals=len(originals),
     )
-    counted = f"{details.files:,} files, {details.bytes:,} bytes"
+    counted = f"{details.files:,} files, {in_units(details.bytes or 0)}"
     counted += f"; {len(originals):,} files of claimed imports" if originals else ""
     if plan:
         return Outcome(log, Status.PLANNED, f"would delete {counted}", details=details)

@@ -8,7 +8,7 @@ from functools import partial
 from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind, State
 from tidefold.domain.paths import LogPaths, data_path
 from tidefold.domain.retention import protection
-from tidefold.domain.wording import count_noun
+from tidefold.domain.wording import count_noun, in_units
 from tidefold.ledger import read_manifest
 from tidefold.operations.outcome import Outcome, Status
 from tidefold.operations.pipeline import Pipeline, now
@@ -86,7 +86,8 @@ def _describe(
         message = f"nothing to retire; {len(kept)} completed snapshots are kept, {tagged} of them tagged"
         return Outcome(state.log, Status.NOTHING, message, details=details)
     verb = "would retire" if plan else "retired"
-    message = f"{verb} {_describe_snapshots(retired)}: {len(files):,} files, {details.bytes:,} bytes; {len(kept)} kept"
+    counted = f"{len(files):,} files, {in_units(details.bytes or 0)}"
+    message = f"{verb} {_describe_snapshots(retired)}: {counted}; {len(kept)} kept"
     if originals:
         message += f"; {len(originals):,} files of originals that were claimed"
     return Outcome(state.log, Status.PLANNED if plan else Status.SUBSUMED, message, details=details)

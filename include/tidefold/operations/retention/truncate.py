@@ -7,6 +7,7 @@ from functools import partial
 
 from tidefold.domain.log_state import LogState
 from tidefold.domain.retention import log_bounds
+from tidefold.domain.wording import in_units
 from tidefold.operations.outcome import Outcome, Status
 from tidefold.operations.pipeline import Pipeline, now
 from tidefold.operations.retention.details import TruncateDetails
@@ -59,5 +60,5 @@ def _describe(
     if state.truncated_to == before.truncated_to and not going:
         return Outcome(state.log, Status.NOTHING, f"nothing to cut; {holds}", details=details)
     verb = "would cut" if plan else "cut"
-    message = f"{verb} up to change set {state.truncated_to}: {len(going):,} segments, {size:,} bytes; {holds}"
+    message = f"{verb} up to change set {state.truncated_to}: {len(going):,} segments, {in_units(size)}; {holds}"
     return Outcome(state.log, Status.PLANNED if plan else Status.TRUNCATED, message, details=details)

@@ -19,6 +19,7 @@ from tidefold.domain.snapshot import transitions
 from tidefold.domain.snapshot.savepoint import BEGUN, DELTA_LOG, ROWS, SavedFile, Savepoint, part_path
 from tidefold.domain.source_progress_history import positions_at
 from tidefold.domain.verify.expected_files import StorageTier
+from tidefold.domain.wording import in_units
 from tidefold.errors import NotFoundError, RefusedError, TidefoldError, UnknownOutcomeError
 from tidefold.fold.fold_bucket import fold_bucket
 from tidefold.fold.rewrite import RewriteAction, RewriteDecision
@@ -211,6 +212,6 @@ def _outcome(savepoint: Savepoint, store: Store, status: Status, read: ReadSourc
     )
     message = (
         f"snapshot {savepoint.snapshot}, {savepoint.kind}: {savepoint.rows:,} rows in {len(savepoint.files)} files, "
-        f"{savepoint.bytes:,} bytes at {details.address}"
+        f"{in_units(savepoint.bytes)} at {details.address}"
     )
     return Outcome(savepoint.log, status, message, savepoint.snapshot, details=details)

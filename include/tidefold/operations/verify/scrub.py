@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from tidefold.domain.log_state import DeletionState
 from tidefold.domain.verify.scrub_round import ProofRecord, ScrubChoice, choose_files, record_scrub
+from tidefold.domain.wording import in_units
 from tidefold.errors import CorruptError, InvalidInputError
 from tidefold.ledger import Ledger
 from tidefold.operations.outcome import Details, ErrorInfo, Outcome, Status
@@ -153,7 +154,7 @@ def _describe(found: Outcome, round_: _Round, after: ProofRecord) -> Outcome:
         repaired=len(checked.damage) - len(alarms),
         alarms=alarms,
     )
-    read = f"read {report.read_files:,} of {report.files:,} files ({report.read_bytes:,} bytes)"
+    read = f"read {report.read_files:,} of {report.files:,} files ({in_units(report.read_bytes)})"
     mended = f", repaired {report.repaired:,}" if report.repaired else ""
     ended = "the round ended" if report.round_ended else f"the round has read {report.round_share:.0%}"
     message = f"{read}{mended}; {ended}"
