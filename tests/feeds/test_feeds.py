@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import shlex
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,7 @@ import pytest
 from deltalake import DeltaTable
 from typer.testing import CliRunner
 
+from support.business_feeds import BUSINESS, CONVERTED
 from support.counted_outside import require_each_record_in_one_count
 from support.feeds import FEEDS, FIRST, Event, OrdinaryFeed, arrow_rows, csv_text, json_row, lines
 from support.fresh_feeds import FRESH, FreshFeed
@@ -136,14 +140,43 @@ def test_what_cannot_be_taken_is_named(folder: Path) -> None:
     assert named == {"readme.txt", "orders_2026-11-09.csv"}
 
 
-@pytest.mark.parametrize("feed", FRESH, ids=[feed.name for feed in FRESH])
+_FRESH = [*FRESH, *BUSINESS]
+
+
+@pytest.mark.parametrize("feed", _FRESH, ids=[feed.name for feed in _FRESH])
 def test_a_feed_of_a_fresh_reader_becomes_its_table(feed: FreshFeed, folder: Path) -> None:
     feed.land(folder / "landing", feed.first)
+    _expect_table(feed, folder, feed.second)
+
+
+@pytest.mark.parametrize("feed", CONVERTED, ids=[feed.name for feed in CONVERTED])
+def test_the_command_that_init_names_makes_a_feed_of_rows(feed: FreshFeed, folder: Path) -> None:
+    feed.land(folder / "landing", feed.first)
+    done = CliRunner().invoke(app, ["init", "landing"])
+    [asked] = [line for line in done.stderr.splitlines() if line.startswith("question: ")]
+    command = asked.rpartition("(`")[2].removesuffix("`)")
+    if shutil.which(command.partition(" ")[0]) is None:
+        pytest.skip(f"{command.partition(' ')[0]} is not installed")
+    (folder / "tidefold.yaml").unlink()
+
+    feed.land(folder / "other", {**feed.first, **feed.second})
+    mended = {name: _run_on(command, folder / "other" / name) for name in {**feed.first, **feed.second}}
+    feed.land(folder / "landing", {name: mended[name] for name in feed.first})
+    _expect_table(feed, folder, {name: mended[name] for name in feed.second})
+
+
+def _run_on(command: str, file: Path) -> bytes:
+    line = command.replace("FILE", shlex.quote(str(file)))
+    return subprocess.run(line, shell=True, check=True, capture_output=True).stdout
+
+
+def _expect_table(feed: FreshFeed, folder: Path, second: Mapping[str, bytes | str]) -> None:
+    """Runs `init`, then the first and the second delivery."""
     asked = ["init", "landing", *(["--interactive"] if feed.answers else [])]
     done = CliRunner().invoke(app, asked, input=feed.answers)
     assert done.exit_code == 0, done.output
     assert "question:" not in done.stderr, done.stderr
-    for files in ({}, feed.second):
+    for files in ({}, second):
         feed.land(folder / "landing", files)
         pipeline = open_pipeline(folder / "tidefold.yaml")
         taken = run(pipeline, "second" if files else "first")

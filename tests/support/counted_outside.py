@@ -31,7 +31,8 @@ def count_records(path: Path, options: dict[str, object]) -> int:
         quoting=csv.QUOTE_MINIMAL if quote else csv.QUOTE_NONE,
         escapechar=str(options["escape"]) or None,
     )
-    return sum(bool(row) for row in rows) - (options["header"] is True)
+    counted = sum(bool(row) for row in list(rows)[int(str(options["skip"])) :])
+    return counted - (options["header"] is True)
 
 
 def require_each_record_in_one_count(pipeline: Pipeline) -> int:

@@ -39,6 +39,7 @@ from tidefold.operations.verify.proof_record import find_proof, write_proof
 from tidefold.operations.verify.scrub import ScrubBudget, ScrubDetails, scrub
 from tidefold_airflow.ui.app import build_app
 from tidefold_airflow.ui.rendering import script, source_of
+from tidefold_airflow.ui.sight import Sight, Work
 
 _ELEMENTS = """
 html head meta title style body div a svg path main h1 h2 span p table thead tbody tr th td nav ul li dl dt dd code bdi
@@ -283,13 +284,20 @@ def test_what_retention_would_remove_is_what_the_plans_say(tmp_path: Path) -> No
     assert contents(tmp_path) == before
     assert plans["subsume"].facts["files"] > 0
     for name, outcome in plans.items():
-        assert f"{outcome.status} {outcome.message} tidefold {name} accounts" in text
+        assert f"{outcome.status} {outcome.message}" in text
+        assert f"tidefold {name} accounts" not in text
         assert all(path in text for path in outcome.facts["paths"][:50])
         if "bytes" in outcome.facts:
             assert f"{outcome.facts['files']:,} {in_units(outcome.facts['bytes'])}" in text
     state = pipeline.ledger("accounts").read()
     assert f"{bounds(state, 3)[0].name} holds {bounds(state, 3)[0].sqn}" in text
     assert f"{state.latest.id if state.latest else 0} one of the newest 3" in text
+    assert f"This DAG runs the steps: {DAG} ." in text
+    seen = client(pipeline).get("/logs/accounts/retention").text
+    assert f'href="../../../dags/{DAG}"' in seen
+    # A reader who sees no DAG that does it reads the commands.
+    alone = TestClient(build_app((), (), lambda request: Sight({"own": (Work(""),)}), lambda config: pipeline))
+    assert all(f"tidefold {name} accounts" in shown(alone, "/logs/accounts/retention") for name in plans)
 
 
 def test_refused_records_with_reason_file_and_line(ask: TestClient, pipeline: Pipeline) -> None:

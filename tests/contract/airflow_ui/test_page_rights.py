@@ -170,9 +170,10 @@ _PULLED = "{{ task_instance.xcom_pull(task_ids='choose', dag_id='orders', key='r
         ([task(config="/x", logs=["a"]), task(config="/y")], (Work("/x", frozenset("a")), Work("/y"))),
         ([task(config="{{ params.config }}", logs=["a"])], ()),
         ([task(logs=["a"]), task(partial_kwargs={}, expand_input={})], (Work("", frozenset("a")),)),
+        ([task(), task("TidefoldCleanOperator", logs=_PULLED)], (Work("", cleans=True),)),
     ],
     ids=["none", "foreign", "all", "chosen", "only", "form", "one of a form", "two", "all again", "two pipelines",
-         "templated", "mapped"],
+         "templated", "mapped", "with retention"],
 )  # fmt: skip
 def test_what_a_dag_works_on_is_read_from_its_tasks(tasks: list[Any], works: tuple[Work, ...]) -> None:
     assert works_of({"dag": {"tasks": tasks}}) == works

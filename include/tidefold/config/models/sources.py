@@ -265,6 +265,7 @@ class CsvEntry(ParquetEntry):
         default=True,
         description="true: the first line has the names; false: values come in the order of `columns`; or the names",
     )
+    skip: int = Field(default=0, ge=0, le=1000, description="number of lines before the header or the first row")
     encoding: Annotated[str, AfterValidator(_encoding)] = Field(
         default="utf-8", description="encoding of the text, such as latin-1 or cp1252"
     )

@@ -16,7 +16,6 @@ from tidefold.domain.retention.local_copies import (
     stays,
 )
 from tidefold.domain.snapshot.manifest import Manifest
-from tidefold.domain.wording import in_units
 from tidefold.errors import StorageError, TidefoldError, wrap_unexpected
 from tidefold.ledger import Ledger
 from tidefold.operations.local_copies.inventory import Seen, find_unneeded, look
@@ -46,7 +45,7 @@ def provide_room(pipeline: Pipeline, manifest: Manifest) -> None:
     if not room.fits:
         raise StorageError(
             "LOCAL_QUOTA",
-            f"{_describe_use(room.used, quota)}, and this one needs {in_units(room.needed)}.",
+            f"Local copies use {room.used:,} bytes of their quota of {quota:,}, and this one needs {room.needed:,}.",
             hint="Raise `local.quota`: two copies of each table should fit.",
         )
     for copy in room.going:
@@ -89,8 +88,4 @@ def without_room(pipeline: Pipeline) -> str:
         # Whoever writes the copy will say what is wrong.
         _log.warning("local copies cannot be looked at: %s", wrap_unexpected(error))
         return ""
-    return f"LOCAL_QUOTA: {_describe_use(used, quota)}." if used >= quota else ""
-
-
-def _describe_use(used: int, quota: int) -> str:
-    return f"Local copies use {in_units(used)} of their quota of {in_units(quota)}"
+    return f"LOCAL_QUOTA: Local copies use {used:,} bytes of their quota of {quota:,}." if used >= quota else ""

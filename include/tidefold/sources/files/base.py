@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +22,9 @@ from tidefold.sources.quarantine.writer import QuarantineWriter
 from tidefold.sources.records.columnar_changes import Cast, Changes, Rules
 from tidefold.sources.records.errors import RefusedRecordError
 from tidefold.typed_json import convert_value
+
+# Columns that usually say whether a row is an upsert or a delete.
+_OPERATION = re.compile(r"_*(op|op_?type|operation|cdc_?op(eration)?|change_?type)", re.IGNORECASE)
 
 
 class AnyFiles:
@@ -65,7 +69,10 @@ def fit_hint(names: Sequence[str], shape: TableSpec, beside: Sequence[str]) -> s
     lacking = {*shape.key, *shape.order_by, *beside} - set(names)
     missing = [c for c in shape.columns if c.name not in names and not c.may_lack and not lacking]
     said = "Nothing of it was ingested."
-    if unknown:
+    operations = [name for name in unknown if _OPERATION.fullmatch(name)] if not beside else []
+    if operations:
+        said += f" If `{operations[0]}` says what a row does, set `op: {{column: {operations[0]}}}` under `source`."
+    elif unknown:
         lines = ", ".join(f"`{name}: {{type: string, default: null}}`" for name in unknown[:3])
         said += f" To ingest it, add {lines} (or another type) to `columns`, or set `ignored: [{', '.join(unknown)}]`."
     if missing:

@@ -38,6 +38,7 @@ class CsvRules(Rules, frozen=True, kw_only=True):
     quote: the quote character; empty: none.
     escape: the character before a quote or delimiter that belongs to a value; empty: none.
     header: whether the first line has the names of the columns; or the names, if no line has them.
+    skip: how many lines stand before the header line, or before the first row if no line has the names.
     encoding: of the text.
     timestamp_formats: of times that are not ISO 8601.
     """
@@ -47,6 +48,7 @@ class CsvRules(Rules, frozen=True, kw_only=True):
     quote: str = '"'
     escape: str = ""
     header: bool | tuple[str, ...] = True
+    skip: int = 0
     encoding: str = "utf-8"
     timestamp_formats: tuple[str, ...] = ()
 
@@ -82,6 +84,8 @@ class Csv(AnyFiles):
 
     def _take(self, stream: Blocks, taker: RowTaker) -> None:
         uncut = _Uncut()
+        for _ in range(self.rules.skip):
+            stream.line(_BLOCK)
         # Every column stays bytes until its type is known; the header has the names.
         found = self._names(stream, taker.shape)
         names = own_names(taker.shape, found)

@@ -16,6 +16,11 @@ _DELIMITERS = (",", ";", "\t", "|")
 _DATA = re.compile(r"-?\d+([.,]\d+)?|\d{4}-\d\d-\d\d.*|\d\d[./]\d\d[./]\d{4}.*", re.ASCII)
 _NULLS = ("\\N", "NULL", "null", "None", "NaN", "nan", "N/A", "n/a", "<NULL>")
 _LINES, _FEW = 50, 2
+# Encodings of several bytes a character that keep ASCII, the likeliest first.
+_EAST_ASIAN = ("cp932", "euc_kr", "big5", "gb18030")
+_HIGH = re.compile(rb"[\x80-\xff]")
+_HIGH_PAIR = re.compile(rb"[\x80-\xff]{2}")
+_UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +29,8 @@ class Dialect:
 
     names: the column names; generated if no line has them and the caller has not `given` them.
     escape: the character before a quote that belongs to a value.
+    skip: how many lines stand before the header, or before the first row.
+    encodings: those that the bytes fit; more than one: nobody can tell which.
     """
 
     encoding: str
@@ -34,6 +41,8 @@ class Dialect:
     nulls: tuple[str, ...]
     given: bool = False
     escape: str = ""
+    skip: int = 0
+    encodings: tuple[str, ...] = ()
 
     @property
     def options(self) -> dict[str, Any]:
@@ -45,6 +54,8 @@ class Dialect:
             found["escape"] = self.escape
         if not self.header:
             found["header"] = list(self.names)
+        if self.skip:
+            found["skip"] = self.skip
         if self.encoding != "utf-8":
             found["encoding"] = self.encoding
         if self.nulls:
@@ -55,15 +66,14 @@ class Dialect:
     def questions(self) -> tuple[ProposalQuestion, ...]:
         """Returns the questions that the bytes alone do not answer."""
         found = []
-        if not self.header and not self.given:
+        if not self.header and not self.given and not self.skip:
             names = ", ".join(self.names)
             text = f"the files seem to have no header line: what are the columns called ({names}), in their order?"
             found.append(ProposalQuestion("header", text))
         if self.encoding != "utf-8":
             why = "the file is not UTF-8, and the content does not show which other encoding it has"
-            found.append(
-                ProposalQuestion("encoding", "how is the text written?", (self.encoding, "latin-1"), True, why)
-            )
+            sure = self.encoding not in _EAST_ASIAN
+            found.append(ProposalQuestion("encoding", "how is the text written?", self.encodings, sure, why))
         return tuple(found)
 
 
@@ -73,7 +83,7 @@ def dialect_of(data: bytes, whole: bool, given: Sequence[str] = ()) -> Dialect |
     whole: these are all bytes of the file. Otherwise the last line is ignored, because it may be cut off.
     given: the column names, if no line has them.
     """
-    encoding, text = _decode(data, whole)
+    encodings, text = _decode(data, whole)
     if not whole:
         text = text[: text.rfind("\n") + 1]
     lines = [line for line in text.splitlines() if line.strip()]
@@ -83,21 +93,62 @@ def dialect_of(data: bytes, whole: bool, given: Sequence[str] = ()) -> Dialect |
     # Spark and Hive write `\\"` where others write `""`.
     escape = "\\" if re.search(rf'\\"(?!{re.escape(delimiter)}|[\r\n]|$)', text) else ""
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, escapechar=escape or None)
-    cells = [row for row in reader if row]
+    listed = list(reader)
+    before = _count_before_header(listed)
+    cells = [row for row in listed[before:] if row]
     width = len(cells[0])
     named = len(given) == width
-    header = not named and _is_header(cells)
-    made = tuple(given) if named else tuple(f"column_{i + 1}" for i in range(width))
+    header = not named and _is_header(cells[0])
+    repaired = () if header or named or before else _repair_header(cells)
+    made = tuple(given) if named else repaired or tuple(f"column_{i + 1}" for i in range(width))
     names = tuple(cells[0]) if header else made
-    body = [row for row in (cells[1:] if header else cells) if len(row) == width]
+    body = [row for row in (cells[1:] if header or repaired else cells) if len(row) == width]
     nulls = tuple(null for null in _NULLS if any(null in row for row in body))
     rows = tuple(tuple(None if cell in ("", *nulls) else cell for cell in row) for row in body)
-    return Dialect(encoding, delimiter, names, header, rows, nulls, named, escape)
+    skip = before or int(bool(repaired))
+    return Dialect(encodings[0], delimiter, names, header, rows, nulls, named, escape, skip, encodings)
+
+
+def has_blanks_behind(dialect: Dialect) -> bool:
+    """Whether a blank stands behind each delimiter, so that it belongs to every value but the first."""
+    rows = (dialect.names, *dialect.rows)
+    return len(dialect.names) > 1 and all((value or " ").startswith(" ") for row in rows for value in row[1:])
+
+
+def is_utf16(data: bytes) -> bool:
+    """Whether the first bytes are the mark of UTF-16."""
+    return data.startswith(_UTF16)
+
+
+def _count_before_header(rows: Sequence[Sequence[str]]) -> int:
+    """Counts the lines above the header: a title or remarks, of fewer values than the rows of the table."""
+    widths = Counter(len(row) for row in rows[:_LINES] if len(row) > 1)
+    width, times = widths.most_common(1)[0] if widths else (0, 0)
+    begin = next((i for i, row in enumerate(rows) if len(row) == width), 0)
+    short = [row for row in rows[:begin] if row]
+    # A line end within quotes would make lines and rows differ.
+    plain = not any("\n" in cell for row in rows[:begin] for cell in row)
+    return begin if times >= _FEW and short and plain and _is_header(rows[begin]) else 0
+
+
+def _repair_header(cells: Sequence[Sequence[str]]) -> tuple[str, ...]:
+    """Returns a name for each column if the first line has the names, but some twice or empty; else nothing."""
+    first = [cell.strip() for cell in cells[0]]
+    names: list[str] = []
+    texts = [cell for cell in first if cell]
+    if len(cells) < _FEW or not texts or any(map(_DATA.fullmatch, texts)) or len(texts) < len(first) - 1:
+        return ()
+    if not any(cell and _DATA.fullmatch(cell) for row in cells[1:] for cell in row):
+        return ()  # The first line looks like the others.
+    for place, name in enumerate(first, 1):
+        again = names.count(name) or not name
+        names.append(f"{name or 'column'}_{place}" if again else name)
+    return tuple(names)
 
 
 def is_table(data: bytes, whole: bool) -> bool:
     """Whether bytes look like a table: text with at least two lines of the same number of values, more than one."""
-    if b"\0" in data:
+    if b"\0" in data and not is_utf16(data):
         return False
     _, text = _decode(data, whole)
     lines = [line for line in text.splitlines() if line.strip()][:_LINES]
@@ -107,15 +158,24 @@ def is_table(data: bytes, whole: bool) -> bool:
     return len(widths) == 1 and widths != {1}
 
 
-def _decode(data: bytes, whole: bool) -> tuple[str, str]:
+def _decode(data: bytes, whole: bool) -> tuple[tuple[str, ...], str]:
+    """Returns the encodings that the bytes fit, the likeliest first, and their text in that one."""
+    if is_utf16(data):
+        return ("utf-16",), data.decode("utf-16", "ignore")
     cut = data if whole else data[: data.rfind(b"\n") + 1]
-    for encoding in ("utf-8-sig", "cp1252"):
-        try:
-            text = cut.decode(encoding)
-        except UnicodeDecodeError:
-            continue
-        return encoding.removesuffix("-sig"), text
-    return "latin-1", cut.decode("latin-1")
+    # Of European text nearly every such byte stands alone.
+    east = 2 * sum(len(pair) for pair in _HIGH_PAIR.findall(cut)) > len(_HIGH.findall(cut))
+    tried = ("utf-8-sig", *(_EAST_ASIAN if east else ()), "cp1252", "latin-1")
+    texts = {name.removesuffix("-sig"): text for name in tried if (text := _try(cut, name)) is not None}
+    first = next(iter(texts))
+    return ((first,) if first == "utf-8" else tuple(texts)), texts[first]
+
+
+def _try(data: bytes, encoding: str) -> str | None:
+    try:
+        return data.decode(encoding)
+    except UnicodeDecodeError:
+        return None
 
 
 def _delimiter(lines: Sequence[str]) -> str:
@@ -129,7 +189,7 @@ def _delimiter(lines: Sequence[str]) -> str:
     return max(_DELIMITERS, key=score)
 
 
-def _is_header(cells: Sequence[Sequence[str]]) -> bool:
+def _is_header(cells: Sequence[str]) -> bool:
     """Whether the cells are a header: no numbers, no times, no duplicates. A single line is always a header."""
-    first = [cell.strip() for cell in cells[0]]
+    first = [cell.strip() for cell in cells]
     return not any(cell and _DATA.fullmatch(cell) for cell in first) and len(set(first)) == len(first) and all(first)

@@ -14,7 +14,7 @@ from tidefold.domain.table.types import PLAIN
 from tidefold.sources.files.csv import Csv
 from tidefold.sources.files.parquet import Parquet, plain_schema
 from tidefold.sources.inference import layout
-from tidefold.sources.inference.dialect import dialect_of
+from tidefold.sources.inference.dialect import Dialect, dialect_of, has_blanks_behind, is_utf16
 from tidefold.sources.inference.proposal import ProposalQuestion, ProposedColumn, ProposedLog, log_ids
 from tidefold.sources.inference.rows import SampledFeed, propose_rows
 from tidefold.sources.inference.sniff import patterns_of, read_beginning
@@ -88,10 +88,15 @@ def _propose_folder(
 
 
 def _csv(files: Sequence[LandedFile], header: Sequence[str]) -> Found:
-    found = [dialect for file in layout.choose_sample(files) if (dialect := dialect_of(*read_beginning(file), header))]
+    begun = [read_beginning(file) for file in layout.choose_sample(files)]
+    if any(is_utf16(data) for data, _ in begun):
+        return (), (), {}, (), ["its files are UTF-16: write each as UTF-8 (`iconv -f UTF-16 -t UTF-8 FILE`)"]
+    found = [dialect for data, whole in begun if (dialect := dialect_of(data, whole, header))]
     if not found:
         return (), (), {}, (), ["its files hold no line yet"]
     first = found[0]
+    if all(map(has_blanks_behind, found)):
+        return (), (), {}, (), [_explain_blanks(first)]
     rows = [dict(zip(d.names, row, strict=True)) for d in found for row in d.rows[:_ROWS]]
     names = list(dict.fromkeys(name for d in found for name in d.names))
     texts = {name: column_of_texts(name, [row.get(name) for row in rows]) for name in names}
@@ -101,6 +106,14 @@ def _csv(files: Sequence[LandedFile], header: Sequence[str]) -> Found:
     columns = tuple(_optional(texts[name].column, [d.names for d in found]) for name in names)
     notes = [] if len({d.delimiter for d in found}) == 1 else ["its files are not separated by the same character"]
     return columns, rows, options, (*first.questions, *_format_questions(formats)), notes
+
+
+def _explain_blanks(dialect: Dialect) -> str:
+    mark = dialect.delimiter
+    return (
+        f"a blank stands behind each `{mark}` and would be part of the value: write the files without it "
+        f"(`sed 's/{mark} /{mark}/g' FILE`)"
+    )
 
 
 def _optional(column: ProposedColumn, files: Sequence[Sequence[str]]) -> ProposedColumn:

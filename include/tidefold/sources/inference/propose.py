@@ -22,6 +22,7 @@ from tidefold.sources.inference.layout import by_folder, choose_sample, landing_
 from tidefold.sources.inference.proposal import ProposedColumn, ProposedLog, log_ids
 from tidefold.sources.inference.roles import OpCandidate, text_of
 from tidefold.sources.inference.rows import SampledFeed, propose_rows
+from tidefold.sources.inference.shapes import explain_strange_rows
 from tidefold.sources.inference.sniff import find_unnamed, patterns_of, read_beginning
 from tidefold.sources.inference.tables import find_tables, propose_tables
 from tidefold.sources.inference.typed import group_typed, sample_records
@@ -42,7 +43,7 @@ _CONNECTORS = (POSTGRESQL, MYSQL, MARIADB, SQLSERVER, ORACLE)
 # Names that a Kafka sink may have given. Other programs use names with a dash too.
 _NAMED = re.compile(r"(?:(?P<plus>[\w.-]+)\+\d+\+\d+|(?P<dash>[\w.-]+)-\d+-\d+)\.(jsonl?(\.gz)?|gz)", re.ASCII)
 # Fields in which programs put a row, next to the field with its operation.
-_WRAPPERS = ("_airbyte_data", "_source", "record")
+_WRAPPERS = ("_airbyte_data", "_source", "record", "payload")
 # Microseconds since 1970 of the years 1980 to 2100: a whole number in this range may be a time.
 _TIMES = (315_532_800_000_000, 4_102_444_800_000_000)
 _NAMES = {bool: "boolean", int: "long", float: "double", str: "string"}
@@ -139,7 +140,9 @@ def _propose_kafka_rows(
     rows = [value for value in (lines if alone else [r.get("value") for r in lines]) if isinstance(value, dict)]
     key = tuple(name for name in (() if alone else _key(lines)) if any(name in row for row in rows))
     feed = _json_feed(log, topic, folder, rows, f"Topic {topic}, {len(lines):,} records sampled.", alone)
-    return propose_rows(replace(feed, key=key, ordered=True, notes=tuple(notes)))
+    if strange := explain_strange_rows(rows):
+        feed = replace(feed, rows=(), columns=(), notes=(strange,))
+    return propose_rows(replace(feed, key=key, ordered=True, notes=(*notes, *feed.notes)))
 
 
 def _propose_lines(log: str, folder: PurePosixPath, files: Sequence[LandedFile]) -> ProposedLog:
@@ -149,22 +152,12 @@ def _propose_lines(log: str, folder: PurePosixPath, files: Sequence[LandedFile])
     notes = [f"its folder holds files of several kinds ({', '.join(stems[:4])}): give each a folder"] if stems else []
     if not lines:
         notes.append(_explain_no_lines(files))
-    if any(_is_extended(value) for line in lines for value in line.values()):
-        notes.append(_EXTENDED)
+    if strange := explain_strange_rows(lines):
+        lines, notes = [], [*notes, strange]
     seen = ", ".join(PurePosixPath(file.name).name for file in choose_sample(files))
     feed = _json_feed(log, str(folder), folder, lines, f"Files of {folder}, {len(lines):,} lines of {seen}.", True)
     options = {**patterns_of(files, Json.endings), **feed.options}
     return propose_rows(replace(feed, notes=tuple(notes), options=options))
-
-
-_EXTENDED = (
-    "its values are MongoDB's extended JSON, where numbers, times and ids are objects: export them as CSV "
-    "(`mongoexport --type=csv --fields=...`)"
-)
-
-
-def _is_extended(value: Any) -> bool:
-    return isinstance(value, dict) and len(value) == 1 and next(iter(value)).startswith("$")
 
 
 def _explain_no_lines(files: Sequence[LandedFile]) -> str:
