@@ -152,9 +152,13 @@ def _canonical(canons: list[Any], cells: Any) -> tuple[Any, ...]:
 
 
 def published(table: Table, names: list[str], path: str) -> Counter[Any]:
-    """The rows that a plain Delta reader finds, in canonical form."""
+    """The rows that a plain Delta reader finds, in canonical form.
+
+    A column that the table does not have is null in every row: a log adds it with the first row that has it.
+    """
     import polars
 
     kinds = table.key | table.columns
-    frame = polars.read_delta(path).select(names)
+    frame = polars.read_delta(path)
+    frame = frame.select(polars.col(name) if name in frame.columns else polars.lit(None).alias(name) for name in names)
     return Counter(_canonical([kinds[name].table for name in names], row) for row in frame.iter_rows())

@@ -27,12 +27,15 @@ class StreamPosition(NamedTuple):
     records_at_max: how many records had that order. Counted only if equal records are different changes.
     replayed_at_max: how many of them the source has sent again since it went back; None: it did not go back.
     max_commit_time: the latest commit time seen, in microseconds.
+    connector_run: which start of the connector sent the last record, where records say so. Kept only where equal
+        records must stay apart.
     """
 
     max_order: tuple[int, ...] = ()
     records_at_max: int = 0
     replayed_at_max: int | None = None
     max_commit_time: int | None = None
+    connector_run: str = ""
 
 
 NO_POSITION = StreamPosition()
@@ -50,7 +53,7 @@ class LandedFileRecord:
     resent: the source's own order shows that it sent the record before.
     unproved: the offset was ingested before, and the earlier record is no longer there to compare with.
     changed: the file's modification time in seconds. If it differs, the next ingest reads the file's bytes again.
-    high, count, again, time: the stream position of the partition after the file.
+    high, count, again, time, connector_run: the stream position of the partition after the file.
     run, instant: which run ingested the file, and when (ISO 8601), for people.
     complete: false if a record stopped the partition. That record and all later ones wait.
     truncates: how often the source emptied the whole table.
@@ -89,19 +92,20 @@ class LandedFileRecord:
     unproved: int = 0
     settled: tuple[str, ...] = ()
     etag: str = ""
+    connector_run: str = ""
 
     def with_stream(self, stream: StreamPosition) -> LandedFileRecord:
-        high, count, again, time = stream
-        return replace(self, high=high, count=count, again=again, time=time)
+        high, count, again, time, connector_run = stream
+        return replace(self, high=high, count=count, again=again, time=time, connector_run=connector_run)
 
     @property
     def stream(self) -> StreamPosition:
-        return StreamPosition(self.high, self.count, self.again, self.time)
+        return StreamPosition(self.high, self.count, self.again, self.time, self.connector_run)
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """How far one partition of the source is ingested. `high`, `count`, `again`, `time`: the stream position."""
+    """How far one partition of the source is ingested. The other fields: the stream position."""
 
     topic: str
     partition: int
@@ -110,10 +114,11 @@ class Position:
     count: int = 0
     again: int | None = None
     time: int | None = None
+    connector_run: str = ""
 
     def advance(self, next_offset: int, stream: StreamPosition) -> Position:
         return Position(self.topic, self.partition, next_offset, *stream)
 
     @property
     def stream(self) -> StreamPosition:
-        return StreamPosition(self.high, self.count, self.again, self.time)
+        return StreamPosition(self.high, self.count, self.again, self.time, self.connector_run)

@@ -244,7 +244,7 @@ def test_all_types_make_the_columns_of_a_change_set() -> None:
     columns = [Column("id", "decimal(9,2)", "string")]
     row: dict[str, Any] = {"id": "7.5"}
     values = {"boolean": True, "number": 1, "base64": "YQ==", "string": "1", "days": 1, "micros": 1, "millis": 1}
-    values |= {"nanos": 1000, "base64url": "YQ==", "hex": "61"}
+    values |= {"nanos": 1000, "base64url": "YQ==", "hex": "61", "any": 1}
     iso = {"date": "1970-01-02", "timestamp": "1970-01-01T00:00:00.000001Z"}
     for type_ in ("boolean", "decimal(30,2)", "date", "timestamp", "binary", "array<timestamp>", "array<decimal(9,1)>"):
         for encoding in encodings_of(parse_type(type_)):
@@ -350,3 +350,50 @@ def test_a_number_of_more_digits_than_python_parses_is_a_value_like_any_other() 
         "b": float("-inf"),
         "c": int(digits[:100]),
     }
+
+
+@pytest.mark.parametrize(
+    ("type_", "value", "expected"),
+    [
+        ("int", b"5", 5),
+        ("int", b'"5"', 5),
+        ("int", b"5.0", 5),
+        ("int", b'"5.5"', None),
+        ("int", b"2147483648", None),
+        ("int", b"true", None),
+        ("int", b'"five"', None),
+        ("long", b'"-9223372036854775808"', -(2**63)),
+        ("long", b'"9223372036854775808"', None),
+        ("long", b"1e300", None),
+        ("double", b'"1e-3"', 0.001),
+        ("double", b'"-0.0"', -0.0),
+        ("double", b'"NaN"', float("nan")),
+        ("double", b'"1e400"', None),
+        ("double", b"7", 7.0),
+        ("float", b'"1e39"', None),
+        ("float", b'"-Infinity"', float("-inf")),
+        ("boolean", b"1", True),
+        ("boolean", b'"F"', False),
+        ("boolean", b"2", None),
+        ("boolean", b"true", True),
+        ("decimal(5,2)", b'"1.50"', Decimal("1.50")),
+        ("decimal(5,2)", b"1.5", Decimal("1.50")),
+        ("decimal(5,2)", b"7", Decimal("7.00")),
+        ("decimal(5,2)", b'"1.505"', None),
+        ("date", b'"1970-01-03"', 2),
+        ("date", b"2", 2),
+        ("timestamp", b'"1970-01-01T00:00:01Z"', 1_000_000),
+        ("timestamp", b"5", 5),
+        ("timestamp", b'"soon"', None),
+    ],
+)
+def test_any_reads_what_records_had_before_and_after_a_type_changed(type_: str, value: bytes, expected: Any) -> None:
+    """None: refused."""
+    kind, form = parse_type(type_), Form("any")
+    convert = conversion(kind, form)
+    assert convert is not None
+    try:
+        found = convert(msgspec.json.decode(value, type=json_type(kind, form)))
+    except (ValueError, msgspec.ValidationError):
+        found = None
+    assert repr(found) == repr(expected)

@@ -56,11 +56,15 @@ def canonical(text: str) -> str:
 
 # How a source may write values of a type; the first is what Debezium does when nothing else is configured.
 _ENCODINGS = {
-    "boolean": ("boolean", "number"),
-    "decimal": ("base64", "string", "number"),
+    "boolean": ("boolean", "number", "any"),
+    "int": ("number", "any"),
+    "long": ("number", "any"),
+    "float": ("number", "any"),
+    "double": ("number", "any"),
+    "decimal": ("base64", "string", "number", "any"),
     "string": ("text", "json", "decimal", "days", "micros", "millis", "nanos"),
-    "date": ("days", "iso"),
-    "timestamp": ("micros", "millis", "nanos", "iso"),
+    "date": ("days", "iso", "any"),
+    "timestamp": ("micros", "millis", "nanos", "iso", "any"),
     "binary": ("base64", "base64url", "hex"),
 }
 

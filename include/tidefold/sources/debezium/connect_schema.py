@@ -47,6 +47,8 @@ _TYPED: dict[str, dict[str, str]] = {
     "map": {"string": "json"},
     "array": {"string": "json"},
 }
+# Types whose values `encoding: any` reads.
+_PLAIN = frozenset(("boolean", "int8", "int16", "int32", "int64", "float", "double", "string"))
 # and by its type where it has no name: then the configuration may say what it means.
 _UNNAMED: dict[str, dict[str, tuple[str, ...]]] = {
     "int8": {"boolean": ("number",), "decimal": ("number",)},
@@ -119,6 +121,8 @@ def _form(schema: Mapping[str, Any] | None, column: Column, type_: Type) -> Form
         return Form("decimal")
     if type_.name in known:
         return Form(known[type_.name], _scale(schema))
+    if column.encoding == "any" and kind in _PLAIN and not name:
+        return Form("any")
     allowed = () if name else _UNNAMED.get(kind, {}).get(type_.name, ())
     if allowed:
         return Form(column.encoding if column.encoding in allowed else allowed[0])

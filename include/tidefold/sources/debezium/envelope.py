@@ -13,7 +13,7 @@ import msgspec
 
 from tidefold.changelog.schema import CLEAR, DELETE, MERGE, UPSERT
 from tidefold.domain.log_state import TableSpec
-from tidefold.domain.table.table_spec import MONGODB, ORACLE, SQLSERVER, Engine
+from tidefold.domain.table.table_spec import MARIADB, MONGODB, ORACLE, SQLSERVER, Engine
 from tidefold.sources.debezium.connect_schema import column_names, forms_of, schema_beside, types_by
 from tidefold.sources.debezium.mongodb import with_row
 from tidefold.sources.debezium.moved_keys import former_key
@@ -38,6 +38,7 @@ from tidefold.sources.records.row_decoder import Rows, rows_of
 
 # The marks of an initial snapshot's rows; those of an incremental one are ordinary changes.
 _INITIAL = frozenset(("true", "first", "first_in_data_collection", "last_in_data_collection", "last", True))
+_STREAMED = frozenset((None, "false", False))
 _BEGINS = frozenset(("first", "first_in_data_collection"))
 _BY_FORMAT = (SQLSERVER, ORACLE, MONGODB)
 # Topics with messages of the connector itself.
@@ -201,7 +202,7 @@ class EnvelopeReader(RecordAccounting):
             elif is_ignored(head):
                 self._account.ignored += 1
             else:
-                raise refusal_of(head, self._shape, why, types_by(self._schema or schema_beside(head.value)))
+                raise refusal_of(head, self._names, why, types_by(self._schema or schema_beside(head.value)))
 
     def _is_new(self, record: Any | AnyHead) -> bool:
         place = self._place
@@ -283,7 +284,10 @@ class EnvelopeReader(RecordAccounting):
             # Of connectors that nobody captured it is not known that all rows of a snapshot have one order.
             may_begin = self._shape.order not in _BY_FORMAT or source.snapshot in _BEGINS
             begins_snapshot = bool(high) and order > high and may_begin
-        is_new = self._stream.is_new(order, source.committed, source.snapshot in _BEGINS)
+        restarted = self._stream.is_restarted(self._text) and source.snapshot != "incremental"
+        begins = restarted or source.snapshot in _BEGINS
+        unique = self._shape.order == MARIADB and source.snapshot in _STREAMED
+        is_new = self._stream.is_new(order, source.committed, begins, unique)
         if is_new and begins_snapshot:
             # The clear is part of the row's record and does not count as a change.
             self.batch.add(CLEAR, order, self._known_offset, source.committed, self._rows.nothing())

@@ -15,6 +15,8 @@ from tidefold.sources.records.record_types import SourceBlock
 _SEQUENCE = re.compile(r'\[(?:null|"(\d{1,19})"),\s?"(\d{1,19})"\]', re.ASCII)
 _BINLOG = re.compile(r".*\.(\d{1,18})", re.ASCII)
 _LSN = re.compile(r"([0-9a-f]{8}):([0-9a-f]{8}):([0-9a-f]{4})", re.ASCII | re.IGNORECASE)
+# How a header names the start of the connector that sent a record: as a list of keys and values, or as a mapping.
+_RUN = re.compile(rb'"__debezium\.context\.runId"\s*[,:]\s*(?:"value"\s*:\s*)?"([^"]{1,200})"')
 _HIGHEST = 2**63 - 1
 OrderOf = Callable[[SourceBlock], Order]
 
@@ -121,7 +123,7 @@ class StreamOrder:
     """Follows the order of one partition's records and finds those that the source sends again.
 
     counting: whether equal records must stay apart, so that records of the highest order are counted.
-    max_order, records_at_max, replayed_at_max, max_commit_time: as in StreamPosition.
+    max_order, records_at_max, replayed_at_max, max_commit_time, connector_run: as in StreamPosition.
     """
 
     counting: bool
@@ -129,13 +131,18 @@ class StreamOrder:
     records_at_max: int
     replayed_at_max: int | None
     max_commit_time: int | None
+    connector_run: str = ""
 
     @property
     def position(self) -> StreamPosition:
-        return StreamPosition(self.max_order, self.records_at_max, self.replayed_at_max, self.max_commit_time)
+        at_max = self.records_at_max, self.replayed_at_max
+        return StreamPosition(self.max_order, *at_max, self.max_commit_time, self.connector_run)
 
-    def is_new(self, order: Order, time: int | None, begins: bool) -> bool:
-        """Whether a record was not sent before; the position then includes it. `begins`: a snapshot begins with it.
+    def is_new(self, order: Order, time: int | None, begins: bool, unique: bool = False) -> bool:
+        """Whether a record was not sent before; the position then includes it.
+
+        begins: a snapshot begins with it, or the connector was started again before it.
+        unique: no other record has its order.
 
         Raises RefusedRecordError for one that only looks as if it was sent before.
         """
@@ -143,12 +150,19 @@ class StreamOrder:
             self._check_time(order, time)
             self.replayed_at_max = 0 if self.counting else None
             return False
-        if self.counting and not self._is_counted_new(order, begins):
+        if self.counting and ((unique and order == self.max_order) or not self._is_counted_new(order, begins)):
             return False
         self.max_order = order
         if time is not None and (self.max_commit_time is None or time > self.max_commit_time):
             self.max_commit_time = time
         return True
+
+    def is_restarted(self, line: bytes) -> bool:
+        """Whether another start of the connector sent this record than the one before it, as far as both say so."""
+        found = _RUN.search(line) if self.counting else None
+        run = found[1].decode(errors="replace") if found else ""
+        last, self.connector_run = self.connector_run, run or self.connector_run
+        return bool(run and last and run != last)
 
     def _is_counted_new(self, order: Order, begins: bool) -> bool:
         if order > self.max_order:

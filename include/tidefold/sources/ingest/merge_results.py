@@ -110,7 +110,8 @@ def needs_another_look(task: FileTask, account: Account, position: Position, sha
     if account.refused_low is not None and high != read_with and (lowest or ()) < high:
         return True
     # Which of equal records came again depends on how many there were.
-    uncertain = shape.merge.engine in COUNTING and task.stream[:3] != position.stream[:3]
+    begun, stream = (one._replace(max_commit_time=None) for one in (task.stream, position.stream))
+    uncertain = shape.merge.engine in COUNTING and begun != stream
     return uncertain and (lowest is None or lowest <= high)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import re
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -23,6 +24,7 @@ from tidefold.sources.records.value_texts import VariableScale
 
 INT64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 # Debezium writes numbers that JSON does not have as texts.
+_NOT_FINITE = ("NaN", "Infinity", "-Infinity")
 _NO_NUMBER = Literal["NaN", "Infinity", "-Infinity"]
 # The greatest double whose nearest float is finite: the largest float is often written shorter, and thus larger.
 _FLOAT32_MAX = 3.4028235677973362e38
@@ -88,6 +90,15 @@ _JSON_TYPES: dict[tuple[str, str], Any] = {
     ("string", "millis"): INT64 | str,
     ("string", "nanos"): INT64 | str,
     ("timestamp", "days"): Annotated[int, Meta(ge=_FIRST_DAY, le=_LAST_DAY)],
+    # What records had before the type of their column changed, and after it.
+    ("boolean", "any"): bool | int | str,
+    ("int", "any"): int | float | str,
+    ("long", "any"): int | float | str,
+    ("float", "any"): int | float | str,
+    ("double", "any"): int | float | str,
+    ("decimal", "any"): Decimal,
+    ("date", "any"): Annotated[int, Meta(ge=_FIRST_DAY, le=_LAST_DAY)] | str,
+    ("timestamp", "any"): Annotated[int, Meta(ge=_FIRST, le=_LAST)] | str,
 }
 
 
@@ -215,6 +226,36 @@ def _from_hex(text: str) -> bytes:
     return bytes.fromhex(text)
 
 
+def _exact(value: float | str) -> Decimal:
+    return _number(value) if isinstance(value, str) else Decimal(value)
+
+
+def _whole_of_any(value: float | str, low: int, high: int) -> int:
+    number = _exact(value)
+    if not low <= number <= high or number % 1:
+        raise ValueError(f"{str(value)[:40]!r} is not a whole number from {low} to {high}")
+    return int(number)
+
+
+def _float_of_any(value: float | str, most: float) -> float:
+    if value in _NOT_FINITE:
+        return float(value)
+    number = _exact(value)
+    if abs(number) > Decimal(most):
+        raise ValueError(f"{str(value)[:40]!r} is out of range")
+    return float(number)
+
+
+_BOOLEANS = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
+
+
+def _boolean_of_any(value: bool | int | str) -> bool:
+    found = _BOOLEANS.get(str(value).lower())
+    if found is None:
+        raise ValueError(f"{str(value)[:40]!r} is not a boolean")
+    return found
+
+
 _CONVERSIONS: dict[tuple[str, str], Conversion] = {
     ("boolean", "number"): bool,
     ("date", "iso"): _days,
@@ -230,4 +271,11 @@ _CONVERSIONS: dict[tuple[str, str], Conversion] = {
     ("string", "millis"): partial(value_texts.instant_text, digits=3),
     ("string", "nanos"): partial(value_texts.instant_text, digits=9),
     ("timestamp", "days"): lambda days: days * 86_400_000_000,
+    ("boolean", "any"): _boolean_of_any,
+    ("int", "any"): partial(_whole_of_any, low=-(2**31), high=2**31 - 1),
+    ("long", "any"): partial(_whole_of_any, low=-(2**63), high=2**63 - 1),
+    ("float", "any"): partial(_float_of_any, most=_FLOAT32_MAX),
+    ("double", "any"): partial(_float_of_any, most=sys.float_info.max),
+    ("date", "any"): lambda value: _days(value) if isinstance(value, str) else value,
+    ("timestamp", "any"): lambda value: _micros(value) if isinstance(value, str) else value,
 }

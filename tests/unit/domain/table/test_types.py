@@ -46,8 +46,8 @@ def test_what_is_no_type_says_why(text: str) -> None:
 
 def test_blanks_are_not_part_of_a_type_and_encodings_of_an_array_are_its_elements() -> None:
     assert canonical("array< decimal(5, 2) >") == "array<decimal(5,2)>"
-    assert encodings_of(parse_type("array<date>")) == ("days", "iso")
-    assert encodings_of(parse_type("long")) == ()
+    assert encodings_of(parse_type("array<date>")) == ("days", "iso", "any")
+    assert encodings_of(parse_type("array<binary>")) == ("base64", "base64url", "hex")
 
 
 def groups(type_: str, values: list[Any]) -> list[int]:
