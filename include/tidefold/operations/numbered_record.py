@@ -1,6 +1,7 @@
-"""A small record in the store of which the newest version counts: files `<number>.json` in their own folder.
+"""A small record in the store: files `<number>.json` in a folder of their own. The highest number counts.
 
-No ledger names them, so they cost an idle run nothing. If a record is lost or damaged, its owner starts again.
+They are not part of the ledger, so an idle run does not read them. If a record is lost or damaged, its owner starts
+again.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def find_newest(store: Store, folder: str) -> int:
 
 
 def read_record(store: Store, folder: str, number: int, kind: type[R]) -> R | None:
-    """The record of that number; None if it is gone or damaged. Raises StorageError."""
+    """Returns the record of that number; None: it is gone or damaged. Raises StorageError."""
     try:
         found = decode_json(store.read(record_path(folder, number)), kind)
     except (NotFoundError, msgspec.DecodeError, UnicodeDecodeError):
@@ -40,7 +41,7 @@ def read_record(store: Store, folder: str, number: int, kind: type[R]) -> R | No
 
 
 def write_record(store: Store, folder: str, record: Numbered) -> None:
-    """Writes a record and removes older ones. Raises AlreadyExistsError if another process was faster, StorageError."""
+    """Writes a record and deletes older ones. Raises AlreadyExistsError if another process was faster, StorageError."""
     store.put_if_absent(record_path(folder, record.number), msgspec.json.encode(record))
     store.delete([record_path(folder, old) for old in _list_numbers(store, folder) if old < record.number])
 

@@ -59,7 +59,7 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ErrorInfo:
-    """An error as a value, which crosses process borders.
+    """An error as a value, which can be sent to another process.
 
     `exit_code`: the exit code that it gives a process.
     `transient`: the same call may succeed later without any change.
@@ -80,23 +80,23 @@ _NO_KEY = object()
 
 
 def omit_if_none() -> Any:
-    """A field that has no key in the JSON output while it is None."""
+    """Declares a field that the JSON output leaves out if it is None."""
     return field(default=None, metadata={"none": _NO_KEY})
 
 
 def empty_if_none() -> Any:
-    """A field that is an empty object in the JSON output while it is None."""
+    """Declares a field that the JSON output shows as an empty object if it is None."""
     return field(default=None, metadata={"none": {}})
 
 
 def inline_keys() -> Any:
-    """A value whose fields are keys of the object around it in the JSON output; None has none."""
+    """Declares a field whose own fields the JSON output shows in the surrounding object; none if it is None."""
     return field(default=None, metadata={"none": {}, "inline": True})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Details:
-    """The values behind an outcome. Each operation that has some defines a subclass; programs read its fields.
+    """The values of an outcome. Operations define subclasses; programs read their fields.
 
     `engine`: the engine that did the work, if there was work for one.
     `bytes_without_spark`: the bytes to read, if the step ran without Spark because they are few.
@@ -111,7 +111,7 @@ class Details:
 
 
 def _to_dict(value: Any) -> dict[str, Any]:
-    """As `dataclasses.asdict`, with the keys that None asks for."""
+    """Like `dataclasses.asdict`, but handles None as each field declares it."""
     shown: dict[str, Any] = {}
     for one in fields(value):
         found: Any = getattr(value, one.name)
@@ -139,8 +139,8 @@ class Outcome:
 
     `message`: one line for people.
     `details`: the values behind it.
-    `error`: why the operation failed. The log is as it was; with `stopped` or `incomplete`, all before the error is
-    done.
+    `error`: why the operation failed. The log is unchanged; with `stopped` or `incomplete`, everything before the
+    error is done.
     """
 
     log: str
@@ -169,12 +169,12 @@ class Outcome:
 
     @property
     def error_code(self) -> str | None:
-        """The stable code of the error; None: there is none."""
+        """The stable code of the error; None: there is no error."""
         return self.error.code if self.error else None
 
     @property
     def facts(self) -> dict[str, Any]:
-        """The details by name, for output; a program reads `details`."""
+        """The details by name, for output. Programs read `details`."""
         return self.details.to_dict()
 
     def to_dict(self) -> dict[str, Any]:
@@ -191,7 +191,7 @@ class Outcome:
 
 
 def for_each_log(logs: Iterable[str], act: Callable[[str], Outcome]) -> list[Outcome]:
-    """Acts on every log, whatever happens to the others; an error of a log is its outcome."""
+    """Calls `act` for every log. An error of one log becomes its outcome and does not stop the others."""
     outcomes = []
     for log in logs:
         try:

@@ -1,4 +1,4 @@
-"""What every operation works on: a configuration and the store it names."""
+"""The input of every operation: a configuration, its store and its local copies."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tidefold.storage.local_copies.roots import LocalRoots
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """A configuration, the store it names, and where this machine keeps local copies, if it does.
+    """A configuration, its store, and the folders of local copies on this machine.
 
-    pages: what its ledgers have read.
+    pages: a cache of the pages that its ledgers have read.
     before_write: called before a ledger is changed.
     compared: which ledgers were compared with the store.
-    any_target: whether any address may be written to and imported from, as for a person at the command line; else only
-      those below the configured `targets`.
+    any_target: whether operations may write to and import from any address, as for a person at the command line;
+        else only below the configured `targets`.
     """
 
     config: Config
@@ -36,7 +36,7 @@ class Pipeline:
         return Ledger(self.store, log, self.pages, self.before_write, self.compared)
 
     def log(self, log: str) -> LogConfig:
-        """The configuration of a log, or NotFoundError."""
+        """Returns the configuration of a log. Raises NotFoundError."""
         found = self.config.logs.get(log)
         if found is None:
             raise NotFoundError(
@@ -48,5 +48,5 @@ class Pipeline:
 
 
 def now() -> str:
-    """This instant, UTC, for people to read: no decision rests on it."""
+    """Returns the current instant in UTC, for people. No decision depends on it."""
     return datetime.now(UTC).isoformat(timespec="seconds")

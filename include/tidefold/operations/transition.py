@@ -1,4 +1,4 @@
-"""Applies one transition of a log and describes it: what `tag`, `hold`, `consumer` and `resume` have in common."""
+"""Applies one transition of a log and describes it. `tag`, `hold`, `consumer` and `resume` share this."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def apply_transition(
     transition: Callable[[LogState], LogState],
     describe: Callable[[LogState], Outcome],
 ) -> Outcome:
-    """Commits the transition and returns its outcome, which `describe` makes from the state before.
+    """Commits the transition. Returns its outcome, which `describe` makes from the earlier state.
 
     An outcome with the status `nothing` commits nothing.
     """

@@ -1,4 +1,4 @@
-"""Looks at Airflow from outside, in a process of its own: tidefold works without it."""
+"""Checks Airflow in a separate process, because tidefold also works without Airflow."""
 
 from __future__ import annotations
 
@@ -12,24 +12,25 @@ from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-# The module of the plugin that looks from inside, and prints what it found.
+# The module of the plugin that runs inside Airflow and prints its findings.
 _PROBE = "tidefold_airflow.observability.self_check"
 CONNECTION = "spark_default"
 _DATABASE = "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"
-# By which Airflow knows its own processes.
+# Airflow sets these variables in its own processes.
 _CONTEXT = "_AIRFLOW_PROCESS_CONTEXT"
 _SECONDS = 300
 
 
 @dataclass(frozen=True, slots=True)
 class AirflowSetup:
-    """What Airflow was found to have.
+    """The state of Airflow.
 
-    version: empty: it is not installed.
-    dags: the number of DAGs that were imported.
+    version: its version; empty: Airflow is not installed.
+    dags: the number of imported DAGs.
     import_errors: DAG file -> the last line of its error.
-    connection: the connection to Spark. `has_connection`: whether it exists; None: not known.
-    error: why nothing could be found out; empty: it could.
+    connection: the name of the connection to Spark.
+    has_connection: whether the connection exists; None: not known.
+    error: why Airflow could not be checked; empty: it was checked.
     """
 
     version: str
@@ -44,7 +45,8 @@ def probe_airflow(project: Path | None, config_path: Path, *, is_task: bool = Fa
     """Imports the DAG files as Airflow does, with a scratch folder for Airflow unless AIRFLOW_HOME names one.
 
     project: the clone; None: tidefold is installed, and the DAGs are those of AIRFLOW_HOME.
-    is_task: a task of Airflow asks. It may not use Airflow's database, so this always gets a scratch folder.
+    is_task: whether a task of Airflow calls. A task must not use Airflow's database, so it always gets a scratch
+        folder.
     """
     try:
         found = version("apache-airflow")
@@ -66,7 +68,7 @@ def probe_airflow(project: Path | None, config_path: Path, *, is_task: bool = Fa
         try:
             done = subprocess.run(call, env=env, capture_output=True, text=True, timeout=_SECONDS, check=False)
         except subprocess.TimeoutExpired:
-            return AirflowSetup(found, error=f"no answer within {_SECONDS} s.")
+            return AirflowSetup(found, error=f"no result within {_SECONDS} s.")
     return _parse_answer(found, done.stdout, done.stderr)
 
 
@@ -75,7 +77,7 @@ def _dag_folder(project: Path | None) -> Path:
 
 
 def _parse_answer(found: str, output: str, errors: str) -> AirflowSetup:
-    """Parses the last line of stdout. Airflow writes its own lines before it."""
+    """Parses the last line of stdout, because Airflow writes its own lines first."""
     try:
         answer = json.loads(output.strip().splitlines()[-1])
         return AirflowSetup(
@@ -83,4 +85,4 @@ def _parse_answer(found: str, output: str, errors: str) -> AirflowSetup:
         )
     except (IndexError, ValueError, KeyError, TypeError):
         lines = errors.strip().splitlines()
-        return AirflowSetup(found, error=lines[-1] if lines else "it ended without an answer.")
+        return AirflowSetup(found, error=lines[-1] if lines else "the process ended without output.")

@@ -1,4 +1,4 @@
-"""Runs all checks of the doctor, each in a bounded time: what hangs holds up nothing else."""
+"""Runs all checks of the doctor, each with a time limit. A check that hangs does not delay the others."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from tidefold.operations.doctor.finding import DoctorFinding, FindingLevel
 
 T = TypeVar("T")
 SECONDS = 20.0
-# To import Airflow takes seconds by itself.
+# The import of Airflow alone takes seconds.
 _SLOWER = 4.0
 
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What the doctor looks at.
+    """The inputs of the doctor.
 
     project: the clone, with its DAGs and its lock; None: tidefold is installed as a package.
     config_path: the configuration.
     jars: the jars that Spark needs.
-    airflow: looks at Airflow from inside; None: a process of its own looks from outside.
+    airflow: checks Airflow from inside an Airflow process; None: a separate process checks it.
     loaded: the configuration, once it is read.
     """
 
@@ -46,10 +46,10 @@ class Surroundings:
 
 @dataclass(frozen=True, slots=True)
 class DoctorCheck(Generic[T]):
-    """One check: `probe` looks, and `judge` says what that means, without looking.
+    """One check: `probe` reads the state, and `judge` turns it into findings without I/O.
 
-    needs_config: whether it looks at what the configuration names.
-    slowness: how many times as long as others it may take.
+    needs_config: whether it needs the configuration.
+    slowness: how many times longer than other checks it may take.
     """
 
     name: str
@@ -60,12 +60,12 @@ class DoctorCheck(Generic[T]):
 
 
 def find_airflow(around: Surroundings) -> AirflowSetup:
-    """What is known of Airflow."""
+    """Returns the state of Airflow."""
     return around.airflow() if around.airflow else probe_airflow(around.project, around.config_path)
 
 
 def find_disks(around: Surroundings) -> list[machine.DiskUsage]:
-    """The disks of what the pipeline writes on this machine."""
+    """Returns the disks of this machine that the pipeline writes to."""
     config, base = around.config, around.config.path.parent
     store = [] if "://" in config.store else [("store", base / config.store)]
     local = [("local copies", base / folder) for folder in config.local.folders]
@@ -91,7 +91,7 @@ CHECKS: tuple[DoctorCheck[Any], ...] = (
 
 
 def diagnose(around: Surroundings, seconds: float = SECONDS) -> list[DoctorFinding]:
-    """All findings, in the order of the checks. What a check finds, or that it hangs, raises nothing.
+    """Returns all findings, in the order of the checks. A check that fails or hangs is a finding, not an exception.
 
     seconds: how long a check may take.
     """
@@ -114,9 +114,9 @@ def diagnose(around: Surroundings, seconds: float = SECONDS) -> list[DoctorFindi
 
 
 def start_check(check: DoctorCheck[Any], around: Surroundings, seconds: float) -> Callable[[], list[DoctorFinding]]:
-    """Starts a check, and returns a function that waits for its findings.
+    """Starts a check in a thread. Returns a function that waits for its findings.
 
-    The thread of a check that does not end is left behind: nothing can end a call into a store that hangs.
+    The thread of a check that hangs keeps running, because a hanging call into a store cannot be stopped.
     """
     results: list[Any] = []
 
@@ -134,8 +134,8 @@ def start_check(check: DoctorCheck[Any], around: Surroundings, seconds: float) -
     def collect() -> list[DoctorFinding]:
         thread.join(max(ends - time.monotonic(), 0.0))
         if not results:
-            message = f"No answer within {limit:,.0f} s."
-            hint = "What this check looks at hangs: a disk, a network or a service. `--seconds` gives it longer."
+            message = f"The check did not end within {limit:,.0f} s."
+            hint = "A disk, a network or a service does not respond. Check it, or allow more time with `--seconds`."
             return [DoctorFinding(check.name, FindingLevel.FAIL, message, hint)]
         if isinstance(results[0], TidefoldError):
             return _describe_error(check.name, results[0])
@@ -145,7 +145,7 @@ def start_check(check: DoctorCheck[Any], around: Surroundings, seconds: float) -
 
 
 def _describe_error(name: str, error: TidefoldError) -> list[DoctorFinding]:
-    """One finding for each mistake of a configuration, else one."""
+    """Returns one finding for each mistake of a configuration; for other errors one."""
     if isinstance(error, ConfigError):
         texts = [(f"[{p.code}] line {p.line}: {p.key} {p.message}", p.hint) for p in error.problems]
     else:

@@ -1,4 +1,4 @@
-"""What the doctor finds: one line for each thing that it checked."""
+"""The findings of the doctor: one line for each checked item."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import StrEnum
 
 
 class FindingLevel(StrEnum):
-    """How bad it is. The words are part of the JSON output."""
+    """The severity of a finding. The words are part of the JSON output."""
 
     OK = "ok"
     WARN = "warn"
@@ -31,12 +31,12 @@ class DoctorFinding:
 
 
 def count_failed(findings: Sequence[DoctorFinding]) -> int:
-    """The number of findings that must be mended."""
+    """Returns the number of failed findings."""
     return sum(finding.level is FindingLevel.FAIL for finding in findings)
 
 
 def summarize(findings: Sequence[DoctorFinding]) -> str:
-    """One sentence about all findings."""
+    """Sums up all findings in one sentence."""
     warned = sum(finding.level is FindingLevel.WARN for finding in findings)
     failed = count_failed(findings)
     return f"{failed} failed, {warned} warned, {len(findings) - failed - warned} ok"

@@ -1,4 +1,4 @@
-"""Judges the state of the machine: one pure function for each thing that was checked."""
+"""Turns the state of the machine into findings: one pure function for each check."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ TESTED_JAVA = (17, 21)
 JAVA_HINT = "Install Java 17 or 21 (Debian, Ubuntu: `apt install openjdk-17-jre-headless`) or set JAVA_HOME to one."
 _INSTALL = "Install tidefold again: `pip install tidefold` with its extras, or `make install` in a clone."
 _GIB = 1 << 30
-# Below the first a disk is as good as full; below the second somebody should look.
+# Below the first limit a disk counts as full; below the second it is a warning.
 _FREE_BYTES = (500_000_000, 5_000_000_000)
 _FREE_SHARE = (0.01, 0.05)
 _DRIVER_SHARE = 0.8
 
 
 def judge_packages(found: InstalledPackages) -> Iterator[DoctorFinding]:
-    """Python, and packages that are missing or have another version than the locked one."""
+    """Checks Python, and finds packages that are missing or differ from the locked version."""
     python = ".".join(map(str, found.python))
     if found.python < OLDEST_PYTHON:
         yield DoctorFinding(
@@ -50,7 +50,7 @@ def judge_packages(found: InstalledPackages) -> Iterator[DoctorFinding]:
 
 
 def judge_java(found: JavaInstallation) -> Iterator[DoctorFinding]:
-    """Spark needs a Java that is old enough and new enough."""
+    """Checks that Java is one of the versions that Spark supports."""
     if not found.path:
         where = f"JAVA_HOME ({found.home}) does not contain it" if found.home else "there is none on the PATH"
         yield DoctorFinding("java", FAIL, f"Spark needs Java, and {where}.", JAVA_HINT)
@@ -65,19 +65,19 @@ def judge_java(found: JavaInstallation) -> Iterator[DoctorFinding]:
 
 
 def judge_spark(found: SparkSetup) -> Iterator[DoctorFinding]:
-    """The program that starts Spark, and a standalone master."""
+    """Checks the program that starts Spark, and the standalone master."""
     if not found.has_submit:
         yield DoctorFinding("spark", FAIL, f"{found.submit} is missing.", _INSTALL)
     elif found.error:
         hint = "Start the master, or correct `spark.master`. `spark: {above: 10GB}` runs most work without Spark."
-        yield DoctorFinding("spark", FAIL, f"{found.master} does not answer: {found.error}.", hint)
+        yield DoctorFinding("spark", FAIL, f"{found.master} cannot be reached: {found.error}.", hint)
     else:
         where = f", master {found.master}" if found.master else ""
         yield DoctorFinding("spark", OK, f"{found.submit}{where}.")
 
 
 def judge_jars(found: Sequence[JarFile]) -> Iterator[DoctorFinding]:
-    """The jars of Delta."""
+    """Checks the jars of Delta."""
     bad = [jar for jar in found if jar.harm]
     for jar in bad:
         yield DoctorFinding("jars", FAIL, f"{jar.name} {jar.harm}.", "Run `tidefold jars`, which fetches it.")
@@ -86,7 +86,7 @@ def judge_jars(found: Sequence[JarFile]) -> Iterator[DoctorFinding]:
 
 
 def judge_memory(found: MemorySize) -> Iterator[DoctorFinding]:
-    """The memory of the Spark driver against that of the machine."""
+    """Compares the memory of the Spark driver with that of the machine."""
     driver, total, available = (f"{size / _GIB:.1f} GiB" for size in (found.driver, found.total, found.available))
     hint = "Set `spark.driver_memory` to less, or give the machine more memory."
     if found.driver > found.total:
@@ -104,7 +104,7 @@ def judge_memory(found: MemorySize) -> Iterator[DoctorFinding]:
 
 
 def judge_disks(found: Iterable[DiskUsage]) -> Iterator[DoctorFinding]:
-    """Free bytes and inodes of each disk."""
+    """Checks the free bytes and inodes of each disk."""
     for disk in found:
         hint = f"Make room on the disk of {disk.path}: `tidefold subsume`, `truncate` and `clean`, or a larger disk."
         share = disk.free / disk.total if disk.total else 1.0

@@ -1,4 +1,4 @@
-"""What the state of store, landing folders, configuration and Airflow means: one pure function for each."""
+"""Turns the state of the store, landing folders, configuration and Airflow into findings: one pure function each."""
 
 from __future__ import annotations
 
@@ -15,31 +15,33 @@ from tidefold.operations.outcome import ErrorInfo
 OK, WARN, FAIL = FindingLevel.OK, FindingLevel.WARN, FindingLevel.FAIL
 _LISTED = 3
 _WAIT_SECONDS = 86_400
-# A clock that is so far away makes ages and `ttl` wrong; S3 refuses requests from 15 minutes on.
+# With this difference, ages and `ttl` are wrong. S3 refuses requests from 15 minutes on.
 _SKEW_SECONDS = (60, 900)
 
 
 def judge_store(found: StoreProbe) -> Iterator[DoctorFinding]:
-    """Whether the store does what tidefold relies on, and is the right one."""
+    """Checks that the store has the features that tidefold relies on, and is the configured one."""
     if found.error:
         message = f"[{found.error.code}] {found.error.message}"
-        yield DoctorFinding("store", FAIL, message, found.error.hint or "Call again; if it stays, look at the store.")
+        yield DoctorFinding(
+            "store", FAIL, message, found.error.hint or "Run doctor again. If the error stays, check the store."
+        )
     elif not found.is_there:
         yield DoctorFinding("store", OK, f"{found.address} does not exist yet: the first run creates it.")
     else:
-        yield DoctorFinding("store", OK, f"{found.address} does what it must: {', '.join(found.done)}.")
+        yield DoctorFinding("store", OK, f"{found.address} passed: {', '.join(found.done)}.")
         if found.store_id and not found.configured_id:
-            message = "The configuration does not name the id of the store: an empty or another one is not noticed."
+            message = "The configuration has no `store_id`, so tidefold cannot notice an empty store or another one."
             yield DoctorFinding("store", WARN, message, f"Add the line `store_id: {found.store_id}`.")
 
 
 def judge_clock(found: ClockSkew) -> Iterator[DoctorFinding]:
-    """How far the clocks of the store and of this machine are apart. No clock decides anything about data."""
+    """Compares the clocks of the store and of this machine. No decision about data depends on them."""
     if found.error:
         message = f"The clock of the store could not be read: [{found.error.code}] {found.error.message}"
         yield DoctorFinding("clock", WARN, message, found.error.hint or "Mend the store first.")
     elif found.seconds is None:
-        yield DoctorFinding("clock", OK, "The store says no time, or does not exist yet.")
+        yield DoctorFinding("clock", OK, "The store reports no time, or does not exist yet.")
     elif abs(found.seconds) < _SKEW_SECONDS[0]:
         yield DoctorFinding("clock", OK, "The clocks of the store and of this machine agree.")
     else:
@@ -50,7 +52,7 @@ def judge_clock(found: ClockSkew) -> Iterator[DoctorFinding]:
 
 
 def judge_landing(found: Iterable[LandingProbe]) -> Iterator[DoctorFinding]:
-    """Whether each landing folder is there and readable, and has no links."""
+    """Checks that each landing folder exists, is readable, and contains no links."""
     good = []
     for folder in found:
         where = f"{folder.log}: {folder.address}"
@@ -69,14 +71,14 @@ def judge_landing(found: Iterable[LandingProbe]) -> Iterator[DoctorFinding]:
             good.append(folder)
     if good:
         files = sum(folder.files for folder in good)
-        partly = "" if all(folder.is_all for folder in good) else " (more are there)"
+        partly = "" if all(folder.is_all for folder in good) else " (there are more)"
         yield DoctorFinding(
-            "landing", OK, f"{count_noun(len(good), 'folder')}, {count_noun(files, 'file')} looked at{partly}."
+            "landing", OK, f"{count_noun(len(good), 'folder')}, {count_noun(files, 'file')} checked{partly}."
         )
 
 
 def judge_waiting_files(found: Iterable[WaitingFiles]) -> Iterator[DoctorFinding]:
-    """Files that landed long ago, and that no ingest has looked at: nothing runs, or it runs elsewhere."""
+    """Finds files that landed long ago and that no ingest has seen: no ingest runs, or it reads another folder."""
     is_good = True
     for files in found:
         if files.error:
@@ -93,7 +95,7 @@ def judge_waiting_files(found: Iterable[WaitingFiles]) -> Iterator[DoctorFinding
 
 
 def judge_suites(found: Mapping[str, ErrorInfo | None]) -> Iterator[DoctorFinding]:
-    """Whether each suite file is valid."""
+    """Checks each suite file."""
     for log, error in found.items():
         if error:
             yield DoctorFinding("suites", FAIL, f"{log}: [{error.code}] {error.message}", error.hint)
@@ -102,7 +104,7 @@ def judge_suites(found: Mapping[str, ErrorInfo | None]) -> Iterator[DoctorFindin
 
 
 def judge_retention(config: Config) -> Iterator[DoctorFinding]:
-    """What grows for ever."""
+    """Finds settings that let data grow without limit."""
     growing = False
     if config.retention.keep is None:
         growing = True
@@ -118,7 +120,7 @@ def judge_retention(config: Config) -> Iterator[DoctorFinding]:
 
 
 def judge_alarms(config: Config) -> Iterator[DoctorFinding]:
-    """Logs that raise no alarm."""
+    """Finds logs without alarms."""
     silent = [log.id for log in config.logs.values() if log.alarms is None]
     if silent:
         hint = "Add `alarms: {}` to the configuration: these are the defaults (docs/alarms.md)."
@@ -128,7 +130,7 @@ def judge_alarms(config: Config) -> Iterator[DoctorFinding]:
 
 
 def judge_airflow(found: AirflowSetup) -> Iterator[DoctorFinding]:
-    """The connection to Spark, and DAG files that cannot be imported."""
+    """Checks the connection to Spark, and finds DAG files that cannot be imported."""
     if not found.version:
         yield DoctorFinding("airflow", OK, "Airflow is not installed: the command line works without it.")
         return

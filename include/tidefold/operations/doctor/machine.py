@@ -1,4 +1,4 @@
-"""Looks at this machine: Python packages, Java, Spark, jars, memory and disks. Reads, and changes nothing."""
+"""Reads the state of this machine: Python packages, Java, Spark, jars, memory and disks. Changes nothing."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class PackageVersion:
 
 @dataclass(frozen=True, slots=True)
 class InstalledPackages:
-    """The version of Python, and of each package that tidefold is built on; none where no list names them."""
+    """The version of Python, and of each package that tidefold is built on; none if no list names them."""
 
     python: tuple[int, int]
     packages: tuple[PackageVersion, ...] = ()
@@ -85,7 +85,7 @@ class JavaInstallation:
     """The Java that Spark would use.
 
     path: the program; empty: there is none.
-    major: its version; None: it does not say it.
+    major: its major version; None: unknown.
     home: JAVA_HOME; empty: it is not set.
     """
 
@@ -95,7 +95,7 @@ class JavaInstallation:
 
 
 def find_java() -> JavaInstallation:
-    """The Java of JAVA_HOME, or the first on the PATH."""
+    """Returns the Java of JAVA_HOME, or the first on the PATH."""
     home = os.environ.get("JAVA_HOME", "")
     path = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     if not path or not os.access(path, os.X_OK):
@@ -104,17 +104,17 @@ def find_java() -> JavaInstallation:
     found = re.search(r'version "(\d+)(?:\.(\d+))?', said)
     if not found:
         return JavaInstallation(path, home=home)
-    # Java 8 and older call themselves 1.8.
+    # Java 8 and older report a version such as 1.8.
     return JavaInstallation(path, int(found[2] or 0) if found[1] == "1" else int(found[1]), home)
 
 
 @dataclass(frozen=True, slots=True)
 class SparkSetup:
-    """Where Spark is started, and where it runs.
+    """How Spark is started, and where it runs.
 
-    submit: the program that starts it; `has_submit`: whether it is there.
-    master: as configured; None: no configuration is known.
-    error: why a standalone master does not answer; empty: it does, or Spark runs in this machine's processes.
+    submit: the program that starts it. `has_submit`: whether it exists.
+    master: the configured master; None: there is no valid configuration.
+    error: why a standalone master cannot be reached; empty: it can, or Spark runs on this machine.
     """
 
     submit: str
@@ -141,19 +141,19 @@ def _try_connect(master: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class JarFile:
-    """A jar that Spark needs. `harm` is what is wrong with it; empty: nothing."""
+    """A jar that Spark needs. `harm`: what is wrong with it; empty: nothing."""
 
     name: str
     harm: str = ""
 
 
 def find_jars(jars: Sequence[Path]) -> list[JarFile]:
-    """Looks whether each jar is there, and can be opened."""
+    """Checks that each jar exists and can be opened."""
     return [JarFile(jar.name, "" if zipfile.is_zipfile(jar) else _describe_harm(jar)) for jar in jars]
 
 
 def _describe_harm(jar: Path) -> str:
-    return "is no jar file" if jar.exists() else "is missing"
+    return "is not a jar file" if jar.exists() else "is missing"
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +171,7 @@ class MemorySize:
 
 
 def find_memory(driver_memory: str) -> MemorySize:
-    """The memory of this machine or container. `driver_memory`: such as `512m` or `2g`."""
+    """Returns the memory of this machine or container. `driver_memory`: such as `512m` or `2g`."""
     import psutil
 
     memory = psutil.virtual_memory()
@@ -181,7 +181,7 @@ def find_memory(driver_memory: str) -> MemorySize:
 
 
 def _read_limit() -> int:
-    """The limit of the container; as much as one can count without one."""
+    """Returns the memory limit of the container; a huge number if there is none."""
     try:
         return int(Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii"))
     except (OSError, ValueError):
@@ -190,7 +190,7 @@ def _read_limit() -> int:
 
 @dataclass(frozen=True, slots=True)
 class DiskUsage:
-    """A disk by what lies on it. A file system without a number of inodes has `inodes` 0."""
+    """A disk and its use. `inodes` is 0 for a file system without a fixed number of inodes."""
 
     use: str
     path: str
@@ -201,9 +201,9 @@ class DiskUsage:
 
 
 def find_disks(folders: Sequence[tuple[str, Path]]) -> list[DiskUsage]:
-    """The disks of these folders, each once. A folder that is not there yet is on the disk of the one above.
+    """Returns the disks of these folders, each once. A missing folder counts for the disk of the folder above it.
 
-    folders: what each is used for, and where it is.
+    folders: the use and the path of each folder.
     """
     uses: dict[int, list[str]] = {}
     places: dict[int, Path] = {}

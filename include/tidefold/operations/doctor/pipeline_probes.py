@@ -1,4 +1,4 @@
-"""Looks at what a configuration names: its store, landing folders and suites. Only the store gets scratch objects."""
+"""Reads the state of the store, landing folders and suites of a configuration. Writes scratch objects to the store."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from tidefold.storage import Store, open_store
 from tidefold.storage.identity import read_identity, require_identity
 from tidefold.storage.store_check import measure_skew, probe
 
-# A folder with more files is looked at in part: the doctor must come to an end.
+# The most files to check in one folder, so that the doctor ends in time.
 MOST_FILES = 20_000
 
 
 @dataclass(frozen=True, slots=True)
 class StoreProbe:
-    """What the store was seen to do.
+    """The result of the test of a store.
 
-    address: for people.
-    is_there: whether there is such a store; a new one is created by the first run.
-    done: the steps that it did as it must.
+    address: its address, for people.
+    is_there: whether the store exists. The first run creates a new one.
+    done: the steps that it passed.
     store_id: its id; None: it has none.
     configured_id: the id in the configuration; None: there is none.
-    error: why it is of no use; None: it is of use.
+    error: why it cannot be used; None: it can.
     """
 
     address: str
@@ -43,7 +43,7 @@ class StoreProbe:
 
 
 def probe_store(config: Config) -> StoreProbe:
-    """Writes, reads, lists, copies and deletes scratch objects. Does not create a store that is not there."""
+    """Writes, reads, lists, copies and deletes scratch objects. Does not create a missing store."""
     store = open_store(config.store, config.path.parent)
     found = StoreProbe(store.uri(""), configured_id=config.store_id)
     try:
@@ -57,7 +57,7 @@ def probe_store(config: Config) -> StoreProbe:
 
 
 def _find_missing_folder(address: str) -> Path | None:
-    """The folder of a local store, if it is not there."""
+    """Returns the folder of a local store if it does not exist."""
     folder = Path(address)
     return folder if folder.is_absolute() and not folder.exists() else None
 
@@ -74,7 +74,7 @@ def _require_writable(folder: Path) -> ErrorInfo | None:
 class ClockSkew:
     """How far the clock of the store is ahead of this machine's, in seconds.
 
-    seconds: None: the store does not say when an object was written, or there is no store.
+    seconds: the difference; None: the store does not report when an object was written, or there is no store.
     error: why it could not be measured.
     """
 
@@ -95,11 +95,11 @@ def probe_clock(config: Config) -> ClockSkew:
 
 @dataclass(frozen=True, slots=True)
 class LandingProbe:
-    """The folder, or the prefix of a bucket, that the files of a log land in.
+    """The landing folder of a log, on a disk or in a bucket.
 
-    unsafe: its files that are not read, as they are links or no files, with what they are.
+    unsafe: entries that tidefold does not read, such as links, each with its kind.
     error: why it cannot be read; empty: it can.
-    files: how many were looked at; `is_all`: whether these are all.
+    files: how many files were checked. `is_all`: whether these are all files.
     """
 
     log: str
@@ -112,7 +112,7 @@ class LandingProbe:
 
 
 def probe_landing(config: Config) -> list[LandingProbe]:
-    """Looks at the landing folder of each log that has one; reads no file."""
+    """Lists the landing folder of each log that has one. Reads no file."""
     return [_look_at(log.id, log.source.landing) for log in config.logs.values() if log.source and log.source.landing]
 
 
@@ -130,7 +130,7 @@ def _look_at(log: str, address: str) -> LandingProbe:
                 return LandingProbe(log, address, error=f"`{file.name}` is not readable.", files=files)
     except NotFoundError:
         is_file = Path(address).exists()
-        return LandingProbe(log, address, is_there=is_file, error="it is no folder." if is_file else "")
+        return LandingProbe(log, address, is_there=is_file, error="it is not a folder." if is_file else "")
     except TidefoldError as error:
         return LandingProbe(log, address, error=error.message, files=files)
     return LandingProbe(log, address, unsafe=tuple(unsafe), files=files)
@@ -152,9 +152,9 @@ def _find_suite_error(config: Config, log: LogConfig) -> ErrorInfo | None:
 
 @dataclass(frozen=True, slots=True)
 class WaitingFiles:
-    """Landed files that no ingest has looked at.
+    """Landed files that no ingest has seen.
 
-    count: how many there are; `seconds`: how long ago the oldest of them was changed.
+    count: their number. `seconds`: how long ago the oldest of them was changed.
     error: why they could not be counted.
     """
 
@@ -165,7 +165,7 @@ class WaitingFiles:
 
 
 def probe_waiting_files(config: Config) -> list[WaitingFiles]:
-    """Compares the landing folder of each log with its ledger. Creates nothing."""
+    """Compares the landing folder of each log with its ledger. Writes nothing."""
     store = open_store(config.store, config.path.parent)
     if _find_missing_folder(store.uri("")):
         return []
@@ -182,7 +182,7 @@ def probe_waiting_files(config: Config) -> list[WaitingFiles]:
 
 
 def _count_waiting(store: Store, log: str, address: str) -> WaitingFiles:
-    """Files that are newer than all ingested ones: of older ones the ledger may have forgotten the names."""
+    """Counts files that are newer than all ingested ones. The ledger may have forgotten the names of older files."""
     state = Ledger(store, log).find()
     known = {entry.name for entry in state.landed} | {p.file for p in state.landing.listed} if state else set[str]()
     newest = max((entry.changed for entry in state.landed), default=0.0) if state else 0.0

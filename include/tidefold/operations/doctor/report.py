@@ -1,4 +1,4 @@
-"""Keeps the newest findings of a scheduled doctor in the store, for the page: one small file below `doctor/`."""
+"""Keeps the newest findings of a scheduled doctor in the store for the page, as one small file below `doctor/`."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ FOLDER = "doctor"
 
 @dataclass(frozen=True, slots=True)
 class DoctorReport:
-    """What the doctor found.
+    """The findings of one run of the doctor.
 
     number: counts the reports of a store.
-    instant: when it looked (ISO 8601, for people).
-    findings: one for each thing that it looked at.
+    instant: when it ran (ISO 8601, for people).
+    findings: at least one for each check.
     """
 
     number: int
@@ -26,11 +26,11 @@ class DoctorReport:
 
 
 def find_report(store: Store) -> DoctorReport | None:
-    """The newest report; None: there is none that can be read. Raises StorageError."""
+    """Returns the newest report; None: there is none, or it cannot be read. Raises StorageError."""
     number = find_newest(store, FOLDER)
     return read_record(store, FOLDER, number, DoctorReport) if number else None
 
 
 def write_report(store: Store, findings: list[DoctorFinding], instant: str) -> None:
-    """Writes a report, and removes older ones. Raises AlreadyExistsError if another was faster, StorageError."""
+    """Writes a report and deletes older ones. Raises AlreadyExistsError if another process was faster, StorageError."""
     write_record(store, FOLDER, DoctorReport(find_newest(store, FOLDER) + 1, instant, tuple(findings)))

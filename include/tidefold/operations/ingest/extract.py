@@ -1,7 +1,7 @@
-"""Makes changes of a full extract: the log gets what differs from the rows that it has, or nothing at all.
+"""Turns a full extract into changes: the log gets the differences from its rows, or nothing at all.
 
-The files of the extract were parsed like any others. Their change sets are not appended: they are compared with the
-rows of the log, bucket by bucket, and the difference is appended in one commit.
+The files of the extract are parsed like any others. Their change sets are not appended. Tasks compare them with the
+rows of the log, bucket by bucket, and one commit appends the difference.
 """
 
 from __future__ import annotations
@@ -34,13 +34,15 @@ DELTA = "delta"
 
 
 def apply_extract(pipeline: Pipeline, run: IngestRun, intake: LogIngest, runner: Runner) -> LogIngest:
-    """The ingest of a log of full extracts with the difference in place of the rows; any other one as it is."""
+    """Returns the ingest of a log of full extracts with the differences instead of the rows; any other ingest
+    as it is.
+    """
     options = find_options(intake)
     if options is None or intake.error or not intake.arrivals:
         return intake
     one = _find_taken(intake, options)
     if len(intake.arrivals) < len(one.files) or any(not a.landed.complete for a in intake.arrivals):
-        # A file that cannot be taken holds up its extract.
+        # A file that cannot be ingested blocks its extract.
         return _without_arrivals(intake)
     try:
         _check_rows(intake, one, options)
@@ -50,7 +52,7 @@ def apply_extract(pipeline: Pipeline, run: IngestRun, intake: LogIngest, runner:
 
 
 def find_options(intake: LogIngest) -> ExtractOptions | None:
-    """The options of a log of full extracts; None: its source brings changes."""
+    """Returns the options of a log of full extracts; None: its source delivers changes."""
     given = intake.feed.options.get("extract") if intake.feed else None
     return convert_value(given, ExtractOptions) if given else None
 
@@ -60,7 +62,7 @@ def _without_arrivals(intake: LogIngest) -> LogIngest:
 
 
 def _find_taken(intake: LogIngest, options: ExtractOptions) -> Extract:
-    """The extract that this run takes."""
+    """Returns the extract that this run ingests."""
     if intake.feed and intake.feed.format == DELTA:
         [version] = intake.files
         return Extract(f"version {version.start}", version.start, "", intake.files)
@@ -78,14 +80,14 @@ def _check_rows(intake: LogIngest, one: Extract, options: ExtractOptions) -> Non
             "EXTRACT_ROWS",
             f"Extract {one.name} of log `{intake.log}` has {rows:,} rows, and its row count says {wanted:,}. "
             "The run ingested nothing of it.",
-            hint="Land the extract again, complete; or remove it, if a newer one is there.",
+            hint="Land the complete extract again, or remove it if there is a newer one.",
         )
     if rows < options.min_rows and one.name not in options.accept:
         raise RefusedError(
             "EXTRACT_ROWS",
             f"Extract {one.name} of log `{intake.log}` has {rows:,} rows, fewer than `min_rows` "
             f"({options.min_rows:,}). The run ingested nothing of it.",
-            hint=f'Land the extract again, complete. If it is right, set `extract: {{accept: ["{one.name}"]}}`.',
+            hint=f'Land the complete extract again. If it is complete, set `extract: {{accept: ["{one.name}"]}}`.',
         )
 
 
@@ -120,7 +122,7 @@ def _apply(
 def _plan_tasks(
     pipeline: Pipeline, run: IngestRun, intake: LogIngest, one: Extract, *, keeps_missing: bool
 ) -> list[ExtractTask]:
-    """Neighbouring buckets together, up to about TASK_BYTES to read in each task."""
+    """Plans one task for neighbouring buckets, up to about TASK_BYTES to read."""
     plan = plan_from(pipeline, intake.begun, ReadRequest(What.LIVE))
     rows = tuple(arrival.change_set for arrival in intake.arrivals)
     size = sum(change_set.location.length for change_set in rows if change_set)
@@ -158,7 +160,7 @@ def _time_of(intake: LogIngest, one: Extract) -> int | None:
 
 
 def _only(plan: ReadPlan) -> ReadPlan:
-    """The plan without the files, which its tasks name themselves."""
+    """Returns the plan without the files, because its tasks name them."""
     return replace(plan, files=())
 
 
@@ -170,8 +172,8 @@ def _check_keys(intake: LogIngest, one: Extract, found: Sequence[ExtractDifferen
     raise RefusedError(
         "EXTRACT_KEYS",
         f"Extract {one.name} of log `{intake.log}` has {twice:,} keys with different rows, as {example}. "
-        "Nothing says which row counts. The run ingested nothing of it.",
-        hint="Correct `key` of the log, or read the table in one transaction, so that no row comes twice.",
+        "tidefold cannot tell which row is right. The run ingested nothing of it.",
+        hint="Correct `key` of the log, or export the table in one transaction, so that no row comes twice.",
     )
 
 
@@ -182,13 +184,13 @@ def _check_deletes(intake: LogIngest, one: Extract, options: ExtractOptions, mis
         "EXTRACT_DELETES",
         f"Extract {one.name} of log `{intake.log}` lacks {missing:,} of {before:,} keys ({missing / before:.0%}), "
         f"more than `max_deletes` ({options.max_deletes:.0%}). The run ingested nothing of it.",
-        hint=f"If the extract is torn, land it again, complete, or remove it. If these rows are gone at the source, "
+        hint=f"If the extract is incomplete, land it again or remove it. If the source has deleted these rows, "
         f'set `extract: {{accept: ["{one.name}"]}}` and run ingest again.',
     )
 
 
 def _make_arrivals(intake: LogIngest, one: Extract, found: Sequence[ExtractDifference]) -> list[IngestedFile]:
-    """The files with their counts, then the deletes: rows that no file has. Change sets are spread over both."""
+    """Returns the records of the files, then of the deletes, which no file contains. Both get the change sets."""
     high = (one.instant, ROW_RANK)
     upserts = [result.upserts for result in found if result.upserts]
     deletes = [result.deletes for result in found if result.deletes]
@@ -204,7 +206,7 @@ def _make_arrivals(intake: LogIngest, one: Extract, found: Sequence[ExtractDiffe
 
 
 def _describe_deletes(last: IngestedFile, one: Extract, number: int, rows: int) -> IngestedFile:
-    """The record of keys that an extract lacks. It is no file: its name says where it comes from."""
+    """Returns the record of the keys that an extract lacks. It is no real file; its name describes it."""
     name = f"{one.name} lacks these keys" + (f" ({number + 1})" if number else "")
     landed = replace(
         last.landed, name=name, length=0, checksum="", records=rows, changes=rows, ignored=0, quarantined=0,
@@ -216,7 +218,7 @@ def _describe_deletes(last: IngestedFile, one: Extract, number: int, rows: int) 
 def _attach(
     arrivals: Sequence[IngestedFile], written: Sequence[WrittenChangeSet], high: tuple[int, ...]
 ) -> list[IngestedFile]:
-    """One change set for each arrival as far as there are any; further ones get a record without counts."""
+    """Gives each record one change set as far as there are any. More change sets get records without counts."""
     attached = []
     for number in range(max(len(arrivals), len(written))):
         base = arrivals[min(number, len(arrivals) - 1)]

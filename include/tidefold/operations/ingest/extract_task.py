@@ -1,4 +1,4 @@
-"""The work of one task of a full extract: which of its rows, in some key groups, the log does not have already."""
+"""One task of a full extract: finds the rows of some key groups that the log does not have yet."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ _FILE = "_file"
 class ExtractTask:
     """Some buckets of one extract.
 
-    plan: the rows that the log has, from before the extract.
-    buckets: what to read of the plan.
+    plan: how to read the rows that the log had before the extract.
+    buckets: the buckets of the plan to read.
     rows: the change sets with the rows of the extract, one for each of its files; None: the file has no rows.
     instant: the number that orders the extract.
     time: its instant in microseconds since 1970; None: not known.
     keeps_missing: whether keys that the extract lacks stay, because some of its rows were refused.
-    segments: the folder in the store in which the task writes its segment.
+    segments: the folder in the store for the segment of the task.
     local: the folder for a local copy of the segment; None: no copy.
     no_copy: why there is no copy.
     """
@@ -144,7 +144,7 @@ def _connect(scratch: str) -> duckdb.DuckDBPyConnection:
 def _compare(
     connection: duckdb.DuckDBPyConnection, store: Store, task: ExtractTask, bucket: ReadTask, counts: _Counts
 ) -> None:
-    """Makes the tables `gone` (keys) and `brought` (rows), and adds to the counts. DuckDB spills what is too large."""
+    """Makes the tables `gone` (keys) and `brought` (rows), and adds to the counts. DuckDB spills to disk if needed."""
     shape = task.plan.shape
     key = ", ".join(quote_name(name) for name in shape.key)
     connection.register(
@@ -170,7 +170,9 @@ def _compare(
 
 
 def _equal(column: Column) -> str:
-    """Whether a column has the same value on both sides. A floating point number's text is exact: -0.0 is not 0.0."""
+    """Returns SQL that compares a column on both sides. Floats are compared as text, which is exact: -0.0 is
+    not 0.0.
+    """
     name, cast = quote_name(column.name), exact(column)[0]
     return f"known.{name}{cast} IS NOT DISTINCT FROM given.{name}{cast}"
 
@@ -195,7 +197,7 @@ def _row_schema(shape: TableSpec) -> pa.Schema:
 
 
 def _read_rows(store: Store, task: ExtractTask, bucket: ReadTask) -> Iterator[pa.RecordBatch]:
-    """The rows of the extract in a bucket, each with the number of its file."""
+    """Yields the rows of the extract in a bucket, each with the number of its file."""
     schema = _row_schema(task.plan.shape)
     for number, change_set in enumerate(task.rows):
         if change_set is None or not change_set.key_groups.meets(bucket.bucket):

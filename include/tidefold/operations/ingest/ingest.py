@@ -1,4 +1,4 @@
-"""Ingests what has landed into the logs: plan, parse in parallel, commit log by log."""
+"""Ingests landed files into the logs: plans, parses in parallel, and commits log by log."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ from tidefold.operations.quarantine.key_changes import REASON as KEY_CHANGE
 from tidefold.operations.quarantine.retry import RetryDetails, retry
 
 _log = logging.getLogger(__name__)
-# After so many files, a waiting change of a key is left to `quarantine retry`.
+# After this many later files, only `quarantine retry` tries again to complete a waiting key change.
 _LOOKS = 64
-# Refused records that concern the table as a whole, and the next step for each.
+# Codes of refused records that concern the whole table, and the next step for each.
 _OF_THE_WHOLE_TABLE = {
     "ORDER_RESTART": "Was the source replaced by another server, or restored? Let Debezium make a new snapshot, land "
     "it in a new folder, and start the log again there: `tidefold drop LOG`, then `tidefold ingest LOG`.",
@@ -48,12 +48,12 @@ _OF_THE_WHOLE_TABLE = {
 _SCHEMA_REASONS = {ChangeKind.ADD: "UNKNOWN_COLUMN", ChangeKind.RETYPE: "VALUE_INVALID"}
 
 
-# What `execute` does for one log; the outcome of a log that cannot be planned.
+# The plan of one log for `execute`, or the outcome of a log that cannot be planned.
 Prepared = LogIngest | Outcome
 
 
 def prepare(pipeline: Pipeline, logs: Sequence[str]) -> list[Prepared]:
-    """Ends what earlier runs announced for the logs, then lists the landed files of each and plans what to parse.
+    """Ends unfinished earlier runs of the logs, then lists the landed files of each log and plans what to parse.
 
     An error of one log is its outcome and does not stop the others.
     """
@@ -72,7 +72,7 @@ def _prepare_log(pipeline: Pipeline, log: str) -> Prepared:
 
 
 def has_work(prepared: Prepared) -> bool:
-    """Whether there are files to parse. If not, `execute` runs no task: it only reports problems."""
+    """Whether there are files to parse. If not, `execute` runs no task and only reports problems."""
     return isinstance(prepared, LogIngest) and bool(prepared.plan.take)
 
 
@@ -84,12 +84,12 @@ def ingest(pipeline: Pipeline, logs: Sequence[str], run: Runner) -> list[Outcome
 def execute(pipeline: Pipeline, prepared: Sequence[Prepared], run: Runner) -> list[Outcome]:
     """Parses the planned files of all logs in one round of tasks and commits the results log by log.
 
-    A log that fails gives an error outcome and does not change; the others continue. A log without new files is not
-    written. A plan that another run has overtaken commits nothing: the log's outcome is OFFSETS_TAKEN.
+    A log that fails gets an error outcome and does not change; the others continue. A log without new files is not
+    written. If another run ingested the same files meanwhile, the log's outcome is the error OFFSETS_TAKEN.
     """
     found = _execute_plans(pipeline, prepared, run)
     outcomes = {one.log: one for one in found}
-    # Full extracts are taken one after the other: each is compared with the one before.
+    # Full extracts are ingested one after the other, because each is compared with the one before.
     while more := [one.log for one in found if _took_extract(one)]:
         found = _execute_plans(pipeline, [one for one in prepare(pipeline, more) if has_work(one)], run)
         outcomes |= {one.log: join_extracts(outcomes[one.log], one) for one in found}
@@ -108,14 +108,14 @@ def _execute_plans(pipeline: Pipeline, prepared: Sequence[Prepared], run: Runner
     added = {i.log: types for i in intakes if (types := _find_columns_to_add(pipeline, i, outcomes[i.log]))}
     for log, types in added.items():
         add_found_columns(pipeline, log, types, this.id)
-    # Every round adds a column at least, so this ends.
+    # Every round adds at least one column, so the loop ends.
     further = ingest(pipeline, list(added), run) if added else []
     outcomes |= {last.log: join_outcomes(outcomes[last.log], last, added[last.log]) for last in further}
     return [one if isinstance(one, Outcome) else outcomes[one.log] for one in prepared]
 
 
 def _find_columns_to_add(pipeline: Pipeline, intake: LogIngest, outcome: Outcome) -> dict[str, str]:
-    """The columns, with their types, to add before the log is ingested further.
+    """Returns the columns to add, with their types, before the log can be ingested further.
 
     None if the policy adds none, a type is unknown, or a name is not valid for a column.
     """
@@ -127,7 +127,7 @@ def _find_columns_to_add(pipeline: Pipeline, intake: LogIngest, outcome: Outcome
 
 
 def _parse(pipeline: Pipeline, this: IngestRun, intakes: list[LogIngest], run: Runner) -> list[LogIngest]:
-    """One round, unless files overlap or a second snapshot begins: then only the first file's result is final."""
+    """Parses in one round, unless files overlap or a second snapshot begins: then only the first result is final."""
     try:
         while any(intake.plan.take and not intake.error for intake in intakes):
             intakes = parse_round(pipeline, this, intakes, run)
@@ -139,7 +139,7 @@ def _parse(pipeline: Pipeline, this: IngestRun, intakes: list[LogIngest], run: R
 
 
 def _check(pipeline: Pipeline, intake: LogIngest) -> LogIngest:
-    """The ingest with its landing problems; with an error if the log must not take the result."""
+    """Returns the ingest with its landing problems, and with an error if the log must not commit the result."""
     try:
         error = intake.error or _find_bad_records(pipeline, intake)
     except TidefoldError as caught:
@@ -158,7 +158,7 @@ def _find_bad_records(pipeline: Pipeline, intake: LogIngest) -> TidefoldError | 
     """Returns the error of refused records that stops the ingest of the log."""
     reasons, config = dict(intake.refused), pipeline.log(intake.log)
     if whole := [reason for reason in _OF_THE_WHOLE_TABLE if reason in reasons]:
-        # Without such an event every later row would be doubtful, whatever the policy for single records.
+        # Without these records every later row is in doubt, whatever the policy for single records.
         return RefusedError(
             "TABLE_EVENT",
             f"Log `{intake.log}`: {_first_refused(pipeline, intake, whole)}. The run ingested nothing.",
@@ -196,9 +196,9 @@ def _first_refused(pipeline: Pipeline, intake: LogIngest, reasons: Sequence[str]
 
 
 def _commit_all(pipeline: Pipeline, this: IngestRun, intakes: Sequence[LogIngest]) -> list[Outcome]:
-    """Records the results of the run, commits them log by log, then deletes what no log needs.
+    """Records the results of the run, commits them log by log, then deletes files that no log needs.
 
-    If the store's answer is lost, everything stays as it is: the next ingest finds out what happened (I11).
+    If the response of the store is lost, everything stays as it is, and the next ingest finds out what happened (I11).
     """
     bringing = [intake for intake in intakes if intake.arrivals and not intake.error]
     try:
@@ -218,7 +218,7 @@ def _commit_all(pipeline: Pipeline, this: IngestRun, intakes: Sequence[LogIngest
 
 
 def _commit(pipeline: Pipeline, intake: LogIngest) -> tuple[Outcome, bool]:
-    """The outcome, and whether it is known that the log took or refused the result."""
+    """Returns the outcome, and whether it is certain that the log committed or refused the result."""
     if intake.error:
         return describe_failure(intake, intake.error), True
     if not intake.arrivals:
@@ -227,13 +227,13 @@ def _commit(pipeline: Pipeline, intake: LogIngest) -> tuple[Outcome, bool]:
     try:
         recovery.commit_ingest(pipeline.ledger(intake.log), intake.taking)
     except TidefoldError as error:
-        # After many lost races it is not known: another process may commit the result in our place.
+        # After many lost races it is not certain: another process may have committed the result for this one.
         return describe_failure(intake, error), isinstance(error, RefusedError) or error.code == "OFFSETS_TAKEN"
     return describe_ingest(pipeline, intake), True
 
 
 def _record_problems(pipeline: Pipeline, intake: LogIngest) -> None:
-    """Records new problems of the landing folder in the ledger of a log that takes nothing."""
+    """Records new problems of the landing folder in the ledger of a log that ingests nothing."""
     landing = intake.landing
     if landing is None or landing == intake.begun.landing:
         return
@@ -246,9 +246,9 @@ def _record_problems(pipeline: Pipeline, intake: LogIngest) -> None:
 
 
 def _complete_key_changes(pipeline: Pipeline, intake: LogIngest, outcome: Outcome) -> Outcome:
-    """Completes rows whose key was changed and that lack values: those of this run, and those that waited.
+    """Completes rows whose key was changed and that lack values: those of this run, and waiting ones.
 
-    Waiting ones are read again while fewer than _LOOKS files came after them. Without any, nothing is read.
+    Waiting rows are tried again while fewer than _LOOKS files landed after them. Without such rows, nothing is read.
     """
     came = dict(intake.refused).get(KEY_CHANGE, 0)
     waiting = any(entry.key_changes for entry in intake.begun.landed[-_LOOKS:])

@@ -14,17 +14,17 @@ from tidefold.operations.outcome import Details, ErrorInfo, Outcome, Status, omi
 from tidefold.operations.pipeline import Pipeline
 
 _COUNTS = ("records", "changes", "tombstones", "repeated", "quarantined", "resent", "unproved", "ignored")
-# The message has these counts only if they are not zero.
+# The message shows these counts only if they are not zero.
 _RARE = {"resent": "re-sent", "unproved": "unproved", "ignored": "ignored"}
 _NAMED = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefusedDetails(Details):
-    """What an ingest did not take; of a failed ingest that is all.
+    """What an ingest did not ingest. A failed ingest has only this.
 
     refused: refused records by reason.
-    problems: the files that were not taken, each with file, code, message and hint.
+    problems: the files that were not ingested, each with file, code, message and hint.
     """
 
     refused: Mapping[str, int] = field(default_factory=dict)
@@ -33,11 +33,11 @@ class RefusedDetails(Details):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IngestDetails(RefusedDetails):
-    """What an ingest took of a log's landed files.
+    """What an ingest did with a log's landed files.
 
-    files: how many were taken.
-    records, changes, ... ignored: their counts, see LandedFileRecord.
-    run: the id of the run that took them.
+    files: how many files were ingested.
+    records, changes, ... ignored: the counts of their records, see LandedFileRecord.
+    run: the id of the run that ingested them.
     key_changes: how many changes of a key got their missing values.
     quarantine: the files in the store with the refused records.
     still_writing: the names of files whose end is not complete.
@@ -45,7 +45,7 @@ class IngestDetails(RefusedDetails):
     not_taken: how many files of the landing folder have a problem, by code.
     added: the columns that were added, with their types.
     extracts: the dates of the full extracts.
-    unchanged: how many rows of them the log had already; these count as ignored.
+    unchanged: how many rows of the extracts the log had already; these count as ignored.
     missing: how many rows were deleted, because an extract lacks their keys; these count as records and changes.
     """
 
@@ -71,7 +71,7 @@ class IngestDetails(RefusedDetails):
 
 
 def describe_ingest(pipeline: Pipeline, intake: LogIngest) -> Outcome:
-    """The outcome of an ingest that took files."""
+    """Returns the outcome of an ingest that ingested files."""
     details = _details(intake)
     parts = [f"{getattr(details, name):,} {name}" for name in _COUNTS[1:5]]
     parts += [f"{getattr(details, name):,} {word}" for name, word in _RARE.items() if getattr(details, name)]
@@ -88,19 +88,19 @@ def describe_ingest(pipeline: Pipeline, intake: LogIngest) -> Outcome:
 
 
 def describe_nothing(pipeline: Pipeline, intake: LogIngest) -> Outcome:
-    """The outcome of an ingest that found nothing to take."""
+    """Returns the outcome of an ingest that found nothing to ingest."""
     outcome = Outcome(intake.log, Status.NOTHING, "nothing new", details=_details(intake))
     return _with_problem(outcome, pipeline, intake)
 
 
 def describe_failure(intake: LogIngest, error: TidefoldError) -> Outcome:
-    """The outcome of an ingest whose log did not change."""
+    """Returns the outcome of an ingest whose log did not change."""
     details = RefusedDetails(refused=dict(intake.refused), problems=_problems(intake))
     return replace(Outcome.of_error(intake.log, error), details=details)
 
 
 def join_outcomes(first: Outcome, further: Outcome, types: Mapping[str, str]) -> Outcome:
-    """One outcome of two ingests, between which these columns were added."""
+    """Joins the outcomes of two ingests, between which these columns were added."""
     before = first.details if isinstance(first.details, IngestDetails) else IngestDetails()
     after = further.details if isinstance(further.details, IngestDetails) else IngestDetails()
     refused = further.details.refused if isinstance(further.details, RefusedDetails) else {}
@@ -113,12 +113,12 @@ def join_outcomes(first: Outcome, further: Outcome, types: Mapping[str, str]) ->
         added={**types, **(after.added or {})},
     )
     columns = ", ".join(f"`{name}` {type_}" for name, type_ in types.items())
-    message = f"took {before.changes:,} changes, added {columns} as the source brought it; {further.message}"
+    message = f"ingested {before.changes:,} changes, added {columns} from the source; {further.message}"
     return replace(further, message=message, details=details)
 
 
 def join_extracts(first: Outcome, further: Outcome) -> Outcome:
-    """One outcome of two extracts that were taken one after the other."""
+    """Joins the outcomes of two extracts that were ingested one after the other."""
     before = first.details if isinstance(first.details, IngestDetails) else IngestDetails()
     message = f"{first.message}; {further.message}"
     if not isinstance(further.details, IngestDetails):
@@ -137,15 +137,15 @@ def join_extracts(first: Outcome, further: Outcome) -> Outcome:
 
 
 def format_reasons(intake: LogIngest) -> str:
-    """The reasons of refused records with their numbers."""
+    """Lists the reasons of refused records with their numbers."""
     return ", ".join(f"{number} {reason}" for reason, number in intake.refused)
 
 
 def _with_problem(outcome: Outcome, pipeline: Pipeline, intake: LogIngest) -> Outcome:
-    """The outcome with remarks, and with an error where one is due: what the log took stays.
+    """Adds remarks to the outcome, and an error if one is due. What the log has ingested stays.
 
-    `stopped`: a record of another schema ended a partition. `incomplete`: by the log's policy, a file that was not
-    taken makes the run fail.
+    `stopped`: a record with another schema stopped a partition. `incomplete`: by the log's policy, a file that was
+    not ingested makes the run fail.
     """
     outcome = replace(outcome, message="; ".join([outcome.message, *_remarks(intake)]))
     if stop := next((problem for problem in intake.all_problems if problem.stops), None):
@@ -168,19 +168,19 @@ def _remarks(intake: LogIngest) -> list[str]:
         remarks.append(f"{count_noun(len(left), 'file')} still being written: {names}")
     if intake.extract and intake.extract.kept:
         remarks.append(
-            f"{intake.extract.kept:,} rows stay although the extract lacks their keys, because rows of it were refused"
+            f"{intake.extract.kept:,} rows stay although the extract lacks their keys: some of its rows were refused"
         )
     if intake.refused:
         where = ", ".join(sorted({a.landed.quarantine for a in intake.arrivals if a.landed.quarantine}))
         remarks.append(f"refused: {format_reasons(intake)}, see {where} in the store")
     if intake.no_copies:
-        remarks.append(f"{len(intake.no_copies):,} segments without a local copy, as {intake.no_copies[0]}")
+        remarks.append(f"{len(intake.no_copies):,} segments without a local copy: {intake.no_copies[0]}")
     remarks += [str(problem) for problem in intake.all_problems if not problem.stops]
     return remarks + [str(problem) for problem in _find_warnings(intake)]
 
 
 def _find_warnings(intake: LogIngest) -> list[LandingProblem]:
-    """The problems of files that this run took."""
+    """Returns the problems of files that this run ingested."""
     taken = {arrival.landed.name for arrival in intake.arrivals}
     codes = {problem.code for problem in intake.all_problems} | {WAITING}
     return [p for p in (intake.landing.listed if intake.landing else ()) if p.file in taken and p.code not in codes]

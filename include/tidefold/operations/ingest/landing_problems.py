@@ -1,4 +1,4 @@
-"""Finds the landed files that an ingest did not take, or that brought nothing, for the ledger and the outcome."""
+"""Finds the landed files that an ingest could not ingest, or that had nothing new, for the ledger and the outcome."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _COUNTS = ("records", "changes", "tombstones", "ignored", "quarantined", "unprov
 
 
 def find_problems(intake: LogIngest, folder: str | None, instant: str) -> LandingProblems:
-    """All problems of the log's landing folder after this run; `folder`: its path or address, None if it has none."""
+    """Returns all problems of the landing folder after this run. `folder`: its path or address; None: it has none."""
     not_taken = (
         LandingProblem(p.file, p.code, p.message[:_SHOWN], p.hint[:_SHOWN], size=p.size, changed=p.changed)
         for p in intake.all_problems
@@ -36,21 +36,21 @@ def _find_waiting(intake: LogIngest) -> Iterator[LandingProblem]:
     sizes = {file.name: file.size for file in intake.files}
     for name in intake.plan.left:
         if sizes.get(name):
-            message = f"`{name}` does not end with a complete record: the rest waits."
+            message = f"`{name}` does not end with a complete record. The incomplete end is not ingested yet."
             hint = (
-                "Do nothing while its writer is at work. If the writer is done, end the last line with a line end, or "
+                "Wait while the file is being written. If its writer is done, end the last line with a line end, or "
                 "land a complete copy under the same name."
             )
         else:
             message, hint = (
                 f"`{name}` is empty.",
-                "Do nothing while its writer is still writing. If the writer is done, remove the file.",
+                "Wait while the file is being written. If its writer is done, remove the file.",
             )
         yield LandingProblem(name, "LANDED_WAITING", message, hint, fails=bool(sizes.get(name)))
 
 
 def _find_useless(intake: LogIngest) -> Iterator[LandingProblem]:
-    """Files that were taken, still exist, and brought nothing."""
+    """Yields files that were ingested, still exist, and had nothing new."""
     alone = {file.name: file.alone for file in intake.files}
     accounts: dict[str, list[LandedFileRecord]] = {}
     for entry in (intake.begun if intake.error else intake.state).landed:
@@ -64,10 +64,10 @@ def _judge_file(name: str, log: str, entries: Sequence[LandedFileRecord], *, alo
     count = {one: sum(getattr(entry, one) for entry in entries) for one in _COUNTS}
     if count["unproved"]:
         message = (
-            f"`{name}` has {count['unproved']:,} records at offsets that were taken before. The file that brought "
-            "those is gone or was edited, so the records cannot be compared."
+            f"`{name}` has {count['unproved']:,} records at offsets that were ingested before. They were not ingested. "
+            "The file with the earlier records is gone or was edited, so tidefold cannot compare them."
         )
-        hint = "If they are other records, land them under offsets that come next. Otherwise remove the file."
+        hint = "If they are new records, land them under the next free offsets. Otherwise remove the file."
         yield LandingProblem(name, "LANDED_UNPROVED", message, hint, fails=False)
     elif count["quarantined"] == count["records"]:
         message = f"All {count['records']:,} records of `{name}` were refused."
@@ -80,13 +80,18 @@ def _judge_file(name: str, log: str, entries: Sequence[LandedFileRecord], *, alo
         )
         yield LandingProblem(name, "LANDED_REFUSED", message, hint, fails=alone)
     elif not count["changes"] + count["tombstones"] + count["ignored"] + count["quarantined"]:
-        message = f"`{name}` has no new record: {count['repeated']:,} repeated, {count['resent']:,} re-sent."
-        hint = "If its records should be new, compare its name with the names of earlier files. Otherwise remove it."
+        message = (
+            f"`{name}` has no new record: {count['repeated']:,} have offsets that were ingested before, and the source "
+            f"sent {count['resent']:,} again."
+        )
+        hint = (
+            "If its records should be new, check whether its name repeats the offsets of an earlier file. Or remove it."
+        )
         yield LandingProblem(name, "LANDED_NOTHING_NEW", message, hint, fails=False)
 
 
 def _add_stamp(problem: LandingProblem, intake: LogIngest, folder: str | None) -> LandingProblem:
-    """The problem with size and time of its file, as far as it can be looked at."""
+    """Adds size and modification time of the file to a problem, if the file can be read."""
     known = next((file.stamp for file in intake.files if file.name == problem.file), None)
     if known:
         return replace(problem, size=known.size, changed=known.changed)

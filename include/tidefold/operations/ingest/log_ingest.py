@@ -34,12 +34,12 @@ TASK_BYTES = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class ExtractTaken:
-    """A full extract that a run took.
+    """A full extract that a run ingested.
 
-    name: its date, as the names of its files have it.
+    name: its date, as written in the names of its files.
     unchanged: how many of its rows the log had already.
     missing: how many rows of the log were deleted, because the extract lacks their keys.
-    kept: how many were not deleted, because rows of the extract were refused.
+    kept: how many such rows were not deleted, because rows of the extract were refused.
     """
 
     name: str
@@ -53,17 +53,17 @@ class LogIngest:
     """The state of the ingest of one log.
 
     feed: the source of the log.
-    begun: the log as the run found it.
-    state: the same with `arrivals` appended, not yet committed.
+    begun: the state of the log when the run began.
+    state: that state with `arrivals` appended, not yet committed.
     stopped: the partitions (or single files) that a problem stops.
-    refused: the reasons of refused records, with numbers.
-    found: results of earlier rounds for files that are still to be taken.
-    no_copies: for each segment without a local copy, why.
-    horizon: changes below this order come too late.
-    stops: the reasons for which a refused record ends its partition.
-    completed: how many changes of a key got their missing values.
+    refused: the number of refused records by reason.
+    found: results of earlier rounds for files that are not ingested yet.
+    no_copies: for each segment without a local copy, the cause.
+    horizon: changes below this order are too late.
+    stops: the codes of refused records that stop their partition.
+    completed: how many key changes got their missing values.
     landing: the problems of the landing folder to record; None: nothing is recorded.
-    extract: the full extract that it took; None: it took none.
+    extract: the full extract that the run ingested; None: none.
     """
 
     log: str
@@ -96,11 +96,11 @@ class LogIngest:
         return sum(task.weight for task in self.plan.take)
 
     def with_error(self, error: TidefoldError) -> LogIngest:
-        """The ingest with an error: its log does not change."""
+        """Returns the ingest with an error, so that its log does not change."""
         return replace(self, error=error, arrivals=())
 
     def with_run(self, run: str, instant: str) -> LogIngest:
-        """The ingest whose file records have the run and the time."""
+        """Returns the ingest with the run and the time in its file records."""
         signed = (replace(a, landed=replace(a.landed, run=run, instant=instant)) for a in self.arrivals)
         return replace(self, arrivals=tuple(signed))
 
@@ -110,7 +110,7 @@ class LogIngest:
 
     @property
     def taking(self) -> Taking:
-        """What is committed to the log."""
+        """The results to commit to the log."""
         rests_on = expect_positions(self.begun, self.arrivals)
         return Taking(self.log, self.begun.shape, self.begun.fence, rests_on, self.arrivals, self.landing)
 
@@ -128,7 +128,7 @@ def plan_log(pipeline: Pipeline, log: str) -> LogIngest:
     problems = (*listing.problems, *find_rewritten(listing.files, state))
     plan = plan_files(listing.files, endings, state)
     if plan.take:
-        ledger.require_current(state)  # Before anything is written that the log could not take.
+        ledger.require_current(state)  # Before the run writes anything that the log would refuse.
     horizon = find_horizon(pipeline, state)
     feed = config.source.feed if config.source else None
     return LogIngest(
@@ -137,7 +137,7 @@ def plan_log(pipeline: Pipeline, log: str) -> LogIngest:
 
 
 def files_to_parse(intake: LogIngest, run: str) -> list[LogFiles]:
-    """The planned files that no earlier round of the run has read, in parts for one task each."""
+    """Returns the planned files that no earlier round of the run has read, in one part for each task."""
     if intake.error or intake.feed is None:
         return []
     quarantine = f"{LogPaths(intake.log).quarantine}/{run}"
@@ -147,7 +147,7 @@ def files_to_parse(intake: LogIngest, run: str) -> list[LogFiles]:
 
 
 def with_results(intake: LogIngest, store: Store, results: Sequence[LogResult | TidefoldError]) -> LogIngest:
-    """The ingest after a round of tasks. Its plan has what another round must take."""
+    """Returns the ingest after a round of tasks. Its plan has the files for the next round."""
     planned = {task.file.name: task for task in intake.plan.take}
     found = dict(intake.found)
     for result in results:
@@ -162,11 +162,11 @@ def with_results(intake: LogIngest, store: Store, results: Sequence[LogResult | 
 
 
 def _count_above_floor(store: Store, change_set: ChangeSet) -> RemainingChanges:
-    """Counts what is left of a change set above its floor."""
+    """Counts the changes of a change set above its floor."""
     whole = read_change_set(store, replace(change_set, floor=None))
     above = at_least(change_set.floor or ())
     kept, dropped = whole.filter(above), whole.filter(~above)
-    # A record has one offset, however many rows it became.
+    # A record has one offset, even if it became several rows.
     return RemainingChanges(
         count_changes(kept), pc.count_distinct(kept.column("_offset")).as_py(), pc.max(dropped.column("_ts")).as_py()
     )
@@ -194,9 +194,9 @@ def _merge(intake: LogIngest, store: Store, found: dict[str, TaskResult]) -> Log
 def _check_clears(
     intake: LogIngest, found: Mapping[str, TaskResult], arrivals: Sequence[IngestedFile]
 ) -> TidefoldError | None:
-    """An error if a file empties the table after later changes of another partition were taken.
+    """Returns an error if a file empties the table after later changes of another partition were ingested.
 
-    Those changes may be folded already, and nothing shows which rows they made.
+    Those changes may be folded already, and tidefold cannot tell which rows they made.
     """
     for arrival in arrivals:
         account, landed = found[arrival.landed.name].result.account, arrival.landed

@@ -19,7 +19,7 @@ from tidefold.sources.ingest.parse_task import LogFiles, LogResult, ParseTask, p
 from tidefold.typed_json import decode_json
 
 _log = logging.getLogger(__name__)
-# Smaller parts share a task and a segment with other logs: many small logs make few files.
+# Parts below this size share a task and a segment with other logs, so that many small logs make few files.
 _SMALL = 8 << 20
 
 
@@ -29,7 +29,7 @@ class IngestRun:
 
     id: the name of its announcements and of its folders.
     rounds: how many rounds it has announced.
-    folders: where its tasks wrote segments or refused records.
+    folders: the folders that its tasks wrote segments or refused records to.
     """
 
     id: str
@@ -38,10 +38,10 @@ class IngestRun:
 
 
 def parse_round(pipeline: Pipeline, run: IngestRun, intakes: Sequence[LogIngest], runner: Runner) -> list[LogIngest]:
-    """Parses everything that the ingests plan, and returns them with the results.
+    """Parses all planned files, and returns the ingests with the results.
 
-    A task that fails is an error of its logs. Raises StorageError when the segments cannot be announced; then nothing
-    was written.
+    A task that fails is an error of its logs. Raises StorageError if the segments cannot be announced; then nothing was
+    written.
     """
     tasks = _pack(pipeline, run, [part for intake in intakes for part in files_to_parse(intake, run.id)])
     segments = {task.segments for task in tasks}
@@ -73,11 +73,11 @@ def _with_results(pipeline: Pipeline, intake: LogIngest, results: Sequence[LogRe
 
 
 def _pack(pipeline: Pipeline, run: IngestRun, parts: Sequence[LogFiles]) -> list[ParseTask]:
-    """One task for each large part, small parts of different logs together; the largest task first."""
+    """Makes one task for each large part and joint tasks for small parts of different logs; the largest task first."""
     groups: list[list[LogFiles]] = [[part] for part in parts if part.weight >= _SMALL]
     weight = TASK_BYTES
     for part in sorted((p for p in parts if p.weight < _SMALL), key=lambda p: p.log):
-        # Two parts of one log never share a segment: their change sets would not be in order.
+        # Two parts of one log never share a segment, because their change sets would be out of order.
         if weight + part.weight > _SMALL or groups[-1][-1].log == part.log:
             groups.append([])
             weight = 0

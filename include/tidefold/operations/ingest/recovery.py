@@ -1,7 +1,7 @@
-"""Recovers unfinished ingest runs: each log either commits the run's results or rejects them permanently.
+"""Ends unfinished ingest runs: commits the results of each to its logs, or rejects them permanently.
 
-Any process may do this at any time, also while the run is still alive: what the run commits later is already there, or
-is rejected.
+Any process may do this at any time, even while the run is still alive. A later commit of the run then finds its results
+committed or rejected.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from tidefold.ledger import Ledger
 from tidefold.storage import Store
 
 _log = logging.getLogger(__name__)
-# A silent run is left alone for this time. It only delays: no clock decides that a run is dead.
+# A run without results is left alone for this time. This only delays recovery: no decision depends on a clock.
 PATIENCE = timedelta(hours=1)
 
 
 def commit_ingest(ledger: Ledger, taking: Taking) -> None:
-    """Commits a run's results to one log. Raises what `append` raises; a log that was dropped stays dropped."""
+    """Commits a run's results to one log. Raises the errors of `append`. A dropped log stays dropped."""
 
     def apply(state: LogState) -> LogState:
         check_shape(state, taking.shape)
         after = append(with_shape(state, taking.shape), taking.arrivals, taking.fence, taking.rests_on)
-        # A repeated commit brings no news of the landing folder.
+        # A repeated commit has no news about the landing folder.
         is_new = len(after.landed) > len(state.landed)
         return replace(after, landing=taking.landing) if taking.landing is not None and is_new else after
 
@@ -39,9 +39,9 @@ def commit_ingest(ledger: Ledger, taking: Taking) -> None:
 
 
 def roll_forward(store: Store, logs: Collection[str]) -> None:
-    """Commits the recorded results of runs that died, to these logs and to the others of the same runs.
+    """Commits the recorded results of dead runs, to these logs and to the other logs of the same runs.
 
-    What cannot be committed waits: a damaged log stops no other, and its own commands report it.
+    Results that cannot be committed wait: a damaged log does not stop the others, and its own commands report it.
     """
     try:
         runs = [r for r in write_intents.read_announced(store) if r.takings and any(t.log in logs for t in r.takings)]
@@ -52,7 +52,7 @@ def roll_forward(store: Store, logs: Collection[str]) -> None:
 
 
 def find_abandoned(store: Store, instant: str) -> list[Announced]:
-    """The runs that have recorded their results, or that have been silent for long."""
+    """Returns the runs that have recorded their results, and those without results for a long time."""
     latest = datetime.fromisoformat(instant) - PATIENCE
     return [
         run
@@ -62,7 +62,7 @@ def find_abandoned(store: Store, instant: str) -> list[Announced]:
 
 
 def settle(store: Store, run: Announced) -> None:
-    """Commits or rejects a run's results for each of its logs, then deletes the files that none of them needs."""
+    """Commits or rejects a run's results for each of its logs, then deletes the files that no log needs."""
     brought: Mapping[str, Taking] = {taking.log: taking for taking in run.takings or ()}
     waiting = {**{t.log: IntentLog(t.log, t.shape, t.fence) for t in brought.values()}, **run.logs}
     errors = []
@@ -72,19 +72,19 @@ def settle(store: Store, run: Announced) -> None:
         except TidefoldError as error:
             errors.append(error)
     if errors:
-        raise errors[0]  # The other logs are done; the run ends when this one can be.
+        raise errors[0]  # The other logs are done. The run stays unfinished until this log can be done.
     end_run(store, run.run, waiting, files_of(store, run))
     _log.info("ended run %s, which died", run.run)
 
 
 def end_run(store: Store, run: str, logs: Iterable[str], files: Collection[str]) -> None:
-    """Deletes the run's files that no log needs, and its announcement. Every log has taken or rejected the results."""
+    """Deletes the run's files that no log needs, and its announcement. All its logs have committed or rejected them."""
     store.delete(sorted(set(files) - find_needed(store, logs)))
     write_intents.end(store, run)
 
 
 def files_of(store: Store, run: Announced) -> tuple[str, ...]:
-    """The files that a run announced by name, and the whole or half files in its folders."""
+    """Returns the files that a run announced by name, and all finished and unfinished files in its folders."""
     below = (entry.path for folder in run.folders for entry in store.list(folder, unfinished=True))
     return tuple(sorted({*run.files, *below}))
 
@@ -92,7 +92,7 @@ def files_of(store: Store, run: Announced) -> tuple[str, ...]:
 def _settle_log(ledger: Ledger, announced: IntentLog, taking: Taking | None, files: ExpectedFiles) -> None:
     state = ledger.peek(announced.shape)
     if state.fence > announced.fence or state.deletion is not DeletionState.NO:
-        return  # Already taken or rejected; a dropped log stays dropped.
+        return  # Already committed or rejected; a dropped log stays dropped.
     if taking:
         try:
             commit_ingest(ledger, taking)
@@ -101,13 +101,13 @@ def _settle_log(ledger: Ledger, announced: IntentLog, taking: Taking | None, fil
             _log.info("%s rejects the results of a run: %s", announced.log, error)
         if any(name in files for name in names(ledger.peek(announced.shape))):
             return
-    # Also when the log names the files: a writer that has committed some change sets may come back with the others.
+    # Reject even if the log names the files: a writer that has committed some change sets may still commit the others.
     ledger.begin(announced.shape)
     ledger.commit(lambda now: give_up(now, announced.fence))
 
 
 def find_needed(store: Store, logs: Iterable[str]) -> set[str]:
-    """The segments and quarantine files that these logs name."""
+    """Returns the segments and quarantine files that these logs name."""
     found: set[str] = set()
     for log in logs:
         state = Ledger(store, log).find()

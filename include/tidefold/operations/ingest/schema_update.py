@@ -1,4 +1,4 @@
-"""Brings a log to its configured columns, before anything is ingested or folded."""
+"""Gives a log its configured columns before anything is ingested or folded."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tidefold.operations.pipeline import Pipeline, now
 
 
 def apply_configured_schema(pipeline: Pipeline, state: LogState, run: str = "") -> LogState:
-    """The log in its configured schema. A new schema is committed to the ledger.
+    """Returns the log with its configured schema. Commits a new schema to the ledger.
 
     Raises RefusedError, and changes nothing, if a policy forbids the change.
     """
@@ -25,7 +25,7 @@ def apply_configured_schema(pipeline: Pipeline, state: LogState, run: str = "") 
 
 
 def add_found_columns(pipeline: Pipeline, log: str, types: Mapping[str, str], run: str) -> None:
-    """Adds columns that were found in records to the log."""
+    """Adds columns that came with records to the log."""
     ledger = pipeline.ledger(log)
     if not ledger.exists():
         ledger.begin(pipeline.log(log).shape)
@@ -33,5 +33,5 @@ def add_found_columns(pipeline: Pipeline, log: str, types: Mapping[str, str], ru
 
 
 def aligner_to_newest(state: LogState) -> Aligner:
-    """Aligns change sets of every schema of a log to its newest one."""
+    """Returns an aligner from every schema of a log to its newest one."""
     return Aligner(state.shape, state.schema, state.schemas)

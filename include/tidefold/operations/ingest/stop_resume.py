@@ -1,4 +1,4 @@
-"""Stops a log for a savepoint, and lets it go on; starts no JVM."""
+"""Stops a log for a savepoint, and resumes it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from tidefold.operations.transition import apply_transition
 
 
 def stop(pipeline: Pipeline, log: str, address: str, by: str, why: str) -> Stopped:
-    """Stops the log: it accepts no more changes. Returns the run of its last snapshot. The same call again continues.
+    """Stops the log, so that it accepts no changes. A repeated call continues the first one.
+
+    Returns the stop, whose run makes the last snapshot.
 
     Raises NotFoundError, RefusedError if it was stopped for another address.
     """
@@ -28,12 +30,14 @@ def stop(pipeline: Pipeline, log: str, address: str, by: str, why: str) -> Stopp
 
 
 def resume(pipeline: Pipeline, log: str) -> Outcome:
-    """The log takes changes again. Raises NotFoundError."""
+    """Lets the log accept changes again. Raises NotFoundError."""
 
     def describe(state: LogState) -> Outcome:
         stopped = state.stopped
         if stopped is None:
             return Outcome(log, Status.NOTHING, "the log is not stopped")
-        return Outcome(log, Status.RESUMED, f"it takes changes again; it was stopped by {stopped.by}: {stopped.why}")
+        return Outcome(
+            log, Status.RESUMED, f"the log accepts changes again; {stopped.by} had stopped it: {stopped.why}"
+        )
 
     return apply_transition(pipeline, log, stop_resume.resume, describe)

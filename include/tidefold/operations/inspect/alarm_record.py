@@ -1,4 +1,4 @@
-"""Keeps the record of failed runs and sent alarms of a log in the store, beside the ledger and no part of it."""
+"""Keeps the record of a log's failed runs and sent alarms in the store. It is not part of the ledger."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tidefold.storage import Store
 
 
 def find_alarm_record(store: Store, log: str) -> AlarmRecord | None:
-    """The newest record; None: no run was recorded. Raises StorageError."""
+    """Returns the newest record; None: no run was recorded. Raises StorageError."""
     folder = LogPaths(log).alarms
     number = find_newest(store, folder)
     return (read_record(store, folder, number, AlarmRecord) or AlarmRecord(number)) if number else None

@@ -1,4 +1,4 @@
-"""Which alarms a log raises: one pure function of its status, the thresholds and the instant."""
+"""Finds the alarms of a log from its status, the thresholds and the instant. Pure."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from tidefold.domain.commit_times import format_instant
 if TYPE_CHECKING:
     from tidefold.operations.inspect.status import LogStatus
 
-# Below it a log that grows costs nothing: a small table with many changes is no reason to wake anybody.
+# Below this size a growing log raises no alarm: a small table with many changes costs next to nothing.
 GROWTH_FLOOR = 1_000_000_000
 _UNITS = ((86_400, "d"), (3600, "h"), (60, "min"))
 
 
 def find_alarms(status: LogStatus, thresholds: AlarmThresholds, now: str) -> list[LogAlarm]:
-    """The alarms of a log at an instant (ISO 8601), the gravest first."""
+    """Returns the alarms of a log at an instant (ISO 8601), the most severe first."""
     found = [*_find_failures(status, thresholds)]
     if status.error:
         message = f"the ledger cannot be read: {status.error.message}"
@@ -66,7 +66,7 @@ def _find_failures(status: LogStatus, thresholds: AlarmThresholds) -> Iterator[L
 
 
 def _find_lag(status: LogStatus, thresholds: AlarmThresholds, now: str) -> Iterator[LogAlarm]:
-    """The oldest waiting change counts; where its commit time is not known, the time of the last publication."""
+    """Measures the age of the oldest waiting change; if its commit time is not known, of the last publication."""
     if not status.changes:
         return
     oldest = _describe_instant(status.waiting.first if status.waiting else None)
@@ -127,7 +127,7 @@ def _find_growth(status: LogStatus, thresholds: AlarmThresholds) -> Iterator[Log
 
 
 def _describe_instant(microseconds: int | None) -> str:
-    """A commit time as ISO 8601; empty for what is not known, or what no calendar has."""
+    """Returns a commit time as ISO 8601; empty if it is not known or not a valid date."""
     try:
         return "" if microseconds is None else format_instant(microseconds)
     except OverflowError:
@@ -135,7 +135,7 @@ def _describe_instant(microseconds: int | None) -> str:
 
 
 def _find_excess(since: str, allowed: int | None, now: str) -> str:
-    """How long ago an instant is, if that is longer than allowed; else empty."""
+    """Returns how long ago an instant is, if that is longer than allowed; else an empty text."""
     if not since or allowed is None:
         return ""
     seconds = (datetime.fromisoformat(now) - datetime.fromisoformat(since)).total_seconds()

@@ -1,6 +1,6 @@
-"""Which rows two snapshots of a log differ by: counted exactly, by key, without a JVM.
+"""Compares the rows of two snapshots of a log by key, and counts the differences exactly.
 
-What both are made of is not read: a file that both name by the same name and sha256 holds the same rows in both.
+Files that both snapshots share are not read: the same name and sha256 mean the same rows.
 """
 
 from __future__ import annotations
@@ -23,8 +23,12 @@ from tidefold.storage import Store
 
 @dataclass(slots=True)
 class Diff:
-    """`counts` of rows by kind of change, and the first `rows` of them. `files_read` of the `files` that the two name
-    together (a shared one counts once) were opened for it. `left_out`: columns that only one of the two has.
+    """The differences of two snapshots.
+
+    counts: the number of rows by kind of change.
+    rows: the first of these rows.
+    files: the files of both snapshots; a shared one counts once. files_read: how many of them were opened.
+    left_out: columns that only one of the two has.
     """
 
     log: str
@@ -60,7 +64,9 @@ def diff(pipeline: Pipeline, log: str, before: int, after: int, limit: int = 20)
 
 
 def _alike(plans: Sequence[ReadPlan]) -> tuple[list[ReadPlan], tuple[str, ...]]:
-    """The same reads with the columns that both snapshots have, as the newer schema has them; and the other columns."""
+    """Returns both reads restricted to the common columns, with the types of the newer schema; and the other
+    columns.
+    """
     older, newer = sorted(plans, key=lambda plan: plan.schema)
     if older.schema == newer.schema:
         return [*plans], ()
@@ -90,13 +96,13 @@ def _content(file: DataFile) -> tuple[str, str, Deletions | None]:
 
 
 def _tasks(store: Store, plans: Sequence[ReadPlan], key_groups: KeyGroups) -> tuple[ReadTask, ReadTask]:
-    """What is to be read of each side: without what cannot make a difference."""
+    """Returns what to read of each side, without files that cannot differ."""
     first, second = (_task(store, plan, key_groups) for plan in plans)
     if first.change_sets == second.change_sets and _contents(first) == _contents(second):
         return ReadTask(key_groups, (), ()), ReadTask(key_groups, (), ())
     if first.change_sets or second.change_sets:
         return first, second
-    # A key is in one file of a snapshot: what both share says nothing of what the other files hold.
+    # Each key is in one file of a snapshot, so shared files contain no key of the other files.
     shared = _contents(first) & _contents(second)
     one, other = (replace(t, files=tuple(f for f in t.files if _content(f) not in shared)) for t in (first, second))
     return one, other
@@ -110,13 +116,15 @@ def _task(store: Store, plan: ReadPlan, key_groups: KeyGroups) -> ReadTask:
     files = tuple(f for f in plan.files if f.key_groups.meets(key_groups))
     near = (c for c in plan.change_sets if c.key_groups.meets(key_groups))
     known: Indexes = {}
-    # A span covers nearly every bucket; what a change set holds of one may be nothing.
+    # The range of a change set covers nearly every bucket, but it may have no change in one of them.
     there = (c for c in near if read_change_set(store, c, key_groups, known).num_rows)
     return ReadTask(key_groups, files, tuple(there))
 
 
 def _ranges(plans: Iterable[ReadPlan]) -> Iterator[KeyGroups]:
-    """Ranges of key groups that no file and no bucket of either side reaches across: the bucket counts may differ."""
+    """Yields ranges of key groups such that no file or bucket of either side crosses an end of a range. The two
+    snapshots may have different numbers of buckets.
+    """
     spans: list[KeyGroups] = []
     for plan in plans:
         spans += bucket_ranges(plan.shape.key_groups, plan.shape.buckets)

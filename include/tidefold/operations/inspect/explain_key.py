@@ -1,8 +1,8 @@
-"""Why the row of a key is as it is: the change that made it, and what became of the others; starts no JVM.
+"""Explains the row of a key: the change that made it, and the outcome of the other changes.
 
-Of the table only the files of the key's bucket are read, of the log only the batches that may hold its key group.
+Reads only the table files of the key's bucket, and only the batches of the log that may contain its key group.
 
-The words in which a key is explained: operations, why a change counts or not, and how a row agrees with the log.
+Also contains the texts for people: operations, the outcome of a change, and how a row agrees with the log.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ OPS = {UPSERT: "upsert", DELETE: "delete", CLEAR: "clear", MERGE: "merge"}
 _SEVERAL = (Engine.PARTIAL, Engine.AGGREGATE)
 REMARKS = {
     RowAgreement.MADE: "",
-    RowAgreement.DELETED: "The row is not there: it was deleted.",
-    RowAgreement.EXPIRED: "The row is not there: it was dropped for its age.",
-    RowAgreement.IMPORTED: "The log does not tell of it: the rows below its changes were imported.",
-    RowAgreement.CUT: "What made it so is no longer in the log, which was cut.",
-    RowAgreement.ABSENT: "The row is not there: no change of this key is folded in.",
-    RowAgreement.DIFFERS: "The row is not what the log says of it: `tidefold verify` looks for damage.",
+    RowAgreement.DELETED: "There is no row: it was deleted.",
+    RowAgreement.EXPIRED: "There is no row: it was dropped for its age.",
+    RowAgreement.IMPORTED: "The log does not have the change that made the row: the row was imported.",
+    RowAgreement.CUT: "The log no longer has the change that made the row: it was truncated.",
+    RowAgreement.ABSENT: "There is no row: no change of this key is folded.",
+    RowAgreement.DIFFERS: "The row differs from the log: `tidefold verify` looks for damage.",
 }
 
 
@@ -63,10 +63,10 @@ def why(told: ExplainedChange, winner: KeyChange | None, shape: TableSpec) -> st
         + (f"counts; folded into {where}" if where else "counts; not folded into a snapshot yet"),
         ChangeOutcome.OLDER: f"older order{lost}",
         ChangeOutcome.EARLIER: f"same order, earlier position{lost}",
-        ChangeOutcome.AGAIN: "the same change once more",
-        ChangeOutcome.REPEATED: "sent again: its order lies below what its partition had brought before",
-        ChangeOutcome.REPLACED: f"replaced by what was folded later{f'; itself into {where}' if where else ''}",
-        ChangeOutcome.SKIPPED: f"left out for good by what made {where}",
+        ChangeOutcome.AGAIN: "the same change, sent again",
+        ChangeOutcome.REPEATED: "sent again: its order is below that of earlier records of its partition",
+        ChangeOutcome.REPLACED: f"replaced by a later fold{f'; folded into {where}' if where else ''}",
+        ChangeOutcome.SKIPPED: f"left out for good by the restore or import of {where}",
         ChangeOutcome.LATER: f"later than this view: folded into {where}",
         ChangeOutcome.AFTER: "committed after the instant of this view",
         ChangeOutcome.WAITING: "not folded yet",
@@ -74,21 +74,21 @@ def why(told: ExplainedChange, winner: KeyChange | None, shape: TableSpec) -> st
 
 
 Row = dict[str, Any]
-# Offsets of Kafka are far below it, those computed from a row's content nearly never.
+# Offsets of Kafka are far below this number; offsets computed from a row's content are almost always above it.
 _COMPUTED = 1 << 53
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """One change of the key with all that is known of where it comes from and what became of it.
+    """One change of the key, with its origin and its outcome.
 
-    first: the lowest sqn that its change set stands for.
+    first: the lowest sqn of the change sets that its change set replaces.
     landed, ingest_run, taken: the landed file, the run that ingested it, and when (ISO 8601).
-    record: its place in that file, as `line 3`; empty if the file is gone or was edited.
+    record: its place in that file, such as `line 3`; empty: the file is gone or was edited.
     at: its order as text; instants in ISO 8601.
-    snapshot, run: what folded it, or left it out.
-    why: a sentence for people.
+    snapshot, run: the snapshot and run that folded it, or left it out.
+    why: its outcome, for people.
     """
 
     op: str
@@ -114,13 +114,13 @@ class Origin:
 
     @property
     def is_placed_by_content(self) -> bool:
-        """Whether the offset is computed from the content of the row, and so has no meaning for people."""
+        """Whether its offset is computed from the content of the row, and so has no meaning for people."""
         return self.offset >= _COMPUTED
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What a kept snapshot has of the key; `error`: it cannot be read."""
+    """The row of the key in a retained snapshot. `error`: why it cannot be read."""
 
     snapshot: int
     kind: SnapshotKind
@@ -136,9 +136,14 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class KeyExplained:
-    """`view` is published, snapshot or live; `snapshot` the one that it is, or begins with. `made_by` made the row, or
-    deleted it; None: the log does not have that change any more. `changes`: all that the log has, oldest first.
-    `unknown`: ranges of change sets that cannot tell of every change any more; `kept`: oldest first.
+    """A key and its history.
+
+    view: published, snapshot or live.
+    snapshot: the snapshot of the view, or the one that a live view begins with.
+    made_by: the change that made or deleted the row; None: the log does not have it any more.
+    changes: all changes of the key in the log, oldest first.
+    unknown: ranges of change sets that no longer have every change.
+    kept: the row in each retained snapshot, oldest first.
     """
 
     log: str
@@ -160,7 +165,7 @@ class KeyExplained:
 def explain_key(
     pipeline: Pipeline, log: str, key: str, snapshot: int | None = None, live: bool = False
 ) -> KeyExplained:
-    """Explains a key, given as a JSON object, as it is published, in a snapshot, or live.
+    """Explains a key, given as a JSON object: published, in a snapshot, or live.
 
     Raises NotFoundError if neither the log nor a retained snapshot has the key, and the errors of `plan_read`.
     """
@@ -171,7 +176,7 @@ def explain_key(
 
 
 class _Explaining:
-    """One key of one state: each file and each change set is read once."""
+    """Explains one key of one state. Reads each file and each change set once."""
 
     def __init__(self, pipeline: Pipeline, state: LogState, key: str) -> None:
         self._pipeline, self._state, self._text = pipeline, state, key
@@ -221,7 +226,7 @@ class _Explaining:
         state, store = self._state, self._pipeline.store
         mine = KeyGroups(self._key.key_group, self._key.key_group)
         floors = {c.sqn: c.floor for c in state.change_sets}
-        # Without their floors: what was sent again is told too.
+        # Without their floors, because changes that were sent again are explained too.
         sets = tuple(replace(c, floor=None) for c in state.change_sets if c.key_groups.meets(mine))
         plan = ReadPlan(store.uri(""), state.log, state.shape, False, None, (), sets)
         plan = replace(plan, schema=state.schema, schemas=state.schemas)
@@ -230,7 +235,7 @@ class _Explaining:
         return tuple(self._change(number, values, floors[values[SQN]]) for number, values in enumerate(self._values))
 
     def _concerns(self, values: Row) -> bool:
-        """Whether a change is of this key, or a clear of it and others."""
+        """Whether a change is of this key, or clears it together with others."""
         key = self._key.values
         if values["_op"] != CLEAR:
             return all(values[name] == value for name, value in key)
@@ -260,7 +265,7 @@ class _Explaining:
         )
 
     def _agrees(self, row: Row | None, told: KeyHistory) -> bool:
-        """Whether the row has what the changes gave that it consists of; what was added up is not added again."""
+        """Whether the row has the values of the changes that it consists of. Aggregates are not computed again."""
         if row is None or self._state.shape.merge.engine in (Engine.AGGREGATE, Engine.HISTORY):
             return row is not None
         given = {name: self._values[one.change.number][name] for one in told.changes for name in one.gave}
@@ -271,7 +276,7 @@ class _Explaining:
         return None if change.removes else {c.name: values[c.name] for c in self._state.shape.columns}
 
     def _row(self, plan: ReadPlan) -> Row | None:
-        """The row of the key, of a history its newest version; files read for another snapshot are not read again."""
+        """Returns the row of the key; of a history the newest version. Files are read once for all snapshots."""
         for task in plan.tasks:
             files = frozenset(replace(f, carried=False) for f in task.files)
             if task.change_sets or files not in self._read:
@@ -294,7 +299,7 @@ class _Explaining:
             return replace(kept, error=str(error))
 
     def _row_in(self, snapshot: Snapshot) -> Row | None:
-        """There may be hundreds of tails on one snapshot: of those only what it has is read."""
+        """Returns the row in a snapshot. Of a tail only the row of its base is read, because there may be hundreds."""
         state = self._state
         if snapshot.kind is not SnapshotKind.TAIL:
             return self._row(
@@ -335,26 +340,26 @@ class _Explaining:
 
     def _never(self) -> NotFoundError:
         cut = self._state.truncated_to
-        trace = f" The log was truncated to change set {cut}: a key deleted before that leaves no trace." if cut else ""
+        trace = f" The log was truncated up to change set {cut}: keys deleted before that are not known." if cut else ""
         return NotFoundError(
             "KEY_UNKNOWN",
-            f"Neither the log of `{self._state.log}` nor a kept snapshot has the key {self._text}.{trace}",
-            hint=f"Check spelling and type of the key. `tidefold read {self._state.log} --live` shows rows.",
+            f"Neither the log of `{self._state.log}` nor a retained snapshot has the key {self._text}.{trace}",
+            hint=f"Check the spelling and type of the key. `tidefold read {self._state.log} --live` shows rows.",
         )
 
 
 def _find_landed_file(state: LogState, source: ChangeSet, change: KeyChange) -> LandedFileRecord | None:
-    """The landed file that brought a change. A record that was refused at first comes in a change set of its own."""
+    """Returns the landed file of a change. A record that a retry recovered is in a change set of its own."""
     partition, offset = change.place[-2:]
     holds = [e for e in state.landed if e.partition == partition and e.first_offset <= offset < e.next_offset]
     brought = [e for e in state.landed if e.sqn is not None and source.begin <= e.sqn <= source.sqn]
-    if not holds:  # Rows without offsets: a change set that was not compacted is of one file.
+    if not holds:  # Rows without offsets: a change set that was not compacted comes from one file.
         return brought[0] if len(brought) == 1 else None
     return next((e for e in reversed(holds) if e in brought), holds[-1])
 
 
 def _rank(values: Row, group: Group) -> tuple[int, ...] | None:
-    """What the order columns of a group say; None when one says nothing: then the change is not for the group."""
+    """Returns the order of a group; None if one of its columns is null: then the change does not set the group."""
     if not group.order:
         return ()
     found = [values[name] for name in group.order]
@@ -362,7 +367,7 @@ def _rank(values: Row, group: Group) -> tuple[int, ...] | None:
 
 
 def _format_order(order: tuple[int, ...], shape: TableSpec) -> str:
-    """An order as people write it: columns by their type."""
+    """Formats an order for people: columns by their type."""
     types = {column.name: column.type for column in shape.columns}
     by = shape.order_by if shape.order == COLUMNS else ()
     return "/".join(
@@ -379,7 +384,7 @@ def _format_number(number: int, type_: str) -> str:
 
 
 def _hash(row: Mapping[str, Any] | None) -> str | None:
-    """Tells rows apart: sha256 of their values as JSON, its first 16 digits."""
+    """Returns the first 16 digits of the sha256 of a row's values as JSON."""
     if row is None:
         return None
     text = json.dumps({name: row[name] for name in sorted(row)}, default=str, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""Every snapshot of a log, newest first: read from the ledger only."""
+"""Lists the snapshots of a log, newest first. Reads only the ledger."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from tidefold.operations.pipeline import Pipeline
 
 
 def history(pipeline: Pipeline, log: str) -> list[Snapshot]:
-    """All snapshots that were ever begun. Raises NotFoundError when nothing was ingested yet."""
+    """Returns all snapshots that were ever begun. Raises NotFoundError if nothing was ingested yet."""
     return list(reversed(pipeline.ledger(log).read().snapshots))
 
 
 def schemas_told(pipeline: Pipeline, log: str) -> list[str]:
-    """What changed in the columns of a log, newest first: one line a schema."""
+    """Describes the changes of the log's columns, newest first: one line for each schema."""
     return list(reversed(describe_schemas(pipeline.ledger(log).read())))
 
 
 def tags_of(pipeline: Pipeline, log: str) -> dict[int, list[str]]:
-    """The tags of each tagged snapshot."""
+    """Returns the tags of each tagged snapshot."""
     tags: dict[int, list[str]] = {}
     for tag in pipeline.ledger(log).read().tags:
         tags.setdefault(tag.snapshot, []).append(tag.name)
@@ -30,12 +30,12 @@ def tags_of(pipeline: Pipeline, log: str) -> dict[int, list[str]]:
 
 
 def find_restorers(snapshots: Sequence[Snapshot]) -> dict[int, int]:
-    """Of each restored snapshot, the one whose rows came back."""
+    """Returns, for each restore, the snapshot whose rows it restored."""
     return {s.id: _require_snapshot_id(snapshots, s, s.restored_from) for s in snapshots if s.restored_from is not None}
 
 
 def _require_snapshot_id(snapshots: Sequence[Snapshot], restored: Snapshot, origin: int) -> int:
-    # A whole one is taken over as it is; of those on one base no two tails end at the same sqn.
+    # A snapshot with files is restored as it is. Of the tails on one base, no two end at the same sqn.
     if restored.folds_to == restored.from_sqn:
         return origin
     ends = (s for s in snapshots if s.kind is SnapshotKind.TAIL and (s.base, s.to_sqn) == (origin, restored.folds_to))
@@ -43,7 +43,7 @@ def _require_snapshot_id(snapshots: Sequence[Snapshot], restored: Snapshot, orig
 
 
 def local_of(pipeline: Pipeline, log: str) -> tuple[int, ...]:
-    """The snapshots whose copy on this machine may be used."""
+    """Returns the ids of the snapshots whose copy on this machine may be used."""
     return snapshots_here(pipeline, pipeline.ledger(log).read())
 
 

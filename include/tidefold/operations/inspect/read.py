@@ -1,4 +1,4 @@
-"""Plans what a read of a log takes in, for the command line and for Spark alike; reads it without a JVM."""
+"""Plans reads of a log, for the command line and for Spark, and reads in this process without a JVM."""
 
 from __future__ import annotations
 
@@ -36,11 +36,13 @@ class What(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ReadRequest:
-    """A read as it was asked for.
+    """The request for a read.
 
-    `snapshot` names another one than the published (table only), `since` the sqn after which change sets are read (log
-    only), `key` one key as a JSON object: of all others nothing is returned, and of other buckets nothing is read,
-    `share` the part of one of several workers. `today`: also of an older snapshot in the columns that the log has now.
+    snapshot: read this snapshot instead of the published one (only with `table`).
+    since: read only change sets after this sqn (only with `log`).
+    key: read only this key, a JSON object, from its bucket.
+    share: read only the part of one of several workers.
+    today: read an older snapshot with the columns that the log has now.
     """
 
     what: What = What.TABLE
@@ -66,16 +68,18 @@ def _check_exclusive(name: str, what: What, allowed: What) -> InvalidInputError:
 def read_rows(
     pipeline: Pipeline, log: str, wanted: ReadRequest | None = None
 ) -> tuple[pa.Schema, Generator[pa.RecordBatch]]:
-    """Schema and rows of a log in this process. Raises what `plan_read` and `read_task` raise."""
+    """Returns schema and rows of a log, read in this process. Raises the errors of `plan_read` and `read_task`."""
     plan = plan_read(pipeline, log, wanted or ReadRequest())
     tasks = plan.tasks if plan.folded else (plan.whole,)
     return plan_schema(plan), (batch for task in tasks for batch in read_task(pipeline.store, plan, task))
 
 
 def plan_read(pipeline: Pipeline, log: str, wanted: ReadRequest) -> ReadPlan:
-    """Freezes what a read takes in, without expired rows if the log hides them. Asks the ledger and one manifest.
+    """Plans a read of exactly the present files and change sets, without expired rows if the log hides them.
 
-    Raises NotFoundError when there is nothing to read yet, RefusedError when the log no longer has what is needed.
+    Reads the ledger and one manifest.
+
+    Raises NotFoundError if there is nothing to read yet, RefusedError if the log no longer has the needed changes.
     """
     state = require_state(pipeline, log)
     plan = plan_from(pipeline, state, wanted)
@@ -85,16 +89,16 @@ def plan_read(pipeline: Pipeline, log: str, wanted: ReadRequest) -> ReadPlan:
 
 
 def require_state(pipeline: Pipeline, log: str) -> LogState:
-    """The newest state of a configured log, or NotFoundError."""
+    """Returns the newest state of a configured log. Raises NotFoundError."""
     state = pipeline.ledger(pipeline.log(log).id).find()
-    if state is None:  # Never begun, or dropped.
+    if state is None:  # It never had a ledger, or was dropped.
         hint = f"`tidefold ingest {log}` starts it."
         raise NotFoundError("LOG_UNKNOWN", f"The store has no log `{log}`.", hint=hint)
     return state
 
 
 def plan_from(pipeline: Pipeline, state: LogState, wanted: ReadRequest) -> ReadPlan:
-    """The same from a state that was read before."""
+    """Plans a read from a state that was read before."""
     if wanted.what is What.LOG:
         plan = _plan_tasks(pipeline, state, None, _since(state, wanted.since), state.schema, folded=False)
     elif wanted.what is What.LIVE:
@@ -113,7 +117,7 @@ def plan_from(pipeline: Pipeline, state: LogState, wanted: ReadRequest) -> ReadP
 
 
 def _filter_share(plan: ReadPlan, share: Share) -> ReadPlan:
-    """What one of several workers reads; one for whom no key group is left reads nothing."""
+    """Restricts the plan to the share of one worker. A worker without key groups reads nothing."""
     mine = share.key_groups(plan.shape.key_groups)
     return replace(plan, share=mine) if mine else replace(plan, files=(), change_sets=())
 
@@ -122,7 +126,7 @@ def _plan_tasks(
     pipeline: Pipeline, state: LogState, base: Manifest | None, change_sets: tuple[ChangeSet, ...], schema: int,
     *, folded: bool = True,
 ) -> ReadPlan:  # fmt: skip
-    # The files lie in the buckets of their own snapshot.
+    # The files have the buckets of their own snapshot.
     buckets = base.shape.buckets if base else state.shape.buckets
     shape = replace(shape_at(state, schema), buckets=buckets)
     plan = ReadPlan(pipeline.store.uri(""), state.log, shape, folded, None, (), change_sets)
@@ -143,7 +147,7 @@ def _of_snapshot(pipeline: Pipeline, state: LogState, chosen: Snapshot) -> ReadP
 
 
 def find_published(state: LogState) -> Snapshot:
-    """The snapshot that readers of the table see, or NotFoundError."""
+    """Returns the snapshot that readers of the table see. Raises NotFoundError."""
     found = next((s for s in reversed(state.snapshots) if s.published), None)
     if found is None:
         message = f"`{state.log}` has no published snapshot yet."
@@ -176,7 +180,7 @@ def _since(state: LogState, since: int | None) -> tuple[ChangeSet, ...]:
 
 
 def _join(state: LogState, after: int, to: int) -> tuple[ChangeSet, ...]:
-    """The change sets with `after` < sqn <= `to`, if none of them is missing (I7)."""
+    """Returns the change sets with `after` < sqn <= `to`. Raises an error if one of them is missing (I7)."""
     found = state.change_sets_in(after, to)
     reached = after
     for change_set in found:
@@ -198,7 +202,7 @@ def _cut(state: LogState, after: int) -> RefusedError:
 
 
 def one_key(shape: TableSpec, text: str) -> OneKey:
-    """A key given as JSON, with the types of its columns. Raises InvalidInputError."""
+    """Parses a key given as JSON, with the types of its columns. Raises InvalidInputError."""
     hint = "Name every key column, as in " + "{" + ", ".join(f'"{name}": ...' for name in shape.key) + "}."
     try:
         given = decode_json(text, dict[str, str | int | bool])

@@ -1,4 +1,4 @@
-"""What a run of a pipeline means for the alarms of its logs: failed runs are counted, and new alarms are found."""
+"""Finds the alarms of the logs after a run of the pipeline: counts failed runs, and finds new alarms."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tidefold.operations.verify.proof_record import find_proof
 
 @dataclass(frozen=True, slots=True)
 class RunAlarms:
-    """What a run came to for a log.
+    """The alarms of one log after a run.
 
-    status: of the log, with its alarms.
+    status: the status of the log, with its alarms.
     before, after: the record before and after the run.
-    new: the alarms that nobody was told of.
+    new: the alarms that were not sent yet.
     """
 
     status: LogStatus
@@ -29,9 +29,9 @@ class RunAlarms:
 
 
 def find_run_alarms(pipeline: Pipeline, run: str, logs: Sequence[str], errors: Mapping[str, str]) -> list[RunAlarms]:
-    """What a run came to for each log that has thresholds; the others cost no request. Raises StorageError.
+    """Finds the alarms of each log with thresholds after a run. Other logs cost no request. Raises StorageError.
 
-    errors: why the run failed for each log for which it did.
+    errors: for each log whose run failed, the cause.
     """
     wanted = [log for log in logs if pipeline.log(log).alarms]
     return [_find(pipeline, run, found, errors.get(found.log)) for found in status(pipeline, wanted)]
@@ -46,9 +46,9 @@ def _find(pipeline: Pipeline, run: str, found: LogStatus, error: str | None) -> 
 
 
 def keep_run_alarms(pipeline: Pipeline, runs: Iterable[RunAlarms], *, is_sent: bool) -> None:
-    """Writes the records that changed. Raises AlreadyExistsError if another process was faster, StorageError.
+    """Writes the changed records. Raises AlreadyExistsError if another process was faster, StorageError.
 
-    is_sent: whether people were told of the new alarms.
+    is_sent: whether the new alarms were sent.
     """
     for run in runs:
         after = record_sent(run.after, run.status.alarms) if is_sent else run.after
@@ -58,7 +58,7 @@ def keep_run_alarms(pipeline: Pipeline, runs: Iterable[RunAlarms], *, is_sent: b
 def count_failures(
     pipeline: Pipeline, run: str, logs: Sequence[str], outcomes: Mapping[str, Sequence[Outcome]]
 ) -> None:
-    """Counts a run whose outcomes are known, by step, and tells nobody: one list for each log that has thresholds.
+    """Counts a run by the outcomes of its steps, and sends nothing. Only for logs with thresholds.
 
     Raises AlreadyExistsError if another process was faster, StorageError.
     """
@@ -71,6 +71,6 @@ def count_failures(
 
 
 def _write_if_changed(pipeline: Pipeline, log: str, before: AlarmRecord, after: AlarmRecord) -> None:
-    """A run that ends well, as the one before, writes nothing."""
+    """Writes the record, unless it is unchanged, as after two successful runs."""
     if after != replace(before, run=after.run):
         write_alarm_record(pipeline.store, log, replace(after, number=before.number + 1))

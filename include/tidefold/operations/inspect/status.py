@@ -1,4 +1,4 @@
-"""The status of each log, read only from the ledgers: fast, and without any change."""
+"""The status of each log. Reads only the ledgers, and changes nothing."""
 
 from __future__ import annotations
 
@@ -25,24 +25,27 @@ from tidefold.operations.verify.proof_record import find_proof
 
 @dataclass(frozen=True, slots=True)
 class LogStatus:
-    """`latest` is the newest completed snapshot, `attempt` the open one, `as_of_attempts` those as of an instant;
-    `change_sets` and `changes` wait to be folded.
+    """The status of one log.
 
-    `tail` is the newest tail-only snapshot on `latest`; `tags`, `holds` and `readers` keep more than retention does;
-    `garbage` counts the segments that wait to be removed. `local`: snapshots whose copy is on this machine,
-    `local_partial`: those of whose copy files are gone, `local_bytes`: what all copies of snapshots take on its disks.
-    `drilled` is the newest one with a restore drill. `stopped`: the log takes nothing. `schema` is the id of the newest
-    one, `schema_waits` what it changes, until a snapshot has it. `landing`: landed files that the last ingest did not
-    take, or took in vain. `proof`: when its files were proved, if that was asked for.
-
+    begun: false until the first ingest.
+    latest: the newest completed snapshot.
+    attempt: the open attempt. as_of_attempts: the open attempts at snapshots as of an instant.
+    change_sets, changes: how many wait to be folded.
+    tail: the newest tail-only snapshot on `latest`.
+    tags, holds, readers: what keeps more than retention does.
+    garbage: how many segments are marked for deletion.
+    local: snapshots with a copy on this machine. local_partial: those whose copy has lost files.
+    local_bytes: the bytes of all copies of snapshots on its disks.
+    drilled: the newest snapshot with a restore drill.
+    stopped: set while the log accepts no changes.
+    schema: the id of the newest schema. schema_waits: its changes, until a snapshot has them.
+    landing: landed files that the last ingest did not ingest, or that had nothing new.
     first_started: when the first snapshot began (ISO 8601); empty: there is none.
-    waiting: when the changes that wait to be folded were committed at the source; None: not known.
-    stored_bytes: of all files that the ledger names: those that its snapshots wrote, and its change sets.
-    runs: what is known of the newest runs of its DAG, if that was asked for.
-    alarms: what a person should deal with, by the thresholds of the configuration, if that was asked for.
-
-    `why` says in one line why the newest snapshot is not the latest one, `report` is the page that tells more;
-    `error` (with its code) is set when the ledger cannot be read, `begun` is false until the first ingest.
+    waiting: the commit times of the changes that wait; None: not known.
+    stored_bytes: the bytes that its snapshots wrote, and those of its change sets.
+    proof, runs, alarms: its newest proof, the newest runs of its DAG, and its alarms; only if requested.
+    why: why the newest snapshot is not published. report: the address of its quality report.
+    error: set if the ledger cannot be read.
     """
 
     log: str
@@ -79,10 +82,11 @@ class LogStatus:
 
 
 def status(pipeline: Pipeline, logs: Sequence[str], *, proofs: bool = False) -> list[LogStatus]:
-    """One status a log; a log whose ledger cannot be read says so and hides no other.
+    """Returns one status for each log. If a ledger cannot be read, only the status of that log has an error.
 
-    proofs: also reads when the files of each log were proved and which runs of its DAG failed, and finds its alarms.
-        That takes up to four requests a log.
+    proofs: also reads the newest proof and failed runs of each log, and finds its alarms. That costs up to four
+        requests
+           for each log.
     """
     use = local_use(pipeline)
     return [_status(pipeline, log, use, proofs) for log in logs]
@@ -104,20 +108,20 @@ def _status(pipeline: Pipeline, log: str, use: LocalUse | None, proofs: bool) ->
 
 
 def add_records(pipeline: Pipeline, found: LogStatus) -> LogStatus:
-    """The status with its proofs, its newest runs and its alarms. Raises StorageError."""
+    """Returns the status with its proofs, its newest runs and its alarms. Raises StorageError."""
     proof = find_proof(pipeline.store, found.log) if found.begun else None
     runs = find_alarm_record(pipeline.store, found.log)
     return with_alarms(pipeline, replace(found, proof=proof, runs=runs))
 
 
 def with_alarms(pipeline: Pipeline, found: LogStatus) -> LogStatus:
-    """The status with the alarms that the configuration wants."""
+    """Returns the status with the alarms that the configuration asks for."""
     thresholds = pipeline.config.logs[found.log].alarms
     return replace(found, alarms=tuple(find_alarms(found, thresholds, now())) if thresholds else ())
 
 
 def status_of(state: LogState) -> LogStatus:
-    """The status that a state means."""
+    """Returns the status of a state."""
     why, report = _why(state)
     return LogStatus(
         log=state.log,
@@ -153,13 +157,13 @@ def _count_stored(state: LogState) -> int:
 
 
 def _waiting_schema(state: LogState) -> str:
-    """What the newest schema changes, while the table does not show it."""
+    """Describes the changes of the newest schema while the table does not show it yet."""
     shown = state.latest.schema if state.latest else state.schema
     return describe_schemas(state)[-1] if shown != state.schema else ""
 
 
 def _why(state: LogState) -> tuple[str, str | None]:
-    """What stopped the newest snapshot, and its report. Silent once a later snapshot was completed."""
+    """Returns why the newest snapshot was not published, and its report. Empty once a later snapshot is completed."""
     newest = next((s for s in reversed(state.snapshots) if s.in_main_lineage), None)
     if newest is None:
         return "", None

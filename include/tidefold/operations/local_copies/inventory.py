@@ -1,4 +1,4 @@
-"""Lists the local copies and the segments that no log needs, and measures their disk use. It changes nothing."""
+"""Lists the local copies, finds segment copies that no log needs, and measures disk use. Changes nothing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tidefold.storage.local_copies.roots import LocalRoots
 
 @dataclass(frozen=True, slots=True)
 class SegmentCopy:
-    """A segment's local files, whole or half. No `logs`: the copy cannot be read."""
+    """The finished and unfinished local files of a segment. No `logs`: the copy cannot be read."""
 
     path: str
     logs: frozenset[str]
@@ -29,8 +29,9 @@ class SegmentCopy:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What lay there before any ledger was read: so it is no newer than what the ledgers say. `segments`: but for those
-    that a run is writing.
+    """The local copies, listed before any ledger is read, so that the ledgers are newer than the list.
+
+    segments: the copies of segments, without those that a run is writing.
     """
 
     files: tuple[LocalFile, ...]
@@ -39,7 +40,7 @@ class Seen:
 
 
 def look(store: Store, local: LocalRoots) -> Seen:
-    """Lists all roots once. Raises StorageError if none of them answers, or the store does not."""
+    """Lists all roots once. Raises StorageError if no root can be read, or the store cannot."""
     snapshots: dict[CopyName, list[LocalFile]] = {}
     segments: dict[str, list[LocalFile]] = {}
     for file in local.files():
@@ -49,7 +50,7 @@ def look(store: Store, local: LocalRoots) -> Seen:
         elif segment:
             segments.setdefault(segment, []).append(file)
     files = tuple(file for found in (*snapshots.values(), *segments.values()) for file in found)
-    # A log may still be told of these.
+    # A log may still commit these.
     on_their_way = ExpectedFiles(read_announced(store) if segments else ())
     idle = [SegmentCopy(p, _logs_in(local, p), tuple(segments[p])) for p in segments if p not in on_their_way]
     return Seen(files, {name: tuple(found) for name, found in snapshots.items()}, tuple(idle))
@@ -63,14 +64,14 @@ def _logs_in(local: LocalRoots, path: str) -> frozenset[str]:
 
 
 def find_unneeded(store: Store, segments: Iterable[SegmentCopy]) -> list[SegmentCopy]:
-    """The copies of segments that every log in them has folded, or that no ledger names."""
+    """Returns the copies of segments that every log in them has folded, or that no ledger names."""
 
     @cache
     def find_needed(log: str) -> frozenset[str] | None:
         try:
             state = Ledger(store, log).find()
         except TidefoldError:
-            return None  # Nobody knows what it needs.
+            return None  # Its needs are unknown.
         return segments_needed(state) if state else frozenset()
 
     def goes(segment: SegmentCopy) -> bool:
@@ -85,7 +86,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RootUse:
-    """A root, the bytes of this pipeline's copies in it, and why it cannot be read, if so."""
+    """A root, the bytes of this pipeline's copies in it, and why it cannot be read (None: it can)."""
 
     path: str
     bytes: int
@@ -94,8 +95,10 @@ class RootUse:
 
 @dataclass(frozen=True, slots=True)
 class LocalUse:
-    """Bytes on disk: a file that copies share by hard links counts once. `logs`: of the snapshots of each log,
-    `segments`: of the copies of segments, which logs share.
+    """Bytes on disk. A file that copies share by hard links counts once.
+
+    logs: the bytes of the snapshots of each log.
+    segments: the bytes of the copies of segments, which logs share.
     """
 
     bytes: int
@@ -106,8 +109,12 @@ class LocalUse:
 
 
 def _absent(path: str) -> str | None:
-    """A folder that is not there is one in which no copy was made yet, or the empty place of a disk that is away."""
-    return None if Path(path).is_dir() else "it is not there; is its disk mounted? The next copy makes it anew"
+    """Returns a warning for a missing folder: no copy was made there yet, or its disk is not mounted."""
+    return (
+        None
+        if Path(path).is_dir()
+        else "the folder does not exist. Check that its disk is mounted. The next copy creates the folder"
+    )
 
 
 def local_use(pipeline: Pipeline) -> LocalUse | None:

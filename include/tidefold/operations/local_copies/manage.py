@@ -24,9 +24,9 @@ _log = logging.getLogger(__name__)
 
 
 def copy_staged(pipeline: Pipeline, manifest: Manifest, digest: str) -> LocalCopyDetails | None:
-    """Makes the local copy of a staged snapshot. None: no local copies are configured.
+    """Makes the local copy of a staged snapshot. Returns None if no local copies are configured.
 
-    Raises CorruptError when copying shows that the primary's own files are not those that were staged.
+    Raises CorruptError if the files in the store are not those that were staged.
     """
     if pipeline.local is None:
         return None
@@ -45,12 +45,13 @@ def copy_staged(pipeline: Pipeline, manifest: Manifest, digest: str) -> LocalCop
 
 def _prepare(pipeline: Pipeline, manifest: Manifest) -> bytes:
     """Makes room for the copy within the quota, and returns the commit of its Delta log."""
-    # Only who makes a copy loads what these load: `status` is to answer at once.
+    # Imported here, because `status` must not load these modules.
     from tidefold.delta.table_state import build_table
     from tidefold.operations.local_copies.quota import provide_room
 
     provide_room(pipeline, manifest)
-    # Of the manifest alone: files that snapshots share lie beside the table's, where no Delta log tells of this one.
+    # Made from the manifest, because shared files are in the table's folder, whose Delta log does not have this
+    # snapshot.
     return build_table(manifest)[1]
 
 
@@ -65,12 +66,12 @@ def prune(pipeline: Pipeline, log: str, snapshot: int) -> None:
     try:
         discard(pipeline.local, [CopyName(log, snapshot), CopyName(log, snapshot, ongoing=True)])
     except Exception as error:
-        _warn(f"{log}: the local copy of snapshot {snapshot} is left for the next local retention", error)
+        _warn(f"{log}: the local copy of snapshot {snapshot} stays until the next `tidefold clean-local`", error)
 
 
 def clear_leftovers(pipeline: Pipeline, log: str, state: LogState) -> None:
-    """Removes, before a snapshot of the log is made, halves of copies that nobody will complete and copies of aborted
-    snapshots (L4). `state` is the log's as it was read last.
+    """Deletes unfinished copies that no process will complete, and copies of aborted snapshots (L4). Called before a
+    snapshot is made. `state`: the newest known state of the log.
     """
     if pipeline.local is None:
         return
@@ -78,13 +79,13 @@ def clear_leftovers(pipeline: Pipeline, log: str, state: LogState) -> None:
         old = [name for name in copies(pipeline.local) if leftover(state, name)]
         if old:
             discard(pipeline.local, old)
-            _log.info("%s: removed what was left of local copies: %s", log, ", ".join(map(str, old)))
+            _log.info("%s: deleted left-over local copies: %s", log, ", ".join(map(str, old)))
     except Exception as error:
-        _warn(f"{log}: what was left of local copies stays for the next local retention", error)
+        _warn(f"{log}: left-over local copies stay until the next `tidefold clean-local`", error)
 
 
 def forget(pipeline: Pipeline, log: str, segments: Sequence[str]) -> None:
-    """Removes the local copies of a dropped log, and of the segments that went with it."""
+    """Deletes the local copies of a dropped log, and of its deleted segments."""
     if pipeline.local is None:
         return
     try:
@@ -95,7 +96,7 @@ def forget(pipeline: Pipeline, log: str, segments: Sequence[str]) -> None:
 
 
 def places_of(pipeline: Pipeline, log: str) -> SourcePlaces:
-    """Where the files of a log may be read: also in copies that are not whole, for what they have (L7)."""
+    """Returns where the files of a log may be read. Incomplete copies serve the files that they have (L7)."""
     store = pipeline.store.uri("")
     if pipeline.local is None:
         return SourcePlaces(store)
@@ -110,8 +111,8 @@ def places_of(pipeline: Pipeline, log: str) -> SourcePlaces:
 
 @dataclass(frozen=True, slots=True)
 class CopiesHere:
-    """Ids of completed snapshots with a copy on this machine, oldest first: `whole` ones may be used, `partial` ones
-    lost files.
+    """Ids of completed snapshots with a copy on this machine, oldest first. `whole`: the copy may be used. `partial`:
+    the copy has lost files.
     """
 
     whole: tuple[int, ...] = ()
@@ -119,9 +120,7 @@ class CopiesHere:
 
 
 def copies_here(pipeline: Pipeline, state: LogState) -> CopiesHere:
-    """Returns the completed snapshots of a log that have a copy. A copy that cannot be read does not count, and
-    hides no other.
-    """
+    """Returns the completed snapshots of a log that have a copy. Ignores copies that cannot be read."""
     if pipeline.local is None:
         return CopiesHere()
     try:
@@ -145,7 +144,7 @@ def _find_missing(local: LocalRoots, log: str, snapshot: Snapshot) -> tuple[str,
 
 
 def snapshots_here(pipeline: Pipeline, state: LogState) -> tuple[int, ...]:
-    """Ids of the snapshots whose copy on this machine may be used, oldest first."""
+    """Returns the ids of the snapshots whose copy on this machine may be used, oldest first."""
     return copies_here(pipeline, state).whole
 
 

@@ -1,4 +1,4 @@
-"""The quota of local copies: room for a new copy of a snapshot, and none for one of a segment when it is used up."""
+"""The quota of local copies. Older copies make room for the copy of a snapshot, but not for that of a segment."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _log = logging.getLogger(__name__)
 
 
 def provide_room(pipeline: Pipeline, manifest: Manifest) -> None:
-    """Removes, of what local retention would remove anyway, as much as the copy of this snapshot needs.
+    """Deletes copies until the copy of this snapshot fits, but only copies that `clean-local` would delete too.
 
-    Raises StorageError (LOCAL_QUOTA) when that is not enough; then nothing was removed.
+    Raises StorageError (LOCAL_QUOTA) if that is not enough; then nothing is deleted.
     """
     local, quota = pipeline.local, pipeline.config.local.quota_bytes
     if local is None or quota is None:
@@ -37,7 +37,7 @@ def provide_room(pipeline: Pipeline, manifest: Manifest) -> None:
     seen = look(pipeline.store, local)
     going = list(_removable(pipeline.store, seen))
     name = CopyName(manifest.log, manifest.snapshot)
-    # Whatever lies there under its own id goes in any case before it is made.
+    # An older copy under the same id is deleted in any case before the new one is made.
     may_go = {file for copy in going for file in copy}
     kept = [f for f in seen.files if not _is_of(f, name) and f not in may_go]
     wanted = PlannedCopy(name, local.root_of(str(name)), {file.name: file.bytes for file in manifest.files})
@@ -59,7 +59,7 @@ def _is_of(file: LocalFile, name: CopyName) -> bool:
 
 
 def _removable(store: Store, seen: Seen) -> Iterator[tuple[LocalFile, ...]]:
-    """What local retention would remove: halves and old copies first, the oldest of them first, then segments."""
+    """Yields what `clean-local` would delete: unfinished and old copies first, the oldest first, then segments."""
     states = {log: _state(store, log) for log in {name.log for name in seen.snapshots}}
     for name in sorted(seen.snapshots, key=lambda n: (not n.ongoing, n.snapshot, n.log)):
         known, state = states[name.log]
@@ -70,7 +70,7 @@ def _removable(store: Store, seen: Seen) -> Iterator[tuple[LocalFile, ...]]:
 
 
 def _state(store: Store, log: str) -> tuple[bool, LogState | None]:
-    """Whether it is known how the log stands, and how."""
+    """Returns whether the state of the log is known, and the state."""
     try:
         return True, Ledger(store, log).find()
     except TidefoldError:
@@ -78,14 +78,14 @@ def _state(store: Store, log: str) -> tuple[bool, LogState | None]:
 
 
 def without_room(pipeline: Pipeline) -> str:
-    """Why segments get no local copy now: the quota is used up. Empty when they do."""
+    """Returns why segments get no local copy now: the quota is used up. Empty: they get one."""
     local, quota = pipeline.local, pipeline.config.local.quota_bytes
     if local is None or quota is None:
         return ""
     try:
         used = bytes_on_disk(f for f in local.files() if CopyName.of(f.path) or segment_of(f.path))
     except Exception as error:
-        # Whoever writes the copy will say what is wrong.
+        # The writer of the copy will report the error.
         _log.warning("local copies cannot be looked at: %s", wrap_unexpected(error))
         return ""
     return f"LOCAL_QUOTA: Local copies use {used:,} bytes of their quota of {quota:,}." if used >= quota else ""

@@ -1,4 +1,4 @@
-"""Removes local copies that are of no more use; starts no JVM. Its rule is its own: one copy, the newest (L5, I18)."""
+"""Deletes old local copies. Its rule does not depend on `retention`: only the newest snapshot has a copy (L5, I18)."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _log = logging.getLogger(__name__)
 def retain_local(pipeline: Pipeline, logs: Sequence[str], plan: bool = False) -> list[Outcome]:
     """Keeps the copy of each log's newest completed snapshot, and of a snapshot that is being judged.
 
-    It deletes older copies, those of aborted snapshots, files of dead writers, and copies of segments that every log in
-    them has folded. With `plan` nothing changes. What cannot be read or deleted is a warning in the outcome.
+    Deletes older copies, copies of aborted snapshots, files of dead writers, and copies of segments that every log in
+    them has folded. With `plan` nothing changes. A file that cannot be read or deleted is a warning in the outcome.
     """
     if pipeline.local is None:
         return [Outcome(log, Status.NOTHING, "local copies are disabled") for log in logs]
@@ -58,11 +58,11 @@ def _find_unneeded(store: Store, seen: Seen, logs: Sequence[str]) -> dict[str, l
 
 
 def _remove(local: LocalRoots, files: Sequence[LocalFile]) -> str:
-    """Deletes the files of one copy, and returns what failed, if anything did."""
+    """Deletes the files of one copy. Returns the warning if that failed, else an empty text."""
     try:
         discard_files(local, [file.path for file in files])
     except Exception as error:
-        return _warn(f"the local copy `{files[0].path}` is left for the next time", error)
+        return _warn(f"the local copy `{files[0].path}` could not be deleted; the next call tries again", error)
     return ""
 
 
@@ -78,7 +78,7 @@ def _details(
     gone: Sequence[tuple[LocalFile, ...]],
     warnings: Sequence[str],
 ) -> LocalRetentionDetails:
-    """`bytes` by names; `freed` is what the disks get back, since a file that stays in another copy frees nothing."""
+    """Returns the details. `bytes` counts every name; `freed` only files that no other copy shares."""
     files = list(chain.from_iterable(gone))
     names = {(file.root, file.path) for file in files}
     rest = [file for file in seen.files if (file.root, file.path) not in names]

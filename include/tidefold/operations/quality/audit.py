@@ -1,4 +1,4 @@
-"""Judges completed snapshots again, with today's suites: a report, which changes no verdict and no snapshot."""
+"""Judges completed snapshots again with the current suites. Writes a report, and changes no verdict or snapshot."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from tidefold.quality.run.engine import QualityEngine
 
 @dataclass(frozen=True, slots=True)
 class AuditPlan:
-    """What is audited, and where the result is stored.
+    """The snapshot to audit, and where the result is stored.
 
-    `path`: of the result as JSON.
-    `page`: of the report for people.
-    `stored`: what the same run found before; None: the rows have to be read.
+    `path`: the path of the result as JSON.
+    `page`: the path of the report for people.
+    `stored`: the result of an earlier call of the same run; None: there is none.
     """
 
     case: Case
@@ -32,9 +32,9 @@ class AuditPlan:
 
 
 def audit(pipeline: Pipeline, logs: Sequence[str], run_id: str | None, engine: QualityEngine | None) -> list[Outcome]:
-    """Audits the newest completed snapshot of each log: passed or failed. Nothing else changes, whatever the result.
+    """Audits the newest completed snapshot of each log. Changes nothing but the report.
 
-    The same run again returns the former result. Ages count up to the start of the run.
+    A repeated call of the same run returns the first result. Ages count up to the start of the run.
     """
 
     def act(log: str) -> Outcome:
@@ -53,14 +53,14 @@ def execute(pipeline: Pipeline, plan: AuditPlan, engine: QualityEngine | None) -
 
 
 def prepare(pipeline: Pipeline, log: str, run_id: str | None) -> AuditPlan | Outcome:
-    """The newest completed snapshot and its suite; an outcome if there is none. Raises TidefoldError."""
+    """Finds the newest completed snapshot and its suite; an outcome if there is none. Raises TidefoldError."""
     pipeline.log(log)
     state = pipeline.ledger(log).find()
     if state is None or state.latest is None:
         return Outcome(log, Status.NOTHING, "no completed snapshot to audit")
     snapshot, instant = state.latest, now()
     suite = suite_of(pipeline, state, snapshot)
-    # By its run, so that a retry finds it again; else by its instant.
+    # Named by the run, so that a retry finds it; without a run, by the instant.
     name = hashlib.sha256(run_id.encode()).hexdigest()[:16] if run_id else re.sub(r"\D", "", instant)[:14]
     path, page = audit_paths(log, snapshot.id, suite.sha256, name)
     stored = find_stored_audit(pipeline.store, path, log, snapshot.id, snapshot.manifest or "", suite.sha256)

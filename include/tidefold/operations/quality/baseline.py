@@ -1,4 +1,4 @@
-"""What the rows of a snapshot are judged against: the snapshot before, those of other logs, what was judged before."""
+"""What a snapshot is compared with: the snapshot before it, snapshots of other logs, and earlier judgements."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _HISTORY = 20
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A snapshot that is judged by a suite; ages are counted to `as_of`, a frozen instant."""
+    """A snapshot to judge with a suite. Ages count up to `as_of`."""
 
     state: LogState
     snapshot: Snapshot
@@ -37,7 +37,7 @@ class Case:
 
 
 def suite_of(pipeline: Pipeline, state: LogState, snapshot: Snapshot) -> Suite:
-    """The suite of a log as it is configured now. Raises InvalidInputError."""
+    """Returns the configured suite of a log. Raises InvalidInputError."""
     quality = pipeline.log(state.log).quality
     columns = {log.id: {c.name: c.type for c in log.shape.columns} for log in pipeline.config.logs.values()}
     shape = shape_at(state, snapshot.schema)
@@ -45,7 +45,7 @@ def suite_of(pipeline: Pipeline, state: LogState, snapshot: Snapshot) -> Suite:
 
 
 def find(pipeline: Pipeline, case: Case, manifest: Manifest, engine: QualityEngine) -> Findings:
-    """Runs all checks over the rows of the snapshot. Raises TidefoldError when one could not be computed."""
+    """Runs all checks on the rows of the snapshot. Raises TidefoldError if a check could not be computed."""
     check_files(pipeline.store, manifest)
     base = _base(pipeline, case, manifest, engine)
     landed = find_landed_range(case.state, case.snapshot)
@@ -59,7 +59,7 @@ def find(pipeline: Pipeline, case: Case, manifest: Manifest, engine: QualityEngi
 
 
 def history_of(pipeline: Pipeline, state: LogState, before: int) -> tuple[HistoryPoint, ...]:
-    """What the stored judgements of the snapshots before this one said, oldest first."""
+    """Returns the stored judgements of the snapshots before this one, oldest first."""
     judged = [s for s in state.snapshots if s.id < before and s.verdict and s.in_main_lineage]
     return tuple(_point(pipeline, state.log, snapshot) for snapshot in judged[-_HISTORY:])
 
@@ -72,7 +72,7 @@ def _point(pipeline: Pipeline, log: str, snapshot: Snapshot) -> HistoryPoint:
 
 
 def _read_stored(pipeline: Pipeline, log: str, snapshot: Snapshot) -> ValidationResult | None:
-    """What is stored of a snapshot's verdict; None also when it cannot be read: it is only a help here."""
+    """Returns the stored judgement of a snapshot. None if it cannot be read, because it is only used for comparison."""
     if snapshot.verdict is None:
         return None
     try:
@@ -85,13 +85,13 @@ def _read_stored(pipeline: Pipeline, log: str, snapshot: Snapshot) -> Validation
 def _base(pipeline: Pipeline, case: Case, manifest: Manifest, engine: QualityEngine) -> Baseline | None:
     state = case.state
     base = state.snapshot(case.snapshot.base) if case.snapshot.base is not None else None
-    # As of an instant rows may be as many as they were then.
+    # A snapshot as of an instant may have more or fewer rows than the newest one.
     if base is None or case.snapshot.as_of is not None:
         return None
     stored = _read_stored(pipeline, state.log, base)
     return Baseline(
         name=f"snapshot {base.id}",
-        # Those that went for their age are no loss that anybody must look at.
+        # Rows that were dropped for their age do not count as lost.
         rows=max(base.rows - manifest.expired, 0),
         types={c.name: c.type for c in shape_at(state, base.schema).table_columns},
         read=lambda: engine.read(pipeline.store, read_manifest(pipeline.store, state.log, base)),
@@ -113,7 +113,7 @@ def _targets(
 
 
 def _target(pipeline: Pipeline, case: Case, log: str, staged: bool, engine: QualityEngine) -> Target | None:
-    """The newest completed snapshot of a log; with `staged` the one that the same run staged, if there is one."""
+    """Returns the newest completed snapshot of a log; with `staged` the one that the same run staged, if any."""
     state = case.state if log == case.state.log else pipeline.ledger(log).find()
     if state is None:
         return None

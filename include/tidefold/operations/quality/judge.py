@@ -28,25 +28,25 @@ from tidefold.quality.run.gx_import import load
 
 
 def prepare(pipeline: Pipeline, log: str, run_id: str | None) -> Case | Outcome:
-    """The staged snapshot to judge and its suite; an outcome if there is none. Raises TidefoldError."""
+    """Finds the staged snapshot to judge and its suite; an outcome if there is none. Raises TidefoldError."""
     pipeline.log(log)
     state = pipeline.ledger(log).find()
     snapshot = state.open_of(run_id) if state else None
     if state is None or snapshot is None or snapshot.state is not State.STAGED:
         return Outcome(log, Status.NOTHING, "no staged snapshot to judge")
-    # The instant of its claim, or the one that it is as of: judging later must not make it older.
+    # Ages count up to the instant of the claim, so that a later judgement gives the same result.
     instant = snapshot.started_at if snapshot.as_of is None else str(snapshot.as_of)
     return Case(state, snapshot, suite_of(pipeline, state, snapshot), instant)
 
 
 def is_judged(case: Case) -> bool:
-    """Whether this suite has judged the snapshot before: its rows need not be read."""
+    """Whether this suite has judged the snapshot before, so that its rows need not be read."""
     verdict = case.snapshot.verdict
     return verdict is not None and verdict.suite == case.suite.sha256
 
 
 def weigh(pipeline: Pipeline, case: Case) -> int | None:
-    """How many bytes the rows of a snapshot are; None: only Spark can judge them. Raises CorruptError."""
+    """Returns the bytes of a snapshot's rows; None: only Spark can judge them. Raises CorruptError."""
     if not all(can_judge(check) for check in case.suite.own):
         return None
     with _explain_lost_files(pipeline, case):
@@ -56,9 +56,9 @@ def weigh(pipeline: Pipeline, case: Case) -> int | None:
 
 @contextmanager
 def _explain_lost_files(pipeline: Pipeline, case: Case) -> Iterator[None]:
-    """Replaces an error by the refusal if the snapshot is not staged any more.
+    """Replaces an error by the real cause if the snapshot is not staged any more.
 
-    Another process that aborted the snapshot, or took it over, deletes its files while they are read.
+    Another process may abort or take over the snapshot, and delete its files while they are read.
     """
     try:
         yield
@@ -71,8 +71,8 @@ def _explain_lost_files(pipeline: Pipeline, case: Case) -> Iterator[None]:
 def judge(pipeline: Pipeline, logs: Sequence[str], run_id: str | None, engine: QualityEngine | None) -> list[Outcome]:
     """Gives every log's staged snapshot (of this run, or any when `run_id` is None) its verdict: passed or failed.
 
-    A snapshot that this suite judged before keeps its verdict, and no engine is needed. Whatever keeps a check from
-    being computed is an error of its log, never a pass; the others continue.
+    A snapshot that this suite judged before keeps its verdict, and no engine is needed. If a check cannot be computed,
+    that is an error of its log, never a pass; the other logs continue.
     """
 
     def act(log: str) -> Outcome:
@@ -97,7 +97,7 @@ def _judge(pipeline: Pipeline, case: Case, engine: QualityEngine | None) -> Outc
     judged = find_stored_judgement(store, log, snapshot.id, snapshot.manifest or "", suite)
     if judged is None:
         judged = store_judgement(store, judgement_of(pipeline, case, engine))
-    # Also after a crash that came between the verdict file, the page and the ledger.
+    # Also completes a judgement that crashed between the verdict file, the page and the ledger.
     report = store_report(store, judged)
     verdict = verdict_of(judged)
     pipeline.ledger(log).commit(lambda state: transitions.judge(state, snapshot.id, verdict))
@@ -123,7 +123,7 @@ def judgement_of(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgementDetails(Details):
-    """The numbers of a judgement, and what it cost.
+    """The numbers and the cost of a judgement.
 
     `checks`: how many there are; `failed` and `warnings`: how many of them did not pass.
     `suite`: sha256 of the suite.
@@ -146,7 +146,7 @@ class JudgementDetails(Details):
 
 
 def describe_judgement(judged: ValidationResult, *, report: str, verdict: str, audit: bool = False) -> Outcome:
-    """The outcome of a judgement whose report and result are stored at these addresses."""
+    """Returns the outcome of a judgement. `report`, `verdict`: where its page and its result are stored."""
     details = JudgementDetails(
         rows=judged.rows,
         base_rows=judged.base_rows,

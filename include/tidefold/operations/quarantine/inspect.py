@@ -1,4 +1,4 @@
-"""Counts the refused records of a log by reason, or lists them; starts no JVM."""
+"""Counts the refused records of a log by reason, or lists them."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from tidefold.sources.quarantine.reparse import Refused, read_refused
 class ReasonCount:
     """The refused records of a log for one reason.
 
-    files: from how many landed files they are.
-    oldest, newest: when the first and the last of these files were taken (ISO 8601; None: not recorded).
-    file, line, offset, detail: of the first record, as an example.
+    files: the number of their landed files.
+    oldest, newest: when the first and the last of these files were ingested (ISO 8601; None: not recorded).
+    file, line, offset, detail: the place and detail of the first record, as an example.
     """
 
     log: str
@@ -39,7 +39,7 @@ class ReasonCount:
 
 @dataclass(frozen=True, slots=True)
 class RefusedRecord:
-    """One refused record. `record`: its stored text. It comes from outside and may contain anything."""
+    """One refused record. `record`: its stored text, which comes from the source and may contain anything."""
 
     file: str
     line: int
@@ -54,7 +54,7 @@ class RefusedRecord:
 
 
 def count_refused(pipeline: Pipeline, log: str) -> list[ReasonCount]:
-    """One count for each reason, the most frequent first. Empty for a log that was never started.
+    """Returns one count for each reason, the most frequent first. Empty for an unknown log.
 
     Raises CorruptError if a quarantine file is missing or damaged.
     """
@@ -88,9 +88,9 @@ def count_refused(pipeline: Pipeline, log: str) -> list[ReasonCount]:
 
 
 def show_refused(pipeline: Pipeline, log: str, reason: str | None, limit: int) -> tuple[list[RefusedRecord], bool]:
-    """The first `limit` refused records, in the order in which they came, and whether there are more.
+    """Returns the first `limit` refused records in the order of arrival, and whether there are more.
 
-    Raises NotFoundError for a log that was never started, CorruptError as `count_refused` does.
+    Raises NotFoundError for an unknown log, CorruptError as `count_refused` does.
     """
     state = require_state(pipeline, log)
     wanted = (one for one in _all(pipeline, state) if reason in (None, one.entry.reason))
@@ -99,7 +99,7 @@ def show_refused(pipeline: Pipeline, log: str, reason: str | None, limit: int) -
 
 
 def find_refused_of(pipeline: Pipeline, state: LogState, key: Sequence[str]) -> tuple[RefusedRecord, ...]:
-    """The refused records of one key, as far as their text shows it. `key`: the values of its columns as text."""
+    """Returns the refused records whose text shows that they are of one key. `key`: its values as text."""
     wanted = tuple(key)
     return tuple(_describe(one) for one in _all(pipeline, state) if key_in(one.entry.record, state.shape.key) == wanted)
 
@@ -133,7 +133,7 @@ def _describe(one: Refused) -> RefusedRecord:
 
 
 def ingest_time(landed: LandedFileRecord) -> str | None:
-    """When a file was taken; for a file of an older version, when it was written."""
+    """Returns when a file was ingested. Files of an older version return their modification time."""
     if landed.instant or not landed.changed:
         return landed.instant or None
     return datetime.fromtimestamp(landed.changed, UTC).isoformat(timespec="seconds")

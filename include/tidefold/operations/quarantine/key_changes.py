@@ -1,4 +1,4 @@
-"""Completes rows whose key was changed with values that were not sent, taken from the row under the old key.
+"""Completes rows whose key was changed: fills in values that were not sent from the row under the old key.
 
 A connector sends such a change as a delete of the old key and an insert of the new one, with one order. The insert is
 refused if it leaves values out. This module looks the values up in the newest snapshot before the change and in the
@@ -61,7 +61,7 @@ class Completed:
 class RefusedKey:
     """The position of a refused record, and its key and order as far as they can be read.
 
-    is_moved: it waits for values of the row under its old key.
+    is_moved: whether it waits for values of the row under its old key.
     """
 
     file: str
@@ -94,9 +94,10 @@ class _KnownRows:
 def complete_key_changes(
     pipeline: Pipeline, state: LogState, look: SecondLook, refused: Collection[RefusedKey]
 ) -> Completed:
-    """Completes what can be completed.
+    """Completes all rows that can be completed.
 
-    refused: all refused records of the log. One of an old key may have the value; then the change waits for it (I32).
+    refused: all refused records of the log. If one of them has an old key, it may have the value, and the change waits
+        for it (I32).
     """
     done, shape = Completed(), state.shape
     moves = sorted(_moves(pipeline, state, look), key=lambda move: place_of_row(move.row, shape))
@@ -143,14 +144,14 @@ def _complete(move: _Move, known: _KnownRows, state: LogState, refused: Collecti
 
 
 def _has_passed(move: _Move, known: _KnownRows, state: LogState) -> bool:
-    """Whether the delete of the old key was taken, or no partition can still bring it."""
+    """Whether the delete of the old key was ingested, or cannot come from any partition any more."""
     events = known.events.get(move.old, ())
     deleted = any(row["_op"] == DELETE and order_of_row(row, state.shape) == move.order for _, row in events)
     return deleted or all(position.high > move.order for position in state.positions)
 
 
 def _row_before(key: Key, order: tuple[int, ...], known: _KnownRows, shape: TableSpec) -> tuple[Row | None, Any]:
-    """The row of a key before an order, and the order of the last change that set all of it."""
+    """Returns the row of a key before an order, and the order of the last change that set all columns."""
     row, whole_at = known.base.get(key), None
     clears = [(place, one) for place, one in known.events.get(None, ()) if one["_op"] == CLEAR]
     for _, event in sorted([*known.events.get(key, ()), *clears], key=_place):
@@ -167,7 +168,7 @@ def _row_before(key: Key, order: tuple[int, ...], known: _KnownRows, shape: Tabl
 
 
 def _moves(pipeline: Pipeline, state: LogState, look: SecondLook) -> Iterator[_Move]:
-    """The changes of a key. One that does not name its old key follows the delete of the same order."""
+    """Yields the key changes. If a record does not name its old key, it is that of the delete with the same order."""
     assert look.moved_table is not None
     assert look.former_table is not None
     shape = state.shape
@@ -182,7 +183,7 @@ def _moves(pipeline: Pipeline, state: LogState, look: SecondLook) -> Iterator[_M
 def _find_deleted_key(
     pipeline: Pipeline, state: LogState, one: Refused, row: Row, order: tuple[int, ...]
 ) -> Key | None:
-    """The key of the delete right before this insert that has its order; a tombstone may be between them.
+    """Returns the key of the delete with the same order right before this insert. A tombstone may be between them.
 
     None if there is not exactly one.
     """
@@ -199,7 +200,9 @@ def _find_deleted_key(
 
 
 def _base_of(state: LogState, order: tuple[int, ...]) -> tuple[Snapshot | None] | None:
-    """The newest snapshot before this order in every partition, else the log's beginning. None: neither is left."""
+    """Returns the newest snapshot before this order in every partition, else the log's beginning; None: neither exists
+    any more.
+    """
     lineage = layers(state, state.latest)
     for layer in lineage:
         snapshot = state.snapshot(layer.snapshot or 0)
@@ -212,7 +215,7 @@ def _base_of(state: LogState, order: tuple[int, ...]) -> tuple[Snapshot | None] 
 
 
 def _read(pipeline: Pipeline, state: LogState, base: Snapshot | None, keys: Collection[Key]) -> _KnownRows:
-    """Reads some keys in the snapshot and in the log after it. Only their buckets of the snapshot are read."""
+    """Reads some keys in the snapshot and in the log after it. Reads only their buckets of the snapshot."""
     known = _KnownRows()
     if not keys:
         return known
@@ -259,7 +262,7 @@ def _base_rows(
 
 
 def read_refused_keys(records: Iterable[Refused], key: Sequence[str]) -> list[RefusedKey]:
-    """What refused records say of themselves."""
+    """Returns position, key and order of refused records, as far as they can be read."""
     return [
         RefusedKey(
             one.entry.file,
@@ -274,7 +277,7 @@ def read_refused_keys(records: Iterable[Refused], key: Sequence[str]) -> list[Re
 
 
 def key_in(record: str, key: Sequence[str]) -> KeyText | None:
-    """The key of a record in any form: of its own, or in the row that it has or is."""
+    """Returns the key of a record in any form: from its key, or from its row."""
     if found := _key_of(record, key):
         return found
     values = [_field(record, name) for name in key]
@@ -282,12 +285,12 @@ def key_in(record: str, key: Sequence[str]) -> KeyText | None:
 
 
 def old_key_of(record: str, key: Sequence[str]) -> KeyText | None:
-    """The old key in the header of a record, as the source writes it."""
+    """Returns the old key in the header of a record, as the source writes it."""
     return _texts(former_key(_field(record, "headers")), key)
 
 
 def _key_of(record: str, key: Sequence[str]) -> KeyText | None:
-    """The key of a record, also of one whose text was cut off."""
+    """Returns the key of a record, also if its stored text was cut off."""
     found = _field(record, "key")
     if isinstance(found, dict) and isinstance(found.get("payload"), dict):
         found = found["payload"]
@@ -301,7 +304,7 @@ def _texts(found: object, key: Sequence[str]) -> KeyText | None:
 
 
 def _field(record: str, name: str) -> Any:
-    """The value of the first field of this name."""
+    """Returns the value of the first field of this name."""
     at = record.find(f'"{name}"')
     at = record.find(":", at) + 1 if at >= 0 else 0
     if not at:

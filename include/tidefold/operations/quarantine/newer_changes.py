@@ -1,8 +1,8 @@
 """Decides which refused records a retry may append, by the changes of their keys since they landed.
 
-A newer change that sets all that the record sets supersedes it; deletes and clears count too. Newer changes that leave
-columns out (values that were not sent) do not supersede it. Then the retry appends the record and, behind it, these
-changes again: the fold takes what comes later as newer, and the rows are as if the record had been readable at once.
+A newer change that sets all columns of the record supersedes it; so do deletes and clears. Newer changes without some
+of the columns (values that were not sent) do not supersede it. In that case the retry appends the record and then these
+changes again. The fold lets later changes win, so the rows are as if the record had been readable at once.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Awaited:
     keys: frozenset[tuple[str, ...]] = frozenset()
 
     def has(self, key: Key, deleted: Iterable[Place]) -> bool:
-        """Whether one waits for this key, which was deleted at these places."""
+        """Whether a change waits for this key, which was deleted at these places."""
         return tuple(map(str, key)) in self.keys or any(place[:-2] in self.orders for place in deleted)
 
 
@@ -64,7 +64,7 @@ class NewerChanges:
     """The changes of some keys since their records were refused.
 
     by_key: for each key the numbers of its changes.
-    cleared: the place before which the whole table was cleared.
+    cleared: the place of the newest clear of the whole table.
     left_out: for each key (None: for all) the highest place that a restore or an import skipped.
     """
 
@@ -75,7 +75,7 @@ class NewerChanges:
     left_out: dict[Key | None, Place] = field(default_factory=dict)
 
     def decide(self, row: Row, awaited: Awaited) -> Decision:
-        """Decides about a record, given as a change. An `awaited` record is appended even if it is superseded."""
+        """Decides about a record, given as a change. A record that an `awaited` change needs is always appended."""
         shape, place = self.shape, place_of_row(row, self.shape)
         key = key_of_row(row, shape)
         waits = max(self.left_out.get(key, ()), self.left_out.get(None, ())) >= place
@@ -92,7 +92,7 @@ class NewerChanges:
         return Decision("left_out") if waits else Decision("changes", tuple(number for _, number, _, _ in later))
 
     def with_again(self, table: pa.Table, decisions: list[Decision]) -> pa.Table:
-        """The changes to append: those of the decided records, and the newer ones that must come again."""
+        """Returns the changes to append: those of the records, and the newer ones to append again."""
         kept = table.filter(pa.array([one.what == "changes" for one in decisions], pa.bool_()))
         again = sorted({number for one in decisions for number in one.again})
         return pa.concat_tables([kept, self.changes.take(pa.array(again, pa.int64()))]) if again else kept
@@ -141,17 +141,17 @@ def _by_key(changes: pa.Table, shape: TableSpec) -> dict[Key, list[tuple[Place, 
 
 
 def _find_clear(changes: pa.Table, shape: TableSpec) -> Place:
-    """The place before which the whole table was cleared. Changes with the order of the clear come after it."""
+    """Returns the place of the newest clear of the whole table. Changes with the same order come after it."""
     clears = changes.filter(pc.field("_op") == CLEAR)
     whole = [row for row in clears.to_pylist() if all(row[name] is None for name in shape.key)]
     return max(((*place_of_row(row, shape)[:-2], -1, -1) for row in whole), default=())
 
 
 def key_of_row(row: Row, shape: TableSpec) -> Key:
-    """The key of a change."""
+    """Returns the key of a change."""
     return tuple(row[name] for name in shape.key)
 
 
 def place_of_row(row: Row, shape: TableSpec) -> Place:
-    """Its place: the order, then the source position."""
+    """Returns the place of a change: the order, then the source position."""
     return tuple(row[name] for name in place_columns(shape))

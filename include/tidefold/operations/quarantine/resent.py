@@ -1,6 +1,6 @@
-"""Decides whether refused records were sent again. Only for records of older versions, which stored no order for them.
+"""Decides whether the source sent refused records before. Only for records of older versions, which have no order.
 
-In a log that counts every record, an unproved record stays in quarantine: it must not be counted twice.
+In a log that counts every record, a record without proof stays in quarantine, so that it is not counted twice.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from tidefold.storage import Store
 
 Row = dict[str, Any]
 Order = tuple[int, ...]
-# With these orders, a source that starts again goes back.
+# With these orders, a source that restarts sends earlier records again.
 _GOES_BACK = (POSTGRESQL, MYSQL, MARIADB, SQLSERVER, ORACLE, MONGODB)
 _PLACE = ("_partition", "_offset", "_ts", "_kg")
 
 
 class ResentProof:
-    """Judges the records of one partition in the order in which they came."""
+    """Judges the records of one partition in the order of arrival."""
 
     def __init__(self, store: Store, state: LogState) -> None:
         self._store, self._state = store, state
@@ -35,7 +35,7 @@ class ResentProof:
         self._former: list[tuple[Order, str]] = []
 
     def judge(self, row: Row, one: Refused) -> str | None:
-        """`repeated`: it was sent before. `unproved`: nothing shows it. None: it is new."""
+        """Returns `repeated`: it was sent before; `unproved`: that cannot be decided; None: it is new."""
         if one.entry.order is not None or self._state.shape.order not in _GOES_BACK:
             return None
         order, before = order_of_row(row, self._state.shape), high_before(self._state, one.landed)
@@ -44,8 +44,10 @@ class ResentProof:
         return self._judge_counted(row, order, before, one.landed) if self._counts else None
 
     def _judge_counted(self, row: Row, order: Order, before: Order, landed: LandedFileRecord) -> str | None:
-        """Only their number tells rows of one order apart. A higher order proves a new row; so does new content, if
-        nothing was sent again so far.
+        """Judges a record of a log that counts every record.
+
+        Only their number distinguishes rows with the same order. A record is new if its order is higher than all
+        before, or if its content is new and the source has not sent anything again so far.
         """
         taken = self._read_taken(landed, row["_offset"])
         reached = max([before, *(at for at, _ in (*taken, *self._former))], default=())
@@ -59,7 +61,7 @@ class ResentProof:
         return "unproved"
 
     def _read_taken(self, landed: LandedFileRecord, offset: int) -> list[tuple[Order, str]]:
-        """Orders and contents of the partition's changes before an offset, since the file landed."""
+        """Returns orders and contents of the partition's changes before an offset, since the file landed."""
         found, shape = [], self._state.shape
         for change_set in self._state.change_sets:
             if change_set.sqn >= since(self._state, landed):
@@ -70,7 +72,7 @@ class ResentProof:
         return found
 
     def _was_resent(self, landed: LandedFileRecord) -> bool:
-        """Whether the source had gone back by the end of this file."""
+        """Whether the source had gone back before the end of this file."""
         place = (landed.topic, landed.partition)
         return any(
             e.repeated or e.resent for e in self._state.landed[: landed.number] if (e.topic, e.partition) == place
@@ -78,7 +80,7 @@ class ResentProof:
 
 
 def order_of_row(row: Row, shape: TableSpec) -> Order:
-    """The order of a change."""
+    """Returns the order of a change."""
     return tuple(row[name] for name in order_columns(shape))
 
 

@@ -1,7 +1,7 @@
-"""Reads refused records again with today's program and configuration, and appends those it can read; starts no JVM.
+"""Reads refused records again with the installed program and configuration, and appends those that it can read.
 
 It handles one quarantine file at a time. One commit appends its records and corrects the counts of their files. So no
-record is taken twice, wherever a retry is killed and however many run at once.
+record is appended twice, even if retries are killed or run at the same time.
 """
 
 from __future__ import annotations
@@ -67,11 +67,11 @@ _STAYS = {
         "files with any names are not read again: land corrected records under another name, then settle these "
         "(`tidefold quarantine settle LOG --file FILE --reason REASON`)"
     ),
-    "log_cut": "the log was truncated since they landed, so nothing shows whether something newer was folded",
-    "left_out": "a restore or an import skipped what landed then",
-    "newer": "newer changes of their keys were taken, which must come after them",
+    "log_cut": "the log was truncated after they landed, so newer changes of their keys cannot be found",
+    "left_out": "a restore or an import left out the changes of that time",
+    "newer": "newer changes of their keys were ingested, and would have to come after them",
     "key_change": "lack values of the row under the old key, which are not known (yet)",
-    "unproved": "may have been sent again: an older version did not store their order",
+    "unproved": "may be repetitions: an older version did not store their order",
 }
 _BECAME = {
     "changes": "became changes",
@@ -86,10 +86,10 @@ class RetryDetails(Details):
     """What a retry did with refused records.
 
     records: how many it read again.
-    changes, repeated, tombstones, ignored: what they became.
+    changes, repeated, tombstones, ignored: their numbers by result.
     staying: how many are still refused.
-    why: their numbers by what keeps them.
-    reasons: their numbers by the reason of the refusal.
+    why: the numbers of those by the cause that keeps them in quarantine.
+    reasons: the numbers of those by the reason of the refusal.
     """
 
     records: int
@@ -130,9 +130,9 @@ class _SortedRecords:
 def retry(pipeline: Pipeline, log: str, reason: str | None = None) -> Outcome:
     """Reads all refused records of a log again, or those with this `reason`; the others stay as they are.
 
-    A record whose key has a newer change by now is settled without a change. Raises NotFoundError for a log that was
-    never started, RefusedError if it is stopped or the configuration describes another table, ConflictError if another
-    process was faster.
+    A record whose key has a newer change is settled without a change. Raises NotFoundError for an unknown log,
+    RefusedError if it is stopped or the configuration describes another table, ConflictError if another process was
+    faster.
     """
     recovery.roll_forward(pipeline.store, [log])
     require_open(apply_configured_schema(pipeline, require_state(pipeline, log)))
@@ -147,14 +147,14 @@ def retry(pipeline: Pipeline, log: str, reason: str | None = None) -> Outcome:
             became.update(count for _, count in found.settled)
             stay.update(why for _, why in found.staying)
             reasons.update(one.entry.reason for one, _ in found.staying)
-        # An appended record may be what a change of a key waits for.
+        # A key change may wait for an appended record.
         if became.total() == before or not stay["key_change"]:
             break
     return _outcome(log, became, stay, reasons)
 
 
 def _retry_until_current(pipeline: Pipeline, log: str, path: str, reason: str | None) -> _SortedRecords:
-    """If an ingest comes in between, the file is planned again."""
+    """Retries one file. Plans it again if an ingest commits in between."""
     for _ in range(_TRIES - 1):
         try:
             return _retry_file(pipeline, log, path, reason)
@@ -166,7 +166,7 @@ def _retry_until_current(pipeline: Pipeline, log: str, path: str, reason: str | 
 def _retry_file(pipeline: Pipeline, log: str, path: str, reason: str | None) -> _SortedRecords:
     state = require_state(pipeline, log)
     if path not in quarantine_files(state):
-        return _SortedRecords()  # Another retry was here.
+        return _SortedRecords()  # Another retry has handled the file.
     records = list(read_refused(pipeline.store, state, path))
     found = _sort_records(pipeline, state, [one for one in records if reason in (None, one.entry.reason)])
     if found.settled or found.renewed:
@@ -186,7 +186,7 @@ def _sort_records(pipeline: Pipeline, state: LogState, records: Sequence[Refused
             possible.append(one)
     texts = dict(_texts(pipeline, state.log, possible))
     config = pipeline.log(state.log).source
-    # Rows of files with any names have no offsets: a corrected row lands in a new file.
+    # Rows of files with `names: any` have no offsets. A corrected row lands in a new file.
     source = source_of(config.feed) if config and state.names is not NameReading.ANY else None
     within, horizon = partial(room, state), find_horizon(pipeline, state)
     looks = look_again(source, state.shape, possible, lambda one: texts.get(id(one)), within, horizon)
@@ -196,13 +196,13 @@ def _sort_records(pipeline: Pipeline, state: LogState, records: Sequence[Refused
         entries = (one for path in quarantine_files(state) for one in read_refused(pipeline.store, state, path))
         refused = read_refused_keys(entries, state.shape.key)
     moved = [one for one in refused if one.is_moved]
-    # A delete that has the order of a refused record is the other half of a change of a key, whatever refused it.
+    # A delete with the order of a refused record is the other half of a key change, whatever the reason of the refusal.
     orders = frozenset(one.order for one in refused if one.order is not None)
     # The other half of the last delete that landed may come with the next ingest.
     orders |= {position.high for position in state.positions if position.high}
     awaited = Awaited(orders, frozenset(one.old_key for one in moved if one.old_key))
     for look in looks:
-        # A row of a file with any name has no offset, by which it could be read again.
+        # A row of a file with `names: any` has no offset, so it cannot be read again.
         found.staying += [(one, "refused" if one.landed.next_offset else "any_name") for one in look.refused]
         renewed = {(one.entry.file, one.entry.line): one.entry for one in look.refused}
         found.renewed |= {at: entry for at, entry in renewed.items() if entry != former[at]}
@@ -221,7 +221,9 @@ def _sort_records(pipeline: Pipeline, state: LogState, records: Sequence[Refused
 
 
 def _texts(pipeline: Pipeline, log: str, records: Sequence[Refused]) -> Iterator[tuple[int, bytes]]:
-    """The text of each record: from the quarantine, or from the landed file if the quarantine has only a part."""
+    """Yields the text of each record: from the quarantine, or from the landed file if the quarantine has only a
+    part.
+    """
     source = pipeline.log(log).source
     missing: dict[tuple[int, str], list[Refused]] = {}
     for one in records:
@@ -246,7 +248,7 @@ def _add_changes(
     table: pa.Table,
     awaited: Awaited,
 ) -> None:
-    """Appends the records that nothing newer of their key supersedes."""
+    """Adds the records that no newer change of their key supersedes."""
     newer, proof = find_newer(pipeline.store, state, look, table), ResentProof(pipeline.store, state)
     decisions = []
     for row, one in zip(table.to_pylist(), look.changes, strict=True):
@@ -263,12 +265,11 @@ def _add_changes(
 def settle(
     pipeline: Pipeline, log: str, by: str, why: str, reason: str | None = None, file: str | None = None
 ) -> Outcome:
-    """Settles refused records by hand: all, or those with a `reason` or of a landed `file`.
+    """Settles refused records by hand: all, or only those with a `reason` or of a landed `file`.
 
-    They count as ignored. The record of their file keeps who did it and why.
+    They count as ignored. The record of their file stores who did it and why.
 
-    Raises NotFoundError for a log that was never started, RefusedError if it is stopped, ConflictError if another
-    process was faster.
+    Raises NotFoundError for an unknown log, RefusedError if it is stopped, ConflictError if another process was faster.
     """
     recovery.roll_forward(pipeline.store, [log])
     require_open(require_state(pipeline, log))
@@ -292,7 +293,7 @@ def settle(
 def _commit(
     pipeline: Pipeline, state: LogState, path: str, found: _SortedRecords, left: Sequence[Refused], note: str = ""
 ) -> None:
-    """Announces, writes and commits, then deletes the files that the log no longer needs, as a compaction does."""
+    """Announces, writes and commits the changes, then deletes the files that the log no longer needs."""
     store, run = pipeline.store, uuid.uuid4().hex
     segment = f"{CHANGELOG}/{now()[:10]}/{uuid.uuid4().hex}.seg"
     kept = f"{LogPaths(state.log).quarantine}/{uuid.uuid4().hex}.jsonl" if left else None
@@ -343,5 +344,5 @@ def _outcome(log: str, became: Counter[str], stay: Counter[str], reasons: Counte
         return Outcome(log, Status.NOTHING, "no such record is refused", details=details)
     parts = [f"{became[name]:,} {said}" for name, said in _BECAME.items() if became[name]]
     parts += [f"{stay[why]:,} stay: {said}" for why, said in _STAYS.items() if stay[why]]
-    message = f"looked at {details.records:,} refused records again: {'; '.join(parts)}"
+    message = f"read {details.records:,} refused records again: {'; '.join(parts)}"
     return Outcome(log, Status.TAKEN if became.total() else Status.NOTHING, message, details=details)

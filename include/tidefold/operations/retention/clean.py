@@ -1,4 +1,4 @@
-"""Removes what died runs left behind in a store: files that no log needs, of ingests and of attempts. Starts no JVM."""
+"""Deletes the files that dead runs left in a store: files of ingests and attempts that no log needs."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from tidefold.operations.retention.scratch_gc import find_scratch, remove_scratc
 from tidefold.operations.retention.segment_gc import plan_unclaimed
 from tidefold.operations.snapshot.heartbeat import INTERVAL
 
-# What the outcome of the store as a whole has in the place of a log: no log can be named so.
+# Stands for the whole store in the outcome, where other outcomes have a log. No log can have this name.
 STORE = "(store)"
-# How long an attempt at a snapshot as of an instant may be without a sign of life: it holds the log.
+# How long an attempt at a snapshot as of an instant may make no progress. It keeps the log from being truncated.
 _PATIENCE = timedelta(days=1)
 
 
@@ -41,8 +41,8 @@ def clean(pipeline: Pipeline, logs: Sequence[str], plan: bool = False) -> list[O
     """Ends unfinished runs, aborts abandoned attempts as of an instant, then deletes the files of each log's aborted
     attempts.
 
-    An ingest that is only slow loses nothing but its work: it is refused, and the next one starts again. The first
-    outcome is that of the store, because a run writes for several logs. With `plan` nothing changes.
+    An ingest that is only slow loses its work, but no data: its commit is refused, and the next one starts again. The
+    first outcome is that of the store, because a run writes for several logs. With `plan` nothing changes.
     """
     return [
         *for_each_log([STORE], lambda _: _clean_store(pipeline, plan)),
@@ -57,7 +57,7 @@ def _clean_store(pipeline: Pipeline, plan: bool) -> Outcome:
     for run in () if plan else runs:
         try:
             recovery.settle(pipeline.store, run)
-        except TidefoldError as error:  # The other runs are ended all the same.
+        except TidefoldError as error:  # Continue with the other runs.
             failed.append(error)
     if failed:
         raise failed[0]
@@ -94,7 +94,7 @@ def _clean_log(pipeline: Pipeline, log: str, plan: bool) -> Outcome:
     if state is None:
         return Outcome(log, Status.NOTHING, "the store has no such log")
     given_up = point_in_time.find_given_up(state, now(), INTERVAL, _PATIENCE)
-    # What it would be afterwards: a plan writes nothing.
+    # The state as it would be afterwards, because a plan writes nothing.
     state = (
         _abort_attempts(state, given_up)
         if plan or not given_up
@@ -112,20 +112,20 @@ def _clean_log(pipeline: Pipeline, log: str, plan: bool) -> Outcome:
     message += " that nothing needs"
     if given_up:
         which = ", ".join(f"{s.id} (as of {s.as_of})" for s in given_up)
-        message += f"; {'would abort' if plan else 'aborted'} what nobody has worked on for a day: snapshot {which}"
+        message += f"; {'would abort' if plan else 'aborted'} attempts without progress for a day: snapshot {which}"
     return Outcome(log, Status.PLANNED if plan else Status.CLEANED, message, details=details)
 
 
 def _find_aged(pipeline: Pipeline, state: LogState) -> tuple[str, ...]:
-    """What went out of use with time: old files of the table's Delta log, and old reports."""
+    """Returns old files of the table's Delta log, and old reports."""
     oldest = oldest_version(state)
     files = find_old_log_files(pipeline.store, state.log, oldest) if oldest else ()
     return (*files, *find_old_reports(pipeline.store, state, now(), pipeline.config.retention.report_days))
 
 
 def _abort_attempts(state: LogState, seen: Sequence[Snapshot]) -> LogState:
-    """Aborts attempts, as far as they are still what was seen: one that has gone on lives."""
+    """Aborts attempts that have not changed since they were read. One that has changed is alive."""
     for one in seen:
         if state.snapshot(one.id) == one:
-            state = transitions.abort(state, one.id, "nobody has worked on it for a day")
+            state = transitions.abort(state, one.id, "it made no progress for a day")
     return state

@@ -1,4 +1,4 @@
-"""The values behind the outcomes of operations that remove something."""
+"""The details of the outcomes of operations that delete files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class RemovalDetails(Details):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubsumeDetails(RemovalDetails):
-    """`snapshots`: ids of the retired ones, `tails` of them tail-only.
+    """`snapshots`: ids of the retired snapshots. `tails`: how many of them are tail-only.
 
     `kept`: ids of the completed snapshots that stay.
     `originals`: number of files of claimed imports among the paths.
@@ -38,7 +38,7 @@ class SubsumeDetails(RemovalDetails):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TruncateDetails(RemovalDetails):
-    """`bounds`: what keeps the log, the tightest first.
+    """`bounds`: what keeps the log, the tightest bound first.
 
     `unreadable`: damaged segments, which stay.
     """
@@ -50,7 +50,7 @@ class TruncateDetails(RemovalDetails):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalRetentionDetails(RemovalDetails):
-    """`freed`: bytes that the disks get back; a file that another copy shares frees nothing."""
+    """`freed`: bytes freed on the disks; a file that another copy shares frees nothing."""
 
     snapshots: Sequence[int]
     freed: int

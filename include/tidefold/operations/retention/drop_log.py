@@ -1,4 +1,4 @@
-"""Removes a log with everything that only it needs (requirement C13); starts no JVM."""
+"""Deletes a log with everything that only it needs (requirement C13)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tidefold.operations.retention.segment_gc import plan_release
 from tidefold.operations.savepoint.external import delete_originals, find_claimed
 from tidefold.storage import Store, StoredObject
 
-# So many files are deleted before it is looked again whether they are still this log's.
+# After this many deleted files, `drop` checks again that the rest still belongs to this log.
 _AT_ONCE = 500
 
 
@@ -57,22 +57,22 @@ def drop(pipeline: Pipeline, log: str, plan: bool = True) -> Outcome:
         return Outcome(log, Status.PLANNED, f"would delete {counted}", details=details)
     _delete(pipeline, state, [file.path for file in shared])
     forget(pipeline, log, [file.path for file in shared if segment_of(file.path)])
-    # This head needs no pages. It stays: from it a next log of this name goes on with epoch and ids.
+    # This head has no pages and stays. The next log of this name continues its epochs and ids.
     gone = ledger.commit(_end_deletion, of_dropped=True)
-    # All of these names are older than that head: a next log of this name never gives them again.
+    # The next log of this name never gives any of these names again.
     last = LogPaths(log).ledger_version(gone.version)
     pipeline.store.delete([file.path for file in own if file.path != last])
     return Outcome(log, Status.DROPPED, f"deleted {counted}", details=details)
 
 
 def _find_claimed(state: LogState) -> tuple[External, ...]:
-    """Originals that the log owns: those of snapshots that were confirmed."""
+    """Returns the originals that the log owns: those of confirmed imports."""
     return find_claimed(s for s in state.snapshots if s.state in (State.COMPLETED, State.SUBSUMED))
 
 
 def _delete(pipeline: Pipeline, state: LogState, paths: Sequence[str]) -> None:
-    """Deletes what was listed of a log in this state, for as long as it is in this state: another drop may be faster,
-    and the next log of this name have begun.
+    """Deletes the listed files while the log stays in this state. Another drop may be faster, and the next log of this
+    name may have begun.
     """
     ledger = pipeline.ledger(state.log)
     for begin in range(0, len(paths), _AT_ONCE):
@@ -116,7 +116,7 @@ def _end_deletion(state: LogState) -> LogState:
             hint="Nothing of the new log was touched.",
         )
     last = max((s.id for s in state.snapshots), default=state.last_snapshot)
-    # Whatever is still on its way to this log is refused by the next one of that name.
+    # The next log of that name refuses results that were meant for this one.
     gone = LogState(state.log, state.shape, state.version, state.epoch, deletion=DeletionState.GONE, last_snapshot=last)
     former = (*state.former, *filter(None, [state.incarnation]))
     return replace(gone, fence=state.fence + 1, generation=state.generation + 1, former=former)
@@ -132,7 +132,9 @@ def _require_closed(state: LogState) -> None:
 
 
 def files_of_log(store: Store, state: LogState) -> tuple[tuple[StoredObject, ...], tuple[StoredObject, ...]]:
-    """What a log has in folders of many logs, and its own folder with the ledger last, each in the order to delete."""
+    """Returns the log's files in folders of many logs, and in its own folder, the ledger last; in the order to
+    delete.
+    """
     paths = LogPaths(state.log)
     segments = {c.location.segment for c in state.change_sets} | set(state.garbage)
     found = [*store.list(paths.table, unfinished=True), *store.list(paths.snapshots, unfinished=True)]

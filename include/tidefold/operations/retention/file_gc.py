@@ -1,7 +1,7 @@
 """Deletes the files of aborted attempts: only files with the token of such an attempt (I11, I13, I29).
 
-ABORTED is final, so the state alone decides what to delete, every time again: an attempt that was only asleep may write
-after its files were deleted once. An id may come back if a ledger was set back, but a token never does.
+ABORTED is final, so each sweep decides from the state alone. That matters because a slow attempt may write more files
+after a sweep. A ledger that was set back may give an id a second time, but never a token.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from tidefold.ledger import Ledger, decode_manifest, digest_of, read_manifest
 from tidefold.ledger.evidence import ATTEMPT_FACT, EPOCH_FACT, list_manifests, read_commit_facts
 from tidefold.storage import Store, StoredObject
 
-# The states in which a snapshot's files stay.
+# Snapshots in these states keep their files.
 _KEPT = (State.COMPLETED, State.STAGED, State.SUBSUMED)
-# Those for which nobody writes any more, or only whoever does not know it yet.
+# Snapshots in these states get no new files, except from a slow process that does not know the state yet.
 _DECIDED = (State.COMPLETED, State.SUBSUMED, State.DELETED)
 _FIRST_COMMIT = f"_delta_log/{0:020d}.json"
 
 
 def sweep(store: Store, ledger: Ledger) -> int:
-    """Deletes the files of all aborted attempts, and manifests that nothing needs; returns how many files went.
+    """Deletes the files of all aborted attempts, and unneeded manifests. Returns the number of deleted files.
 
-    Raises CorruptError when the ledger does not know all that the store shows; then nothing is deleted.
+    Raises CorruptError, and deletes nothing, if the store shows something that the ledger does not know.
     """
     state = ledger.read()
     evidence = ledger.require_current(state)
@@ -39,9 +39,9 @@ def sweep(store: Store, ledger: Ledger) -> int:
 
 
 def delete_hidden(store: Store, ledger: Ledger, state: LogState, paths: Sequence[str]) -> tuple[str, ...]:
-    """Deletes these files of a log, but for those that the published table shows; returns what went.
+    """Deletes these files of a log, except those that the published table shows. Returns the deleted paths.
 
-    Raises CorruptError when the ledger does not know all that the store shows; then nothing is deleted.
+    Raises CorruptError, and deletes nothing, if the store shows something that the ledger does not know.
     """
     if not paths:
         return ()
@@ -61,22 +61,24 @@ def _find_shown_files(store: Store, log: str) -> frozenset[str]:
 
 
 def plan_forgotten(store: Store, state: LogState) -> tuple[str, ...]:
-    """Files beside the table's that no snapshot names: put there by a publisher that slept until its snapshot's files
-    were gone, or by the second try of a task of an incremental one.
+    """Returns files in the table's folder that no snapshot names.
+
+    A slow publisher put them there after its snapshot's files were deleted, or the second try of a task of an
+    incremental snapshot wrote them.
     """
     decided = {_attempt(s) for s in state.snapshots if s.state in _DECIDED}
     stored = store.list(f"{LogPaths(state.log).table}/_data")
     beside = [e.path for e in stored if (name := _name_of(e.path)) and _writer(name) in decided]
-    # An attempt under way may carry files that only its own manifest will name.
+    # An open attempt may take over files that only its future manifest will name.
     if not beside or state.open_attempt:
         return ()
     needed = _find_kept_names(store, state)
-    # Nobody knows what a damaged manifest names; `verify` tells of it.
+    # It is unknown which files a damaged manifest names. `verify` reports the damage.
     return () if needed is None else tuple(path for path in beside if path not in needed)
 
 
 def _find_kept_names(store: Store, state: LogState) -> frozenset[str] | None:
-    """Returns the files beside the table's that retained snapshots name; None: unknown."""
+    """Returns the files in the table's folder that retained snapshots name; None: unknown."""
     kept = with_files(s for s in state.snapshots if s.manifest and s.state in _KEPT and not s.as_of)
     try:
         named = {f.name for s in kept for f in read_manifest(store, state.log, s).files}
@@ -86,9 +88,9 @@ def _find_kept_names(store: Store, state: LogState) -> frozenset[str] | None:
 
 
 def plan_unnamed(store: Store, state: LogState) -> tuple[str, ...]:
-    """Data files in folders of full snapshots that their manifests do not name: the engine ran a task twice (I35)."""
+    """Returns data files of full snapshots that their manifests do not name: Spark ran a task twice (I35)."""
     paths = LogPaths(state.log)
-    # Decided ones only: a staged one may be begun again by a later epoch in this moment.
+    # Not for staged snapshots, because a later epoch may be starting again at this moment.
     full = {s.id: s for s in state.snapshots if s.kind is SnapshotKind.FULL and s.state in _DECIDED}
     stored: dict[int, list[str]] = {}
     for path in (entry.path for entry in store.list(paths.snapshots, unfinished=True)):
@@ -98,7 +100,7 @@ def plan_unnamed(store: Store, state: LogState) -> tuple[str, ...]:
     try:
         named = {i: _find_named(store, state.log, full[i]) for i in stored}
     except CorruptError:
-        return ()  # Nobody knows what it names; `verify` tells of it.
+        return ()  # It is unknown which files a damaged manifest names. `verify` reports the damage.
     return tuple(path for i, found in stored.items() for path in found if path.rsplit("/", 1)[1] not in named[i])
 
 
@@ -109,10 +111,9 @@ def _find_named(store: Store, log: str, snapshot: Snapshot) -> set[str]:
 
 
 def plan_sweep(store: Store, state: LogState) -> tuple[str, ...]:
-    """The files of aborted attempts: their snapshot folders, and their links beside the table's files. Those of a log
-    of that name that was dropped are aborted for good too.
+    """Returns the files of aborted attempts: their snapshot folders, and their files in the table's folder.
 
-    Verdicts stay: they are the history of what was refused and why.
+    Attempts of a dropped log of the same name count as aborted, too. Verdicts stay as a history of refused snapshots.
     """
     aborted = {s.id: s for s in state.snapshots if s.state is State.ABORTED}
     if not aborted and not state.last_snapshot:
@@ -134,12 +135,12 @@ def _is_left(state: LogState, aborted: dict[int, Snapshot], name: DataFileName) 
 
 
 def _is_of_former(state: LogState, token: str) -> bool:
-    """Whether a token was given in a life of the log that was dropped."""
+    """Whether a token belongs to a dropped log of the same name."""
     return any(token.startswith(incarnation) for incarnation in state.former)
 
 
 def _without_named(store: Store, state: LogState, paths: Sequence[str]) -> list[str]:
-    """Names of older programs have no token: such a file stays where a manifest of a kept snapshot names it."""
+    """Keeps files that a retained snapshot names. Only needed for names of older versions, which have no token."""
     if all((name := _name_of(path)) and name.token for path in paths):
         return [*paths]
     named = _find_kept_names(store, state)
@@ -149,7 +150,7 @@ def _without_named(store: Store, state: LogState, paths: Sequence[str]) -> list[
 def _plan_folders(
     store: Store, state: LogState, aborted: dict[int, Snapshot], entries: Iterable[StoredObject]
 ) -> Iterable[str]:
-    """Whole folders of aborted full snapshots, with what was taken over into them and the Delta log."""
+    """Yields the folders of aborted full snapshots, with files taken over from others and the Delta log."""
     paths = LogPaths(state.log)
     folders: dict[int, list[str]] = {}
     for entry in entries:
@@ -168,9 +169,7 @@ def _folder(paths: LogPaths, path: str) -> int | None:
 
 
 def _is_folder_left(store: Store, state: LogState, attempt: Snapshot | None, folder: str, files: list[str]) -> bool:
-    """Whether a folder belongs to an aborted attempt: its table names the attempt, or there is no readable table
-    yet.
-    """
+    """Whether a folder belongs to an aborted attempt: its Delta log names the attempt, or has no commit yet."""
     if f"{folder}/{_FIRST_COMMIT}" not in files:
         return True
     facts = read_commit_facts(store, folder, 0)
@@ -181,9 +180,7 @@ def _is_folder_left(store: Store, state: LogState, attempt: Snapshot | None, fol
 
 
 def plan_manifests(store: Store, state: LogState, there: Iterable[int] | None = None) -> tuple[str, ...]:
-    """The manifests whose snapshots have no files any more: aborted and deleted ones. `there`: ids of those that are
-    stored, if they are known.
-    """
+    """Returns the manifests of aborted and deleted snapshots. `there`: the ids of all stored manifests, if known."""
     paths = LogPaths(state.log)
     there = list_manifests(store, state.log) if there is None else there
     gone = {s.id: s for s in state.snapshots if s.state in (State.ABORTED, State.DELETED)}
@@ -192,14 +189,14 @@ def plan_manifests(store: Store, state: LogState, there: Iterable[int] | None = 
 
 
 def manifest_files(log: str, snapshot: Snapshot) -> tuple[str, ...]:
-    """What a snapshot has beside its manifest, with that."""
+    """Returns the paths of a snapshot's manifest and of its mark of completion."""
     paths = LogPaths(log)
     completion = (paths.completion(snapshot.id),) if snapshot.as_of else ()
     return (*completion, paths.manifest(snapshot.id))
 
 
 def _is_manifest_of(store: Store, path: str, snapshot: Snapshot) -> bool:
-    """Whether a manifest is that of this attempt: another ledger may have given the same id."""
+    """Whether a manifest belongs to this attempt. A ledger that was set back may have given the same id."""
     try:
         data = store.read(path)
         manifest = decode_manifest(path, data)
@@ -226,7 +223,7 @@ def plan_halves(store: Store, state: LogState) -> tuple[str, ...]:
 
 
 def _number(path: str) -> int:
-    """The ledger version that a half was to become; 0 for a half of something else."""
+    """Returns the ledger version that an unfinished file was written for; 0: it is no ledger version."""
     name = path.rsplit("/", 1)[1].partition(".")[0]
     return int(name) if name.isdigit() else 0
 
@@ -236,12 +233,12 @@ def _attempt(snapshot: Snapshot) -> tuple[int, int, str]:
 
 
 def _writer(name: DataFileName) -> tuple[int, int, str]:
-    """The attempt that a data file was written for."""
+    """Returns the attempt that wrote a data file."""
     return name.snapshot, name.epoch, name.token
 
 
 def _name_of(path: str) -> DataFileName | None:
-    """The name of a data file, whole or half; None for a file that is not ours."""
+    """Returns the name of a finished or unfinished data file; None: tidefold did not write it."""
     name, dot, _ = path.rsplit("/", 1)[1].partition(".parquet")
     try:
         return DataFileName.parse(name + dot)

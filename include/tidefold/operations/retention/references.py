@@ -1,6 +1,6 @@
-"""Names what retention keeps: tags, holds and consumers of a log; starts no JVM.
+"""Adds and removes tags, holds and consumers of a log.
 
-A tag keeps a snapshot. A hold keeps a snapshot and the log behind it. A consumer keeps the log after its position.
+A tag keeps a snapshot. A hold keeps a snapshot and the log after it. A consumer keeps the log after its position.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 
 
 def check_name(name: str) -> None:
-    """Raises InvalidInputError when it cannot name a tag, a hold or a consumer."""
+    """Raises InvalidInputError if the text cannot be the name of a tag, a hold or a consumer."""
     if not _NAME.fullmatch(name):
         raise InvalidInputError(
             "NAME_INVALID",
@@ -35,7 +35,7 @@ def tag(pipeline: Pipeline, log: str, name: str, snapshot: int) -> Outcome:
 
     def describe(state: LogState) -> Outcome:
         status = Status.ALREADY if any(t.name == name for t in state.tags) else Status.TAGGED
-        return Outcome(log, status, f"snapshot {snapshot} is `{name}`", snapshot)
+        return Outcome(log, status, f"snapshot {snapshot} has the tag `{name}`", snapshot)
 
     return apply_transition(pipeline, log, lambda state: references.tag(state, name, snapshot), describe)
 
@@ -47,13 +47,13 @@ def untag(pipeline: Pipeline, log: str, name: str) -> Outcome:
         found = next((t for t in state.tags if t.name == name), None)
         if found is None:
             return Outcome(log, Status.NOTHING, f"there is no tag `{name}`")
-        return Outcome(log, Status.UNTAGGED, f"snapshot {found.snapshot} is no longer `{name}`", found.snapshot)
+        return Outcome(log, Status.UNTAGGED, f"snapshot {found.snapshot} lost the tag `{name}`", found.snapshot)
 
     return apply_transition(pipeline, log, lambda state: references.untag(state, name), describe)
 
 
 def hold(pipeline: Pipeline, log: str, name: str, snapshot: int, why: str) -> Outcome:
-    """Keeps a completed snapshot and the log behind it until `release`. Raises RefusedError, InvalidInputError."""
+    """Keeps a completed snapshot and the log after it until `release`. Raises RefusedError, InvalidInputError."""
     check_name(name)
     if not why.strip():
         raise InvalidInputError("HOLD_UNNAMED", "A hold needs a reason.", hint="Give it with --reason.")
@@ -62,7 +62,7 @@ def hold(pipeline: Pipeline, log: str, name: str, snapshot: int, why: str) -> Ou
 
     def describe(state: LogState) -> Outcome:
         status = Status.ALREADY if any(h.name == name for h in state.holds) else Status.HELD
-        return Outcome(log, status, f"snapshot {snapshot} and the log behind it are held as `{name}`: {why}", snapshot)
+        return Outcome(log, status, f"hold `{name}` keeps snapshot {snapshot} and the log after it: {why}", snapshot)
 
     return apply_transition(pipeline, log, lambda state: references.hold(state, Hold(name, snapshot, why)), describe)
 
@@ -74,7 +74,7 @@ def release(pipeline: Pipeline, log: str, name: str) -> Outcome:
         found = next((h for h in state.holds if h.name == name), None)
         if found is None:
             return Outcome(log, Status.NOTHING, f"there is no hold `{name}`")
-        message = f"snapshot {found.snapshot} is no longer held by `{name}`"
+        message = f"hold `{name}` no longer keeps snapshot {found.snapshot}"
         return Outcome(log, Status.RELEASED, message, found.snapshot)
 
     return apply_transition(pipeline, log, lambda state: references.release(state, name), describe)

@@ -1,4 +1,4 @@
-"""Finds old reports: of snapshots whose files are gone, and of attempts that were aborted."""
+"""Finds old reports of snapshots whose files are deleted, and of aborted attempts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tidefold.domain.paths import LogPaths
 from tidefold.storage import Store
 
 _ENDED = (State.DELETED, State.ABORTED)
-# Beside the reports lie verdicts: they are small, and the history of what was refused and why.
+# The verdicts beside the reports stay: they are small, and the history of refused snapshots.
 _VERDICT = "verdict-"
 
 

@@ -1,4 +1,4 @@
-"""Finds and deletes what ended processes left in scratch folders of this machine, untouched for days."""
+"""Finds and deletes files of ended processes in scratch folders of this machine, after days without a change."""
 
 from __future__ import annotations
 
@@ -18,11 +18,10 @@ _FOLDERS = ("spark", "results", "log")
 
 
 def find_scratch(base: Path, instant: str, days: int) -> tuple[Path, ...]:
-    """Entries of scratch folders that nobody has changed for so many days, with all that lies below them.
+    """Returns entries of scratch folders that have not changed, with everything below them, for so many days.
 
     base: the folder of the configuration.
-    instant: now, as ISO 8601; a clock that is behind removes later. No clock removes a folder for temporary files whose
-        process is alive.
+    instant: now, as ISO 8601; a slow clock only delays the deletion. A folder of a live process is never deleted.
     """
     limit = (datetime.fromisoformat(instant) - timedelta(days=days)).timestamp()
     entries = [entry for name in _FOLDERS for entry in _entries(base / "var" / name, "*")]
@@ -31,7 +30,7 @@ def find_scratch(base: Path, instant: str, days: int) -> tuple[Path, ...]:
 
 
 def remove_scratch(entries: tuple[Path, ...]) -> None:
-    """Deletes entries, and folders with everything in them. It follows no link."""
+    """Deletes entries, and folders with everything in them. Follows no links."""
     for entry in entries:
         with suppress(FileNotFoundError):
             if stat.S_ISDIR(entry.lstat().st_mode):
@@ -44,15 +43,15 @@ def _entries(folder: Path, pattern: str) -> Iterator[Path]:
     try:
         yield from folder.glob(pattern)
     except OSError:
-        return  # Another user's folder, or none.
+        return  # The folder does not exist, or belongs to another user.
 
 
 def _is_left(entry: Path, limit: float) -> bool:
-    """Whether an entry is ours, and nothing of it was changed since."""
+    """Whether an entry belongs to tidefold, and has not changed since the limit."""
     try:
         if entry.lstat().st_uid != os.getuid():
             return False
         paths = [entry, *(entry.rglob("*") if stat.S_ISDIR(entry.lstat().st_mode) else ())]
         return all(path.lstat().st_mtime < limit for path in paths)
     except OSError:
-        return False  # Somebody is at work there, or else it is looked at by the next call.
+        return False  # A process may be writing there. The next call checks again.

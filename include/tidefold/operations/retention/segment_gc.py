@@ -1,4 +1,4 @@
-"""Which segments may go that a log needs no more: those that no other log in them needs, or may still come to need."""
+"""Finds garbage segments that may be deleted: no other log in them needs them, or can still commit them."""
 
 from __future__ import annotations
 
@@ -19,14 +19,17 @@ from tidefold.storage import Store, StoredObject
 
 _log = logging.getLogger(__name__)
 _READERS = 8
-# What runs write beside ledgers: segments, what was refused, and the halves of both that killed writers leave.
+# Folders of files that runs write: segments and quarantine files, finished or unfinished.
 _OWN = re.compile(r".+\.(seg|jsonl)(\.[^/]+\.part)?", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """`unneeded`: files to delete. `settled`: all paths that the log may forget, because they go, are gone, or are
-    another log's to delete. `unreadable` ones stay: it cannot be told which logs need them (I11).
+    """The result for the garbage of a log.
+
+    unneeded: files to delete.
+    settled: all paths that the log may forget: they are or will be deleted, or another log will delete them.
+    unreadable: damaged segments, which stay because it is unknown which logs need them (I11).
     """
 
     unneeded: tuple[StoredObject, ...]
@@ -37,7 +40,7 @@ class Released:
 def plan_release(store: Store, state: LogState) -> Released:
     """Checks the garbage of the log (I11, I12).
 
-    A segment of a run that has not ended waits: a log may still commit it.
+    A segment of an unfinished run stays, because a log may still commit it.
     """
     if not state.garbage:
         return Released((), ())
@@ -63,7 +66,7 @@ def _find_unsure(store: Store, sharing: Iterable[frozenset[str]]) -> frozenset[s
 
 
 def _logs_of(store: Store, segment: str) -> frozenset[str] | None:
-    """The logs that have change sets in a segment; None when it is damaged."""
+    """Returns the logs that have change sets in a segment; None: it is damaged."""
     try:
         return frozenset(entry.log for entry in read_index(store, segment))
     except NotFoundError:
@@ -74,7 +77,9 @@ def _logs_of(store: Store, segment: str) -> frozenset[str] | None:
 
 
 def _find_needed(store: Store, state: LogState, sharing: Mapping[str, frozenset[str]]) -> set[str]:
-    """Returns the segments in which other logs still have change sets, or that the log itself has committed since."""
+    """Returns the segments in which other logs still have change sets, or that the log itself has committed
+    meanwhile.
+    """
     others: Sequence[str] = sorted(frozenset().union(*sharing.values()) - {state.log})
     told_since = {c.location.segment for c in _change_sets(store, state.log) if c.sqn > state.last_sqn}
     return told_since.union(c.location.segment for other in others for c in _change_sets(store, other))
@@ -82,20 +87,20 @@ def _find_needed(store: Store, state: LogState, sharing: Mapping[str, frozenset[
 
 def _change_sets(store: Store, log: str) -> tuple[ChangeSet, ...]:
     state = Ledger(store, log).find()
-    # Of two logs that go at once the second must not leave to the first what that has looked at already.
+    # If two logs are dropped at the same time, the second must not leave segments that the first has already checked.
     return state.change_sets if state and state.deletion is DeletionState.NO else ()
 
 
 def plan_unclaimed(store: Store, logs: Sequence[str]) -> tuple[str, ...]:
-    """Files that no log names, nor ever will: their runs were given up, wrote all the same, and died. `logs` are known
-    ones, whose quarantine is looked at too.
+    """Returns files that no log names or will ever name: their runs were rejected, but wrote them later.
 
-    What is stored and announced no more is of a run that has ended: all its logs have taken or refused.
+    A stored file that is no longer announced belongs to an ended run: all its logs have committed or rejected it.
+    logs: known logs, whose quarantine folders are checked too.
     """
     folders = [CHANGELOG, *(LogPaths(log).quarantine for log in logs)]
     found_there = (entry.path for folder in folders for entry in store.list(folder, unfinished=True))
     stored = [path for path in found_there if _OWN.fullmatch(path)]
-    # Read after the files were listed: a run that has ended meanwhile has told its logs, which are read last.
+    # Read after the files were listed. A run that ended meanwhile has committed to its logs, which are read last.
     on_their_way = ExpectedFiles(read_announced(store))
     alone = [p for p in stored if not p.startswith(f"{INTENTS}/") and p not in on_their_way]
     known = find_needed(store, logs)
@@ -109,7 +114,7 @@ def plan_unclaimed(store: Store, logs: Sequence[str]) -> tuple[str, ...]:
 
 
 def _logs_of_file(store: Store, path: str) -> frozenset[str] | None:
-    """The logs that a segment, a quarantine file, or the half of one is for; None when it is damaged."""
+    """Returns the logs of a segment or a quarantine file, finished or unfinished; None: it is damaged."""
     if path.startswith(f"{CHANGELOG}/"):
         return _logs_of(store, path) if path.endswith(".seg") else frozenset()
     return frozenset({path.split("/")[1]})

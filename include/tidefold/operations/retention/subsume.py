@@ -1,4 +1,4 @@
-"""Retires completed snapshots beyond the newest N and removes what only they needed; starts no JVM."""
+"""Retires completed snapshots beyond the newest N, and deletes files that only they need."""
 
 from __future__ import annotations
 
@@ -21,10 +21,9 @@ _WITH_FILES = (State.COMPLETED, State.STAGED, State.SUBSUMED)
 
 
 def subsume(pipeline: Pipeline, log: str, plan: bool = False) -> Outcome:
-    """Retires the snapshots that the configured retention does not keep. With `plan` nothing changes: the outcome lists
-    them.
+    """Retires the snapshots that the configured retention does not keep. Also finishes an interrupted call.
 
-    Also finishes an interrupted call.
+    With `plan` nothing changes: the outcome lists the snapshots.
     """
     ledger = pipeline.ledger(log)
     state = ledger.find()
@@ -47,16 +46,16 @@ def subsume(pipeline: Pipeline, log: str, plan: bool = False) -> Outcome:
 
 
 def files_to_delete(store: Store, state: LogState, retired: Sequence[Snapshot]) -> tuple[StoredObject, ...]:
-    """Files that only these retired snapshots need: their own folders, and their files beside the table's.
+    """Returns the files that only these retired snapshots need: in their own folders and in the table's folder.
 
-    What any other snapshot names is taken out first.
+    Files that another snapshot names are left out.
     """
     retired = protection.with_files(retired)
     if not retired:
         return ()
     paths = LogPaths(state.log)
     going = {s.id for s in retired}
-    # One as of an instant has names of its own for all its files, and none that readers of the table see.
+    # A snapshot as of an instant shares no file names, and readers of the table see none of its files.
     kept = [s for s in state.snapshots if s.state in _WITH_FILES and s.id not in going and not s.as_of]
     needed = _find_names(store, state, protection.with_files(kept))
     beside = {data_path(paths.table, name) for name in _find_names(store, state, retired) - needed}
@@ -89,12 +88,12 @@ def _describe(
     counted = f"{len(files):,} files, {in_units(details.bytes or 0)}"
     message = f"{verb} {_describe_snapshots(retired)}: {counted}; {len(kept)} kept"
     if originals:
-        message += f"; {len(originals):,} files of originals that were claimed"
+        message += f"; {len(originals):,} files of claimed imports"
     return Outcome(state.log, Status.PLANNED if plan else Status.SUBSUMED, message, details=details)
 
 
 def _describe_snapshots(retired: Sequence[Snapshot]) -> str:
-    """`snapshots 1, 3 and 2 tails`: those without files of their own are many, and are counted."""
+    """Returns a text such as `snapshots 1, 3 and 2 tails`. Tails are only counted, because there may be many."""
     whole = protection.with_files(retired)
     tails = len(retired) - len(whole)
     parts = [f"snapshots {', '.join(str(s.id) for s in whole)}"] if whole else []

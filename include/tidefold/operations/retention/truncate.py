@@ -1,4 +1,4 @@
-"""Cuts the log behind the kept snapshots and removes the segments that nothing needs any more; starts no JVM."""
+"""Truncates the log, and deletes the segments that nothing needs any more."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _describe(
     if unreadable:
         holds += f"; {len(unreadable)} damaged segments stay, because it is unknown which logs need them"
     if state.truncated_to == before.truncated_to and not going:
-        return Outcome(state.log, Status.NOTHING, f"nothing to cut; {holds}", details=details)
+        return Outcome(state.log, Status.NOTHING, f"nothing to truncate; {holds}", details=details)
     verb = "would cut" if plan else "cut"
     message = f"{verb} up to change set {state.truncated_to}: {len(going):,} segments, {in_units(size)}; {holds}"
     return Outcome(state.log, Status.PLANNED if plan else Status.TRUNCATED, message, details=details)

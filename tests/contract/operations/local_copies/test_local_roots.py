@@ -474,7 +474,7 @@ def test_leftovers_that_cannot_be_removed_are_a_warning(
     for name in "ab":
         in_the_way(tmp_path, name)
     clear_leftovers(pipeline, "items", pipeline.ledger("items").read())
-    assert "left of local copies" in caplog.text
+    assert "left-over local copies" in caplog.text
 
 
 # Made of what is here.

@@ -142,7 +142,7 @@ def test_jars(config_path: Path, tmp_path: Path) -> None:
     cut.write_bytes(good.read_bytes()[:20])
     assert look("jars", config_path, jars=(good,)) == [(OK, "good.jar.")]
     assert look("jars", config_path, jars=(good, cut, missing)) == [
-        (FAIL, "cut.jar is no jar file."), (FAIL, "missing.jar is missing."),
+        (FAIL, "cut.jar is not a jar file."), (FAIL, "missing.jar is missing."),
     ]  # fmt: skip
 
 
@@ -153,7 +153,7 @@ def test_spark_and_its_master(config_path: Path, tmp_path: Path, monkeypatch: py
         change(config_path, "version: 1\n", f'version: 1\nspark: {{master: "spark://127.0.0.1:{port}"}}\n')
         assert levels(look("spark", config_path)) == [OK]
     [(level, said)] = look("spark", config_path)
-    assert (level, said) == (FAIL, f"spark://127.0.0.1:{port} does not answer: Connection refused.")
+    assert (level, said) == (FAIL, f"spark://127.0.0.1:{port} cannot be reached: Connection refused.")
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     assert look("spark", config_path) == [(FAIL, f"{tmp_path}/spark-submit is missing.")]
 
@@ -261,7 +261,7 @@ def test_landing_folders(config_path: Path, tmp_path: Path) -> None:
     accounts, tellers = tmp_path / "landing/accounts", tmp_path / "landing/tellers"
     (accounts / "a").mkdir()
     (accounts / "a" / "1.jsonl").write_text("{}")
-    assert look("landing", config_path) == [(OK, "2 folders, 1 file looked at.")]
+    assert look("landing", config_path) == [(OK, "2 folders, 1 file checked.")]
     for i in range(4):
         (accounts / f"{i}.jsonl").symlink_to(config_path)
     os.mkfifo(accounts / "9.jsonl")
@@ -281,7 +281,7 @@ def test_a_landing_folder_that_is_too_large_is_looked_at_in_part(
     monkeypatch.setattr(pipeline_probes, "MOST_FILES", 2)
     for i in range(5):
         (tmp_path / f"landing/accounts/{i}.jsonl").write_text("{}")
-    assert look("landing", config_path) == [(OK, "2 folders, 2 files looked at (more are there).")]
+    assert look("landing", config_path) == [(OK, "2 folders, 2 files checked (there are more).")]
 
 
 def test_landing_in_s3_is_listed(config_path: Path, s3: S3Bucket) -> None:
@@ -289,7 +289,7 @@ def test_landing_in_s3_is_listed(config_path: Path, s3: S3Bucket) -> None:
     config_path.write_text(config_path.read_text().replace("landing/tellers", address))
     assert (WARN, f"tellers: {address} does not exist: nothing can land.") in look("landing", config_path)
     s3.client.put_object(Bucket=s3.name, Key="landing/tellers/a.jsonl", Body=b"{}")
-    assert look("landing", config_path) == [(OK, "2 folders, 1 file looked at.")]
+    assert look("landing", config_path) == [(OK, "2 folders, 1 file checked.")]
     s3.server.fail("GET", "list-type=2", status=403, code="AccessDenied", times=9)
     [denied] = [found for found in look("landing", config_path) if "tellers" in found[1]]
     assert denied[0] is FAIL
@@ -436,5 +436,5 @@ def test_the_command_ends_although_the_store_hangs(config_path: Path) -> None:
         done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=50)
     assert done.returncode == 1, done.stderr
     found = {f["check"]: f for f in json.loads(done.stdout)["findings"]}
-    assert found["store"]["message"] == found["clock"]["message"] == "No answer within 2 s."
+    assert found["store"]["message"] == found["clock"]["message"] == "The check did not end within 2 s."
     assert found["landing"]["level"] == "ok"
