@@ -68,7 +68,7 @@ def keep_tail(world: World, pick: Pick) -> None:
 
 @rule(2)
 def hold_late(world: World, pick: Pick) -> None:
-    """Holds and replays onto the oldest snapshot, which a tag kept, after the log behind it may have been cut."""
+    """Holds and replays onto the oldest snapshot, which a tag kept, after the log after it may have been truncated."""
     log = pick(LOGS)
     state = world.read(log)
     oldest = next((s for s in state.snapshots if s.state is State.COMPLETED), None) if state else None

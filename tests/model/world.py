@@ -197,7 +197,7 @@ class World:
                 assert not any(going & others for others in named.values()), "I12"
 
     def _check_restorable(self, oracle: Oracle, state: LogState) -> None:
-        """Every retained snapshot has its rows, and the log behind the newest ones can be replayed (I5, I10)."""
+        """Every retained snapshot has its rows, and the log after the newest ones can be replayed (I5, I10)."""
         log = oracle.log
         for one in state.snapshots:
             if one.kind is SnapshotKind.FULL and one.state in (State.STAGED, State.COMPLETED):

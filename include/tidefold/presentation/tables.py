@@ -156,7 +156,7 @@ def _list_refs(status: LogStatus) -> Iterable[str]:
     for tag in status.tags:
         yield f"snapshot {tag.snapshot} is tagged {tag.name}"
     for hold in status.holds:
-        yield f"hold {hold.name} keeps snapshot {hold.snapshot} and the log behind it: {hold.why}"
+        yield f"hold {hold.name} keeps snapshot {hold.snapshot} and the log after it: {hold.why}"
     for consumer in status.readers:
         yield f"consumer {consumer.name} has read up to change set {consumer.sqn}"
     if status.local:

@@ -120,7 +120,7 @@ class TidefoldSubsumeOperator(TidefoldRetentionOperator):
 
 class TidefoldTruncateOperator(TidefoldRetentionOperator):
     """
-    Truncates each log behind the kept snapshots and deletes the segments that nothing needs.
+    Truncates each log before the kept snapshots and deletes the segments that nothing needs.
 
     :param is_dry_run, approval, logs, only, config: As for TidefoldRetentionOperator.
     """

@@ -124,7 +124,7 @@ def test_hold_and_release(pipeline: Pipeline) -> None:
     held = only("hold", "accounts", "audit", "1", "--reason", "until May")
     assert (held["result"], held["snapshot"]) == ("held", 1)
     assert only("hold", "accounts", "audit", "1", "--reason", "until May")["result"] == "already"
-    assert "hold audit keeps snapshot 1 and the log behind it: until May." in call("status", "accounts").stdout
+    assert "hold audit keeps snapshot 1 and the log after it: until May." in call("status", "accounts").stdout
     for number in (2, 3, 4):
         put(pipeline, [{"id": number, "text": "b"}])
         cycle(pipeline, f"run-{number}")

@@ -1,4 +1,4 @@
-"""`tidefold hold`: keeps a snapshot and the log behind it."""
+"""`tidefold hold`: keeps a snapshot and the log after it."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def _steps(pipeline: Pipeline, state: LogState) -> list[Step]:
     log = state.log
     return [
         _step("subsume", "snapshots beyond those that are kept", log, lambda: subsume(pipeline, log, plan=True)),
-        _step("truncate", "the log behind the kept snapshots", log, lambda: truncate(pipeline, log, plan=True)),
+        _step("truncate", "the log before the kept snapshots", log, lambda: truncate(pipeline, log, plan=True)),
         _step(
             "clean-local",
             "copies on the machine that serves this page",

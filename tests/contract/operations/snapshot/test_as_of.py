@@ -326,7 +326,7 @@ def test_one_that_nobody_goes_on_with_is_aborted_by_clean(pipeline: Pipeline, mo
     assert clean(pipeline, ["accounts"])[1].facts["aborted"] == []
     monkeypatch.setattr("tidefold.operations.retention.clean.now", lambda: "2099-01-01T00:00:00+00:00")
     [_, planned] = clean(pipeline, ["accounts"], plan=True)
-    assert "would abort what nobody has worked on for a day: snapshot 3 (as of 2025-11-04" in planned.message
+    assert "would abort attempts without progress for a day: snapshot 3 (as of 2025-11-04" in planned.message
     assert pipeline.ledger("accounts").read().as_of_attempts
     [_, cleaned] = clean(pipeline, ["accounts"])
     assert (cleaned.facts["aborted"], cleaned.facts["files"] > 0) == ([3], True)
