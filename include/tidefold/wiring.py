@@ -6,13 +6,14 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
+from tidefold.changelog.writer import Changelog, WriterSettings
 from tidefold.config import load_config
 from tidefold.operations.pipeline import Pipeline, now
 from tidefold.storage import open_store
 from tidefold.storage.identity import IdentityGuard
 from tidefold.storage.local_copies.copies import open_roots
 
-__all__ = ["Pipeline", "now", "open_pipeline"]
+__all__ = ["Pipeline", "now", "open_changelog", "open_pipeline"]
 
 _log = logging.getLogger(__name__)
 
@@ -30,3 +31,12 @@ def open_pipeline(config_path: Path, announce: Callable[[str], None] = _log.warn
     folders = [base / folder for folder in config.local.folders]
     roots = open_roots(folders, store.uri("")) if folders else None
     return Pipeline(config, store, roots, before_write=guard.before_write)
+
+
+def open_changelog(pipeline: Pipeline, settings: WriterSettings | None = None) -> Changelog:
+    """Opens a writer of the logs of a pipeline.
+
+    Its local copies lie in the pipeline's local roots: folds and restores read them, local retention deletes them.
+    """
+    pipeline.before_write()
+    return Changelog(pipeline.store, settings, local=pipeline.local, keeps_copies=pipeline.local is not None)

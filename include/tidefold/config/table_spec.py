@@ -56,14 +56,18 @@ def lateness(entry: LogEntry, shape: TableSpec) -> int | None:
 def stops_of(entry: LogEntry) -> tuple[str, ...]:
     """Returns the codes of refused records that stop their partition: those with a schema that no policy allows."""
     policy = entry.schema_evolution
-    # The record itself is right: the file of its schema is missing.
-    no_schema = ("SCHEMA_UNKNOWN",) if isinstance(entry.source, DebeziumEntry) and entry.source.schemas else ()
-    undecided = "add" not in policy.model_fields_set and "on_bad_record" not in entry.model_fields_set
+    decided = "on_bad_record" in entry.model_fields_set
+    always: tuple[str, ...] = ()
+    if isinstance(entry.source, DebeziumEntry) and entry.source.schemas:
+        always = ("SCHEMA_UNKNOWN",)  # The record itself is right: the file of its schema is missing.
+    elif isinstance(entry.source, StateJsonEntry):
+        always = ("STATE_CHANGED",) if decided else ("STATE_CHANGED", "POLL_UNNAMED")  # Else the rest is misread.
+    undecided = "add" not in policy.model_fields_set and not decided
     if policy.add != "evolve" and not (policy.add == "stop" and (undecided or "add" in policy.model_fields_set)):
-        return no_schema
+        return always
     # Debezium writes every column into every record: one that is missing was dropped or renamed.
     whole = isinstance(entry.source, DebeziumEntry)
-    return (*no_schema, "UNKNOWN_COLUMN", "MISSING_COLUMN") if whole else ("UNKNOWN_COLUMN",)
+    return (*always, "UNKNOWN_COLUMN", "MISSING_COLUMN") if whole else (*always, "UNKNOWN_COLUMN")
 
 
 def mistakes(entry: LogEntry) -> Iterator[Mistake]:

@@ -37,6 +37,7 @@ class Changelog:
     and deletes its uploads.
 
     local: a store for optional local copies, on this machine's disks.
+    keeps_copies: local copies stay when the writer closes, because the local retention of a pipeline owns them.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class Changelog:
         settings: WriterSettings | None = None,
         *,
         local: Store | None = None,
+        keeps_copies: bool = False,
         clock: Callable[[], datetime] = _utc_now,
         timer: Timer | None = None,
         executor: Executor | None = None,
@@ -58,6 +60,7 @@ class Changelog:
         self.settings = settings or WriterSettings()
         self._store = store
         self._local = local is not None
+        self._keeps_copies = keeps_copies
         self._clock = clock
         self._timer = timer or ThreadTimer()
         self._own = ExitStack()
@@ -116,7 +119,10 @@ class Changelog:
         return self._metrics.read()
 
     def close(self) -> None:
-        """Discards what is not confirmed, waits for running uploads, and deletes what they wrote."""
+        """Discards what is not confirmed, waits for running uploads, and deletes what they wrote.
+
+        Deletes the local copies too, unless a pipeline keeps them.
+        """
         if self._closed:
             return
         self._closed = True
@@ -125,6 +131,8 @@ class Changelog:
         self._scheduler.close()
         self._timer.close()
         self._custody.close()
+        if not self._keeps_copies:
+            self._custody.dispose_copies()
         self._own.close()
         self._uploader.close()
 

@@ -141,6 +141,13 @@ class LocalRegistry:
         """Drops and returns the files whose last user was an aborted snapshot."""
         return self._drop(log, lambda highest: highest == snapshot)
 
+    def dispose(self) -> None:
+        """Drops all files, whoever uses them."""
+        with self._lock:
+            handles, self._copies = list(self._copies), {}
+        for handle in handles:
+            self._disposal.remove(handle)
+
     def not_used(self, handle: str, log: str) -> None:
         """Records that a log discards its unconfirmed part."""
         with self._lock:
@@ -223,6 +230,10 @@ class SegmentOwnership:
         for local in {one.local for one in uploaded if one.local is not None}:
             self._copies.register(local, log, snapshot, self._local_tasks.stop_tracking(local))
         return self._copies.discard_up_to(log, snapshot)
+
+    def dispose_copies(self) -> None:
+        """Deletes all local copies of confirmed segments."""
+        self._copies.dispose()
 
     def drop_subsumed(self, log: str, snapshot: int) -> frozenset[str]:
         return self._copies.discard_up_to(log, snapshot)

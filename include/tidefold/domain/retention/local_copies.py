@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from tidefold.domain.log_state import LogState, State
+from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind, State
 from tidefold.domain.paths import CHANGELOG, data_path
 
 _ONGOING = ".ongoing"
@@ -81,13 +81,22 @@ def root_number(path: str, pipeline: str, count: int) -> int:
 
 
 def stays(state: LogState | None, name: CopyName) -> bool:
-    """Whether local retention keeps a copy: that of the newest completed snapshot, or of one that is being judged.
+    """Whether local retention keeps a copy: of the newest completed snapshot, of one that is being judged, or of the
+    base of a newer tail (C11).
 
     An unfinished copy stays while its snapshot is open. After that no process completes it.
     """
     attempt = state.open_attempt.id if state and state.open_attempt else None
     latest = state.latest.id if state and state.latest else None
-    return name.snapshot == attempt or (name.snapshot == latest and not name.ongoing)
+    needed = {latest, *(tail.base for tail in find_newer_tails(state))} if state else set()
+    return name.snapshot == attempt or (name.snapshot in needed and not name.ongoing)
+
+
+def find_newer_tails(state: LogState) -> tuple[Snapshot, ...]:
+    """Returns the tails that are newer than the newest materialization. They may lie on an older one."""
+    newest = state.latest.id if state.latest else 0
+    tails = (s for s in state.snapshots if s.kind is SnapshotKind.TAIL and s.state is State.COMPLETED)
+    return tuple(tail for tail in tails if tail.id > newest)
 
 
 def leftover(state: LogState, name: CopyName) -> bool:
@@ -105,10 +114,14 @@ def leftover(state: LogState, name: CopyName) -> bool:
 
 
 def segments_needed(state: LogState) -> frozenset[str]:
-    """Returns the segments whose local copies the log still needs: the newest completed snapshot lacks changes of them
-    (C7).
+    """Segments whose local copies still serve the log (C7, C11).
+
+    The newest completed snapshot did not fold all of them, or a newer tail has them.
     """
-    return frozenset(change_set.location.segment for change_set in state.unfolded)
+    needed = [*state.unfolded]
+    for tail in find_newer_tails(state):
+        needed += state.change_sets_in(tail.from_sqn, tail.to_sqn)
+    return frozenset(change_set.location.segment for change_set in needed)
 
 
 def bytes_on_disk(files: Iterable[LocalFile]) -> int:

@@ -124,7 +124,19 @@ def tail(state: LogState, asked: Claim) -> LogState:
         return state
     # A tail is no attempt: it takes no epoch and writes no data files.
     attempt = begin_attempt(state, replace(asked, kind=SnapshotKind.TAIL, token=""), latest)
-    return state.with_snapshot(replace(attempt, epoch=state.epoch, state=State.COMPLETED))
+    complete = replace(
+        attempt,
+        epoch=state.epoch,
+        state=State.COMPLETED,
+        bytes_full=latest.bytes_full + _count_log_bytes(state, attempt.from_sqn),
+        bytes_written=_count_log_bytes(state, newest_sqn(state)),
+    )
+    return state.with_snapshot(complete)
+
+
+def _count_log_bytes(state: LogState, after: int) -> int:
+    """The bytes of the change sets after an sqn."""
+    return sum(c.location.length for c in state.change_sets_in(after, state.last_sqn))
 
 
 def newest_sqn(state: LogState) -> int:

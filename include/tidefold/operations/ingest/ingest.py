@@ -41,7 +41,6 @@ _LOOKS = 64
 _OF_THE_WHOLE_TABLE = {
     "ORDER_RESTART": "Was the source replaced by another server, or restored? Let Debezium make a new snapshot, land "
     "it in a new folder, and start the log again there: `tidefold drop LOG`, then `tidefold ingest LOG`.",
-    "STATE_CHANGED": "Feed the changed state to a log of its own, or restore its metadata.",
     "CLEAR_PARTITIONS": "Write the state into one partition, in a folder of its own, and feed it to a new log.",
 }
 # The reason of a refused record that changes the schema.

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from tidefold.domain.alarms import AlarmRecord, LogAlarm
 from tidefold.domain.commit_times import CommitTimeRange, merge_ranges
 from tidefold.domain.landing_problems import NO_PROBLEMS, LandingProblems
-from tidefold.domain.log_state import Consumer, Hold, LogState, Position, Snapshot, State, Stopped, Tag
+from tidefold.domain.log_state import Consumer, Hold, LogState, Position, Snapshot, SnapshotKind, State, Stopped, Tag
 from tidefold.domain.retention.protection import tails
 from tidefold.domain.table.schema import FIRST
 from tidefold.domain.table.schema_evolution import describe_schemas
@@ -152,7 +152,7 @@ def status_of(state: LogState) -> LogStatus:
 
 
 def _count_stored(state: LogState) -> int:
-    kept = (s for s in state.snapshots if s.open or s.state is State.COMPLETED)
+    kept = (s for s in state.snapshots if (s.open or s.state is State.COMPLETED) and s.kind is not SnapshotKind.TAIL)
     return sum(s.bytes_written for s in kept) + sum(c.location.length for c in state.change_sets)
 
 

@@ -18,7 +18,6 @@ import pyarrow as pa
 
 from tidefold.changelog import write_intents
 from tidefold.changelog.key_group_hash import with_key_groups
-from tidefold.changelog.segment import write_segment
 from tidefold.changelog.write_intents import Intent, IntentLog
 from tidefold.domain.ingest.append import require_open
 from tidefold.domain.ingest.quarantine_retry import (
@@ -40,6 +39,7 @@ from tidefold.errors import ConflictError, RefusedError
 from tidefold.operations.ingest import recovery
 from tidefold.operations.ingest.schema_update import apply_configured_schema
 from tidefold.operations.inspect.read import require_state
+from tidefold.operations.local_copies.segments import write_segment
 from tidefold.operations.outcome import Details, Outcome, Status
 from tidefold.operations.pipeline import Pipeline, now
 from tidefold.operations.quarantine.key_changes import REASON, RefusedKey, complete_key_changes, read_refused_keys
@@ -303,7 +303,7 @@ def _commit(
         with store.create(kept) as stream:
             entries = (found.renewed.get((one.entry.file, one.entry.line), one.entry) for one in left)
             stream.writelines(msgspec.json.encode(entry) + b"\n" for entry in entries)
-    parts = write_segment(store, segment, [(state.log, t) for _, t in found.tables]) if found.tables else []
+    parts = write_segment(pipeline, segment, [(state.log, t) for _, t in found.tables]) if found.tables else []
     brought = tuple(
         RecoveredChangeSet(look.topic, look.partition, part.change_set(()))
         for (look, _), part in zip(found.tables, parts, strict=True)

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from tidefold.changelog import write_intents
 from tidefold.changelog.schema_alignment import Aligner
-from tidefold.changelog.segment import Indexes, read_change_set, write_segment
+from tidefold.changelog.segment import Indexes, read_change_set
 from tidefold.changelog.write_intents import Intent, IntentLog
 from tidefold.domain.commit_times import merge_ranges
 from tidefold.domain.ingest.append import require_fence
@@ -22,6 +22,7 @@ from tidefold.domain.table.schema import shape_at
 from tidefold.errors import ConflictError, RefusedError
 from tidefold.fold.merge.compaction import compact_changes
 from tidefold.operations.ingest import recovery
+from tidefold.operations.local_copies.segments import write_segment
 from tidefold.operations.outcome import Outcome, Status
 from tidefold.operations.pipeline import Pipeline, now
 from tidefold.operations.snapshot.details import CompactionDetails
@@ -70,7 +71,7 @@ def _compact_run(
     known: Indexes = {}
     given = pa.concat_tables([aligner.changes(read_change_set(store, c, known=known), c.schema) for c in run])
     rest = compact_changes(given, aligner.shape)
-    [part] = write_segment(store, path, [(state.log, rest)])
+    [part] = write_segment(pipeline, path, [(state.log, rest)])
     written = part.change_set(run[-1].high)
     times = merge_ranges(one.times for one in run)
     change_set = replace(written, sqn=run[-1].sqn, first=run[0].begin, schema=run[-1].schema, times=times)

@@ -168,6 +168,16 @@ def report_schema_stop(
     """A record of another schema than the configured one. Everything before it was taken."""
     message = f"Line {line} of `{name}`: {detail.rstrip('.')}. The records before it were ingested, the rest waits."
     hint = "Correct `columns` or `ignored` of the log, then run ingest again. It continues with this record."
+    if reason == "STATE_CHANGED":
+        hint = (
+            "Set `state`, `kind`, `columns` and `ttl` of the log as the metadata says, then run ingest again. It "
+            "continues with this record. A state of another kind needs a log of its own."
+        )
+    if reason == "POLL_UNNAMED":
+        hint = (
+            "Let the writer name the element that it polls. To ingest the rest without this operation, set "
+            "`on_bad_record: quarantine`; the element then stays in the table."
+        )
     if reason == "SCHEMA_UNKNOWN":
         hint = "Put the schema into the folder `source.schemas`, then run ingest again. It continues with this record."
     return FileProblem(name, reason, message, hint, stops=True, brings=brings)

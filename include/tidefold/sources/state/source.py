@@ -14,6 +14,7 @@ import msgspec
 
 from tidefold.changelog.schema import CLEAR, DELETE, MERGE, UPSERT
 from tidefold.domain.log_state import LogState, TableSpec
+from tidefold.domain.table.type_conversion import widens
 from tidefold.sources.api import Feed, Listing, RecordReader
 from tidefold.sources.debezium.json_source import KafkaLines, offset_in
 from tidefold.sources.ingest.accounting import FilePosition, RecordAccounting
@@ -79,7 +80,7 @@ class _Operation(msgspec.Struct):
     name: str | None = None
     kind: str | None = None
     schema: dict[str, str] | None = None
-    ttl_days: int | None = None
+    ttl_days: int | msgspec.UnsetType | None = msgspec.UNSET
 
 
 class StateReader(RecordAccounting):
@@ -128,7 +129,7 @@ class StateReader(RecordAccounting):
             "reducing": {"add": self._add, "set": self._set, "clear": self._clear},
             "list": {"add": self._append, "add_all": self._append, "update": self._update, "clear": self._clear},
             "map": {"put": self._put, "put_all": self._put, "remove": self._remove, "clear": self._clear},
-            "queue": {"add": self._put, "remove": self._remove, "poll": self._remove, "clear": self._clear},
+            "queue": {"add": self._put, "remove": self._remove, "poll": self._poll, "clear": self._clear},
         }
         return of_kind[kind]
 
@@ -162,6 +163,14 @@ class StateReader(RecordAccounting):
         """Removes the named elements. Only the owner of a queue knows which element is its head."""
         yield DELETE, self._rows.key(_merge_objects(self._key(operation.key), _object(operation.value)))
 
+    def _poll(self, operation: _Operation) -> Iterable[tuple[int, Any]]:
+        """Removes the head, which the writer names."""
+        if operation.value == NULL:
+            raise RefusedRecordError(
+                "POLL_UNNAMED", "`poll` has no `value`: it must name the element, by the columns of its key."
+            )
+        return self._remove(operation)
+
     def _clear(self, operation: _Operation) -> Iterable[tuple[int, Any]]:
         """Clears everything of one key; without a key, the whole state."""
         if operation.key is None:
@@ -191,17 +200,39 @@ class StateReader(RecordAccounting):
         return given
 
     def _check(self, operation: _Operation) -> None:
-        """Refuses metadata that differs from the configuration: the operations after it would be misread."""
-        columns = {column.name: column.type for column in self._shape.columns}
-        said = {"name": operation.name, "kind": operation.kind, "schema": operation.schema}
-        ours = {"name": self._options.state, "kind": self._options.kind, "schema": columns}
+        """Refuses metadata that the log cannot follow: the operations after it would be misread."""
+        said = {"name": operation.name, "kind": operation.kind}
+        ours = {"name": self._options.state, "kind": self._options.kind}
         wrong = [name for name in said if None not in (said[name], ours[name]) and said[name] != ours[name]]
-        if operation.ttl_days != self._options.ttl_days:
+        misfits, added = self._compare_columns(operation.schema or {}) if operation.schema else ([], {})
+        if misfits or added:
+            wrong.append("schema")
+        if operation.ttl_days is not msgspec.UNSET and operation.ttl_days != self._options.ttl_days:
             wrong.append("ttl_days")
-        if wrong:
-            raise RefusedRecordError(
-                "STATE_CHANGED", f"The metadata of the state differs from the log in {', '.join(wrong)}."
-            )
+        if not wrong:
+            return
+        detail = f"The metadata of the state differs from the log in {', '.join(wrong)}."
+        columns = [*misfits, *(f"`{name}: {type_}` is new" for name, type_ in added.items())]
+        refused = RefusedRecordError("STATE_CHANGED", f"{detail[:-1]}: {'; '.join(columns)}." if columns else detail)
+        if wrong == ["schema"] and not misfits:
+            refused.brings = tuple(added.items())
+        raise refused
+
+    def _compare_columns(self, schema: dict[str, str]) -> tuple[list[str], dict[str, str]]:
+        """Returns why operations of this schema would not fit the log, and the columns that the log does not have.
+
+        They fit an older or narrower schema: a column that may be absent, a former name, a type that was widened.
+        """
+        misfits, known = [], set[str]()
+        for column in self._shape.columns:
+            name = next((one for one in (column.name, *column.aliases) if one in schema), None)
+            if name is None:
+                misfits += [] if column.may_lack else [f"it lacks `{column.name}`"]
+                continue
+            known.add(name)
+            if schema[name] != column.type and not widens(schema[name], column.type):
+                misfits.append(f"`{name}` is {schema[name]}, not {column.type}")
+        return misfits, {name: type_ for name, type_ in schema.items() if name not in known}
 
 
 def _object(value: msgspec.Raw) -> _Object:

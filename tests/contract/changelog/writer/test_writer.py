@@ -37,7 +37,7 @@ def store(tmp_path: Path) -> Store:
 def test_many_small_logs_make_few_segments_and_each_is_complete(store: Store, tmp_path: Path) -> None:
     """C2, C3, with the real threads and timer."""
     local = open_store("local", tmp_path)
-    with Changelog(store, local=local) as changelog:
+    with Changelog(store, local=local, keeps_copies=True) as changelog:
         for number in range(60):
             changelog.log(f"log_{number:02d}", SHAPE).append(rows(*range(number, number + 20)))
     assert len(paths(store)) <= 5
@@ -201,7 +201,7 @@ def _die_after_flush(root: str, results: multiprocessing.Queue[str]) -> None:
 def test_a_local_disk_that_fails_costs_only_copies(store: Store, tmp_path: Path, at: int) -> None:
     """C6, L2, I15."""
     local = FaultyStore(tmp_path / "local", at, Fault.ERROR_BEFORE)
-    with make_changelog(store, local=local) as changelog:
+    with make_changelog(store, local=local, keeps_copies=True) as changelog:
         log = changelog.log("a", SHAPE)
         for number in range(4):
             log.append(rows(number))

@@ -60,6 +60,7 @@ from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
 from tidefold.operations.snapshot.request import Fold, Import, Restore
 from tidefold.operations.verify.verify import verify
+from tidefold.storage.local_copies.copies import open_roots
 
 
 @pytest.fixture
@@ -302,6 +303,17 @@ def test_another_shape_is_refused(pipeline: Pipeline) -> None:
     with pytest.raises(RefusedError) as changed:
         retry(replace(pipeline, config=make_config(path)), "items")
     assert changed.value.code == "SHAPE_CHANGED"
+
+
+def test_what_a_retry_brings_has_a_local_copy(pipeline: Pipeline, tmp_path: Path) -> None:
+    """C6: it is folded when the primary segment is gone."""
+    before = {c.location.segment for c in state_of(pipeline).change_sets}
+    copying = replace(pipeline, local=open_roots([tmp_path / "disk"], pipeline.store.uri("")))
+    assert retry(copying, "items").facts["changes"] == 3
+    [segment] = {c.location.segment for c in state_of(pipeline).change_sets} - before
+    pipeline.store.delete([segment])
+    fold(copying, "run-1")
+    assert {100, 101, 102} <= set(rows(pipeline, What.TABLE))
 
 
 def test_two_at_once_take_each_record_once(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
