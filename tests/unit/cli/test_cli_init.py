@@ -48,6 +48,14 @@ def test_the_file_validates_and_its_comments_say_what_was_seen(folder: Path) -> 
     assert CliRunner().invoke(app, ["validate"]).exit_code == 0
 
 
+def test_what_is_written_stops_growing(folder: Path) -> None:
+    """Snapshots and log are bounded, and no store copies the whole table in every run (decision 0026)."""
+    land(folder / "landing/t", "t", {"id": 7}, {"id": 7})
+    assert init("landing").exit_code == 0
+    config = load_config(Path("tidefold.yaml"))
+    assert (config.retention.keep, config.retention.log, config.snapshots.kind) == (30, "30d", "auto")
+
+
 def test_an_existing_file_is_left_as_it_is(folder: Path) -> None:
     land(folder / "landing", "t", {"id": 1}, {"id": 1})
     Path("tidefold.yaml").write_text("mine")

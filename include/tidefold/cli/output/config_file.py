@@ -37,8 +37,11 @@ spark:
   driver_memory: 2g
   above: 64MB # a step that reads at most this many bytes runs without Spark
 
+snapshots:
+  kind: auto # full where unchanged files cost no bytes (hard links), else incremental with a full one now and then
+
 retention:
-  snapshots: all # or a number: how many of the newest `tidefold subsume` keeps
+  snapshots: 30 # how many of the newest `tidefold subsume` keeps, besides tagged ones; `all` keeps every one
   log: 30d # how far back `tidefold as-of` can make the rows of any day, whatever the number of snapshots
 
 # When a log raises an alarm: in `tidefold status`, on the page, in metrics, and through a notifier of the DAGs. `never`

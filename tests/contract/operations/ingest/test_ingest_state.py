@@ -354,7 +354,7 @@ class TestS5Queue:
         assert order == sorted((priority, item) for item, priority in queue.items())
 
     def test_what_is_polled_must_be_named(self, tmp_path: Path) -> None:
-        """M9: Flink's REMOVE_FIRST_ELEMENT. Later operations would act on another queue."""
+        """S5: Flink's REMOVE_FIRST_ELEMENT. Later operations would act on another queue."""
         land(tmp_path, 0, [op("add", value={"id": i, "priority": i}) for i in (1, 2)])
         land(tmp_path, 2, [op("poll"), op("remove", value={"id": 2})])
         stopped = make(tmp_path, QUEUE, more="quality: {max_refused: 1}")

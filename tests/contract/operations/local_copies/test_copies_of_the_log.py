@@ -1,4 +1,4 @@
-"""Local copies of everything that a log is: compacted and written segments, bases of tails. C6, C7, C11, M4, M6.
+"""Local copies of everything that a log is: compacted and written segments, bases of tails. C6, C7, C11, N5.
 
 Each copy is proved by a fold or a restore after the primary segment was taken away.
 """
@@ -84,7 +84,7 @@ def test_what_a_writer_flushed_is_folded_from_the_local_copies_of_the_pipeline(t
 
 @pytest.mark.parametrize("keeps", [False, True])
 def test_a_writer_with_a_disk_of_its_own_leaves_nothing_there(tmp_path: Path, keeps: bool) -> None:
-    """M4: Flink's dispose() deletes the files that the task owns. Nobody else would know of them."""
+    """C7: Flink's dispose() deletes the files that the task owns. Nobody else would know of them."""
     pipeline = make(tmp_path)
     own = open_store("own", tmp_path)
     for number in range(2):
@@ -129,7 +129,7 @@ def test_the_base_of_a_newer_tail_keeps_its_local_copy(pipeline: Pipeline, tmp_p
 
 
 def test_a_tail_reports_its_size(pipeline: Pipeline) -> None:
-    """M6: the whole is the base and the log after it; written is what no snapshot had before."""
+    """N5: the whole is the base and the log after it; written is what no snapshot had before."""
     ingest(pipeline, 0)
     cycle(pipeline, "run-1", [LOG])
     lengths = []

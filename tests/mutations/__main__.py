@@ -1,0 +1,106 @@
+"""Takes one behaviour of Flink out of the program at a time, and shows that a test fails: `make mutants`.
+
+`mutants.toml` lists what is taken out. The outcomes are written into docs/flink.md. Names on the command line: only
+rows that begin with one of them, and nothing is written.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs/flink.md"
+_BEGIN, _END = "<!-- mutants -->", "<!-- end of mutants -->"
+_COPIED = ("include", "plugins", "scripts", "tests", "dags", "docs")
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One behaviour that is taken out.
+
+    row: the row of docs/flink.md.
+    without: what the program then does no more.
+    file, old, new: the change; `old` occurs once in the file.
+    test: the test that must fail.
+    """
+
+    row: str
+    without: str
+    file: str
+    old: str
+    new: str
+    test: str
+
+
+def read_mutants() -> list[Mutant]:
+    data = tomllib.loads((Path(__file__).parent / "mutants.toml").read_text())
+    return [Mutant(**entry) for entry in data["mutant"]]
+
+
+def copy_project(target: Path) -> None:
+    for name in _COPIED:
+        shutil.copytree(ROOT / name, target / name, ignore=shutil.ignore_patterns("__pycache__", "var"))
+    for name in ("pyproject.toml", "README.md", "CHANGELOG.md"):
+        shutil.copy(ROOT / name, target / name)
+
+
+def run_test(folder: Path, test: str) -> bool:
+    """Whether the test passes there."""
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--basetemp", folder / "tmp", test]
+    environment = {"PYTHONPATH": "include:plugins:scripts", "PYTHONDONTWRITEBYTECODE": "1", "HOME": str(folder)}
+    found = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    if found.returncode not in (0, 1):
+        raise SystemExit(f"{test} did not run: {found.stdout[-2000:]}{found.stderr[-1000:]}")
+    return found.returncode == 0
+
+
+def judge(folder: Path, mutant: Mutant) -> str:
+    """Runs the test without the behaviour, and puts the file back."""
+    path = folder / mutant.file
+    text = path.read_text()
+    if text.count(mutant.old) != 1:
+        return f"outdated: the text occurs {text.count(mutant.old)} times in the file"
+    path.write_text(text.replace(mutant.old, mutant.new))
+    try:
+        return "SURVIVES" if run_test(folder, mutant.test) else "fails"
+    finally:
+        path.write_text(text)
+
+
+def write_page(judged: list[tuple[Mutant, str]]) -> None:
+    lines = ["| row | taken out | test | the test then |", "|---|---|---|---|"]
+    for mutant, outcome in judged:
+        test = mutant.test.rsplit("::", 1)[-1]
+        lines.append(f"| {mutant.row} | {mutant.without} | `{test}` | {outcome} |")
+    page = PAGE.read_text()
+    head, _, rest = page.partition(_BEGIN)
+    PAGE.write_text("\n".join([head + _BEGIN, *lines, _END + rest.partition(_END)[2]]))
+
+
+def main(rows: list[str]) -> int:
+    mutants = [m for m in read_mutants() if not rows or m.row.startswith(tuple(rows))]
+    with tempfile.TemporaryDirectory(prefix="tidefold-mutants-") as name:
+        folder = Path(name)
+        copy_project(folder)
+        judged = []
+        for mutant in mutants:
+            outcome = judge(folder, mutant)
+            judged.append((mutant, outcome))
+            print(f"{mutant.row:4} {outcome:9} {mutant.without} ({mutant.test.rsplit('::', 1)[-1]})", flush=True)
+        # The same tests pass when nothing is taken out.
+        broken = [test for test in sorted({m.test for m, _ in judged}) if not run_test(folder, test)]
+    for test in broken:
+        print(f"fails without a mutant: {test}")
+    if not rows and not broken:
+        write_page(judged)
+    return int(bool(broken) or any(outcome != "fails" for _, outcome in judged))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
