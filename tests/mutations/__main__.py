@@ -1,7 +1,7 @@
 """Takes one behaviour of Flink out of the program at a time, and shows that a test fails: `make mutants`.
 
 `mutants.toml` lists what is taken out. The outcomes are written into docs/flink.md. Names on the command line: only
-rows that begin with one of them, and nothing is written.
+these rows, and nothing is written.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def write_page(judged: list[tuple[Mutant, str]]) -> None:
 
 
 def main(rows: list[str]) -> int:
-    mutants = [m for m in read_mutants() if not rows or m.row.startswith(tuple(rows))]
+    mutants = [m for m in read_mutants() if not rows or m.row in rows]
     with tempfile.TemporaryDirectory(prefix="tidefold-mutants-") as name:
         folder = Path(name)
         copy_project(folder)
