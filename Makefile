@@ -117,8 +117,6 @@ TORTURE ?= $(CURDIR)/var/torture
 mutants: install ## About 6 minutes: takes each behaviour of Flink out in turn, and shows that a test fails; writes docs/flink.md
 	PYTHONPATH=tests $(PYTHON) -m mutations
 
-DATABASES := both
-TORTURE := $(CURDIR)/var/torture
 .PHONY: torture torture-tools
 torture: install torture-tools ## Random tables and workloads of a real PostgreSQL and MariaDB under a real Debezium, compared with their dumps (SEEDS=30 FIRST=0 DATABASES=mariadb)
 	PYTHONPATH=include:tests $(PYTHON) -m torture $(if $(filter file,$(origin SEEDS)),4,$(SEEDS)) $(FIRST) $(DATABASES)
