@@ -78,10 +78,10 @@ bench: install ## Folding changes by tidefold and by its peers; writes docs/benc
 
 bench-counts: install ## About a minute: accepts what fixed workloads cost now in calls, bytes, rows and Spark jobs; review the diff of tests/data/counts.json
 	rm -f tests/data/counts.json
-	TIDEFOLD_ACCEPT_COUNTS=1 $(RUN) -m pytest -q tests/contract/operations/test_counts.py tests/contract/operations/ingest/test_landing_in_s3.py tests/spark/test_counts_on_spark.py
+	TIDEFOLD_ACCEPT_COUNTS=1 $(RUN) -m pytest -q tests/contract/operations/test_counts.py tests/contract/operations/quarantine/test_key_change_counts.py tests/contract/operations/ingest/test_landing_in_s3.py tests/spark/test_counts_on_spark.py
 
 bench-ingest: install ## About 4 minutes: taking Debezium's JSON in against Spark's from_json; writes docs/benchmarks/ingest.md
-	$(RUN) benchmarks/ingest.py
+	PYTHONPATH=include:plugins:tests:scripts $(PYTHON) benchmarks/ingest.py
 
 bench-log: install ## About 2 minutes: what writing a log and its ledger costs; writes docs/benchmarks/log.md
 	$(RUN) benchmarks/log.py

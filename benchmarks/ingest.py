@@ -20,6 +20,7 @@ import pyspark
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+import ingest_key_changes
 from tables import HEAD, Row, folder, machine, ratios, seconds, write_page
 from tidefold.changelog.segment import read_change_set
 from tidefold.compute.runners import on_spark
@@ -269,7 +270,7 @@ def main() -> None:
         "",
         *HEAD,
     ]
-    write_page("ingest.md", [*head, *(row.text for row in rows)])
+    write_page("ingest.md", [*head, *(row.text for row in rows), "", *ingest_key_changes.section()])
 
 
 if __name__ == "__main__":

@@ -136,6 +136,35 @@ def test_a_chain_may_be_cut_between_any_two_records(made: Pipeline, tmp_path: Pa
     check_counts(made)
 
 
+@pytest.mark.parametrize("folds", [False, True])
+def test_a_process_that_dies_before_the_second_commit_loses_no_row(
+    made: Pipeline, tmp_path: Path, folds: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Decision 0037: the row waits in quarantine until the next ingest, also if the delete was folded meanwhile."""
+    from tidefold.operations.ingest import ingest
+
+    def die(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    land(tmp_path, 0, [item(0, 1, text="large"), item(1, 7)])
+    take(made)
+    fold(made, "run-1")
+    land(tmp_path, 2, moved(2, 1, 2))
+    with monkeypatch.context() as killed, pytest.raises(KeyboardInterrupt):
+        killed.setattr(ingest, "retry", die)
+        take(made)
+    assert [one.reason for one in count_refused(made, "items")] == ["UNAVAILABLE_AFTER_KEY_CHANGE"]
+    if folds:
+        fold(made, "run-2")
+        assert rows(made, What.TABLE) == {7: (1, "t1001")}
+    land(tmp_path, 5, [item(5, 2, 3, "u", text=GONE)])
+    assert take(made).facts["key_changes"] == 1
+    assert rows(made) == {2: (3, "large"), 7: (1, "t1001")}
+    fold(made, "run-3")
+    assert rows(made, What.TABLE) == {2: (3, "large"), 7: (1, "t1001")}
+    check_counts(made)
+
+
 def test_a_value_that_cannot_be_known_stops_no_other_key(made: Pipeline, tmp_path: Path) -> None:
     land(tmp_path, 0, [*moved(0, 1, 2), item(5, 2, 3, "u", text=GONE), item(6, 7)])
     outcome = take(made)
