@@ -22,7 +22,7 @@ from tidefold.operations.snapshot.request import Fold
 from tidefold.wiring import open_pipeline
 
 TITLE = "## Changes of a key"
-TABLE, RECORDS, ROUNDS, TOPIC = 100_000, 50_000, 7, "shop.public.items"
+TABLE, RECORDS, ROUNDS, TOPIC = 50_000, 20_000, 5, "shop.public.items"
 CONFIG = f"""
 version: 1
 store: store
