@@ -397,11 +397,11 @@ def test_21_a_row_is_explained_by_file_and_line_and_by_what_was_refused(person: 
     person.call("ingest")
     said = person.call("explain", "orders", "2", "--live").stdout
     assert "made by upsert of order 2026-11-01T09:10:00Z\n" in said
-    assert "landed as o2.csv, row 2, taken" in said
+    assert "landed as o2.csv, row 2, ingested" in said
     assert "o1.csv, row 2" in said
     assert "row 1 of o2.csv  VALUE_INVALID" in said
     said = person.call("explain", "lines", "1", "--live").stdout
-    assert "landed as l3.jsonl.gz, line 1, taken" in said
+    assert "landed as l3.jsonl.gz, line 1, ingested" in said
     assert "l2.jsonl, line 3" in said
     # A file that is no longer what was taken says nothing.
     person.land("lines/l2.jsonl", _LINE)
@@ -416,7 +416,7 @@ def test_21_a_record_of_kafka_is_explained_by_its_line(person: Person, monkeypat
     person.land("lines/lines+0+0000000003.jsonl", "\n".join(lines))
     person.call("ingest", "lines")
     said = person.call("explain", "lines", "1", "--live").stdout
-    assert "landed as lines+0+0000000003.jsonl, line 5, taken" in said
+    assert "landed as lines+0+0000000003.jsonl, line 5, ingested" in said
     assert "lines 0 offset 9" in said
     monkeypatch.setenv("COLUMNS", "200")
     assert "lines+0+0000000003.jsonl, line 1" in person.call("explain", "lines", "1", "--live").stdout

@@ -144,7 +144,7 @@ def active(commits: Sequence[Commit]) -> set[str]:
 
 
 def _facts(manifest: Manifest, digest: str) -> dict[str, str]:
-    """Returns the commit facts of `delta.publish`."""
+    """Returns the commit facts of `delta.commit_content`."""
     given = {SNAPSHOT_FACT: str(manifest.snapshot), EPOCH_FACT: str(manifest.epoch), MANIFEST_FACT: digest}
     return {**given, ATTEMPT_FACT: manifest.token}
 
@@ -154,7 +154,7 @@ def _commit(store: Store, path: str, version: int, commit: Commit) -> None:
 
 
 def create_snapshot_table(store: Store, manifest: Manifest) -> None:
-    """Does what `delta.publish.create_snapshot_table` does."""
+    """Does what `delta.create_table.create_snapshot_table` does."""
     path = LogPaths(manifest.log).snapshot(manifest.snapshot)
     if store.list(f"{path}/_delta_log"):
         raise AlreadyExistsError("NAME_TAKEN", f"`{path}` is a table already.")

@@ -98,7 +98,7 @@ class SparkApplication(AbstractContextManager["SparkApplication"]):
             self._terminal.note(f"{step.name}: Spark done after {time.monotonic() - began:.0f} s")
             return outcomes
         job, self._job = self._job, None
-        return _died(self._terminal, step, logs, job.end(0), job.output)
+        return _describe_death(self._terminal, step, logs, job.end(0), job.output)
 
     def _wait(self, job: _Job, step: AnyStep, result: Path, began: float) -> None:
         """Waits until the result exists or the job has ended. Prints every few seconds that the job runs."""
@@ -176,7 +176,7 @@ def _end(job: subprocess.Popen[bytes]) -> None:
         job.wait()
 
 
-def _died(terminal: Terminal, step: AnyStep, logs: Sequence[str], code: int, output: Path) -> list[Outcome]:
+def _describe_death(terminal: Terminal, step: AnyStep, logs: Sequence[str], code: int, output: Path) -> list[Outcome]:
     tail = output.read_text(errors="replace").splitlines()[-_TAIL_LINES:]
     terminal.note("\n".join(["the last lines of its output:", *(f"  | {line}" for line in tail)]))
     how = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"

@@ -7,7 +7,7 @@ import re
 import msgspec
 from deltalake import DeltaTable
 
-from tidefold.delta.publish import delta_errors
+from tidefold.delta.delta_errors import convert_errors
 from tidefold.domain.paths import LogPaths
 from tidefold.errors import NotFoundError
 from tidefold.storage import Store
@@ -53,6 +53,6 @@ def _is_proved(store: Store, table: str, first: int) -> bool:
         hint = decode_json(store.read(f"{table}/_delta_log/{_HINT}"), dict[str, object])
     except (NotFoundError, msgspec.DecodeError):
         return False
-    with delta_errors(table):
+    with convert_errors(table):
         DeltaTable(store.uri(table), version=first, storage_options=store.options())
     return isinstance(sent := hint.get("version"), int) and sent >= first

@@ -1,32 +1,29 @@
-"""Makes Delta commits without a JVM: for the table of a snapshot, and for the published table that readers use."""
+"""Publishes snapshots as versions of the table that readers use, without a JVM."""
 
 from __future__ import annotations
 
 import logging
-import re
-import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from typing import Any
 
-from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
-from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
+from deltalake.transaction import AddAction, RemoveAction
 
+from tidefold.delta.commit_content import get_millis, list_facts, list_transactions, make_add_action, make_properties
+from tidefold.delta.create_table import create_table, is_table
+from tidefold.delta.delta_errors import convert_errors
 from tidefold.delta.published_table import (
-    PROPERTIES,
     Published,
     active_files,
     require_untouched,
     vectors_of,
     version_of,
 )
-from tidefold.delta.raw_commit import VECTORS_READER, Active, TableCommit, delta_schema, write_commit, write_first
+from tidefold.delta.raw_commit import VECTORS_READER, Active, TableCommit, delta_schema, write_commit
 from tidefold.domain.paths import LogPaths, data_path
 from tidefold.domain.snapshot.manifest import DataFile, Manifest
-from tidefold.errors import AlreadyExistsError, ConflictError, CorruptError, NotFoundError, StorageError, TidefoldError
-from tidefold.ledger.evidence import ATTEMPT_FACT, EPOCH_FACT, MANIFEST_FACT, SNAPSHOT_FACT, transactions_of
+from tidefold.errors import AlreadyExistsError, ConflictError, CorruptError, NotFoundError
 from tidefold.storage import Store
 
 _log = logging.getLogger(__name__)
@@ -34,16 +31,6 @@ _TRIES = 5
 # As often as Spark makes one.
 _CHECKPOINT = 10
 _LINKERS = 8
-_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-
-
-def create_snapshot_table(store: Store, manifest: Manifest) -> None:
-    """Makes the folder of a full snapshot a self-contained Delta table over its own files. Raises TidefoldError."""
-    path = LogPaths(manifest.log).snapshot(manifest.snapshot)
-    with delta_errors(path):
-        if _is_table(store, path):
-            raise AlreadyExistsError("NAME_TAKEN", f"`{path}` already contains a Delta table.")
-        _create(store, path, manifest, "")
 
 
 def publish(store: Store, manifest: Manifest, digest: str, previous: Published | None, reconcile: bool = False) -> int:
@@ -57,7 +44,7 @@ def publish(store: Store, manifest: Manifest, digest: str, previous: Published |
     """
     _provide_files(store, manifest)
     for _ in range(_TRIES):
-        with delta_errors(LogPaths(manifest.log).table):
+        with convert_errors(LogPaths(manifest.log).table):
             version = _try_publish(store, manifest, digest, previous, reconcile)
         if version is not None:
             store.sync(f"{LogPaths(manifest.log).table}/_delta_log/{version:020d}.json")
@@ -131,29 +118,6 @@ def _link_all(store: Store, manifest: Manifest, files: Iterable[DataFile], copy:
         list(pool.map(put, files))
 
 
-@contextmanager
-def delta_errors(path: str) -> Iterator[None]:
-    """Converts errors of deltalake and of the system: callers handle only tidefold's errors."""
-    try:
-        yield
-    except TidefoldError:
-        raise
-    except DeltaError as error:
-        if "interacting with object store" in str(error):
-            raise _unreachable(path, error) from error
-        raise CorruptError(
-            "DELTA_TABLE", f"The Delta table `{path}` cannot be used: {error}", hint="Restore its `_delta_log`."
-        ) from error
-    except OSError as error:
-        raise _unreachable(path, error) from error
-
-
-def _unreachable(path: str, error: Exception) -> StorageError:
-    # deltalake draws its chain of causes with colours and arrows, over many lines.
-    said = " ".join(_COLOUR.sub("", str(error)).replace("\N{DOWNWARDS ARROW WITH TIP RIGHTWARDS}", ":").split())
-    return StorageError("STORAGE", f"The Delta table `{path}`: {said}", hint="Call again when the store answers.")
-
-
 def _try_publish(
     store: Store, manifest: Manifest, digest: str, previous: Published | None, reconcile: bool
 ) -> int | None:
@@ -183,9 +147,9 @@ def _try_publish(
 
 def _create_published(store: Store, path: str, manifest: Manifest, digest: str) -> int | None:
     try:
-        _create(store, path, manifest, digest)
+        create_table(store, path, manifest, digest)
     except (DeltaError, AlreadyExistsError):
-        if not _is_table(store, path):
+        if not is_table(store, path):
             raise
     return version_of(DeltaTable(store.uri(path), storage_options=store.options()), digest, None)
 
@@ -202,42 +166,17 @@ def _delete_empty_commit(store: Store, path: str) -> bool:
     return True
 
 
-def _is_table(store: Store, path: str) -> bool:
-    # Not deltalake's is_deltatable: no other thread of the process runs while that one waits for S3.
-    return any(e.path.endswith((".json", ".parquet")) for e in store.list(f"{path}/_delta_log"))
-
-
-def _create(store: Store, path: str, manifest: Manifest, digest: str) -> None:
-    kept = _transactions(manifest, digest)
-    commit = TableCommit(_facts(manifest, digest), manifest.shown, schema=delta_schema(manifest), transactions=kept)
-    if commit.has_vectors:
-        write_first(store, path, manifest.log, PROPERTIES, commit)
-        return
-    create_table_with_add_actions(
-        store.uri(path),
-        delta_schema(manifest),
-        [_add(file) for file in manifest.shown],
-        mode="error",
-        name=manifest.log,
-        configuration=PROPERTIES,
-        storage_options=store.options(),
-        commit_properties=_properties(manifest, digest),
-    )
-    store.sync(f"{path}/_delta_log/{0:020d}.json")
-    # deltalake makes folders and syncs none: without these the whole log could be lost with a power cut.
-    store.sync(path)
-    store.sync(path.split("/")[0])
-
-
 def _commit(store: Store, table: DeltaTable, manifest: Manifest, digest: str, previous: Published | None) -> int | None:
     commit = _difference(table, manifest, digest, previous)
     try:
         if commit.schema or commit.has_vectors:
             write_commit(store, LogPaths(manifest.log).table, table, commit)
         else:
-            removes = [RemoveAction(path, True, _millis(), active.size, {}) for path, active in commit.removes.items()]
-            actions: list[AddAction | RemoveAction] = [*map(_add, commit.adds), *removes]
-            said = _properties(manifest, digest)
+            removes = [
+                RemoveAction(path, True, get_millis(), active.size, {}) for path, active in commit.removes.items()
+            ]
+            actions: list[AddAction | RemoveAction] = [*map(make_add_action, commit.adds), *removes]
+            said = make_properties(manifest, digest)
             schema = delta_schema(manifest)
             table.create_write_transaction(actions, mode="append", schema=schema, commit_properties=said)
     except (CommitFailedError, AlreadyExistsError):
@@ -254,43 +193,10 @@ def _difference(table: DeltaTable, manifest: Manifest, digest: str, previous: Pu
     same = {path for path, f in after.items() if path in before and before[path].deletions == f.deletions}
     schema = delta_schema(manifest)
     return TableCommit(
-        _facts(manifest, digest),
+        list_facts(manifest, digest),
         [f for path, f in after.items() if path not in same],
         {path: active for path, active in before.items() if path not in same},
         None if table.schema().to_json() == schema.to_json() else schema,
         upgrade=any(f.deletions for f in after.values()) and table.protocol().min_reader_version < VECTORS_READER,
-        transactions=_transactions(manifest, digest),
+        transactions=list_transactions(manifest, digest),
     )
-
-
-def _add(file: DataFile) -> AddAction:
-    return AddAction(f"_data/{file.name}", file.bytes, {}, _millis(), True, file.stats)
-
-
-def _millis() -> int:
-    # Only information: no reader and no move of ours decides by a file's time.
-    return int(time.time() * 1000)
-
-
-def _facts(manifest: Manifest, digest: str) -> dict[str, str]:
-    return {
-        SNAPSHOT_FACT: str(manifest.snapshot),
-        MANIFEST_FACT: digest,
-        EPOCH_FACT: str(manifest.epoch),
-        "tidefold.sqn": str(manifest.to_sqn),
-        **({ATTEMPT_FACT: manifest.token} if manifest.token else {}),
-    }
-
-
-def _transactions(manifest: Manifest, digest: str) -> dict[str, int]:
-    """Returns the transactions that the table keeps for good. The table of a snapshot, which is not published, has
-    none.
-    """
-    return transactions_of(manifest.log, manifest.snapshot, manifest.epoch, digest) if digest else {}
-
-
-def _properties(manifest: Manifest, digest: str) -> CommitProperties:
-    facts: dict[str, Any] = {**_facts(manifest, digest)}
-    kept = [Transaction(app, version) for app, version in _transactions(manifest, digest).items()]
-    # Never retried by the library: a conflict means that ledger and table are read again first.
-    return CommitProperties(custom_metadata=facts, max_commit_retries=0, app_transactions=kept)

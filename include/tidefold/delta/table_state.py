@@ -11,7 +11,8 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
-from tidefold.delta.publish import create_snapshot_table, delta_errors
+from tidefold.delta.create_table import create_snapshot_table
+from tidefold.delta.delta_errors import convert_errors
 from tidefold.delta.published_table import find_deleted_rows
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot.manifest import Manifest
@@ -36,7 +37,7 @@ def delta_state(store: Store, path: str) -> DeltaState | None:
 
     Raises CorruptError if the log cannot be read, StorageError if the store does not answer.
     """
-    with delta_errors(path):
+    with convert_errors(path):
         try:
             table = DeltaTable(store.uri(path), storage_options=store.options())
         except TableNotFoundError:

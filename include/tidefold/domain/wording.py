@@ -1,6 +1,8 @@
-"""How texts for people count and measure things, and how long a person's text may be."""
+"""How texts for people count and measure things and write times, and how long a person's text may be."""
 
 from __future__ import annotations
+
+_SPANS = ((86_400, "d"), (3600, "h"), (60, "min"))
 
 
 def count_noun(number: int, noun: str, plural: str = "") -> str:
@@ -25,3 +27,24 @@ def in_units(size: int) -> str:
             break
         value, unit = value / 1000, larger
     return f"{size} B" if unit == "B" else f"{value:.1f} {unit}"
+
+
+def format_age(seconds: float) -> str:
+    """`3 d`, `5 h` or `12 min`: the largest unit of which there are at least two."""
+    for size, unit in _SPANS:
+        if seconds >= 2 * size:
+            return f"{seconds // size:,.0f} {unit}"
+    return f"{seconds:,.0f} s"
+
+
+def format_minute(instant: str) -> str:
+    """Returns an ISO instant without its seconds and its zone, which is always UTC."""
+    return instant[:16].replace("T", " ")
+
+
+def choose_record_noun(file: str) -> str:
+    """Returns what the records of a file are called. Rows of CSV are numbered from 1 behind the header."""
+    plain = file.lower().removesuffix(".gz")
+    if plain.endswith((".csv", ".tsv", ".parquet")):
+        return "row"
+    return "record" if plain.endswith(".avro") else "line"

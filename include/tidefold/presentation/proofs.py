@@ -7,8 +7,8 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from tidefold.domain.verify.scrub_round import is_old
-from tidefold.domain.wording import count_noun, in_units
-from tidefold.presentation.tables import describe_drill, minute
+from tidefold.domain.wording import count_noun, format_minute, in_units
+from tidefold.presentation.tables import describe_drill
 
 if TYPE_CHECKING:
     from tidefold.domain.verify.scrub_round import ProofRecord
@@ -59,11 +59,11 @@ def proof_lines(status: LogStatus, now: str) -> Iterator[str]:
 def describe_damage(proof: ProofRecord) -> str:
     """How many files the newest proof found damaged."""
     count = len(proof.damaged)
-    return f"{count_noun(count, 'damaged file')} at the proof of {minute(proof.instant)}"
+    return f"{count_noun(count, 'damaged file')} at the proof of {format_minute(proof.instant)}"
 
 
 def _describe_proof(proof: ProofRecord) -> str:
-    proved = f"files proved {minute(proof.proved)}" if proof.proved else "files not all proved yet"
+    proved = f"files proved {format_minute(proof.proved)}" if proof.proved else "files not all proved yet"
     size = in_units(proof.bytes)
     if proof.position:
         return f"{proved}, the round since then has read {proof.share:.0%} of {size}"

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tidefold.domain.snapshot.snapshot_signal import incremental_snapshot_signal
-from tidefold.domain.wording import in_units
+from tidefold.domain.wording import format_minute, in_units
 from tidefold.presentation.text import mask_control_characters
 
 if TYPE_CHECKING:
@@ -61,7 +61,13 @@ def _status_row(status: LogStatus) -> tuple[str, ...]:
     done = ("-", "-", "-", "-", "-")
     if latest:
         version = "-" if latest.table_version is None else f"v{latest.table_version}"
-        done = (str(latest.id), f"{latest.rows:,}", in_units(latest.bytes_full), version, minute(latest.started_at))
+        done = (
+            str(latest.id),
+            f"{latest.rows:,}",
+            in_units(latest.bytes_full),
+            version,
+            format_minute(latest.started_at),
+        )
     opened = f"{attempt.id} {attempt.state}" if attempt else "-"
     return (status.log, *done, opened, f"{status.changes:,}", f"{status.quarantined:,}")
 
@@ -136,7 +142,7 @@ def _landing(status: LogStatus) -> Iterable[str]:
             names = ", ".join(f"`{p.file}`" for p in named[1:4])
             unnamed = number - min(len(named), 4)
             others = f" The same holds for {names}{f' and {unnamed:,} more' if unnamed else ''}."
-        since = f" Since {minute(named[0].since)}." if named[0].since else ""
+        since = f" Since {format_minute(named[0].since)}." if named[0].since else ""
         yield f"[{code}] {named[0].message}{since}{others} {named[0].hint}"
 
 
@@ -210,7 +216,7 @@ def _history_row(snapshot: Snapshot) -> tuple[str, ...]:
         f"{snapshot.from_sqn + 1}-{snapshot.folds_to}" if snapshot.folds_to > snapshot.from_sqn else "-",
         *(sizes if judged else ("-", "-", "-")),
         gate_word(snapshot),
-        minute(snapshot.started_at),
+        format_minute(snapshot.started_at),
     )
 
 
@@ -268,7 +274,7 @@ def _read(read: ReadFrom) -> str:
 def describe_drill(drill: Drill) -> str:
     """How the newest trial restore of a snapshot went."""
     ended = f"restored in {drill.seconds:.1f} s" if drill.passed else "FAILED"
-    return f"drill of {minute(drill.instant)}: {ended}"
+    return f"drill of {format_minute(drill.instant)}: {ended}"
 
 
 def gate_word(snapshot: Snapshot) -> str:
@@ -279,8 +285,3 @@ def gate_word(snapshot: Snapshot) -> str:
     if verdict.passed:
         return "pass"
     return "override" if verdict.override_by else "FAIL"
-
-
-def minute(instant: str) -> str:
-    """An ISO instant without its seconds and its zone, which is always UTC."""
-    return instant[:16].replace("T", " ")

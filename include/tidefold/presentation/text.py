@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from tidefold.domain.table.table_spec import TableSpec
+from tidefold.domain.wording import choose_record_noun
 from tidefold.errors import InvalidInputError
 
 
@@ -46,9 +47,4 @@ def _value(text: str, kind: str) -> str | int | bool:
 
 def format_place(file: str, number: int) -> str:
     """Returns the position of a record, such as `row 3 of orders.csv`."""
-    return f"{noun_of(file)} {number} of {file}"
-
-
-def noun_of(file: str) -> str:
-    """What the records of a file are called. Rows of CSV and Parquet are numbered from 1 behind the header."""
-    return "row" if file.lower().removesuffix(".gz").endswith((".csv", ".tsv", ".parquet")) else "line"
+    return f"{choose_record_noun(file)} {number} of {file}"

@@ -7,8 +7,7 @@ from typing import Any
 from airflow.sdk import DAG, Param
 
 from tidefold_airflow import operators
-from tidefold_airflow.dags.settings import dag_settings
-from tidefold_airflow.observability.notify import GateNotifier
+from tidefold_airflow.dags.settings import dag_settings, failure_settings
 
 DOC = """
 ### What is wrong around the pipeline is seen before a run fails
@@ -48,10 +47,13 @@ def tidefold_doctor_dag(
         "params": {"seconds": seconds_param()},
         **dag,
     }
-    told: dict[str, Any] = {"on_failure_callback": GateNotifier(alarm_conn_id)} if alarm_conn_id else {}
     with DAG(dag_id, **settings) as made:
         operators.TidefoldDoctorOperator(
-            task_id="doctor", seconds="{{ params.seconds }}", conn_id=conn_id, config=config, **told
+            task_id="doctor",
+            seconds="{{ params.seconds }}",
+            conn_id=conn_id,
+            config=config,
+            **failure_settings(alarm_conn_id),
         )
     return made
 

@@ -9,8 +9,7 @@ from airflow.sdk import DAG, Param
 
 from tidefold_airflow import operators
 from tidefold_airflow.dags.params import logs_param
-from tidefold_airflow.dags.settings import dag_settings
-from tidefold_airflow.observability.notify import GateNotifier
+from tidefold_airflow.dags.settings import dag_settings, failure_settings
 
 DOC = """
 ### Finds damage before a file is needed
@@ -56,13 +55,17 @@ def tidefold_scrub_dag(
         "params": {"logs": logs_param(config, logs), "share": share_param(share)},
         **dag,
     }
-    told: dict[str, Any] = {"on_failure_callback": GateNotifier(alarm_conn_id)} if alarm_conn_id else {}
     with DAG(dag_id, **settings) as made:
         choose = operators.TidefoldListLogsOperator(
             task_id="choose", logs=f"{{{{ params.logs or {list(logs)!r} }}}}", only=logs, config=config, retries=1
         )
         operators.TidefoldScrubOperator(
-            task_id="scrub", logs=choose.output, share="{{ params.share }}", config=config, retries=1, **told
+            task_id="scrub",
+            logs=choose.output,
+            share="{{ params.share }}",
+            config=config,
+            retries=1,
+            **failure_settings(alarm_conn_id),
         )
     return made
 

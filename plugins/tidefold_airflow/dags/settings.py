@@ -24,10 +24,14 @@ def dag_settings(schedule: str | None) -> dict[str, Any]:
     }
 
 
+def failure_settings(conn_id: str | None) -> dict[str, Any]:
+    """Arguments of a task whose failure is sent to a webhook. None: nothing is sent."""
+    return {"on_failure_callback": GateNotifier(conn_id)} if conn_id else {}
+
+
 def alarm_settings(conn_id: str | None, notifier: str | None) -> dict[str, Any]:
-    """Arguments of a task that sends alarms. If it fails itself, the webhook is told that, too."""
-    told = {"on_failure_callback": GateNotifier(conn_id)} if conn_id else {}
-    return {"alarm_conn_id": conn_id, "alarm_notifier": notifier, **told}
+    """Arguments of a task that sends alarms. If the task itself fails, that is sent too."""
+    return {"alarm_conn_id": conn_id, "alarm_notifier": notifier, **failure_settings(conn_id)}
 
 
 def deadline_settings(conn_id: str | None, late_after: timedelta | None) -> dict[str, Any]:

@@ -15,8 +15,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from tidefold.domain.wording import in_units
-from tidefold.presentation.text import noun_of
+from tidefold.domain.wording import choose_record_noun, in_units
 
 _FOLDER = Path(__file__).parent / "templates"
 _COMMAND = re.compile(r"`([^`]*)`")
@@ -56,7 +55,7 @@ def environment() -> Environment:
         "age": _age,
         "span": span,
         "commands": _commands,
-        "noun": noun_of,
+        "noun": choose_record_noun,
         "short": lambda run: _WHEN_DUE.sub(r"\1", run).removeprefix("scheduled__"),
         "json": lambda value: json.dumps(value, default=str, ensure_ascii=False),
         "cut": lambda text, length=200: text if len(text) <= length else f"{text[:length]} …",

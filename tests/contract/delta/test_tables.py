@@ -8,15 +8,15 @@ from __future__ import annotations
 import uuid
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
 from support import simulated
 from support.builders import SHAPE
 from support.dict_store import DictStore
-from tidefold.delta import publish as delta
-from tidefold.delta.publish import provide_new_files
+from tidefold.delta.create_table import create_snapshot_table
+from tidefold.delta.publish import provide_new_files, publish
 from tidefold.delta.published_table import Published
 from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.log_state import SnapshotKind
@@ -26,6 +26,7 @@ from tidefold.errors import AlreadyExistsError, CorruptError, RefusedError
 from tidefold.storage import Store
 from tidefold.storage.local_store import LocalStore
 
+Tables = ModuleType | SimpleNamespace
 STATS = '{"numRecords":1,"minValues":{},"maxValues":{},"nullCount":{}}'
 
 
@@ -33,14 +34,17 @@ STATS = '{"numRecords":1,"minValues":{},"maxValues":{},"nullCount":{}}'
 ONE, TWO, THREE = "1" * 64, "2" * 64, "3" * 64
 
 
+DELTA = SimpleNamespace(publish=publish, create_snapshot_table=create_snapshot_table)
+
+
 @pytest.fixture(params=["delta", "simulated"])
-def tables(request: pytest.FixtureRequest) -> ModuleType:
-    return delta if request.param == "delta" else simulated
+def tables(request: pytest.FixtureRequest) -> Tables:
+    return DELTA if request.param == "delta" else simulated
 
 
 @pytest.fixture
-def store(tables: ModuleType, tmp_path: Path) -> Store:
-    return LocalStore(tmp_path) if tables is delta else DictStore()
+def store(tables: Tables, tmp_path: Path) -> Store:
+    return LocalStore(tmp_path) if tables is DELTA else DictStore()
 
 
 def staged(store: Store, snapshot: int, below: Manifest | None = None, files: int = 1) -> Manifest:
@@ -60,14 +64,14 @@ def staged(store: Store, snapshot: int, below: Manifest | None = None, files: in
     return manifest
 
 
-def test_a_snapshot_is_a_table_once(tables: ModuleType, store: Store) -> None:
+def test_a_snapshot_is_a_table_once(tables: Tables, store: Store) -> None:
     manifest = staged(store, 1)
     tables.create_snapshot_table(store, manifest)
     with pytest.raises(AlreadyExistsError):
         tables.create_snapshot_table(store, manifest)
 
 
-def test_each_snapshot_is_one_version_and_again_the_same(tables: ModuleType, store: Store) -> None:
+def test_each_snapshot_is_one_version_and_again_the_same(tables: Tables, store: Store) -> None:
     one = staged(store, 1)
     assert tables.publish(store, one, ONE, None) == 0
     assert tables.publish(store, one, ONE, None) == 0
@@ -79,7 +83,7 @@ def test_each_snapshot_is_one_version_and_again_the_same(tables: ModuleType, sto
     assert tables.publish(store, three, THREE, Published(two, 1)) == 2
 
 
-def test_over_what_is_not_the_last_publication_nothing_is_published(tables: ModuleType, store: Store) -> None:
+def test_over_what_is_not_the_last_publication_nothing_is_published(tables: Tables, store: Store) -> None:
     one, two = staged(store, 1), staged(store, 2)
     tables.publish(store, one, ONE, None)
     tables.publish(store, two, TWO, Published(one, 0))
@@ -88,7 +92,7 @@ def test_over_what_is_not_the_last_publication_nothing_is_published(tables: Modu
     assert refused.value.code == "FOREIGN_COMMIT"
 
 
-def test_a_missing_file_or_table_is_an_error(tables: ModuleType, store: Store) -> None:
+def test_a_missing_file_or_table_is_an_error(tables: Tables, store: Store) -> None:
     one = staged(store, 1)
     paths, name = LogPaths("accounts"), one.files[0].name
     with pytest.raises(CorruptError) as gone:
@@ -100,7 +104,7 @@ def test_a_missing_file_or_table_is_an_error(tables: ModuleType, store: Store) -
     assert missing.value.code == "DATA_FILE_MISSING"
 
 
-def test_a_snapshot_without_rows_is_published_too(tables: ModuleType, store: Store) -> None:
+def test_a_snapshot_without_rows_is_published_too(tables: Tables, store: Store) -> None:
     one = staged(store, 1)
     tables.publish(store, one, ONE, None)
     assert tables.publish(store, staged(store, 2, files=0), TWO, Published(one, 0)) == 1

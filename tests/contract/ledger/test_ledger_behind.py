@@ -161,7 +161,7 @@ def test_the_error_names_what_the_ledger_does_not_know(tmp_path: Path) -> None:
         abort(opened(root), LOG, "by hand")
     assert behind.value.code == "LEDGER_BEHIND"
     assert behind.value.message == (
-        "Log `accounts`: snapshot 2 has a manifest, and the newest that its ledger knows is 1. "
+        "Log `accounts`: snapshot 2 has a manifest, but the newest that its ledger knows is 1. "
         "The ledger is older than that; nothing was changed."
     )
     assert "`logs/accounts`" in behind.value.hint

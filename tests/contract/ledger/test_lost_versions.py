@@ -210,7 +210,7 @@ def test_the_error_names_both_versions_and_the_way_out(base: Path, tmp_path: Pat
     with pytest.raises(CorruptError) as behind:
         references.tag(opened(root), LOG, "other", 2)
     assert behind.value.message == (
-        f"Log `accounts`: its ledger has reached version {newest}, and the newest version that is left is "
+        f"Log `accounts`: its ledger has reached version {newest}, but the newest version in the store is "
         f"{newest - 1}. The ledger is older than that; nothing was changed."
     )
     assert "`tidefold rebuild accounts`" in behind.value.hint

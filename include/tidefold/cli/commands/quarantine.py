@@ -134,9 +134,9 @@ def settle(
 
 
 def _count_row(one: ReasonCount) -> tuple[str, ...]:
-    from tidefold.presentation.tables import minute
+    from tidefold.domain.wording import format_minute
 
-    taken = [minute(instant) if instant else "-" for instant in (one.oldest, one.newest)]
+    taken = [format_minute(instant) if instant else "-" for instant in (one.oldest, one.newest)]
     return (one.log, one.reason, f"{one.count:,}", f"{one.files:,}", *taken, format_place(one.file, one.line))
 
 

@@ -11,8 +11,8 @@ import typer
 from tidefold.cli.terminal import Terminal
 from tidefold.config import Config, ConfigProblem, config_error, key_line
 from tidefold.domain.snapshot.kind_selection import KindPolicy
-from tidefold.errors import InvalidInputError, NotFoundError
-from tidefold.quality.suite.suite import load_suite
+from tidefold.errors import NotFoundError
+from tidefold.operations.quality.suites import find_suite_errors
 
 if TYPE_CHECKING:
     from tidefold.operations.pipeline import Pipeline
@@ -80,12 +80,9 @@ def _check_columns(pipeline: Pipeline, log: str) -> None:
 def check_suites(config: Config) -> None:
     """Raises ConfigError naming each log whose suite file is missing or wrong, with the line that names the file."""
     problems = []
-    columns = {log.id: {c.name: c.type for c in log.shape.columns} for log in config.logs.values()}
-    for log in config.logs.values():
-        try:
-            load_suite(log.quality.suite, log.shape, log.quality.max_row_drop, columns)
-        except InvalidInputError as error:
-            place = ("logs", log.id, "quality", "suite")
+    for log, error in find_suite_errors(config).items():
+        if error:
+            place = ("logs", log, "quality", "suite")
             line = key_line(config.path, place)
             problems.append(
                 ConfigProblem(error.code, line, ".".join(place), f"cannot be used: {error.message}", error.hint)

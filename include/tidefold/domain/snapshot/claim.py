@@ -78,7 +78,7 @@ def claim(state: LogState, asked: Claim) -> LogState:
         return state
     require_published(state)
     if asked.restore:
-        _require_completed(state, asked.restore.snapshot)
+        require_completed(state, asked.restore.snapshot)
     free = supersede(state, attempt)
     _require_unclaimed(free, asked.external)
     return _begin(free, replace(asked, expire=_freeze_expire(state, asked)))
@@ -225,7 +225,8 @@ def _horizon(state: LogState, asked: Claim) -> int | None:
     return max([*tops, *([] if known is None else [known])], default=None)
 
 
-def _require_completed(state: LogState, snapshot: int) -> Snapshot:
+def require_completed(state: LogState, snapshot: int) -> Snapshot:
+    """Returns the snapshot to restore. Raises NotFoundError, RefusedError if it is not completed."""
     wanted = require_snapshot(state, snapshot)
     if wanted.state is not State.COMPLETED:
         raise RefusedError(
@@ -238,7 +239,7 @@ def _require_completed(state: LogState, snapshot: int) -> Snapshot:
 
 def _restoring(state: LogState, begun: Snapshot, asked: RestorePoint) -> Snapshot:
     """Returns the attempt that restores the rows of a snapshot under a new id. One more restore undoes it."""
-    wanted = _require_completed(state, asked.snapshot)
+    wanted = require_completed(state, asked.snapshot)
     is_tail = wanted.kind is SnapshotKind.TAIL
     origin = wanted.base if is_tail else wanted.id
     begun = replace(

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from tidefold.config import Config
-from tidefold.domain.wording import count_noun
+from tidefold.domain.wording import count_noun, format_age
 from tidefold.operations.doctor.airflow import AirflowSetup
 from tidefold.operations.doctor.finding import DoctorFinding, FindingLevel
 from tidefold.operations.doctor.pipeline_probes import ClockSkew, LandingProbe, StoreProbe, WaitingFiles
-from tidefold.operations.inspect.alarms import format_age
 from tidefold.operations.outcome import ErrorInfo
 
 OK, WARN, FAIL = FindingLevel.OK, FindingLevel.WARN, FindingLevel.FAIL

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from tidefold.config import Config, LogConfig
-from tidefold.errors import InvalidInputError, NotFoundError, RefusedError, TidefoldError
+from tidefold.config import Config
+from tidefold.errors import NotFoundError, RefusedError, TidefoldError
 from tidefold.ledger import Ledger
 from tidefold.operations.outcome import ErrorInfo
-from tidefold.quality.suite.suite import load_suite
+from tidefold.operations.quality.suites import find_suite_errors
 from tidefold.sources.landing.folders import folder_at
 from tidefold.storage import Store, open_store
 from tidefold.storage.identity import read_identity, require_identity
@@ -137,17 +137,8 @@ def _look_at(log: str, address: str) -> LandingProbe:
 
 
 def probe_suites(config: Config) -> dict[str, ErrorInfo | None]:
-    """What is wrong with the suite of each log; None: nothing."""
-    return {log.id: _find_suite_error(config, log) for log in config.logs.values()}
-
-
-def _find_suite_error(config: Config, log: LogConfig) -> ErrorInfo | None:
-    columns = {each.id: {c.name: c.type for c in each.shape.columns} for each in config.logs.values()}
-    try:
-        load_suite(log.quality.suite, log.shape, log.quality.max_row_drop, columns)
-    except InvalidInputError as error:
-        return ErrorInfo.of(error)
-    return None
+    """Returns what is wrong with the suite of each log; None: nothing."""
+    return {log: ErrorInfo.of(error) if error else None for log, error in find_suite_errors(config).items()}
 
 
 @dataclass(frozen=True, slots=True)

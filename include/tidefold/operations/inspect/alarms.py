@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from tidefold.domain.alarms import AlarmKind, AlarmThresholds, LogAlarm
 from tidefold.domain.commit_times import format_instant
+from tidefold.domain.wording import format_age, format_minute
 
 if TYPE_CHECKING:
     from tidefold.operations.inspect.status import LogStatus
 
 # Below this size a growing log raises no alarm: a small table with many changes costs next to nothing.
 GROWTH_FLOOR = 1_000_000_000
-_UNITS = ((86_400, "d"), (3600, "h"), (60, "min"))
 
 
 def find_alarms(status: LogStatus, thresholds: AlarmThresholds, now: str) -> list[LogAlarm]:
@@ -60,7 +60,7 @@ def _find_failures(status: LogStatus, thresholds: AlarmThresholds) -> Iterator[L
     if runs is None or thresholds.failures is None or runs.failures <= thresholds.failures:
         return
     count = "1 run failed" if runs.failures == 1 else f"{runs.failures:,} runs failed in a row"
-    message = f"{count}, since {format_minute(runs.since)}: {runs.error}"
+    message = f"{count}, since {format_minute(runs.since)} UTC: {runs.error}"
     hint = f"mend what the error names. The next run that does not fail for `{status.log}` ends the alarm."
     yield LogAlarm(status.log, AlarmKind.FAILURES, message, hint)
 
@@ -106,7 +106,7 @@ def _find_old_drill(status: LogStatus, thresholds: AlarmThresholds, now: str) ->
     hint = f"`tidefold drill {status.log}`, or give the DAG `tidefold_drill` a schedule."
     drill = status.drilled.drill if status.drilled else None
     if drill and not drill.passed:
-        message = f"the restore drill of {format_minute(drill.instant)} failed."
+        message = f"the restore drill of {format_minute(drill.instant)} UTC failed."
         hint = f"`tidefold verify {status.log}` names the damage; then {hint}"
         yield LogAlarm(status.log, AlarmKind.DRILL, message, hint)
         return
@@ -140,16 +140,3 @@ def _find_excess(since: str, allowed: int | None, now: str) -> str:
         return ""
     seconds = (datetime.fromisoformat(now) - datetime.fromisoformat(since)).total_seconds()
     return format_age(seconds) if seconds > allowed else ""
-
-
-def format_age(seconds: float) -> str:
-    """`3 d`, `5 h` or `12 min`: the largest unit of which there are at least two."""
-    for size, unit in _UNITS:
-        if seconds >= 2 * size:
-            return f"{seconds // size:,.0f} {unit}"
-    return f"{seconds:,.0f} s"
-
-
-def format_minute(instant: str) -> str:
-    """An ISO instant for people, without seconds: its zone is UTC."""
-    return f"{instant[:16].replace('T', ' ')} UTC"

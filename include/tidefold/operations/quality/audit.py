@@ -7,10 +7,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tidefold.domain.table.schema import shape_at
 from tidefold.operations.outcome import Outcome, Status, for_each_log
 from tidefold.operations.pipeline import Pipeline, now
-from tidefold.operations.quality.baseline import Case, suite_of
+from tidefold.operations.quality.baseline import Case
 from tidefold.operations.quality.judge import describe_judgement, judgement_of
+from tidefold.operations.quality.suites import load_configured_suite
 from tidefold.quality.report.result import ValidationResult
 from tidefold.quality.report.verdict_store import audit_paths, find_stored_audit, store_audit
 from tidefold.quality.run.engine import QualityEngine
@@ -59,7 +61,7 @@ def prepare(pipeline: Pipeline, log: str, run_id: str | None) -> AuditPlan | Out
     if state is None or state.latest is None:
         return Outcome(log, Status.NOTHING, "no completed snapshot to audit")
     snapshot, instant = state.latest, now()
-    suite = suite_of(pipeline, state, snapshot)
+    suite = load_configured_suite(pipeline.config, pipeline.log(log), shape_at(state, snapshot.schema))
     # Named by the run, so that a retry finds it; without a run, by the instant.
     name = hashlib.sha256(run_id.encode()).hexdigest()[:16] if run_id else re.sub(r"\D", "", instant)[:14]
     path, page = audit_paths(log, snapshot.id, suite.sha256, name)

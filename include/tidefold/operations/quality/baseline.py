@@ -20,7 +20,7 @@ from tidefold.quality.run.references import Target
 from tidefold.quality.run.run_checks import Baseline, ValidationContext, run_checks
 from tidefold.quality.run.staged_rows import check_files
 from tidefold.quality.suite.check import REFERENCES, Check
-from tidefold.quality.suite.suite import Suite, load_suite
+from tidefold.quality.suite.suite import Suite
 
 _log = logging.getLogger(__name__)
 _HISTORY = 20
@@ -34,14 +34,6 @@ class Case:
     snapshot: Snapshot
     suite: Suite
     as_of: str
-
-
-def suite_of(pipeline: Pipeline, state: LogState, snapshot: Snapshot) -> Suite:
-    """Returns the configured suite of a log. Raises InvalidInputError."""
-    quality = pipeline.log(state.log).quality
-    columns = {log.id: {c.name: c.type for c in log.shape.columns} for log in pipeline.config.logs.values()}
-    shape = shape_at(state, snapshot.schema)
-    return load_suite(quality.suite, shape, quality.max_row_drop, columns, quality.max_refused)
 
 
 def find(pipeline: Pipeline, case: Case, manifest: Manifest, engine: QualityEngine) -> Findings:

@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from tidefold.domain.engine_name import EngineName
 from tidefold.domain.log_state import State
 from tidefold.domain.snapshot import transitions
+from tidefold.domain.table.schema import shape_at
 from tidefold.errors import CorruptError, NotFoundError, StorageError, TidefoldError
 from tidefold.ledger import read_manifest
 from tidefold.operations.outcome import Details, Outcome, Status, for_each_log, omit_if_none
 from tidefold.operations.pipeline import Pipeline, now
-from tidefold.operations.quality.baseline import Case, find, history_of, suite_of
+from tidefold.operations.quality.baseline import Case, find, history_of
+from tidefold.operations.quality.suites import load_configured_suite
 from tidefold.quality.report.result import Circumstances, ValidationResult, conclude
 from tidefold.quality.report.verdict_store import (
     find_stored_judgement,
@@ -36,7 +38,12 @@ def prepare(pipeline: Pipeline, log: str, run_id: str | None) -> Case | Outcome:
         return Outcome(log, Status.NOTHING, "no staged snapshot to judge")
     # Ages count up to the instant of the claim, so that a later judgement gives the same result.
     instant = snapshot.started_at if snapshot.as_of is None else str(snapshot.as_of)
-    return Case(state, snapshot, suite_of(pipeline, state, snapshot), instant)
+    return Case(
+        state,
+        snapshot,
+        load_configured_suite(pipeline.config, pipeline.log(log), shape_at(state, snapshot.schema)),
+        instant,
+    )
 
 
 def is_judged(case: Case) -> bool:

@@ -14,15 +14,14 @@ import msgspec
 from tidefold.compute.runners import Runner, in_threads
 from tidefold.delta.table_state import COMMIT, build_table
 from tidefold.domain.key_groups import KeyGroups
-from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind, State
+from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind
+from tidefold.domain.snapshot.claim import require_completed
 from tidefold.domain.snapshot.manifest import DataFile, Manifest
-from tidefold.domain.snapshot.transitions import require_snapshot
 from tidefold.domain.verify.expected_files import StorageTier
 from tidefold.errors import (
     CorruptError,
     InvalidInputError,
     NotFoundError,
-    RefusedError,
     TidefoldError,
     UnknownOutcomeError,
 )
@@ -118,13 +117,7 @@ def restore_to(
 def restore_rows(pipeline: Pipeline, log: str, snapshot: int, into: Elsewhere, run: Runner) -> Restored:
     """The same, with everything that was made and read. What is left of an error is removed."""
     state = pipeline.ledger(log).read()
-    wanted = require_snapshot(state, snapshot)
-    if wanted.state is not State.COMPLETED:
-        raise RefusedError(
-            "WRONG_STATE",
-            f"Snapshot {wanted.id} of `{log}` is {wanted.state} and cannot be restored.",
-            hint=f"`tidefold history {log}` shows which snapshots are COMPLETED.",
-        )
+    wanted = require_completed(state, snapshot)
     _check_groups(state, into.within)
     target = Into(Address(StorageTier.EXTERNAL, into.address), wanted.id, wanted.epoch)
     rows = find_rows(state, wanted, find_current_limit(pipeline, log, wanted) if into.drops_expired else None)

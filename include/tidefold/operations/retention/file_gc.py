@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from deltalake import DeltaTable
 
-from tidefold.delta.publish import delta_errors
+from tidefold.delta.delta_errors import convert_errors
 from tidefold.delta.published_table import active_files
 from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind, State
 from tidefold.domain.paths import DataFileName, LogPaths, data_path
@@ -55,7 +55,7 @@ def delete_hidden(store: Store, ledger: Ledger, state: LogState, paths: Sequence
 def _find_shown_files(store: Store, log: str) -> frozenset[str]:
     """Returns the files that readers of the table see now, for example after a foreign RESTORE."""
     table = LogPaths(log).table
-    with delta_errors(table):
+    with convert_errors(table):
         found = active_files(DeltaTable(store.uri(table), storage_options=store.options()))
     return frozenset(f"{table}/{name}" for name in found)
 

@@ -10,7 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import islice
 
-from tidefold.delta.publish import create_snapshot_table, provide_new_files
+from tidefold.delta.create_table import create_snapshot_table
+from tidefold.delta.publish import provide_new_files
 from tidefold.domain.log_state import Snapshot, SnapshotKind
 from tidefold.domain.paths import data_path
 from tidefold.domain.snapshot import transitions

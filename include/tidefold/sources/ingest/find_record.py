@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, BinaryIO
 
+from tidefold.domain.wording import choose_record_noun
 from tidefold.errors import TidefoldError
 from tidefold.sources.api import Feed, SchemaStopError, Source, UnfitFileError
 from tidefold.sources.debezium.json_source import KafkaLines
@@ -47,7 +48,7 @@ class RecordFinder:
             except _UNREADABLE:
                 self._files[landed.number] = {}
         number = self._files[landed.number].get(offset)
-        return f"{_noun(landed.name)} {number}" if number else ""
+        return f"{choose_record_noun(landed.name)} {number}" if number else ""
 
     def _read(self, feed: Feed, landed: LandedFileRecord) -> dict[int, int]:
         """The number of each record by its offset."""
@@ -120,10 +121,3 @@ def _number_lines(stream: BinaryIO, landed: LandedFileRecord) -> Iterator[tuple[
             number += 1
             if line and not line.isspace():
                 yield number, line
-
-
-def _noun(name: str) -> str:
-    plain = name.lower().removesuffix(".gz")
-    if plain.endswith((".avro", ".parquet")):
-        return "record"
-    return "row" if plain.endswith((".csv", ".tsv")) else "line"

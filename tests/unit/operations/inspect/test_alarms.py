@@ -28,9 +28,10 @@ from tidefold.domain.commit_times import CommitTimeRange
 from tidefold.domain.landing_problems import LandingProblem, list_problems
 from tidefold.domain.log_state import Drill, Snapshot, SnapshotKind, State, Verdict
 from tidefold.domain.verify.scrub_round import ProofRecord
+from tidefold.domain.wording import format_age
 from tidefold.errors import InvalidInputError, StorageError
 from tidefold.operations.inspect.alarm_record import find_alarm_record, write_alarm_record
-from tidefold.operations.inspect.alarms import find_alarms, format_age
+from tidefold.operations.inspect.alarms import find_alarms
 from tidefold.operations.inspect.status import LogStatus, status
 from tidefold.operations.outcome import Outcome
 from tidefold.wiring import open_pipeline
