@@ -15,6 +15,7 @@ from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind, State, T
 from tidefold.domain.snapshot import claim, transitions
 from tidefold.domain.snapshot.savepoint import DELTA_LOG, DESCRIPTION, SavedFile, Savepoint
 from tidefold.domain.source_progress_history import positions_at
+from tidefold.domain.table.table_spec import Engine
 from tidefold.domain.verify.expected_files import StorageTier
 from tidefold.errors import CorruptError, InvalidInputError, NotFoundError, RefusedError, TidefoldError
 from tidefold.fold.source_places import SourcePlaces
@@ -129,6 +130,12 @@ def check_original(pipeline: Pipeline, log: str, address: str, ownership: Owners
 
 def _check_shape(savepoint: Savepoint, configured: TableSpec) -> None:
     theirs = savepoint.shape
+    if savepoint.kind is Layout.CANONICAL and theirs.merge.engine is Engine.HISTORY:
+        raise RefusedError(
+            "CANONICAL_HISTORY",
+            "A canonical savepoint has rows only. Without the deletes, the next fold would extend ended versions.",
+            hint="Take a native savepoint (`--as native`) and import that one.",
+        )
     if savepoint.kind is Layout.CANONICAL:
         theirs = replace(theirs, key_groups=configured.key_groups)
     changed = differences(theirs, configured, "there", "configured")
