@@ -26,7 +26,7 @@ from tidefold.errors import (
     UnknownOutcomeError,
 )
 from tidefold.ledger.evidence import delete_high_water_marks, find_evidence, record_high_water_mark
-from tidefold.ledger.pages import Chunk, Pages
+from tidefold.ledger.pages import Chunk, PageNames, Pages
 from tidefold.ledger.serialization import FORMAT, LedgerHead, decode, decode_head, digest_of
 from tidefold.ledger.stored_form import encode
 from tidefold.storage import Store
@@ -113,7 +113,9 @@ class Ledger:
                 hint="Nothing was changed. Move the file away if it was copied there.",
             )
         self._digests[version] = digest_of(data)
-        return check_state(self._pages.join(head.pages, decode(path, bytes(head.state), LogState)))
+        return check_state(
+            self._pages.join(PageNames(head.pages, head.skipped), decode(path, bytes(head.state), LogState))
+        )
 
     def begin(self, shape: TableSpec, fence: int | None = None) -> LogState:
         """Returns the state. A new log starts empty, and an empty log accepts another table definition.
@@ -319,10 +321,11 @@ class Ledger:
             state.version,
             writer,
             digest_of(body),
-            pages,
+            pages.names,
             msgspec.Raw(body),
             previous,
             state.generation,
+            pages.skipped,
         )
         return msgspec.json.encode(head)
 

@@ -1,12 +1,20 @@
 """Splits lists that grow with a log into immutable pages named by their content, so that a ledger version stays
 small.
+
+A page has the items of one block of numbers: 32 of them, or 64, 128 and so on. Two full neighbours become one page, so
+a list of n items has about log2(n) pages. Pages do not change when the oldest items are truncated: the version says
+how many items of the first page it leaves out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import replace
+import gc
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from itertools import chain, islice
 from typing import Any
 
 from tidefold.domain.log_state import ChangeSet, LandedFileRecord, LogState, Snapshot
@@ -16,14 +24,45 @@ from tidefold.ledger.serialization import decode, digest_of, read_named, require
 from tidefold.ledger.stored_form import encode
 from tidefold.storage import Store
 
-_SIZE = 32
-# How the items of each paged list are numbered, and what a page of it holds.
-_PAGED: dict[str, tuple[Callable[[Any], int], Any]] = {
-    "change_sets": (lambda c: c.sqn, tuple[ChangeSet, ...]),
-    "landed": (lambda entry: entry.number, tuple[LandedFileRecord, ...]),
-    "snapshots": (lambda s: s.id, tuple[Snapshot, ...]),
-}
 Chunk = tuple[Any, ...]
+_LEAST = 32
+# A page that holds more is slow to write again when one of its items changes.
+_MOST = 32_768
+_READERS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class _PagedList:
+    """A list of the state that is stored in pages.
+
+    number: returns the number of an item; numbers rise.
+    kind: the type of a page.
+    most: the most numbers in one page.
+    """
+
+    number: Callable[[Any], int]
+    kind: Any
+    most: int = _MOST
+
+
+_PAGED = {
+    "change_sets": _PagedList(lambda c: c.sqn, tuple[ChangeSet, ...]),
+    "landed": _PagedList(lambda entry: entry.number, tuple[LandedFileRecord, ...]),
+    # Snapshots change their state after they are written.
+    "snapshots": _PagedList(lambda s: s.id, tuple[Snapshot, ...], most=256),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PageNames:
+    """The pages of a ledger version.
+
+    names: the sha256 of each page, by list, oldest items first.
+    skipped: how many items of a list's first page the list no longer has.
+    """
+
+    names: dict[str, list[str]]
+    skipped: dict[str, int]
 
 
 class Pages:
@@ -38,29 +77,60 @@ class Pages:
         self._chunks = known
         # Those that this one found in the store or put there; of others it cannot know whether they still are.
         self._there: set[str] = set()
-        self._written: dict[tuple[int, str, int], str] = {}
+        self._written: dict[tuple[int, str, int, int], str] = {}
+        # The ledger version that was read or written last, with the first page of each of its lists.
+        self._newest = 0
+        self._firsts: dict[str, str] = {}
 
-    def split(self, state: LogState) -> tuple[dict[str, list[str]], LogState]:
-        """Writes the pages that do not exist yet. Returns their names and the state without their items."""
-        pages: dict[str, list[str]] = {}
+    def split(self, state: LogState) -> tuple[PageNames, LogState]:
+        """Writes the pages that do not exist yet. Returns their names and the state without their items.
+
+        The state is the one after the version that was read or written last.
+        """
+        firsts = self._firsts if self._newest == state.version - 1 else {}
+        pages = PageNames({}, {})
         recent: dict[str, Any] = {}
-        for name, (number, _) in _PAGED.items():
-            full, recent[name] = _split_chunks(getattr(state, name), number)
-            pages[name] = [self._put(state.generation, name, key, chunk) for key, chunk in full]
+        for name, paged in _PAGED.items():
+            items: Chunk = getattr(state, name)
+            kept, skipped = self._find_first(firsts.get(name), items, state.generation)
+            names = [firsts[name]] if kept else []
+            blocks, recent[name] = _split_blocks(items[kept:], paged)
+            names += [self._put(state.generation, name, block, chunk) for block, chunk in blocks]
+            pages.names[name] = names
+            if skipped:
+                pages.skipped[name] = skipped
+        self._remember(state.version, pages)
         return pages, replace(state, **recent)
 
-    def join(self, pages: dict[str, list[str]], recent: LogState) -> LogState:
+    def join(self, pages: PageNames, recent: LogState) -> LogState:
         """Returns the whole state. Raises CorruptError if a page is missing or damaged."""
+        life = recent.generation
+        wanted = [(name, digest) for name in _PAGED for digest in pages.names.get(name, [])]
+        self._read_missing(life, wanted)
         whole: dict[str, Any] = {}
-        for name, (_, kind) in _PAGED.items():
-            chunks = [
-                self._read(self._paths.page(digest, recent.generation), kind, digest) for digest in pages.get(name, [])
-            ]
-            whole[name] = (*(item for chunk in chunks for item in chunk), *getattr(recent, name))
+        for name in _PAGED:
+            chunks = (self._chunks[self._paths.page(digest, life)] for digest in pages.names.get(name, []))
+            items = chain(chain.from_iterable(chunks), getattr(recent, name))
+            whole[name] = tuple(islice(items, pages.skipped.get(name, 0), None))
+        self._remember(recent.version, pages)
         return replace(recent, **whole)
 
-    def _put(self, life: int, name: str, key: int, chunk: Chunk) -> str:
-        known = self._written.get((life, name, key))
+    def _remember(self, version: int, pages: PageNames) -> None:
+        self._newest = version
+        self._firsts = {name: names[0] for name, names in pages.names.items() if names}
+
+    def _find_first(self, digest: str | None, items: Chunk, life: int) -> tuple[int, int]:
+        """Returns how many of the items are the rest of the former first page, and how many of that page are not."""
+        chunk = self._chunks.get(self._paths.page(digest, life), ()) if digest else ()
+        if len(chunk) <= _LEAST or not items:
+            return 0, 0
+        skipped = next((at for at, item in enumerate(chunk) if item == items[0]), len(chunk))
+        kept = len(chunk) - skipped
+        # As long as nothing of it is truncated, it may become a part of a larger page.
+        return (kept, skipped) if skipped and kept and chunk[skipped:] == items[:kept] else (0, 0)
+
+    def _put(self, life: int, name: str, block: tuple[int, int], chunk: Chunk) -> str:
+        known = self._written.get((life, name, *block))
         if known and self._chunks[self._paths.page(known, life)] == chunk:
             return known
         data = encode(chunk)
@@ -72,27 +142,62 @@ class Pages:
                 self._store.put_if_absent(path, data)
         self._there.add(path)
         self._chunks[path] = chunk
-        self._written[life, name, key] = digest
+        self._written[life, name, *block] = digest
         return digest
 
-    def _read(self, path: str, kind: Any, digest: str) -> Chunk:
-        if path not in self._chunks:
-            self._chunks[path] = decode(path, require_checksum(path, read_named(self._store, path), digest), kind)
-        # A version that was just read names it.
-        self._there.add(path)
-        return self._chunks[path]
+    def _read_missing(self, life: int, wanted: Iterable[tuple[str, str]]) -> None:
+        paths = {self._paths.page(digest, life): (name, digest) for name, digest in wanted}
+        missing = {path: of for path, of in paths.items() if path not in self._chunks}
+
+        def read(path: str) -> Chunk:
+            name, digest = missing[path]
+            chunk: Chunk = decode(
+                path, require_checksum(path, read_named(self._store, path), digest), _PAGED[name].kind
+            )
+            return chunk
+
+        with ThreadPoolExecutor(_READERS) as pool, _without_collection():
+            found = pool.map(read, missing) if len(missing) > 1 else map(read, missing)
+            self._chunks.update(zip(missing, found, strict=True))
+        # A version that was just read names them.
+        self._there.update(paths)
 
 
-def _split_chunks(items: Chunk, number: Callable[[Any], int]) -> tuple[list[tuple[int, Chunk]], Chunk]:
-    """Splits a list at fixed numbers, so that the same items always make the same page. The newest chunk stays open."""
-    chunks: list[tuple[int, Chunk]] = []
+@contextmanager
+def _without_collection() -> Iterator[None]:
+    """Many new values that all stay make Python look for garbage again and again: half of the time of a long list."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _split_blocks(items: Chunk, paged: _PagedList) -> tuple[list[tuple[tuple[int, int], Chunk]], Chunk]:
+    """Splits a list into the largest full blocks of numbers, and the rest, which stays open.
+
+    A block is known by its first number and its length. The same items after the same page always make the same pages.
+    """
+    if not items:
+        return [], ()
+    opened = paged.number(items[-1]) // _LEAST * _LEAST
+    blocks = []
     begin = 0
-    while begin < len(items):
-        key = number(items[begin]) // _SIZE
-        # Numbers rise by one or more: a chunk has at most this many items.
-        end = min(begin + _SIZE, len(items))
-        while number(items[end - 1]) // _SIZE > key:
-            end -= 1
-        chunks.append((key, items[begin:end]))
+    for first, length in _plan_blocks(paged.number(items[0]) // _LEAST * _LEAST, opened, paged.most):
+        end = bisect_left(items, first + length, begin, key=paged.number)
+        if end > begin:
+            blocks.append(((first, length), items[begin:end]))
         begin = end
-    return (chunks[:-1], chunks[-1][1]) if chunks else ([], ())
+    return blocks, items[begin:]
+
+
+def _plan_blocks(first: int, end: int, most: int) -> Iterator[tuple[int, int]]:
+    """Yields the largest aligned blocks that lie between two numbers: the first number and the length of each."""
+    while first < end:
+        length = _LEAST
+        while length < most and first % (length * 2) == 0 and first + length * 2 <= end:
+            length *= 2
+        yield first, length
+        first += length

@@ -22,7 +22,7 @@ from tidefold.storage import Store
 
 # 2: kinds of snapshots and facts about them that a program of format 1 would lose when it writes the next version.
 # 3: tokens of attempts, which a program of format 2 would lose: it removes files by the id of a snapshot alone.
-FORMAT = 3
+FORMAT = 4
 T = TypeVar("T")
 
 
@@ -31,6 +31,7 @@ class LedgerHead(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     state: contains the newest items of each paged list.
     pages: the sha256 of the pages with older items.
+    skipped: how many items of a list's first page the list no longer has.
     previous: the sha256 of the version before. Versions form a chain, which shows which of them count.
     """
 
@@ -43,6 +44,7 @@ class LedgerHead(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     state: msgspec.Raw
     previous: str = ""
     life: int = 0
+    skipped: dict[str, int] = {}
 
 
 def decode_head(path: str, data: bytes) -> LedgerHead:
