@@ -78,25 +78,23 @@ class Pages:
         # Those that this one found in the store or put there; of others it cannot know whether they still are.
         self._there: set[str] = set()
         self._written: dict[tuple[int, str, int, int], str] = {}
-        # The ledger version that was read or written last, with the first page of each of its lists.
+        # The ledger version that was read or written last, and its pages.
         self._newest = 0
-        self._firsts: dict[str, str] = {}
+        self._names: dict[str, list[str]] = {}
 
     def split(self, state: LogState) -> tuple[PageNames, LogState]:
         """Writes the pages that do not exist yet. Returns their names and the state without their items.
 
         The state is the one after the version that was read or written last.
         """
-        firsts = self._firsts if self._newest == state.version - 1 else {}
+        before = self._names if self._newest == state.version - 1 else {}
         pages = PageNames({}, {})
         recent: dict[str, Any] = {}
         for name, paged in _PAGED.items():
             items: Chunk = getattr(state, name)
-            kept, skipped = self._find_first(firsts.get(name), items, state.generation)
-            names = [firsts[name]] if kept else []
+            first, kept, skipped = self._find_first(before.get(name, []), items, paged, state.generation)
             blocks, recent[name] = _split_blocks(items[kept:], paged)
-            names += [self._put(state.generation, name, block, chunk) for block, chunk in blocks]
-            pages.names[name] = names
+            pages.names[name] = [*first, *(self._put(state.generation, name, *block) for block in blocks)]
             if skipped:
                 pages.skipped[name] = skipped
         self._remember(state.version, pages)
@@ -116,18 +114,21 @@ class Pages:
         return replace(recent, **whole)
 
     def _remember(self, version: int, pages: PageNames) -> None:
-        self._newest = version
-        self._firsts = {name: names[0] for name, names in pages.names.items() if names}
+        self._newest, self._names = version, pages.names
 
-    def _find_first(self, digest: str | None, items: Chunk, life: int) -> tuple[int, int]:
-        """Returns how many of the items are the rest of the former first page, and how many of that page are not."""
-        chunk = self._chunks.get(self._paths.page(digest, life), ()) if digest else ()
-        if len(chunk) <= _LEAST or not items:
-            return 0, 0
+    def _find_first(self, names: list[str], items: Chunk, paged: _PagedList, life: int) -> tuple[list[str], int, int]:
+        """Looks for the page whose rest the items begin with, because the items before them were truncated.
+
+        Returns its name, how many of the items are in it, and how many of its items are truncated.
+        """
+        chunks = ((digest, self._chunks[self._paths.page(digest, life)]) for digest in names if items)
+        left = ((digest, chunk) for digest, chunk in chunks if paged.number(chunk[-1]) >= paged.number(items[0]))
+        digest, chunk = next(left, ("", ()))
         skipped = next((at for at, item in enumerate(chunk) if item == items[0]), len(chunk))
         kept = len(chunk) - skipped
-        # As long as nothing of it is truncated, it may become a part of a larger page.
-        return (kept, skipped) if skipped and kept and chunk[skipped:] == items[:kept] else (0, 0)
+        # As long as nothing of it is truncated, it may become a part of a larger page. A short one is written again.
+        is_rest = skipped and kept and len(chunk) > _LEAST and chunk[skipped:] == items[:kept]
+        return ([digest], kept, skipped) if is_rest else ([], 0, 0)
 
     def _put(self, life: int, name: str, block: tuple[int, int], chunk: Chunk) -> str:
         known = self._written.get((life, name, *block))
