@@ -50,7 +50,17 @@ from tidefold.operations.snapshot.confirm import confirm
 EXAMPLES, STEPS = int(os.environ.get("TIDEFOLD_EXAMPLES", "12")), int(os.environ.get("TIDEFOLD_STEPS", "20"))
 REFUSED = ("LEDGER_BEHIND", "LEDGER_LOST")
 # What may be said in any life.
-KNOWN = {"", *REFUSED, "ATTEMPT_OPEN", "NOT_JUDGED", "WRONG_STATE", "ABORTED", "NOT_FOUND", "SNAPSHOT_UNKNOWN"}
+KNOWN = {
+    "",
+    *REFUSED,
+    "CANNOT_HOLD",
+    "ATTEMPT_OPEN",
+    "NOT_JUDGED",
+    "WRONG_STATE",
+    "ABORTED",
+    "NOT_FOUND",
+    "SNAPSHOT_UNKNOWN",
+}
 
 
 def code_of(act: Any) -> str:
