@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import traceback
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -48,3 +49,26 @@ def test_it_says_what_was_not_published_and_why(posted: tuple[str, list[Any]], m
             "page": "/tidefold/runs/shop/run%201",
         }
     ]
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "chat.example/hooks/SECRET",
+        "https://chat.example:SECRET/hooks",
+        "http://127.0.0.1/SECRET hook",
+        "http://[SECRET",
+    ],
+)
+def test_no_error_has_the_address_in_it(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log of the task shows the error, and more people may read it than the connection."""
+    from tidefold.errors import InvalidInputError
+    from tidefold_airflow.observability.notify import GateNotifier
+
+    monkeypatch.setenv("AIRFLOW_CONN_HOOK", json.dumps({"conn_type": "http", "host": host}))
+    ti = SimpleNamespace(dag_id="shop", run_id="run 1", task_id="confirm")
+    with pytest.raises(InvalidInputError) as caught:
+        GateNotifier("hook").notify({"ti": ti})  # type: ignore[typeddict-item]
+    shown = "".join(traceback.format_exception(caught.value))
+    assert caught.value.code == "WEBHOOK_ADDRESS"
+    assert "SECRET" not in shown

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -59,12 +60,29 @@ def test_a_failed_task_still_says_what_it_did_to_the_other_logs() -> None:
     assert pushed.values["return_value"]["accounts"]["error"] == "BAD_RECORDS"
 
 
+def path_of(scope: TaskScope, task: str = "ingest", copy: int = -1, attempt: int = 1) -> Path:
+    ti = SimpleNamespace(task_id=task, map_index=copy, try_number=attempt)
+    return result_path(scope, {"ti": ti})  # type: ignore[typeddict-item]
+
+
 def test_an_older_result_is_never_read(tmp_path: Path) -> None:
     scope = TaskScope(make_pipeline(tmp_path), ["accounts"], "dag/scheduled__2026-11-21T09:00:00+00:00")
-    path = result_path(scope, "ingest", 1)
+    path = path_of(scope)
     write_outcomes(path, [GOOD])
-    assert result_path(scope, "ingest", 2) != path
-    assert read_outcomes(result_path(scope, "ingest", 1)) == []
+    assert path_of(scope, attempt=2) != path
+    assert read_outcomes(path_of(scope)) == []
+
+
+def test_no_task_reads_the_result_of_another(tmp_path: Path) -> None:
+    """A person who starts a run may choose its id."""
+    pipeline = make_pipeline(tmp_path)
+    runs = ("shop/a:1", "shop/a_1", "shop/a/1", "shop_a/1", f"{'d' * 250}/{'r' * 250}")
+    paths = {path_of(TaskScope(pipeline, [], run)) for run in runs}
+    paths |= {path_of(TaskScope(pipeline, [], "shop/a_1"), task, copy) for task in ("a", "b") for copy in (0, 1)}
+    assert len(paths) == len(runs) + 4
+    assert {path.parent for path in paths} == {tmp_path / "var" / "results"}
+    for path in paths:
+        path.touch()
 
 
 def test_a_result_is_read_once(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from typing import BinaryIO, TypeVar, cast
 from fsspec.implementations.local import LocalFileSystem
 
 from tidefold.errors import AlreadyExistsError, InvalidInputError, NotFoundError, StorageError, UnknownOutcomeError
-from tidefold.storage.safe_files import open_regular
+from tidefold.storage.safe_files import delete_below, open_regular
 from tidefold.storage.store import StoredObject
 
 T = TypeVar("T")
@@ -227,8 +227,13 @@ class LocalStore:
     def delete(self, paths: Iterable[str]) -> None:
         for path in paths:
             full = self._full(path)
-            with _translate_errors(path):
-                _unlink(full)
+            root, below = self._root, os.path.relpath(full, self._root)
+            if not self._private and os.sep in below:
+                # `tables` may lie on another disk. But a person who writes tables must not choose what is deleted.
+                top, _, below = below.partition(os.sep)
+                root = os.path.join(root, top)
+            with _translate_errors(path), suppress(FileNotFoundError):
+                delete_below(root, below)
             self._prune(os.path.dirname(full))
 
     def _prune(self, folder: str) -> None:

@@ -68,6 +68,12 @@ def stat_regular(root: str, name: str) -> os.stat_result:
     return found
 
 
+def delete_below(root: str, name: str) -> None:
+    """Deletes a file below a root, or a link itself. Raises UnsafeFileError behind a link, OSError."""
+    with _folder_of(root, name) as (folder, last):
+        os.unlink(last, dir_fd=folder)
+
+
 def list_below(root: str, skip: Callable[[str], bool]) -> Iterator[str]:
     """Yields the paths, relative to a root, of everything below it except folders.
 

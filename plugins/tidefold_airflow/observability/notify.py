@@ -7,6 +7,7 @@ import json
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from http.client import HTTPException
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +44,7 @@ class GateNotifier(BaseNotifier):
         self.conn_id = conn_id
 
     def notify(self, context: Context) -> None:
-        """Raises OSError if the address does not answer."""
+        """Raises OSError if the address does not answer, InvalidInputError if it is none."""
         _post(BaseHook.get_connection(self.conn_id).host or "", describe(context))
 
     async def async_notify(self, context: Context) -> None:
@@ -109,11 +110,19 @@ def _find_place(context: Mapping[str, Any] | Context) -> tuple[str, str, str]:
 
 
 def _post(webhook: str, message: Mapping[str, Any]) -> None:
-    request = urllib.request.Request(
-        webhook, json.dumps(message).encode(), {"Content-Type": "application/json"}, method="POST"
-    )
-    with urllib.request.urlopen(request, timeout=_SECONDS):
-        pass
+    """Raises OSError, InvalidInputError. Neither has the address in it: the address may be a secret."""
+    try:
+        request = urllib.request.Request(
+            webhook, json.dumps(message).encode(), {"Content-Type": "application/json"}, method="POST"
+        )
+        with urllib.request.urlopen(request, timeout=_SECONDS):
+            pass
+    except (ValueError, HTTPException):
+        raise InvalidInputError(
+            "WEBHOOK_ADDRESS",
+            "The host of the webhook's connection is not an address, or its server does not speak HTTP.",
+            hint="Set the host of the connection to the whole address, such as `https://chat.example/hooks/1`.",
+        ) from None
 
 
 def _failure_text(context: Mapping[str, Any] | Context) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,9 +24,13 @@ _log = logging.getLogger(__name__)
 Summary = dict[str, dict[str, Any]]
 
 
-def result_path(scope: TaskScope, step: str, attempt: int) -> Path:
-    """Where the job leaves its outcomes: one name a run, step and try, so that no older result can be read for it."""
-    name = re.sub(r"[^A-Za-z0-9_.-]", "_", f"{scope.run}-{step}-{attempt}")
+def result_path(scope: TaskScope, context: Context) -> Path:
+    """Where the job writes its outcomes: one file for each run, task, copy and try, so that nobody reads another's.
+
+    The id of a run is text of the person who starts it: two ids never share a name, and no id is too long for one.
+    """
+    ti = context["ti"]
+    name = hashlib.sha256(json.dumps([scope.run, ti.task_id, ti.map_index, ti.try_number]).encode()).hexdigest()
     path = scope.pipeline.config.path.parent / "var" / "results" / f"{name}.json"
     make_private_folder(path.parent)
     path.unlink(missing_ok=True)

@@ -94,7 +94,7 @@ class TidefoldSparkOperator(SparkSubmitOperator):
         from tidefold.spark.result_file import read_outcomes
         from tidefold.spark.submit import Request, job_env, job_path, spark_conf
 
-        result = result_path(scope, self.step, context["ti"].try_number)
+        result = result_path(scope, context)
         config = scope.pipeline.config
         self.application = str(job_path(self.step))
         self.application_args = [Request(str(config.path), tuple(logs), step, str(result)).encode()]

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tidefold.errors import StorageError
 from tidefold.storage.local_store import LocalStore
 from tidefold.storage.safe_files import UnsafeFileError, list_below, make_private_folder, open_regular, stat_regular
 
@@ -132,3 +133,32 @@ def test_a_private_store_follows_no_link(tmp_path: Path) -> None:
     for path in ("a/link", "linked/file"):
         with pytest.raises(OSError, match="symbolic link"):
             store.read(path)
+
+
+@pytest.mark.parametrize("private", [False, True])
+def test_nothing_is_deleted_behind_a_link(tmp_path: Path, private: bool) -> None:
+    """A person who may write tables puts a link in place of the folder of a log, and somebody drops the log."""
+    (tmp_path / "home" / "sub").mkdir(parents=True)
+    for name in ("mine", "sub/mine"):
+        (tmp_path / "home" / name).touch()
+    store = LocalStore(tmp_path / "store", private)
+    store.put_if_absent("snapshots/tellers/file", b"x")
+    (tmp_path / "store" / "snapshots" / "accounts").symlink_to(tmp_path / "home")
+    for entry in store.list("snapshots/accounts"):
+        with pytest.raises(StorageError, match="snapshots/accounts"):
+            store.delete([entry.path])
+    assert (tmp_path / "home" / "mine").exists()
+    assert (tmp_path / "home" / "sub" / "mine").exists()
+    store.delete(["snapshots/accounts", "snapshots/gone/file", "snapshots/tellers/file"])
+    assert (tmp_path / "home").is_dir()
+    assert not (tmp_path / "store" / "snapshots").exists()
+
+
+def test_a_folder_of_the_store_may_lie_on_another_disk(tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store" / "tables").symlink_to(tmp_path / "disk")
+    store = LocalStore(tmp_path / "store")
+    store.put_if_absent("tables/accounts/file", b"x")
+    store.delete(["tables/accounts/file"])
+    assert not list((tmp_path / "disk").iterdir())
