@@ -6,11 +6,14 @@ is faster but may differ between versions, and a key group never changes.
 
 from __future__ import annotations
 
-import duckdb
-import pyarrow as pa
+from typing import TYPE_CHECKING
 
 from tidefold.domain.log_state import TableSpec
 from tidefold.domain.table.types import parse_type
+
+if TYPE_CHECKING:
+    import duckdb
+    import pyarrow as pa
 
 # Rows without a key are spread by where they come from: 2**16 neighbours of a partition have one key group.
 _RUN_BITS = 16
@@ -53,6 +56,8 @@ def with_key_groups(table: pa.Table, shape: TableSpec, connection: duckdb.DuckDB
 
 def key_groups_of(table: pa.Table, shape: TableSpec, connection: duckdb.DuckDBPyConnection) -> pa.ChunkedArray:
     """Returns the key group of each row (uint16)."""
+    import pyarrow as pa
+
     connection.register("keyed", table.select(list(shape.spread_key or ("_partition", "_offset"))))
     groups = connection.sql(f"SELECT {key_group_sql(shape)} AS _kg FROM keyed").to_arrow_table()
     connection.unregister("keyed")
@@ -61,6 +66,9 @@ def key_groups_of(table: pa.Table, shape: TableSpec, connection: duckdb.DuckDBPy
 
 def connect() -> duckdb.DuckDBPyConnection:
     """Opens a connection that formats every value as the same text everywhere. For one thread."""
+    # Plans take names from this module: only tasks need DuckDB.
+    import duckdb
+
     connection = duckdb.connect()
     connection.execute("SET threads = 1")
     connection.execute("SET TimeZone = 'UTC'")

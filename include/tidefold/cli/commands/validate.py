@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tidefold.cli.terminal import Terminal
-from tidefold.config import Config, ConfigProblem, config_error, key_line
 from tidefold.domain.snapshot.kind_selection import KindPolicy
 from tidefold.errors import NotFoundError
-from tidefold.operations.quality.suites import find_suite_errors
 
 if TYPE_CHECKING:
+    from tidefold.config import Config
     from tidefold.operations.pipeline import Pipeline
 
 
@@ -79,6 +78,9 @@ def _check_columns(pipeline: Pipeline, log: str) -> None:
 
 def check_suites(config: Config) -> None:
     """Raises ConfigError naming each log whose suite file is missing or wrong, with the line that names the file."""
+    from tidefold.config import ConfigProblem, config_error, key_line
+    from tidefold.operations.quality.suites import find_suite_errors
+
     problems = []
     for log, error in find_suite_errors(config).items():
         if error:

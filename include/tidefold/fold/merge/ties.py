@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-
-import duckdb
+from typing import TYPE_CHECKING
 
 from tidefold.changelog.key_group_hash import quote_name
 from tidefold.changelog.schema import order_columns
 from tidefold.domain.table.table_spec import ARRIVAL, Engine, TableSpec
 from tidefold.fold.merge.engines.statements import key_list
+
+if TYPE_CHECKING:
+    import duckdb
 
 TIED = "tied"
 # This many are listed by name. The others are only counted.

@@ -8,17 +8,20 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
 
 from tidefold.domain.log_state import LogState, Snapshot, State
 from tidefold.domain.paths import CHANGELOG
 from tidefold.domain.retention.local_copies import CopyName, leftover
 from tidefold.domain.snapshot.manifest import Manifest
 from tidefold.errors import CorruptError, TidefoldError, wrap_unexpected
-from tidefold.fold.source_places import SourcePlaces
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot.details import LocalCopyDetails
 from tidefold.storage.local_copies.copies import copies, copy_snapshot, discard, gaps
 from tidefold.storage.local_copies.roots import LocalRoots
+
+if TYPE_CHECKING:
+    from tidefold.fold.source_places import SourcePlaces
 
 _log = logging.getLogger(__name__)
 
@@ -97,6 +100,8 @@ def forget(pipeline: Pipeline, log: str, segments: Sequence[str]) -> None:
 
 def places_of(pipeline: Pipeline, log: str) -> SourcePlaces:
     """Returns where the files of a log may be read. Incomplete copies serve the files that they have (L7)."""
+    from tidefold.fold.source_places import SourcePlaces
+
     store = pipeline.store.uri("")
     if pipeline.local is None:
         return SourcePlaces(store)

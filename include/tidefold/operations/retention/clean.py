@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 
 from tidefold.changelog.write_intents import Announced
-from tidefold.delta.delta_log_retention import find_old_log_files
 from tidefold.domain.log_state import LogState, Snapshot
 from tidefold.domain.retention.protection import oldest_version
 from tidefold.domain.snapshot import point_in_time, transitions
@@ -119,7 +118,11 @@ def _clean_log(pipeline: Pipeline, log: str, plan: bool) -> Outcome:
 def _find_aged(pipeline: Pipeline, state: LogState) -> tuple[str, ...]:
     """Returns old files of the table's Delta log, and old reports."""
     oldest = oldest_version(state)
-    files = find_old_log_files(pipeline.store, state.log, oldest) if oldest else ()
+    files: Sequence[str] = ()
+    if oldest:
+        from tidefold.delta.delta_log_retention import find_old_log_files
+
+        files = find_old_log_files(pipeline.store, state.log, oldest)
     return (*files, *find_old_reports(pipeline.store, state, now(), pipeline.config.retention.report_days))
 
 

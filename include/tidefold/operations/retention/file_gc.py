@@ -8,10 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from deltalake import DeltaTable
-
-from tidefold.delta.delta_errors import convert_errors
-from tidefold.delta.published_table import active_files
 from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind, State
 from tidefold.domain.paths import DataFileName, LogPaths, data_path
 from tidefold.domain.retention.protection import with_files
@@ -55,6 +51,12 @@ def delete_hidden(store: Store, ledger: Ledger, state: LogState, paths: Sequence
 def _find_shown_files(store: Store, log: str) -> frozenset[str]:
     """Returns the files that readers of the table see now, for example after a foreign RESTORE."""
     table = LogPaths(log).table
+    # Only where files are deleted.
+    from deltalake import DeltaTable
+
+    from tidefold.delta.delta_errors import convert_errors
+    from tidefold.delta.published_table import active_files
+
     with convert_errors(table):
         found = active_files(DeltaTable(store.uri(table), storage_options=store.options()))
     return frozenset(f"{table}/{name}" for name in found)

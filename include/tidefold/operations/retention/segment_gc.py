@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from tidefold.changelog.segment import read_index
 from tidefold.changelog.write_intents import ExpectedFiles, read_announced
 from tidefold.domain.log_state import ChangeSet, DeletionState, LogState
 from tidefold.domain.paths import CHANGELOG, INTENTS, LogPaths
@@ -67,6 +66,9 @@ def _find_unsure(store: Store, sharing: Iterable[frozenset[str]]) -> frozenset[s
 
 def _logs_of(store: Store, segment: str) -> frozenset[str] | None:
     """Returns the logs that have change sets in a segment; None: it is damaged."""
+    # Few segments have to be read for this, and most runs read none.
+    from tidefold.changelog.segment import read_index
+
     try:
         return frozenset(entry.log for entry in read_index(store, segment))
     except NotFoundError:

@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tidefold.domain.external_snapshot import External, Layout, Ownership
 from tidefold.domain.ingest.append import differences
@@ -18,12 +19,14 @@ from tidefold.domain.source_progress_history import positions_at
 from tidefold.domain.table.table_spec import Engine
 from tidefold.domain.verify.expected_files import StorageTier
 from tidefold.errors import CorruptError, InvalidInputError, NotFoundError, RefusedError, TidefoldError
-from tidefold.fold.source_places import SourcePlaces
-from tidefold.fold.task import Address
 from tidefold.ledger import Ledger, read_description, read_manifest
 from tidefold.operations.pipeline import Pipeline
 from tidefold.storage import Store, open_store
 from tidefold.storage.addresses import require_apart, require_within
+
+if TYPE_CHECKING:
+    from tidefold.fold.source_places import SourcePlaces
+    from tidefold.fold.task import Address
 
 _log = logging.getLogger(__name__)
 _OF_STORE = re.compile(r"(?P<root>.+)/snapshots/(?P<log>[a-z][a-z0-9_]{0,62})/(?P<snapshot>\d{10})")
@@ -48,6 +51,8 @@ class Original:
         return External(self.address, ownership, s.kind, self.digest, s.log, s.snapshot, s.sqn, s.positions)
 
     def place(self, file: SavedFile) -> Address:
+        from tidefold.fold.task import Address
+
         return Address(StorageTier.EXTERNAL, self.address, file.path)
 
 

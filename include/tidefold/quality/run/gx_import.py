@@ -17,7 +17,7 @@ from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 
-_HIDDEN = ("pyspark", "boto3", "botocore")
+_HIDDEN = ("pyspark", "py4j", "boto3", "botocore")
 _LATER = frozenset({"scipy.stats", "altair"})
 
 

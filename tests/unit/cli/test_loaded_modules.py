@@ -1,0 +1,87 @@
+"""What each command loads: no command pays for the import of something that it does not use."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tidefold.cli.sample import land, prepare
+
+HEAVY = (
+    "airflow", "botocore", "deltalake", "duckdb", "great_expectations", "jinja2", "numpy", "pandas", "py4j", "pyarrow",
+    "pydantic", "pyspark", "s3fs", "sqlalchemy",
+)  # fmt: skip
+PROBE = """
+import json, sys
+from typer.testing import CliRunner
+from tidefold.cli.app import app
+result = CliRunner().invoke(app, sys.argv[2:])
+loaded = [name for name in sys.argv[1].split(",") if sys.modules.get(name)]
+print(json.dumps([result.exit_code, loaded, result.output]))
+"""
+
+
+@dataclass(frozen=True)
+class Step:
+    """A command, and the heavy modules that it may load."""
+
+    arguments: str
+    loads: frozenset[str]
+
+
+def step(arguments: str, loads: str = "") -> Step:
+    return Step(arguments, frozenset(loads.split()))
+
+
+LEDGER = "pydantic"
+FILES = f"{LEDGER} numpy pyarrow"
+WORK = f"{FILES} deltalake duckdb jinja2"
+# One after the other, on one store. Spark, its gate and Airflow are nowhere.
+STEPS = (
+    step("--help"),
+    step("validate", LEDGER),
+    # Arrow loads pandas itself where it makes an array of Python values.
+    step("ingest branches tellers", f"{WORK} pandas"),
+    step("materialize branches tellers", f"{WORK} pandas"),
+    step("status", LEDGER),
+    step("history tellers", LEDGER),
+    step("quality tellers", f"{WORK} pandas great_expectations sqlalchemy"),
+    step("quality tellers", WORK),
+    step("confirm tellers", f"{FILES} deltalake"),
+    step("abort branches", FILES),
+    step("subsume", LEDGER),
+    # Which logs a segment serves is in its index.
+    step("truncate", FILES),
+    step("clean-local", FILES),
+    step("report tellers", LEDGER),
+    step("clean", f"{FILES} deltalake"),
+)
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[int, frozenset[str], str]]:
+    config = prepare(tmp_path_factory.mktemp("sample"), None)
+    land(config, "phase1")
+    return [call(config, one) for one in STEPS]
+
+
+def call(config: Path, one: Step) -> tuple[int, frozenset[str], str]:
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", PROBE, ",".join(HEAVY), *one.arguments.split()],
+        env={**os.environ, "TIDEFOLD_CONFIG": str(config)}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    code, loaded, output = json.loads(done.stdout.splitlines()[-1])
+    return code, frozenset(loaded), output
+
+
+@pytest.mark.parametrize("number", range(len(STEPS)), ids=[f"{n} {one.arguments}" for n, one in enumerate(STEPS)])
+def test_a_command_loads_what_it_uses(number: int, found: list[tuple[int, frozenset[str], str]]) -> None:
+    code, loaded, output = found[number]
+    assert code == 0, output
+    assert loaded <= STEPS[number].loads
