@@ -5,13 +5,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from tidefold.changelog.writer import Changelog, WriterSettings
 from tidefold.config import load_config
 from tidefold.operations.pipeline import Pipeline, now
 from tidefold.storage import open_store
 from tidefold.storage.identity import IdentityGuard
 from tidefold.storage.local_copies.copies import open_roots
+
+if TYPE_CHECKING:
+    from tidefold.changelog.writer import Changelog, WriterSettings
 
 __all__ = ["Pipeline", "now", "open_changelog", "open_pipeline"]
 
@@ -38,5 +41,8 @@ def open_changelog(pipeline: Pipeline, settings: WriterSettings | None = None) -
 
     Its local copies lie in the pipeline's local roots: folds and restores read them, local retention deletes them.
     """
+    # Every command loads this module, and few write changes of their own.
+    from tidefold.changelog.writer import Changelog
+
     pipeline.before_write()
     return Changelog(pipeline.store, settings, local=pipeline.local, keeps_copies=pipeline.local is not None)
