@@ -70,6 +70,10 @@ test-spark: install ## Real Spark, Delta and Great Expectations
 test-airflow: install ## A real Airflow with its scheduler and spark-submit
 	$(RUN) -m pytest tests/airflow
 
+.PHONY: test-package
+test-package: install ## About 5 minutes, not part of `make test`: the wheel in a new environment, and an Airflow of its own with a cluster and S3
+	$(RUN) -m pytest tests/package
+
 test-drills: install ## About 10 minutes on a quiet machine, not part of `make test`: four scheduled rounds of three DAGs in a real Airflow while an approval waits
 	$(RUN) -m pytest tests/drills
 

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import json
+import re
+from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import jsonschema
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
+from airflow.utils.module_loading import import_string
 
-from support.pipelines import judge_all, make_pipeline, put
+import airflow
+import tidefold_airflow
+from support.pipelines import CONFIG, judge_all, make_pipeline, put, table_rows
 from tidefold.compute.runners import in_process
 from tidefold.domain.log_state import SnapshotKind
+from tidefold.errors import RefusedError
 from tidefold.operations.pipeline import Pipeline, now
 from tidefold.operations.snapshot import heartbeat
 from tidefold.operations.snapshot.confirm import confirm
@@ -19,6 +27,7 @@ from tidefold.operations.snapshot.materialize import materialize
 from tidefold.operations.snapshot.request import Fold
 from tidefold_airflow import operators
 from tidefold_airflow.operators.spark import INSTANT
+from tidefold_airflow.provider import get_provider_info
 
 
 @pytest.fixture
@@ -158,3 +167,110 @@ def test_as_of_takes_an_instant_that_has_passed_and_leaves_the_attempt_of_anothe
     made = execute(operators.TidefoldAsOfOperator, pipeline, as_of="1970-01-01T00:00:00.000001Z", logs=["tellers"])
     assert made["tellers"]["result"] == "nothing"
     assert ledger.read() == before
+
+
+def with_targets(folder: Path, text: str = CONFIG) -> Pipeline:
+    """An empty pipeline in a folder, whose operators may use the folder `saved` beside it."""
+    folder.mkdir(exist_ok=True)
+    return make_pipeline(folder, text.replace("store: store", "store: store\ntargets: [../saved]"))
+
+
+def fold(pipeline: Pipeline, run: str) -> None:
+    materialize(pipeline, ["accounts"], Fold(run), in_process)
+    judge_all(pipeline)
+    confirm(pipeline, "accounts")
+
+
+def test_a_savepoint_is_written_once_below_the_targets_and_imported_elsewhere(tmp_path: Path) -> None:
+    pipeline, other = with_targets(tmp_path / "one"), with_targets(tmp_path / "two")
+    put(pipeline, [{"id": i, "text": "a"} for i in range(20)])
+    fold(pipeline, "run-1")
+    saved: dict[str, Any] = {"logs": ["accounts"], "address": str(tmp_path / "saved" / "a")}
+    first = execute(operators.TidefoldSavepointOperator, pipeline, **saved)
+    assert first["accounts"]["result"] == "saved"
+    assert execute(operators.TidefoldSavepointOperator, pipeline, **saved)["accounts"]["result"] == "already"
+    staged = execute(operators.TidefoldImportOperator, other, **saved)
+    assert staged == {"accounts": {"result": "staged", "snapshot": 1, "error": None}}
+    judge_all(other)
+    confirm(other, "accounts")
+    assert table_rows(other) == dict.fromkeys(range(20), "a")
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "code"),
+    [
+        (operators.TidefoldSavepointOperator, {"logs": ["accounts"], "address": "ELSEWHERE"}, "TARGET"),
+        (operators.TidefoldImportOperator, {"logs": ["accounts"], "address": "ELSEWHERE"}, "TARGET"),
+        (operators.TidefoldSavepointOperator, {"address": "SAVED"}, "ONE_LOG"),
+        (operators.TidefoldImportOperator, {"address": "SAVED"}, "ONE_LOG"),
+        (operators.TidefoldSavepointOperator, {"logs": ["accounts"], "address": "SAVED", "layout": "x"}, "CHOICE"),
+        (operators.TidefoldSavepointOperator, {"logs": ["accounts"], "address": "SAVED", "snapshot": "x"}, "SNAPSHOT"),
+        (operators.TidefoldImportOperator, {"logs": ["accounts"], "address": "SAVED", "claim_mode": "x"}, "CHOICE"),
+    ],
+)
+def test_a_savepoint_that_may_not_be_is_refused_by_name(
+    tmp_path: Path, kind: type[Any], given: dict[str, Any], code: str
+) -> None:
+    pipeline = with_targets(tmp_path / "one")
+    put(pipeline, [{"id": 1, "text": "a"}])
+    fold(pipeline, "run-1")
+    places = {"ELSEWHERE": str(tmp_path / "elsewhere"), "SAVED": str(tmp_path / "saved" / "a")}
+    with pytest.raises(AirflowFailException, match=code):
+        execute(kind, pipeline, **{**given, "address": places[given["address"]]})
+    assert not [folder for folder in map(Path, places.values()) if folder.exists()]
+
+
+def test_a_stopped_log_is_folded_saved_and_resumed(tmp_path: Path) -> None:
+    pipeline = with_targets(tmp_path / "one")
+    put(pipeline, [{"id": 1, "text": "a"}])
+    saved: dict[str, Any] = {"logs": ["accounts"], "address": str(tmp_path / "saved" / "a")}
+    for _ in range(2):
+        assert execute(operators.TidefoldStopOperator, pipeline, **saved)["accounts"]["result"] == "stopped"
+    with pytest.raises(RefusedError, match="accepts no changes"):
+        put(pipeline, [{"id": 2, "text": "a"}])
+    fold(pipeline, "run-1")
+    assert execute(operators.TidefoldSavepointOperator, pipeline, **saved)["accounts"]["result"] == "saved"
+    assert execute(operators.TidefoldResumeOperator, pipeline, logs=["accounts"])["accounts"]["result"] == "resumed"
+    put(pipeline, [{"id": 2, "text": "a"}])
+    assert execute(operators.TidefoldResumeOperator, pipeline, logs=["accounts"])["accounts"]["result"] == "nothing"
+
+
+def test_a_log_is_compacted_unless_it_is_a_dry_run(pipeline: Pipeline) -> None:
+    for text in "cde":
+        put(pipeline, [{"id": 1, "text": text}])
+    before = pipeline.ledger("accounts").read()
+    planned = execute(operators.TidefoldCompactLogOperator, pipeline, logs=["accounts"], is_dry_run=True)
+    assert (planned["accounts"]["result"], pipeline.ledger("accounts").read()) == ("planned", before)
+    done = execute(operators.TidefoldCompactLogOperator, pipeline, logs=["accounts"])
+    assert done["accounts"]["result"] == "compacted"
+    assert len(pipeline.ledger("accounts").read().unfolded) == 1
+
+
+def test_a_quarantine_without_records_is_read_again_at_no_cost(pipeline: Pipeline) -> None:
+    done = execute(operators.TidefoldRetryQuarantineOperator, pipeline, logs=["accounts"], code="VALUE_INVALID")
+    assert done["accounts"] == {"result": "nothing", "snapshot": None, "error": None}
+
+
+@pytest.mark.parametrize("name", operators.__all__)
+def test_each_operator_says_which_parameters_are_templated(name: str) -> None:
+    """A parameter is documented in the class, or in that to which its docstring sends the reader."""
+    kind = getattr(operators, name)
+    own = set(kind.template_fields) - {
+        field for base in kind.__bases__ for field in getattr(base, "template_fields", ())
+    }
+    described = re.findall(r":param ([^:]+):((?:(?!:param).)*)", kind.__doc__, re.DOTALL)
+    templated = {field.strip() for names, text in described if "templated" in text for field in names.split(",")}
+    assert own - templated == set()
+
+
+def test_the_package_offers_its_functions_and_describes_itself_to_airflow() -> None:
+    assert {callable(getattr(tidefold_airflow, name)) for name in tidefold_airflow.__all__} == {True}
+    with pytest.raises(AttributeError, match="no_such"):
+        _ = tidefold_airflow.no_such  # type: ignore[attr-defined]
+    schema = json.loads((Path(airflow.__file__).parent / "provider_info.schema.json").read_text())
+    found = get_provider_info()
+    jsonschema.validate(found, schema)
+    [[module]] = [one["python-modules"] for one in found["operators"]]
+    assert set(operators.__all__) <= set(dir(import_module(module)))
+    for path in (*found["extra-links"], *found["notifications"]):
+        assert isinstance(import_string(path), type)

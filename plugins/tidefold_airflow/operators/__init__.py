@@ -6,9 +6,11 @@ from tidefold_airflow.operators.alarms import TidefoldAlarmsOperator
 from tidefold_airflow.operators.approve import TidefoldApprovalOperator, TidefoldUnansweredOperator
 from tidefold_airflow.operators.base import (
     TidefoldAbortOperator,
+    TidefoldCompactLogOperator,
     TidefoldDrillOperator,
     TidefoldListLogsOperator,
     TidefoldLogOperator,
+    TidefoldRetryQuarantineOperator,
     TidefoldTailOperator,
     TidefoldVerifyOperator,
 )
@@ -21,6 +23,12 @@ from tidefold_airflow.operators.retention import (
     TidefoldRetentionOperator,
     TidefoldSubsumeOperator,
     TidefoldTruncateOperator,
+)
+from tidefold_airflow.operators.savepoint import (
+    TidefoldImportOperator,
+    TidefoldResumeOperator,
+    TidefoldSavepointOperator,
+    TidefoldStopOperator,
 )
 from tidefold_airflow.operators.scrub import TidefoldScrubOperator
 from tidefold_airflow.operators.spark import (
@@ -40,9 +48,11 @@ __all__ = [
     "TidefoldAsOfOperator",
     "TidefoldAuditOperator",
     "TidefoldCleanOperator",
+    "TidefoldCompactLogOperator",
     "TidefoldConfirmOperator",
     "TidefoldDoctorOperator",
     "TidefoldDrillOperator",
+    "TidefoldImportOperator",
     "TidefoldIngestOperator",
     "TidefoldListLogsOperator",
     "TidefoldLocalRetentionOperator",
@@ -50,9 +60,13 @@ __all__ = [
     "TidefoldMaterializeOperator",
     "TidefoldQualityOperator",
     "TidefoldRestoreOperator",
+    "TidefoldResumeOperator",
     "TidefoldRetentionOperator",
+    "TidefoldRetryQuarantineOperator",
+    "TidefoldSavepointOperator",
     "TidefoldScrubOperator",
     "TidefoldSparkOperator",
+    "TidefoldStopOperator",
     "TidefoldSubsumeOperator",
     "TidefoldTailOperator",
     "TidefoldTruncateOperator",

@@ -12,7 +12,7 @@ from tidefold_airflow.observability.links import ReportLink, SnapshotLink
 from tidefold_airflow.observability.metrics import of_status, send
 from tidefold_airflow.operators.approval_run import waits
 from tidefold_airflow.operators.results import Summary, report
-from tidefold_airflow.operators.run_context import Logs, TaskScope, airflow_errors, open_scope
+from tidefold_airflow.operators.run_context import Logs, TaskScope, airflow_errors, open_scope, parse_boolean
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -151,3 +151,45 @@ class TidefoldDrillOperator(TidefoldLogOperator):
         from tidefold.operations.restore.drill import Trial, drill_newest
 
         return drill_newest(scope.pipeline, log, Trial(self.scratch))
+
+
+class TidefoldCompactLogOperator(TidefoldLogOperator):
+    """
+    Merges the waiting change sets of each log: only the last change of each key stays. Rows and counts stay the same.
+
+    :param is_dry_run: Only report what would be merged. (templated: true or false)
+    :param logs, only, config: As for TidefoldSparkOperator. (templated)
+    """
+
+    template_fields: Sequence[str] = (*TidefoldLogOperator.template_fields, "is_dry_run")
+
+    def __init__(self, *, is_dry_run: bool | str = False, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.is_dry_run = is_dry_run
+
+    def act(self, scope: TaskScope, log: str) -> Outcome:
+        from tidefold.operations.snapshot.compact_log import compact_log
+
+        return compact_log(scope.pipeline, log, parse_boolean("is_dry_run", self.is_dry_run))
+
+
+class TidefoldRetryQuarantineOperator(TidefoldLogOperator):
+    """
+    Reads the refused records of each log again, with today's program and configuration, and ingests the readable ones.
+
+    Each record is ingested once, also if the task is repeated.
+
+    :param code: Only records that were refused for this reason, such as ``VALUE_INVALID``; None: all. (templated)
+    :param logs, only, config: As for TidefoldSparkOperator. (templated)
+    """
+
+    template_fields: Sequence[str] = (*TidefoldLogOperator.template_fields, "code")
+
+    def __init__(self, *, code: str | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.code = code
+
+    def act(self, scope: TaskScope, log: str) -> Outcome:
+        from tidefold.operations.quarantine.retry import retry
+
+        return retry(scope.pipeline, log, self.code or None)

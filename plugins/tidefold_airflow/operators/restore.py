@@ -10,7 +10,14 @@ from airflow.sdk.exceptions import AirflowSkipException
 from tidefold.errors import InvalidInputError
 from tidefold.operations.outcome import Status
 from tidefold_airflow.operators.results import Summary, report
-from tidefold_airflow.operators.run_context import TaskScope, airflow_errors, open_scope, parse_boolean
+from tidefold_airflow.operators.run_context import (
+    TaskScope,
+    airflow_errors,
+    open_scope,
+    parse_boolean,
+    parse_snapshot,
+    require_one_log,
+)
 from tidefold_airflow.operators.spark import TidefoldSparkOperator
 
 if TYPE_CHECKING:
@@ -81,15 +88,12 @@ class TidefoldRestoreOperator(TidefoldSparkOperator):
         from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
         from tidefold.operations.restore.restore import Restore
 
-        if len(scope.logs) != 1:
-            raise InvalidInputError("ONE_LOG", "A restore works on exactly one log.", hint="Name one log.")
-        if isinstance(self.snapshot, bool) or not isinstance(self.snapshot, int) or self.snapshot < 1:
-            message = f"`{self.snapshot}` is not the id of a snapshot."
-            raise InvalidInputError("SNAPSHOT_INVALID", message, hint="`tidefold history LOG` lists the ids.")
+        require_one_log(scope)
+        snapshot = parse_snapshot(self.snapshot)
         if self.log_position not in (*RestoreMode,):
             raise InvalidInputError(
                 "LOG_POSITION_UNKNOWN",
                 f"`log_position` cannot be `{self.log_position}`.",
                 hint="Use `replay` or `skip`.",
             )
-        return Restore(scope.run, RestorePoint(self.snapshot, RestoreMode(self.log_position)))
+        return Restore(scope.run, RestorePoint(snapshot, RestoreMode(self.log_position)))

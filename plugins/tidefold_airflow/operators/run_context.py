@@ -9,8 +9,9 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
     from tidefold.wiring import Pipeline
 
+
+C = TypeVar("C", bound=StrEnum)
 
 # Names of logs; none: all. None is what a template or another task gives that has nothing to give.
 Logs = Sequence[str] | None
@@ -95,6 +98,28 @@ def parse_boolean(name: str, value: object) -> bool:
         f"`{name}` must be true or false, not {value!r}.",
         hint="Give a JSON boolean. For a template, set render_template_as_native_obj=True on the DAG.",
     )
+
+
+def require_one_log(scope: TaskScope) -> None:
+    """Raises InvalidInputError for several logs."""
+    if len(scope.logs) != 1:
+        raise InvalidInputError("ONE_LOG", "This task works on exactly one log.", hint="Name one log.")
+
+
+def parse_snapshot(value: object) -> int:
+    """The id of a snapshot. Raises InvalidInputError."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        message = f"`{value}` is not the id of a snapshot."
+        raise InvalidInputError("SNAPSHOT_INVALID", message, hint="`tidefold history LOG` lists the ids.")
+    return value
+
+
+def parse_choice(name: str, value: str, kind: type[C]) -> C:
+    """The member of an enumeration. Raises InvalidInputError."""
+    if value not in list(kind):
+        message = f"`{name}` cannot be `{value}`."
+        raise InvalidInputError("CHOICE_UNKNOWN", message, hint=f"Use {', '.join(f'`{one}`' for one in kind)}.")
+    return kind(value)
 
 
 def require_ran(context: Context) -> None:

@@ -1,0 +1,148 @@
+"""Operators of savepoints: stop a log, save a snapshot, let the log continue, and import a snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from tidefold_airflow.operators.base import TidefoldLogOperator
+from tidefold_airflow.operators.run_context import parse_choice, parse_snapshot, require_one_log
+from tidefold_airflow.operators.spark import TidefoldSparkOperator
+
+if TYPE_CHECKING:
+    from tidefold.operations.outcome import Outcome
+    from tidefold.operations.snapshot.request import Import
+    from tidefold.spark.steps import AnyStep
+    from tidefold_airflow.operators.run_context import TaskScope
+
+
+class TidefoldStopOperator(TidefoldLogOperator):
+    """
+    Stops each log: it ingests nothing until TidefoldResumeOperator. Its waiting changes can still be folded.
+
+    The tasks after it make the last snapshot (materialize, quality, confirm), and TidefoldSavepointOperator saves it.
+    A retry, or a cleared task, changes nothing.
+
+    :param address: Address of the savepoint that the log is stopped for. (templated)
+    :param reason: Why it is stopped; ``tidefold status`` shows it. (templated)
+    :param logs, only, config: As for TidefoldSparkOperator. (templated)
+    """
+
+    template_fields: Sequence[str] = (*TidefoldLogOperator.template_fields, "address", "reason")
+
+    def __init__(self, *, address: str, reason: str = "a savepoint was asked for", **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.address = address
+        self.reason = reason
+
+    def act(self, scope: TaskScope, log: str) -> Outcome:
+        from tidefold.operations.ingest.stop_resume import stop
+        from tidefold.operations.outcome import Outcome, Status
+        from tidefold.operations.restore.target_location import open_place
+
+        place = open_place(scope.pipeline, self.address)
+        stopped = stop(scope.pipeline, log, place.uri(""), scope.run, self.reason)
+        return Outcome(log, Status.STOPPED, f"{stopped.by} stopped it: {stopped.why}")
+
+
+class TidefoldResumeOperator(TidefoldLogOperator):
+    """
+    Lets each stopped log ingest again, also what landed meanwhile. A log that is not stopped is left as it is.
+
+    :param logs, only, config: As for TidefoldSparkOperator. (templated)
+    """
+
+    def act(self, scope: TaskScope, log: str) -> Outcome:
+        from tidefold.operations.ingest.stop_resume import resume
+
+        return resume(scope.pipeline, log)
+
+
+class TidefoldSavepointOperator(TidefoldLogOperator):
+    """
+    Writes a completed snapshot of one log to an address below ``targets`` of the configuration. Starts no Spark.
+
+    tidefold verifies all bytes, never deletes the copy, and writes ``savepoint.json`` last. A retry finds a finished
+    savepoint and leaves it as it is.
+
+    :param address: Folder or ``s3://`` address that does not exist or is empty. (templated)
+    :param snapshot: Id of the snapshot; None: the newest completed one. (templated)
+    :param layout: ``native`` (a Delta table of the snapshot's own files) or ``canonical`` (plain Parquet). (templated)
+    :param overwrite_unfinished: Replace an unfinished savepoint at this address.
+    :param logs, only, config: As for TidefoldSparkOperator; one log. (templated)
+    """
+
+    template_fields: Sequence[str] = (*TidefoldLogOperator.template_fields, "address", "snapshot", "layout")
+
+    def __init__(
+        self,
+        *,
+        address: str,
+        snapshot: int | str | None = None,
+        layout: str = "native",
+        overwrite_unfinished: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.address = address
+        self.snapshot = snapshot
+        self.layout = layout
+        self.overwrite_unfinished = overwrite_unfinished
+
+    def act_on_all(self, scope: TaskScope) -> list[Outcome]:
+        """Refuses several logs, which would share one address."""
+        require_one_log(scope)
+        return super().act_on_all(scope)
+
+    def act(self, scope: TaskScope, log: str) -> Outcome:
+        from tidefold.domain.external_snapshot import Layout
+        from tidefold.operations.savepoint.take import SavepointRequest, take_savepoint
+
+        state = scope.pipeline.ledger(log).find()
+        stopped = state.stopped if state else None
+        wanted = SavepointRequest(
+            self.address,
+            parse_snapshot(self.snapshot) if self.snapshot else None,
+            parse_choice("layout", self.layout, Layout),
+            self.overwrite_unfinished,
+            stopped.run if stopped else "",
+        )
+        return take_savepoint(scope.pipeline, log, wanted, self.log.info)
+
+
+class TidefoldImportOperator(TidefoldSparkOperator):
+    """
+    Stages a savepoint, or a full snapshot of another store, as a new snapshot of one log.
+
+    TidefoldQualityOperator judges it and TidefoldConfirmOperator publishes it. Starts Spark only for large canonical
+    savepoints.
+
+    :param address: Address of the original, below ``targets`` of the configuration. (templated)
+    :param claim_mode: ``no-claim``: never touch the original; ``claim``: delete it when the snapshot is retired;
+        ``legacy``: use its files and keep them. (templated)
+    :param logs, only, config: As for TidefoldSparkOperator; one log. (templated)
+    """
+
+    step = "materialize"
+    template_fields: Sequence[str] = (*TidefoldSparkOperator.template_fields, "address", "claim_mode")
+
+    def __init__(self, *, address: str, claim_mode: str = "no-claim", **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.address = address
+        self.claim_mode = claim_mode
+
+    def _build_step(self, scope: TaskScope) -> AnyStep:
+        from tidefold.spark.steps import MaterializeStep
+
+        return MaterializeStep(self._build_request(scope))
+
+    def _build_request(self, scope: TaskScope) -> Import:
+        from tidefold.domain.external_snapshot import Ownership
+        from tidefold.operations.savepoint.external import open_address, require_target
+        from tidefold.operations.snapshot.request import Import
+
+        require_one_log(scope)
+        original = open_address(self.address)
+        # The job opens its own pipeline, which does not know that a task asks.
+        require_target(scope.pipeline, original)
+        return Import(scope.run, original.uri(""), parse_choice("claim_mode", self.claim_mode, Ownership))
