@@ -91,7 +91,8 @@ class TidefoldUnansweredOperator(TidefoldLogOperator):
 
     A snapshot that somebody approved, published or aborted is left alone.
 
-    :param log, snapshot, manifest, config: As for TidefoldApprovalOperator.
+    :param log: As for TidefoldApprovalOperator.
+    :param snapshot, manifest, config: As for TidefoldApprovalOperator. (templated)
     """
 
     template_fields: Sequence[str] = (*TidefoldLogOperator.template_fields, "snapshot", "manifest")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from tidefold_airflow.operators.base import TidefoldLogOperator
-from tidefold_airflow.operators.run_context import parse_choice, parse_snapshot, require_one_log
+from tidefold_airflow.operators.run_context import airflow_errors, parse_choice, parse_snapshot, require_one_log
 from tidefold_airflow.operators.spark import TidefoldSparkOperator
 
 if TYPE_CHECKING:
@@ -91,7 +91,8 @@ class TidefoldSavepointOperator(TidefoldLogOperator):
 
     def act_on_all(self, scope: TaskScope) -> list[Outcome]:
         """Refuses several logs, which would share one address."""
-        require_one_log(scope)
+        with airflow_errors():
+            require_one_log(scope)
         return super().act_on_all(scope)
 
     def act(self, scope: TaskScope, log: str) -> Outcome:
