@@ -1,4 +1,4 @@
-"""Snapshots outside of the store: finds one, checks it before anything is claimed, and deletes one that was claimed."""
+"""Snapshots outside of the store: finds and checks an original before its import, and deletes a claimed one."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _OF_STORE = re.compile(r"(?P<root>.+)/snapshots/(?P<log>[a-z][a-z0-9_]{0,62})/(?
 
 @dataclass(frozen=True, slots=True)
 class Original:
-    """A snapshot outside of the store as it describes itself. `of_store`: it is one of another store of tidefold."""
+    """A snapshot outside of the store, from its description. `of_store`: it belongs to another store of tidefold."""
 
     store: Store
     savepoint: Savepoint
@@ -46,7 +46,7 @@ class Original:
         return self.store.uri("")
 
     def external(self, ownership: Ownership) -> External:
-        """As the ledger keeps it."""
+        """Returns the origin that the ledger stores."""
         s = self.savepoint
         return External(self.address, ownership, s.kind, self.digest, s.log, s.snapshot, s.sqn, s.positions)
 
@@ -65,9 +65,7 @@ def require_target(pipeline: Pipeline, store: Store) -> None:
 
 
 def open_address(address: str) -> Store:
-    """Opens the folder at an address that a person gave. A path is relative to the working folder. Raises
-    InvalidInputError.
-    """
+    """Opens the folder at an address. A path is relative to the working folder. Raises InvalidInputError."""
     if "://" in address and not address.startswith(("s3://", "file:///")):
         raise InvalidInputError(
             "ADDRESS_SCHEME",
@@ -78,14 +76,14 @@ def open_address(address: str) -> Store:
 
 
 def original_at(address: str) -> Original:
-    """A savepoint, or a full snapshot in another store. Raises NotFoundError, CorruptError, RefusedError."""
+    """Reads a savepoint, or a full snapshot in another store. Raises NotFoundError, CorruptError, RefusedError."""
     store = open_address(address)
     try:
         savepoint, digest = read_description(store)
     except NotFoundError:
         found = _OF_STORE.fullmatch(store.uri(""))
         other = open_store(found["root"], Path("/")) if found else store
-        # The ledger of that store says whether the snapshot counts: what was not confirmed is never a base (I14).
+        # Only the ledger of that store knows whether the snapshot was confirmed; others are never a base (I14).
         state = Ledger(other, found["log"]).find() if found else None
         if found is None or state is None:
             raise
@@ -120,9 +118,7 @@ def _of_store(store: Store, other: Store, state: LogState, wanted: int) -> Origi
 
 
 def check_original(pipeline: Pipeline, log: str, address: str, ownership: Ownership) -> Original:
-    """The original, if this log may be begun or gone on with from it; nothing was changed for it. Raises
-    TidefoldError.
-    """
+    """Returns the original if the log may begin or continue with it. Changes nothing. Raises TidefoldError."""
     original = original_at(address)
     require_target(pipeline, original.store)
     require_apart(original.address, {"store": pipeline.store.uri("")})
@@ -161,7 +157,7 @@ def _check_files(original: Original) -> None:
             raise CorruptError(
                 "SAVEPOINT_DAMAGED",
                 f"`{file.path}` of the snapshot at {original.address} {how}.",
-                hint="Nothing was changed. Put the file back from a backup, or import another snapshot.",
+                hint="Nothing was changed. Restore the file from a backup, or import another snapshot.",
             )
 
 
@@ -190,13 +186,13 @@ def _check_claimable(pipeline: Pipeline, log: str, original: Original) -> None:
 
 
 def find_claimed(retired: Iterable[Snapshot]) -> tuple[External, ...]:
-    """The originals that go with these retired snapshots."""
+    """Returns the claimed originals of these retired snapshots."""
     found = (s.external for s in retired if s.external)
     return tuple(external for external in found if external.ownership is Ownership.CLAIM)
 
 
 def find_claimed_original(external: External) -> Original | None:
-    """The original of a snapshot that claimed it, if it is still there as it was."""
+    """Returns the original of a snapshot that claimed it, if it still exists unchanged."""
     try:
         original = original_at(external.address)
     except (NotFoundError, CorruptError):
@@ -213,10 +209,9 @@ def files_of(original: Original) -> tuple[str, ...]:
 
 
 def delete_originals(externals: Iterable[External], plan: bool = False) -> tuple[str, ...]:
-    """Deletes originals that were claimed: exactly what their descriptions name. Answers the addresses of the files.
+    """Deletes claimed originals: exactly the files in their descriptions. Returns the addresses of the files.
 
-    One that is gone, or whose description is another by now, is left alone. An interrupted call is finished by the
-    next.
+    Ignores an original that is gone or has another description. The next call finishes an interrupted one.
     """
     gone: list[str] = []
     for external in externals:
@@ -226,14 +221,14 @@ def delete_originals(externals: Iterable[External], plan: bool = False) -> tuple
         files = files_of(original)
         gone += [f"{original.address}/{path}" for path in files]
         if not plan:
-            # The description in a call of its own: a store promises no order within one.
+            # The description is deleted in a second call, because a store promises no order within one call.
             original.store.delete(files[:-1])
             original.store.delete(files[-1:])
     return tuple(gone)
 
 
 def with_originals(state: LogState, places: SourcePlaces) -> SourcePlaces:
-    """The places with those of originals that imported snapshots left where they were: more copies of their files."""
+    """Adds the places of the originals of imported snapshots: they are more copies of their files."""
     found: dict[str, Address] = {}
     for snapshot in state.snapshots:
         external = snapshot.external
@@ -243,11 +238,11 @@ def with_originals(state: LogState, places: SourcePlaces) -> SourcePlaces:
 
 
 def _find_copies(external: External) -> dict[str, Address]:
-    """The files of an original by their sha256; none if it is gone or changed."""
+    """Returns the files of an original by their sha256; none if it is gone or changed."""
     try:
         original = original_at(external.address)
     except TidefoldError as error:
-        _log.warning("the original at %s cannot serve: %s", external.address, error)
+        _log.warning("the original at %s cannot be read: %s", external.address, error)
         return {}
     if original.digest != external.description:
         return {}

@@ -33,7 +33,7 @@ from tidefold.operations.snapshot.claiming import (
 
 
 class Import(msgspec.Struct, frozen=True, tag="import"):
-    """Asks for the rows of a snapshot outside the store.
+    """The request to import a snapshot from outside the store.
 
     `run`: id of the run.
     `address`: the whole address of the snapshot.
@@ -73,7 +73,7 @@ class Import(msgspec.Struct, frozen=True, tag="import"):
         return describe_unclaimed(state, self.run, "nothing to import")
 
     def plan(self, pipeline: Pipeline, state: LogState, snapshot: Snapshot) -> Attempt:
-        """Raises CorruptError when the original is not what was claimed any more (I6)."""
+        """Plans the tasks. Raises CorruptError if the original has changed since the claim (I6)."""
         external = snapshot.external
         assert external is not None
         original = original_at(external.address)
@@ -82,7 +82,7 @@ class Import(msgspec.Struct, frozen=True, tag="import"):
             raise CorruptError("ORIGINAL_CHANGED", message, hint="Import again.")
         configured = pipeline.log(state.log).shape
         native = original.savepoint.kind is Layout.NATIVE
-        # The files of a native one are taken over as they are, in the buckets that they were written for.
+        # The files of a native savepoint are taken over unchanged, in the buckets that they were written for.
         shape = replace(configured, buckets=original.savepoint.shape.buckets) if native else configured
         restored = RestoreInfo(mode=self.ownership, address=external.address, skipped=find_skipped_range(snapshot))
         copy = pipeline.config.snapshots.copies or self.ownership is Ownership.NO_CLAIM
@@ -99,7 +99,7 @@ def _choose_kind(external: External) -> KindDecision:
 def _plan_tasks(
     log: str, snapshot: Snapshot, original: Original, shape: TableSpec, places: SourcePlaces, copy: bool
 ) -> tuple[FoldTask, ...]:
-    """One task for each bucket with rows, the largest first."""
+    """Plans one task for each bucket with rows, the largest first."""
     tasks = []
     for bucket in bucket_ranges(shape.key_groups, shape.buckets):
         inputs = _find_inputs(original, bucket, shape)

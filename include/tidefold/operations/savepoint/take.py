@@ -1,4 +1,4 @@
-"""Takes a savepoint: a snapshot outside of the store that belongs to the user (N9). Starts no JVM."""
+"""Takes a savepoint: a snapshot outside of the store that belongs to the user (N9)."""
 
 from __future__ import annotations
 
@@ -47,8 +47,11 @@ Note = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class SavepointRequest:
-    """A savepoint as it was asked for; None: the newest completed snapshot. `overwrite`: half of one that is there.
-    `run`: the one that stopped the log for it.
+    """The request for a savepoint.
+
+    snapshot: its id; None: the newest completed one.
+    overwrite: replace an unfinished savepoint at the address.
+    run: the run that stopped the log for it.
     """
 
     address: str
@@ -61,8 +64,8 @@ class SavepointRequest:
 def take_savepoint(pipeline: Pipeline, log: str, wanted: SavepointRequest, note: Note = _log.info) -> Outcome:
     """Writes a completed snapshot to an address outside the store, as its own, verified bytes.
 
-    The description is written last: before that there is no savepoint. The same call again is `already`. `note`
-    receives lines about the progress. Raises TidefoldError; then what was written is deleted.
+    The description is written last: without it there is no savepoint. A repeated call returns `already`. `note`
+    receives lines about the progress. Raises TidefoldError, and deletes the written files.
     """
     state = pipeline.ledger(log).find()
     if state is None:
@@ -148,7 +151,7 @@ def _write_savepoint(
 
 
 def _parts(plan: RestorePlan) -> tuple[FoldTask, ...]:
-    """Returns the same tasks, each of which writes one file of plain rows."""
+    """Returns the tasks of the plan, changed so that each writes one file of plain rows."""
     numbers = {b: i for i, b in enumerate(bucket_ranges(plan.shape.key_groups, plan.shape.buckets))}
     rewrite = RewriteDecision(RewriteAction.REWRITE, "a canonical savepoint has plain rows")
     return tuple(
@@ -162,7 +165,7 @@ def _parts(plan: RestorePlan) -> tuple[FoldTask, ...]:
 
 
 def _teller(note: Note) -> Callable[[int, int], None]:
-    """Says every few seconds how far it is."""
+    """Returns a function that reports the progress every few seconds."""
     begun = said = time.monotonic()
 
     def tell(done: int, total: int) -> None:
@@ -178,7 +181,7 @@ def _describe(store: Store, savepoint: Savepoint, begun: Begun) -> None:
     try:
         write_description(store, savepoint)
     except UnknownOutcomeError:
-        raise  # It may be whole: a second call sees (I11).
+        raise  # The description may have been written: a repeated call finds out (I11).
     except (Exception, KeyboardInterrupt):
         _give_up(store, begun)
         raise
@@ -188,7 +191,7 @@ def _give_up(store: Store, begun: Begun) -> None:
     try:
         places.give_up(store, begun)
     except TidefoldError as error:
-        _log.warning("half a savepoint is left at %s: %s", store.uri(""), error)
+        _log.warning("an unfinished savepoint is left at %s: %s", store.uri(""), error)
 
 
 def _remove_mark(store: Store, log: str) -> None:

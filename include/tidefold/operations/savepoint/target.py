@@ -13,14 +13,16 @@ from tidefold.ledger import read_description
 from tidefold.storage import Store
 from tidefold.typed_json import decode_json
 
-# What a savepoint consists of, whole or half.
+# The paths of a finished or unfinished savepoint.
 _OURS = re.compile(rf"(_data|_delta_log|{ROWS})/.+|({re.escape(DESCRIPTION)}|{re.escape(BEGUN)})(\..+\.part)?")
 
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """What a savepoint that is being written says of itself. `token` tells one call from another, `run` is that of a
-    stopped log, which comes again.
+    """The mark of an unfinished savepoint.
+
+    token: identifies the call.
+    run: the run that stopped the log. Its next call may continue the savepoint.
     """
 
     log: str
@@ -30,7 +32,7 @@ class Begun:
 
 
 def savepoint_there(store: Store) -> Savepoint | None:
-    """The savepoint that is at a place already. Raises CorruptError when what is there cannot be read as one."""
+    """Returns the savepoint that is already at a place. Raises CorruptError if it cannot be read."""
     try:
         return read_description(store)[0]
     except NotFoundError:
@@ -38,9 +40,10 @@ def savepoint_there(store: Store) -> Savepoint | None:
 
 
 def begin(store: Store, begun: Begun, overwrite: bool) -> None:
-    """Takes a free or empty place, or with `overwrite` one with half a savepoint; the run that left it needs no leave.
+    """Marks a free place, or with `overwrite` one with an unfinished savepoint. The run that left it needs no
+    `overwrite`.
 
-    Raises RefusedError when anything else is there.
+    Raises RefusedError if the place contains anything else.
     """
     there = [e.path for e in store.list("", unfinished=True)]
     foreign = next((path for path in there if not _OURS.fullmatch(path)), None)
@@ -70,7 +73,7 @@ def _read_begun(store: Store) -> Begun | None:
 
 
 def require_mine(store: Store, begun: Begun) -> None:
-    """Raises RefusedError when another call has taken the place meanwhile."""
+    """Raises RefusedError if another call has taken the place meanwhile."""
     if _read_begun(store) != begun:
         raise RefusedError(
             "SAVEPOINT_OVERTAKEN",
@@ -80,7 +83,7 @@ def require_mine(store: Store, begun: Begun) -> None:
 
 
 def give_up(store: Store, begun: Begun) -> None:
-    """Removes what was written, unless another call has taken the place."""
+    """Deletes the written files, unless another call has taken the place."""
     if _read_begun(store) == begun and savepoint_there(store) is None:
         remove(store)
 

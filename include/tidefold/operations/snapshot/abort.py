@@ -1,4 +1,4 @@
-"""Undoes an unconfirmed attempt and removes what it wrote; starts no JVM."""
+"""Aborts an unconfirmed attempt and deletes its files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tidefold.operations.snapshot.details import AbortDetails
 
 
 def abort(pipeline: Pipeline, log: str, reason: str, snapshot: int | None = None, run_id: str | None = None) -> Outcome:
-    """Aborts a snapshot (by id, by run, or the one under way). A completed one is refused when named by its id.
+    """Aborts a snapshot: by id, by run, or the open one. A completed snapshot is refused if its id is given.
 
     Raises RefusedError, NotFoundError.
     """
@@ -24,10 +24,10 @@ def abort(pipeline: Pipeline, log: str, reason: str, snapshot: int | None = None
     if chosen is not None:
         ledger.commit(lambda state: transitions.abort(state, chosen, reason))
         prune(pipeline, log, chosen)
-    # Also what earlier attempts left when they were killed before they could clean up.
+    # Also deletes files of earlier attempts that were killed before they could clean up.
     removed = sweep(pipeline.store, ledger)
     if chosen is None:
-        message = "no attempt is open" if run_id is None else "nothing of this run is open"
+        message = "no attempt is open" if run_id is None else "this run has no open attempt"
         return Outcome(log, Status.NOTHING, message, details=AbortDetails(files_removed=removed))
     message = f"snapshot {chosen} aborted ({reason}), {removed} files removed"
     return Outcome(log, Status.ABORTED, message, chosen, details=AbortDetails(files_removed=removed))

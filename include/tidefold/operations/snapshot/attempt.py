@@ -1,4 +1,4 @@
-"""What a claimed snapshot has to do, as values: the same for all kinds of requests."""
+"""The work of a claimed snapshot as values, the same for all kinds of requests."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from tidefold.domain.snapshot.manifest import Manifest
 from tidefold.domain.table.schema import Schema
 from tidefold.fold.task import FoldTask, Read
 
-# Claims a log for one request. Its instant and token are fixed: called twice on one state it gives one result.
+# Claims a log for one request. Its instant and token are fixed, so two calls on one state give the same result.
 Claimant = Callable[[LogState], LogState]
 
 
 @dataclass(frozen=True, slots=True)
 class RestoreInfo:
-    """Which rows come back, and what happens to the changes after them.
+    """The restored or imported rows, and what happens to the changes after them.
 
     `snapshot`: id of the restored snapshot; None: the rows are imported.
     `address`: of the imported snapshot.
-    `mode`: that of the restore, or who owns the imported files.
+    `mode`: the mode of the restore, or the owner of the imported files.
     `skipped`: first and last sqn of the change sets that are left out for good.
     `replayed`: first and last sqn of the change sets that the next run folds again.
     `dropped_columns`: columns of the restored snapshot that the log no longer has.
@@ -41,10 +41,10 @@ class Attempt:
     """A claimed snapshot and the tasks that make it.
 
     `base`: the manifest that it begins with.
-    `shape`: of the new snapshot.
-    `schemas`, `positions`: of the log as of the snapshot's last sqn.
-    `restored`: what comes back, if it is a restore or an import.
-    `expected_rows`: how many rows the tasks must make, if that is recorded.
+    `shape`: the table definition of the new snapshot.
+    `schemas`, `positions`: the schemas and source positions of the log at the snapshot's last sqn.
+    `restored`: the restored rows, if it is a restore or an import.
+    `expected_rows`: how many rows the tasks must make; None: not recorded.
     """
 
     log: str
@@ -59,7 +59,7 @@ class Attempt:
 
     @property
     def weight(self) -> int:
-        """About how many bytes the tasks read."""
+        """The approximate number of bytes that the tasks read."""
         return sum(task.weight for task in self.tasks)
 
     @property

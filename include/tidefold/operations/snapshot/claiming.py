@@ -1,4 +1,4 @@
-"""What the kinds of snapshot requests share when they claim a log."""
+"""Functions that all kinds of snapshot requests use to claim a log."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from tidefold.operations.snapshot.confirm import roll_forward
 
 
 def hash_request(wanted: Mapping[str, Any]) -> str:
-    """The sha256 of a request. A run that asks for something else under the same id is refused by it."""
+    """Returns the sha256 of a request. With it, a different request under the same run id is refused."""
     return hashlib.sha256(msgspec.json.encode(wanted)).hexdigest()
 
 
 def new_token() -> str:
-    """The random part of an attempt's token."""
+    """Returns the random part of an attempt's token."""
     return uuid.uuid4().hex[:8]
 
 
 def bring_up_to_date(pipeline: Pipeline, log: str, run: str) -> None:
-    """Publishes what is completed, and takes up the configured columns, before a log is claimed."""
+    """Before a claim: publishes a completed snapshot, and gives the log its configured columns."""
     roll_forward(pipeline, log)
     apply_configured_schema(pipeline, pipeline.ledger(log).read(), run)
 
@@ -43,12 +43,12 @@ def choose_kind(pipeline: Pipeline, state: LogState, asked: KindPolicy | None) -
 
 
 def find_skipped_range(snapshot: Snapshot) -> tuple[int, int] | None:
-    """First and last sqn of the change sets that an attempt leaves out for good."""
+    """Returns the first and last sqn of the change sets that an attempt leaves out for good."""
     return (snapshot.folds_to + 1, snapshot.to_sqn) if snapshot.folds_to < snapshot.to_sqn else None
 
 
 def describe_unclaimed(state: LogState, run: str, otherwise: str) -> Outcome:
-    """The outcome if a claim changed nothing: what the run made before; `otherwise` if it made nothing."""
+    """Returns the outcome if a claim changed nothing: the earlier snapshot of the run, else the text `otherwise`."""
     mine = of_run(state, run)
     if mine is None:
         return Outcome(state.log, Status.NOTHING, otherwise)
@@ -56,7 +56,7 @@ def describe_unclaimed(state: LogState, run: str, otherwise: str) -> Outcome:
 
 
 def find_horizon(pipeline: Pipeline, state: LogState) -> int | None:
-    """The order below which changes are quarantined, because deletes that old are no longer known. None: no limit."""
+    """Returns the order below which changes are quarantined, because such old deletes are forgotten. None: no limit."""
     if pipeline.log(state.log).late != "quarantine":
         return None
     announced = (s.horizon for s in state.snapshots if s.state is not State.ABORTED)

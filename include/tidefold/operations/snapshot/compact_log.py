@@ -1,4 +1,4 @@
-"""Compaction of the log: of runs of waiting change sets only the last change of each key is left (C12)."""
+"""Compacts the log: merges runs of waiting change sets, and keeps only the last change of each key (C12)."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ def _why_not(state: LogState | None) -> str:
     if state.open_attempt and state.open_attempt.state is State.ONGOING:
         return f"snapshot {state.open_attempt.id} is being made of these change sets"
     if state.as_of_attempts:
-        return f"snapshot {state.as_of_attempts[0].id} is being made as of an instant: it may need each of them"
-    return "no two change sets lie between the ends of snapshots, the places of readers and the steps of backfills"
+        return f"snapshot {state.as_of_attempts[0].id} is being made as of an instant, and may need each change set"
+    return "no two waiting change sets may be merged: ends of snapshots, consumers or steps of backfills separate them"
 
 
 def _compact_run(
@@ -65,7 +65,7 @@ def _compact_run(
     path = f"{CHANGELOG}/{now()[:10]}/{uuid.uuid4().hex}.seg"
     announced = IntentLog(state.log, state.shape, state.fence)
     write_intents.begin(store, Intent(this, 0, now(), (announced,), (path,)))
-    # No snapshot that ends with the run is of an older schema than its last change set.
+    # No snapshot that ends with the run has an older schema than the run's last change set.
     schema = run[-1].schema
     aligner = Aligner(shape_at(state, schema), schema, state.schemas)
     known: Indexes = {}

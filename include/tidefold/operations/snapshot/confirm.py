@@ -1,4 +1,4 @@
-"""Confirms a judged snapshot and publishes it to readers; starts no JVM."""
+"""Confirms a judged snapshot and publishes it to readers."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def confirm(
     why: str | None = None,
     reconcile: bool = False,
 ) -> Outcome:
-    """Confirms a snapshot (by id, by run, or the one under way), then publishes it; with `reconcile` also over files
-    that others' commits left in the table.
+    """Confirms a snapshot (by id, by run, or the open one), then publishes it. With `reconcile`, the publication also
+    replaces files that other programs committed to the table.
 
     Raises RefusedError: no passing verdict, superseded, foreign commits in the table. Confirming twice is `already`.
     """
@@ -80,7 +80,9 @@ def _confirm_point_in_time(
 
 
 def _note_completion(pipeline: Pipeline, log: str, snapshot: int) -> None:
-    """Records beside the manifest that the snapshot is completed. No table shows that if the ledger is set back."""
+    """Records beside the manifest that the snapshot is completed, because no table shows it if the ledger is
+    set back.
+    """
     with suppress(AlreadyExistsError):
         pipeline.store.put_if_absent(LogPaths(log).completion(snapshot), b"{}")
 
@@ -88,7 +90,7 @@ def _note_completion(pipeline: Pipeline, log: str, snapshot: int) -> None:
 def roll_forward(pipeline: Pipeline, log: str, reconcile: bool = False) -> int | None:
     """Publishes the newest completed snapshot if a crash came between its confirmation and its publication (I1).
 
-    Answers its id, or None when nothing waited for that.
+    Returns its id; None: nothing had to be published.
     """
     ledger = pipeline.ledger(log)
     state = ledger.read()
@@ -105,7 +107,7 @@ def roll_forward(pipeline: Pipeline, log: str, reconcile: bool = False) -> int |
 
 
 def _find_published(pipeline: Pipeline, state: LogState) -> Published | None:
-    """What the table shows: the newest snapshot that was published."""
+    """Returns the snapshot that the table shows: the newest published one."""
     last = next((s for s in reversed(state.snapshots) if s.published), None)
     if last is None or last.table_version is None:
         return None

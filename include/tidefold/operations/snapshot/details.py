@@ -1,4 +1,4 @@
-"""The values behind the outcomes of operations that make, complete or read a snapshot."""
+"""The details of the outcomes of operations that make, complete or read a snapshot."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tidefold.storage.local_copies.copies import Copied
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilesRead:
-    """How much a storage tier served."""
+    """How much was read from a storage tier."""
 
     files: int
     bytes: int
@@ -22,7 +22,7 @@ class FilesRead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailedRead:
-    """A place that could not serve a file, and why."""
+    """A place from which a file could not be read, and why."""
 
     file: str
     place: str
@@ -34,9 +34,9 @@ class FailedRead:
 class ReadSources:
     """Where the rows of a snapshot were read.
 
-    local, store, external: how much each tier served.
-    failed: each try that did not serve.
-    older: key groups of buckets that another snapshot stood in for, with its id (None: the log alone).
+    local, store, external: how much was read from each tier.
+    failed: each failed try.
+    older: key groups of buckets that were made from an older snapshot and the log, with its id (None: the log alone).
     sources: the place of each file.
     """
 
@@ -53,7 +53,7 @@ class ReadDetails(Details):
     """What an operation read.
 
     manifests: places of the manifest that could not be used.
-    read: where the rows came from; None: nothing was read.
+    read: where the rows were read from; None: nothing was read.
     """
 
     manifests: Sequence[FailedRead] | None = omit_if_none()
@@ -69,7 +69,7 @@ class LocalCopyDetails(Copied):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedRestore:
-    """What a restore staged.
+    """The result of a staged restore.
 
     restored: id of the restored snapshot.
     mode: what happens to the changes after it.
@@ -88,7 +88,7 @@ class StagedRestore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedImport:
-    """What an import staged: the address of the original, who owns it, and as in StagedRestore."""
+    """The result of a staged import: the address of the original, its owner, and the fields of StagedRestore."""
 
     imported: str
     mode: str
@@ -98,16 +98,16 @@ class StagedImport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedDetails(ReadDetails):
-    """A staged snapshot and what was done for it.
+    """A staged snapshot and the work for it.
 
     because: why it is of this kind.
-    changes: how many were folded; upserts, deletes: keys.
-    replaced: rows of the base that changed or are gone; expired: rows that are too old.
+    changes: how many changes were folded; upserts, deletes: how many keys.
+    replaced: rows of the base that changed or were deleted; expired: rows that were dropped for their age.
     unresolved, unresolved_keys: keys that were left out, because a value was not sent.
     files_carried: files that were taken over unchanged.
-    bytes_full: size of all files; bytes_written, bytes_copied: what was written for it.
-    as_of: the instant that it shows.
-    restore, imported: what came back, or in.
+    bytes_full: bytes of all files; bytes_written, bytes_copied: bytes that were written for it.
+    as_of: its instant, if it is as of an instant.
+    restore, imported: the restored or imported snapshot.
     local: its local copy, if local copies are configured.
     """
 
@@ -216,7 +216,7 @@ class ExportDetails(ReadDetails):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrillDetails(ReadDetails):
-    """How a restore drill ended. `wrong`: what is not as it was recorded."""
+    """The result of a restore drill. `wrong`: the differences from what was recorded."""
 
     seconds: float
     bytes: int
@@ -229,7 +229,7 @@ class DrillDetails(ReadDetails):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavepointDetails(ReadDetails):
-    """A savepoint. `sqn`: the last change set in its rows; `positions`: those of the source then."""
+    """A savepoint. `sqn`: the last change set in its rows. `positions`: the source positions at that change set."""
 
     address: str
     kind: str

@@ -1,4 +1,4 @@
-"""Folds what arrived since the newest snapshot into the next one."""
+"""Folds the changes since the newest snapshot into the next one."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tidefold.operations.snapshot.manifests import read_manifest_or_copy
 
 
 class Fold(msgspec.Struct, frozen=True, tag="fold"):
-    """Asks for the next snapshot of a log.
+    """The request for the next snapshot of a log.
 
     `run`: id of the run.
     `takeover`: supersede an attempt of another run.
@@ -92,11 +92,11 @@ class Fold(msgspec.Struct, frozen=True, tag="fold"):
 
 
 def plan_changes(pipeline: Pipeline, state: LogState, snapshot: Snapshot) -> Attempt:
-    """The attempt that folds change sets onto the base of a snapshot. Reads manifests only. Raises TidefoldError."""
+    """Plans the attempt that folds change sets onto the base. Reads only manifests. Raises TidefoldError."""
     below = state.snapshot(snapshot.parent) if snapshot.parent is not None else None
     base = read_manifest_or_copy(pipeline, state.log, below) if below else None
     config = pipeline.log(state.log)
-    # An incremental snapshot shares files of the old buckets: only a full one changes their number.
+    # An incremental snapshot shares files of the old buckets, so only a full one can change their number.
     buckets = config.shape.buckets if snapshot.kind is SnapshotKind.FULL or base is None else base.shape.buckets
     shape = replace(shape_at(state, snapshot.schema), buckets=buckets)
     tasks = plan_fold(state, snapshot, base, shape, places_of(pipeline, state.log), config.deletion_vectors)
@@ -134,7 +134,7 @@ def _has_expired_rows(pipeline: Pipeline, state: LogState, expire: Expire | None
 
 
 def _describe_waiting(pipeline: Pipeline, state: LogState) -> str:
-    """What of the configuration only a full snapshot brings into the table."""
+    """Describes configured settings that take effect only in a full snapshot."""
     buckets = pipeline.log(state.log).shape.buckets
     if state.latest is None:
         return ""

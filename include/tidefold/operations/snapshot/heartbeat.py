@@ -1,7 +1,7 @@
 """Shows that an attempt is alive, and finds attempts that make no progress.
 
-Only the ledger's counter is compared. A clock decides how long to watch, never that a process is dead: a claim over an
-attempt names the count that was seen, and is refused if it has moved.
+Only the counter in the ledger is compared. A clock limits how long to watch, but never decides that a process is dead:
+a claim over an attempt names the count that was seen, and is refused if the count has changed.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from tidefold.operations.pipeline import Pipeline
 _log = logging.getLogger(__name__)
 INTERVAL = 30.0
 _AT_ONCE = 8
-# Whoever looks for a shorter time takes an attempt for stalled that lives, and both begin again and again.
+# With a shorter time, a live attempt looks stalled, and two runs would take over from each other again and again.
 LEAST_PATIENCE = 2 * INTERVAL
 
 
 class Heartbeat:
-    """Raises the progress of the attempts that were added."""
+    """Raises the heartbeat count of the attempts that were added."""
 
     def __init__(self, ledger: Callable[[str], Ledger]) -> None:
         self._ledger = ledger
         self._attempts: dict[str, int] = {}
 
     def add(self, log: str, snapshot: int) -> None:
-        """From now on this attempt is shown to live."""
+        """Adds an attempt to the heartbeat."""
         self._attempts[log] = snapshot
 
     def beat(self) -> None:
-        """Once for each attempt; side by side, since on a far store each takes a moment."""
+        """Raises the count of each attempt once, in parallel, because each write to a remote store takes time."""
         attempts = list(self._attempts.items())
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             list(pool.map(lambda one: _beat(self._ledger(one[0]), one[1]), attempts))
@@ -68,8 +68,8 @@ def _beat(ledger: Ledger, snapshot: int) -> None:
     try:
         ledger.commit(partial(progress, snapshot_id=snapshot))
     except TidefoldError as error:
-        # Superseded, or the store is away: whoever does the work finds out when he stages it.
-        _log.warning("no sign of life: %s", error)
+        # The attempt was superseded, or the store cannot be reached. The working process finds out when it stages.
+        _log.warning("the heartbeat could not be written: %s", error)
 
 
 def find_stalled(
@@ -79,9 +79,9 @@ def find_stalled(
     patience: float,
     wait: Callable[[float], None] = time.sleep,
 ) -> dict[str, Snapshot]:
-    """The attempts of other runs that are being made and showed no progress for `patience` seconds, as they were seen.
+    """Returns the open attempts of other runs that made no progress for `patience` seconds, as they were read.
 
-    Waits only when there is such an attempt. Raises InvalidInputError when `patience` is less than two heartbeats.
+    Waits only if there is an open attempt. Raises InvalidInputError if `patience` is less than two heartbeats.
     """
     if patience < LEAST_PATIENCE:
         raise InvalidInputError(
@@ -92,7 +92,7 @@ def find_stalled(
     seen = {log: found for log in logs if (found := _at_work(pipeline, log, run_id))}
     if not seen:
         return {}
-    _log.info("waiting %.0f s for signs of life of %s", patience, ", ".join(seen))
+    _log.info("waiting %.0f s for progress of the attempts on %s", patience, ", ".join(seen))
     wait(patience)
     return {log: snapshot for log, snapshot in seen.items() if _at_work(pipeline, log, run_id) == snapshot}
 

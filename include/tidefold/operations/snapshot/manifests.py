@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 
 
 def read_manifest_or_copy(pipeline: Pipeline, log: str, snapshot: Snapshot) -> Manifest:
-    """The manifest that the ledger names. Looks for a local copy only if the store has no good one.
+    """Returns the manifest that the ledger names. Reads a local copy only if the store has no intact one.
 
     Raises CorruptError.
     """
@@ -36,7 +36,7 @@ def read_manifest_or_copy(pipeline: Pipeline, log: str, snapshot: Snapshot) -> M
 
 
 def find_manifest(log: str, snapshot: Snapshot, places: SourcePlaces, inputs: Inputs) -> Manifest:
-    """The manifest that the ledger names; `inputs` records each place that was tried. Raises CorruptError."""
+    """Returns the manifest that the ledger names. `inputs` records each place that was tried. Raises CorruptError."""
     stored = Address(StorageTier.STORE, places.store, LogPaths(log).manifest(snapshot.id))
     root = places.local.get(snapshot.id)
     copied = () if root is None else (Address(StorageTier.LOCAL, root, CopyName(log, snapshot.id).manifest),)

@@ -30,11 +30,11 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class SnapshotPlan:
-    """What a request would do to a log.
+    """The plan of a request for a log.
 
     `claimant`: makes the claim.
-    `claimed`: the log as it is after the claim, if nobody else changes it before.
-    `attempt`: what has to be done then.
+    `claimed`: the state of the log after the claim, unless another process changes it first.
+    `attempt`: the work after the claim.
     """
 
     claimant: Claimant
@@ -67,7 +67,7 @@ def materialize(
     `plans`: from `prepare`, by log. A log without one is planned here; so is one that changed since. A log that cannot
     be folded gives an error outcome and is left as it was; the others continue.
     """
-    # Beats from the first claim to the last file that is linked: in an object store that copies the whole table.
+    # The heartbeat lasts until the last file is linked, because an object store copies the whole table for that.
     with heartbeat(pipeline.ledger) as heart:
         begun = [_begin(pipeline, log, request, heart, (plans or {}).get(log)) for log in logs]
         attempts = [a for a in begun if isinstance(a, Attempt)]
@@ -96,7 +96,7 @@ def _begin(
     try:
         sweep(pipeline.store, ledger)
         clear_leftovers(pipeline, log, state)
-        # The claim holds for the newest state; the plan only for the state that it was made for.
+        # The claim is made on the newest state. The plan is only valid for the state that it was made for.
         if planned and replace(planned.claimed, version=state.version) == state:
             return planned.attempt
         return request.plan(pipeline, state, snapshot)
@@ -118,13 +118,13 @@ def _finish(pipeline: Pipeline, attempt: Attempt, answers: Sequence[Answer]) -> 
 
 
 def _give_up(pipeline: Pipeline, log: str, snapshot: Snapshot, error: Exception) -> Outcome:
-    """Aborts the attempt. If that fails too, the first error still is the reason, and the next run cleans up."""
+    """Aborts the attempt. If that fails too, the outcome still has the first error, and the next run cleans up."""
     found = wrap_unexpected(error)
     if found is not error:
         _log.error("%s: %s", log, found, exc_info=error)
     ledger = pipeline.ledger(log)
     try:
-        # A newer attempt may have removed this one's files: then being superseded is the cause, not the missing file.
+        # If a newer attempt has deleted this one's files, the cause is SUPERSEDED, not a missing file.
         transitions.require_not_aborted(ledger.read(), snapshot.id)
         ledger.commit(lambda state: transitions.abort(state, snapshot.id, f"{found.code}: {found.message}"))
         sweep(pipeline.store, ledger)

@@ -25,12 +25,12 @@ from tidefold.operations.snapshot.fold import plan_changes
 
 
 class PointInTime(msgspec.Struct, frozen=True, tag="point-in-time"):
-    """Asks for a snapshot of what was committed before an instant.
+    """The request for a snapshot with the changes that were committed before an instant.
 
     `run`: id of the run.
     `at`: the instant, in microseconds since 1970 UTC.
     `takeover`: supersede an attempt of another run at the same instant.
-    `skip_undated`: a log whose changes have no commit time gets no snapshot, which is no error.
+    `skip_undated`: a log whose changes have no commit time gets no snapshot instead of an error.
     """
 
     run: str
@@ -53,7 +53,7 @@ class PointInTime(msgspec.Struct, frozen=True, tag="point-in-time"):
             kind=SnapshotKind.FULL,
             instant=instant,
             takeover=self.takeover,
-            # Too old is what was too old then.
+            # Only rows that were too old at that instant expire.
             expire=ttl.expire(format_instant(self.at)) if ttl else None,
             token=token,
         )
@@ -83,12 +83,12 @@ class PointInTime(msgspec.Struct, frozen=True, tag="point-in-time"):
 
 
 def parse_instant(text: str) -> int:
-    """The instant that a text names, in microseconds: ISO 8601 with its zone, after 1970 and not in the future.
+    """Parses an instant, in microseconds: ISO 8601 with its zone, after 1970 and not in the future.
 
-    Raises InvalidInputError. One in the future may still get changes from before it.
+    Raises InvalidInputError. For an instant in the future, more changes may still be committed before it.
     """
     if not text.strip():
-        message = "The run as of an instant needs the instant."
+        message = "A snapshot as of an instant needs the instant."
         raise InvalidInputError("AS_OF_MISSING", message, hint="Give one, such as 2026-11-05T00:00:00Z.")
     at = micros(text.strip().replace(" ", "T", 1))
     if at >= NEVER or at <= 0:
@@ -107,16 +107,16 @@ def parse_instant(text: str) -> int:
 
 
 def _describe_missed(state: LogState, found: Snapshot) -> str:
-    """What the snapshot lacks, because it arrived too late."""
+    """Describes the changes that the snapshot lacks, because they arrived too late."""
     late = len(came_later(state, found))
     if not late or found.as_of is None:
         return ""
-    again = f"`tidefold untag {state.log} {found.as_of.tag}`, then ask again under a new run id, makes it anew"
-    return f"; {count_noun(late, 'change set')} taken since may hold changes from before then, which it lacks ({again})"
+    again = f"`tidefold untag {state.log} {found.as_of.tag}` and a new run id make a new one with them"
+    return f"; {count_noun(late, 'later change set')} may contain changes from before the instant ({again})"
 
 
 def explain_point_in_time(pipeline: Pipeline, log: str, request: PointInTime) -> Outcome:
-    """What would be folded; changes nothing. Raises what the claim raises."""
+    """Describes what would be folded. Changes nothing. Raises the errors of the claim."""
     state = pipeline.ledger(log).find()
     if state is None:
         return Outcome(log, Status.NOTHING, "nothing was ingested yet")
@@ -138,6 +138,6 @@ def explain_point_in_time(pipeline: Pipeline, log: str, request: PointInTime) ->
     begins = f"snapshot {base.id} ({base.rows:,} rows)" if base else "the empty table"
     message = (
         f"would fold at most {details.changes_at_most:,} changes of {len(sets):,} change sets onto {begins}; "
-        f"{planned.later:,} change sets after it hold nothing from before {at}"
+        f"{planned.later:,} change sets after it have no change from before {at}"
     )
     return Outcome(log, Status.PLANNED, message, details=details)

@@ -1,4 +1,4 @@
-"""What can be asked of a log: the same values for the command line, the Spark jobs and Airflow.
+"""The kinds of snapshot requests: the same values for the command line, the Spark jobs and Airflow.
 
 Each kind of request claims a log and plans its attempt by itself; `materialize` runs any of them.
 """

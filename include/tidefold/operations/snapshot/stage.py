@@ -1,6 +1,4 @@
-"""Puts together what the tasks of an attempt made, and stages it for the quality gate: the same for a fold and for a
-restore, for full and incremental snapshots (N2).
-"""
+"""Stages the results of an attempt's tasks for the quality gate, the same for all requests and kinds (N2)."""
 
 from __future__ import annotations
 
@@ -32,7 +30,7 @@ _LINKERS = 8
 
 
 def stage(pipeline: Pipeline, attempt: Attempt, results: Sequence[FoldResult]) -> Outcome:
-    """Takes over the files that no task replaced, and records the whole as staged. Raises TidefoldError."""
+    """Takes over the files that no task replaced, and records the snapshot as staged. Raises TidefoldError."""
     snapshot, store = attempt.snapshot, pipeline.store
     carried = tuple(replace(f, carried=True) for f in find_carried_files(attempt.base, results))
     staying = tuple(f for r in results for f in r.files if f.name == r.stays)
@@ -71,12 +69,12 @@ def stage(pipeline: Pipeline, attempt: Attempt, results: Sequence[FoldResult]) -
 
 
 def _carry(pipeline: Pipeline, attempt: Attempt, files: Sequence[DataFile]) -> int:
-    """Carries unchanged files over as files (N1), several at a time. Returns how many bytes had to be copied."""
+    """Links or copies unchanged files into the snapshot (N1), several at a time. Returns the copied bytes."""
     target = home(attempt.log, attempt.snapshot.kind, attempt.snapshot.id)
     if not files or attempt.base is None or attempt.base.home == target:
         return 0
     source, copy, store = attempt.base.home, pipeline.config.snapshots.copies, pipeline.store
-    # Where a link is a copy, what the table has already is proved and not copied.
+    # If the store can only copy, a file that the table already has is verified instead of copied.
     there = set() if store.links else {entry.path for entry in store.list(f"{target}/_data")}
 
     def take(file: DataFile) -> int:
@@ -101,7 +99,7 @@ def _describe_staged(
     snapshot, restored = attempt.snapshot, attempt.restored
     details = _details(attempt, manifest, results, copy)
     message = f"snapshot {manifest.snapshot}{_which(snapshot)}: {manifest.rows:,} rows"
-    # What comes back, or in, is often taken over as it is.
+    # Restored or imported rows are often taken over unchanged.
     if details.changes or not (restored or snapshot.as_of):
         keys = f"{details.upserts + details.deletes:,} keys ({details.deletes:,} deleted)"
         message += f" after {details.changes:,} changes of {keys}"
@@ -149,7 +147,7 @@ def _details(
         bytes_written=manifest.bytes_written,
         bytes_copied=manifest.bytes_copied,
         buckets=manifest.shape.buckets,
-        # A restore is asked where each file came from.
+        # Only a restore reports where each file came from.
         read=describe_reads(attempt.tasks, results, own, places=restored is not None),
         manifests=find_failed_reads(restored.unread) if restored and restore else None,
         as_of=str(snapshot.as_of) if snapshot.as_of else None,
@@ -160,14 +158,14 @@ def _details(
 
 
 def _describe_left_out(manifest: Manifest) -> str:
-    """Which keys are not in the snapshot, and what brings them in."""
+    """Describes the keys that the snapshot lacks, and how to get them in."""
     if not manifest.unresolved:
         return ""
     first = json.loads(manifest.unresolved_keys[0])
     return (
         f"; keys left out: {manifest.unresolved:,} (UNAVAILABLE_VALUE), the first: {json.dumps(first['key'])}, whose "
-        f"{', '.join(first['columns'])} was not sent and is in no former row: an incremental snapshot of these keys, "
-        "or a retry of their refused records, brings them in"
+        f"{', '.join(first['columns'])} was not sent and is in no earlier row. An incremental snapshot of Debezium of "
+        "these keys, or a retry of their refused records, adds them"
     )
 
 

@@ -1,4 +1,4 @@
-"""Snapshots of one write: the newest materialization and the change sets after it (C10)."""
+"""Makes tail-only snapshots: the newest materialized snapshot and the change sets after it (C10)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tidefold.operations.snapshot.details import TailDetails
 def take_tail(pipeline: Pipeline, log: str, run_id: str) -> Outcome:
     """Makes a tail-only snapshot: complete at once, never published, with the verdict of its base.
 
-    Raises RefusedError if nothing was materialized yet. The same run again returns the same snapshot.
+    Raises RefusedError if nothing was materialized yet. A repeated call of a run returns the same snapshot.
     """
     ledger = pipeline.ledger(log)
     before = ledger.find()

@@ -1,4 +1,4 @@
-"""What the tasks of an attempt made, and from where they read: files and bytes, and places that could not serve."""
+"""The results of an attempt's tasks: their files, where they read, and which places could not be read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tidefold.typed_json import decode_json
 
 
 def decode_results(answers: Sequence[Answer]) -> list[FoldResult]:
-    """What the tasks made. Raises the error of the first task that failed."""
+    """Returns the results of the tasks. Raises the error of the first task that failed."""
     for answer in answers:
         if isinstance(answer, TidefoldError):
             raise answer
@@ -22,9 +22,9 @@ def decode_results(answers: Sequence[Answer]) -> list[FoldResult]:
 
 
 def require_rows(log: str, recorded: int | None, results: Sequence[FoldResult]) -> None:
-    """Raises CorruptError unless the tasks made as many rows as the ledger recorded (I17).
+    """Raises CorruptError if the tasks made another number of rows than the ledger recorded (I17).
 
-    `recorded`: None if nobody knows, as for a tail. Rows that a task dropped for their age make the number unknown.
+    `recorded`: None: not known, as for a tail. If a task dropped rows for their age, the number is not checked.
     """
     made = sum(file.rows for result in results for file in result.files if not file.hidden)
     if recorded is not None and made != recorded and not any(result.expired for result in results):
@@ -38,7 +38,7 @@ def require_rows(log: str, recorded: int | None, results: Sequence[FoldResult]) 
 def describe_reads(
     tasks: Sequence[FoldTask], results: Sequence[FoldResult], own: int | None, *, places: bool = False
 ) -> ReadSources:
-    """Where the rows came from; with `places` also the place of each file.
+    """Describes where the rows were read from; with `places` also the place of each file.
 
     `tasks`, `results`: in the same order.
     `own`: id of the snapshot that the rows should be made from.
@@ -62,7 +62,7 @@ def describe_reads(
 
 
 def read_from(results: Iterable[FoldResult]) -> ReadFrom:
-    """How many bytes served, by place."""
+    """Sums up how many bytes were read, by tier."""
     sums = dict.fromkeys(StorageTier, 0)
     for read in (read for result in results for read in result.reads):
         sums[read.where] += read.bytes
@@ -70,13 +70,14 @@ def read_from(results: Iterable[FoldResult]) -> ReadFrom:
 
 
 def find_failed_reads(reads: Iterable[Read]) -> list[FailedRead]:
-    """The tries that did not serve."""
+    """Returns the failed tries."""
     return [FailedRead(file=r.name, place=r.place, why=r.why, seconds=round(r.seconds, 3)) for r in reads if r.why]
 
 
 def _find_places(tasks: Sequence[FoldTask], results: Sequence[FoldResult]) -> dict[str, str]:
-    """Of each file and run of changes that the rows were made from, the place that served it; of a file that could not
-    be had, `older:` and the snapshot that stood in for it (`older:log`: the change sets alone).
+    """Returns, for each file and range of changes, the place that it was read from.
+
+    For a file that could not be read: `older:` and the snapshot that replaced it (`older:log`: the log alone).
     """
     places: dict[str, str] = {}
     for task, result in zip(tasks, results, strict=True):
@@ -89,7 +90,7 @@ def _find_places(tasks: Sequence[FoldTask], results: Sequence[FoldResult]) -> di
 
 
 def _find_served(task: FoldTask, result: FoldResult) -> Iterator[Read]:
-    """The reads that the rows of a bucket really come from: not those for a recipe that could not be followed."""
+    """Yields the reads that the rows of a bucket come from, without those of ways that failed."""
     recipe = task.recipes[result.recipe]
     wanted = {one.file.name for one in recipe.base} | {str(c.location) for c in recipe.change_sets}
     last = {read.name: read for read in result.reads if not read.why and read.name in wanted}
