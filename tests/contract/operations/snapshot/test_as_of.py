@@ -184,7 +184,7 @@ def test_another_run_finds_it_and_is_told_what_came_too_late(pipeline: Pipeline)
     put(pipeline, [change(3, 50, "late")])
     again = kept_as_of(pipeline, day(4), "other")
     assert (again.status, again.snapshot) == ("already", first.snapshot)
-    assert "1 change set taken since may hold changes from before then" in again.message
+    assert "1 later change set may contain changes from before the instant" in again.message
     untag(pipeline, "accounts", "as-of-2025-11-04")
     anew = kept_as_of(pipeline, day(4), "third")
     assert snapshot_rows(pipeline, anew.snapshot or 0) == {**rows_as_of(4), 50: "late"}
