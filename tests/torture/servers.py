@@ -226,6 +226,8 @@ class Maria(Server):
         argv += [f"--plugin-dir={programs}/lib/mysql/plugin", "--server-id=7", "--log-bin=mybin", "--binlog-format=ROW"]
         argv += ["--binlog-row-image=FULL", "--binlog-row-metadata=FULL", "--character-set-server=utf8mb4"]
         argv += ["--innodb-flush-log-at-trx-commit=0", "--innodb-buffer-pool-size=64M", "--default-time-zone=+00:00"]
+        # Gaps between keys that a transaction of the other session locked would stop this one.
+        argv += ["--transaction-isolation=READ-COMMITTED"]
         argv += ["--max-binlog-size=256K", "--innodb-lock-wait-timeout=5", "--lock-wait-timeout=20"]
         with log.open("ab") as output:
             self.process = subprocess.Popen(

@@ -36,10 +36,6 @@ from tidefold.sources.debezium.moved_keys import former_key
 from tidefold.sources.quarantine.reparse import Refused, SecondLook
 
 REASON = "UNAVAILABLE_AFTER_KEY_CHANGE"
-_NO_ROW = "the log has no row under the old key at that time"
-_WAITS = "the partition of the old key has not come that far; the next ingest tries again"
-_BEFORE = "no snapshot and no part of the log from before the change is left that has the value"
-_REFUSED = "a refused record of the old key may have it: make that one readable, or settle it"
 # The text of a key, as the source writes it: one text for each column.
 KeyText = tuple[str, ...]
 
@@ -49,12 +45,12 @@ class Completed:
     """The result for one partition.
 
     table: one complete row for each of `records`.
-    staying: records that could not be completed, each with the cause.
+    staying: records that could not be completed, each with its row, which lacks values.
     """
 
     records: list[Refused] = field(default_factory=list)
     table: pa.Table | None = None
-    staying: list[tuple[Refused, str]] = field(default_factory=list)
+    staying: list[tuple[Refused, Row]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,16 +99,15 @@ def complete_key_changes(
     moves = sorted(_moves(pipeline, state, look), key=lambda move: place_of_row(move.row, shape))
     found = _base_of(state, min(move.order for move in moves))
     if found is None:
-        done.staying = [(move.one, _BEFORE) for move in moves]
+        done.staying = [(move.one, move.row) for move in moves]
         return done
     known = _read(pipeline, state, found[0], {move.old for move in moves if move.old})
     here = {(move.one.entry.file, move.one.entry.line) for move in moves}
     others = [one for one in refused if (one.file, one.line) not in here]
     rows = []
     for move in moves:
-        cause = _complete(move, known, state, others)
-        if cause:
-            done.staying.append((move.one, cause))
+        if not _complete(move, known, state, others):
+            done.staying.append((move.one, move.row))
             continue
         rows.append(move.row)
         done.records.append(move.one)
@@ -125,22 +120,20 @@ def _place(event: tuple[Place, Row]) -> Place:
     return event[0]
 
 
-def _complete(move: _Move, known: _KnownRows, state: LogState, refused: Collection[RefusedKey]) -> str | None:
-    """Fills the row, or returns why it cannot be filled."""
-    if move.old is None:
-        return _NO_ROW
-    if len(state.positions) > 1 and not _has_passed(move, known, state):
-        return _WAITS
+def _complete(move: _Move, known: _KnownRows, state: LogState, refused: Collection[RefusedKey]) -> bool:
+    """Fills the row. Returns False if it cannot be filled (yet)."""
+    if move.old is None or (len(state.positions) > 1 and not _has_passed(move, known, state)):
+        return False
     row, whole_at = _row_before(move.old, move.order, known, state.shape)
     for one in refused:
         is_old = one.key is not None and one.key in (move.text, tuple(map(str, move.old)))
         if is_old and (one.order is None or (one.order < move.order and (whole_at is None or one.order >= whole_at))):
-            return _REFUSED
+            return False
     missing = move.row["_absent"]
     if row is None or any(name not in row for name in missing):
-        return _NO_ROW
+        return False
     move.row.update({name: row[name] for name in missing}, _absent=None)
-    return None
+    return True
 
 
 def _has_passed(move: _Move, known: _KnownRows, state: LogState) -> bool:

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from tidefold.changelog import write_intents
 from tidefold.changelog.key_group_hash import with_key_groups
+from tidefold.changelog.schema import change_schema
 from tidefold.changelog.write_intents import Intent, IntentLog
 from tidefold.domain.ingest.append import require_open
 from tidefold.domain.ingest.quarantine_retry import (
@@ -42,7 +43,13 @@ from tidefold.operations.inspect.read import require_state
 from tidefold.operations.local_copies.segments import write_segment
 from tidefold.operations.outcome import Details, Outcome, Status
 from tidefold.operations.pipeline import Pipeline, now
-from tidefold.operations.quarantine.key_changes import REASON, RefusedKey, complete_key_changes, read_refused_keys
+from tidefold.operations.quarantine.key_changes import (
+    REASON,
+    Completed,
+    RefusedKey,
+    complete_key_changes,
+    read_refused_keys,
+)
 from tidefold.operations.quarantine.newer_changes import Awaited, Decision, find_newer
 from tidefold.operations.quarantine.resent import ResentProof
 from tidefold.operations.snapshot.claiming import find_horizon
@@ -209,7 +216,8 @@ def _sort_records(pipeline: Pipeline, state: LogState, records: Sequence[Refused
         found.settled += look.others
         if look.moved:
             completed = complete_key_changes(pipeline, state, look, refused)
-            found.staying += [(one, "key_change") for one, _ in completed.staying]
+            if completed.staying:
+                _settle_superseded(pipeline, state, found, look, completed, awaited)
             tables = [table for table in (look.table, completed.table) if table is not None]
             look.table, look.changes = pa.concat_tables(tables) if tables else None, [*look.changes, *completed.records]
         if look.table is not None:
@@ -260,6 +268,18 @@ def _add_changes(
     kept = newer.with_again(table, decisions)
     if kept.num_rows:
         found.tables.append((look, kept))
+
+
+def _settle_superseded(
+    pipeline: Pipeline, state: LogState, found: _SortedRecords, look: SecondLook, completed: Completed, awaited: Awaited
+) -> None:
+    """Settles records without values if newer changes give all of them: nobody needs these values any more."""
+    ones, rows = zip(*completed.staying, strict=True)
+    table = with_key_groups(pa.Table.from_pylist(list(rows), schema=change_schema(state.shape)), state.shape)
+    newer = find_newer(pipeline.store, state, replace(look, changes=list(ones)), table)
+    for one, row in completed.staying:
+        superseded = newer.decide({**row, "_absent": None}, awaited).what == "repeated"
+        (found.settled if superseded else found.staying).append((one, "repeated" if superseded else "key_change"))
 
 
 def settle(
