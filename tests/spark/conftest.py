@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-# Before any test judges without Spark: Great Expectations looks for it once.
-import pyspark  # noqa: F401
 import pytest
 
 from support.pipelines import make_pipeline

@@ -15,7 +15,7 @@ from tidefold.cli.sample import land, prepare
 
 HEAVY = (
     "airflow", "botocore", "deltalake", "duckdb", "great_expectations", "jinja2", "numpy", "pandas", "py4j", "pyarrow",
-    "pydantic", "pyspark", "s3fs", "sqlalchemy",
+    "pydantic", "pyspark", "pyspark.ml", "s3fs", "scipy.optimize", "sqlalchemy",
 )  # fmt: skip
 PROBE = """
 import json, sys
@@ -51,7 +51,8 @@ STEPS = (
     step("materialize branches tellers", f"{WORK} pandas"),
     step("status", LEDGER),
     step("history tellers", LEDGER),
-    step("quality tellers", f"{WORK} pandas great_expectations sqlalchemy"),
+    # Great Expectations loads Spark's classes, not its machine learning, and starts nothing.
+    step("quality tellers", f"{WORK} pandas great_expectations sqlalchemy pyspark py4j"),
     step("quality tellers", WORK),
     step("confirm tellers", f"{FILES} deltalake"),
     step("abort branches", FILES),

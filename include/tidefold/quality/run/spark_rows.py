@@ -19,6 +19,7 @@ from tidefold.errors import TidefoldError
 from tidefold.quality.report.result import clip_text
 from tidefold.quality.run.cost import Meter
 from tidefold.quality.run.engine import ColumnNumbers, MissingValues
+from tidefold.quality.run.gx_import import load_for_spark
 from tidefold.quality.run.staged_rows import JUDGE_AGAIN, file_rows
 from tidefold.quality.run.statistics import ACCURACY, STEPS, TIMES
 from tidefold.quality.suite.check import family
@@ -54,6 +55,7 @@ class SparkRows:
     rows: DataFrame
 
     def validate(self, expectations: Sequence[Expectation], form: dict[str, Any]) -> ExpectationSuiteValidationResult:
+        load_for_spark()
         import great_expectations as gx
 
         context = gx.get_context(mode="ephemeral")
