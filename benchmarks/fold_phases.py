@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import msgspec
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
@@ -25,7 +24,7 @@ from tidefold.delta.file_statistics import FileStatistics
 from tidefold.domain.paths import DataFileName
 from tidefold.domain.snapshot.kind_selection import KindPolicy
 from tidefold.fold.base_rows import BaseFiles, open_base
-from tidefold.fold.fold_bucket import MERGE_MEMORY
+from tidefold.fold.fold_bucket import MERGE_MEMORY, FoldWork
 from tidefold.fold.inputs import Inputs
 from tidefold.fold.merge.merge import merge_bucket
 from tidefold.fold.task import FoldTask
@@ -51,19 +50,21 @@ def shares(spark: SparkSession, case: Case, scratch: Path) -> list[str]:
     root = scratch / _SCRATCH
     link_tree(case.root, root)
     texts: list[str] = []
+    asked: list[FoldTask] = []
     phases = Phases()
 
     def run(work: Work, tasks: list[str]) -> list[Answer]:
         texts.extend(tasks)
+        asked.extend(work.task(task) for task in tasks if isinstance(work, FoldWork))
         with phases.phase("all tasks"):
             return in_process(work, tasks)
 
     whole = seconds(lambda: fold(opened(root), "phases", KindPolicy.INCREMENTAL, run))
-    tasks = phases.seconds.pop("all tasks")
-    for text in texts:
-        _by_hand(msgspec.json.decode(text, type=FoldTask), root, phases)
-    phases.seconds["plan, ledger, manifest, Delta commits"] = whole - tasks
-    phases.seconds["rest of the tasks (overlap counts against it)"] = tasks - sum(
+    in_tasks = phases.seconds.pop("all tasks")
+    for task in asked:
+        _by_hand(task, root, phases)
+    phases.seconds["plan, ledger, manifest, Delta commits"] = whole - in_tasks
+    phases.seconds["rest of the tasks (overlap counts against it)"] = in_tasks - sum(
         value for name, value in phases.seconds.items() if not name.startswith("plan")
     )
     job = min(seconds(lambda: on_spark(spark)(copy.copy, texts)) for _ in range(3))
@@ -77,11 +78,13 @@ def shares(spark: SparkSession, case: Case, scratch: Path) -> list[str]:
 
 
 def _by_hand(task: FoldTask, root: Path, phases: Phases) -> None:
-    inputs, shape, recipe = Inputs(), task.shape, task.recipes[0]
-    based = BaseFiles(recipe.base, task.aligner, recipe.schema)
-    schema, store = table_schema(shape), inputs.store(task.target)
+    inputs, plan, recipe = Inputs(), task.plan, task.recipes[0]
+    shape, near = plan.shape, task.near(recipe)
+    based = BaseFiles(recipe.base, plan.aligner, recipe.schema)
+    schema, store = table_schema(shape), inputs.store(plan.target)
     with phases.phase("read segments: sha256, decode, filter"):
-        read = [one for one, _ in inputs.changes(task.snapshot, task.segments, recipe.change_sets, task.bucket, 1)]
+        found = inputs.changes(plan.snapshot, plan.segments, plan.index, near, task.bucket, 1)
+        read = [one for one, _ in found]
         changes = pa.concat_tables([change_schema(shape).empty_table(), *read])
     with phases.phase("sha256 of base files"):
         for one in recipe.base:

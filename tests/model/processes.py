@@ -209,7 +209,7 @@ def _planned(world: World, log: str, mine: Snapshot) -> tuple[tuple[FoldTask, ..
 def _fold(world: World, log: str, mine: Snapshot, tasks: Sequence[FoldTask], base: Manifest | None) -> DataFile | None:
     """The one file of the snapshot: taken over when nothing is to be folded."""
     folder = LogPaths(log).snapshot(mine.id)
-    changes = [world.content(c) for task in tasks for c in task.recipes[0].change_sets]
+    changes = [world.content(c) for task in tasks for c in task.change_sets(task.recipes[0])]
     if not changes and base:
         for file in base.files:
             world.store.link(data_path(LogPaths(log).snapshot(base.snapshot), file.name), data_path(folder, file.name))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from support.landing_pair import PAIR, land, make
 from support.pipelines import judge_all, rows_of
-from support.spark_work import loses_its_first_answer
+from support.spark_work import LosesItsFirstAnswer
 from tidefold.compute.runners import Answer, Runner, Work, on_spark
 from tidefold.domain.paths import LogPaths
 from tidefold.operations.ingest.ingest import ingest
@@ -46,9 +46,8 @@ def losing(pipeline: Pipeline, marks: Path) -> Runner:
 
     def run(work: Work, tasks: Sequence[str]) -> list[Answer]:
         first = len(list(marks.iterdir()))
-        of = {"work": f"{work.__module__}.{work.__qualname__}", "marks": str(marks)}
-        asked = [json.dumps({**of, "task": task, "number": first + i}) for i, task in enumerate(tasks)]
-        return run_tasks(loses_its_first_answer, asked)
+        asked = [json.dumps({"task": task, "number": first + i}) for i, task in enumerate(tasks)]
+        return run_tasks(LosesItsFirstAnswer(work, str(marks)), asked)
 
     return run
 

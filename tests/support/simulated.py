@@ -31,7 +31,7 @@ from tidefold.errors import (
     StorageError,
     UnknownOutcomeError,
 )
-from tidefold.fold.fold_bucket import fold_bucket
+from tidefold.fold.fold_bucket import FoldWork
 from tidefold.fold.rewrite import RewriteAction
 from tidefold.fold.task import Address, FoldResult, FoldTask, Input, Recipe
 from tidefold.ledger.evidence import ATTEMPT_FACT, EPOCH_FACT, MANIFEST_FACT, SNAPSHOT_FACT
@@ -200,17 +200,16 @@ def runner(store: Store) -> Runner:
     """Returns a runner whose tasks use the driver's store. A fold is a dict; an ingest parses as always."""
 
     def run(work: Work, tasks: Sequence[str]) -> list[Answer]:
-        chosen = (lambda text: _fold(store, text)) if work is fold_bucket else work
+        chosen = (lambda text: _fold(store, work.task(text))) if isinstance(work, FoldWork) else work
         with mock.patch.object(parse_module, "open_store", return_value=store):
             return in_process(chosen, tasks)
 
     return run
 
 
-def _fold(store: Store, text: str) -> str:
-    task = msgspec.json.decode(text, type=FoldTask)
+def _fold(store: Store, task: FoldTask) -> str:
     recipe = task.recipes[0]
-    changes = [row for c in recipe.change_sets for row in read_change_set(store, c, task.bucket).to_pylist()]
+    changes = [row for c in task.change_sets(recipe) for row in read_change_set(store, c, task.bucket).to_pylist()]
     if not changes and recipe.unchanged.action is RewriteAction.LINK:
         return msgspec.json.encode(FoldResult(task.bucket, True, _take(store, task, recipe))).decode()
     rows: Rows = {}
@@ -227,7 +226,7 @@ def _fold(store: Store, text: str) -> str:
 
 def _take(store: Store, task: FoldTask, recipe: Recipe) -> tuple[DataFile, ...]:
     for one in recipe.base:
-        source, target = _stored(store, one).path, data_path(task.target.path, one.file.name)
+        source, target = _stored(store, one).path, data_path(task.plan.target.path, one.file.name)
         if source != target:
             store.link(source, target)
     return tuple(replace(one.file, carried=True) for one in recipe.base)
@@ -240,9 +239,9 @@ def _stored(store: Store, one: Input) -> Address:
 
 
 def _write(store: Store, task: FoldTask, rows: Rows) -> DataFile:
-    name = str(DataFileName(task.bucket, task.snapshot, task.epoch, uuid.uuid4().hex, task.token))
+    name = str(DataFileName(task.bucket, task.plan.snapshot, task.plan.epoch, uuid.uuid4().hex, task.plan.token))
     data = msgspec.json.encode(rows)
-    with store.create(data_path(LogPaths(task.log).snapshot(task.snapshot), name)) as stream:
+    with store.create(data_path(LogPaths(task.plan.log).snapshot(task.plan.snapshot), name)) as stream:
         stream.write(data)
     return DataFile(name, len(data), len(rows), "00", task.bucket, "{}")
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import signal
 from pathlib import Path
 
+from tidefold.compute.runners import Work
 from tidefold.errors import CorruptError
 
 
@@ -21,17 +21,18 @@ def breaks(text: str) -> str:
     raise ZeroDivisionError(text)
 
 
-def loses_its_first_answer(text: str) -> str:
-    """Does the work of the task, and kills its process after the first time.
+class LosesItsFirstAnswer:
+    """Does some work, and kills its process after the first time. A task is JSON: `task` (its text) and `number`."""
 
-    The task is JSON: `work` (a function by its full name), `task` (its text), `marks` (a folder), `number`.
-    """
-    asked = json.loads(text)
-    module, _, name = asked["work"].rpartition(".")
-    answer: str = getattr(importlib.import_module(module), name)(asked["task"])
-    tries = Path(asked["marks"]) / str(asked["number"])
-    with tries.open("a") as stream:
-        stream.write("x")
-    if tries.stat().st_size == 1:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return answer
+    def __init__(self, work: Work, marks: str) -> None:
+        self._work, self._marks = work, marks
+
+    def __call__(self, text: str) -> str:
+        asked = json.loads(text)
+        answer = self._work(asked["task"])
+        tries = Path(self._marks) / str(asked["number"])
+        with tries.open("a") as stream:
+            stream.write("x")
+        if tries.stat().st_size == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return answer

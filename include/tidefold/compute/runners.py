@@ -1,25 +1,26 @@
-"""Distributes work over Spark: a DataFrame of tasks, one Spark task each, run with mapInArrow."""
+"""Runs tasks in this process, in threads or on Spark."""
 
 from __future__ import annotations
 
 import gc
 import json
+import pickle
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
 from tidefold.errors import TidefoldError, from_wire, to_wire, wrap_unexpected
 
 if TYPE_CHECKING:
+    from pyspark import Broadcast
     from pyspark.sql import SparkSession
 
-# Takes a JSON text, gives a JSON text; importable by name, since workers load it by pickle.
+# Takes a JSON text, gives a JSON text. It is a function or an object with what all tasks share; each process of Spark's
+# loads it once, by pickle.
 Work = Callable[[str], str]
 # One answer a task, in task order. An error is an answer too, so that one log's damaged file does not stop the others.
 Answer = str | TidefoldError
@@ -28,8 +29,7 @@ Runner = Callable[[Work, Sequence[str]], list[Answer]]
 # As many as read and hash side by side when a snapshot is taken over; each may also have to merge a bucket.
 _THREADS = 4
 # Spark's tasks for each core: enough that none waits long for the last one; each costs as much as a small bucket.
-_HANDS = 4
-_RESULT = "task long, result string"
+HANDS = 4
 
 
 def in_process(work: Work, tasks: Sequence[str]) -> list[Answer]:
@@ -62,32 +62,62 @@ def in_threads(tell: Callable[[int, int], None] = lambda done, total: None) -> R
 
 
 def on_spark(spark: SparkSession) -> Runner:
-    """A runner that deals the tasks to Spark's, in the order given (put the largest first)."""
+    """A runner that deals the tasks to Spark's, in the order given (put the largest first).
+
+    The work is broadcast: a process gets it once. A task of Spark's carries the texts of its own tasks only.
+    """
 
     def run(work: Work, tasks: Sequence[str]) -> list[Answer]:
         if not tasks:
             return []
         hands = min(len(tasks), _hands(spark))
-        numbers = spark.range(0, hands, 1, hands)
-        rows = numbers.mapInArrow(partial(_work_batches, work, list(tasks), hands), _RESULT).collect()
-        return [_answer(row["result"]) for row in sorted(rows, key=lambda row: int(row["task"]))]
+        context = spark.sparkContext
+        shared = context.broadcast(BroadcastWork(work))
+        try:
+            dealt = context.parallelize(deal_hands(tasks, hands), hands)
+            found = dealt.mapPartitions(partial(work_hands, shared)).collect()
+        finally:
+            shared.destroy()
+        return [_answer(text) for _, text in sorted(found)]
 
     return run
+
+
+class BroadcastWork:
+    """Work on its way to Spark's processes: unpickled once by each, also if it is a function that has no name."""
+
+    def __init__(self, work: Work) -> None:
+        self.work = work
+
+    def __reduce__(self) -> tuple[Callable[[bytes], BroadcastWork], tuple[bytes]]:
+        from pyspark import cloudpickle
+
+        return _load_work, (cloudpickle.dumps(self.work),)
+
+
+def _load_work(pickled: bytes) -> BroadcastWork:
+    return BroadcastWork(pickle.loads(pickled))
+
+
+# The tasks of one of Spark's tasks, by their numbers.
+Hand = list[tuple[int, str]]
+
+
+def deal_hands(tasks: Sequence[str], hands: int) -> list[Hand]:
+    """Deals the tasks in turns, so that each hand gets one of the largest first."""
+    return [[(number, tasks[number]) for number in range(hand, len(tasks), hands)] for hand in range(hands)]
 
 
 def _hands(spark: SparkSession) -> int:
     """How many tasks Spark gets at most: a cluster may grow while it works, one machine does not."""
     context = spark.sparkContext
-    return _HANDS * context.defaultParallelism if context.master.startswith("local") else sys.maxsize
+    return HANDS * context.defaultParallelism if context.master.startswith("local") else sys.maxsize
 
 
-def _work_batches(
-    work: Work, tasks: list[str], hands: int, batches: Iterator[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        numbers = [number for hand in batch.column(0).to_pylist() for number in range(hand, len(tasks), hands)]
-        results = [_run_guarded(work, tasks[number]) for number in numbers]
-        yield pa.RecordBatch.from_pydict({"task": numbers, "result": results})
+def work_hands(shared: Broadcast[BroadcastWork], hands: Iterable[Hand]) -> Iterator[tuple[int, str]]:
+    for hand in hands:
+        for number, task in hand:
+            yield number, _run_guarded(shared.value.work, task)
     _freeze()
 
 

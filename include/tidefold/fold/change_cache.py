@@ -8,12 +8,14 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidefold.changelog.segment import of_key_groups
 from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.log_state import ChangeSet
+from tidefold.fold.change_set_index import ChangeSetIndex, Numbers
 
 # From this number of change sets on, finding the parts of one bucket costs more than reading all of them whole.
 MANY = 64
@@ -24,6 +26,8 @@ _WORKS = 1_000
 # How many are read at the same time, and how many are joined at once.
 _READERS, _RUN = 8, 1_000
 _NUMBER = "_number"
+# The id of a schema of the log, and the schema of the change set.
+_Kind = tuple[int, pa.Schema]
 
 
 class ChangeCache:
@@ -31,27 +35,30 @@ class ChangeCache:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._numbers: dict[tuple[str, int], int] = {}
-        self._tables: dict[tuple[int, pa.Schema], pa.Table] = {}
+        self._known: npt.NDArray[np.bool_] = np.empty(0, np.bool_)
+        self._tables: dict[_Kind, pa.Table] = {}
         self.bytes = 0
 
     def changes(
-        self, change_sets: Sequence[ChangeSet], bucket: KeyGroups, read: Callable[[ChangeSet], pa.Table]
+        self, index: ChangeSetIndex, numbers: Numbers, bucket: KeyGroups, read: Callable[[ChangeSet], pa.Table]
     ) -> list[tuple[pa.Table, int]]:
-        """Returns the changes of these change sets for a bucket, joined by schema, each table with the id of its
-        schema.
+        """Returns the changes of change sets for a bucket, joined by schema, each table with the id of its schema.
 
+        index: all change sets of the work.
+        numbers: those that are wanted; all of them are near the bucket.
         read: returns all changes of a change set. Its errors are raised.
         """
         with self._lock:
-            missing = [c for c in change_sets if _place(c) not in self._numbers]
+            if not len(self._known):
+                self._known = np.zeros(len(index.change_sets), np.bool_)
+            missing = numbers[~self._known[numbers]]
             for start in range(0, len(missing), _RUN):
-                self._add(missing[start : start + _RUN], read)
-            if missing:
+                self._add(index, missing[start : start + _RUN], read)
+            if len(missing):
                 self._sort()
-                self.bytes += sum(map(_count_kept_bytes, missing))
-            tables, numbers = dict(self._tables), [self._numbers[_place(c)] for c in change_sets]
-            complete = len(numbers) == len(self._numbers)
+                self.bytes += int(np.sum(_count_kept_bytes(index.lengths[missing])))
+            tables = dict(self._tables)
+            complete = np.count_nonzero(self._known & index.is_near(bucket)) == len(numbers)
         wanted = None if complete else pa.array(numbers, pa.int64())
         return [(_of(table, bucket, wanted), schema) for (schema, _), table in tables.items()]
 
@@ -59,21 +66,27 @@ class ChangeCache:
         for kind, table in self._tables.items():
             self._tables[kind] = table.sort_by("_kg").combine_chunks()
 
-    def _add(self, change_sets: Sequence[ChangeSet], read: Callable[[ChangeSet], pa.Table]) -> None:
-        found: dict[tuple[int, pa.Schema], list[pa.Table]] = {}
-        numbers: dict[tuple[int, pa.Schema], list[int]] = {}
-        # All of them first: a change set that has a number counts as read, also for the next try after an error.
+    def _add(self, index: ChangeSetIndex, numbers: Numbers, read: Callable[[ChangeSet], pa.Table]) -> None:
+        found: dict[_Kind, list[pa.Table]] = {}
+        places: dict[_Kind, list[int]] = {}
+        change_sets = [index.change_sets[number] for number in numbers]
+        # All of them first: what is known counts as read, also for the next try after an error.
         tables = list(_read(change_sets, read))
-        for change_set, table in zip(change_sets, tables, strict=True):
-            number = self._numbers[_place(change_set)] = len(self._numbers)
-            kind = change_set.schema, table.schema
-            found.setdefault(kind, []).append(table)
-            numbers.setdefault(kind, []).append(number)
+        kind: _Kind | None = None
+        for number, change_set, table in zip(numbers.tolist(), change_sets, tables, strict=True):
+            # Neighbours are mostly of one kind. To compare two schemas costs a twentieth of the hash of one.
+            if kind is None or kind[0] != change_set.schema or not table.schema.equals(kind[1]):
+                kind = change_set.schema, table.schema
+                some = found.setdefault(kind, [])
+                those = places.setdefault(kind, [])
+            some.append(table)
+            those.append(number)
         for kind, some in found.items():
-            repeated = np.repeat(numbers[kind], [len(table) for table in some])
+            repeated = np.repeat(places[kind], [len(table) for table in some])
             numbered = pa.concat_tables(some).append_column(_NUMBER, pa.array(repeated))
             before = [self._tables[kind]] if kind in self._tables else []
             self._tables[kind] = pa.concat_tables([*before, numbered]).combine_chunks()
+        self._known[numbers] = True
 
 
 def _read(change_sets: Sequence[ChangeSet], read: Callable[[ChangeSet], pa.Table]) -> Iterator[pa.Table]:
@@ -85,10 +98,6 @@ def _read(change_sets: Sequence[ChangeSet], read: Callable[[ChangeSet], pa.Table
             yield from tables
 
 
-def _place(change_set: ChangeSet) -> tuple[str, int]:
-    return change_set.location.segment, change_set.location.ordinal
-
-
 def _of(table: pa.Table, bucket: KeyGroups, wanted: pa.Array | None) -> pa.Table:
     mine = of_key_groups(table, bucket)
     if wanted is not None:
@@ -96,9 +105,9 @@ def _of(table: pa.Table, bucket: KeyGroups, wanted: pa.Array | None) -> pa.Table
     return mine.drop_columns(_NUMBER)
 
 
-def _count_kept_bytes(change_set: ChangeSet) -> int:
-    """Returns how many compressed bytes the cache keeps of a change set."""
-    return max(change_set.location.length - _FRAME, 0)
+def _count_kept_bytes(lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Returns how many compressed bytes the cache keeps of change sets of these lengths."""
+    return np.maximum(lengths - _FRAME, 0)
 
 
 class CachePool:
@@ -130,7 +139,8 @@ _of_process = CachePool()
 
 def changes_for(
     work: Hashable,
-    change_sets: Sequence[ChangeSet],
+    index: ChangeSetIndex,
+    numbers: Numbers,
     bucket: KeyGroups,
     read: Callable[[ChangeSet, KeyGroups | None], pa.Table],
     least: int = MANY,
@@ -138,14 +148,18 @@ def changes_for(
     """Yields the changes for a bucket with the ids of their schemas.
 
     work: names the work; only its tasks share what was read.
+    index: all change sets of the work.
+    numbers: those that are wanted; all of them are near the bucket.
     read: returns the changes of a change set for a bucket, or all of them for None.
     least: fewer change sets than this are not read whole; 1 if tasks for all buckets need them.
     """
-    small = [c for c in change_sets if c.location.length <= _SMALL]
-    if len(small) < least or sum(map(_count_kept_bytes, small)) > _MOST:
-        small = []
+    is_small = index.lengths[numbers] <= _SMALL
+    small = numbers[is_small]
+    if len(small) < least or int(np.sum(_count_kept_bytes(index.lengths[small]))) > _MOST:
+        alone = numbers
     else:
-        yield from _of_process.of(work).changes(small, bucket, lambda c: read(c, None))
-    for change_set in change_sets:
-        if not small or change_set.location.length > _SMALL:
-            yield read(change_set, bucket), change_set.schema
+        alone = numbers[~is_small]
+        yield from _of_process.of(work).changes(index, small, bucket, lambda c: read(c, None))
+    for number in alone:
+        change_set = index.change_sets[number]
+        yield read(change_set, bucket), change_set.schema

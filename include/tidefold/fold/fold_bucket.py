@@ -1,10 +1,10 @@
-"""The work of one Spark task: makes one bucket (requirement A1: the PySpark job runs this)."""
+"""The work of a fold's tasks: each makes one bucket (requirement A1: the PySpark job runs this)."""
 
 from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import BinaryIO
@@ -14,7 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidefold.changelog.schema import change_schema, count_changes, table_schema
+from tidefold.changelog.segment import Indexes
 from tidefold.delta.data_files import require_same, write_data_file, write_part
+from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.paths import DataFileName, data_path
 from tidefold.domain.snapshot.manifest import DataFile
 from tidefold.domain.snapshot.point_in_time import without_times
@@ -28,7 +30,7 @@ from tidefold.fold.inputs import Inputs
 from tidefold.fold.merge.mark_deleted import mark_rows, to_mark
 from tidefold.fold.merge.merge import MergeState, has_clears, merge_bucket
 from tidefold.fold.rewrite import RewriteAction
-from tidefold.fold.task import Address, FoldResult, FoldTask, Input, Recipe
+from tidefold.fold.task import Address, FoldPlan, FoldResult, FoldTask, Input, Recipe
 from tidefold.storage import Store
 from tidefold.storage.addresses import meeting
 from tidefold.storage.scratch import open_scratch
@@ -40,10 +42,48 @@ _CHUNK = 1 << 20
 _MANY_FILES = 16
 
 
-def fold_bucket(text: str) -> str:
-    """Runs a FoldTask and returns a FoldResult, both as JSON. Raises CorruptError if no recipe can be followed."""
-    task = decode_json(text, FoldTask)
-    return msgspec.json.encode(_make(task, Inputs())).decode()
+class FoldWork:
+    """Makes buckets: takes the text of a task of `deal`, returns a FoldResult as JSON.
+
+    A process keeps the decoded plans, and the indexes of the segments that its tasks have read. Raises CorruptError if
+    no recipe of a task can be followed.
+    """
+
+    def __init__(self, plans: tuple[str, ...]) -> None:
+        self.plans = plans
+        self._decoded: dict[int, FoldPlan] = {}
+        self._indexes: dict[str, Indexes] = {}
+
+    def __reduce__(self) -> tuple[type[FoldWork], tuple[tuple[str, ...]]]:
+        return FoldWork, (self.plans,)
+
+    def __call__(self, text: str) -> str:
+        return msgspec.json.encode(_make(self.task(text), Inputs(indexes=self._indexes))).decode()
+
+    def task(self, text: str) -> FoldTask:
+        """Returns the task with this text."""
+        dealt = decode_json(text, _DealtTask)
+        if dealt.plan not in self._decoded:
+            self._decoded[dealt.plan] = decode_json(self.plans[dealt.plan], FoldPlan)
+        return FoldTask(self._decoded[dealt.plan], dealt.bucket, dealt.recipes, dealt.part)
+
+
+class _DealtTask(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A FoldTask whose plan is a number."""
+
+    plan: int
+    bucket: KeyGroups
+    recipes: tuple[Recipe, ...]
+    part: str | None = None
+
+
+def deal(tasks: Sequence[FoldTask]) -> tuple[FoldWork, list[str]]:
+    """Returns what a runner needs: the work, which has each plan once, and the text of each task."""
+    plans = {id(task.plan): task.plan for task in tasks}
+    numbers = {plan: number for number, plan in enumerate(plans)}
+    dealt = (_DealtTask(numbers[id(task.plan)], task.bucket, task.recipes, task.part) for task in tasks)
+    texts = [msgspec.json.encode(one).decode() for one in dealt]
+    return FoldWork(tuple(msgspec.json.encode(plan).decode() for plan in plans.values())), texts
 
 
 def _make(task: FoldTask, inputs: Inputs) -> FoldResult:
@@ -52,22 +92,25 @@ def _make(task: FoldTask, inputs: Inputs) -> FoldResult:
         try:
             return replace(_follow(task, recipe, inputs), recipe=number, reads=tuple(inputs.reads))
         except (CorruptError, NotFoundError) as error:
-            if not task.is_restore:
+            if not task.plan.is_restore:
                 raise
             failed.append(f"from {'the log alone' if recipe.snapshot is None else recipe.snapshot}: {error.message}")
     raise CorruptError(
         "NO_GOOD_COPY",
-        f"Key groups {task.bucket.first} to {task.bucket.last} of `{task.log}` cannot be rebuilt: {' '.join(failed)}",
+        f"Key groups {task.bucket.first} to {task.bucket.last} of `{task.plan.log}` cannot be rebuilt: "
+        f"{' '.join(failed)}",
         hint="Put one of these files back from a backup. `tidefold verify` lists the damaged files.",
     )
 
 
 def _follow(task: FoldTask, recipe: Recipe, inputs: Inputs) -> FoldResult:
-    work = (task.target.root, task.log, task.snapshot, task.epoch)
-    least = 1 if task.gathers else MANY
-    read = inputs.changes(work, task.segments, recipe.change_sets, task.bucket, least)
-    aligned = (task.aligner.changes(_in_time(task, one), schema) for one, schema in read)
-    changes = pa.concat_tables([change_schema(task.shape).empty_table(), *aligned])
+    plan = task.plan
+    # A store that was put back to an earlier instant repeats its numbers, with other change sets.
+    work = (plan.target.root, plan.log, plan.snapshot, plan.epoch, plan.checksums)
+    least = 1 if plan.gathers else MANY
+    read = inputs.changes(work, plan.segments, plan.index, task.near(recipe), task.bucket, least)
+    aligned = (task.plan.aligner.changes(_in_time(task, one), schema) for one, schema in read)
+    changes = pa.concat_tables([change_schema(task.plan.shape).empty_table(), *aligned])
     if changes.num_rows == 0:
         if recipe.unchanged.action is RewriteAction.KEEP:
             return FoldResult(task.bucket, touched=False)
@@ -85,18 +128,18 @@ def _follow(task: FoldTask, recipe: Recipe, inputs: Inputs) -> FoldResult:
 
 def _in_time(task: FoldTask, changes: pa.Table) -> pa.Table:
     """Returns the changes that were committed early enough."""
-    if task.before is None:
+    if task.plan.before is None:
         return changes
     if changes.column("_ts").null_count:
-        raise without_times(task.log, changes.column("_ts").null_count)
-    return changes.filter(pc.field("_ts") < task.before)
+        raise without_times(task.plan.log, changes.column("_ts").null_count)
+    return changes.filter(pc.field("_ts") < task.plan.before)
 
 
 def _only_adds(task: FoldTask, recipe: Recipe, changes: pa.Table) -> bool:
     """Whether the new rows go into a new file, and the existing files stay: for a table without a key, unless its files
     are many small ones.
     """
-    if task.shape.merge.engine is not Engine.APPEND or recipe.unchanged.action is not RewriteAction.KEEP:
+    if task.plan.shape.merge.engine is not Engine.APPEND or recipe.unchanged.action is not RewriteAction.KEEP:
         return False
     return len(recipe.base) < _MANY_FILES and not has_clears(changes)
 
@@ -108,17 +151,18 @@ def _take_file(
 
     The file gets a new name if the table's file of the same name is not the one that was proved.
     """
-    target = task.target
-    shown = task.table is None or (source.root, source.path) == (target.root, data_path(task.table, file.name))
+    plan = task.plan
+    target = plan.target
+    shown = plan.table is None or (source.root, source.path) == (target.root, data_path(plan.table, file.name))
     if not shown:
         unique = uuid.uuid4().hex
-        file = replace(file, name=str(DataFileName(file.key_groups, task.snapshot, task.epoch, unique, task.token)))
-    file = replace(file, carried=shown and task.table is not None)
+        file = replace(file, name=str(DataFileName(file.key_groups, plan.snapshot, plan.epoch, unique, plan.token)))
+    file = replace(file, carried=shown and plan.table is not None)
     path = data_path(target.path, file.name)
     if source.root != target.root:
         how = _bring_file(task, source, opened, file, path, inputs)
         return (replace(file, carried=True), file.bytes if how == "copy" else 0) if how else (file, 0)
-    done = "kept" if source.path == path else inputs.store(target).link(source.path, path, copy=task.copy)
+    done = "kept" if source.path == path else inputs.store(target).link(source.path, path, copy=task.plan.copy)
     return file, file.bytes if done == "copy" and file.carried else 0
 
 
@@ -133,12 +177,12 @@ def _bring_file(
     """Transfers the file from another store. Returns `link` or `copy` if the stores do it without this process; else
     empty.
     """
-    if source.where is StorageTier.EXTERNAL and not task.copy:
-        shared = meeting(source.root, task.target.root)
+    if source.where is StorageTier.EXTERNAL and not task.plan.copy:
+        shared = meeting(source.root, task.plan.target.root)
         if shared:
             root, below, above = shared
             return inputs.store(replace(source, root=root)).link(f"{below}{source.path}", f"{above}{path}")
-    store = inputs.store(task.target)
+    store = inputs.store(task.plan.target)
     try:
         with opened as old, store.create(path) as new:
             _copy(old, new, file.sha256, source)
@@ -164,17 +208,17 @@ def _merge_bucket(
     large: a file that stays, with the replaced rows marked as deleted.
     """
     before_expiry, after_expiry = _Count(), _Count()
-    based = BaseFiles([one for one in recipe.base if one is not large], task.aligner, recipe.schema)
-    before = MergeState(read_hidden(inputs, based, task.bucket), recipe.cleared, task.horizon)
+    based = BaseFiles([one for one in recipe.base if one is not large], task.plan.aligner, recipe.schema)
+    before = MergeState(read_hidden(inputs, based, task.bucket), recipe.cleared, task.plan.horizon)
     # Each file is sorted; several come one after the other.
     how = {"with_keys": large is not None, "is_sorted": sum(not one.file.hidden for one in based.files) <= 1}
     with (
         open_scratch() as scratch,
         open_base(inputs, based, task.bucket) as base,
-        merge_bucket(base, changes, task.shape, before, memory=MERGE_MEMORY, scratch=scratch, **how) as done,
+        merge_bucket(base, changes, task.plan.shape, before, memory=MERGE_MEMORY, scratch=scratch, **how) as done,
     ):
-        store = inputs.store(task.target)
-        young = drop_expired(before_expiry.count(done.rows), task.expire)
+        store = inputs.store(task.plan.target)
+        young = drop_expired(before_expiry.count(done.rows), task.plan.expire)
         file = _write_rows(task, store, after_expiry.count(young))
         beside = _write_sidecar(task, store, done.hidden)
         stays = mark_rows(large, done.keys, inputs) if large and done.keys is not None else None
@@ -199,7 +243,7 @@ def _merge_bucket(
 
 
 def _write_rows(task: FoldTask, store: Store, rows: Iterable[pa.RecordBatch]) -> DataFile | None:
-    schema, folder = table_schema(task.shape), task.target.path
+    schema, folder = table_schema(task.plan.shape), task.plan.target.path
     if task.part:
         return write_part(store, f"{folder}/{task.part}", task.bucket, with_schema(rows, schema), schema)
     return write_data_file(store, folder, _new_name(task), rows, schema)
@@ -209,12 +253,12 @@ def _write_sidecar(task: FoldTask, store: Store, hidden: pa.Table | None) -> Dat
     """Writes the sidecar. A canonical savepoint has only the rows."""
     if hidden is None or task.part:
         return None
-    file = write_data_file(store, task.target.path, _new_name(task), hidden.to_batches(), hidden.schema)
+    file = write_data_file(store, task.plan.target.path, _new_name(task), hidden.to_batches(), hidden.schema)
     return replace(file, hidden=True) if file else None
 
 
 def _new_name(task: FoldTask) -> DataFileName:
-    return DataFileName(task.bucket, task.snapshot, task.epoch, uuid.uuid4().hex, task.token)
+    return DataFileName(task.bucket, task.plan.snapshot, task.plan.epoch, uuid.uuid4().hex, task.plan.token)
 
 
 class _Count:

@@ -18,6 +18,7 @@ from tidefold.domain.snapshot.manifest import DataFile
 from tidefold.domain.verify.expected_files import StorageTier
 from tidefold.errors import CorruptError, NotFoundError, TidefoldError
 from tidefold.fold.change_cache import changes_for
+from tidefold.fold.change_set_index import ChangeSetIndex, Numbers
 from tidefold.fold.task import Address, Input, Read
 from tidefold.storage import Store, compute_sha256, is_lost_by_disk, open_store
 from tidefold.storage.local_store import LocalStore
@@ -35,12 +36,13 @@ class Inputs:
     """Opens the inputs of one task, and records every try in `reads`.
 
     known: stores that are already open.
+    indexes: of segments that other tasks of the work have read, by the root of the store. New ones are added.
     """
 
-    def __init__(self, known: Mapping[str, Store] | None = None) -> None:
+    def __init__(self, known: Mapping[str, Store] | None = None, indexes: dict[str, Indexes] | None = None) -> None:
         self.reads: list[Read] = []
         self._stores: dict[str, Store] = dict(known or {})
-        self._indexes: dict[str, Indexes] = {}
+        self._indexes: dict[str, Indexes] = {} if indexes is None else indexes
 
     def store(self, address: Address) -> Store:
         if address.root not in self._stores:
@@ -55,10 +57,16 @@ class Inputs:
         return address, self.store(address).open(address.path)
 
     def changes(
-        self, work: Hashable, roots: Sequence[Address], change_sets: Sequence[ChangeSet], bucket: KeyGroups, least: int
+        self,
+        work: Hashable,
+        roots: Sequence[Address],
+        index: ChangeSetIndex,
+        numbers: Numbers,
+        bucket: KeyGroups,
+        least: int,
     ) -> Iterator[tuple[pa.Table, int]]:
         """Yields the changes of change sets for a bucket, with the ids of their schemas. See `changes_for`."""
-        return changes_for(work, change_sets, bucket, partial(self._change_set, roots), least)
+        return changes_for(work, index, numbers, bucket, partial(self._change_set, roots), least)
 
     def _change_set(self, roots: Sequence[Address], change_set: ChangeSet, bucket: KeyGroups | None) -> pa.Table:
         name = str(change_set.location)

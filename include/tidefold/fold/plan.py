@@ -14,7 +14,7 @@ from tidefold.domain.verify.expected_files import StorageTier
 from tidefold.errors import RefusedError
 from tidefold.fold.rewrite import RewriteAction, RewriteDecision, decide_rewrite
 from tidefold.fold.source_places import SourcePlaces
-from tidefold.fold.task import Address, FoldResult, FoldTask, Recipe
+from tidefold.fold.task import Address, FoldPlan, FoldResult, FoldTask, Recipe, number_ways
 
 
 def plan_fold(
@@ -54,15 +54,32 @@ def _tasks(
     change_sets: Sequence[ChangeSet],
     marks: bool,
 ) -> tuple[FoldTask, ...]:
-    target = Address(StorageTier.STORE, places.store, home(state.log, snapshot.kind, snapshot.id))
     aligner = Aligner(shape, snapshot.schema, state.schemas)
     differs = base is not None and aligner.must_rewrite(base.schema)
     rescaled = base is not None and base.shape.buckets != shape.buckets
     # What is forgotten now was announced by the snapshot below: an ingest under way knew it.
     below = state.snapshot(snapshot.parent) if snapshot.parent is not None else None
+    numbered, ways = number_ways([change_sets])
+    plan = FoldPlan(
+        log=state.log,
+        shape=shape,
+        snapshot=snapshot.id,
+        epoch=snapshot.epoch,
+        target=Address(StorageTier.STORE, places.store, home(state.log, snapshot.kind, snapshot.id)),
+        segments=places.logs,
+        change_sets=numbered,
+        ways=ways,
+        expire=snapshot.expire,
+        horizon=below.horizon if below else None,
+        before=snapshot.as_of.at if snapshot.as_of else None,
+        marks=marks,
+        gathers=True,
+        schema=snapshot.schema,
+        schemas=state.schemas,
+        token=snapshot.token,
+    )
     tasks = []
     for bucket in bucket_ranges(shape.key_groups, shape.buckets):
-        mine = near(change_sets, bucket)
         files = files_of(bucket, base)
         unchanged = decide_rewrite(
             files,
@@ -73,46 +90,23 @@ def _tasks(
             rescaled=rescaled,
             keeps_deletions=snapshot.kind is not SnapshotKind.FULL,
         )
-        if mine or (files and unchanged.action is RewriteAction.REWRITE):
-            tasks.append(
-                FoldTask(
-                    log=state.log,
-                    shape=shape,
-                    snapshot=snapshot.id,
-                    epoch=snapshot.epoch,
-                    bucket=bucket,
-                    target=target,
-                    segments=places.logs,
-                    recipes=(_recipe(base, files, mine, places, unchanged),),
-                    expire=snapshot.expire,
-                    horizon=below.horizon if below else None,
-                    before=snapshot.as_of.at if snapshot.as_of else None,
-                    marks=marks,
-                    gathers=True,
-                    schema=snapshot.schema,
-                    schemas=state.schemas,
-                    token=snapshot.token,
-                )
-            )
+        if len(plan.near(0, bucket)) or (files and unchanged.action is RewriteAction.REWRITE):
+            tasks.append(FoldTask(plan, bucket, (_recipe(base, files, places, unchanged),)))
+    return sort_by_weight(tasks)
+
+
+def sort_by_weight(tasks: Sequence[FoldTask]) -> tuple[FoldTask, ...]:
+    """Returns the tasks, the largest first."""
     return tuple(sorted(tasks, key=lambda task: -task.weight))
 
 
 def _recipe(
-    base: Manifest | None,
-    files: Sequence[DataFile],
-    change_sets: tuple[ChangeSet, ...],
-    places: SourcePlaces,
-    unchanged: RewriteDecision,
+    base: Manifest | None, files: Sequence[DataFile], places: SourcePlaces, unchanged: RewriteDecision
 ) -> Recipe:
     if base is None:
-        return Recipe(None, (), change_sets, unchanged=unchanged)
+        return Recipe(None, (), unchanged=unchanged)
     inputs = places.inputs(base, files, base.home, LogPaths(base.log).table)
-    return Recipe(base.snapshot, inputs, change_sets, base.cleared, base.schema, unchanged)
-
-
-def near(change_sets: Sequence[ChangeSet], bucket: KeyGroups) -> tuple[ChangeSet, ...]:
-    """Returns the change sets that may have changes for a bucket."""
-    return tuple(c for c in change_sets if c.key_groups.meets(bucket))
+    return Recipe(base.snapshot, inputs, 0, base.cleared, base.schema, unchanged)
 
 
 def files_of(bucket: KeyGroups, base: Manifest | None) -> tuple[DataFile, ...]:

@@ -1,8 +1,13 @@
-"""The input and the result of one Spark task, as values: the recipes of a bucket, and the files that were made."""
+"""The input and the result of one task, as values: what all tasks share, the recipes of a bucket, the files made."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
 
 from tidefold.changelog.schema_alignment import Aligner
 from tidefold.domain.key_groups import KeyGroups
@@ -10,6 +15,7 @@ from tidefold.domain.log_state import ChangeSet, Expire, TableSpec
 from tidefold.domain.snapshot.manifest import DataFile
 from tidefold.domain.table.schema import FIRST, Schema
 from tidefold.domain.verify.expected_files import StorageTier
+from tidefold.fold.change_set_index import ChangeSetIndex, Numbers
 from tidefold.fold.merge.ties import Tied
 from tidefold.fold.merge.unresolved import Unresolved
 from tidefold.fold.rewrite import RewriteAction, RewriteDecision
@@ -39,6 +45,7 @@ class Input:
 class Recipe:
     """One way to make the rows of a bucket: files of a snapshot, and the change sets to fold into them.
 
+    way: the number of the change sets in `FoldPlan.ways`; those that are near the bucket are folded.
     cleared: the order of the highest clear that was folded into the snapshot.
     schema: the id of the schema of the files.
     unchanged: what to do with the files if no change is for the bucket.
@@ -46,26 +53,30 @@ class Recipe:
 
     snapshot: int | None
     base: tuple[Input, ...]
-    change_sets: tuple[ChangeSet, ...]
+    way: int = 0
     cleared: tuple[int, ...] = ()
     schema: int = FIRST
     unchanged: RewriteDecision = field(default=RewriteDecision())
 
 
-@dataclass(frozen=True, slots=True)
-class FoldTask:
-    """Everything that one task needs to make one bucket. It reads nothing that is not named here (I6).
+# Numbers of change sets: from the first to the one before the second.
+Ranges = tuple[tuple[int, int], ...]
 
-    target: the folder below whose `_data/` the task writes.
+
+@dataclass(frozen=True)
+class FoldPlan:
+    """What all tasks of one attempt share. Each process gets it once, however many tasks it runs.
+
+    target: the folder below whose `_data/` the tasks write.
     segments: roots of stores that have segments, in the order of the tries.
-    recipes: tried one after the other, until all inputs of one are intact.
+    change_sets: those that any task folds, each once.
+    ways: for each recipe of a task, by number, which change sets it folds.
     is_restore: the rows are those of an existing snapshot; an error names each recipe that failed.
     table: the folder of the table that will show the linked files, if there is one.
     copy: linked files there get their own bytes.
-    part: the path of the one file of a canonical savepoint, below the target's folder.
     horizon: deletes before it, in the log's order, need not be remembered.
     before: changes committed at or after this time are left out.
-    marks: the task may mark rows of a large file as deleted.
+    marks: the tasks may mark rows of a large file as deleted.
     gathers: there are tasks for all buckets, which read the same change sets.
     schema: the id of the schema that `shape` has.
     schemas: see `Aligner`.
@@ -76,15 +87,14 @@ class FoldTask:
     shape: TableSpec
     snapshot: int
     epoch: int
-    bucket: KeyGroups
     target: Address
     segments: tuple[Address, ...]
-    recipes: tuple[Recipe, ...]
+    change_sets: tuple[ChangeSet, ...] = ()
+    ways: tuple[Ranges, ...] = ((),)
     is_restore: bool = False
     table: str | None = None
     expire: Expire | None = None
     copy: bool = False
-    part: str | None = None
     horizon: int | None = None
     before: int | None = None
     marks: bool = False
@@ -98,18 +108,81 @@ class FoldTask:
         """Returns the aligner that converts inputs to the table definition."""
         return Aligner(self.shape, self.schema, self.schemas)
 
+    @cached_property
+    def index(self) -> ChangeSetIndex:
+        """Returns the change sets, to be searched by key groups."""
+        return ChangeSetIndex(self.change_sets)
+
+    @cached_property
+    def checksums(self) -> int:
+        """Returns a hash of the change sets, to tell them from others with the same numbers."""
+        return hash(tuple(c.location.checksum for c in self.change_sets))
+
+    @cached_property
+    def _in_way(self) -> tuple[npt.NDArray[np.bool_], ...]:
+        masks = tuple(np.zeros(len(self.change_sets), np.bool_) for _ in self.ways)
+        for mask, ranges in zip(masks, self.ways, strict=True):
+            for first, end in ranges:
+                mask[first:end] = True
+        return masks
+
+    def near(self, way: int, bucket: KeyGroups) -> Numbers:
+        """Returns the numbers of the change sets of a way that may have changes for a bucket."""
+        return np.flatnonzero(self._in_way[way] & self.index.is_near(bucket))
+
+
+def number_ways(ways: Sequence[Sequence[ChangeSet]]) -> tuple[tuple[ChangeSet, ...], tuple[Ranges, ...]]:
+    """Returns the change sets of all ways, each once, and the ways as ranges of their numbers."""
+    found = {(c.location.segment, c.location.ordinal): c for way in ways for c in way}
+    ordered = sorted(found, key=lambda place: found[place].sqn)
+    numbers = {place: number for number, place in enumerate(ordered)}
+    ranges = (_find_ranges([numbers[c.location.segment, c.location.ordinal] for c in way]) for way in ways)
+    return tuple(found[place] for place in ordered), tuple(ranges)
+
+
+def _find_ranges(numbers: Sequence[int]) -> Ranges:
+    found: list[tuple[int, int]] = []
+    for number in numbers:
+        if found and found[-1][1] == number:
+            found[-1] = found[-1][0], number + 1
+        else:
+            found.append((number, number + 1))
+    return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class FoldTask:
+    """One bucket to make. The task reads nothing that it or its plan does not name (I6).
+
+    recipes: tried one after the other, until all inputs of one are intact.
+    part: the path of the one file of a canonical savepoint, below the target's folder.
+    """
+
+    plan: FoldPlan
+    bucket: KeyGroups
+    recipes: tuple[Recipe, ...]
+    part: str | None = None
+
     @property
     def writes_rows(self) -> bool:
         """Whether the task merges or rewrites rows. If not, it links files."""
         first = self.recipes[0]
-        return bool(first.change_sets) or first.unchanged.action is RewriteAction.REWRITE
+        return first.unchanged.action is RewriteAction.REWRITE or bool(len(self.near(first)))
 
     @property
     def weight(self) -> int:
         """Estimates how many bytes the task reads."""
         first = self.recipes[0]
-        changes = sum(c.location.length * _share(self.bucket, c.key_groups) for c in first.change_sets)
-        return sum(i.file.bytes for i in first.base) + int(changes)
+        changes = self.plan.index.estimate_bytes(self.near(first), self.bucket)
+        return sum(i.file.bytes for i in first.base) + changes
+
+    def near(self, recipe: Recipe) -> Numbers:
+        """Returns the numbers of the change sets that a recipe folds."""
+        return self.plan.near(recipe.way, self.bucket)
+
+    def change_sets(self, recipe: Recipe) -> tuple[ChangeSet, ...]:
+        """Returns the change sets that a recipe folds."""
+        return tuple(self.plan.change_sets[number] for number in self.near(recipe))
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,8 +233,3 @@ class FoldResult:
     ties: Tied = field(default=Tied())
     unresolved: Unresolved = field(default_factory=Unresolved)
     reads: tuple[Read, ...] = field(default=())
-
-
-def _share(bucket: KeyGroups, span: KeyGroups) -> float:
-    overlap = min(bucket.last, span.last) - max(bucket.first, span.first) + 1
-    return overlap / (span.last - span.first + 1)

@@ -15,6 +15,7 @@ from tidefold.domain.log_state import ChangeSet, DeletionState, State, TableSpec
 from tidefold.errors import CorruptError, NotFoundError, RefusedError, TidefoldError
 from tidefold.fold.base_rows import BaseFiles, open_base, read_hidden, with_schema
 from tidefold.fold.change_cache import MANY, changes_for
+from tidefold.fold.change_set_index import ChangeSetIndex
 from tidefold.fold.expiry import drop_expired
 from tidefold.fold.fold_bucket import MERGE_MEMORY
 from tidefold.fold.inputs import Inputs
@@ -56,7 +57,8 @@ def _fold_rows(store: Store, plan: ReadPlan, task: ReadTask) -> Iterator[pa.Reco
     read = partial(read_change_set, store, known={})
     work = (plan.store, plan.log, plan.snapshot, plan.change_sets)
     least = MANY if plan.key or plan.share else 1
-    found = changes_for(work, task.change_sets, task.bucket, read, least)
+    index = ChangeSetIndex(plan.change_sets)
+    found = changes_for(work, index, index.near(task.bucket), task.bucket, read, least)
     tables = [plan.aligner.changes(table, schema) for table, schema in found]
     if not any(table.num_rows for table in tables):
         # File by file: a look at the first rows of a large table reads one file. (A dataset's reader threads hang the

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -21,6 +22,7 @@ from tidefold.domain.log_state import ChangeSet
 from tidefold.errors import CorruptError
 from tidefold.fold import change_cache
 from tidefold.fold.change_cache import MANY, CachePool, ChangeCache
+from tidefold.fold.change_set_index import ChangeSetIndex
 from tidefold.operations.inspect.read import ReadRequest, What, read_rows
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot.confirm import confirm
@@ -69,11 +71,13 @@ def test_another_work_finds_what_was_damaged_since(pipeline: Pipeline) -> None:
     sets = pipeline.ledger("accounts").read().change_sets
     kept, all_of_them = CachePool(), KeyGroups(0, 15)
     read = partial_read(pipeline)
-    [(whole, _)] = kept.of("one").changes(sets, all_of_them, read)
+    index = ChangeSetIndex(sets)
+    every = index.near(all_of_them)
+    [(whole, _)] = kept.of("one").changes(index, every, all_of_them, read)
     Path(pipeline.store.uri(sets[3].location.segment)).write_bytes(b"damaged")
-    assert kept.of("one").changes(sets, all_of_them, read)[0][0].equals(whole)
+    assert kept.of("one").changes(index, every, all_of_them, read)[0][0].equals(whole)
     with pytest.raises(CorruptError):
-        kept.of("two").changes(sets, all_of_them, read)
+        kept.of("two").changes(index, every, all_of_them, read)
 
 
 @pytest.mark.parametrize(("most", "again"), [(change_cache._MOST, 0), (1, 1)])
@@ -82,7 +86,7 @@ def test_the_works_of_late_are_kept_as_far_as_there_is_room(
 ) -> None:
     monkeypatch.setattr(change_cache, "_MOST", most)
     monkeypatch.setattr(change_cache, "_FRAME", 0)
-    sets = pipeline.ledger("accounts").read().change_sets[:1]
+    index = ChangeSetIndex(pipeline.ledger("accounts").read().change_sets[:1])
     kept, all_of_them, read = CachePool(), KeyGroups(0, 15), []
 
     def noted(change_set: ChangeSet) -> pa.Table:
@@ -90,24 +94,42 @@ def test_the_works_of_late_are_kept_as_far_as_there_is_room(
         return read_change_set(pipeline.store, change_set)
 
     for work in ("one", "two", "one", "two"):
-        kept.of(work).changes(sets, all_of_them, noted)
+        kept.of(work).changes(index, index.near(all_of_them), all_of_them, noted)
     assert len(read) == 2 + 2 * again
 
 
 def test_a_task_gets_only_the_change_sets_and_key_groups_that_it_asks_for(pipeline: Pipeline) -> None:
-    sets = pipeline.ledger("accounts").read().change_sets
-    kept, read = ChangeCache(), partial_read(pipeline)
-    kept.changes(sets[:50], KeyGroups(0, 15), read)
-    asked, bucket = [*sets[20:30], sets[60]], KeyGroups(4, 7)
-    [(found, _)] = kept.changes(asked, bucket, read)
-    slices = [read_change_set(pipeline.store, one, bucket) for one in asked]
+    index = ChangeSetIndex(pipeline.ledger("accounts").read().change_sets)
+    kept, read, all_of_them, bucket = ChangeCache(), partial_read(pipeline), KeyGroups(0, 15), KeyGroups(4, 7)
+    kept.changes(index, np.intersect1d(np.arange(50), index.near(all_of_them)), all_of_them, read)
+    asked = np.intersect1d([*range(20, 30), 60], index.near(bucket))
+    [(found, _)] = kept.changes(index, asked, bucket, read)
+    slices = [read_change_set(pipeline.store, index.change_sets[one], bucket) for one in asked]
     assert found.sort_by("_offset").equals(pa.concat_tables(slices).combine_chunks().sort_by("_offset"))
+
+
+def test_the_index_finds_what_a_look_at_each_change_set_finds(pipeline: Pipeline) -> None:
+    sets = pipeline.ledger("accounts").read().change_sets
+    index = ChangeSetIndex(sets)
+    for bucket in (KeyGroups(first, last) for first in range(16) for last in range(first, 16)):
+        near = [number for number, one in enumerate(sets) if one.key_groups.meets(bucket)]
+        assert index.near(bucket).tolist() == near
+        bytes_ = sum(
+            one.location.length * len(groups(one.key_groups) & groups(bucket)) / len(groups(one.key_groups))
+            for one in sets
+        )
+        assert index.estimate_bytes(index.near(bucket), bucket) == int(bytes_ + 1e-6)
+
+
+def groups(span: KeyGroups) -> set[int]:
+    return set(range(span.first, span.last + 1))
 
 
 def test_change_sets_of_different_schemas_stay_apart(pipeline: Pipeline) -> None:
     sets = pipeline.ledger("accounts").read().change_sets
-    given = [replace(one, schema=1 + number % 2) for number, one in enumerate(sets)]
-    found = ChangeCache().changes(given, KeyGroups(0, 15), partial_read(pipeline))
+    index = ChangeSetIndex([replace(one, schema=1 + number % 2) for number, one in enumerate(sets)])
+    everything = KeyGroups(0, 15)
+    found = ChangeCache().changes(index, index.near(everything), everything, partial_read(pipeline))
     assert sorted(schema for _, schema in found) == [1, 2]
     assert sum(len(table) for table, _ in found) == sum(one.rows for one in sets)
 

@@ -24,6 +24,7 @@ from tidefold.domain.paths import INTENTS, LogPaths
 from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
 from tidefold.errors import StorageError
 from tidefold.fold.change_cache import ChangeCache
+from tidefold.fold.change_set_index import ChangeSetIndex
 from tidefold.operations.ingest import recovery
 from tidefold.operations.ingest.ingest import ingest
 from tidefold.operations.local_copies.retain import retain_local
@@ -296,8 +297,8 @@ def test_a_try_that_failed_half_way_does_not_take_rows_from_the_next_one(tmp_pat
             raise StorageError("STORAGE", "no answer")
         return read_change_set(pipeline.store, change_set)
 
-    everything = KeyGroups(0, 15)
+    everything, index = KeyGroups(0, 15), ChangeSetIndex(state.change_sets)
     with pytest.raises(StorageError):
-        gathered.changes(state.change_sets, everything, read)
-    found = gathered.changes(state.change_sets, everything, read)
+        gathered.changes(index, index.near(everything), everything, read)
+    found = gathered.changes(index, index.near(everything), everything, read)
     assert sum(len(table) for table, _ in found) == 20

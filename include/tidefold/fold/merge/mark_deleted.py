@@ -33,13 +33,13 @@ _BATCH_ROWS = 262_144
 def to_mark(task: FoldTask, recipe: Recipe, changes: pa.Table) -> Input | None:
     """Returns the file whose rows should be marked instead of rewritten; None: there is none."""
     shown = [one for one in recipe.base if not one.file.hidden]
-    if not shown or not task.marks or not _can_mark(task, recipe, changes):
+    if not shown or not task.plan.marks or not _can_mark(task, recipe, changes):
         return None
     large = max(shown, key=lambda one: one.file.rows_written)
     file, beside = large.file, sum(one.file.rows for one in shown if one is not large)
     gone = file.rows_written - file.rows + changes.num_rows
     few = max(gone, beside + changes.num_rows) <= file.rows_written * SHARE
-    short = _length(file, gone) <= min(_LONGEST, _ALL // task.shape.buckets)
+    short = _length(file, gone) <= min(_LONGEST, _ALL // task.plan.shape.buckets)
     return large if few and short and file.is_within(task.bucket) else None
 
 
@@ -51,8 +51,10 @@ def _length(file: DataFile, gone: int) -> int:
 
 def _can_mark(task: FoldTask, recipe: Recipe, changes: pa.Table) -> bool:
     """Whether each change that replaces a row contains the whole row, so that the old row need not be read."""
-    stays = recipe.unchanged.action is RewriteAction.KEEP and recipe.schema == task.schema and task.expire is None
-    return stays and is_plain(changes, task.shape) and not has_clears(changes)
+    stays = (
+        recipe.unchanged.action is RewriteAction.KEEP and recipe.schema == task.plan.schema and task.plan.expire is None
+    )
+    return stays and is_plain(changes, task.plan.shape) and not has_clears(changes)
 
 
 def mark_rows(large: Input, keys: pa.Table, inputs: Inputs) -> DataFile | None:

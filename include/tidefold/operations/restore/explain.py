@@ -111,16 +111,17 @@ def explain(pipeline: Pipeline, log: str, request: Restore) -> Outcome:
 
 
 def _bucket(task: FoldTask, look: _Look) -> BucketPlan:
-    ways = [_way(recipe, look) for recipe in task.recipes]
+    ways = [_way(task, recipe, look) for recipe in task.recipes]
     return BucketPlan(key_groups=[task.bucket.first, task.bucket.last], ways=ways)
 
 
-def _way(recipe: Recipe, look: _Look) -> WayPlan:
+def _way(task: FoldTask, recipe: Recipe, look: _Look) -> WayPlan:
+    change_sets = task.change_sets(recipe)
     return WayPlan(
         snapshot=recipe.snapshot,
         files=[_file(one, look) for one in recipe.base],
-        change_sets=spans(recipe.change_sets),
-        change_bytes=sum(change_set.location.length for change_set in recipe.change_sets),
+        change_sets=spans(change_sets),
+        change_bytes=sum(change_set.location.length for change_set in change_sets),
     )
 
 

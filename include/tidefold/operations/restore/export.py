@@ -25,7 +25,7 @@ from tidefold.errors import (
     TidefoldError,
     UnknownOutcomeError,
 )
-from tidefold.fold.fold_bucket import fold_bucket
+from tidefold.fold.fold_bucket import deal
 from tidefold.fold.task import Address, FoldResult
 from tidefold.operations.local_copies.manage import places_of
 from tidefold.operations.outcome import Outcome, Status
@@ -123,7 +123,7 @@ def restore_rows(pipeline: Pipeline, log: str, snapshot: int, into: Elsewhere, r
     rows = find_rows(state, wanted, find_current_limit(pipeline, log, wanted) if into.drops_expired else None)
     plan = plan_restore(pipeline, rows, places_of(pipeline, log), target, into.within)
     with claim_location(into.store, f"snapshot {wanted.id} of {log}"):
-        results = _results(run(fold_bucket, [msgspec.json.encode(task).decode() for task in plan.tasks]))
+        results = _results(run(*deal(plan.tasks)))
         manifest = _manifest(wanted, plan, [file for result in results for file in result.files], state.log)
         require_rows(log, None if into.within else rows.rows, results)
         _finish(into, manifest)

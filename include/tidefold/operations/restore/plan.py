@@ -19,10 +19,10 @@ from tidefold.domain.snapshot.manifest import Manifest
 from tidefold.domain.table.schema import shape_at
 from tidefold.errors import CorruptError, TidefoldError
 from tidefold.fold.inputs import Inputs
-from tidefold.fold.plan import files_of, near, require_joined
+from tidefold.fold.plan import files_of, require_joined, sort_by_weight
 from tidefold.fold.rewrite import RewriteAction, RewriteDecision, decide_rewrite
 from tidefold.fold.source_places import SourcePlaces
-from tidefold.fold.task import Address, FoldTask, Read, Recipe
+from tidefold.fold.task import Address, FoldPlan, FoldTask, Read, Recipe, number_ways
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot.manifests import find_manifest
 
@@ -116,34 +116,40 @@ def plan_restore(
     buckets = (own.shape if own else wanted.state.shape).buckets
     shape = replace(shape_at(wanted.state, wanted.schema), buckets=buckets)
     aligner = Aligner(shape, wanted.schema, wanted.state.schemas)
+    plan = _plan(wanted, places, into, shape, [change_sets for _, change_sets in ways])
     tasks = []
     for bucket in bucket_ranges(shape.key_groups, shape.buckets):
         span = bucket if within is None else _overlap(bucket, within)
-        recipes = tuple(_recipe(wanted, way, span, aligner, places) for way in ways) if span else ()
+        if not span:
+            continue
+        recipes = tuple(
+            _recipe(wanted, manifest, number, span, aligner, places) for number, (manifest, _) in enumerate(ways)
+        )
+        task = FoldTask(plan, span, recipes)
         # A bucket without files of the snapshot's own has no rows, whatever older ones had there.
-        if span and any(r.base or r.change_sets for r in (recipes[:1] if own else recipes)):
-            tasks.append(_task(wanted, places, into, shape, span, recipes))
+        if any(r.base or len(task.near(r)) for r in (recipes[:1] if own else recipes)):
+            tasks.append(task)
     failed = tuple(read for read in inputs.reads if read.why)
-    return RestorePlan(own, shape, tuple(sorted(tasks, key=lambda task: -task.weight)), failed)
+    return RestorePlan(own, shape, sort_by_weight(tasks), failed)
 
 
-def _task(
+def _plan(
     wanted: RestoredRows,
     places: SourcePlaces,
     into: Into,
     shape: TableSpec,
-    bucket: KeyGroups,
-    recipes: tuple[Recipe, ...],
-) -> FoldTask:
-    return FoldTask(
+    ways: Sequence[Sequence[ChangeSet]],
+) -> FoldPlan:
+    change_sets, numbers = number_ways(ways)
+    return FoldPlan(
         log=wanted.state.log,
         shape=shape,
         snapshot=into.snapshot,
         epoch=into.epoch,
-        bucket=bucket,
         target=into.target,
         segments=places.logs,
-        recipes=recipes,
+        change_sets=change_sets,
+        ways=numbers,
         is_restore=True,
         table=into.table,
         expire=wanted.limit,
@@ -160,12 +166,17 @@ def _overlap(bucket: KeyGroups, within: KeyGroups) -> KeyGroups | None:
     return KeyGroups(max(bucket.first, within.first), min(bucket.last, within.last))
 
 
-def _recipe(wanted: RestoredRows, way: _Way, bucket: KeyGroups, aligner: Aligner, places: SourcePlaces) -> Recipe:
+def _recipe(
+    wanted: RestoredRows,
+    manifest: Manifest | None,
+    way: int,
+    bucket: KeyGroups,
+    aligner: Aligner,
+    places: SourcePlaces,
+) -> Recipe:
     """What one bucket is made from. The table's own file comes before a full snapshot's: it need not be put there."""
-    manifest, change_sets = way
-    mine = near(change_sets, bucket)
     if manifest is None:
-        return Recipe(None, (), mine, unchanged=RewriteDecision(RewriteAction.LINK))
+        return Recipe(None, (), way, unchanged=RewriteDecision(RewriteAction.LINK))
     files = files_of(bucket, manifest)
     unchanged = decide_rewrite(
         files,
@@ -175,7 +186,7 @@ def _recipe(wanted: RestoredRows, way: _Way, bucket: KeyGroups, aligner: Aligner
         schema_differs=aligner.must_rewrite(manifest.schema),
     )
     inputs = places.inputs(manifest, files, LogPaths(manifest.log).table, manifest.home)
-    return Recipe(manifest.snapshot, inputs, mine, manifest.cleared, manifest.schema, unchanged)
+    return Recipe(manifest.snapshot, inputs, way, manifest.cleared, manifest.schema, unchanged)
 
 
 def _ways(wanted: RestoredRows, places: SourcePlaces, inputs: Inputs) -> tuple[Manifest | None, Sequence[_Way]]:

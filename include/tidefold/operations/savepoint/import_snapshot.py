@@ -16,9 +16,10 @@ from tidefold.domain.snapshot.kind_selection import KindDecision
 from tidefold.domain.snapshot.manifest import home
 from tidefold.domain.verify.expected_files import StorageTier
 from tidefold.errors import CorruptError
+from tidefold.fold.plan import sort_by_weight
 from tidefold.fold.rewrite import RewriteAction, RewriteDecision, decide_rewrite
 from tidefold.fold.source_places import SourcePlaces
-from tidefold.fold.task import Address, FoldTask, Input, Recipe
+from tidefold.fold.task import Address, FoldPlan, FoldTask, Input, Recipe
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline, now
 from tidefold.operations.savepoint.external import Original, check_original, original_at
@@ -100,6 +101,18 @@ def _plan_tasks(
     log: str, snapshot: Snapshot, original: Original, shape: TableSpec, places: SourcePlaces, copy: bool
 ) -> tuple[FoldTask, ...]:
     """Plans one task for each bucket with rows, the largest first."""
+    plan = FoldPlan(
+        log=log,
+        shape=shape,
+        snapshot=snapshot.id,
+        epoch=snapshot.epoch,
+        target=Address(StorageTier.STORE, places.store, home(log, snapshot.kind, snapshot.id)),
+        segments=places.logs,
+        table=LogPaths(log).table,
+        expire=snapshot.expire,
+        copy=copy,
+        token=snapshot.token,
+    )
     tasks = []
     for bucket in bucket_ranges(shape.key_groups, shape.buckets):
         inputs = _find_inputs(original, bucket, shape)
@@ -110,23 +123,9 @@ def _plan_tasks(
             unchanged = decide_rewrite(files, bucket, unchanged=RewriteAction.LINK, expire=snapshot.expire)
         else:
             unchanged = RewriteDecision(RewriteAction.REWRITE, "a canonical savepoint has plain rows")
-        tasks.append(
-            FoldTask(
-                log=log,
-                shape=shape,
-                snapshot=snapshot.id,
-                epoch=snapshot.epoch,
-                bucket=bucket,
-                target=Address(StorageTier.STORE, places.store, home(log, snapshot.kind, snapshot.id)),
-                segments=places.logs,
-                recipes=(Recipe(None, inputs, (), original.savepoint.cleared, unchanged=unchanged),),
-                table=LogPaths(log).table,
-                expire=snapshot.expire,
-                copy=copy,
-                token=snapshot.token,
-            )
-        )
-    return tuple(sorted(tasks, key=lambda task: -task.weight))
+        recipe = Recipe(None, inputs, 0, original.savepoint.cleared, unchanged=unchanged)
+        tasks.append(FoldTask(plan, bucket, (recipe,)))
+    return sort_by_weight(tasks)
 
 
 def _find_inputs(original: Original, bucket: KeyGroups, shape: TableSpec) -> tuple[Input, ...]:

@@ -21,7 +21,7 @@ from tidefold.domain.source_progress_history import positions_at
 from tidefold.domain.verify.expected_files import StorageTier
 from tidefold.domain.wording import in_units
 from tidefold.errors import NotFoundError, RefusedError, TidefoldError, UnknownOutcomeError
-from tidefold.fold.fold_bucket import fold_bucket
+from tidefold.fold.fold_bucket import deal
 from tidefold.fold.rewrite import RewriteAction, RewriteDecision
 from tidefold.fold.task import Address, FoldTask
 from tidefold.ledger import write_description
@@ -126,7 +126,7 @@ def _write_savepoint(
     plan = plan_restore(pipeline, rows, with_originals(state, places_of(pipeline, state.log)), target)
     native = layout is Layout.NATIVE
     tasks = plan.tasks if native else _parts(plan)
-    results = decode_results(in_threads(_teller(note))(fold_bucket, [msgspec.json.encode(t).decode() for t in tasks]))
+    results = decode_results(in_threads(_teller(note))(*deal(tasks)))
     require_rows(state.log, rows.rows, results)
     files = tuple(
         SavedFile.of("_data" if native else ROWS, f)

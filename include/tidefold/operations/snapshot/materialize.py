@@ -7,14 +7,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-import msgspec
-
 from tidefold.compute.runners import Answer, Runner
 from tidefold.domain.log_state import LogState, Snapshot, State
 from tidefold.domain.snapshot import transitions
 from tidefold.domain.snapshot.claim import of_run
 from tidefold.errors import SupersededError, TidefoldError, wrap_unexpected
-from tidefold.fold.fold_bucket import fold_bucket
+from tidefold.fold.fold_bucket import deal
+from tidefold.fold.plan import sort_by_weight
 from tidefold.operations.local_copies.manage import clear_leftovers
 from tidefold.operations.outcome import Outcome, Status
 from tidefold.operations.pipeline import Pipeline
@@ -71,10 +70,10 @@ def materialize(
     with heartbeat(pipeline.ledger) as heart:
         begun = [_begin(pipeline, log, request, heart, (plans or {}).get(log)) for log in logs]
         attempts = [a for a in begun if isinstance(a, Attempt)]
-        tasks = sorted((t for a in attempts for t in a.tasks), key=lambda task: -task.weight)
+        tasks = sort_by_weight([task for attempt in attempts for task in attempt.tasks])
         _log.info("folding %d buckets of %d logs", len(tasks), len(attempts))
-        answers = run(fold_bucket, [msgspec.json.encode(task).decode() for task in tasks])
-        folded = {a.log: [r for t, r in zip(tasks, answers, strict=True) if t.log == a.log] for a in attempts}
+        answers = run(*deal(tasks))
+        folded = {a.log: [r for t, r in zip(tasks, answers, strict=True) if t.plan.log == a.log] for a in attempts}
         return [b if isinstance(b, Outcome) else _finish(pipeline, b, folded[b.log]) for b in begun]
 
 

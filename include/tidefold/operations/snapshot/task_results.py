@@ -92,7 +92,7 @@ def _find_places(tasks: Sequence[FoldTask], results: Sequence[FoldResult]) -> di
 def _find_served(task: FoldTask, result: FoldResult) -> Iterator[Read]:
     """Yields the reads that the rows of a bucket come from, without those of ways that failed."""
     recipe = task.recipes[result.recipe]
-    wanted = {one.file.name for one in recipe.base} | {str(c.location) for c in recipe.change_sets}
+    wanted = {one.file.name for one in recipe.base} | {str(c.location) for c in task.change_sets(recipe)}
     last = {read.name: read for read in result.reads if not read.why and read.name in wanted}
     return iter(last.values())
 
