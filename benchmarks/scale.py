@@ -1,0 +1,99 @@
+"""What a run of many buckets and change sets sends to Spark's processes, and what planning and unpacking it costs.
+
+`make bench-scale` writes docs/benchmarks/scale.md. It starts no Spark: it pickles what the runner on Spark pickles.
+"""
+
+from __future__ import annotations
+
+import pickle
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from support.dealing import DealtBytes, count_bytes, tasks_of
+from tables import machine, write_page
+from tidefold.compute.runners import BroadcastWork
+from tidefold.fold.fold_bucket import FoldWork, deal
+from tidefold.fold.plan import sort_by_weight
+from tidefold.ledger.stored_form import encode
+
+SIZES = ((100, 100), (100, 1_000), (1_000, 1_000), (10_000, 100), (10_000, 1_000))
+EXECUTORS, GOAL = 4, 20e6
+T = TypeVar("T")
+
+
+def cpu_seconds(act: Callable[[], T]) -> tuple[float, T]:
+    begun = time.process_time()
+    result = act()
+    return time.process_time() - begun, result
+
+
+def line(buckets: int, change_sets: int) -> str:
+    sent = count_bytes(buckets, change_sets)
+    tasks = tasks_of(buckets, change_sets)
+    planned, (work, texts) = cpu_seconds(lambda: deal(sort_by_weight(tasks)))
+    pickled = pickle.dumps(BroadcastWork(work))
+    unpacked, _ = cpu_seconds(lambda: _unpack(pickled, texts))
+    copied = sent.tasks + buckets * change_sets * _length_of_a_change_set()
+    sizes = [sent.shared, sent.tasks, sent.function * sent.hands, _all(sent), copied]
+    cells = [f"{buckets:,}", f"{change_sets:,}", *map(_megabytes, sizes)]
+    return f"| {' | '.join(cells)} | {planned:.2f} s | {unpacked:.2f} s | {_verdict(buckets, change_sets, sent)} |"
+
+
+def _unpack(pickled: bytes, texts: list[str]) -> int:
+    """What the processes of one executor do together: the work once, each task, and a look for its change sets."""
+    work = pickle.loads(pickled).work
+    assert isinstance(work, FoldWork)
+    return sum(len(task.near(task.recipes[0])) for task in map(work.task, texts))
+
+
+def _all(sent: DealtBytes) -> int:
+    return sent.shared * EXECUTORS + sent.tasks + sent.function * sent.hands
+
+
+def _length_of_a_change_set() -> int:
+    [task, *_] = tasks_of(1, 1)
+    return len(encode(task.plan.change_sets))
+
+
+def _megabytes(count: int) -> str:
+    return f"{count / 1e6:,.2f} MB"
+
+
+def _verdict(buckets: int, change_sets: int, sent: DealtBytes) -> str:
+    if (buckets, change_sets) != SIZES[-1]:
+        return ""
+    return f"< {GOAL / 1e6:.0f} MB: {'met' if _all(sent) < GOAL else '**missed**'}"
+
+
+def main() -> None:
+    write_page(
+        "scale.md",
+        [
+            "# What a run of many buckets and change sets sends",
+            "",
+            "Written by `make bench-scale` (benchmarks/scale.py). It counts what the runner on Spark pickles, and",
+            "starts no Spark.",
+            machine(),
+            "",
+            "A fold has one task for each bucket. The **plan** (change sets, schemas, table definition) is broadcast:",
+            f"each of {EXECUTORS} executors gets it once, and each process decodes it once. The **texts** name a",
+            "bucket and its base files. A task of Spark's gets the texts that it was dealt, and no others. The",
+            "**function** is sent with each of Spark's tasks, of which there is one for each bucket on a cluster.",
+            "",
+            "**Copied** is the size of all texts when each names its change sets itself, as before. Each task of",
+            "Spark's then carried all of them.",
+            "",
+            "Base files have statistics of five columns. CPU seconds are of one process: plan is what the driver does",
+            "to sort and encode the tasks. Unpack is what all executors do together to decode them and to find the",
+            "change sets of each.",
+            "",
+            "| buckets | change sets | plan | texts | function | all | copied | plan, CPU | unpack, CPU | goal |",
+            "|---|---|---|---|---|---|---|---|---|---|",
+            *(line(*size) for size in SIZES),
+        ],
+    )
+
+
+if __name__ == "__main__":
+    main()
