@@ -1,7 +1,7 @@
 """How long folding changes into a Delta table takes, by tidefold and by its peers, side by side on the same changes.
 
 `make bench` writes docs/benchmarks/fold.md and fold.svg. ROWS, ROUNDS: how large the table is, how often each way runs;
-SHARES: of the rows that change; PEERS: any of delta, iceberg and hudi; HEAP: of each JVM.
+SHARES: of the rows that change; PEERS: any of delta, iceberg, hudi and ducklake; HEAP: of each JVM.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from tables import PAGES, Row, folder, ratios, seconds, write_page
 
 ROWS, ROUNDS = int(os.environ.get("ROWS", "2000000")), int(os.environ.get("ROUNDS", "3"))
 SHARES = tuple(float(share) for share in os.environ.get("SHARES", "0.0001,0.01,0.1,0.5,1").split(","))
-# Iceberg and Hudi run with this one only: each round of theirs takes minutes.
+# Iceberg, Hudi and DuckLake run with this one only: each round of theirs takes minutes.
 LAKE_SHARE = 0.01
 # Never much slower than the better of these.
 _LIMITS = ("Spark: anti join, union, overwrite", "squash, then MERGE, tuned, with deletion vectors")
-PEERS = os.environ.get("PEERS", "delta,iceberg,hudi").split(",")
+PEERS = os.environ.get("PEERS", "delta,iceberg,hudi,ducklake").split(",")
 
 
 def rounds(ways: list[Way], made: Case, scratch: Path) -> list[Way]:
@@ -50,14 +50,14 @@ def delta_peers(spark: SparkSession) -> list[Way]:
 
 
 def other_lakes(base: Path, scratch: Path) -> tuple[list[PeerProcess], list[str]]:
-    """The peers with a Spark of their own, and why others are not among them."""
+    """The peers with an environment of their own, and why others are not among them."""
     lakes, absent = [], []
     made = case(base, scratch / "warm-lakes", ROWS, 0.001)
     for peer in (peer for name, peer in pinned().items() if name in PEERS):
         try:
             lakes.append(warm_lake(peer, base, made, scratch))
         except PeerError as error:
-            absent.append(f"{peer.title} on {peer.spark} did not run: {error}.")
+            absent.append(f"{peer.title} on {peer.engine} did not run: {error}.")
             print(absent[-1], flush=True)
             shutil.rmtree(scratch / COPY, ignore_errors=True)
     return lakes, absent

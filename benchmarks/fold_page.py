@@ -13,7 +13,7 @@ _WAYS = [
     "| way | median | lowest to highest | times the fastest | CPU | written | files | peak memory |",
     "|---|---|---|---|---|---|---|---|",
 ]
-_LAKES = ", ".join(f"{peer.title} on {peer.spark}" for peer in pinned().values())
+_LAKES = ", ".join(f"{peer.title} on {peer.engine}" for peer in pinned().values())
 _HOW = """
 From segments on disk to a synced Delta commit with statistics. tidefold reads its 16 segments and proves the sha256 of
 everything that it reads; no gate looks at the rows, as with the others. The peers read the same changes as Parquet,
@@ -35,12 +35,12 @@ and Hudi have one each.
 - The DuckDB script finds the files that have a changed key and writes these anew on both threads. Its rows are not
   sorted, its inputs not proved, and nobody can go back.
 
-Iceberg and Hudi run in environments of their own below var/bench (benchmarks/peers, everything pinned by checksum), one
-process each, whose session stays warm. Their tables are loaded once from the files of ours and copied back before
-each run: 16 buckets by key as ours, zstd. They end like the others with everything synced, and the rows of every run
-are compared as those of the others; their `.crc` files count as files. One that cannot be had, or for which the table
-has too many rows (`rows` in benchmarks/peers/pins.toml), is left out, and this page says so above. With other shares of
-changes than 1 % they do not run: a round of theirs takes minutes.
+Iceberg, Hudi and DuckLake run in environments of their own below var/bench (benchmarks/peers, everything pinned by
+checksum), one process each, whose session stays warm. Their tables are loaded once from the files of ours and copied
+back before each run: 16 buckets by key as ours, zstd. They end like the others with everything synced, and the rows of
+every run are compared as those of the others; their `.crc` files count as files. One that cannot be had, or for which
+the table has too many rows (`rows` in benchmarks/peers/pins.toml), is left out, and this page says so above. With other
+shares of changes than 1 % they do not run: a round of theirs takes minutes.
 
 - Iceberg: format version 3, `bucket(16, id)`. The changes are squashed into an Iceberg table bucketed alike, which
   counts, and merged by a storage-partitioned join (`v2.bucketing.enabled`, `pushPartValues.enabled`,
@@ -49,6 +49,10 @@ changes than 1 % they do not run: a round of theirs takes minutes.
   compaction is `rewrite_data_files` of every file that has one.
 - Hudi: bucket index of 16, `COMMIT_TIME_ORDERING` with squashed changes, `combine.before.upsert=false`, deletes by
   `_hoodie_is_deleted`, metadata table and column statistics on as by default. Compaction is inline, after each commit.
+- DuckLake: DuckDB 1.5.5 with the extension from PyPI (the extension of DuckDB 2.0 could not be had), catalog in a
+  DuckDB file, `bucket(16, id)`, sorted by `id`, zstd, two threads. One MERGE may do one kind of change to rows that
+  match, so a MERGE of deletes and one of the rest are one transaction. Each call attaches the catalog again. Compaction
+  is `ducklake_rewrite_data_files` with threshold 0, then `ducklake_merge_adjacent_files`.
 - Merge-on-read leaves work to its readers. It stands here alone, charged with the first full read of all columns, and
   charged with its compaction.
 """

@@ -1,4 +1,4 @@
-"""The environment of a peer that needs another Spark: a venv and one jar below var/bench, made once, by checksum."""
+"""The environment of a peer: a venv and at most one jar below var/bench, made once, by checksum."""
 
 from __future__ import annotations
 
@@ -23,14 +23,19 @@ class PeerError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """A program below benchmarks/peers, and what it needs."""
+    """A program below benchmarks/peers, and what it needs.
+
+    engine: what runs it.
+    tables: how it keeps changes: copy-on-write, merge-on-read.
+    """
 
     name: str
     title: str
-    spark: str
+    engine: str
     rows: int
     packages: tuple[str, ...]
-    jar: Jar
+    tables: tuple[str, ...]
+    jar: Jar | None = None
 
     @property
     def folder(self) -> Path:
@@ -41,8 +46,8 @@ class Peer:
         return self.folder / "bin" / "python"
 
     @property
-    def jar_path(self) -> Path:
-        return self.jar.path(self.folder)
+    def jar_path(self) -> Path | None:
+        return self.jar.path(self.folder) if self.jar else None
 
 
 def pinned() -> dict[str, Peer]:
@@ -51,8 +56,9 @@ def pinned() -> dict[str, Peer]:
     return {name: _peer(name, **pin) for name, pin in pins.items()}
 
 
-def _peer(name: str, packages: list[str], jar: dict[str, str], **more: Any) -> Peer:
-    return Peer(name, packages=tuple(packages), jar=Jar(**jar), **more)
+def _peer(name: str, packages: list[str], tables: list[str], jar: dict[str, str] | None = None, **more: Any) -> Peer:
+    made = Jar(**jar) if jar else None
+    return Peer(name, packages=tuple(packages), tables=tuple(tables), jar=made, **more)
 
 
 def make(peer: Peer) -> None:
@@ -65,7 +71,7 @@ def make(peer: Peer) -> None:
         wanted.write_text(lock)
         _run(str(peer.python), "-m", "pip", "install", "--quiet", "--no-deps", "--require-hashes", "-r", str(wanted))
         wanted.rename(stamp)
-    if not peer.jar.good(peer.folder):
+    if peer.jar and not peer.jar.good(peer.folder):
         try:
             fetch([peer.jar], peer.folder)
         except TidefoldError as error:

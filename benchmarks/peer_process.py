@@ -43,7 +43,7 @@ class PeerProcess:
         self.peer, self.live, self._loaded = peer, scratch / COPY / peer.name, scratch / peer.name
         temporary = scratch / f"{peer.name}-scratch"
         temporary.mkdir()
-        told = {"jar": str(peer.jar_path), "heap": heap, "scratch": str(temporary), "live": str(self.live)}
+        told = {"jar": str(peer.jar_path or ""), "heap": heap, "scratch": str(temporary), "live": str(self.live)}
         command = [str(peer.python), "-E", str(PROGRAMS / f"{peer.name}.py"), json.dumps(told)]
         # Nothing of our own Spark may reach theirs.
         env = {key: os.environ[key] for key in ("PATH", "HOME", "JAVA_HOME") if key in os.environ}
@@ -79,14 +79,15 @@ class PeerProcess:
 
     def load(self, base: Path) -> None:
         """Its tables, from the files of the Delta table of a store."""
-        for table in (COW, MOR):
+        for table in self.peer.tables:
             self.live.mkdir(parents=True)
             self.ask("load", table=table, files=files_of(table_of(base)))
             shutil.move(self.live, self._loaded / table)
             shutil.rmtree(self.live.parent)
 
     def ways(self) -> list[Way]:
-        return [self._way(name, table, **more) for name, table, more in _CHARGED]
+        charged = [one for one in _CHARGED if one[1] in self.peer.tables]
+        return [self._way(name, table, **more) for name, table, more in charged]
 
     def _way(self, name: str, table: str, read: bool = False, compact: bool = False) -> Way:
         def act(root: Path, case: Case) -> None:

@@ -1,4 +1,4 @@
-"""A peer's side of the talk: it runs under the peer's own Python, and knows nothing but pyspark.
+"""A peer's side of the talk: it runs under the peer's own Python, and knows nothing but pyspark, if the peer has it.
 
 One request a line comes in as JSON, one answer a line goes out.
 """
@@ -10,9 +10,10 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import DataFrame, SparkSession
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 _LAST = "row_number() OVER (PARTITION BY id ORDER BY _o0 DESC) AS nth"
 
@@ -37,6 +38,8 @@ def serve(prepared: Callable[[dict[str, str]], Mapping[str, Callable[..., None]]
 
 def session(told: Mapping[str, str], conf: Mapping[str, str]) -> SparkSession:
     """On two threads, with the same heap and codec as all others."""
+    from pyspark.sql import SparkSession
+
     common = {
         "spark.jars": told["jar"],
         "spark.driver.memory": told["heap"],
