@@ -110,8 +110,17 @@ class Pages:
             chunks = (self._chunks[self._paths.page(digest, life)] for digest in pages.names.get(name, []))
             items = chain(chain.from_iterable(chunks), getattr(recent, name))
             whole[name] = tuple(islice(items, pages.skipped.get(name, 0), None))
+            self._note_written(life, name, pages.names.get(name, []), whole[name])
         self._remember(recent.version, pages)
         return replace(recent, **whole)
+
+    def _note_written(self, life: int, name: str, names: Iterable[str], items: Chunk) -> None:
+        """Notes the pages that were read, so that the next version names them again without encoding them."""
+        paged = _PAGED[name]
+        first = {paged.number(self._chunks[self._paths.page(digest, life)][0]): digest for digest in names}
+        for block, chunk in _split_blocks(items, paged)[0]:
+            if digest := first.get(paged.number(chunk[0])):
+                self._written[life, name, *block] = digest
 
     def _remember(self, version: int, pages: PageNames) -> None:
         self._newest, self._names = version, pages.names
