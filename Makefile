@@ -125,8 +125,8 @@ mutants: install ## About 6 minutes: takes each behaviour of Flink out in turn, 
 	PYTHONPATH=tests $(PYTHON) -m mutations
 
 .PHONY: torture torture-tools
-torture: install torture-tools ## Random tables and workloads of a real PostgreSQL and MariaDB under a real Debezium, compared with their dumps (SEEDS=30 FIRST=0 DATABASES=mariadb)
-	PYTHONPATH=include:tests $(PYTHON) -m torture $(if $(filter file,$(origin SEEDS)),4,$(SEEDS)) $(FIRST) $(DATABASES)
+torture: install torture-tools ## Random tables and workloads of a real PostgreSQL and MariaDB under a real Debezium, compared with their dumps (SEEDS=30 FIRST=0 DATABASES=mariadb; RECORD=1 writes its page)
+	TORTURE_RECORD=$(RECORD) PYTHONPATH=include:tests $(PYTHON) -m torture $(if $(filter file,$(origin SEEDS)),4,$(SEEDS)) $(FIRST) $(DATABASES)
 
 torture-tools: ## What `make torture` needs, once: MariaDB of Debian packages and Debezium's engines by Maven
 	bash tests/torture/tools.sh $(TORTURE)

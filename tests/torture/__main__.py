@@ -16,10 +16,11 @@ import sys
 import time
 import traceback
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from torture import page
 from torture.capture import Capture, CaptureError, Java
 from torture.person import FoundError, Landing, Person
 from torture.servers import Maria, Postgres, Server
@@ -42,6 +43,10 @@ class Totals:
     counts: Counter[str] = field(default_factory=Counter)
     workload: Counter[str] = field(default_factory=Counter)
     commands: Counter[str] = field(default_factory=Counter)
+
+    def add(self, other: Totals) -> None:
+        for one in fields(Totals):
+            setattr(self, one.name, getattr(self, one.name) + getattr(other, one.name))
 
 
 class Seed:
@@ -311,11 +316,15 @@ def main(seeds: int, first: int, databases: str, engines: Path, programs: Path, 
                 server = Postgres(home) if connector == "postgresql" else Maria(home, programs)
                 servers[connector] = server, Java(engines / server.engine, work / f"{connector}-engine.log")
             begun, cpu = time.monotonic(), _cpu()
-            finding = play(number, *servers[connector], work, totals[connector])
-            said = "found" if finding else "equal"
-            took = f"{time.monotonic() - begun:.0f} s, {_cpu() - cpu:.0f} s of CPU without servers and engine"
+            of_seed = Totals()
+            finding = play(number, *servers[connector], work, of_seed)
+            said, used = "found" if finding else "equal", _cpu() - cpu
+            took = f"{time.monotonic() - begun:.0f} s, {used:.0f} s of CPU without servers and engine"
             print(f"seed {number} ({connector}): {said}, {took}", flush=True)
+            if os.environ.get("TORTURE_RECORD"):
+                page.record(number, _recorded(connector, of_seed, finding, used))
             total = totals[connector]
+            total.add(of_seed)
             print(
                 f"  {connector} so far: {total.phases} phases, {total.comparisons} comparisons, {total.rows} rows, "
                 f"{total.counts['records']} records, {total.kills} kills",
@@ -331,6 +340,22 @@ def main(seeds: int, first: int, databases: str, engines: Path, programs: Path, 
             print(f"{server.connector}: {java.starts} engine processes")
         _report(totals, found)
     return 1 if found else 0
+
+
+def _recorded(database: str, total: Totals, finding: str, cpu: float) -> dict[str, Any]:
+    """What tests/data/torture.json has of a seed."""
+    return {
+        "database": database,
+        "found": finding[:200],
+        "phases": total.phases,
+        "comparisons": total.comparisons,
+        "rows": total.rows,
+        "records": total.counts["records"],
+        "kills": total.kills,
+        "cpu": round(cpu),
+        "workload": dict(sorted(total.workload.items())),
+        "commands": dict(sorted(total.commands.items())),
+    }
 
 
 def _report(totals: dict[str, Totals], found: list[int]) -> None:

@@ -1,0 +1,87 @@
+"""Writes docs/benchmarks/torture.md from what the runs recorded in tests/data/torture.json.
+
+`make torture ... RECORD=1` records each seed; `python -m torture.page` writes the page again.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+RECORD, PAGE = ROOT / "tests" / "data" / "torture.json", ROOT / "docs" / "benchmarks" / "torture.md"
+# Found at a seed: what the product did wrong, or a fault of the rig, a server or the engine.
+Seed = Mapping[str, Any]
+_NAMES = {"postgresql": "PostgreSQL", "mariadb": "MariaDB"}
+_HEAD = ("database", "seeds", "phases", "comparisons", "rows compared", "records", "engine killed", "CPU s a seed")
+_DEEDS = ("chain", "swap", "there_and_back", "reuse", "truncate", "incremental snapshot", "transaction: spans phases")
+
+
+def read_record() -> dict[str, Seed]:
+    return json.loads(RECORD.read_text()) if RECORD.exists() else {}
+
+
+def record(seed: int, found: Seed) -> None:
+    """Stores the result of a seed, in place of an earlier one, and writes the page."""
+    known = {**read_record(), str(seed): {"code": _commit(), **found}}
+    ordered = dict(sorted(known.items(), key=lambda item: int(item[0])))
+    RECORD.write_text(json.dumps(ordered, indent=1, sort_keys=False) + "\n")
+    PAGE.write_text(render(ordered))
+
+
+def _commit() -> str:
+    said = subprocess.run(["git", "rev-parse", "--short=7", "HEAD"], cwd=ROOT, capture_output=True, text=True)
+    return said.stdout.strip()
+
+
+def render(known: Mapping[str, Seed]) -> str:
+    """The page. `page_begin.md` and `page_end.md` are written by hand."""
+    begin, end = (Path(__file__).with_name(name).read_text().strip() for name in ("page_begin.md", "page_end.md"))
+    return "\n\n".join([begin, _totals(known), _deeds(known), _seeds(known), end]) + "\n"
+
+
+def _totals(known: Mapping[str, Seed]) -> str:
+    rows = []
+    for database, name in _NAMES.items():
+        seeds = [seed for seed in known.values() if seed["database"] == database]
+        sums = [sum(seed[one] for seed in seeds) for one in ("phases", "comparisons", "rows", "records", "kills")]
+        cpu = sum(seed["cpu"] for seed in seeds) / max(1, len(seeds))
+        rows.append((name, len(seeds), *(f"{one:,}" for one in sums), f"{cpu:.0f}"))
+    found = [number for number, seed in known.items() if seed["found"]]
+    said = f"Unequal, blocked or silent: {len(found)} of {len(known)} seeds{': ' if found else ''}{', '.join(found)}."
+    return "\n".join(["| " + " | ".join(_HEAD) + " |", "|---" * len(_HEAD) + "|", *map(_line, rows), "", said])
+
+
+def _deeds(known: Mapping[str, Seed]) -> str:
+    """How often the workloads did what is hard, over all seeds."""
+    done: Counter[str] = Counter()
+    for seed in known.values():
+        done.update(seed["workload"])
+    altered = sum(count for deed, count in done.items() if deed.startswith("alter"))
+    rows = [(deed.removeprefix("transaction: ").replace("_", " "), f"{done[deed]:,}") for deed in _DEEDS]
+    rows.append(("ALTER TABLE (add, drop, rename, type)", f"{altered:,}"))
+    commands: Counter[str] = Counter()
+    for seed in known.values():
+        commands.update(seed["commands"])
+    rows += [(f"`{name}`", f"{count:,}") for name, count in sorted(commands.items()) if name.islower()]
+    return "\n".join(["| done in all seeds | times |", "|---|---|", *map(_line, rows)])
+
+
+def _seeds(known: Mapping[str, Seed]) -> str:
+    rows = (
+        (number, seed["database"], seed["code"], "found" if seed["found"] else "equal")
+        for number, seed in known.items()
+    )
+    return "\n".join(["| seed | database | code | |", "|---|---|---|---|", *map(_line, rows)])
+
+
+def _line(cells: tuple[object, ...]) -> str:
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(render(read_record()))

@@ -1,0 +1,18 @@
+"""docs/benchmarks/torture.md is written from the stored record of the torture rig."""
+
+from __future__ import annotations
+
+from torture import page
+
+
+def test_the_page_is_what_the_record_says() -> None:
+    assert page.PAGE.read_text() == page.render(page.read_record())
+
+
+def test_a_seed_that_found_something_is_named() -> None:
+    seed = {"database": "mariadb", "found": "", "phases": 4, "comparisons": 20, "rows": 1_000, "records": 1_000}
+    seed |= {"kills": 1, "cpu": 20, "workload": {"alter: add": 2}, "commands": {"run": 3}, "code": "abc"}
+    said = page.render({"1": seed, "3": {**seed, "found": "unequal"}})
+    assert "Unequal, blocked or silent: 1 of 2 seeds: 3." in said
+    assert "| MariaDB | 2 | 8 | 40 | 2,000 | 2,000 | 2 | 20 |" in said
+    assert "| 3 | mariadb | abc | found |" in said
