@@ -53,12 +53,15 @@ def is_judged(case: Case) -> bool:
 
 
 def weigh(pipeline: Pipeline, case: Case) -> int | None:
-    """Returns the bytes of a snapshot's rows; None: only Spark can judge them. Raises CorruptError."""
+    """Returns the bytes of a snapshot's rows, at least 1; None: only Spark can judge them. Raises CorruptError.
+
+    0 would mean that there is nothing to judge. A snapshot without rows is judged, too.
+    """
     if not all(can_judge(check) for check in case.suite.own):
         return None
     with _explain_lost_files(pipeline, case):
         manifest = read_manifest(pipeline.store, case.state.log, case.snapshot)
-    return sum(file.bytes for file in manifest.shown)
+    return max(1, sum(file.bytes for file in manifest.shown))
 
 
 @contextmanager
