@@ -1,7 +1,7 @@
 """Takes one behaviour of Flink out of the program at a time, and shows that a test fails: `make mutants`.
 
 `mutants.toml` lists what is taken out. The outcomes are written into docs/flink.md. Names on the command line: only
-these rows, and nothing is written.
+these rows.
 """
 
 from __future__ import annotations
@@ -73,33 +73,34 @@ def judge(folder: Path, mutant: Mutant) -> str:
         path.write_text(text)
 
 
-def write_page(judged: list[tuple[Mutant, str]]) -> None:
+def write_page(judged: dict[Mutant, str]) -> None:
+    """Writes the outcomes; those of mutants that were not run stay as they are."""
+    head, _, rest = PAGE.read_text().partition(_BEGIN)
+    former, _, tail = rest.partition(_END)
     lines = ["| row | taken out | test | the test then |", "|---|---|---|---|"]
-    for mutant, outcome in judged:
-        test = mutant.test.rsplit("::", 1)[-1]
-        lines.append(f"| {mutant.row} | {mutant.without} | `{test}` | {outcome} |")
-    page = PAGE.read_text()
-    head, _, rest = page.partition(_BEGIN)
-    PAGE.write_text("\n".join([head + _BEGIN, *lines, _END + rest.partition(_END)[2]]))
+    for mutant in read_mutants():
+        begin = f"| {mutant.row} | {mutant.without} | `{mutant.test.rsplit('::', 1)[-1]}` | "
+        known = next((line for line in former.splitlines() if line.startswith(begin)), f"{begin}not run |")
+        lines.append(f"{begin}{judged[mutant]} |" if mutant in judged else known)
+    PAGE.write_text("\n".join([head + _BEGIN, *lines, _END + tail]))
 
 
 def main(rows: list[str]) -> int:
     mutants = [m for m in read_mutants() if not rows or m.row in rows]
-    with tempfile.TemporaryDirectory(prefix="tidefold-mutants-") as name:
+    with tempfile.TemporaryDirectory(prefix="mutants-") as name:
         folder = Path(name)
         copy_project(folder)
-        judged = []
+        judged = {}
         for mutant in mutants:
-            outcome = judge(folder, mutant)
-            judged.append((mutant, outcome))
+            judged[mutant] = outcome = judge(folder, mutant)
             print(f"{mutant.row:4} {outcome:9} {mutant.without} ({mutant.test.rsplit('::', 1)[-1]})", flush=True)
         # The same tests pass when nothing is taken out.
-        broken = [test for test in sorted({m.test for m, _ in judged}) if not run_test(folder, test)]
+        broken = [test for test in sorted({m.test for m in judged}) if not run_test(folder, test)]
     for test in broken:
         print(f"fails without a mutant: {test}")
-    if not rows and not broken:
+    if not broken:
         write_page(judged)
-    return int(bool(broken) or any(outcome != "fails" for _, outcome in judged))
+    return int(bool(broken) or any(outcome != "fails" for outcome in judged.values()))
 
 
 if __name__ == "__main__":

@@ -206,7 +206,6 @@ BAD = [
         LATER, 10, f"{A}.source.connector",
     ),
     Bad("retain a word", "snapshots: all", "snapshots: some", OUT_OF_RANGE, 5, "retention.snapshots"),
-    Bad("retain one", "snapshots: all", "snapshots: 1", OUT_OF_RANGE, 5, "retention.snapshots"),
     Bad("retain nothing", "snapshots: all", "snapshots: 0", OUT_OF_RANGE, 5, "retention.snapshots"),
     Bad("retain less than nothing", "snapshots: all", "snapshots: -1", OUT_OF_RANGE, 5, "retention.snapshots"),
     Bad("retain yes", "snapshots: all", "snapshots: yes", OUT_OF_RANGE, 5, "retention.snapshots"),

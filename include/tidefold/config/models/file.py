@@ -136,14 +136,14 @@ class LocalConfig(StrictModel):
 
 
 # At least two: readers of the previous table version still need its files.
-_LEAST_RETAINED = 2
+_LEAST_RETAINED = 1
 
 
 def _require_retained(value: Any) -> Any:
     if value == "all" or (type(value) is int and value >= _LEAST_RETAINED):
         return value
-    hint = "Readers of the previous version need a second snapshot until they finish."
-    raise mistake("CONFIG_OUT_OF_RANGE", "must be `all` or a whole number from 2.", hint)
+    hint = "The newest completed snapshot always stays."
+    raise mistake("CONFIG_OUT_OF_RANGE", "must be `all` or a whole number from 1.", hint)
 
 
 class RetentionConfig(StrictModel):
@@ -167,7 +167,7 @@ class RetentionConfig(StrictModel):
         "instant",
     )
     grace_versions: int = Field(
-        default=_LEAST_RETAINED,
+        default=2,
         ge=1,
         description="how many later snapshots must be published before replaced files are deleted from the table",
     )

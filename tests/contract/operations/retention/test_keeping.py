@@ -10,7 +10,9 @@ from deltalake import DeltaTable
 from support.faults import Fault, attempt, check_nothing_left_over, on_copy, reopened
 from support.pipelines import CONFIG, contents, judge_all, make_pipeline, put, rows_of, snapshot_rows, table_rows
 from tidefold.compute.runners import in_process
+from tidefold.domain.log_state import State
 from tidefold.domain.paths import LogPaths
+from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
 from tidefold.errors import RefusedError
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.retention.drop_log import drop
@@ -19,7 +21,7 @@ from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Fold
+from tidefold.operations.snapshot.request import Fold, Restore
 
 KEEPING = CONFIG.replace("store: store\n", "store: store\nretention: {snapshots: 2}\n")
 
@@ -64,6 +66,26 @@ def test_kept_snapshots_the_table_and_its_kept_versions_read_as_before(pipeline:
     assert {r["id"]: r["text"] for r in before} == rows[4]
     check_nothing_left_over(pipeline, [4, 5])
     assert len(pipeline.store.list("changelog")) == 1
+
+
+@pytest.mark.parametrize("kind", ["full", "incremental"])
+def test_one_snapshot_is_enough_and_harms_no_reader_of_the_version_before(tmp_path: Path, kind: str) -> None:
+    """I10, I12, I18: a reader that began before a run ends after its retention; what is kept restores and goes on."""
+    one = f"store: store\nsnapshots: {{kind: {kind}}}\nretention: {{snapshots: 1}}\n"
+    pipeline = make_pipeline(tmp_path, CONFIG.replace("store: store\n", one))
+    grow(pipeline, 1, 1)
+    uri = pipeline.store.uri(LogPaths("accounts").table)
+    for number in range(2, 6):
+        reader, rows = DeltaTable(uri), table_rows(pipeline)
+        grow(pipeline, number, number)
+        subsume(pipeline, "accounts")
+        truncate(pipeline, "accounts")
+        assert {r["id"]: r["text"] for r in reader.to_pyarrow_table().to_pylist()} == rows
+        assert table_rows(pipeline) == {**rows, number: f"{number}"}
+        completed = [s.id for s in pipeline.ledger("accounts").read().snapshots if s.state is State.COMPLETED]
+        assert completed == [number]
+    [back] = materialize(pipeline, ["accounts"], Restore("back", RestorePoint(5, RestoreMode.SKIP)), in_process)
+    assert back.status == "staged", back
 
 
 def test_again_is_nothing(pipeline: Pipeline, tmp_path: Path) -> None:

@@ -169,6 +169,24 @@ def fail_midway(work: Work, tasks: Sequence[str]) -> list[Answer]:
     return [*in_process(work, tasks[:-1]), StorageError("STORE_FULL", "The disk is full.")]
 
 
+@pytest.mark.parametrize("kind", [KindPolicy.FULL, KindPolicy.INCREMENTAL])
+def test_a_failed_attempt_leaves_no_file_at_once(tmp_path: Path, kind: KindPolicy) -> None:
+    """N6: in the store and in local copies, before any other command runs."""
+    pipeline = make_pipeline(tmp_path, configured(CASES[0] | {"engine": "last"}, copies=True))
+    put(pipeline, changes_of(0, "last"))
+    take(pipeline, "run-0", KindPolicy.FULL)
+    put(pipeline, changes_of(1, "last"))
+
+    def written() -> set[str]:
+        folders = [tmp_path / "store/tables", tmp_path / "store/snapshots", tmp_path / "local"]
+        return {str(path) for folder in folders for path in folder.rglob("*") if path.is_file()}
+
+    before = written()
+    [failed] = materialize(pipeline, ["accounts"], Fold("run-1", kind=kind), fail_midway)
+    assert failed.error_code == "STORE_FULL"
+    assert written() == before
+
+
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="open files are counted on Linux")
 def test_a_thousand_operations_leave_no_file_open(tmp_path: Path) -> None:
     """L2, N6: file descriptors and mapped files of the store and of local copies, also after operations that fail."""
