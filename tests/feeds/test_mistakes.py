@@ -169,7 +169,7 @@ def test_2_a_tab(person: Person) -> None:
 def test_3_a_file_lacks_a_column(person: Person) -> None:
     person.land("orders/o2.csv", "op,order_id,total,updated_at\nI,3,1.00,2026-11-01 09:00:00\n")
     said = fails(person.call("ingest", "orders"), "LANDED_SCHEMA")
-    assert "[LANDED_SCHEMA] `o2.csv` has no column customer" in person.call("status").stdout
+    assert "[LANDED_SCHEMA] `o2.csv` lacks column customer" in person.call("status").stdout
     line = next(text for text in _CODED.findall(advice_of(said)) if "default" in text)
     person.set(line, below="columns")
     assert [row["customer"] for row in person.rows()] == ["Ann", "Bob", None]
@@ -247,10 +247,10 @@ def test_5_a_value_is_written_in_another_way(person: Person, row: bytes, reason:
 @pytest.mark.parametrize(
     ("row", "right"),
     [
-        ("I,3,Eve,x,2026-11-01 09:00:00\n", "right is a number as 1284.60"),
+        ("I,3,Eve,x,2026-11-01 09:00:00\n", "Expected: a number such as 1284.60"),
         ("I,3,Eve,1,284.60,2026-11-01 09:00:00\n", "A value that contains the delimiter must be in quotes."),
         ("I,,Eve,1.00,2026-11-01 09:00:00\n", "KEY_NULL: `order_id` is null"),
-        ("I,3,Eve\n", "The row has 3 values, and the header has 5."),
+        ("I,3,Eve\n", "The row has 3 values, but the header has 5."),
     ],
 )
 def test_5_a_value_is_none(person: Person, row: str, right: str) -> None:
@@ -296,7 +296,7 @@ def test_9_a_file_is_edited_after_it_was_taken(person: Person) -> None:
             person.land(f"orders/{other}", _HEAD + _ROWS.replace("Bob", "Cid").replace("08:01", "08:02"))
             person.call("ingest", "orders")
         said = fails(person.call("ingest", "orders"), "LANDED_CHANGED")
-    assert "Put the former file back" in advice_of(said)
+    assert "Restore the earlier file" in advice_of(said)
     assert "another name" in advice_of(said)
     person.land("orders/o1.csv", _HEAD + _ROWS)
     person.land("orders/o3.csv", (_HEAD + _ROWS).replace("Ann", "Eve").replace("08:00", "08:30"))

@@ -58,7 +58,7 @@ class ParsedFile:
 
 
 class UnfitFileError(Exception):
-    """Nothing of this file can be taken."""
+    """Nothing of this file can be ingested."""
 
     def __init__(self, problem: FileProblem) -> None:
         super().__init__(str(problem))
@@ -66,7 +66,7 @@ class UnfitFileError(Exception):
 
 
 class SchemaStopError(Exception):
-    """A record of another schema ends its partition.
+    """A record with another schema stops its partition.
 
     records: how many records of the file come before it.
     line: its line.
@@ -97,7 +97,9 @@ class RecordReader(Protocol):
     def preview_chunk(self, data: bytes) -> None: ...
 
     def take(self, record: bytes, /) -> None:
-        """Reads one. Raises RefusedRecordError (it is quarantined) or LateOffsetError (the file is not taken)."""
+        """Reads a record. Raises RefusedRecordError (it is quarantined) or LateOffsetError (the file is not
+        ingested).
+        """
 
     def refuse(self, reason: str) -> None: ...
 
@@ -110,13 +112,13 @@ class Source(Protocol):
     def __init__(self, feed: Feed) -> None: ...
 
     def listing(self, state: LogState) -> Listing:
-        """The existing files. Raises TidefoldError if the list may be incomplete."""
+        """Returns the existing files. Raises TidefoldError if the list may be incomplete."""
 
     def ending(self, file: LandedFile, taken: int) -> Ending:
-        """How much of a file is complete that may still be written. `taken`: bytes that were taken before."""
+        """Returns how much of a file is complete; it may still be written. `taken`: bytes that were ingested before."""
 
     def parse(self, task: FileTask, shape: TableSpec, quarantine: QuarantineWriter) -> ParsedFile:
         """Reads one file exactly as planned. Raises UnfitFileError if that is impossible."""
 
     def reader(self, shape: TableSpec, place: FilePosition) -> RecordReader | None:
-        """The reader of refused records from the quarantine; None: they cannot be read alone."""
+        """Returns the reader of refused records from the quarantine; None: they cannot be read alone."""

@@ -281,7 +281,7 @@ class EnvelopeReader(RecordAccounting):
             # All rows of an initial snapshot have one order, the highest so far. They replace what the log had before.
             self._account.snapshot = order
             high = self._stream.max_order
-            # Of connectors that nobody captured it is not known that all rows of a snapshot have one order.
+            # Only for connectors whose snapshots were captured in tests: all rows of a snapshot have one order.
             may_begin = self._shape.order not in _BY_FORMAT or source.snapshot in _BEGINS
             begins_snapshot = bool(high) and order > high and may_begin
         restarted = self._stream.is_restarted(self._text) and source.snapshot != "incremental"

@@ -1,6 +1,6 @@
 """Debezium records as JSON lines, in files that a Kafka sink landed.
 
-What sources have in common whose files a Kafka sink names, with one record on each line.
+Also the base of all sources with files of a Kafka sink and one record on each line.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _offsets = make_decoder(_Offset)
 
 
 def offset_in(text: bytes) -> int | None:
-    """The offset of a record that stands in it, if one does."""
+    """Returns the offset in a record; None: it has none."""
     try:
         return _offsets.decode(text).offset
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -78,25 +78,25 @@ class KafkaLines:
         return False
 
     def _with_hints(self, problems: Sequence[FileProblem], state: LogState) -> list[FileProblem]:
-        """The problems of a listing; names that are of no use say what to set. Nothing taken yet: they are an error."""
+        """Adds hints to the problems of unusable names. If the log has ingested nothing yet, they are errors."""
         hints = {p.file: self._name_hint(p.file, state) for p in problems if p.code == "LANDED_NAME"}
         first = not state.landed
         return [replace(p, hint=hints[p.file], blocking=first) if p.file in hints else p for p in problems]
 
     def _name_hint(self, name: str, state: LogState) -> str:
-        """The line to set so that a file of this name is taken, as far as there is one."""
+        """Returns the configuration that makes tidefold ingest a file with this name, if there is one."""
         if is_dash_name(PurePosixPath(name).name, self.extensions):
             hint = "Did a Kafka sink write it as topic-partition-offset? Then set `source: {names: kafka-dash}`. "
         else:
             hint = ""
         if state.landed:
-            return f"{hint}Else give it a name of that form, or a folder and a log of its own."
+            return f"{hint}Otherwise rename it to that form, or move it to a folder and a log of its own."
         if self.endings:
             columns = "If a column orders the rows, set `order: [COLUMN]`: then a file may have any name. "
             engine = state.shape.merge.engine
             hint += columns if engine not in COUNTING else f"`merge: {engine}` needs such names. "
         ending = max((f".{e}" for e in self.extensions if name.endswith(f".{e}")), key=len, default="")
-        return f"{hint}Else land it as `TOPIC+0+0000000000{ending}`."
+        return f"{hint}Otherwise land it as `TOPIC+0+0000000000{ending}`."
 
     def ending(self, file: LandedFile, taken: int) -> Ending:
         return ending_of(file, taken)
@@ -106,7 +106,7 @@ class KafkaLines:
         return parse_file(task, lambda stream: parse_lines(stream, task, shape, reader, quarantine))
 
     def place_of(self, task: FileTask) -> FilePosition:
-        """Where the task's file stands in its log."""
+        """Returns the position of the task's file in its log."""
         file = task.file
         return FilePosition(
             file.topic,
@@ -122,7 +122,7 @@ class KafkaLines:
         )
 
     def texts(self, stream: BinaryIO, file: TakenFile) -> Iterator[bytes]:
-        """The text of each record of a file, as its reader is given it, up to the length that was taken."""
+        """Yields the text of each record of a file, as its reader gets it, up to the ingested length."""
         return read_lines(stream, file.length, gzip=file.gzip)
 
     def find_offset(self, text: bytes) -> int | None:
@@ -130,7 +130,9 @@ class KafkaLines:
         return None
 
     def _read_taken(self, file: TakenFile) -> Iterator[tuple[int, bytes]]:
-        """Offsets as the reader has them: in a file whose records say theirs, one that says none was refused."""
+        """Yields offset and text of each record. If the file's records have offsets, one without an offset was
+        refused.
+        """
         says: bool | None = None
         with folder_at(file.root).open(file.path) as stream:
             for number, text in enumerate(self.texts(stream, file)):
@@ -140,7 +142,7 @@ class KafkaLines:
                     yield file.start + number if said is None else said, text
 
     def line_reader(self, shape: TableSpec, place: FilePosition) -> RecordReader:
-        """What takes the lines of one file; usually what also takes refused ones once more."""
+        """Returns the reader of the lines of one file; usually the same that reads refused records again."""
         reader = self.reader(shape, place)
         assert reader is not None
         return reader
@@ -155,7 +157,7 @@ class DebeziumJson(KafkaLines):
 
     def reader(self, shape: TableSpec, place: FilePosition) -> RecordReader:
         if folder := self.feed.options.get("schemas"):
-            # Brings a library that other lines do not need.
+            # Imported here, because other formats do not need its library.
             from tidefold.sources.debezium.confluent import ConfluentReader, SchemaFolder
 
             return ConfluentReader(shape, place, SchemaFolder(folder))

@@ -1,4 +1,4 @@
-"""The order that a connector gives its records, and which of them it sends again (facts: decision 0003)."""
+"""The order of a connector's records, and which of them it sends again (facts: decision 0003)."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tidefold.sources.records.record_types import SourceBlock
 _SEQUENCE = re.compile(r'\[(?:null|"(\d{1,19})"),\s?"(\d{1,19})"\]', re.ASCII)
 _BINLOG = re.compile(r".*\.(\d{1,18})", re.ASCII)
 _LSN = re.compile(r"([0-9a-f]{8}):([0-9a-f]{8}):([0-9a-f]{4})", re.ASCII | re.IGNORECASE)
-# How a header names the start of the connector that sent a record: as a list of keys and values, or as a mapping.
+# How a header names the connector's start that sent a record: as a list of keys and values, or as a mapping.
 _RUN = re.compile(rb'"__debezium\.context\.runId"\s*[,:]\s*(?:"value"\s*:\s*)?"([^"]{1,200})"')
 _HIGHEST = 2**63 - 1
 OrderOf = Callable[[SourceBlock], Order]
 
 
 def order_of(kind: str) -> OrderOf:
-    """What tells the order of a record of this kind of log."""
+    """Returns the function that computes the order of a record of this kind of log."""
     return _ORDERS[kind] if kind in _ORDERS else PostgresqlOrder()
 
 
@@ -37,15 +37,15 @@ class PostgresqlOrder:
         self._last: tuple[str | None, Order] = (None, ())
 
     def __call__(self, source: SourceBlock) -> Order:
-        """Raises RefusedRecordError when it is missing or garbled."""
-        # Neighbours often carry the same one; the rows of an initial snapshot all do.
+        """Returns the order. Raises RefusedRecordError if the sequence is missing or invalid."""
+        # Adjacent records often have the same sequence; all rows of an initial snapshot do.
         if source.sequence is None or source.sequence != self._last[0]:
             self._last = (source.sequence, postgresql_order(source.sequence))
         return self._last[1]
 
 
 def postgresql_order(sequence: str | None) -> Order:
-    """The two numbers of a `source.sequence`. Raises RefusedRecordError when it is missing or garbled."""
+    """Returns the two numbers of a `source.sequence`. Raises RefusedRecordError if it is missing or invalid."""
     found = _SEQUENCE.fullmatch(sequence) if sequence else None
     if found:
         event = int(found[2])
@@ -122,7 +122,7 @@ _ORDERS: dict[str, OrderOf] = {
 class StreamOrder:
     """Follows the order of one partition's records and finds those that the source sends again.
 
-    counting: whether equal records must stay apart, so that records of the highest order are counted.
+    counting: whether equal records are different changes, so that records of the highest order must be counted.
     max_order, records_at_max, replayed_at_max, max_commit_time, connector_run: as in StreamPosition.
     """
 
@@ -158,7 +158,9 @@ class StreamOrder:
         return True
 
     def is_restarted(self, line: bytes) -> bool:
-        """Whether another start of the connector sent this record than the one before it, as far as both say so."""
+        """Whether the connector was restarted between the record before and this one, as far as both records
+        show it.
+        """
         found = _RUN.search(line) if self.counting else None
         run = found[1].decode(errors="replace") if found else ""
         last, self.connector_run = self.connector_run, run or self.connector_run
@@ -178,10 +180,10 @@ class StreamOrder:
         return True
 
     def _check_time(self, order: Order, time: int | None) -> None:
-        """What is sent again was there before, so it is not the latest."""
+        """Checks the commit time of a record that seems sent again: such a record cannot be the latest."""
         if time is not None and self.max_commit_time is not None and time > self.max_commit_time:
             raise RefusedRecordError(
                 "ORDER_RESTART",
-                f"The record's position {order} is below {self.max_order}, but it was committed later than all before: "
-                "the source restarted its positions.",
+                f"The record's position {order} is below {self.max_order}, but it was committed later than all records "
+                "before: the source started its positions again.",
             )

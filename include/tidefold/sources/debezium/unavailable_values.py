@@ -15,7 +15,7 @@ from tidefold.domain.table.types import parse_type
 PLACEHOLDER = "__debezium_unavailable_value"
 _BYTES = PLACEHOLDER.encode()
 _BASE64, _HEX = base64.b64encode(_BYTES).decode(), _BYTES.hex()
-# As Java makes a UUID of bytes.
+# Computed as Java makes a UUID from bytes.
 _UUID = str(uuid.UUID(bytes=hashlib.md5(_BYTES, usedforsecurity=False).digest(), version=3))
 _CODES = list(_BYTES)
 _HSTORE = f'{{"{PLACEHOLDER}":"{PLACEHOLDER}"}}'

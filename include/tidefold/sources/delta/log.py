@@ -55,8 +55,8 @@ _lines = make_decoder(_Line)
 
 @dataclass(frozen=True, slots=True)
 class DeltaCommit:
-    """One version: files of changes (`changes`), and what data came and went without such; `time` is its own, in
-    microseconds since 1970.
+    """One version of a table: its files of changes (`changes`), and the data files that it added and removed without
+    them. `time`: microseconds since 1970.
     """
 
     version: int
@@ -69,7 +69,7 @@ class DeltaCommit:
 
     @property
     def bytes(self) -> int:
-        """How much there is to read of it; never nothing."""
+        """The bytes to read of it, at least 1."""
         return max(1, sum(action.size for action in self.changes or (*self.added, *self.removed)))
 
     @property
@@ -79,18 +79,18 @@ class DeltaCommit:
 
     @property
     def has_vectors(self) -> bool:
-        """Whether rows came or went by deletion vectors alone."""
+        """Whether rows were added or removed only by deletion vectors."""
         return not self.changes and any(a.deletion_vector is not None for a in (*self.added, *self.removed))
 
 
 def versions(store: Store) -> tuple[int, ...]:
-    """The versions whose commits are there, ascending."""
+    """Returns the versions whose commits exist, ascending."""
     paths = (entry.path for entry in store.list("_delta_log"))
     return tuple(sorted(int(found[1]) for path in paths if (found := _COMMIT.fullmatch(path))))
 
 
 def first_readable(store: Store, there: tuple[int, ...]) -> int:
-    """The version from which on every commit is there, and every file that its changes are in."""
+    """Returns the version from which on every commit and every file of its changes exist."""
     if not there:
         return 0
     first = there[-1] + 1

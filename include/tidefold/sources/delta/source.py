@@ -92,7 +92,7 @@ class DeltaFeed:
         return Ending(file.size)
 
     def reader(self, shape: TableSpec, place: FilePosition) -> None:
-        """A refused row stays refused: correct it in the table, which makes a new version."""
+        """Returns None: a refused row is not read again. Correct it in the table, which makes a new version."""
 
     def parse(self, task: FileTask, shape: TableSpec, quarantine: QuarantineWriter) -> ParsedFile:
         try:

@@ -1,6 +1,6 @@
 """Delta tables without a change feed: each new version has all rows of the table.
 
-Each ingest takes the newest version alone; versions between two ingests are not read.
+Each ingest reads only the newest version. Versions between two ingests are not read.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class DeltaExtracts(DeltaFeed):
     """`format: delta`."""
 
     def listing(self, state: LogState) -> Listing:
-        """The newest version, if it is not taken. Raises what `DeltaFeed.listing` raises of a table."""
+        """Returns the newest version if it is not ingested yet. Raises the errors of `DeltaFeed.listing`."""
         table = self.open_table()
         known = state.positions[0] if state.positions else None
         table_id, version = str(table.metadata().id), table.version()
@@ -46,7 +46,7 @@ class DeltaExtracts(DeltaFeed):
         return replace(parsed, table=parsed.table.set_column(index, parsed.table.schema.field(index), time))
 
     def _find_time(self, version: int) -> float:
-        """When a version was committed, in seconds; 0: its commit was cleaned up, or does not say it."""
+        """Returns when a version was committed, in seconds; 0: its commit was deleted, or has no time."""
         try:
             return (read_commit(self._store, version).time or 0) / 1e6
         except NotFoundError:

@@ -15,7 +15,7 @@ NAME_FIELD = "{extract}"
 _DIRECTIVES = {"%Y": r"\d{4}", **dict.fromkeys(("%m", "%d", "%H", "%M", "%S"), r"\d{2}")}
 _TIMES = ("T%H-%M-%S", "T%H:%M:%S", "T%H%M%S", "T%H-%M", "T%H:%M", "T%H%M", "")
 _ISO = tuple(f"{date}{time}" for time in _TIMES for date in ("%Y-%m-%d", "%Y%m%d"))
-# Digits behind a date are the number of a part or a time: that decides whether files are one extract.
+# Digits after a date are a part number or a time. That decides whether files are one extract.
 _UNCLEAR = re.compile(r"T\d|[-_.]?\d{4}|.*\bhour=\d", re.IGNORECASE)
 
 
@@ -103,9 +103,9 @@ def _make_extract(instant: int, members: Sequence[tuple[DatedName, LandedFile]])
 
 
 def _report_undated(name: str) -> FileProblem:
-    message = f"`{name}` has no clear date in its path, so nothing says which extract it belongs to."
+    message = f"`{name}` has no clear date in its path, so tidefold cannot tell which extract it belongs to."
     hint = (
-        "Land it as `2026-01-31/part-0.csv` or `customers-2026-01-31.csv`, or with `T06-00` behind the date. For "
+        "Land it as `2026-01-31/part-0.csv` or `customers-2026-01-31.csv`, or with `T06-00` after the date. For "
         'other names set `extract: {date_format: ...}`, as "%Y%m%d_%H%M%S".'
     )
     return FileProblem(name, "EXTRACT_NAME", message, hint, blocking=False)

@@ -1,7 +1,7 @@
 """Full extracts: files with all rows of a table. Each ingest takes the next complete extract, all of its files or none.
 
-A file is read by the source of its format. Its rows get the instant of the extract as their order; which of them are
-changes is found out later (`operations.ingest.extract`).
+The source of a file's format reads it. Its rows get the instant of the extract as their order.
+`operations.ingest.extract` finds out later which of them are changes.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class FullExtracts:
         self._options = convert_value(feed.options["extract"], ExtractOptions)
 
     def listing(self, state: LogState) -> Listing:
-        """The next complete extract, and the files of earlier ones that were taken."""
+        """Returns the next complete extract, and the ingested files of earlier ones."""
         files, problems = list_any(self._root, self._files.endings, patterns=self._patterns)
         extracts, undated = group_extracts(files, self._options.date_format)
         beside = {path for one in extracts for path in self._files_beside(one)}
@@ -73,10 +73,10 @@ class FullExtracts:
         return Ending(file.size)
 
     def reader(self, shape: TableSpec, place: FilePosition) -> None:
-        """A refused row stays refused: the next extract has it again."""
+        """Returns None: a refused row is not read again, because the next extract contains it."""
 
     def parse(self, task: FileTask, shape: TableSpec, quarantine: QuarantineWriter) -> ParsedFile:
-        """The rows of a file, each as an upsert at the instant of its extract."""
+        """Parses the rows of a file, each as an upsert at the instant of its extract."""
         dated = find_date(task.file.name, self._options.date_format)
         assert dated is not None
         parsed = self._files.parse(task, replace(shape, order=POSITION), quarantine)
@@ -90,7 +90,7 @@ class FullExtracts:
         return [path for template in templates if template and (path := one.path_of(template))]
 
     def _find_missing(self, one: Extract) -> FileProblem | None:
-        """Why an extract is not complete; None: it is."""
+        """Returns why an extract is not complete; None: it is complete."""
         for template in filter(None, (self._options.marker, self._options.row_count)):
             path = one.path_of(template)
             if path is None:
@@ -100,13 +100,13 @@ class FullExtracts:
                     "Write `{extract}` in it for the date, or land each extract in a folder of its own.",
                 )
             if not self._has(path):
-                return _report_waiting(one, f"`{path}` is not there", "Do nothing while its writer is at work.")
+                return _report_waiting(one, f"`{path}` does not exist", "Wait while the extract is being written.")
         if self._options.marker or self._options.row_count:
             return None
         if len(one.files) > 1 and self._options.min_rows <= 1:
             return _report_waiting(
                 one,
-                f"it has {len(one.files):,} files, and nothing says that these are all",
+                f"it has {len(one.files):,} files, and tidefold cannot tell whether these are all",
                 "Set `extract: {marker: _SUCCESS}`, `row_count` or `min_rows`.",
             )
         for file in one.files:
@@ -114,11 +114,11 @@ class FullExtracts:
             if ending.problem:
                 return ending.problem
             if ending.torn or not file.size:
-                return _report_waiting(one, f"`{file.name}` has no end", "Do nothing while its writer is at work.")
+                return _report_waiting(one, f"`{file.name}` has no end", "Wait while the extract is being written.")
         return None
 
     def _has(self, path: str) -> bool:
-        """Whether a regular file lies beside the extracts. Raises StorageError."""
+        """Whether a regular file with this path exists beside the extracts. Raises StorageError."""
         try:
             folder_at(self._root).open(path).close()
         except (FileNotFoundError, NotADirectoryError, UnsafeFileError):
@@ -129,12 +129,12 @@ class FullExtracts:
 
 
 def find_newest(state: LogState) -> int | None:
-    """The instant of the newest extract that a log took."""
+    """Returns the instant of the newest ingested extract of a log."""
     return max((position.high[0] for position in state.positions if position.high), default=None)
 
 
 def read_row_count(root: str, one: Extract, options: ExtractOptions) -> int | None:
-    """How many rows an extract says that it has; None: it does not say it. Raises InvalidInputError."""
+    """Returns the row count that was landed with an extract; None: there is none. Raises InvalidInputError."""
     path = one.path_of(options.row_count) if options.row_count else None
     if path is None:
         return None
@@ -158,13 +158,15 @@ def _add_order(table: pa.Table, shape: TableSpec, instant: int) -> pa.Table:
 
 
 def _report_waiting(one: Extract, why: str, hint: str) -> FileProblem:
-    message = f"Extract {one.name} is not complete: {why}. Nothing of it is taken."
+    message = f"Extract {one.name} is not complete: {why}. Nothing of it was ingested."
     return FileProblem(one.files[-1].name, "EXTRACT_WAITING", message, hint, blocking=False)
 
 
 def _report_late(one: Extract, file: LandedFile, taken: dict[str, int]) -> FileProblem:
     if file.name in taken:
-        return replace(report_changed(file.name, f"has {file.size} bytes, {taken[file.name]} were taken of it"))
-    message = f"`{file.name}` belongs to extract {one.name}, and that one or a newer one was taken before."
-    hint = "Remove the file. If it has rows that count, land a new extract with all rows."
+        return replace(
+            report_changed(file.name, f"has {file.size} bytes, but had {taken[file.name]} when it was ingested")
+        )
+    message = f"`{file.name}` belongs to extract {one.name}, but that extract or a newer one was ingested before."
+    hint = "Remove the file. If its rows are needed, land a new extract with all rows."
     return FileProblem(file.name, "EXTRACT_LATE", message, hint, blocking=False)

@@ -1,4 +1,4 @@
-"""The base of sources whose files have any name and rows without offsets: each file is taken independently."""
+"""The base of sources whose files have any name and rows without offsets: each file is ingested independently."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ class AnyFiles:
         return Listing(*list_any(self.feed.path, self.endings, patterns=self.feed.options.get("files", ())))
 
     def reader(self, shape: TableSpec, place: FilePosition) -> None:
-        """A refused row stays refused: land a corrected one in a file of its own."""
+        """Returns None: a refused row is not read again. A corrected row lands in a new file."""
 
 
 def misfit(names: Sequence[str], shape: TableSpec, beside: Sequence[str]) -> str | None:
-    """What is wrong with the columns of a file; None: nothing."""
+    """Returns what is wrong with the columns of a file; None: nothing."""
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         return f"has column {', '.join(twice)} twice"
@@ -58,12 +58,12 @@ def misfit(names: Sequence[str], shape: TableSpec, beside: Sequence[str]) -> str
     required = [column.name for column in shape.columns if not column.may_lack]
     needed = {*beside, *((*shape.key, *by) if partial else required)}
     if missing := [name for name in (*columns, *beside) if name in needed and name not in names]:
-        return f"has no column {', '.join(dict.fromkeys(missing))}; missing is not null"
+        return f"lacks column {', '.join(dict.fromkeys(missing))}, and a missing column does not count as null"
     return None
 
 
 def fit_hint(names: Sequence[str], shape: TableSpec, beside: Sequence[str]) -> str:
-    """The lines to set so that a file with these columns is ingested."""
+    """Returns the configuration that makes tidefold ingest a file with these columns."""
     known = {*(column.name for column in shape.columns), *beside, *shape.ignored}
     unknown = [name for name in names if name not in known]
     lacking = {*shape.key, *shape.order_by, *beside} - set(names)

@@ -131,7 +131,7 @@ class Csv(AnyFiles):
         near = next((c for c in DELIMITERS if c != self.rules.delimiter and len(found) == 1 and c in found[0]), None)
         if near:
             message = f"`{name}` has one column, `{found[0][:80]}`: its values are not separated by {self._delimiter}."
-            hint = f"Set `delimiter: {json.dumps(near)}` under `source`; nothing of the file was taken."
+            hint = f"Set `delimiter: {json.dumps(near)}` under `source`. Nothing of the file was ingested."
             return replace(problem, message=message, hint=hint)
         known = {*(column.name for column in shape.columns), *self.rules.beside}
         problem = replace(problem, hint=fit_hint(own_names(shape, found), shape, self.rules.beside))
@@ -170,7 +170,7 @@ class _Uncut:
 
     def take(self, row: csv.InvalidRow) -> str:
         why = (
-            f"The row has {row.actual_columns} values, and the header has {row.expected_columns}. "
+            f"The row has {row.actual_columns} values, but the header has {row.expected_columns}. "
             "A value that contains the delimiter must be in quotes."
         )
         self.rows.append((row.number, RefusedRecordError("FIELD_COUNT", why), row.text.encode()))

@@ -63,7 +63,7 @@ class Parquet(AnyFiles):
 
 
 def parquet_ending(file: LandedFile, taken: int) -> Ending:
-    """Writers write the footer of a Parquet file last: without it the file is not complete."""
+    """Returns the ending of a Parquet file. Writers write the footer last: without it the file is not complete."""
     return inspect_file(file, lambda stream: _ending(stream, file, taken))
 
 
@@ -72,7 +72,9 @@ def _ending(stream: BinaryIO, file: LandedFile, taken: int) -> Ending:
     if not MAGIC.startswith(begin):
         return Ending(0, problem=report_wrong_content(file.name))
     if taken:
-        return Ending(0, problem=report_changed(file.name, f"has {file.size} bytes, {taken} were taken of it"))
+        return Ending(
+            0, problem=report_changed(file.name, f"has {file.size} bytes, but had {taken} when it was ingested")
+        )
     if file.size < 3 * len(MAGIC):
         return Ending(0, torn=True)
     stream.seek(file.size - len(MAGIC))
@@ -115,9 +117,9 @@ def _plain(type_: pa.DataType) -> pa.DataType:
 
 
 def misfit_type(schema: pa.Schema, shape: TableSpec) -> str | None:
-    """What is wrong with the type of a column; None: nothing."""
+    """Returns what is wrong with the type of a column; None: nothing."""
     columns = {column.name: column for column in shape.columns}
     for field in schema:
         if field.name in columns and not fits(field.type, columns[field.name]):
-            return f"has column {field.name} of type {field.type}, which is no {columns[field.name].type}"
+            return f"has column {field.name} of type {field.type} instead of {columns[field.name].type}"
     return None

@@ -31,10 +31,10 @@ _UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class PlainRows:
-    """Decodes the rows of one log. `beside` names fields that may stand among the columns without being one."""
+    """Decodes the rows of one log. `beside`: fields of a row that are not columns."""
 
     def __init__(self, shape: TableSpec, beside: Sequence[str] = (), configured: TableSpec | None = None) -> None:
-        """`configured`: the shape as it is told to others; `shape` calls its columns as the source does."""
+        """`configured`: the configured table definition; `shape` has the column names of the source."""
         self._shape = shape
         self._own = {c.name: own.name for c, own in zip(shape.columns, (configured or shape).columns, strict=True)}
         skipped = dict.fromkeys((*beside, *shape.ignored))
@@ -79,15 +79,15 @@ class PlainRows:
         return self._row()
 
     def key_of(self, row: Any) -> tuple[Any, ...]:
-        """The key of a row."""
+        """Returns the key of a row."""
         return tuple(getattr(row, self._fields[name]) for name in self._shape.key)
 
     def order(self, row: Any) -> Order:
-        """What the order columns of a row say."""
+        """Returns the order of a row, from its order columns."""
         return tuple(getattr(row, attribute) for _, attribute in self._order)
 
     def _decoder(self, columns: Sequence[Column], *, whole: bool) -> Callable[[bytes | msgspec.Raw], Any]:
-        """Of a row that need not be `whole` nothing but these columns is looked at."""
+        """Returns a decoder of these columns. With `whole`, it refuses rows with other fields."""
         fields: list[Any] = []
         for column in columns:
             attribute, type_ = self._fields[column.name], self._types[column.name]
@@ -98,7 +98,7 @@ class PlainRows:
             else:
                 fields.append((attribute, or_null(type_)))
         names = {self._fields[column.name]: column.name for column in columns}
-        # What stands beside the columns is known, and read elsewhere.
+        # Known fields beside the columns are read elsewhere.
         fields += [(f"beside{i}", msgspec.Raw, msgspec.Raw(b"")) for i in range(len(self._beside))]
         names |= {f"beside{i}": name for i, name in enumerate(self._beside)}
         type_ = msgspec.defstruct("Row", fields, rename=names, forbid_unknown_fields=whole, gc=False, kw_only=True)
@@ -114,7 +114,7 @@ class PlainRows:
         known = {*self._fields, *self._beside}
         unknown = {name: infer_type(value) for name, value in row.items() if columns and name not in known}
         if unknown and any(name not in row for name in (*self._shape.key, *(name for name, _ in self._order))):
-            return unknown_column("The row", unknown)  # What is missing may have another name now.
+            return unknown_column("The row", unknown)  # A missing column may have a new name.
         if null := [name for name in self._shape.key if row.get(name) is None]:
             return RefusedRecordError("KEY_NULL", f"Key column {', '.join(null)} is null or missing.")
         if null := [name for name, _ in self._order if row.get(name) is None]:
@@ -129,7 +129,7 @@ class PlainRows:
 
 
 def _form(column: Column) -> Form:
-    """As the configuration says; decimals usually as numbers or as text, the rest as Debezium has it."""
+    """Returns the form of a column: as configured, else decimals as numbers or text, and the rest as Debezium's."""
     type_ = parse_type(column.type)
     usual = "number" if (type_.element or type_).name == "decimal" else ""
     return form_of(type_, column.encoding or usual)
@@ -140,18 +140,18 @@ NULL = msgspec.Raw(b"null")
 
 
 class Record(RecordHead):
-    """A record with its place in Kafka, and its time there (milliseconds since 1970)."""
+    """A record with its position in Kafka, and its time there (milliseconds since 1970)."""
 
     timestamp: int | None = None
 
     @property
     def time(self) -> int | None:
-        """In microseconds, if it is known."""
+        """The time in microseconds; None: not known."""
         return self.timestamp * 1000 if self.timestamp is not None and 0 <= self.timestamp < 2**53 else None
 
 
 class Lines:
-    """Makes records of the lines of one file. `record`: `kafka` when they say their place, `value` when they do not."""
+    """Makes records from the lines of one file. `record`: `kafka`: a line has its position; `value`: it has none."""
 
     def __init__(self, accounting: RecordAccounting, place: FilePosition, record: str) -> None:
         self._accounting = accounting

@@ -52,7 +52,7 @@ class Json(KafkaLines):
         return None if self._options.record == "value" else offset_in(text)
 
     def takes_any_name(self, shape: TableSpec) -> bool:
-        """Where columns order the rows, and equal rows are one: as for CSV and Parquet."""
+        """Whether columns order the rows and equal rows count once, as for CSV and Parquet."""
         return shape.order == COLUMNS and shape.merge.engine not in COUNTING
 
     def parse(self, task: FileTask, shape: TableSpec, quarantine: QuarantineWriter) -> ParsedFile:
@@ -66,7 +66,7 @@ class Json(KafkaLines):
 
 
 def _place_by_content(table: pa.Table, shape: TableSpec) -> pa.Table:
-    """Changes whose place is made of their content alone: it does not depend on the files or on their order."""
+    """Computes the offsets of changes from their content alone, so that they do not depend on the files."""
     content = table.select(["_op", "_absent", *(column.name for column in shape.columns)])
     with connect() as connection:
         places = content_places(content, (), connection)
@@ -75,7 +75,7 @@ def _place_by_content(table: pa.Table, shape: TableSpec) -> pa.Table:
 
 
 class _Ops:
-    """Reads of a value what is to be done, and with which row."""
+    """Reads the operation and the row of a value."""
 
     def __init__(self, op: JsonOp) -> None:
         self._op = op
@@ -86,7 +86,7 @@ class _Ops:
         self._decode: Callable[[msgspec.Raw], Any] = make_decoder(kind).decode
 
     def read(self, value: msgspec.Raw) -> tuple[bool | None, msgspec.Raw]:
-        """Whether it is a delete (None: it does not count), and its row. Raises RefusedRecordError."""
+        """Returns whether it is a delete (None: it is ignored), and its row. Raises RefusedRecordError."""
         op = self._op
         try:
             found = self._decode(value)
@@ -141,7 +141,7 @@ class JsonReader(RecordAccounting):
         self._keep(self._upsert, record.offset, time, row, absent)
 
     def _unwrap(self, value: msgspec.Raw) -> msgspec.Raw:
-        """The row of a value that has it in a field."""
+        """Returns the row in a field of a value."""
         if self._row_in is None:
             return value
         try:
@@ -152,7 +152,7 @@ class JsonReader(RecordAccounting):
         return row
 
     def _key_of(self, record: Record) -> msgspec.Raw:
-        """The key of a tombstone as an object; one that is a single value belongs to a key of one column."""
+        """Returns the key of a tombstone as an object. A single value is the key of one column."""
         if record.key == NULL:
             raise RefusedRecordError("KEY_NULL", "The value is null (a delete), and the record has no key.")
         if not bytes(record.key).startswith(b"{") and len(self._shape.key) == 1:
@@ -160,7 +160,7 @@ class JsonReader(RecordAccounting):
         return record.key
 
     def _rows(self, data: msgspec.Raw) -> PlainRows:
-        """What reads rows whose columns are called as in this one."""
+        """Returns the decoder for rows with the column names of this one."""
         shape = self._shape
         if self._aliased and isinstance(names := decode_plain(data), dict):
             shape = resolve_aliases(shape, names)

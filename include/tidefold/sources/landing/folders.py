@@ -1,6 +1,6 @@
-"""The door to landed files: a folder on this machine's disks, or objects below a prefix in S3.
+"""Access to landed files: a folder on this machine's disks, or objects below a prefix in S3.
 
-Listing, completeness, parsing and retry open files here and nowhere else.
+All code that lists or opens landed files uses this module.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _DELTA_LOG = "_delta_log"
 class Stamp:
     """What distinguishes a file from one that replaced it.
 
-    inode: of a file on a disk; 0 for an object.
+    inode: the inode of a file on a disk; 0 for an object.
     size: length in bytes.
-    changed: time of change in seconds.
-    etag: what the object store calls these bytes; empty for a file on a disk.
+    changed: modification time in seconds.
+    etag: the ETag of an object; empty for a file on a disk.
     """
 
     inode: int
@@ -48,7 +48,7 @@ class ReplacedFileError(OSError):
 
 @dataclass(frozen=True, slots=True)
 class ListedFile:
-    """A file of a listing. `unsafe`: why it must not be opened; then its stamp says nothing."""
+    """A file of a listing. `unsafe`: why it must not be opened; its stamp has no meaning then."""
 
     name: str
     stamp: Stamp
@@ -58,7 +58,7 @@ class ListedFile:
 class LandingPlace(Protocol):
     """A place where files land. Names are relative to it, with `/`.
 
-    pins: an opened file gives the bytes of its stamp or raises ReplacedFileError, whatever happens to the name.
+    pins: an opened file returns the bytes of its stamp or raises ReplacedFileError, even if the name gets another file.
     """
 
     pins: bool
@@ -71,13 +71,13 @@ class LandingPlace(Protocol):
     def list_files(self) -> Iterator[ListedFile]:
         """Lists all files that are neither hidden nor temporary, sorted by name.
 
-        Raises NotFoundError if there is no such folder, StorageError if a part of it cannot be read: an invisible file
-        may come before a visible one.
+        Raises NotFoundError if there is no such folder, StorageError if a part of it cannot be read, because that part
+        may have files to ingest first.
         """
         ...
 
     def open(self, name: str, stamp: Stamp | None = None) -> BinaryIO:
-        """Opens a file; with its stamp, as it was listed. Raises OSError."""
+        """Opens a file; with a stamp, the listed version of it. Raises OSError."""
         ...
 
     def find_tables(self) -> list[str]:
@@ -86,7 +86,7 @@ class LandingPlace(Protocol):
 
     @property
     def options(self) -> dict[str, str] | None:
-        """What deltalake needs beside the address of such a table."""
+        """The storage options of deltalake for such a table."""
         ...
 
 
@@ -94,7 +94,7 @@ def folder_at(address: Place) -> LandingPlace:
     """The landing folder at a path, or at `s3://bucket/prefix`."""
     text = os.fspath(address)
     if text.startswith(S3):
-        # Loads its client only for those who use it.
+        # Imported here, so that only logs in S3 load the client.
         from tidefold.sources.landing.s3_folder import S3Folder
 
         return S3Folder(text)
@@ -129,8 +129,9 @@ class DiskFolder:
 
     def list_files(self) -> Iterator[ListedFile]:
         try:
-            # All names first: a sink completes a file before it starts the next. So the size of a file that is read
-            # after its successor was listed is final.
+            # List all names before reading sizes: a sink completes a file before it starts the next one. So once the
+            # next
+            # file is listed, the size of a file is final.
             for name in sorted(filter(is_visible, list_below(self._root, skip=_is_hidden))):
                 try:
                     yield ListedFile(name, stamp_of(self._root, name))
@@ -159,13 +160,13 @@ class DiskFolder:
             return NotFoundError(
                 "LANDING_MISSING",
                 f"The landing folder `{self._root}` does not exist.",
-                hint="Check `source.path`; make the folder if nothing was landed yet.",
+                hint="Check `source.path`. If nothing has landed yet, create the folder.",
             )
         return StorageError(
             "LANDING_UNREADABLE",
             f"`{error.filename or self._root}` cannot be read: {error.strerror or error}.",
-            hint="Nothing was ingested, because it may contain earlier files. Check permissions and disk, then run "
-            "again.",
+            hint="Nothing was ingested, because it may contain earlier files. Check its permissions and disk, then run "
+            "ingest again.",
         )
 
 

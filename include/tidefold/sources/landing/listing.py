@@ -32,7 +32,7 @@ class LandedFile:
     """One landed file.
 
     name, path: relative to the log's folder, and absolute or an address.
-    alone: it is taken independently of other files. Otherwise the files of a partition are taken in order.
+    alone: it is ingested independently of other files. Otherwise the files of a partition are ingested in order.
     names: how its name was read; None if the format has only one way.
     """
 
@@ -71,7 +71,7 @@ Listed: TypeAlias = tuple[tuple[LandedFile, ...], tuple[FileProblem, ...]]
 
 
 def list_landed(folder: Place, extensions: Collection[str] = LINES, reading: NameReading = NameReading.KAFKA) -> Listed:
-    """All landed files below a folder, ordered by partition and start, and a problem for every other file.
+    """Returns all landed files below a folder, ordered by partition and start, and a problem for every other file.
 
     Raises what `LandingPlace.list_files` raises.
     """
@@ -102,7 +102,7 @@ def list_landed(folder: Place, extensions: Collection[str] = LINES, reading: Nam
                 names=reading,
             )
         )
-    # A file that comes after a refused one of its partition is taken only when that one can be.
+    # A file after a refused one of its partition is ingested only when the refused one can be.
     waiting = {
         file
         for file in found
@@ -119,7 +119,8 @@ def list_any(
     names: NameReading | None = None,
     patterns: Sequence[str] = (),
 ) -> Listed:
-    """All files below a folder with these endings, each taken independently, and a problem for every other file.
+    """Returns all files below a folder with these endings, each ingested independently, and a problem for each other
+    file.
 
     names: see LandedFile.
     patterns: of further names, as `*.log.gz`.
@@ -147,7 +148,7 @@ def _is_wanted(name: str, endings: Sequence[str], patterns: Sequence[str]) -> bo
 
 
 def find_rewritten(files: Sequence[LandedFile], state: LogState) -> tuple[FileProblem, ...]:
-    """One problem for each taken file that was rewritten with the same length.
+    """Returns one problem for each ingested file that was rewritten with the same length.
 
     The time of change, or the ETag of an object, only decides which files are read; their bytes decide. A file that
     was merely touched is read again on every run.
@@ -165,20 +166,20 @@ def find_rewritten(files: Sequence[LandedFile], state: LogState) -> tuple[FilePr
             problems.append(report_unopened(file.name, error))
             continue
         if not same:
-            problems.append(report_changed(file.name, "holds other bytes than were taken from it"))
+            problems.append(report_changed(file.name, "has other bytes than when it was ingested"))
     return tuple(problems)
 
 
 def _is_unchanged(entry: LandedFileRecord, stamp: Stamp) -> bool:
     """Whether a file of this length shows no sign of being rewritten since it was ingested."""
     if stamp.etag:
-        # Without an ETag it was taken from a disk: the landed files were moved to S3 since.
+        # Without an ETag it was ingested from a disk, and the landed files were moved to S3 later.
         return entry.etag in ("", stamp.etag)
     return entry.changed == stamp.changed
 
 
 def _report_foreign(one: ListedFile, why: str) -> FileProblem:
-    """`why`: why the file is of another kind; empty: its name has not the right form."""
+    """Returns the problem of a file of another kind. `why`: the cause; empty: its name does not have the right form."""
     if one.unsafe:
         return replace(report_unsafe(one.name, one.unsafe.kind), blocking=False)
     problem = report_foreign(one.name, why) if why else report_unplaced(one.name)
@@ -188,9 +189,9 @@ def _report_foreign(one: ListedFile, why: str) -> FileProblem:
 def of_topic(
     files: Sequence[LandedFile], folder: Place, known: Sequence[str]
 ) -> tuple[tuple[LandedFile, ...], tuple[FileProblem, ...]]:
-    """The files of the log's own topic, and a problem for each other file.
+    """Returns the files of the log's own topic, and a problem for each other file.
 
-    The topic is the one that was taken before (`known`), else the name of the folder, else the only topic.
+    The topic is the one that was ingested before (`known`), else the name of the folder, else the only topic.
     """
     topics, place = sorted({f.topic for f in files}), folder_at(folder)
     named = known or [t for t in topics if t == name_at(place.address)]

@@ -1,4 +1,4 @@
-"""What can be wrong with a landed file as a whole. What can be wrong with one record: `records/errors.py`."""
+"""The problems of a landed file as a whole. `records/errors.py` has those of single records."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _PACKED = {".zst": "zstd -d", ".bz2": "bunzip2", ".xz": "unxz", ".zip": "unzip",
 
 @dataclass(frozen=True, slots=True)
 class FileProblem:
-    """Why a file was not taken.
+    """Why a file was not ingested.
 
     blocking: its partition stops until a person acts.
-    passing: a later run may find the file in order.
-    stops: the log's ingest is an error, also when other files were taken.
-    brings: the columns that its record brought, with their types.
-    size, changed: bytes and time of change of the file, if the listing says them.
+    passing: the problem may be gone in a later run.
+    stops: the log's ingest is an error, even if other files were ingested.
+    brings: the new columns of its record, with their types.
+    size, changed: bytes and modification time of the file, if the listing has them.
     """
 
     file: str
@@ -48,12 +48,12 @@ class FileProblem:
 
 
 def report_foreign(name: str, why: str) -> FileProblem:
-    """A file that does not belong into the log's folder. It stops nothing, and every run names it."""
+    """Reports a file that does not belong in the log's folder. It stops nothing, and every run reports it."""
     return FileProblem(name, "FOREIGN_FILE", why, "Move it out of the landing folder.", blocking=False)
 
 
 def report_other_name(name: str, endings: Sequence[str]) -> FileProblem:
-    """A file whose name has none of the endings of the log's format."""
+    """Reports a file whose name has none of the endings of the log's format."""
     own = PurePosixPath(name).name
     message = f"The name of `{name}` does not end in {' or '.join(endings)}."
     if packed := next((program for ending, program in _PACKED.items() if own.lower().endswith(ending)), None):
@@ -67,7 +67,7 @@ def report_other_name(name: str, endings: Sequence[str]) -> FileProblem:
 
 
 def report_unplaced(name: str) -> FileProblem:
-    """A file whose name does not give the offsets of its records, in a log that needs them."""
+    """Reports a file whose name does not have the offset of its records, in a log that needs it."""
     message = f"The name `{name}` does not have the form `topic+partition+offset`, so the offsets are unknown."
     return FileProblem(name, "LANDED_NAME", message, "Land it under such a name.", blocking=False)
 
@@ -78,9 +78,9 @@ def report_gone(name: str) -> FileProblem:
 
 
 def report_replaced(name: str) -> FileProblem:
-    """An object that was replaced between the listing and its last read."""
-    message = f"`{name}` was replaced while it was taken."
-    hint = "Run ingest again: it takes the new object. Nothing of this one was ingested."
+    """Reports an object that was replaced between the listing and its last read."""
+    message = f"`{name}` was replaced during the ingest. Nothing of it was ingested."
+    hint = "Run ingest again: it reads the new object."
     return FileProblem(name, "LANDED_CHANGED", message, hint, passing=True)
 
 
@@ -90,7 +90,9 @@ def report_unreadable(name: str, why: str) -> FileProblem:
 
 
 def report_unsafe(name: str, kind: str) -> FileProblem:
-    """Not a regular file: through it, a writer of the folder could make tidefold read any file of this machine."""
+    """Reports a file that is not regular. Through a link, a writer could make tidefold read any file of this
+    machine.
+    """
     code = "LANDED_LINK" if "link" in kind else "LANDED_SPECIAL"
     message = f"`{name}` was not read: it is {kind}, or its path contains one. tidefold reads only regular files."
     hint = "Land a copy of the file under this name, or remove it. Later files of its partition wait for it."
@@ -98,7 +100,7 @@ def report_unsafe(name: str, kind: str) -> FileProblem:
 
 
 def report_unopened(name: str, error: OSError) -> FileProblem:
-    """Why a listed file cannot be opened."""
+    """Reports why a listed file cannot be opened."""
     if isinstance(error, FileNotFoundError):
         return report_gone(name)
     if isinstance(error, UnsafeFileError):
@@ -131,7 +133,7 @@ def report_empty(name: str) -> FileProblem:
 
 
 def report_changed(name: str, why: str) -> FileProblem:
-    hint = "Put the former file back, and land the new content under another name. Nothing of it was ingested."
+    hint = "Restore the earlier file, and land the new content under another name. The new content was not ingested."
     return FileProblem(name, "LANDED_CHANGED", f"`{name}` {why}.", hint)
 
 
@@ -154,7 +156,7 @@ def report_late(name: str, offset: int, next_offset: int) -> FileProblem:
 
 
 def report_unfit_schema(name: str, why: str, *, stops: bool = False) -> FileProblem:
-    """A file whose columns differ from those of the log. `stops`: see FileProblem."""
+    """Reports a file whose columns differ from those of the log. `stops`: see FileProblem."""
     hint = (
         "Nothing of it was ingested. Land the file with the columns that the log has, each of its type; or change "
         "`columns` of the log."
@@ -165,8 +167,10 @@ def report_unfit_schema(name: str, why: str, *, stops: bool = False) -> FileProb
 def report_schema_stop(
     name: str, line: int, reason: str, detail: str, brings: tuple[tuple[str, str], ...] = ()
 ) -> FileProblem:
-    """A record of another schema than the configured one. Everything before it was taken."""
-    message = f"Line {line} of `{name}`: {detail.rstrip('.')}. The records before it were ingested, the rest waits."
+    """Reports a record with another schema than the configured one. Everything before it was ingested."""
+    message = (
+        f"Line {line} of `{name}`: {detail.rstrip('.')}. The records before it were ingested, the later ones wait."
+    )
     hint = "Correct `columns` or `ignored` of the log, then run ingest again. It continues with this record."
     if reason == "STATE_CHANGED":
         hint = (

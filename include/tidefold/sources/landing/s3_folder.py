@@ -13,7 +13,7 @@ from tidefold.sources.landing.folders import ListedFile, ReplacedFileError, Stam
 from tidefold.storage.s3.address import S3Address, S3Endpoint
 from tidefold.storage.s3.client import FAILURES, Bucket, code_of
 
-# So much is read with one request; nearly all landed files are smaller.
+# The bytes of one read request. Nearly all landed files are smaller.
 _BLOCK = 8 << 20
 _DELTA_LOG = "_delta_log/"
 
@@ -42,8 +42,8 @@ class S3Folder:
             raise NotFoundError(
                 "LANDING_MISSING",
                 f"There is no object below `{self.address}/`.",
-                hint=f"Check `source.path`. If nothing was landed yet, or landed files expire, put an empty object "
-                f"`{self.address}/` there.",
+                hint=f"Check `source.path`. If nothing has landed yet, or landed files expire, create an empty object "
+                f"`{self.address}/`.",
             )
 
     def open(self, name: str, stamp: Stamp | None = None) -> BinaryIO:
@@ -86,7 +86,7 @@ class _PinnedObject(S3File):  # type: ignore[misc]
     def __init__(self, bucket: Bucket, key: str, name: str, stamp: Stamp) -> None:
         path = f"{bucket.name}/{key}"
         self._name = name
-        # With its details s3fs has nothing to ask for.
+        # With these details s3fs sends no request of its own.
         self._details = {"name": path, "size": stamp.size, "ETag": stamp.etag, "type": "file"}
         super().__init__(bucket.files, path, "rb", block_size=_BLOCK, size=stamp.size)
         self.key = key
@@ -100,7 +100,7 @@ class _PinnedObject(S3File):  # type: ignore[misc]
 
 
 def _as_os_error(error: Exception, name: str) -> OSError:
-    """What an open file on a disk would raise."""
+    """Converts an error to the one that a file on a disk would raise."""
     if code_of(error) in ("PreconditionFailed", "412"):
         return ReplacedFileError(errno.ESTALE, "it was replaced while it was read", name)
     if isinstance(error, FileNotFoundError):

@@ -92,9 +92,9 @@ def look_again(
     room_of: RoomOf,
     horizon: int | None = None,
 ) -> list[SecondLook]:
-    """Reads records as ingest would today, each alone; one result for each partition.
+    """Reads refused records as ingest would read them now, each alone. Returns one result for each partition.
 
-    Records that `source` cannot read alone stay refused. None: the log has no source any more.
+    Records that `source` cannot read alone stay refused. `source` None: the log has no source any more.
     """
 
     def partition(one: Refused) -> tuple[str, int]:

@@ -237,24 +237,24 @@ def _content_sql(column: pa.Field, is_absent: bool) -> str:
 
 _RIGHT = {
     "boolean": "true or false",
-    "int": "a whole number as 1284, from -2147483648 to 2147483647",
-    "long": "a whole number as 1284",
-    "float": "a number as 1284.6",
-    "double": "a number as 1284.6",
-    "decimal": "a number as 1284.60, with no more digits than the type has",
-    "date": "a date as 2026-01-31",
-    "timestamp": "an instant as 2026-01-31T12:00:00Z",
+    "int": "a whole number such as 1284, from -2147483648 to 2147483647",
+    "long": "a whole number such as 1284",
+    "float": "a number such as 1284.6",
+    "double": "a number such as 1284.6",
+    "decimal": "a number such as 1284.60, with no more digits than the type has",
+    "date": "a date such as 2026-01-31",
+    "timestamp": "an instant such as 2026-01-31T12:00:00Z",
 }
 
 
 def _invalid(value: Any, column: Column) -> str:
-    """What is wrong with a value, and an example of a right one."""
+    """Describes what is wrong with a value, with an example of a valid one."""
     text = value.decode("utf-8", errors="backslashreplace") if isinstance(value, bytes) else str(value)
     shown = f"`{column.name}` is '{text[:80]}'"
     if isinstance(value, bytes) and column.type != "binary" and not _is_utf8(value):
-        return f"{shown}, which is not UTF-8 text: set `encoding` under `source`, as `encoding: cp1252`."
+        return f"{shown}, which is not UTF-8 text: set `encoding` under `source`, such as `encoding: cp1252`."
     right = _RIGHT.get(parse_type(column.type).name)
-    said = f"{shown}, no {column.type}." if right is None else f"{shown}, no {column.type}: right is {right}."
+    said = f"{shown}, not a valid {column.type}.{f' Expected: {right}.' if right else ''}"
     fitting = find_format(text, column.type) if isinstance(value, bytes) else ""
     return f"{said} To read it, set `timestamp_formats: [{json.dumps(fitting)}]` under `source`." if fitting else said
 

@@ -171,7 +171,7 @@ def test_several_files_that_nothing_says_to_be_all_are_not_taken(tmp_path: Path)
     for part in (0, 1):
         land_text(tmp_path, f"2026-11-01/part-{part}.csv", csv_of({part: "a"}))
     outcome = take(pipeline)
-    assert "nothing says that these are all" in outcome.message
+    assert "tidefold cannot tell whether these are all" in outcome.message
     assert not has_taken(pipeline)
 
 

@@ -148,7 +148,7 @@ def test_a_prefix_without_objects_is_missing_until_its_folder_is_marked(tmp_path
     s3.client.put_object(Bucket=s3.name, Key=f"{PREFIX}2/a.csv", Body=f"{HEAD}1,a,1\n".encode())
     outcome = take(pipeline)
     assert outcome.error_code == "LANDING_MISSING"
-    assert f"put an empty object `s3://{s3.name}/{PREFIX}/` there" in str(outcome.error.hint)
+    assert f"create an empty object `s3://{s3.name}/{PREFIX}/`." in str(outcome.error.hint)
     put(s3, "", b"")
     assert take(pipeline).status == "nothing"
 
