@@ -10,7 +10,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from deltalake import DeltaTable, QueryBuilder
+from deltalake import DeltaTable
 
 from tidefold.domain.log_state import Column, TableSpec
 from tidefold.errors import InvalidInputError
@@ -18,7 +18,6 @@ from tidefold.sources.delta.log import DeltaCommit, FileAction
 from tidefold.sources.files.parquet import instants
 from tidefold.sources.records.columnar_changes import of_text
 from tidefold.storage import Store
-from tidefold.storage.local_store import LocalStore
 
 # An absolute path or an address.
 _ELSEWHERE = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*:")
@@ -40,23 +39,34 @@ class Version:
 
 
 def snapshot_rows(table: DeltaTable, store: Store) -> pa.Table:
-    """All rows of a table at one version, in no order. Raises TidefoldError for a file outside its folder."""
-    _require_below(table, store)
-    found = pa.RecordBatchReader.from_stream(QueryBuilder().register("rows", table).execute("SELECT * FROM rows"))
-    return found.read_all().cast(pa.schema(table.schema().to_arrow()))
+    """All rows of a table at one version, in no order. Raises TidefoldError for a file outside its folder.
 
-
-def _require_below(table: DeltaTable, store: Store) -> None:
-    """Raises InvalidInputError or StorageError for a file outside the table: deltalake follows its log to any file."""
-    for path in pa.table(table.get_add_actions()).column("path").to_pylist():
-        name = unquote(path)
+    The store opens the files, and not deltalake: that one follows links, and a link may replace a file after any check.
+    """
+    schema, live = pa.schema(table.schema().to_arrow()), _find_live_rows(table)
+    parts = [schema.empty_table()]
+    for action in pa.table(table.get_add_actions()).to_pylist():
+        name = unquote(action["path"])
         if _ELSEWHERE.match(name) or ".." in name.split("/"):
             raise InvalidInputError(
                 "PATH_OUTSIDE_ROOT", f"`{name}` is outside the Delta table.", hint="Copy the table with its files."
             )
-        if isinstance(store, LocalStore):
-            with store.open(name):  # It follows no link.
-                pass
+        rows = _read_file(store, name)
+        rows = rows.filter(_mask(live[name], rows)) if name in live else rows
+        values, count = action.get("partition") or {}, rows.num_rows
+        columns = {
+            field.name: rows.column(field.name).cast(field.type)
+            if field.name in rows.column_names
+            else pa.repeat(pa.scalar(values.get(field.name), field.type), count)
+            for field in schema
+        }
+        parts.append(pa.table(columns, schema=schema))
+    return pa.concat_tables(parts)
+
+
+def _read_file(store: Store, name: str) -> pa.Table:
+    with pq.ParquetFile(pa.BufferReader(store.read(name)), coerce_int96_timestamp_unit="us") as file:
+        return instants(file, file.read())
 
 
 def read_changes(version: Version) -> pa.Table:
@@ -95,9 +105,7 @@ def without_unchanged_keys(rows: pa.Table, key: Sequence[str]) -> tuple[pa.Table
 
 def _rows(version: Version, action: FileAction, kind: str | None) -> pa.Table:
     """The rows of one file; `kind` None: the file has it."""
-    data = pa.BufferReader(version.store.read(action.name))
-    with pq.ParquetFile(data, coerce_int96_timestamp_unit="us") as file:
-        rows = instants(file, file.read())
+    rows = _read_file(version.store, action.name)
     columns = {name: rows.column(name) for name in rows.column_names}
     types = {name: column for column in version.shape.columns for name in (*column.aliases, column.name)}
     for name, text in (action.partition_values or {}).items():
@@ -120,7 +128,8 @@ def _repeat_value(text: str | None, column: Column, count: int) -> pa.Array:
 def _by_vectors(version: Version) -> Iterator[pa.Table]:
     """Rows that are live in one of the two versions only, file by file."""
     commit = version.commit
-    before, after = _live(version, commit.version - 1), _live(version, commit.version)
+    before = _find_live_rows(version.table(commit.version - 1)) if commit.version else {}
+    after = _find_live_rows(version.table(commit.version))
     removed = {action.name: action for action in commit.removed}
     added = {action.name: action for action in commit.added}
     for name in sorted({*removed, *added}):
@@ -132,11 +141,8 @@ def _by_vectors(version: Version) -> Iterator[pa.Table]:
             yield found.append_column(CHANGE, pa.repeat(pa.scalar(kind), found.num_rows))
 
 
-def _live(version: Version, number: int) -> dict[str, list[bool]]:
+def _find_live_rows(table: DeltaTable) -> dict[str, list[bool]]:
     """For each file with a deletion vector, which of its rows are live."""
-    if number < 0:
-        return {}
-    table = version.table(number)
     found = pa.RecordBatchReader.from_stream(table.deletion_vectors()).read_all().to_pylist()
     root = table.table_uri.removeprefix("file://").rstrip("/")
     names = (row["filepath"].removeprefix("file://").removeprefix(root).lstrip("/") for row in found)

@@ -7,6 +7,7 @@ landed file whose only offset is the version.
 from __future__ import annotations
 
 import hashlib
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -43,6 +44,7 @@ from tidefold.sources.records.column_aliases import own_names
 from tidefold.sources.records.columnar_changes import OpColumn, Rules, of_values
 from tidefold.storage import Store, open_store
 from tidefold.storage.local_store import LocalStore
+from tidefold.storage.safe_files import UnsafeFileError, stat_regular
 
 SNAPSHOT, _VERSION = "snapshot", "version"
 # A row's offset: its version, and its number there.
@@ -103,7 +105,7 @@ class DeltaFeed:
             ) from error
         except TidefoldError as error:
             raise UnfitFileError(_problem_of(task, error)) from error
-        except (DeltaError, pa.ArrowException, msgspec.DecodeError, ValueError) as error:
+        except (DeltaError, pa.ArrowException, msgspec.DecodeError, OSError, ValueError) as error:
             raise UnfitFileError(_problem_of(task, self._unreadable(error))) from error
 
     def _parse(self, task: FileTask, shape: TableSpec, quarantine: QuarantineWriter) -> ParsedFile:
@@ -134,6 +136,7 @@ class DeltaFeed:
 
     def open_table(self, version: int | None = None) -> DeltaTable:
         try:
+            self._require_plain_log()
             return DeltaTable(self._store.uri(""), version=version, storage_options=self._store.options() or None)
         except TableNotFoundError as error:
             raise NotFoundError(
@@ -141,8 +144,16 @@ class DeltaFeed:
                 f"There is no Delta table at `{self._address}`.",
                 hint="Correct `source.table`.",
             ) from error
-        except DeltaError as error:
+        except (DeltaError, UnsafeFileError) as error:
             raise self._unreadable(error) from error
+
+    def _require_plain_log(self) -> None:
+        """Raises UnsafeFileError for a link: deltalake follows it, and its errors quote what it cannot parse."""
+        if not isinstance(self._store, LocalStore):
+            return
+        for entry in self._store.list("_delta_log"):
+            with suppress(FileNotFoundError):
+                stat_regular(str(self._store.root), entry.path)
 
     def _check(self, table: DeltaTable, task: FileTask, shape: TableSpec) -> None:
         """Checks that the changes of a version are exactly those of the table. Raises TidefoldError, UnfitFileError."""

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,7 +22,9 @@ from support.delta_tables import FEED, SCHEMA, fed_pipeline, row, write
 from support.landing import changes_of, state_of, take
 from support.s3_server import S3Bucket
 from tidefold.changelog.schema import DELETE, UPSERT
+from tidefold.sources.delta.changes import snapshot_rows
 from tidefold.storage import open_store
+from tidefold.storage.local_store import LocalStore
 from tidefold.wiring import Pipeline
 
 
@@ -283,3 +289,68 @@ def test_no_file_outside_the_table_is_read(tmp_path: Path, kind: str, place: str
     log.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     assert refused(pipeline) in ("PATH_OUTSIDE_ROOT", "STORAGE", "DELTA_SOURCE_GONE")
     assert pipeline.ledger("items").find() is None or 7 not in folded(pipeline)
+
+
+def test_a_link_that_replaces_a_file_after_it_was_opened_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, [row(1)])
+    [file] = (tmp_path / "table").glob("*.parquet")
+    secret = tmp_path / "secret.parquet"
+    pq.write_table(pa.Table.from_pylist([row(7)], SCHEMA), secret)
+    open_file = LocalStore.open
+
+    @contextmanager
+    def open_and_exchange(store: LocalStore, path: str) -> Iterator[BinaryIO]:
+        with open_file(store, path) as stream:
+            if path == file.name:
+                file.unlink(missing_ok=True)
+                file.symlink_to(secret)
+            yield stream
+
+    monkeypatch.setattr(LocalStore, "open", open_and_exchange)
+    pipeline = fed_pipeline(tmp_path)
+    take(pipeline)
+    assert folded(pipeline) == {1: "a"}
+
+
+@pytest.mark.parametrize("folder", [False, True])
+def test_a_link_in_the_log_of_a_table_is_refused_and_nothing_of_it_is_quoted(tmp_path: Path, folder: bool) -> None:
+    table = write(tmp_path, [row(1)])
+    pipeline = fed_pipeline(tmp_path)
+    take(pipeline)
+    log, name = tmp_path / "table" / "_delta_log", f"{table.version() + 1:020d}.json"
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / name).write_text('"a secret"')
+    if folder:
+        shutil.copytree(log, tmp_path / "other", dirs_exist_ok=True)
+        shutil.rmtree(log)
+        log.symlink_to(tmp_path / "other")
+    else:
+        (log / name).symlink_to(tmp_path / "other" / name)
+    outcome = take(pipeline)
+    assert outcome.error_code == "DELTA_SOURCE_UNREADABLE"
+    assert "secret" not in outcome.message
+
+
+def test_the_first_rows_are_those_that_the_library_reads(tmp_path: Path) -> None:
+    """Partitions with names that must be escaped, null, and types; a column that older files lack."""
+    day, time = datetime.date(2026, 1, 2), datetime.datetime(2026, 1, 2, 3, 4, 5, 6, datetime.UTC)
+    rows = pa.table(
+        {
+            "id": pa.array([1, 2, 3], pa.int32()),
+            "part": ["a b/ü%2F", None, ""],
+            "day": [day, day, None],
+            "time": pa.array([time, None, time], pa.timestamp("us", "UTC")),
+            "price": pa.array([Decimal("1.50"), None, Decimal("-2.00")], pa.decimal128(9, 2)),
+        }
+    )
+    address = str(tmp_path / "table")
+    write_deltalake(address, rows, partition_by=["part", "day", "time", "price"])
+    more = pa.table({"id": pa.array([4], pa.int32()), "text": ["new"]})
+    write_deltalake(address, more, mode="append", schema_mode="merge")
+    table = DeltaTable(address)
+    found = snapshot_rows(table, LocalStore(tmp_path / "table", private=True))
+    expected = table.to_pyarrow_table()
+    assert found.schema.equals(expected.schema)
+    assert found.sort_by("id").to_pylist() == expected.sort_by("id").to_pylist()
