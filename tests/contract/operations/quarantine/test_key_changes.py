@@ -234,6 +234,24 @@ def test_a_change_of_a_key_waits_for_the_partition_of_the_old_one(made: Pipeline
     assert rows(made, What.TABLE) == {2: (3, "large"), 7: (1, "t1001"), 8: (1, "t1005")}
 
 
+def test_after_many_files_a_waiting_change_of_a_key_is_left_to_a_retry(
+    made: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The time limit: what may never come is not looked up with every ingest for ever."""
+    from tidefold.operations.ingest import ingest
+
+    monkeypatch.setattr(ingest, "_LOOKS", 2)
+    land(tmp_path, 0, [item(0, 7), *moved(1, 1, 2)])
+    take(made)
+    looks: list[str] = []
+    monkeypatch.setattr(ingest, "retry", lambda pipeline, log, reason: looks.append(log) or retry(pipeline, log))
+    for offset in range(10, 15):
+        land(tmp_path, offset, [item(offset, 7)])
+        assert take(made).error_code is None
+    assert looks == ["items"] * 2
+    assert retry(made, "items").facts["staying"] == 1
+
+
 def test_a_refused_record_of_the_old_key_is_waited_for(
     made: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
