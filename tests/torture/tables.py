@@ -154,11 +154,15 @@ def _canonical(canons: list[Any], cells: Any) -> tuple[Any, ...]:
 def published(table: Table, names: list[str], path: str) -> Counter[Any]:
     """The rows that a plain Delta reader finds, in canonical form.
 
-    A column that the table does not have is null in every row: a log adds it with the first row that has it.
+    A column that the table does not have is null in every row: a log adds it with the first row that has it. A column
+    that was renamed after the last record still has its old name.
     """
     import polars
 
     kinds = table.key | table.columns
     frame = polars.read_delta(path)
-    frame = frame.select(polars.col(name) if name in frame.columns else polars.lit(None).alias(name) for name in names)
+    former = {one.to: one.column for one in table.history if one.what == "rename" and one.to not in frame.columns}
+    shown = {name: former.get(name, name) for name in names}
+    columns = (polars.col(of) if of in frame.columns else polars.lit(None) for of in shown.values())
+    frame = frame.select(one.alias(name) for name, one in zip(shown, columns, strict=True))
     return Counter(_canonical([kinds[name].table for name in names], row) for row in frame.iter_rows())
