@@ -19,8 +19,10 @@ STORES ?= disk,s3
 POSITIONS ?= 2
 TWO ?= 200
 
+##@ Begin
+
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^##@ / {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 install: ## Install packages (.venv) and jars (.jars) into the clone; does nothing when they are up to date
 	@scripts/install
@@ -30,11 +32,17 @@ lock: ## Resolve requirements*.in into the hashed locks (needs uv)
 	uv pip compile --quiet --python-version 3.11 --generate-hashes --no-annotate --no-header -o requirements.txt requirements.in
 	uv pip compile --quiet --python-version 3.11 --generate-hashes --no-annotate --no-header -c requirements.txt -o requirements-dev.txt requirements-dev.in
 
+##@ Write
+
 lint: install ## ruff, mypy --strict, import contracts
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
 	PYTHONPATH=include:plugins .venv/bin/lint-imports
+
+.PHONY: docs
+docs: install ## The documentation site into site/; fails for a dead link
+	PYTHONPATH=include:plugins:scripts .venv/bin/mkdocs build --quiet
 
 .PHONY: wheel
 wheel: install ## Build dist/tidefold-*.whl, the package that users install
@@ -48,6 +56,8 @@ wrap: ## Wrap the text of README, CONTRIBUTING, CHANGELOG and docs/*.md at 100 c
 errors: install ## Write docs/errors.md and the table of checks in docs/quality.md from the program
 	$(RUN) scripts/error_reference.py
 	$(RUN) scripts/suite_reference.py
+
+##@ Test
 
 test: install ## All tests: unit, model, contract, Spark, Airflow
 	@scripts/run_tests
@@ -76,6 +86,8 @@ test-package: install ## About 5 minutes, not part of `make test`: the wheel in 
 
 test-drills: install ## About 10 minutes on a quiet machine, not part of `make test`: four scheduled rounds of three DAGs in a real Airflow while an approval waits
 	$(RUN) -m pytest tests/drills
+
+##@ Measure
 
 bench: install ## Folding changes by tidefold and by its peers; writes docs/benchmarks/fold.md; the first run fetches a Spark each for Iceberg and Hudi (ROWS=10000000: the full one; PEERS=delta,iceberg,hudi; SHARES=0.01,0.1)
 	ROWS=$(ROWS) ROUNDS=$(ROUNDS) PYTHONPATH=include:plugins:tests:scripts $(PYTHON) benchmarks/fold.py
@@ -130,6 +142,8 @@ torture: install torture-tools ## Random tables and workloads of a real PostgreS
 
 torture-tools: ## What `make torture` needs, once: MariaDB of Debian packages and Debezium's engines by Maven
 	bash tests/torture/tools.sh $(TORTURE)
+
+##@ Run Airflow
 
 demo: install ## About 3 minutes: Airflow runs the pipeline over the sample input, phase by phase
 	@$(RUN) -m demo

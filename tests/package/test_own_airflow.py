@@ -27,7 +27,7 @@ from tidefold_airflow import tidefold_dag
 
 dag = tidefold_dag("bank", schedule="* * * * *", config="{config}", max_active_tasks=1)
 """
-_MINUTES = 15
+_MINUTES = 25
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +44,8 @@ def test_the_package_is_whole(installed: Installed) -> None:
         "python", "-c", "from tidefold import installation as i; print(i.CLONE, i.job_folder(), i.sample_folder())"
     )
     assert told.split()[0] == "None"
+    [examples] = (installed.programs.parent / "lib").glob("python*/site-packages/tidefold_airflow/example_dags")
+    assert (examples / "tidefold_restore.py").is_file()
     assert str(PROJECT) not in told
 
 
@@ -125,7 +127,7 @@ def test_a_dag_of_three_lines_publishes_on_a_cluster_into_s3(
     options = {"aws_endpoint": bucket.server.url, "aws_allow_http": "true", **ENVIRONMENT}
     wait_until(lambda: DeltaTable.is_deltatable(address, storage_options=options), _MINUTES * 60, every=2)
     assert len(DeltaTable(address, storage_options=options).to_pyarrow_table()) == 5_048
-    assert {app["name"] for app in _read(page)["completedapps"]} >= {"tidefold-ingest", "tidefold-materialize"}
+    assert {app["name"] for app in _read(page)["completedapps"]} >= {"tidefold ingest", "tidefold materialize"}
 
 
 def _start_cluster(processes: Processes, master: str, page: int, env: dict[str, str]) -> None:
