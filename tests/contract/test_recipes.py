@@ -17,6 +17,18 @@ from tidefold.cli.app import app
 _PAGE = (PROJECT / "docs" / "recipes.md").read_text()
 _BLOCKS = re.findall(r"^## ([^\n]+)\n(?:(?!^## ).)*?^```bash\n(.*?)^```$", _PAGE, re.DOTALL | re.MULTILINE)
 
+_CONFIG = """
+version: 1
+store: var/store
+logs:
+  orders:
+    source: {format: json, path: landing/orders, record: value}
+    key: [id]
+    columns: {id: long, amount: long, at: {type: timestamp, encoding: iso}}
+    order: [at]
+    buckets: 1
+"""
+
 
 def call(*words: str) -> None:
     done = CliRunner().invoke(app, list(words))
@@ -33,11 +45,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for number, amounts in enumerate(({1: 40, 2: 15}, {2: 18, 3: 7})):
         rows = [{"id": i, "amount": a, "at": f"2026-11-2{number}T10:0{i}:00Z"} for i, a in amounts.items()]
         (landing / f"{number}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-        if number == 0:
-            call("init", "landing/")
+        (tmp_path / "tidefold.yaml").write_text(_CONFIG)
         call("run")
-    text = (tmp_path / "tidefold.yaml").read_text().replace("store: var/store", "store: var/other")
-    (tmp_path / "new.yaml").write_text(re.sub(r"^store_id: .*$", "", text, flags=re.MULTILINE))
+    (tmp_path / "new.yaml").write_text(_CONFIG.replace("var/store", "var/other"))
     return tmp_path
 
 
