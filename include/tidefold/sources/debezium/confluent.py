@@ -30,6 +30,7 @@ from tidefold.sources.records.errors import RefusedRecordError
 
 _HEAD = struct.Struct(">bI")  # magic, id of the schema
 _ENDINGS = (".avsc", ".json")
+_DIGITS = 10  # of the largest id
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,21 +69,21 @@ class SchemaFolder:
             if one.unsafe or f"{dot}{ending}" not in _ENDINGS:
                 continue
             with folder.open(one.name) as stream:
-                text = stream.read().decode()
-            number, text = _identify(self._address, one.name, stem, text)
+                number, text = _identify(self._address, one.name, stem, stream.read())
             found[number] = text
         return found
 
 
-def _identify(address: str, name: str, stem: str, text: str) -> tuple[int, str]:
+def _identify(address: str, name: str, stem: str, data: bytes) -> tuple[int, str]:
     """The id and the text of the schema in a file."""
     try:
+        text = data.decode()
         content = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise _unusable(address, name, str(error)) from error
     answer = content if isinstance(content, dict) and isinstance(content.get("schema"), str) else {}
     number = answer.get("id", stem)
-    if not str(number).isdecimal():
+    if not str(number).isdecimal() or len(str(number)) > _DIGITS:
         raise _unusable(address, name, "neither its name nor its content has the id of a schema")
     return int(number), str(answer.get("schema", text))
 

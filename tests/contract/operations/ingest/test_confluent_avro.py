@@ -13,10 +13,12 @@ import fastavro
 import pytest
 
 from support.landing import TOPIC, land, make_landing, state_of, take
+from tidefold.errors import InvalidInputError
 from tidefold.operations.inspect.read import ReadRequest, What, read_rows
 from tidefold.operations.outcome import Status
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.quarantine.retry import retry
+from tidefold.sources.debezium.confluent import SchemaFolder
 from tidefold.wiring import open_pipeline
 
 KEY = {"type": "record", "name": "Key", "namespace": "shop.items", "fields": [{"name": "id", "type": "int"}]}
@@ -157,3 +159,19 @@ def test_a_file_that_is_no_schema_is_named(name: str, text: str, pipeline: Pipel
     outcome = take(pipeline)
     assert outcome.error_code == "SCHEMA_FILE"
     assert not pipeline.ledger("items").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("7.avsc", b"\xff"),
+        ("7.avsc", b"[" * 100_000),
+        ("big.json", json.dumps({"id": "9" * 5000, "schema": "{}"}).encode()),
+        ("big.json", b'{"id": ' + b"9" * 5000 + b"}"),
+    ],
+)
+def test_bytes_that_are_no_text_and_endless_ids_are_named(tmp_path: Path, name: str, data: bytes) -> None:
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(InvalidInputError, match=f"`{name}` in") as caught:
+        SchemaFolder(str(tmp_path)).find(7)
+    assert caught.value.code == "SCHEMA_FILE"
