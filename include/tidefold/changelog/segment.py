@@ -293,7 +293,8 @@ def _read_index(stream: BinaryIO, path: str) -> SegmentIndex:
         raise _corrupt(path, "it does not begin like a segment")
     version, flags = head[len(_MAGIC) :]
     if version > _VERSION or flags > _COMPRESSED | _EXACT:
-        raise CorruptError("SEGMENT_NEWER", f"Segment `{path}` has a newer format.", hint="Update tidefold.")
+        message = f"Segment `{path}` has a newer format than this version of tidefold can read."
+        raise CorruptError("SEGMENT_NEWER", message, hint="Update tidefold.")
     stream.seek(size - _TRAILER.size)
     length, crc, end = _TRAILER.unpack(stream.read(_TRAILER.size))
     if end != _END or length > size - _TRAILER.size:

@@ -162,7 +162,7 @@ class LogWriter:
         return SupersededError(
             "CHANGE_SETS_GIVEN_UP",
             f"Change sets {first} to {end - 1} of log `{self.log}` were confirmed too late: a recovery rejected them. "
-            "Nothing of them is in the log.",
+            "None of them is in the log.",
             hint=f"Append every change again from offset {self._offset} on. The writer continues there.",
         )
 

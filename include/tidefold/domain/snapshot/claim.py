@@ -99,8 +99,8 @@ def same_request(state: LogState, asked: Claim) -> Snapshot | None:
     if mine and mine.request != asked.request:
         raise RefusedError(
             "RUN_CHANGED",
-            f"Run `{asked.run}` already made snapshot {mine.id} of `{state.log}` from other inputs.",
-            hint="Use a new run id for a new request.",
+            f"Run `{asked.run}` already made snapshot {mine.id} of `{state.log}` for another request.",
+            hint="Use a new run id for each new request.",
         )
     return mine
 
@@ -117,7 +117,7 @@ def tail(state: LogState, asked: Claim) -> LogState:
     if latest is None:
         raise RefusedError(
             "NOTHING_MATERIALIZED",
-            f"`{state.log}` has no completed snapshot, and a tail needs one before it.",
+            f"`{state.log}` has no completed snapshot, and a tail-only snapshot is built on one.",
             hint=f"`tidefold run {state.log}` makes one.",
         )
     if newest_sqn(state) == state.last_sqn:
@@ -259,7 +259,7 @@ def _restoring(state: LogState, begun: Snapshot, asked: RestorePoint) -> Snapsho
         raise RefusedError(
             "LOG_CUT",
             f"The changes after snapshot {wanted.id} of `{state.log}` cannot be replayed: the snapshot ends with "
-            f"change set {wanted.to_sqn}, and the log was truncated to {state.truncated_to}.",
+            f"change set {wanted.to_sqn}, and the log was truncated up to {state.truncated_to}.",
             hint="`--log-position skip` restores the snapshot and leaves out the later changes.",
         )
     return replace(begun, to_sqn=wanted.to_sqn)

@@ -160,7 +160,7 @@ def _hint(state: LogState, damage: Damage, lost: set[int]) -> str:
             f"`tidefold drill {state.log} {wanted}` tries that first."
         )
     if not whole:
-        return "No snapshot is whole without it: bring the file back from a backup."
+        return "No snapshot is complete without it: restore the file from a backup."
     newest = whole[-1]
     position = "replay" if newest.to_sqn >= state.truncated_to else "skip"
     return (
@@ -178,4 +178,4 @@ def _segment_hint(state: LogState, damage: Damage) -> str:
             f"Snapshot {state.latest.id} holds its changes already; only a replay onto older ones needs it. Bring it "
             "back from a backup, or let retention cut the log."
         )
-    return "Its changes are in no snapshot yet: bring the file back from a backup."
+    return "Its changes are in no snapshot yet: restore the file from a backup."

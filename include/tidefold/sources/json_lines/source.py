@@ -147,7 +147,7 @@ class JsonReader(RecordAccounting):
         try:
             found: Any = self._row_in(value)
         except UNDECODABLE as error:
-            raise RefusedRecordError("NOT_A_RECORD", f"It has no field with its row: {error}.") from error
+            raise RefusedRecordError("NOT_A_RECORD", f"The record has no field with its row: {error}.") from error
         row: msgspec.Raw = found.row
         return row
 
