@@ -1,7 +1,7 @@
 # Every command a contributor needs. The same ones run in .ci/run.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help install lock lint test errors wrap test-unit test-model test-contract test-spark test-airflow test-faults test-drills bench bench-counts bench-ingest bench-log bench-long bench-quality bench-scale bench-snapshot fault-matrix two-coordinators unsynced soak demo up airflow down clean
+.PHONY: help install lock lint test errors wrap test-unit test-model test-contract test-spark test-airflow test-faults test-drills bench bench-counts bench-ingest bench-log bench-listing bench-long bench-quality bench-scale bench-snapshot fault-matrix two-coordinators unsynced soak demo up airflow down clean
 
 # Set in some shells; with it every start would compile all its imports again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -101,6 +101,9 @@ bench-ingest: install ## About 4 minutes: taking Debezium's JSON in against Spar
 
 bench-log: install ## About 2 minutes: what writing a log and its ledger costs; writes docs/benchmarks/log.md
 	$(RUN) benchmarks/log.py
+
+bench-listing: install ## About a minute: listing 10,000 and 100,000 objects of a landing prefix in S3; writes docs/benchmarks/listing.md
+	$(RUN) benchmarks/listing.py
 
 bench-long: install ## About 5 minutes: 10,000 small segments, 50 snapshots in a row, memory, reading live; writes docs/benchmarks/longevity.md
 	ROWS=$(if $(filter file,$(origin ROWS)),1000000,$(ROWS)) ROUNDS=$(ROUNDS) PYTHONPATH=include:plugins:tests $(PYTHON) benchmarks/longevity.py

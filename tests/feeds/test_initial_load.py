@@ -171,6 +171,37 @@ def test_a_dump_and_the_stream_that_began_before_it_give_the_rows_of_the_databas
     assert (again.facts["changes"], again.facts["repeated"]) == (0, len(rows_after(DUMP)))
 
 
+@pytest.mark.parametrize("case", CASES)
+def test_a_dump_after_the_first_snapshot_is_refused_by_name_and_stops_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    name, topic, source, dumped, ending = CASES[case]
+    folder = tmp_path / "landing" / topic
+    folder.mkdir(parents=True)
+    dump = tmp_path / f"dump.{ending}"
+    dump.write_text(dumped(list(rows_after(DUMP).values())))
+    lines = stream(topic, source).splitlines(keepends=True)
+    (folder / f"{topic}+0+0000000000.jsonl").write_text("".join(lines[:-1]))
+    pipeline = begin(tmp_path)
+    run(pipeline, "run-1")
+    before = table(pipeline)
+    same(before, before)  # In the same form.
+    run_statement(name, tmp_path, dump)
+    (folder / f"{topic}+0+{len(lines) - 1:010d}.jsonl").write_text(lines[-1])
+    outcome = run(pipeline, "run-2")
+    [problem] = outcome.facts["problems"]
+    assert (problem["code"], Path(problem["file"]).name) == ("DUMP_LATE", f"{topic}+999+0000000000.jsonl")
+    assert outcome.facts["changes"] == 1
+    newest = len(LIFE) - 1
+    same(table(pipeline), {**before, 1: row(1, LIFE[newest][2], newest)})
+    # The advice: begin again with both.
+    [log] = pipeline.config.logs
+    assert CliRunner().invoke(app, ["drop", log, "--yes"]).exit_code == 0
+    assert run(pipeline, "run-3").error is None
+    same(table(pipeline), rows_after(len(LIFE)))
+
+
 def test_an_export_as_parquet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     name, topic, source, dumped, _ = CASES["postgresql"]

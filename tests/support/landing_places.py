@@ -6,7 +6,7 @@ the bucket is made like it: what was written is put, what is gone is deleted.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -62,9 +62,9 @@ def mirror_landing(root: Path, bucket: S3Bucket, monkeypatch: pytest.MonkeyPatch
         source = read_source(*given)
         return source.model_copy(update={"address": mirrored.address_of(source.address)}) if source else None
 
-    def listed(self: S3Folder) -> Iterator[ListedFile]:
+    def listed(self: S3Folder, known: Collection[str] = ()) -> Iterator[ListedFile]:
         mirrored.mirror(self.address)
-        return list_files(self)
+        return list_files(self, known)
 
     monkeypatch.setattr(load, "_source", read)
     monkeypatch.setattr(S3Folder, "list_files", listed)

@@ -62,16 +62,17 @@ class KafkaLines:
         configured = self.feed.options.get("names")
         reading = choose_reading(state, NameReading(configured) if configured else None)
         if reading is NameReading.ANY:
-            return self._list_any(folder)
-        files, problems = list_landed(folder, self.extensions, reading or NameReading.KAFKA)
+            return self._list_any(folder, state)
+        known = [entry.name for entry in state.landed]
+        files, problems = list_landed(folder, self.extensions, reading or NameReading.KAFKA, known)
         if reading is None and not files and self.takes_any_name(state.shape):
-            return self._list_any(folder)
+            return self._list_any(folder, state)
         own, strange = of_topic(files, folder, [p.topic for p in state.positions])
         return Listing(own, (*self._with_hints(problems, state), *strange))
 
-    def _list_any(self, folder: str) -> Listing:
-        patterns = self.feed.options.get("files", ())
-        return Listing(*list_any(folder, self.endings, NameReading.ANY, patterns))
+    def _list_any(self, folder: str, state: LogState) -> Listing:
+        patterns, known = self.feed.options.get("files", ()), [entry.name for entry in state.landed]
+        return Listing(*list_any(folder, self.endings, NameReading.ANY, patterns, known))
 
     def takes_any_name(self, shape: TableSpec) -> bool:
         """Whether the log can ingest files whose names do not contain the offsets of their records."""

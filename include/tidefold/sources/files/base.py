@@ -38,7 +38,8 @@ class AnyFiles:
         self.rules = convert_value(feed.options, self.rules_type)
 
     def listing(self, state: LogState) -> Listing:
-        return Listing(*list_any(self.feed.path, self.endings, patterns=self.feed.options.get("files", ())))
+        patterns, known = self.feed.options.get("files", ()), [entry.name for entry in state.landed]
+        return Listing(*list_any(self.feed.path, self.endings, patterns=patterns, known=known))
 
     def reader(self, shape: TableSpec, place: FilePosition) -> None:
         """Returns None: a refused row is not read again. A corrected row lands in a new file."""

@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 
 from tidefold.domain.ingest.append import IngestedFile, append
 from tidefold.domain.log_state import ChangeSet, LandedFileRecord, LogState, Position, TableSpec
+from tidefold.domain.table.table_spec import ARRIVAL, COLUMNS, POSITION, VERSION
 from tidefold.sources.ingest.accounting import COUNTING, Account
 from tidefold.sources.ingest.parse_task import FileResult
 from tidefold.sources.ingest.plan import FileTask
-from tidefold.sources.landing.problems import FileProblem
+from tidefold.sources.landing.problems import FileProblem, report_late_dump
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +75,10 @@ def merge(state: LogState, tasks: Sequence[FileTask], found: Mapping[str, TaskRe
             waiting.add(file.queue)
             continue
         account = here.result.account
+        if account and _is_late_dump(state, account):
+            problems.append(report_late_dump(file.name, state.log))
+            waiting.add(file.queue)
+            continue
         arrival = None
         if account and not needs_another_look(here.task, account, position, state.shape):
             arrival = _arrival(task, here, account, position, count)
@@ -88,6 +93,18 @@ def merge(state: LogState, tasks: Sequence[FileTask], found: Mapping[str, TaskRe
             waiting.add(file.queue)
     stopped = frozenset(t.file.queue for t in tasks if any(p.file == t.file.name for p in problems))
     return MergedResults(state, tuple(arrivals), tuple(problems), stopped, frozenset(again))
+
+
+def _is_late_dump(state: LogState, account: Account) -> bool:
+    """Whether the changes of a file are older than every change of a source, and a snapshot may have newer rows.
+
+    A snapshot has no positions of its rows: a later change of a key replaces its row, whatever its position.
+    """
+    snapshot = state.latest or state.open_attempt
+    highest = account.stream.max_order
+    by_source = state.shape.order not in (ARRIVAL, POSITION, VERSION, COLUMNS)
+    load = account.changes > 0 and account.snapshot is None and bool(highest) and not any(highest)
+    return snapshot is not None and by_source and load
 
 
 def _is_early_stop(found: TaskResult, position: Position) -> bool:

@@ -6,7 +6,7 @@ All code that lists or opens landed files uses this module.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import BinaryIO, Protocol, TypeAlias
 
@@ -68,8 +68,10 @@ class LandingPlace(Protocol):
         """Its absolute path or address, without a slash at the end."""
         ...
 
-    def list_files(self) -> Iterator[ListedFile]:
+    def list_files(self, known: Collection[str] = ()) -> Iterator[ListedFile]:
         """Lists all files that are neither hidden nor temporary, sorted by name.
+
+        known: names of files that were ingested. A store cuts a long listing there, and lists the parts at once.
 
         Raises NotFoundError if there is no such folder, StorageError if a part of it cannot be read, because that part
         may have files to ingest first.
@@ -127,7 +129,7 @@ class DiskFolder:
     def address(self) -> str:
         return self._root
 
-    def list_files(self) -> Iterator[ListedFile]:
+    def list_files(self, known: Collection[str] = ()) -> Iterator[ListedFile]:
         try:
             # List all names before reading sizes: a sink completes a file before it starts the next one. So once the
             # next

@@ -70,16 +70,22 @@ def open_landed(file: LandedFile) -> BinaryIO:
 Listed: TypeAlias = tuple[tuple[LandedFile, ...], tuple[FileProblem, ...]]
 
 
-def list_landed(folder: Place, extensions: Collection[str] = LINES, reading: NameReading = NameReading.KAFKA) -> Listed:
+def list_landed(
+    folder: Place,
+    extensions: Collection[str] = LINES,
+    reading: NameReading = NameReading.KAFKA,
+    known: Collection[str] = (),
+) -> Listed:
     """Returns all landed files below a folder, ordered by partition and start, and a problem for every other file.
 
+    known: see LandingPlace.list_files.
     Raises what `LandingPlace.list_files` raises.
     """
     place = folder_at(folder)
     found: list[LandedFile] = []
     problems: list[FileProblem] = []
     refused: list[LandedName] = []
-    for one in place.list_files():
+    for one in place.list_files(known):
         try:
             landed = LandedName.parse(one.name.rpartition("/")[2], extensions, reading)
         except InvalidInputError as error:
@@ -118,18 +124,20 @@ def list_any(
     endings: Sequence[str],
     names: NameReading | None = None,
     patterns: Sequence[str] = (),
+    known: Collection[str] = (),
 ) -> Listed:
     """Returns all files below a folder with these endings, each ingested independently, and a problem for each other
     file.
 
     names: see LandedFile.
     patterns: of further names, as `*.log.gz`.
+    known: see LandingPlace.list_files.
     Raises what `LandingPlace.list_files` raises.
     """
     place = folder_at(folder)
     found: list[LandedFile] = []
     problems: list[FileProblem] = []
-    for one in place.list_files():
+    for one in place.list_files(known):
         name = one.name
         if one.unsafe:
             problems.append(report_unsafe(name, one.unsafe.kind))

@@ -84,6 +84,19 @@ def report_replaced(name: str) -> FileProblem:
     return FileProblem(name, "LANDED_CHANGED", message, hint, passing=True)
 
 
+def report_late_dump(name: str, log: str) -> FileProblem:
+    """A dump with the lowest position, after a snapshot that no longer has the positions of its rows."""
+    message = (
+        f"`{name}` has rows at position 0, as an initial load from a dump, but log `{log}` already has a snapshot: "
+        "older rows would replace newer ones."
+    )
+    hint = (
+        f"Nothing of it was ingested. Move it out of the landing folder. To load it, run `tidefold drop {log}`, then "
+        "ingest the dump and all landed files again."
+    )
+    return FileProblem(name, "DUMP_LATE", message, hint)
+
+
 def report_unreadable(name: str, why: str) -> FileProblem:
     message = f"`{name}` cannot be read: {why}."
     return FileProblem(name, "LANDED_UNREADABLE", message, "Check its permissions and its disk or bucket.")

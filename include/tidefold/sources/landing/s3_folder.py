@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any, BinaryIO, cast
 
 from s3fs.core import S3File
 
 from tidefold.errors import NotFoundError
 from tidefold.sources.landing.folders import ListedFile, ReplacedFileError, Stamp, is_visible
+from tidefold.sources.landing.ranges import list_names, split_names
 from tidefold.storage.s3.address import S3Address, S3Endpoint
 from tidefold.storage.s3.client import FAILURES, Bucket, code_of
 
@@ -31,9 +32,9 @@ class S3Folder:
     def address(self) -> str:
         return f"s3://{self._place.bucket}/{self._place.prefix}".rstrip("/")
 
-    def list_files(self) -> Iterator[ListedFile]:
+    def list_files(self, known: Collection[str] = ()) -> Iterator[ListedFile]:
         is_there = False
-        for name, item in self._list_objects():
+        for name, item in list_names(self._read_pages, split_names(known)):
             is_there = True
             # A "folder" that a browser of buckets made is an empty object.
             if is_visible(name) and not (item["Size"] == 0 and name.endswith("/")) and name:
@@ -57,7 +58,8 @@ class S3Folder:
         return cast(BinaryIO, _PinnedObject(self._bucket, key, name, stamp))
 
     def find_tables(self) -> list[str]:
-        found = {name.partition(_DELTA_LOG)[0] for name, _ in self._list_objects() if f"/{_DELTA_LOG}" in f"/{name}"}
+        names = (name for page in self._read_pages("") for name, _ in page)
+        found = {name.partition(_DELTA_LOG)[0] for name in names if f"/{_DELTA_LOG}" in f"/{name}"}
         folders = sorted(folder.rstrip("/") or "." for folder in found if not folder or folder.endswith("/"))
         return [one for one in folders if not any(one != other and one.startswith(f"{other}/") for other in folders)]
 
@@ -65,12 +67,12 @@ class S3Folder:
     def options(self) -> dict[str, str] | None:
         return S3Endpoint.of().delta_options()
 
-    def _list_objects(self) -> Iterator[tuple[str, dict[str, Any]]]:
+    def _read_pages(self, after: str) -> Iterator[list[tuple[str, dict[str, Any]]]]:
         prefix = self._key("")
+        begin = {"StartAfter": f"{prefix}{after}"} if after else {}
         with self._bucket.translate_errors(self.address):
-            for page in self._bucket.pages("list_objects_v2", Prefix=prefix):
-                for item in page.get("Contents", []):
-                    yield item["Key"].removeprefix(prefix), item
+            for page in self._bucket.pages("list_objects_v2", Prefix=prefix, **begin):
+                yield [(item["Key"].removeprefix(prefix), item) for item in page.get("Contents", [])]
 
     def _key(self, name: str) -> str:
         return f"{self._place.prefix}/{name}" if self._place.prefix else name
