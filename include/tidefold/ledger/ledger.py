@@ -207,6 +207,8 @@ class Ledger:
         writer = uuid.uuid4().hex
         path = self._paths.ledger_version(state.version)
         self._before_write()
+        if not self._pages.is_next(state.version):
+            raise AlreadyExistsError("LEDGER_LOST_RACE", f"`{path}` does not follow the version that was read last.")
         data = self._encode(state, writer)
         try:
             self._store.put_if_absent(path, data)

@@ -85,20 +85,27 @@ class Pages:
     def split(self, state: LogState) -> tuple[PageNames, LogState]:
         """Writes the pages that do not exist yet. Returns their names and the state without their items.
 
-        The state is the one after the version that was read or written last.
+        The state must be the next one (`is_next`).
         """
-        before = self._names if self._newest == state.version - 1 else {}
         pages = PageNames({}, {})
         recent: dict[str, Any] = {}
         for name, paged in _PAGED.items():
             items: Chunk = getattr(state, name)
-            first, kept, skipped = self._find_first(before.get(name, []), items, paged, state.generation)
+            first, kept, skipped = self._find_first(self._names.get(name, []), items, paged, state.generation)
             blocks, recent[name] = _split_blocks(items[kept:], paged)
             pages.names[name] = [*first, *(self._put(state.generation, name, *block) for block in blocks)]
             if skipped:
                 pages.skipped[name] = skipped
         self._remember(state.version, pages)
         return pages, replace(state, **recent)
+
+    def is_next(self, version: int) -> bool:
+        """Whether a version follows the one that was read last.
+
+        The pages of another one could have the names of pages that became a part of larger ones. A pruner deletes
+        those.
+        """
+        return version == self._newest + 1
 
     def join(self, pages: PageNames, recent: LogState) -> LogState:
         """Returns the whole state. Raises CorruptError if a page is missing or damaged."""
@@ -130,8 +137,8 @@ class Pages:
 
         Returns its name, how many of the items are in it, and how many of its items are truncated.
         """
-        chunks = ((digest, self._chunks[self._paths.page(digest, life)]) for digest in names if items)
-        left = ((digest, chunk) for digest, chunk in chunks if paged.number(chunk[-1]) >= paged.number(items[0]))
+        chunks = ((digest, self._chunks.get(self._paths.page(digest, life))) for digest in names if items)
+        left = ((one, chunk) for one, chunk in chunks if chunk and paged.number(chunk[-1]) >= paged.number(items[0]))
         digest, chunk = next(left, ("", ()))
         skipped = next((at for at, item in enumerate(chunk) if item == items[0]), len(chunk))
         kept = len(chunk) - skipped
