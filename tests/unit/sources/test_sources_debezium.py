@@ -303,6 +303,20 @@ def test_a_second_initial_snapshot_replaces_what_was_there_and_an_incremental_on
     assert into.batch.ops == [UPSERT]
 
 
+@pytest.mark.parametrize("mark", ["true", "first", "last"])
+def test_a_change_that_is_marked_as_a_row_of_a_snapshot_clears_nothing(mark: str) -> None:
+    """Fault: PostgreSQL's connector (3.6.1) that was killed during an incremental snapshot marks all changes after its
+    restart with `snapshot: "true"`. Each of them removed all rows of the table, and nothing was reported.
+    """
+    into = reader()
+    first = record(0, 1, "r", order=50, snapshot="first")
+    changes = [record(1 + i, 1 + i, op, order=60 + i, snapshot=mark) for i, op in enumerate("cud")]
+    refused = record(4, 4, "c", order=70, snapshot=mark, after={"id": "four"})
+    assert feed(into, first, *changes, refused) == ["changes"] * 4 + ["MISSING_COLUMN"]
+    assert into.batch.ops == [UPSERT] * 3 + [DELETE]
+    assert into.account.cleared == ()
+
+
 def test_a_truncate_is_one_change_that_clears() -> None:
     into = reader()
     truncate = record(1, op="t", key=None, before=None, after=None)

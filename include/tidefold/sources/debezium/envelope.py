@@ -113,14 +113,14 @@ class EnvelopeReader(RecordAccounting):
         """
         if self.is_alone or not self._has_place or refused.reason in _OF_ITS_ORDER:
             return False
-        source = find_source(line)
+        op, source = find_source(line)
         if source is None:
             return False
         try:
             order = self._order_of(source)
         except RefusedRecordError:
             return False
-        if not self._advances(order, source):
+        if not self._advances(order, source, op):
             return True
         refused.order = order
         if self._account.refused_low is None:
@@ -255,7 +255,7 @@ class EnvelopeReader(RecordAccounting):
         if source is None:
             raise RefusedRecordError("ORDER_MISSING", "The record has no source block.")
         account, order = self._account, self._order_of(source)
-        if not (self.is_alone or self._advances(order, source)):
+        if not (self.is_alone or self._advances(order, source, value.op)):
             account.resent += 1
             return
         self._deleted = order if op == DELETE else None
@@ -271,22 +271,25 @@ class EnvelopeReader(RecordAccounting):
     def _known_offset(self) -> int:
         return self.offset if self.offset is not None else -1
 
-    def _advances(self, order: Order, source: SourceBlock) -> bool:
+    def _advances(self, order: Order, source: SourceBlock, op: str | None) -> bool:
         """Whether a record was not sent before. A clear precedes the first row of a new snapshot, even a refused one.
 
         Raises RefusedRecordError.
         """
+        # Only `r` is a row of a snapshot. PostgreSQL's connector (3.6.1) that is killed during an incremental snapshot
+        # marks all changes after its restart as rows of an initial one.
+        mark = source.snapshot if op == "r" else None
         begins_snapshot = False
-        if source.snapshot in _INITIAL:
+        if mark in _INITIAL:
             # All rows of an initial snapshot have one order, the highest so far. They replace what the log had before.
             self._account.snapshot = order
             high = self._stream.max_order
             # Only for connectors whose snapshots were captured in tests: all rows of a snapshot have one order.
-            may_begin = self._shape.order not in _BY_FORMAT or source.snapshot in _BEGINS
+            may_begin = self._shape.order not in _BY_FORMAT or mark in _BEGINS
             begins_snapshot = bool(high) and order > high and may_begin
-        restarted = self._stream.is_restarted(self._text) and source.snapshot != "incremental"
-        begins = restarted or source.snapshot in _BEGINS
-        unique = self._shape.order == MARIADB and source.snapshot in _STREAMED
+        restarted = self._stream.is_restarted(self._text) and mark != "incremental"
+        begins = restarted or mark in _BEGINS
+        unique = self._shape.order == MARIADB and mark in _STREAMED
         is_new = self._stream.is_new(order, source.committed, begins, unique)
         if is_new and begins_snapshot:
             # The clear is part of the row's record and does not count as a change.

@@ -90,13 +90,14 @@ def _payload(given: Any) -> Any:
     return given["payload"] if isinstance(given, dict) and isinstance(given.get("payload"), dict) else given
 
 
-def find_source(line: bytes) -> SourceBlock | None:
-    """The `source` block of a refused line, if it is readable."""
+def find_source(line: bytes) -> tuple[str | None, SourceBlock | None]:
+    """The op and the `source` block of a refused line, as far as they are readable."""
     try:
         value = _value(any_head_of(line))
-        return convert_value(value.get("source"), SourceBlock) if isinstance(value, dict) else None
+        source = convert_value(value.get("source"), SourceBlock) if isinstance(value, dict) else None
     except (RefusedRecordError, msgspec.ValidationError, ValueError, RecursionError):
-        return None
+        return None, None
+    return (str(value["op"]) if source and "op" in value else None), source
 
 
 def is_tombstone(head: AnyHead) -> bool:

@@ -149,7 +149,7 @@ def test_a_position_of_mariadb_is_that_of_one_row(tmp_path: Path) -> None:
     pipeline = Pipeline(load_config(tmp_path / "tidefold.yaml"), open_store("store", tmp_path))
 
     def at(offset: int, pos: int, number: int, mark: str = "false") -> dict[str, Any]:
-        return row(offset, 1, file="bin.1", pos=pos, row=number, snapshot=mark)
+        return row(offset, 1, file="bin.1", pos=pos, row=number, snapshot=mark, op="c" if mark == "false" else "r")
 
     snapshot = [at(n, 5, 0, mark) for n, mark in enumerate(("first", "true", "last"))]
     land(tmp_path, 0, [*snapshot, at(3, 9, 0), at(4, 9, 1)])
