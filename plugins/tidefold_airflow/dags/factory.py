@@ -44,7 +44,8 @@ A run ingests everything that has landed (its data interval is a name, not a fil
 there is nothing to catch up. **Red run?** The tables of the failed logs are unchanged. Read the last line of the failed
 task, or the page **tidefold** in the menu, and correct what it names. The next run folds the same changes again.
 
-Any task may be cleared and run again at any time: finished work is recognised and not repeated.
+Any task may be cleared and run again at any time: finished work is recognised and not repeated. A task that would do
+nothing is skipped: ingest skips what follows a run without news, and subsume the retention tasks without work.
 """
 
 
@@ -150,7 +151,7 @@ def _tasks(logs: Logs | str, kind: str | None, options: Options, asks: str | Non
     choose = operators.TidefoldListLogsOperator(task_id="choose", logs=logs, only=only, retries=1, **config)
     each: dict[str, Any] = {"logs": choose.output, **config, **CONTINUE_ON_PARTIAL_FAILURE}
     spark = {**each, "conn_id": options.conn_id}
-    ingest = operators.TidefoldIngestOperator(task_id="ingest", retries=2, **spark)
+    ingest = operators.TidefoldIngestOperator(task_id="ingest", retries=2, skip_idle=True, **spark)
     asking: dict[str, Any] = {"approval_dag": asks}
     materialize = operators.TidefoldMaterializeOperator(
         task_id="materialize", kind=kind, takeover_after=options.takeover_after, retries=2, **asking, **spark
@@ -166,7 +167,7 @@ def _tasks(logs: Logs | str, kind: str | None, options: Options, asks: str | Non
         **config,
         **CONTINUE_ON_PARTIAL_FAILURE,
     ).expand(logs=choose.output.map(_alone))
-    subsume = operators.TidefoldSubsumeOperator(task_id="subsume", retries=1, **each)
+    subsume = operators.TidefoldSubsumeOperator(task_id="subsume", retries=1, skip_idle=True, **each)
     truncate = operators.TidefoldTruncateOperator(task_id="truncate", retries=1, **each)
     local_retention = operators.TidefoldLocalRetentionOperator(task_id="local_retention", retries=1, **each)
     clean = operators.TidefoldCleanOperator(task_id="clean", retries=1, **each)
@@ -180,7 +181,8 @@ def _tasks(logs: Logs | str, kind: str | None, options: Options, asks: str | Non
         **config,
     )
     abort = operators.TidefoldAbortOperator(task_id="abort", retries=2, **asking, **each).as_teardown()
-    done = EmptyOperator(task_id="done", trigger_rule="all_success")
+    # Skipped tasks had nothing to do.
+    done = EmptyOperator(task_id="done", trigger_rule="none_failed")
     # Not with on_failure_fail_dagrun: a task before such a teardown no longer counts for the run's colour (measured).
     ingest >> materialize >> quality >> confirm >> subsume >> truncate >> local_retention >> clean >> abort
     # Whatever is marked or skipped between them: what may stage something has ended before it is undone.

@@ -13,6 +13,7 @@ from tidefold.errors import RefusedError
 from tidefold.operations.outcome import Status
 from tidefold_airflow.operators.approval import ApprovalQuestion, ask, read_answer
 from tidefold_airflow.operators.base import TidefoldLogOperator
+from tidefold_airflow.operators.idle_tasks import find_idle_retention, skip
 from tidefold_airflow.operators.results import Summary, report
 from tidefold_airflow.operators.run_context import TaskScope, airflow_errors, open_scope, parse_boolean, require_ran
 
@@ -109,8 +110,23 @@ class TidefoldSubsumeOperator(TidefoldRetentionOperator):
     """
     Retires completed snapshots beyond ``retention.snapshots`` and deletes the files that only they need.
 
+    :param skip_idle: Skip the retention tasks after this one that would delete nothing.
     :param is_dry_run, approval, logs, only, config: As for TidefoldRetentionOperator.
     """
+
+    def __init__(self, *, skip_idle: bool = False, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.skip_idle = skip_idle
+
+    def execute(self, context: Context) -> Summary:
+        """Retires snapshots, then looks at what the tasks after this one would delete."""
+        summary = super().execute(context)
+        if self.skip_idle:
+            with airflow_errors():
+                scope = open_scope(self.config, self.logs, context, self.only)
+            if idle := find_idle_retention(self, scope):
+                skip(idle, summary, context)
+        return summary
 
     def remove_of(self, scope: TaskScope, log: str, dry_run: bool) -> Outcome:
         from tidefold.operations.retention.subsume import subsume

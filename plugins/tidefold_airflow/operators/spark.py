@@ -16,6 +16,7 @@ from tidefold.errors import GateFailedError
 from tidefold.operations.outcome import ErrorInfo, Status
 from tidefold_airflow.observability.links import ReportLink, SnapshotLink
 from tidefold_airflow.operators.approval_run import still_waits, waits
+from tidefold_airflow.operators.idle_tasks import find_idle_steps, is_without_work, skip
 from tidefold_airflow.operators.results import Summary, report, result_path
 from tidefold_airflow.operators.run_context import (
     Logs,
@@ -115,10 +116,26 @@ class TidefoldIngestOperator(TidefoldSparkOperator):
     """
     Ingests what landed for each log.
 
+    :param skip_idle: Where nothing landed and no log has anything to fold or to publish, skip the tasks after this one
+        that would do nothing.
     :param logs, only, config: As for TidefoldSparkOperator. (templated)
     """
 
     step = "ingest"
+
+    def __init__(self, *, skip_idle: bool = False, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.skip_idle = skip_idle
+
+    def execute(self, context: Context) -> Summary:  # type: ignore[override]
+        """Ingests, then looks whether the tasks after this one have work."""
+        with airflow_errors():
+            scope = open_scope(self.config, self.logs, context, self.only)
+            outcomes = self._run_step(scope, context)
+        summary = report(outcomes, context)
+        if self.skip_idle and is_without_work(outcomes) and (idle := find_idle_steps(self, scope, context)):
+            skip(idle, summary, context)
+        return summary
 
     def _build_step(self, scope: TaskScope) -> AnyStep:
         from tidefold.spark.steps import IngestStep
