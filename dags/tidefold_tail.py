@@ -2,6 +2,7 @@
 
 import os
 from datetime import timedelta
+from typing import Any
 
 from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG
@@ -37,7 +38,7 @@ with DAG(
     default_args={"retry_delay": timedelta(seconds=10), "trigger_rule": "all_done"},
     **dag_settings(SCHEDULE),
 ) as dag:
-    logs = {"logs": "{{ params.logs or [] }}"}
+    logs: dict[str, Any] = {"logs": "{{ params.logs or [] }}"}
     ingest = operators.TidefoldIngestOperator(task_id="ingest", retries=2, **logs)
     tail = operators.TidefoldTailOperator(task_id="tail", retries=1, **logs)
     done = EmptyOperator(task_id="done", trigger_rule="all_success")

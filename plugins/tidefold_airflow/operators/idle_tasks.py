@@ -45,7 +45,7 @@ def find_idle_steps(task: Any, scope: TaskScope, context: Context) -> list[Skipp
 def skip(tasks: Iterable[Skipped], summary: Summary, context: Context) -> NoReturn:
     """Ends a task well and skips others. Its result is kept, as that of every task."""
     context["ti"].xcom_push("return_value", summary)
-    raise DownstreamTasksSkipped(tasks=list(tasks))
+    raise DownstreamTasksSkipped(tasks=list(tasks))  # type: ignore[no-untyped-call]
 
 
 def is_without_work(outcomes: Iterable[Outcome]) -> bool:
@@ -89,4 +89,9 @@ def _list_outcomes(planned: Any) -> list[Outcome]:
 
 def _list_after(task: Any) -> list[Any]:
     """Returns the tasks after this one in its own group: a DAG may have several groups of ours."""
-    return [one for one in task.get_flat_relatives(upstream=False) if one.task_group is task.task_group]
+    return [one for one in task.get_flat_relatives(upstream=False) if _name_group(one) == _name_group(task)]
+
+
+def _name_group(task: Any) -> str | None:
+    """Returns the id of the group of a task; None: it is in none."""
+    return task.task_group.group_id if task.task_group else None
