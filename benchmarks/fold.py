@@ -15,14 +15,14 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from fold_chart import chart
-from fold_data import Case, begin, case, opened
+from fold_data import Case, begin, case, open_bench
 from fold_measured import Way, measure
 from fold_ours import MINE, SPARK, SPARK_VECTORS, ours
 from fold_page import page
 from fold_peers import HEAP, lone_peers, spark_peers, spark_session
 from fold_phases import shares
 from fold_sizes import growing, hot, large
-from peer_environment import Peer, PeerError, pinned
+from peer_environment import Peer, PeerError, read_peers
 from peer_process import COMPACTED, COPY, COW, READ, PeerProcess
 from tables import PAGES, Row, folder, ratios, seconds, write_page
 
@@ -53,7 +53,7 @@ def other_lakes(base: Path, scratch: Path) -> tuple[list[PeerProcess], list[str]
     """The peers with an environment of their own, and why others are not among them."""
     lakes, absent = [], []
     made = case(base, scratch / "warm-lakes", ROWS, 0.001)
-    for peer in (peer for name, peer in pinned().items() if name in PEERS):
+    for peer in (peer for name, peer in read_peers().items() if name in PEERS):
         try:
             lakes.append(warm_lake(peer, base, made, scratch))
         except PeerError as error:
@@ -109,7 +109,7 @@ def goals(found: dict[float, list[Way]]) -> list[Row]:
         "row_number + Delta MERGE, defaults": 5.0,
         "squash, then MERGE, tuned, with deletion vectors": 3.0,
         "DuckDB script + deltalake commit": 1.0,
-        **{f"{peer.title}: {name}": 2.0 for peer in pinned().values() for name in (COW, READ, COMPACTED)},
+        **{f"{peer.title}: {name}": 2.0 for peer in read_peers().values() for name in (COW, READ, COMPACTED)},
     }
     ways = found.get(LAKE_SHARE, [])
     for other in (way for way in ways if way.name in least):
@@ -153,7 +153,7 @@ def main() -> None:
     with folder() as scratch:
         base = begin(scratch / "base", ROWS)
         sessions: list[SparkSession] = []
-        start = seconds(lambda: sessions.append(spark_session(opened(base).config)))
+        start = seconds(lambda: sessions.append(spark_session(open_bench(base).config)))
         [spark] = sessions
         warm_up(spark, base, scratch)
         lakes, absent = other_lakes(base, scratch)

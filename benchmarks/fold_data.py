@@ -55,7 +55,7 @@ class Case:
         return self.root / "changes"
 
 
-def opened(root: Path) -> Pipeline:
+def open_bench(root: Path) -> Pipeline:
     return open_pipeline(root / "tidefold.yaml")
 
 
@@ -70,7 +70,7 @@ def begin(root: Path, rows: int, buckets: int = 16, key_groups: int = 128, where
     """
     root.mkdir()
     (root / "tidefold.yaml").write_text(_CONFIG.format(key_groups=key_groups, buckets=buckets))
-    pipeline = opened(root)
+    pipeline = open_bench(root)
     where = where.format(group=key_group_sql(pipeline.log("bench").shape))
     with connection() as db, Changelog(pipeline.store) as changelog:
         log = changelog.log("bench", pipeline.log("bench").shape)
@@ -102,7 +102,7 @@ def append(pipeline: Pipeline, tables: list[pa.Table]) -> None:
 def case(base: Path, root: Path, rows: int, share: float, segments: int = 16, where: str = "true") -> Case:
     """The base with changes of a `share` of the ids below `rows`, only of those `where`: see `begin`."""
     link_tree(base, root)
-    pipeline = opened(root)
+    pipeline = open_bench(root)
     where = where.format(group=key_group_sql(pipeline.log("bench").shape))
     with connection() as db:
         table = changes(db, rows, share, 1, where)
@@ -114,7 +114,7 @@ def case(base: Path, root: Path, rows: int, share: float, segments: int = 16, wh
             places = pa.arange(order, order + one.num_rows)
             pq.write_table(one.append_column("_o0", places), root / "changes" / f"{number:04d}.parquet")
             order += one.num_rows
-        return Case(root, table.num_rows, _expected(db, root))
+        return Case(root, table.num_rows, _compute_expected(db, root))
 
 
 def changes(db: duckdb.DuckDBPyConnection, rows: int, share: float, seed: int, where: str = "true") -> pa.Table:
@@ -184,7 +184,7 @@ def checksum_of(db: duckdb.DuckDBPyConnection, rows: str) -> tuple[int, int]:
     return found
 
 
-def _expected(db: duckdb.DuckDBPyConnection, root: Path) -> tuple[int, int]:
+def _compute_expected(db: duckdb.DuckDBPyConnection, root: Path) -> tuple[int, int]:
     """By another way than any of the ways: the last change of each key is found by its number alone."""
     db.execute(
         f"CREATE OR REPLACE TEMP TABLE final AS SELECT * FROM read_parquet('{root}/changes/*.parquet') "

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from fold_data import Case, fold, opened
+from fold_data import Case, fold, open_bench
 from fold_measured import Way
 from tidefold.compute.runners import in_threads, on_spark
 from tidefold.domain.snapshot.kind_selection import KindPolicy
@@ -19,7 +19,7 @@ MINE = (SPARK, SPARK_VECTORS, ALONE, ALONE_VECTORS)
 
 
 def incremental_in_process(root: Path, case: Case) -> None:
-    fold(opened(root), "measured", KindPolicy.INCREMENTAL, in_threads())
+    fold(open_bench(root), "measured", KindPolicy.INCREMENTAL, in_threads())
 
 
 def with_vectors(root: Path) -> None:
@@ -44,7 +44,7 @@ def ours(spark: SparkSession) -> list[Way]:
         awake(spark)
 
     def by_spark(root: Path, case: Case, kind: KindPolicy) -> None:
-        fold(opened(root), "measured", kind, on_spark(spark))
+        fold(open_bench(root), "measured", kind, on_spark(spark))
 
     incremental = partial(by_spark, kind=KindPolicy.INCREMENTAL)
     return [

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Mapping
 
 from fold_measured import Way
 from fold_peers import HEAP, VERSIONS
-from peer_environment import pinned
+from peer_environment import read_peers
 from tables import HEAD, Row, machine
 
 _WAYS = [
     "| way | median | lowest to highest | times the fastest | CPU | written | files | peak memory |",
     "|---|---|---|---|---|---|---|---|",
 ]
-_LAKES = ", ".join(f"{peer.title} on {peer.engine}" for peer in pinned().values())
+_LAKES = ", ".join(f"{peer.title} on {peer.engine}" for peer in read_peers().values())
 _HOW = """
 From segments on disk to a synced Delta commit with statistics. tidefold reads its 16 segments and proves the sha256 of
 everything that it reads; no gate looks at the rows, as with the others. The peers read the same changes as Parquet,

@@ -15,7 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from fold_data import Case, fold, link_tree, opened
+from fold_data import Case, fold, link_tree, open_bench
 from tables import seconds
 from tidefold.changelog.schema import change_schema, table_schema
 from tidefold.compute.runners import Answer, Work, in_process, on_spark
@@ -59,7 +59,7 @@ def shares(spark: SparkSession, case: Case, scratch: Path) -> list[str]:
         with phases.phase("all tasks"):
             return in_process(work, tasks)
 
-    whole = seconds(lambda: fold(opened(root), "phases", KindPolicy.INCREMENTAL, run))
+    whole = seconds(lambda: fold(open_bench(root), "phases", KindPolicy.INCREMENTAL, run))
     in_tasks = phases.seconds.pop("all tasks")
     for task in asked:
         _by_hand(task, root, phases)

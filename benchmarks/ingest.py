@@ -146,7 +146,7 @@ def land(form: Form, landing: Path) -> int:
 
 def session(root: Path) -> SparkSession:
     """The session of tidefold's own jobs."""
-    config = opened(root, root / "landing").config
+    config = open_bench(root, root / "landing").config
     os.environ.update(job_env(config))
     builder = SparkSession.builder.master(f"local[{CORES}]").appName("bench-ingest")
     for key, value in spark_conf(config).items():
@@ -156,14 +156,14 @@ def session(root: Path) -> SparkSession:
     return spark
 
 
-def opened(root: Path, landing: Path) -> Pipeline:
+def open_bench(root: Path, landing: Path) -> Pipeline:
     root.mkdir(parents=True, exist_ok=True)
     (root / "tidefold.yaml").write_text(CONFIG.format(landing=landing))
     return open_pipeline(root / "tidefold.yaml")
 
 
 def take(spark: SparkSession, landing: Path, root: Path) -> None:
-    [outcome] = ingest(opened(root, landing), ["accounts"], on_spark(spark))
+    [outcome] = ingest(open_bench(root, landing), ["accounts"], on_spark(spark))
     if outcome.status != "taken":
         raise SystemExit(outcome.message)
 

@@ -21,7 +21,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from fold_data import append, begin, changes, checksum, connection, files_of, fold, link_tree, opened, table_of
+from fold_data import append, begin, changes, checksum, connection, files_of, fold, link_tree, open_bench, table_of
 from fold_measured import Use, sampled
 from support.small_segments import put_segments
 from tables import HEAD, Row, folder, machine, ratios, seconds, write_page
@@ -43,7 +43,7 @@ def small_segments(base: Path, scratch: Path) -> Iterator[Row]:
     """The same changes in few segments and in many; each round folds a copy of each."""
     with connection() as db:
         table = changes(db, ROWS, 0.05, 1)
-    made = {count: _given(base, scratch / f"segments-{count}", table, count) for count in (16, SEGMENTS)}
+    made = {count: _make_table(base, scratch / f"segments-{count}", table, count) for count in (16, SEGMENTS)}
     taken = _folded_in_turn(made, scratch)
     what = f"{table.num_rows:,} changes folded into {ROWS:,} rows"
     yield Row(f"{what}, from 16 segments", taken[16], "s")
@@ -62,17 +62,17 @@ def _folded_in_turn(waiting: dict[int, Path], scratch: Path) -> dict[int, list[f
     return taken
 
 
-def _given(base: Path, root: Path, table: pa.Table, count: int) -> Path:
+def _make_table(base: Path, root: Path, table: pa.Table, count: int) -> Path:
     edges = [table.num_rows * number // count for number in range(count + 1)]
     link_tree(base, root)
     # How long it takes to put them there is not measured.
     with mock.patch("os.fsync"):
-        put_segments(opened(root), "bench", [table.slice(a, b - a) for a, b in pairwise(edges)])
+        put_segments(open_bench(root), "bench", [table.slice(a, b - a) for a, b in pairwise(edges)])
     return root
 
 
 def _fold(root: Path, run: str, kind: KindPolicy = KindPolicy.INCREMENTAL) -> None:
-    fold(opened(root), run, kind, in_threads())
+    fold(open_bench(root), run, kind, in_threads())
 
 
 @contextmanager
@@ -99,12 +99,12 @@ def in_a_row(base: Path, scratch: Path) -> Iterator[Row]:
     for number in range(1, SNAPSHOTS + 1):
         # What is not measured need not wait for the disk.
         with connection() as db, mock.patch("os.fsync"):
-            append(opened(root), [changes(db, ROWS, 0.001, number)])
+            append(open_bench(root), [changes(db, ROWS, 0.001, number)])
             if number in waiting:
                 link_tree(root, waiting[number])
             _fold(root, f"run-{number}")
-            subsume(opened(root), "bench")
-            truncate(opened(root), "bench")
+            subsume(open_bench(root), "bench")
+            truncate(open_bench(root), "bench")
     taken = _folded_in_turn(waiting, scratch)
     yield Row(f"incremental snapshot of 0.1 % of {ROWS:,} rows, the 2nd in a row", taken[2], "s")
     yield Row(f"... the {SNAPSHOTS}th", taken[SNAPSHOTS], "s")
@@ -118,7 +118,7 @@ def _scans(root: Path, scratch: Path) -> Iterator[Row]:
     fresh.mkdir()
     shutil.copy(root / "tidefold.yaml", fresh)
     rows = DeltaTable(str(table_of(root))).to_pyarrow_table()
-    append(opened(fresh), [rows.select(["id", "amount", "seen", "city", "text"])])
+    append(open_bench(fresh), [rows.select(["id", "amount", "seen", "city", "text"])])
     _fold(fresh, "fresh", KindPolicy.FULL)
     if checksum(table_of(fresh)) != checksum(table_of(root)):
         raise SystemExit("the fresh table has other rows")
@@ -159,12 +159,12 @@ def memory(base: Path, spark: SparkSession, scratch: Path) -> Iterator[Row]:
     waiting = scratch / "memory"
     link_tree(base, waiting)
     with connection() as db:
-        append(opened(waiting), [changes(db, ROWS, 0.01, 3)])
+        append(open_bench(waiting), [changes(db, ROWS, 0.01, 3)])
     what = f"most memory while 1 % is folded into {ROWS:,} rows"
     ways = {"in this process": in_threads(), "on Spark, beside its JVM": on_spark(spark)}
     for name, runner in ways.items():
         with _copy(waiting, scratch) as root, sampled(use := Use(), psutil.Process()):
-            fold(opened(root), "measured", KindPolicy.INCREMENTAL, runner)
+            fold(open_bench(root), "measured", KindPolicy.INCREMENTAL, runner)
         yield Row(f"{what}, {name}", [use.others / 2**30], "GiB", "<= 2 GiB", limit=2)
 
 
@@ -174,7 +174,7 @@ def reading_live(base: Path, spark: SparkSession, scratch: Path) -> Iterator[Row
         root = scratch / f"tail-{share}"
         link_tree(base, root)
         with connection() as db:
-            append(opened(root), [changes(db, ROWS, share, 4)])
+            append(open_bench(root), [changes(db, ROWS, share, 4)])
         for name, read in (("`tidefold read`", _read), ("Spark", lambda r, w: _read_by_spark(spark, r, w))):
             taken: dict[What, list[float]] = {What.TABLE: [], What.LIVE: []}
             for _ in range(ROUNDS + 1):
@@ -187,7 +187,7 @@ def reading_live(base: Path, spark: SparkSession, scratch: Path) -> Iterator[Row
 
 
 def _read(root: Path, what: What) -> None:
-    _, rows = read_rows(opened(root), "bench", ReadRequest(what))
+    _, rows = read_rows(open_bench(root), "bench", ReadRequest(what))
     for _ in rows:
         pass
 
@@ -211,7 +211,7 @@ def main() -> None:
     with folder() as scratch:
         base = begin(scratch / "base", ROWS)
         rows = [*nothing_to_do(base), *small_segments(base, scratch), *in_a_row(base, scratch)]
-        spark = _session(opened(base).config)
+        spark = _session(open_bench(base).config)
         register(spark)
         rows += [*memory(base, spark, scratch), *reading_live(base, spark, scratch)]
         spark.stop()

@@ -50,7 +50,7 @@ class Peer:
         return self.jar.path(self.folder) if self.jar else None
 
 
-def pinned() -> dict[str, Peer]:
+def read_peers() -> dict[str, Peer]:
     """All peers, by name."""
     pins = tomllib.loads((PROGRAMS / "pins.toml").read_text())
     return {name: _peer(name, **pin) for name, pin in pins.items()}

@@ -52,7 +52,7 @@ logs:
 """
 
 
-def opened(root: Path, buckets: int, copy: str = "auto", store: str = "store", more: str = "") -> Pipeline:
+def open_bench(root: Path, buckets: int, copy: str = "auto", store: str = "store", more: str = "") -> Pipeline:
     (root / "tidefold.yaml").write_text(CONFIG.format(store=store, copy=copy, buckets=buckets, more=more))
     return open_pipeline(root / "tidefold.yaml")
 
@@ -82,9 +82,9 @@ def settle(pipeline: Pipeline) -> None:
         confirm(pipeline, "bench")
 
 
-def filled(root: Path, rows: int, buckets: int, **how: str) -> Pipeline:
+def make_filled(root: Path, rows: int, buckets: int, **how: str) -> Pipeline:
     """A log with one incremental snapshot: the next full one takes over every file."""
-    pipeline = opened(root, buckets, **how)
+    pipeline = open_bench(root, buckets, **how)
     write(pipeline, range(rows), 1)
     take(pipeline, "first", KindPolicy.INCREMENTAL)
     settle(pipeline)
@@ -121,8 +121,8 @@ def full_snapshots() -> Iterator[Row]:
         linked, copied = root / "linked", root / "copied"
         for each in (linked, copied):
             each.mkdir()
-        pipeline = filled(linked, ROWS, 16)
-        own = filled(copied, ROWS, 16, copy="always")
+        pipeline = make_filled(linked, ROWS, 16)
+        own = make_filled(copied, ROWS, 16, copy="always")
         table = pipeline.store.uri(LogPaths("bench").table)
         spark = spark_session(pipeline)
         by_spark(spark, table, root / "warm")
@@ -157,7 +157,7 @@ def copy_folder(source: Path, target: Path) -> None:
 
 def many_files() -> Iterator[Row]:
     with folder() as root:
-        pipeline = filled(root, 200_000, 2000)
+        pipeline = make_filled(root, 200_000, 2000)
         values = [full(pipeline, number) for number in range(3)]
     yield Row("full snapshot, nothing changed, 2,000 files: hard links", values, "s", "<= 2 s + 1 ms a file", limit=4.0)
     yield Row("... a file", [value / 2 for value in values], "ms")
@@ -172,7 +172,7 @@ def from_local_copies() -> Iterator[Row]:
     bucket.client.create_bucket(Bucket=bucket.name)
     found: dict[str, list[float]] = {"local": [], "store": [], "to local": [], "to store": []}
     with folder() as root:
-        near = filled(root, 500_000, 16, store=bucket.address, more="local: {mode: files, path: local}")
+        near = make_filled(root, 500_000, 16, store=bucket.address, more="local: {mode: files, path: local}")
         far = replace(near, local=None)
         for number in range(ROUNDS):
             for name, pipeline in (("local", near), ("store", far)):
@@ -198,7 +198,7 @@ def with_a_tail() -> Iterator[Row]:
         pipelines = {}
         for name, ids in (("anywhere", range(0, ROWS, 10)), ("in 2", _ids_of_two_buckets())):
             (root / name).mkdir()
-            pipelines[name] = filled(root / name, ROWS, 16)
+            pipelines[name] = make_filled(root / name, ROWS, 16)
             write(pipelines[name], ids, 7)
         tails = {name: take_tail(one, "bench", "tail").snapshot or 0 for name, one in pipelines.items()}
         asked = {"whole": (pipelines["anywhere"], 1), **{name: (pipelines[name], tails[name]) for name in tails}}

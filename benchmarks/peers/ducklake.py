@@ -31,7 +31,7 @@ def prepared(told: dict[str, str]) -> Mapping[str, Callable[..., None]]:
     live = Path(told["live"])
 
     @contextmanager
-    def opened() -> Iterator[duckdb.DuckDBPyConnection]:
+    def open_bench() -> Iterator[duckdb.DuckDBPyConnection]:
         # The benchmark puts the files of the table back between two runs: nothing of them may stay open.
         with duckdb.connect() as db:
             for setting in ("threads = 2", "TimeZone = 'UTC'", "enable_progress_bar = false"):
@@ -44,7 +44,7 @@ def prepared(told: dict[str, str]) -> Mapping[str, Callable[..., None]]:
             db.execute("DETACH lake")
 
     def load(table: str, files: list[str]) -> None:
-        with opened() as db:
+        with open_bench() as db:
             db.execute("CALL lake.set_option('parquet_compression', 'zstd')")
             db.execute(
                 "CREATE TABLE lake.bench (id BIGINT, amount DOUBLE, seen TIMESTAMPTZ, city VARCHAR, text VARCHAR)"
@@ -54,7 +54,7 @@ def prepared(told: dict[str, str]) -> Mapping[str, Callable[..., None]]:
             db.execute(f"INSERT INTO lake.bench SELECT id, amount, seen, city, text FROM read_parquet({files})")
 
     def merge(table: str, changes: str, compact: bool) -> None:
-        with opened() as db:
+        with open_bench() as db:
             db.execute(f"CREATE TEMP TABLE latest AS SELECT * FROM read_parquet('{changes}/*.parquet') {_LATEST}")
             db.execute("BEGIN")
             for statement in _MERGES:
@@ -65,12 +65,12 @@ def prepared(told: dict[str, str]) -> Mapping[str, Callable[..., None]]:
 
     def read(table: str) -> None:
         """Every column of every row, for nobody."""
-        with opened() as db:
+        with open_bench() as db:
             db.sql("SELECT bit_xor(hash(id, amount, seen, city, text)) FROM lake.bench").fetchall()
 
     def export(table: str, path: str) -> None:
         Path(path).mkdir()
-        with opened() as db:
+        with open_bench() as db:
             db.execute(f"COPY (SELECT id, amount, seen, city, text FROM lake.bench) TO '{path}/0.parquet'")
 
     return {"load": load, "merge": merge, "read": read, "export": export}
