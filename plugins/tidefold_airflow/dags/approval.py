@@ -1,4 +1,4 @@
-"""The DAG that asks a person about snapshots which the gate refused: one run a log and snapshot."""
+"""The DAG that asks a person about snapshots that the gate refused: one run for each log and snapshot."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ the ledger: a snapshot that was aborted or published meanwhile does not change, 
 
 **Red run?** The snapshot was rejected, or there was no answer in time. It is aborted, and the table is unchanged.
 """
-# Each is one parked task, which holds no worker.
+# Each run is one deferred task, which occupies no worker.
 _MANY = 1000
 
 
@@ -64,10 +64,10 @@ def tidefold_approval_dag(
             "manifest": "{{ params.manifest }}",
             "config": config,
             "only": logs,
-            # Within a group of another DAG, too, they are tasks of this one.
+            # Even if this is called within a task group of another DAG, they are tasks of this DAG.
             "task_group": made.task_group,
         }
-        # An answer that comes in the very second in which the task parks makes Airflow try it again: it asks once more.
+        # If the answer comes in the second in which the task defers, Airflow runs the task again, and it asks again.
         ask = operators.TidefoldApprovalOperator(
             task_id="ask", patience=patience, look_every=look_every, retries=3, retry_delay=timedelta(seconds=5), **of
         )

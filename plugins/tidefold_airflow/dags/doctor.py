@@ -10,16 +10,17 @@ from tidefold_airflow import operators
 from tidefold_airflow.dags.settings import dag_settings, failure_settings
 
 DOC = """
-### What is wrong around the pipeline is seen before a run fails
+### Finds problems around the pipeline before a run fails
 
 | task | does | Spark |
 |---|---|---|
 | doctor | checks configuration, suites, versions, Java, Spark, memory, disks, store, landing folders, Airflow | none |
 
-It looks with the eyes of the worker that runs it, and writes only scratch objects, which it deletes.
+The checks run on the worker of the task, with its disks, its Java and its rights. They write only scratch objects and
+delete them.
 
-**Red run?** Something must be mended. The error names each thing, and the next step. Warnings are in the log of the
-task. The page **tidefold** in the menu shows both. Parameter: `seconds`, how long a check may take.
+**Red run?** A check failed. The error has the next step for each failed check. Warnings are in the log of the task. The
+page **tidefold** in the menu shows both. Parameter: `seconds`, how long a check may take.
 """
 
 
@@ -32,17 +33,17 @@ def tidefold_doctor_dag(
     alarm_conn_id: str | None = None,
     **dag: Any,
 ) -> DAG:
-    """The DAG that looks for what is wrong around the pipeline of a `tidefold.yaml`.
+    """The DAG that checks everything that the pipeline of a `tidefold.yaml` relies on.
 
     :param schedule: cron in UTC; None: only by hand.
     :param config: as for `tidefold_dag`.
     :param conn_id: connection of Spark that must exist.
-    :param alarm_conn_id: connection of the webhook that is told what must be mended; see GateNotifier. None: nobody is.
+    :param alarm_conn_id: connection of the webhook that receives failed checks; see GateNotifier. None: no webhook.
     :param dag: more of Airflow's own arguments of a DAG.
     """
     settings = {
         **dag_settings(schedule),
-        "description": "Looks for what is wrong around the pipeline, with the way out",
+        "description": "Checks everything that the pipeline relies on, and reports the next steps",
         "doc_md": DOC,
         "params": {"seconds": seconds_param()},
         **dag,
@@ -66,5 +67,5 @@ def seconds_param() -> Param:
         minimum=1,
         maximum=600,
         title="Seconds",
-        description="How long a check may take. What hangs longer fails, and holds up no other check.",
+        description="How long a check may take. A check that hangs longer fails, and does not delay the others.",
     )

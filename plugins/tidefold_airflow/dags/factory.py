@@ -18,8 +18,8 @@ from tidefold_airflow.dags.settings import alarm_settings, dag_settings, deadlin
 from tidefold_airflow.operators.approve import LOOK_EVERY
 from tidefold_airflow.operators.run_context import Logs
 
-# One that failed for some logs does not stop the others: the next step runs. Where nothing went well before it, nothing
-# is known of the logs, and it does not run.
+# If a step failed for some logs, the next step still runs for the others. It does not run if every task before it
+# failed, because the logs of the run are then unknown.
 CONTINUE_ON_PARTIAL_FAILURE: dict[str, Any] = {
     "trigger_rule": "all_done_min_one_success",
     "retry_delay": timedelta(seconds=10),
@@ -89,21 +89,21 @@ def tidefold_dag(
     late_after: timedelta | None = None,
     **dag: Any,
 ) -> DAG:
-    """The whole DAG for the logs of a `tidefold.yaml`: ingest, fold, judge, publish, then what is kept.
+    """The whole DAG for the logs of a `tidefold.yaml`: ingest, fold, judge, publish, then retention.
 
     With `approval` it makes a second DAG, `<dag_id>_approval`, which asks the person; Airflow finds it by itself.
 
     :param schedule: cron in UTC; None: only by hand.
     :param logs: only these; none: all that are configured.
     :param config, approval, look_every, takeover_after, conn_id, alarm_conn_id, alarm_notifier: see Options.
-    :param late_after: how long a run may take, from when it is queued, until the webhook of `alarm_conn_id` is told.
+    :param late_after: how long after it was queued a run may end; a later one is reported to the webhook.
     :param dag: more of Airflow's own arguments of a DAG.
     """
     options = Options(config, approval, takeover_after, conn_id, look_every, alarm_conn_id, alarm_notifier)
     asks = _approval_dag(dag_id, logs, options)
     settings = {
         **dag_settings(schedule),
-        "description": "Ingest >> materialize >> quality >> confirm, then what is kept; abort on failure",
+        "description": "Ingest >> materialize >> quality >> confirm, then retention; abort on failure",
         "doc_md": DOC,
         "params": {"logs": logs_param(config, logs), "kind": kind_param()},
         **deadline_settings(alarm_conn_id, late_after),
@@ -126,8 +126,8 @@ def tidefold_group(
 ) -> TaskGroup:
     """The same tasks as a group inside another DAG: `before >> tidefold_group(logs=["orders"]) >> after`.
 
-    What comes after it runs only if all went well. With `options.approval` it makes a second DAG beside that of the
-    group, `<dag_id>.<group_id>_approval`, which asks the person.
+    Tasks after the group run only if all its tasks succeeded. With `options.approval` it makes a second DAG beside that
+    of the group, `<dag_id>.<group_id>_approval`, which asks the person.
     """
     options = options or Options()
     with TaskGroup(group_id, **group) as made:
@@ -137,7 +137,7 @@ def tidefold_group(
 
 
 def _approval_dag(owner: str, logs: Sequence[str], options: Options) -> str | None:
-    """The name of the DAG that asks about what this one may not publish; None where nobody is asked."""
+    """Returns the name of the DAG that asks about refused snapshots; None: no person decides."""
     if options.approval is None:
         return None
     return tidefold_approval_dag(
@@ -156,9 +156,9 @@ def _tasks(logs: Logs | str, kind: str | None, options: Options, asks: str | Non
     materialize = operators.TidefoldMaterializeOperator(
         task_id="materialize", kind=kind, takeover_after=options.takeover_after, retries=2, **asking, **spark
     )
-    # A suite that fails fails again; what may pass the second time is left to the next run.
+    # No retry: a suite that fails once fails again. The next run tries everything else again.
     quality = operators.TidefoldQualityOperator(task_id="quality", retries=0, **asking, **spark)
-    # One a log: an event of a table is sent when its task ends well.
+    # One task for each log, because Airflow sends the event of a table when its task succeeds.
     confirm = operators.TidefoldConfirmOperator.partial(
         task_id="confirm",
         retries=1,
@@ -185,9 +185,9 @@ def _tasks(logs: Logs | str, kind: str | None, options: Options, asks: str | Non
     done = EmptyOperator(task_id="done", trigger_rule="none_failed")
     # Not with on_failure_fail_dagrun: a task before such a teardown no longer counts for the run's colour (measured).
     ingest >> materialize >> quality >> confirm >> subsume >> truncate >> local_retention >> clean >> abort
-    # Whatever is marked or skipped between them: what may stage something has ended before it is undone.
+    # Also if a person marks or skips tasks between them: `abort` starts only after the steps that stage have ended.
     [ingest, materialize, quality, confirm] >> abort
-    # Leaves decide a run's colour, and no failure reaches the last task by itself.
+    # The last tasks decide the colour of a run, and a failure does not reach them by itself.
     steps = [choose, ingest, materialize, quality, confirm, subsume, truncate, local_retention, clean]
     steps >> alarms
     [*steps, alarms] >> done

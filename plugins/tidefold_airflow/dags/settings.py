@@ -1,4 +1,4 @@
-"""What all our DAGs have in common."""
+"""The settings that all DAGs of tidefold share."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def alarm_settings(conn_id: str | None, notifier: str | None) -> dict[str, Any]:
 
 
 def deadline_settings(conn_id: str | None, late_after: timedelta | None) -> dict[str, Any]:
-    """Arguments of a DAG whose late runs are told to a webhook: nothing without a connection and a time."""
+    """Arguments of a DAG whose late runs are reported to a webhook; none without a connection or a time."""
     if not conn_id or late_after is None:
         return {}
     callback = AsyncCallback(GateNotifier, {"conn_id": conn_id})

@@ -1,4 +1,4 @@
-"""One Airflow asset a table: an event says that a snapshot of it was confirmed and is what readers see."""
+"""One Airflow asset for each table. Its events report that a snapshot was confirmed and published."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
     from tidefold.config import Config
 
-# Which tables a run publishes is known only when it has: its confirm task names this, and the events name the tables.
+# The tables that a run publishes are only known at its end: the confirm task has this outlet, and its events name the
+# tables.
 TABLES = AssetAlias("tidefold", group="tidefold")
 
 
@@ -38,14 +39,14 @@ def table_asset(log: str, config: str | None = None) -> Asset:
 
 
 def asset_in(config: Config, log: str) -> Asset:
-    """The same of a configuration that is read already."""
+    """Returns the asset of a log's table from a configuration that was read before."""
     from tidefold.domain.paths import LogPaths
 
     return Asset(uri=f"{_root(config)}/{LogPaths(log).table}", group="tidefold")
 
 
 def announce(context: Context, asset: Asset, extra: dict[str, Any]) -> None:
-    """Adds an event to the task, which Airflow sends when it ends well. `extra` holds at least `snapshot`.
+    """Adds an event to the task, which Airflow sends when the task succeeds. `extra` contains at least `snapshot`.
 
     A task that is cleared finds its work done: the same snapshot is not announced twice in a row.
     """
@@ -55,7 +56,7 @@ def announce(context: Context, asset: Asset, extra: dict[str, Any]) -> None:
 
 def _newest(context: Context, asset: Asset) -> Any:
     events = type(context["inlet_events"])([asset])[asset].ascending(ascending=False).limit(1)
-    # The first event of an asset makes it known to Airflow; before, asking for its events is an error.
+    # Airflow knows an asset from its first event on. Before that, a query of its events is an error.
     with suppress(Exception):
         return next(((event.extra or {}).get("snapshot") for event in events), None)
     return None

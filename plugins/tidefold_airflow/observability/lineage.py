@@ -1,4 +1,4 @@
-"""What OpenLineage is told: what a log is fed from, and the table that shows it. Nothing where it is switched off."""
+"""Reports to OpenLineage the source of a log and its table. Reports nothing if OpenLineage is disabled."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 
 def lineage_of(pipeline: Pipeline, published: Mapping[str, Snapshot]) -> OperatorLineage[Any, Any] | None:
-    """Inputs and outputs of what was published; None when nothing was, or the provider is not installed or disabled."""
+    """Returns inputs and outputs of a publication; None: nothing was published, or the provider is missing or
+    disabled.
+    """
     try:
         from airflow.providers.openlineage import conf
         from airflow.providers.openlineage.extractors import OperatorLineage

@@ -1,4 +1,4 @@
-"""Links from a task to the page: what it made, and how that was judged. Computed where the task runs, when it ends."""
+"""Links from a task to tidefold's page about its snapshot or its report. Computed on the worker when the task ends."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Made = dict[str, int]
 
 
 class SnapshotLink(BaseOperatorLink):
-    """To the snapshot that a task made; of a task that made several, to what its run did."""
+    """The link to the snapshot that a task made; for several snapshots, to the page of the run."""
 
     name = "Snapshot page"
 
@@ -28,7 +28,7 @@ class SnapshotLink(BaseOperatorLink):
 
 
 class ReportLink(BaseOperatorLink):
-    """To the quality report of the snapshot that a task judged; of several, to what its run did."""
+    """The link to the quality report of the snapshot that a task judged; for several, to the page of the run."""
 
     name = "Quality report"
 
@@ -52,7 +52,7 @@ def _config(operator: BaseOperator) -> str | None:
 
 
 def read_made_snapshots(returned: Any) -> Made:
-    """The snapshot of each log of which the returned value of a task tells one; nothing of any other value."""
+    """Returns the snapshot of each log in the returned value of a task; none for other values."""
     if not isinstance(returned, Mapping):
         return {}
     told = {log: one.get("snapshot") for log, one in returned.items() if isinstance(one, Mapping)}

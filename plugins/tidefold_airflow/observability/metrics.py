@@ -1,4 +1,4 @@
-"""What a step did, and how far behind each log is, as gauges of Airflow's own metrics (StatsD or OpenTelemetry).
+"""Sends the results of steps and the lag of each log as gauges of Airflow's metrics (StatsD or OpenTelemetry).
 
 The log is in the name as well as in a tag: plain StatsD has no tags.
 """
@@ -32,7 +32,7 @@ class Gauge:
 
 
 def of_outcomes(step: str, outcomes: Sequence[Outcome]) -> Iterator[Gauge]:
-    """Whether the step failed for each log, and every number among its facts."""
+    """Yields for each log whether the step failed, and every number in its details."""
     for outcome in outcomes:
         yield Gauge(outcome.log, f"{step}.failed", float(bool(outcome.error) or outcome.status is Status.FAILED))
         for name, value in _numbers(outcome.facts):
@@ -40,7 +40,7 @@ def of_outcomes(step: str, outcomes: Sequence[Outcome]) -> Iterator[Gauge]:
 
 
 def of_status(found: Sequence[LogStatus], now: datetime) -> Iterator[Gauge]:
-    """How far each log is behind, and for how long its table has been as it is (seconds)."""
+    """Yields the lag of each log, and the age of its published table in seconds."""
     for status in found:
         yield Gauge(status.log, "unreadable", float(status.error is not None))
         if not status.begun or status.error:
@@ -58,7 +58,7 @@ def of_status(found: Sequence[LogStatus], now: datetime) -> Iterator[Gauge]:
 
 
 def of_alarms(status: LogStatus) -> Iterator[Gauge]:
-    """Which alarms a log raises, and how many runs failed in a row."""
+    """Yields the alarms of a log, and how many runs failed in a row."""
     raised = {alarm.kind for alarm in status.alarms}
     yield Gauge(status.log, "alarms", len(status.alarms))
     for kind in AlarmKind:
@@ -67,7 +67,7 @@ def of_alarms(status: LogStatus) -> Iterator[Gauge]:
 
 
 def send(gauges: Iterator[Gauge]) -> None:
-    """Never fails a task: a number that nobody sees is no reason to do its work again."""
+    """Sends the gauges. Never raises: a lost number must not make a task fail."""
     from airflow.sdk.observability import stats
 
     for gauge in gauges:

@@ -1,4 +1,4 @@
-"""Tells people: a webhook (a chat, a pager), or code of their own, about failed tasks, late runs and alarms of logs."""
+"""Reports failed tasks, late runs and alarms to a webhook (a chat, a pager) or to the user's own function."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tidefold.domain.alarms import LogAlarm
 
 _SECONDS = 10
-# Under which a notifier finds the new alarms in the context of its task.
+# The key of the new alarms in the context of the task.
 ALARMS = "alarms"
 Notifier = Callable[[Any], None]
 
@@ -44,17 +44,19 @@ class GateNotifier(BaseNotifier):
         self.conn_id = conn_id
 
     def notify(self, context: Context) -> None:
-        """Raises OSError if the address does not answer, InvalidInputError if it is none."""
+        """Posts the message. Raises OSError if the server does not respond, InvalidInputError if the address is
+        invalid.
+        """
         _post(BaseHook.get_connection(self.conn_id).host or "", describe(context))
 
     async def async_notify(self, context: Context) -> None:
-        """The same in Airflow's triggerer, which calls back for deadlines."""
+        """Posts the message in Airflow's triggerer, which calls this for deadlines."""
         connection = await BaseHook.aget_connection(self.conn_id)
         await asyncio.to_thread(_post, connection.host or "", describe(context))
 
 
 def find_notifiers(conn_id: str | None, path: str | None) -> list[Notifier]:
-    """What alarms are sent to.
+    """Returns the notifiers that alarms are sent to.
 
     conn_id: see GateNotifier.
     path: dotted path of a function that takes the context of a task, or of a notifier or a notifier's class.
@@ -86,7 +88,7 @@ def _refuse(path: str, why: str) -> InvalidInputError:
 
 
 def describe(context: Mapping[str, Any] | Context) -> dict[str, Any]:
-    """The message about a failed task, about a run that is late, or about alarms."""
+    """Returns the message about a failed task, a late run, or alarms."""
     dag, run, task = _find_place(context)
     given: Any = context.get(ALARMS, ())
     alarms: Sequence[LogAlarm] = given
@@ -101,7 +103,7 @@ def describe(context: Mapping[str, Any] | Context) -> dict[str, Any]:
 
 
 def _find_place(context: Mapping[str, Any] | Context) -> tuple[str, str, str]:
-    """DAG, run and task. A deadline has no task, and its run is a mapping."""
+    """Returns DAG, run and task. A deadline has no task, and its run is a mapping."""
     ti: Any = context.get("ti")
     if ti is not None:
         return ti.dag_id, ti.run_id, ti.task_id
@@ -110,7 +112,7 @@ def _find_place(context: Mapping[str, Any] | Context) -> tuple[str, str, str]:
 
 
 def _post(webhook: str, message: Mapping[str, Any]) -> None:
-    """Raises OSError, InvalidInputError. Neither has the address in it: the address may be a secret."""
+    """Posts a message. Raises OSError or InvalidInputError without the address in it, which may be a secret."""
     try:
         request = urllib.request.Request(
             webhook, json.dumps(message).encode(), {"Content-Type": "application/json"}, method="POST"

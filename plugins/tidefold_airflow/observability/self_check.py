@@ -1,4 +1,4 @@
-"""Looks at this Airflow for `tidefold doctor`: `python -m tidefold_airflow.observability.self_check DAGS CONN FROM`.
+"""Checks this Airflow for `tidefold doctor`: `python -m tidefold_airflow.observability.self_check DAGS CONN FROM`.
 
 Prints one line of JSON: the number of DAGs, the errors of their files, and whether the connection exists.
 """
@@ -12,7 +12,7 @@ from typing import Any
 
 
 def find_connection(name: str, has_database: bool) -> bool | None:
-    """Whether the connection exists; None where only the environment is known, and does not have it."""
+    """Returns whether the connection exists; None: it is not in the environment, and the database is not known."""
     if f"AIRFLOW_CONN_{name.upper()}" in os.environ:
         return True
     if not has_database:
@@ -25,13 +25,13 @@ def find_connection(name: str, has_database: bool) -> bool | None:
     except AirflowNotFoundException:
         return False
     except Exception:
-        # The database may be that of another machine, or not be there yet.
+        # The database may belong to another machine, or not exist yet.
         return None
     return True
 
 
 def import_dags(folder: str) -> tuple[int, dict[str, str]]:
-    """How many DAGs a folder has, and the last line of each file's error."""
+    """Returns the number of DAGs in a folder, and the last line of each file's error."""
     from airflow.dag_processing.dagbag import DagBag
 
     bag = DagBag(folder)
@@ -40,7 +40,7 @@ def import_dags(folder: str) -> tuple[int, dict[str, str]]:
 
 
 def main(folder: str, connection: str, source: str) -> None:
-    """Prints what was found."""
+    """Prints the result."""
     count, errors = import_dags(folder)
     found: dict[str, Any] = {
         "dags": count,

@@ -1,4 +1,4 @@
-"""The operator that counts failed runs of each log, finds its alarms, and tells people of new ones once."""
+"""The operator that counts failed runs of each log, finds its alarms, and sends new ones once."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class TidefoldAlarmsOperator(TidefoldLogOperator):
     :param logs, only, config: As for TidefoldSparkOperator. (templated)
     """
 
-    # What a notifier says of a failed task.
+    # The text of a notifier about a failed task.
     failure_text = "could not look for alarms, or could not send them"
 
     def __init__(self, *, alarm_conn_id: str | None = None, alarm_notifier: str | None = None, **kwargs: Any) -> None:
@@ -38,7 +38,7 @@ class TidefoldAlarmsOperator(TidefoldLogOperator):
         self.alarm_notifier = alarm_notifier
 
     def execute(self, context: Context) -> Summary:
-        """Where no task says which logs were chosen, the run failed for all of them."""
+        """Finds and sends the alarms. If no task returned the chosen logs, the run counts as failed for all logs."""
         from tidefold.operations.inspect.run_alarms import find_run_alarms, keep_run_alarms
 
         with airflow_errors():
@@ -67,10 +67,10 @@ class TidefoldAlarmsOperator(TidefoldLogOperator):
 def find_errors(
     summaries: Mapping[str, Sequence[Mapping[str, Any]]], failed: Iterable[str], logs: Sequence[str]
 ) -> dict[str, str]:
-    """Why the run failed for each log for which it did: the first step that failed, and its code.
+    """Returns, for each log whose run failed, the first failed step and its error code.
 
-    summaries: what each step returned, in order; a mapped one has several.
-    failed: the steps that failed. One that names no log failed for all of them.
+    summaries: the returned values of each step, in order; a mapped step has several.
+    failed: the failed steps. A step that names no log failed for all of them.
     """
     found: dict[str, str] = {}
     for step, made in summaries.items():
@@ -83,7 +83,7 @@ def find_errors(
 
 
 def _read_steps(context: Context) -> tuple[dict[str, list[Mapping[str, Any]]], frozenset[str]]:
-    """What the tasks before this one returned, and which of them failed."""
+    """Returns what the earlier tasks returned, and which of them failed."""
     ti: Any = context["ti"]
     names = [task.task_id for task in ti.task.upstream_list]
     if not names:
@@ -98,7 +98,7 @@ def _read_steps(context: Context) -> tuple[dict[str, list[Mapping[str, Any]]], f
 
 
 def _list_summaries(returned: Any) -> Iterator[Mapping[str, Any]]:
-    """The summaries of a task: one, or one for each of its mapped copies."""
+    """Yields the summaries of a task: one, or one for each of its mapped instances."""
     for summary in returned if isinstance(returned, list) else [returned]:
         if isinstance(summary, Mapping):
             yield {log: what for log, what in summary.items() if isinstance(what, Mapping)}

@@ -1,4 +1,4 @@
-"""Asks a person, through Airflow's required actions, and reads the answer. No worker is held while nobody answers."""
+"""Asks a person through Airflow's required actions, and reads the answer. The open question occupies no worker."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _REASON = Param("", type="string", maxLength=500, title="Why", description="Kept
 
 @dataclass(frozen=True)
 class ApprovalQuestion:
-    """`subject` is one line, `body` Markdown; a person may take so long to answer."""
+    """A question: `subject` is one line, `body` Markdown. It ends after the given time without an answer."""
 
     subject: str
     body: str

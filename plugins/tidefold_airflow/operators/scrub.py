@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 class TidefoldScrubOperator(TidefoldLogOperator):
     """
-    Reads the next share of each log's files, checks them, and repairs what has a good copy. Starts no Spark.
+    Reads the next share of each log's files, checks them, and repairs damage from an intact copy. Starts no Spark.
 
     Fails, without a retry, where damage is left. The error has one alarm a log: file, meaning, next command.
 
@@ -28,7 +28,7 @@ class TidefoldScrubOperator(TidefoldLogOperator):
     """
 
     template_fields: Sequence[str] = (*TidefoldLogOperator.template_fields, "share")
-    # What a notifier says of a failed task.
+    # The text of a notifier about a failed task.
     failure_text = "found damage that is not repaired"
 
     def __init__(self, *, share: str | float = "5%", repair: bool = True, **kwargs: Any) -> None:

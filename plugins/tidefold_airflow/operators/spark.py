@@ -54,7 +54,7 @@ class TidefoldSparkOperator(SparkSubmitOperator):
     step: ClassVar[Literal["ingest", "materialize", "quality", "audit", "verify"]]
     template_fields: Sequence[str] = (*SparkSubmitOperator.template_fields, "logs", "only", "config")
     operator_extra_links = (SnapshotLink(), ReportLink())
-    # The DAG that asks people about snapshots that the gate refused.
+    # The DAG that asks a person about snapshots that the gate refused.
     approval_dag: str | None = None
 
     def __init__(self, *, logs: Logs = (), config: str | None = None, only: Sequence[str] = (), **kwargs: Any) -> None:
@@ -85,8 +85,8 @@ class TidefoldSparkOperator(SparkSubmitOperator):
         raise NotImplementedError
 
     def _explain_wait(self, scope: TaskScope, outcome: Outcome) -> Outcome:
-        """The outcome of a log whose open snapshot waits for a person says so, and is not a failure."""
-        # Airflow is asked only where another attempt is in the way.
+        """Returns the outcome; if the log's open snapshot waits for a person, the outcome says so and is no failure."""
+        # Query Airflow only if another attempt blocks this one.
         if self.approval_dag is None or outcome.error_code != "ATTEMPT_OPEN":
             return outcome
         return waits(scope, outcome.log, self.approval_dag) or outcome
@@ -104,7 +104,7 @@ class TidefoldSparkOperator(SparkSubmitOperator):
         try:
             super().execute(context)
         except AirflowException:
-            # A job that ends in order with failed logs also exits non-zero: its outcomes say more than the exit code.
+            # A job that completed with failed logs also exits with an error code; its outcomes have the details.
             outcomes = read_outcomes(result)
             if not any(outcome.error for outcome in outcomes):
                 raise
@@ -114,7 +114,7 @@ class TidefoldSparkOperator(SparkSubmitOperator):
 
 class TidefoldIngestOperator(TidefoldSparkOperator):
     """
-    Ingests what landed for each log.
+    Ingests the landed files of each log.
 
     :param skip_idle: Where nothing landed and no log has anything to fold or to publish, skip the tasks after this one
         that would do nothing.
@@ -220,7 +220,7 @@ class TidefoldQualityOperator(TidefoldSparkOperator):
 
 class TidefoldAuditOperator(TidefoldSparkOperator):
     """
-    Judges the newest completed snapshot of each log again, with the suite of today. Fails where a check failed.
+    Judges the newest completed snapshot of each log again, with the current suite. Fails if a check failed.
 
     :param logs, only, config: As for TidefoldSparkOperator. (templated)
     """
@@ -291,5 +291,5 @@ class TidefoldAsOfOperator(TidefoldSparkOperator):
         from tidefold.operations.snapshot.point_in_time import parse_instant
         from tidefold.operations.snapshot.request import PointInTime
 
-        # A log that nobody named, and whose source records no commit time, is no failure of the others.
+        # A log without commit times is no failure if it was not named.
         return PointInTime(scope.run, parse_instant(str(self.as_of)), skip_undated=not self.logs)
