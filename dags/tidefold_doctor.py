@@ -1,4 +1,4 @@
-"""Looks each day for what is wrong around the pipeline, as the worker sees it."""
+"""Checks each day, on the worker, everything that the pipeline relies on."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""The operator that looks for what is wrong around a pipeline, as the worker sees it."""
+"""The operator that checks, on the worker, everything that a pipeline relies on."""
 
 from __future__ import annotations
 
