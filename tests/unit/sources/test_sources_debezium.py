@@ -305,8 +305,8 @@ def test_a_second_initial_snapshot_replaces_what_was_there_and_an_incremental_on
 
 @pytest.mark.parametrize("mark", ["true", "first", "last"])
 def test_a_change_that_is_marked_as_a_row_of_a_snapshot_clears_nothing(mark: str) -> None:
-    """Fault: PostgreSQL's connector (3.6.1) that was killed during an incremental snapshot marks all changes after its
-    restart with `snapshot: "true"`. Each of them removed all rows of the table, and nothing was reported.
+    """Fault: connectors (PostgreSQL 3.6.1, MariaDB 3.5.0) that were killed during or soon after a snapshot mark the
+    changes after their restart with `snapshot: "true"`. Each removed all rows of the table, and nothing was reported.
     """
     into = reader()
     first = record(0, 1, "r", order=50, snapshot="first")

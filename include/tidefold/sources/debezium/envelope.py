@@ -276,8 +276,8 @@ class EnvelopeReader(RecordAccounting):
 
         Raises RefusedRecordError.
         """
-        # Only `r` is a row of a snapshot. PostgreSQL's connector (3.6.1) that is killed during an incremental snapshot
-        # marks all changes after its restart as rows of an initial one.
+        # Only `r` is a row of a snapshot. Connectors (PostgreSQL 3.6.1, MariaDB 3.5.0) that are killed during or soon
+        # after a snapshot mark the changes after their restart as rows of an initial one.
         mark = source.snapshot if op == "r" else None
         begins_snapshot = False
         if mark in _INITIAL:
