@@ -39,7 +39,7 @@ class Answer:
 
 
 def ask(question: ApprovalQuestion, context: Context, **kept: Any) -> NoReturn:
-    """Parks the task; it goes on in `execute_complete(context, event, **kept)` of its operator."""
+    """Defers the task. After the answer Airflow calls `execute_complete(context, event, **kept)` of its operator."""
     upsert_hitl_detail(
         ti_id=context["ti"].id,
         options=[_APPROVE, _REJECT],

@@ -93,9 +93,9 @@ def ask_about(dag: str, log: str, snapshot: Snapshot) -> Outcome:
 
 
 def waits(scope: TaskScope, log: str, dag: str) -> Outcome | None:
-    """The outcome of a step for a log whose open snapshot waits for a person; None where it does not.
+    """Returns the outcome of a step for a log whose open snapshot waits for a person; None: it does not wait.
 
-    A snapshot whose approval has ended without an effect is aborted: silence is no consent, and the log goes on.
+    Aborts a snapshot whose approval has ended without an answer, so that the log continues.
     """
     state = scope.pipeline.ledger(log).find()
     attempt = state.open_attempt if state else None

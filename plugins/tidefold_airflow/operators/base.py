@@ -109,7 +109,7 @@ class TidefoldTailOperator(TidefoldLogOperator):
 
 class TidefoldVerifyOperator(TidefoldLogOperator):
     """
-    Checks every copy of every file of each log. Fails, without a retry, where damage is left.
+    Checks every copy of every file of each log. Fails, without a retry, if damage remains.
 
     :param deep: Read all bytes; otherwise only presence and length are checked.
     :param repair: Repair from a copy that is proved good.
@@ -175,7 +175,8 @@ class TidefoldCompactLogOperator(TidefoldLogOperator):
 
 class TidefoldRetryQuarantineOperator(TidefoldLogOperator):
     """
-    Reads the refused records of each log again, with today's program and configuration, and ingests the readable ones.
+    Reads the refused records of each log again, with the current program and configuration, and ingests the readable
+    ones.
 
     Each record is ingested once, also if the task is repeated.
 

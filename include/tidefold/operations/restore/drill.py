@@ -55,13 +55,13 @@ def scratch_name(parent: Path, name: str) -> Iterator[Path]:
 
 def _remove_abandoned(parent: Path) -> None:
     for lock in sorted(parent.glob(f"*{_LOCK}")):
-        # Gone meanwhile, or held: its owner lives.
+        # The lock was deleted meanwhile, or is held by a live process.
         with suppress(OSError), lock.open("rb") as held:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if os.fstat(held.fileno()).st_nlink:
                 shutil.rmtree(parent / lock.name.removesuffix(_LOCK), ignore_errors=True)
                 lock.unlink()
-                _log.info("removed what a killed process left: %s", lock.name.removesuffix(_LOCK))
+                _log.info("deleted the scratch folder of a killed process: %s", lock.name.removesuffix(_LOCK))
 
 
 _READERS = 4
@@ -140,7 +140,7 @@ def _faults(scratch: Store, manifest: Manifest) -> Iterator[str]:
         yield from filter(None, pool.map(lambda file: _fault(scratch, file), manifest.files))
     shown = delta_state(scratch, "")
     if shown is None or shown != build_table(manifest)[0]:
-        yield "_delta_log: readers are not shown the files that were restored"
+        yield "_delta_log: readers do not see the restored files"
 
 
 def _fault(scratch: Store, file: DataFile) -> str:
