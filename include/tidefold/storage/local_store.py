@@ -220,9 +220,9 @@ class LocalStore:
         # Not fsspec's find: it leaves out folders that cannot be read, as if they were empty (I23).
         with _translate_errors(folder):
             begin = len(str(self.root).rstrip(os.sep)) + 1
-            found = [StoredObject(name[begin:], size) for name, size in _walk(self._full(folder), not self._private)]
-        kept = (entry for entry in found if unfinished or not entry.path.endswith(_UNFINISHED))
-        return sorted(kept, key=lambda entry: entry.path)
+            found = sorted(_walk(self._full(folder), not self._private))
+        kept = found if unfinished else [one for one in found if not one[0].endswith(_UNFINISHED)]
+        return [StoredObject(name[begin:], size) for name, size in kept]
 
     def delete(self, paths: Iterable[str]) -> None:
         for path in paths:
@@ -305,12 +305,16 @@ def _walk(folder: str, follow: bool) -> Iterator[tuple[str, int]]:
         listed = list(os.scandir(folder))
     except FileNotFoundError:
         return
+    # Each run lists the ledger's folder a dozen times, with up to 1,000 files: no context manager for each.
     for entry in listed:
         if entry.is_dir(follow_symlinks=False):
             yield from _walk(entry.path, follow)
             continue
-        with suppress(FileNotFoundError):
-            yield entry.path, entry.stat(follow_symlinks=follow).st_size
+        try:
+            size = entry.stat(follow_symlinks=follow).st_size
+        except FileNotFoundError:
+            continue
+        yield entry.path, size
 
 
 def _publish(part: str, final: str) -> None:
