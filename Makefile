@@ -15,6 +15,8 @@ STRIDE ?= 1
 ROWS ?= 2000000
 ROUNDS ?= 3
 MINUTES ?= 10
+SIZES ?= 10kB,1MB,1%,100MB
+WAYS ?= sample,tidefold,spark,usual
 STORES ?= disk,s3
 POSITIONS ?= 2
 TWO ?= 200
@@ -113,6 +115,9 @@ bench-quality: install ## About 3 minutes: the quality gate over a million rows,
 
 bench-scale: install ## Seconds: bytes and CPU of dealing up to 10,000 buckets and 1,000 change sets; writes docs/benchmarks/scale.md
 	PYTHONPATH=include:plugins:tests $(PYTHON) benchmarks/scale.py
+
+bench-run: install ## About an hour: whole runs, cold start included, by tidefold and by the usual job; writes docs/benchmarks/run.md
+	ROWS=$(if $(filter file,$(origin ROWS)),1000000,$(ROWS)) ROUNDS=$(if $(filter file,$(origin ROUNDS)),5,$(ROUNDS)) SIZES="$(SIZES)" WAYS="$(WAYS)" $(RUN) benchmarks/run.py
 
 bench-snapshot: install ## About 10 minutes: full snapshots and restores against plain copies and Spark; writes docs/benchmarks/snapshot.md
 	PYTHONPATH=include:plugins:tests $(PYTHON) benchmarks/snapshot.py

@@ -14,6 +14,7 @@ SETTINGS = {
     "bench": ("ROWS", "ROUNDS"),
     "bench-long": ("ROWS", "ROUNDS"),
     "bench-quality": ("ROWS", "ROUNDS"),
+    "bench-run": ("ROWS", "ROUNDS", "SIZES", "WAYS"),
     "soak": ("MINUTES", "STORES"),
     "fault-matrix": ("POSITIONS",),
     "two-coordinators": ("TWO",),

@@ -1,0 +1,76 @@
+"""The usual job, by spark-submit: parse Debezium's JSON, keep the last change of each key, MERGE, judge with Great
+Expectations. Its one argument is JSON: `do` (make or run), `landed`, `table`, `rows` and `checks`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+os.environ["GX_ANALYTICS_ENABLED"] = "false"
+
+
+def make(spark: SparkSession, asked: dict[str, Any]) -> None:
+    """Makes the table, with deletion vectors, in as many files as tidefold has."""
+    rows = spark.read.parquet(asked["rows"])
+    spark.conf.set("spark.databricks.delta.properties.defaults.enableDeletionVectors", "true")
+    rows.repartition(asked["files"], "id").write.format("delta").save(asked["table"])
+
+
+def run(spark: SparkSession, asked: dict[str, Any]) -> None:
+    """One run over the files that landed."""
+    row = f"STRUCT<{asked['columns']}>"
+    source = "STRUCT<sequence: STRING>"
+    value = f"STRUCT<before: {row}, after: {row}, source: {source}, op: STRING>"
+    spark.read.text(asked["landed"]).selectExpr(f"from_json(value, 'value {value}').value AS v").selectExpr(
+        "coalesce(v.after.id, v.before.id) AS id",
+        "v.after AS r",
+        "v.op AS op",
+        "CAST(get_json_object(v.source.sequence, '$[1]') AS BIGINT) AS lsn",
+    ).createOrReplaceTempView("parsed")
+    names = [column.split(":")[0].strip() for column in asked["columns"].split(", ")]
+    values = ", ".join(f"r.{name} AS {name}" for name in names if name != "id")
+    spark.sql(
+        f"SELECT id, {values}, op FROM (SELECT *, row_number() OVER (PARTITION BY id ORDER BY lsn DESC) AS nth"
+        " FROM parsed) WHERE nth = 1"
+    ).createOrReplaceTempView("latest")
+    sets, inserts = ", ".join(f"t.{n} = s.{n}" for n in names), ", ".join(f"s.{n}" for n in names)
+    spark.sql(
+        f"MERGE INTO delta.`{asked['table']}` t USING latest s ON t.id = s.id"
+        f" WHEN MATCHED AND s.op = 'd' THEN DELETE WHEN MATCHED THEN UPDATE SET {sets}"
+        f" WHEN NOT MATCHED AND s.op != 'd' THEN INSERT ({', '.join(names)}) VALUES ({inserts})"
+    )
+    judge(spark, asked)
+
+
+def judge(spark: SparkSession, asked: dict[str, Any]) -> None:
+    """The same expectations over the whole table, as Great Expectations' documentation shows it."""
+    import great_expectations as gx
+    from great_expectations.expectations import registry
+
+    context = gx.get_context(mode="ephemeral")
+    context.variables.progress_bars = {"globally": False, "metric_calculations": False}
+    kinds = [registry.get_expectation_impl(kind)(**arguments) for kind, arguments in asked["checks"]]
+    suite = context.suites.add(gx.ExpectationSuite("suite", expectations=kinds))
+    batch = context.data_sources.add_spark("spark").add_dataframe_asset("rows")
+    whole = batch.add_batch_definition_whole_dataframe("all")
+    validation = gx.ValidationDefinition(name="gate", data=whole, suite=suite)
+    rows = spark.read.format("delta").load(asked["table"])
+    found = validation.run(batch_parameters={"dataframe": rows})
+    if not found.success or len(found.results) != len(asked["checks"]):
+        raise SystemExit(f"the suite failed: {found}")
+
+
+def main() -> None:
+    asked = json.loads(sys.argv[1])
+    spark = SparkSession.builder.appName("usual").getOrCreate()
+    {"make": make, "run": run}[asked["do"]](spark, asked)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()
