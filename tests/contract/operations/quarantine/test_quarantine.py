@@ -482,7 +482,7 @@ def test_the_command_line(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -
     assert len(json.loads(call("show", "items", "--format", "json").stdout)["records"]) == 4
     done = call("retry", "items")
     assert done.stdout == (
-        "items: taken: looked at 4 refused records again: 3 became changes; 1 stay: still cannot be read\n"
+        "items: taken: read 4 refused records again: 3 became changes; 1 stay: still cannot be read\n"
     )
     # The first change of a process to a store without `store_id` also prints the line to add.
     assert re.sub(r"^The store at .*\n", "", done.stderr) == "next: tidefold materialize items\n"
