@@ -71,7 +71,7 @@ def show(terminal: Terminal, log: Log, code: Code = None, limit: Limit = 20) -> 
 
     Example: tidefold quarantine show accounts --code VALUE_INVALID
 
-    Next: correct the configuration or install a newer tidefold, then tidefold quarantine retry LOG
+    Next: tidefold quarantine retry LOG, after you corrected the configuration or updated tidefold
     """
     from tidefold.operations.quarantine.inspect import show_refused
 
