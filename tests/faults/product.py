@@ -229,7 +229,7 @@ def newest_segment(root: Path) -> str | None:
 @contextmanager
 def small_pages() -> Iterator[None]:
     """Few items are a page of a ledger already, so that short lives have pages too."""
-    with mock.patch.object(pages, "_SIZE", 4):
+    with mock.patch.object(pages, "_LEAST", 4):
         yield
 
 

@@ -72,7 +72,7 @@ class Running:
 @contextmanager
 def small_pages() -> Iterator[None]:
     """Few items are a page already, so that short lives have pages too."""
-    with mock.patch.object(pages, "_SIZE", 4):
+    with mock.patch.object(pages, "_LEAST", 4):
         yield
 
 
