@@ -78,6 +78,7 @@ def spark_conf(config: Config, step: str = "") -> dict[str, str]:
         "spark.driver.memory": config.spark.driver_memory,
         "spark.driver.extraJavaOptions": " ".join(_java_options(scratch)),
         **_driver(),
+        **_authenticate(config.spark.master),
         # Where workers are processes of their own, of another machine perhaps, they need our code too.
         **{f"spark.executorEnv.{name}": value for name, value in _python_path().items()},
         "spark.ui.enabled": "false",
@@ -149,6 +150,11 @@ def _driver() -> dict[str, str]:
     if not host:
         return {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     return {"spark.driver.host": host, "spark.driver.bindAddress": "0.0.0.0"}
+
+
+def _authenticate(master: str) -> dict[str, str]:
+    """Other users of the machine reach the ports of the driver. On one machine Spark makes a secret for each job."""
+    return {"spark.authenticate": "true"} if master.startswith("local") else {}
 
 
 def job_env(config: Config) -> dict[str, str]:

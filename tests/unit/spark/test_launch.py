@@ -27,6 +27,12 @@ def test_a_cluster_is_sent_the_jars(tmp_path: Path) -> None:
     assert "spark.driver.extraClassPath" not in found
 
 
+def test_no_other_user_of_the_machine_talks_to_the_driver(tmp_path: Path) -> None:
+    """A cluster needs a secret that its workers know, too: its owner sets both in `spark-defaults.conf`."""
+    assert on(tmp_path)["spark.authenticate"] == "true"
+    assert "spark.authenticate" not in on(tmp_path, "spark://somewhere:7077")
+
+
 @pytest.mark.parametrize("there", [True, False])
 def test_classes_come_from_the_archive_if_there_is_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: bool
