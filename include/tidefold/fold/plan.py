@@ -130,6 +130,6 @@ def require_joined(log: str, snapshot: Snapshot, change_sets: Sequence[ChangeSet
         raise RefusedError(
             "SQN_GAP",
             f"Snapshot {snapshot.id} of `{log}` needs the change sets {snapshot.from_sqn + 1} to {snapshot.folds_to}, "
-            f"but the log has {ends[1:]}.",
+            f"but the log has {', '.join(str(end) for end in ends[1:]) or 'none'}.",
             hint=f"Restore an older snapshot; `tidefold history {log}` lists them.",
         )
