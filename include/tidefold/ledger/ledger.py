@@ -99,6 +99,7 @@ class Ledger:
                 if newer == version:
                     raise
                 version = newer
+        self._pages.forget()
         return None
 
     def read_version(self, version: int) -> LogState:
@@ -122,7 +123,9 @@ class Ledger:
 
         Raises SupersededError if change sets were announced under another fence.
         """
-        while (state := self.find()) is None:
+        for _ in range(_TRIES):
+            if (state := self.find()) is not None:
+                break
             # Another process may begin the log in the same moment: its beginning is as good.
             first = self._first(shape)
             if fence is not None:
@@ -130,6 +133,8 @@ class Ledger:
             self.require_current(first)
             with suppress(AlreadyExistsError):
                 self._put(_with_incarnation(first))
+        else:
+            raise self._busy()
         _not_dropped(state)
         return self.commit(lambda empty: with_shape(empty, shape)) if with_shape(state, shape) != state else state
 
@@ -200,7 +205,10 @@ class Ledger:
                 marks = record_high_water_mark(self._store, self._log, done.version, evidence.high_water_marks)
                 self._compared[self._log] = (state.version, replace(evidence, high_water_marks=marks))
             return done
-        raise ConflictError("LEDGER_BUSY", f"Other writers of log `{self._log}` committed first, {_TRIES} times.")
+        raise self._busy()
+
+    def _busy(self) -> ConflictError:
+        return ConflictError("LEDGER_BUSY", f"Other writers of log `{self._log}` committed first, {_TRIES} times.")
 
     def _put(self, state: LogState) -> LogState:
         check_state(state)

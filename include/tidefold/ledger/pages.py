@@ -78,7 +78,7 @@ class Pages:
         # Those that this one found in the store or put there; of others it cannot know whether they still are.
         self._there: set[str] = set()
         self._written: dict[tuple[int, str, int, int], str] = {}
-        # The ledger version that was read or written last, and its pages.
+        # The ledger version that was read last, and its pages; 0: there is none.
         self._newest = 0
         self._names: dict[str, list[str]] = {}
 
@@ -96,7 +96,6 @@ class Pages:
             pages.names[name] = [*first, *(self._put(state.generation, name, *block) for block in blocks)]
             if skipped:
                 pages.skipped[name] = skipped
-        self._remember(state.version, pages)
         return pages, replace(state, **recent)
 
     def is_next(self, version: int) -> bool:
@@ -118,8 +117,12 @@ class Pages:
             items = chain(chain.from_iterable(chunks), getattr(recent, name))
             whole[name] = tuple(islice(items, pages.skipped.get(name, 0), None))
             self._note_written(life, name, pages.names.get(name, []), whole[name])
-        self._remember(recent.version, pages)
+        self._newest, self._names = recent.version, pages.names
         return replace(recent, **whole)
+
+    def forget(self) -> None:
+        """Forgets the version that was read last: the ledger has no version now."""
+        self._newest, self._names = 0, {}
 
     def _note_written(self, life: int, name: str, names: Iterable[str], items: Chunk) -> None:
         """Notes the pages that were read, so that the next version names them again without encoding them."""
@@ -128,9 +131,6 @@ class Pages:
         for block, chunk in _split_blocks(items, paged)[0]:
             if digest := first.get(paged.number(chunk[0])):
                 self._written[life, name, *block] = digest
-
-    def _remember(self, version: int, pages: PageNames) -> None:
-        self._newest, self._names = version, pages.names
 
     def _find_first(self, names: list[str], items: Chunk, paged: _PagedList, life: int) -> tuple[list[str], int, int]:
         """Looks for the page whose rest the items begin with, because the items before them were truncated.

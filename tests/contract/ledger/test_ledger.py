@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import shutil
 import uuid
 from pathlib import Path
 
@@ -52,6 +53,28 @@ def test_what_is_committed_is_read_by_others(store: Store, ledger: Ledger) -> No
     written = ledger.commit(appended)
     assert Ledger(store, "accounts").read() == written
     assert written.version == 2
+
+
+def test_a_ledger_whose_first_write_failed_begins_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = LocalStore(tmp_path)
+    ledger = Ledger(store, "accounts")
+    real, answers = LocalStore.put_if_absent, iter([UnknownOutcomeError("ANSWER_LOST", "no answer")])
+
+    def put(self: LocalStore, path: str, data: bytes) -> None:
+        if error := next(answers, None):
+            raise error  # Nothing was written.
+        real(self, path, data)
+
+    monkeypatch.setattr(LocalStore, "put_if_absent", put)
+    assert ledger.begin(SHAPE).version == 1
+
+
+def test_a_ledger_that_was_read_and_is_gone_begins_again(tmp_path: Path) -> None:
+    ledger = Ledger(LocalStore(tmp_path), "accounts")
+    ledger.begin(SHAPE)
+    assert ledger.commit(appended).version == 2
+    shutil.rmtree(tmp_path / "logs")
+    assert ledger.begin(SHAPE).version == 1
 
 
 def test_long_logs_spill_into_pages_and_the_head_stays_small(store: Store, ledger: Ledger) -> None:
