@@ -64,6 +64,7 @@ def test_a_savepoint_is_told_in_one_line_and_in_json(pipeline: Pipeline, tmp_pat
             "count": 0,
             "again": None,
             "time": None,
+            "connector_run": "",
         }
     ]
 
