@@ -171,7 +171,7 @@ def test_what_was_cut_is_said_and_where_the_row_already_was(pipeline: Pipeline) 
     before = of(pipeline, 1, snapshot=3)
     assert (before.row, before.made_by, told(before)) == ({"id": 1, "text": "d"}, None, [(4, ChangeOutcome.LATER)])
     # A delete that was cut leaves no trace, and that is said.
-    with pytest.raises(NotFoundError, match="leaves no trace"):
+    with pytest.raises(NotFoundError, match="keys deleted before that are not known"):
         of(pipeline, 2)
 
 
