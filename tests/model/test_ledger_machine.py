@@ -105,7 +105,7 @@ class LedgerMachine(RuleBasedStateMachine):
         self._act(lambda: take(self.root))
         self._act(lambda: fold(self.root, f"run-{self.runs}"))
         if (state := opened(self.root).ledger(LOG).find()) and state.open_attempt and state.open_attempt.manifest:
-            judge_all(opened(self.root))
+            self._act(lambda: judge_all(opened(self.root)))
         self._act(lambda: confirm(opened(self.root), LOG))
         now = published(self.root)
         # An older ledger may publish nothing, or what is right.
