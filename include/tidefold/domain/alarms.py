@@ -89,8 +89,7 @@ def record_run(before: AlarmRecord, run: str, error: str | None, instant: str) -
     earlier = before.failures - 1 if before.run == run and before.failures else before.failures
     if error is None:
         return replace(before, run=run, failures=0, since="", error="")
-    since = before.since if earlier else instant
-    return replace(before, run=run, failures=earlier + 1, since=since, error=error)
+    return replace(before, run=run, failures=earlier + 1, since=before.since or instant, error=error)
 
 
 def find_unsent(record: AlarmRecord, alarms: Iterable[LogAlarm]) -> list[LogAlarm]:
