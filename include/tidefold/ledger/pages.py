@@ -8,11 +8,10 @@ how many items of the first page it leaves out.
 
 from __future__ import annotations
 
-import gc
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from typing import Any
@@ -20,6 +19,7 @@ from typing import Any
 from tidefold.domain.log_state import ChangeSet, LandedFileRecord, LogState, Snapshot
 from tidefold.domain.paths import LogPaths
 from tidefold.errors import AlreadyExistsError
+from tidefold.garbage_collection import pause_collection
 from tidefold.ledger.serialization import decode, digest_of, read_named, require_checksum
 from tidefold.ledger.stored_form import encode
 from tidefold.storage import Store
@@ -75,9 +75,6 @@ class Pages:
         self._store = store
         self._paths = LogPaths(log)
         self._chunks = known
-        # Those that this one found in the store or put there; of others it cannot know whether they still are.
-        self._there: set[str] = set()
-        self._written: dict[tuple[int, str, int, int], str] = {}
         # The ledger version that was read last, and its pages; 0: there is none.
         self._newest = 0
         self._names: dict[str, list[str]] = {}
@@ -91,9 +88,14 @@ class Pages:
         recent: dict[str, Any] = {}
         for name, paged in _PAGED.items():
             items: Chunk = getattr(state, name)
-            first, kept, skipped = self._find_first(self._names.get(name, []), items, paged, state.generation)
+            before = self._list_pages(name, state.generation)
+            first, kept, skipped = _find_first(before, items, paged)
             blocks, recent[name] = _split_blocks(items[kept:], paged)
-            pages.names[name] = [*first, *(self._put(state.generation, name, *block) for block in blocks)]
+            known = {paged.number(chunk[0]): (digest, chunk) for digest, chunk in before}
+            pages.names[name] = first
+            for block in blocks:
+                digest, chunk = known.get(paged.number(block[0]), ("", ()))
+                pages.names[name].append(digest if chunk == block else self._put(state.generation, block))
             if skipped:
                 pages.skipped[name] = skipped
         return pages, replace(state, **recent)
@@ -116,7 +118,6 @@ class Pages:
             chunks = (self._chunks[self._paths.page(digest, life)] for digest in pages.names.get(name, []))
             items = chain(chain.from_iterable(chunks), getattr(recent, name))
             whole[name] = tuple(islice(items, pages.skipped.get(name, 0), None))
-            self._note_written(life, name, pages.names.get(name, []), whole[name])
         self._newest, self._names = recent.version, pages.names
         return replace(recent, **whole)
 
@@ -124,42 +125,19 @@ class Pages:
         """Forgets the version that was read last: the ledger has no version now."""
         self._newest, self._names = 0, {}
 
-    def _note_written(self, life: int, name: str, names: Iterable[str], items: Chunk) -> None:
-        """Notes the pages that were read, so that the next version names them again without encoding them."""
-        paged = _PAGED[name]
-        first = {paged.number(self._chunks[self._paths.page(digest, life)][0]): digest for digest in names}
-        for block, chunk in _split_blocks(items, paged)[0]:
-            if digest := first.get(paged.number(chunk[0])):
-                self._written[life, name, *block] = digest
+    def _list_pages(self, name: str, life: int) -> list[tuple[str, Chunk]]:
+        """Returns the pages of a list in the version that was read last. A new life of the log has none of them."""
+        found = ((digest, self._chunks.get(self._paths.page(digest, life))) for digest in self._names.get(name, []))
+        return [(digest, chunk) for digest, chunk in found if chunk]
 
-    def _find_first(self, names: list[str], items: Chunk, paged: _PagedList, life: int) -> tuple[list[str], int, int]:
-        """Looks for the page whose rest the items begin with, because the items before them were truncated.
-
-        Returns its name, how many of the items are in it, and how many of its items are truncated.
-        """
-        chunks = ((digest, self._chunks.get(self._paths.page(digest, life))) for digest in names if items)
-        left = ((one, chunk) for one, chunk in chunks if chunk and paged.number(chunk[-1]) >= paged.number(items[0]))
-        digest, chunk = next(left, ("", ()))
-        skipped = next((at for at, item in enumerate(chunk) if item == items[0]), len(chunk))
-        kept = len(chunk) - skipped
-        # As long as nothing of it is truncated, it may become a part of a larger page. A short one is written again.
-        is_rest = skipped and kept and len(chunk) > _LEAST and chunk[skipped:] == items[:kept]
-        return ([digest], kept, skipped) if is_rest else ([], 0, 0)
-
-    def _put(self, life: int, name: str, block: tuple[int, int], chunk: Chunk) -> str:
-        known = self._written.get((life, name, *block))
-        if known and self._chunks[self._paths.page(known, life)] == chunk:
-            return known
+    def _put(self, life: int, chunk: Chunk) -> str:
         data = encode(chunk)
         digest = digest_of(data)
         path = self._paths.page(digest, life)
-        if path not in self._there:
-            # A page is named by its content, so an earlier write had the same content.
-            with suppress(AlreadyExistsError):
-                self._store.put_if_absent(path, data)
-        self._there.add(path)
+        # A page is named by its content, so an earlier write had the same content.
+        with suppress(AlreadyExistsError):
+            self._store.put_if_absent(path, data)
         self._chunks[path] = chunk
-        self._written[life, name, *block] = digest
         return digest
 
     def _read_missing(self, life: int, wanted: Iterable[tuple[str, str]]) -> None:
@@ -173,29 +151,31 @@ class Pages:
             )
             return chunk
 
-        with ThreadPoolExecutor(_READERS) as pool, _without_collection():
+        with ThreadPoolExecutor(_READERS) as pool, pause_collection():
             found = pool.map(read, missing) if len(missing) > 1 else map(read, missing)
             self._chunks.update(zip(missing, found, strict=True))
-        # A version that was just read names them.
-        self._there.update(paths)
 
 
-@contextmanager
-def _without_collection() -> Iterator[None]:
-    """Many new values that all stay make Python look for garbage again and again: half of the time of a long list."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
+def _find_first(before: Sequence[tuple[str, Chunk]], items: Chunk, paged: _PagedList) -> tuple[list[str], int, int]:
+    """Looks for the page whose rest the items begin with, because the items before them were truncated.
+
+    Returns its name, how many of the items are in it, and how many of its items are truncated.
+
+    before: the pages of the version before.
+    """
+    left = ((one, chunk) for one, chunk in before if items and paged.number(chunk[-1]) >= paged.number(items[0]))
+    digest, chunk = next(left, ("", ()))
+    skipped = next((at for at, item in enumerate(chunk) if item == items[0]), len(chunk))
+    kept = len(chunk) - skipped
+    # As long as nothing of it is truncated, it may become a part of a larger page. A short one is written again.
+    is_rest = skipped and kept and len(chunk) > _LEAST and chunk[skipped:] == items[:kept]
+    return ([digest], kept, skipped) if is_rest else ([], 0, 0)
 
 
-def _split_blocks(items: Chunk, paged: _PagedList) -> tuple[list[tuple[tuple[int, int], Chunk]], Chunk]:
+def _split_blocks(items: Chunk, paged: _PagedList) -> tuple[list[Chunk], Chunk]:
     """Splits a list into the largest full blocks of numbers, and the rest, which stays open.
 
-    A block is known by its first number and its length. The same items after the same page always make the same pages.
+    The same items after the same page always make the same pages.
     """
     if not items:
         return [], ()
@@ -205,7 +185,7 @@ def _split_blocks(items: Chunk, paged: _PagedList) -> tuple[list[tuple[tuple[int
     for first, length in _plan_blocks(paged.number(items[0]) // _LEAST * _LEAST, opened, paged.most):
         end = bisect_left(items, first + length, begin, key=paged.number)
         if end > begin:
-            blocks.append(((first, length), items[begin:end]))
+            blocks.append(items[begin:end])
         begin = end
     return blocks, items[begin:]
 

@@ -7,7 +7,6 @@ when they are needed.
 
 from __future__ import annotations
 
-import gc
 import importlib.util
 import os
 import sys
@@ -16,6 +15,8 @@ from contextlib import contextmanager
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
+
+from tidefold.garbage_collection import pause_collection
 
 _HIDDEN = ("pyspark.ml", "boto3", "botocore")
 _LATER = frozenset({"scipy.stats", "altair"})
@@ -27,7 +28,7 @@ def load() -> None:
     os.environ["GX_ANALYTICS_ENABLED"] = "false"
     if "great_expectations.expectations" in sys.modules:
         return
-    with _hide_unused(), _load_later(), _collect_no_garbage():
+    with _hide_unused(), _load_later(), pause_collection():
         import great_expectations.expectations  # noqa: F401
 
 
@@ -71,15 +72,3 @@ def _load_later() -> Iterator[None]:
         yield
     finally:
         sys.meta_path.remove(finder)
-
-
-@contextmanager
-def _collect_no_garbage() -> Iterator[None]:
-    """Python looks for garbage again and again during an import, and all objects of an import stay."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
