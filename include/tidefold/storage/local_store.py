@@ -21,7 +21,9 @@ from tidefold.storage.safe_files import delete_below, open_regular
 from tidefold.storage.store import StoredObject
 
 T = TypeVar("T")
-_UNFINISHED, _TRIES, _CHUNK = ".part", 20, 1 << 20
+_UNFINISHED, _CHUNK = ".part", 1 << 20
+# While another thread deletes in a loop, most tries fail. One takes about 50 microseconds.
+_TRIES = 10_000
 
 
 # Folders of a store that hold rows of every log, and that only who runs tidefold reads. Readers of tables and snapshots
