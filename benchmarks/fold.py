@@ -126,7 +126,7 @@ def goals(found: dict[float, list[Way]]) -> list[Row]:
     return rows
 
 
-def profiled(spark: SparkSession, base: Path, scratch: Path) -> list[str]:
+def profile_phases(spark: SparkSession, base: Path, scratch: Path) -> list[str]:
     lines = ["## Where the time goes", "", "One thread, no Spark; each step brought to its end before the next begins."]
     for share in (0.01, 0.1):
         made = case(base, scratch / f"phases-{share}", ROWS, share)
@@ -158,7 +158,7 @@ def main() -> None:
         warm_up(spark, base, scratch)
         lakes, absent = other_lakes(base, scratch)
         starts = {"Spark's": start, **{f"{lake.peer.title}'s": lake.seconds for lake in lakes}}
-        phases = profiled(spark, base, scratch)
+        phases = profile_phases(spark, base, scratch)
         written = partial(publish, starts, absent, phases)
         found: dict[float, list[Way]] = {}
         for share in SHARES:

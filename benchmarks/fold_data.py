@@ -51,7 +51,7 @@ class Case:
     checksum: tuple[int, int]
 
     @property
-    def exported(self) -> Path:
+    def export_path(self) -> Path:
         return self.root / "changes"
 
 

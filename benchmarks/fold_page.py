@@ -27,12 +27,13 @@ Memory: the most resident bytes of the whole process tree; pages that two proces
 on Spark share one JVM and one driver, so theirs is also what the ways before them needed. Iceberg
 and Hudi have one each.
 
-- tidefold, deletion vectors: with `deletion_vectors: true`, where rows of a file are marked if few change, and written
-  anew otherwise. Readers of these tables and of the MERGE with deletion vectors must know them.
+- tidefold, deletion vectors: with `deletion_vectors: true`, where the fold marks rows of a file if few
+  change, and writes the file again otherwise. Readers of these tables, and of the MERGE with deletion vectors, must
+  support them.
 - defaults: 200 shuffle partitions, 50 partitions of the Delta log, `row_number` in the source of the MERGE.
 - tuned: changes squashed into a Parquet file first (MERGE refuses a cached source), 4 shuffle partitions, 2 of the
   Delta log, the source not materialized again, zstd.
-- The DuckDB script finds the files that have a changed key and writes these anew on both threads. Its rows are not
+- The DuckDB script finds the files that have a changed key and writes these again on both threads. Its rows are not
   sorted, its inputs not proved, and nobody can go back.
 
 Iceberg, Hudi and DuckLake run in environments of their own below var/bench (benchmarks/peers, everything pinned by

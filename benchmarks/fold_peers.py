@@ -99,7 +99,7 @@ def _configured(spark: SparkSession, conf: Mapping[str, str]) -> Iterator[None]:
 
 
 def _latest(spark: SparkSession, case: Case) -> DataFrame:
-    changes = spark.read.parquet(str(case.exported))
+    changes = spark.read.parquet(str(case.export_path))
     return changes.selectExpr("*", "row_number() OVER (PARTITION BY id ORDER BY _o0 DESC) AS _n").where("_n = 1")
 
 
@@ -146,7 +146,7 @@ def _enable_vectors(spark: SparkSession, root: Path) -> None:
 def delta_rs_merge(root: Path, case: Case) -> None:
     before = all_files(root)
     with connection() as db:
-        source = db.sql(f"SELECT * FROM read_parquet('{case.exported}/*.parquet') QUALIFY {_LAST}").to_arrow_table()
+        source = db.sql(f"SELECT * FROM read_parquet('{case.export_path}/*.parquet') QUALIFY {_LAST}").to_arrow_table()
     columns = {name: f"s.{name}" for name in COLUMNS}
     (
         DeltaTable(str(table_of(root)))
@@ -160,7 +160,7 @@ def delta_rs_merge(root: Path, case: Case) -> None:
 
 
 def duckdb_script(root: Path, case: Case) -> None:
-    """Finds the files that have a changed key, writes these anew with both threads, and commits with statistics."""
+    """Finds the files that have a changed key, writes these again with both threads, and commits with statistics."""
     folder, before = table_of(root), all_files(root)
     table = DeltaTable(str(folder))
     active = table.file_uris()
@@ -170,7 +170,7 @@ def duckdb_script(root: Path, case: Case) -> None:
         db.execute(f"SET temp_directory = '{root / 'spill'}'")
         db.execute("SET preserve_insertion_order = false")
         db.execute(
-            f"CREATE TEMP TABLE latest AS SELECT * FROM read_parquet('{case.exported}/*.parquet') QUALIFY {_LAST}"
+            f"CREATE TEMP TABLE latest AS SELECT * FROM read_parquet('{case.export_path}/*.parquet') QUALIFY {_LAST}"
         )
         found = db.sql(
             f"SELECT DISTINCT filename FROM read_parquet({active}, filename = true) SEMI JOIN latest USING (id)"

@@ -91,11 +91,11 @@ def lines_of(form: Form) -> Iterator[str]:
             for side in ("before", "after"):
                 if value[side] is not None:
                     value[side] |= record["key"]
-        line = json.dumps(_wrapped(record) if form.wrapped else record, separators=(",", ":"))
+        line = json.dumps(_wrap_with_schema(record) if form.wrapped else record, separators=(",", ":"))
         yield line if number % BROKEN != BROKEN - 1 else line[: len(line) // 2]
 
 
-def _wrapped(record: dict[str, Any]) -> dict[str, Any]:
+def _wrap_with_schema(record: dict[str, Any]) -> dict[str, Any]:
     """The record as a converter with schemas writes it."""
     envelope = None if record["value"] is None else {"schema": _VALUE_SCHEMA, "payload": record["value"]}
     return {**record, "key": {"schema": _KEY_SCHEMA, "payload": record["key"]}, "value": envelope}
@@ -133,7 +133,7 @@ _VALUE_SCHEMA = _struct(
 
 
 def land(form: Form, landing: Path) -> int:
-    """Writes the files; answers how many bytes they have as text."""
+    """Writes the files; returns how many bytes of text they have."""
     landing.mkdir(parents=True)
     each, lines, size = form.records // FILES, lines_of(form), 0
     for number in range(FILES):
@@ -263,7 +263,7 @@ def main() -> None:
         "Updates, inserts and deletes of the bank sample (real PostgreSQL through Debezium) with their tombstones,",
         f"made larger; one line in {BROKEN:,} is broken. All ways run in one Spark session with tidefold's settings",
         f"and read the same {FILES} files of one partition. `ingest` does all that it always does: every offset and",
-        "order is checked, what cannot be read is put aside with reason and text, key groups, checksums, all synced",
+        "order is checked, invalid records are quarantined with reason and text, key groups, checksums, all synced",
         "to disk, the ledger written. Spark's ways are `from_json` with the declared schema of just the fields that",
         "are wanted, or the same schema on its JSON files, a projection to the same columns and a plain Parquet write;",
         "a broken line is a row of nulls there. The changes of all ways are compared, and are equal.",

@@ -44,7 +44,7 @@ def main() -> None:
 
 def section() -> list[str]:
     with folder() as root:
-        base = _published(root / "base")
+        base = _publish_base(root / "base")
         ways: dict[str, tuple[int, bool]] = {"none": (0, False)}
         ways |= {"1 in 100, all values sent": (100, True), "1 in 100": (100, False), "1 in 10": (10, False)}
         found: dict[str, list[float]] = {name: [] for name in ways}
@@ -64,7 +64,7 @@ def section() -> list[str]:
     return [TITLE, "", *text, "", *HEAD, *(row.text for row in rows)]
 
 
-def _published(root: Path) -> Path:
+def _publish_base(root: Path) -> Path:
     (root / "landing" / TOPIC).mkdir(parents=True)
     (root / "tidefold.yaml").write_text(CONFIG)
     _land(root, 0, [_record(number, number) for number in range(TABLE)])

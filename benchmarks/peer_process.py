@@ -92,7 +92,7 @@ class PeerProcess:
     def _way(self, name: str, table: str, read: bool = False, compact: bool = False) -> Way:
         def act(root: Path, case: Case) -> None:
             before = all_files(root)
-            self.ask("merge", table=table, changes=str(case.exported), compact=compact)
+            self.ask("merge", table=table, changes=str(case.export_path), compact=compact)
             if read:
                 self.ask("read", table=table)
             sync_new(root, before)
@@ -101,7 +101,7 @@ class PeerProcess:
             f"{self.peer.title}: {name}",
             act,
             prepare=partial(self._put_back, table),
-            checked=partial(self._checked, table),
+            checked=partial(self._compute_checksum, table),
             process=lambda: psutil.Process(self._process.pid),
             folder=COPY,
         )
@@ -110,7 +110,7 @@ class PeerProcess:
         # Copied, not linked: some of these files are written to in their place.
         shutil.copytree(self._loaded / table, root / self.peer.name)
 
-    def _checked(self, table: str, root: Path) -> tuple[int, int]:
+    def _compute_checksum(self, table: str, root: Path) -> tuple[int, int]:
         exported = root / "read"
         self.ask("export", table=table, path=str(exported))
         with connection() as db:

@@ -9,7 +9,7 @@ from s3fs import S3FileSystem
 
 
 def main() -> None:
-    """Fails while the store does not answer: whoever started it starts it again."""
+    """Fails while the store does not respond; Compose then starts it again."""
     store = S3FileSystem(endpoint_url=os.environ["AWS_ENDPOINT_URL"])
     [bucket] = sys.argv[1:]
     if bucket not in store.ls(""):

@@ -35,16 +35,16 @@ def main() -> int:
         part.unlink(missing_ok=True)
         return 0
     part.replace(ARCHIVE)
-    STAMP.write_text(_wanted())
+    STAMP.write_text(_describe_environment())
     return 0
 
 
 def is_current() -> bool:
     """Whether there is an archive, of this Java and this environment."""
-    return ARCHIVE.exists() and STAMP.exists() and STAMP.read_text() == _wanted()
+    return ARCHIVE.exists() and STAMP.exists() and STAMP.read_text() == _describe_environment()
 
 
-def _wanted() -> str:
+def _describe_environment() -> str:
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else "java"
     version = subprocess.run([java, "-version"], capture_output=True, text=True, check=True).stderr

@@ -61,7 +61,7 @@ def files_below(folder: Path) -> list[Path]:
 
 
 def shift(source: Path, target: Path, start: datetime, days: int) -> int:
-    """Writes all files anew; answers how many records have a new time."""
+    """Writes all files again; returns how many records have a new time."""
     files = files_below(source)
     times = [at for path in files for line in lines_of(path) if (at := committed(json.loads(line))) is not None]
     now = spread(times, start, days)

@@ -26,7 +26,7 @@ _COMPACTION = (
 )
 
 
-def prepared(told: dict[str, str]) -> Mapping[str, Callable[..., None]]:
+def prepare(told: dict[str, str]) -> Mapping[str, Callable[..., None]]:
     [extension] = Path(duckdb_extension_ducklake.__file__).parent.glob("extensions/*/ducklake.duckdb_extension")
     live = Path(told["live"])
 
@@ -77,4 +77,4 @@ def prepared(told: dict[str, str]) -> Mapping[str, Callable[..., None]]:
 
 
 if __name__ == "__main__":
-    serve(prepared)
+    serve(prepare)

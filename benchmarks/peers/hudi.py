@@ -33,7 +33,7 @@ _OPTIONS = {
 _COMPACTED = {"hoodie.compact.inline": "true", "hoodie.compact.inline.max.delta.commits": "1"}
 
 
-def prepared(told: dict[str, str]) -> Mapping[str, Callable[..., None]]:
+def prepare(told: dict[str, str]) -> Mapping[str, Callable[..., None]]:
     spark = session(told, _CONF)
 
     def write(rows: DataFrame, table: str, operation: str, mode: str, **more: str) -> None:
@@ -69,4 +69,4 @@ def prepared(told: dict[str, str]) -> Mapping[str, Callable[..., None]]:
 
 
 if __name__ == "__main__":
-    serve(prepared)
+    serve(prepare)

@@ -25,7 +25,7 @@ _TARGET = "'write.merge.distribution-mode' = 'none', 'write.spark.fanout.enabled
 _SOURCE = "lake.bench.source"
 
 
-def prepared(told: dict[str, str]) -> Mapping[str, Callable[..., None]]:
+def prepare(told: dict[str, str]) -> Mapping[str, Callable[..., None]]:
     spark = session(told, {**_CONF, "spark.sql.catalog.lake.warehouse": told["live"]})
 
     def load(table: str, files: list[str]) -> None:
@@ -48,7 +48,7 @@ def prepared(told: dict[str, str]) -> Mapping[str, Callable[..., None]]:
             "VALUES (s.id, s.amount, s.seen, s.city, s.text)"
         )
         if compact:
-            # Every file that has a deletion vector is written anew, with what was appended to its bucket.
+            # Every file that has a deletion vector is written again, with what was appended to its bucket.
             spark.sql(
                 f"CALL lake.system.rewrite_data_files(table => 'bench.`{table}`', options => map("
                 "'delete-file-threshold', '1', 'min-input-files', '2', 'max-concurrent-file-group-rewrites', '2'))"
@@ -64,4 +64,4 @@ def prepared(told: dict[str, str]) -> Mapping[str, Callable[..., None]]:
 
 
 if __name__ == "__main__":
-    serve(prepared)
+    serve(prepare)

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 _LAST = "row_number() OVER (PARTITION BY id ORDER BY _o0 DESC) AS nth"
 
 
-def serve(prepared: Callable[[dict[str, str]], Mapping[str, Callable[..., None]]]) -> None:
-    """Answers until nobody asks. `prepared` starts the session and says what can be asked for."""
+def serve(prepare: Callable[[dict[str, str]], Mapping[str, Callable[..., None]]]) -> None:
+    """Serves requests until its input ends. `prepare` starts the session and returns its actions."""
     answers = os.fdopen(os.dup(1), "w")
-    # What the JVM prints must not stand between two answers.
+    # What the JVM prints must not be mixed with the answers.
     os.dup2(2, 1)
-    actions = prepared(json.loads(sys.argv[1]))
+    actions = prepare(json.loads(sys.argv[1]))
     print("{}", file=answers, flush=True)
     for line in sys.stdin:
         request: dict[str, Any] = json.loads(line)

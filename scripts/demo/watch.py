@@ -100,10 +100,10 @@ def _seconds(task: dict[str, Any]) -> str:
 
 
 def _results(airflow: LocalAirflow, run: str, task: str, state: str) -> str:
-    return described(_summary(airflow, run, task)) if state in ("success", "failed") else ""
+    return describe_results(_summary(airflow, run, task)) if state in ("success", "failed") else ""
 
 
-def described(summary: Mapping[str, Mapping[str, Any]]) -> str:
+def describe_results(summary: Mapping[str, Mapping[str, Any]]) -> str:
     """What a task did to each log, in a few words; one word where there was nothing to do for any."""
     if summary and all(what["result"] == "nothing" and not what["error"] for what in summary.values()):
         return "nothing to do"

@@ -24,7 +24,7 @@ class AirflowApi:
         self._token: str | None = None
 
     def health(self) -> dict[str, str | None]:
-        """State by component; empty while nothing answers."""
+        """State by component; empty while the server does not respond."""
         try:
             answer = self._send("GET", "/api/v2/monitor/health", None, {})
         except (LocalAirflowError, OSError):
@@ -75,7 +75,7 @@ class AirflowApi:
         self.call("POST", f"/dags/{dag}/clearTaskInstances", body)
 
     def answer(self, dag: str, run: str, task: str, index: int, choice: str, why: str) -> None:
-        """Answers a required action, as a person does in the page."""
+        """Responds to a required action, as a person does in the page."""
         path = f"/dags/{dag}/dagRuns/{quote(run)}/taskInstances/{task}/{index}/hitlDetails"
         self.call("PATCH", path, {"chosen_options": [choice], "params_input": {"why": why}})
 

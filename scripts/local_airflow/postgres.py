@@ -50,7 +50,7 @@ class Database:
 
 
 def start_postgres(folder: Path, register: Register) -> Database:
-    """Makes the data folder if there is none, and answers when the server accepts connections."""
+    """Creates the data folder if it is absent; returns when the server accepts connections."""
     password = _password(folder)
     if not (folder / "data" / "PG_VERSION").exists():
         _initdb(folder)
@@ -124,7 +124,7 @@ def _wait(database: Database, log: Path, seconds: float = 60) -> None:
 
 
 def _ready(database: Database) -> bool:
-    """Whether the server answers; makes Airflow's database on the first time."""
+    """Whether the server responds. Creates Airflow's database the first time."""
     try:
         connection = psycopg2.connect(
             host="127.0.0.1", port=database.port, user=USER, password=database.password, dbname="postgres"

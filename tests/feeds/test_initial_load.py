@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import duckdb
 import pytest
@@ -136,26 +136,40 @@ CASES = {
 }
 
 
+class InitialLoad(NamedTuple):
+    """A case whose database was dumped after `DUMP` changes: what each test lands and compares."""
+
+    name: str
+    topic: str
+    folder: Path
+    dump: Path
+    stream: str
+
+
+def prepare_load(case: str, root: Path) -> InitialLoad:
+    name, topic, source, dumped, ending = CASES[case]
+    folder, dump = root / "landing" / topic, root / f"dump.{ending}"
+    folder.mkdir(parents=True)
+    dump.write_text(dumped(list(rows_after(DUMP).values())))
+    return InitialLoad(name, topic, folder, dump, stream(topic, source))
+
+
 @pytest.mark.parametrize("first", ["dump", "stream", "both"])
 @pytest.mark.parametrize("case", CASES)
 def test_a_dump_and_the_stream_that_began_before_it_give_the_rows_of_the_database(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str, first: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    name, topic, source, dumped, ending = CASES[case]
-    folder = tmp_path / "landing" / topic
-    folder.mkdir(parents=True)
-    dump = tmp_path / f"dump.{ending}"
-    dump.write_text(dumped(list(rows_after(DUMP).values())))
+    name, topic, folder, dump, changed = prepare_load(case, tmp_path)
     changes = folder / f"{topic}+0+0000000000.jsonl"
     if first == "dump":
         run_statement(name, tmp_path, dump)
         pipeline = begin(tmp_path)
         assert run(pipeline, "run-1").facts["changes"] == len(rows_after(DUMP))
         same(table(pipeline), rows_after(DUMP))
-        changes.write_text(stream(topic, source))
+        changes.write_text(changed)
     else:
-        changes.write_text(stream(topic, source))
+        changes.write_text(changed)
         pipeline = begin(tmp_path)
         if first == "stream":
             ingest(pipeline, list(pipeline.config.logs), in_process)
@@ -176,12 +190,8 @@ def test_a_dump_after_the_first_snapshot_is_refused_by_name_and_stops_nothing_el
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    name, topic, source, dumped, ending = CASES[case]
-    folder = tmp_path / "landing" / topic
-    folder.mkdir(parents=True)
-    dump = tmp_path / f"dump.{ending}"
-    dump.write_text(dumped(list(rows_after(DUMP).values())))
-    lines = stream(topic, source).splitlines(keepends=True)
+    name, topic, folder, dump, changed = prepare_load(case, tmp_path)
+    lines = changed.splitlines(keepends=True)
     (folder / f"{topic}+0+0000000000.jsonl").write_text("".join(lines[:-1]))
     pipeline = begin(tmp_path)
     run(pipeline, "run-1")

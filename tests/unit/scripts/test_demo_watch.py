@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from demo.watch import by_name, described
+from demo.watch import by_name, describe_results
 
 
 def instance(task: str, state: str | None, duration: float | None = None) -> dict[str, object]:
@@ -19,7 +19,7 @@ def test_a_mapped_step_is_told_of_when_all_its_logs_have_ended() -> None:
 
 def test_a_step_names_each_log_or_says_that_there_was_nothing_to_do() -> None:
     idle = {log: {"result": "nothing", "error": None} for log in ("b", "a")}
-    assert described(idle) == "nothing to do"
-    assert described({**idle, "a": {"result": "staged", "error": None}}) == "a staged, b nothing"
-    assert described({**idle, "b": {"result": "nothing", "error": "STORAGE"}}) == "a nothing, b STORAGE"
-    assert described({}) == ""
+    assert describe_results(idle) == "nothing to do"
+    assert describe_results({**idle, "a": {"result": "staged", "error": None}}) == "a staged, b nothing"
+    assert describe_results({**idle, "b": {"result": "nothing", "error": "STORAGE"}}) == "a nothing, b STORAGE"
+    assert describe_results({}) == ""

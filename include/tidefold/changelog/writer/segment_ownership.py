@@ -142,7 +142,7 @@ class LocalRegistry:
         return self._drop(log, lambda highest: highest == snapshot)
 
     def dispose(self) -> None:
-        """Drops all files, whoever uses them."""
+        """Drops all files, including those that others still use."""
         with self._lock:
             handles, self._copies = list(self._copies), {}
         for handle in handles:

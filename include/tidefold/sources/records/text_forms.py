@@ -32,7 +32,7 @@ def in_normal_form(texts: pa.Array, type_: str, formats: Sequence[str]) -> pa.Ar
     texts: what the file has.
     type_: name of the type of the column.
     formats: how times are written that are not ISO 8601, as Python's strptime has it.
-    What is none of these stays as it is, and is refused later.
+    A text in no known form stays as it is, and is refused later.
     """
     if type_ == "boolean":
         found = _NORMAL_BOOLEANS.take(pc.index_in(texts, _BOOLEANS))
