@@ -44,9 +44,7 @@ def _text_sql(name: str, type_: str) -> str:
 
 
 def with_key_groups(table: pa.Table, shape: TableSpec, connection: duckdb.DuckDBPyConnection | None = None) -> pa.Table:
-    """Returns the same rows with `_kg` filled. For many calls, keep a `connection` (see `connect`): opening one
-    takes 15 ms.
-    """
+    """Returns the same rows with `_kg` filled. Many calls should share a `connection`: opening one takes 15 ms."""
     if connection is None:
         with connect() as connection:
             return with_key_groups(table, shape, connection)

@@ -86,9 +86,7 @@ def change_schema(shape: TableSpec) -> pa.Schema:
 
 
 def count_changes(changes: pa.Table) -> int:
-    """Counts the changes in some rows. A clear of everything is there once for each key group, and counts in the
-    first.
-    """
+    """Counts changes. A clear of everything has one row for each key group, and only the first counts."""
     rows = changes.filter(pc.equal(changes.column("_op"), CLEAR))
     if not rows.num_rows:
         return int(changes.num_rows)

@@ -341,8 +341,7 @@ def read_change_set(
     Raises CorruptError if the bytes are not those that the ledger recorded.
 
     known: indexes of this store's segments that the caller has already read. New ones are added, because one segment
-    can
-    have many change sets of small files.
+    can have many change sets of small files.
     """
     segment = change_set.location.segment
     try:

@@ -120,9 +120,7 @@ def bring(store: Store, run: str, takings: Sequence[Taking]) -> None:
 
 
 def end(store: Store, run: str) -> None:
-    """Deletes the records of a run after every log has accepted or refused. The results are deleted last: recovery
-    needs them.
-    """
+    """Deletes the records of a run that every log has accepted or refused; last the results, which recovery needs."""
     paths = [entry.path for entry in store.list(f"{INTENTS}/{run}", unfinished=True)]
     store.delete(sorted(paths, key=lambda path: path.endswith(f"/{_ARRIVALS}")))
 

@@ -40,9 +40,7 @@ def shape_of(entry: LogEntry) -> TableSpec:
 
 
 def _spread(entry: LogEntry) -> int:
-    """Returns the number of key columns that determine the key group: all rows that one clear can remove share a
-    group.
-    """
+    """Returns how many key columns determine the key group: all rows that one clear can remove share a group."""
     state_key = entry.source.state_key if isinstance(entry.source, StateJsonEntry) else []
     return len(state_key) if len(state_key) < len(entry.key) else 0
 

@@ -126,9 +126,7 @@ def find_deleted_rows(table: DeltaTable) -> dict[str, Deletions]:
 
 
 def _commits_since(table: DeltaTable, previous: Published | None) -> list[dict[str, Any]]:
-    """Returns the commits after the one that published the previous snapshot, newest first. Earlier ones are not
-    read.
-    """
+    """Returns the commits after the one that published the previous snapshot, newest first."""
     count = table.version() - (previous.version if previous else -1)
     return table.history(limit=count) if count > 0 else []
 

@@ -84,9 +84,7 @@ class Share:
         return cls(int(found[1]), int(found[2]), distribution)
 
     def key_groups(self, count: int) -> KeyGroups | None:
-        """Returns which of `count` key groups this worker gets; None: there are more workers than key groups, and this
-        one gets none.
-        """
+        """Returns which of `count` key groups this worker gets; None: there are more workers than key groups."""
         if self.distribution is not RedistributionMode.SPLIT:
             return KeyGroups(0, count - 1)
         if self.worker > count:

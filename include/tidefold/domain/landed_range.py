@@ -1,6 +1,4 @@
-"""Counts the landed files behind the change sets that a snapshot folds: refused records, and truncates of the table.
-Pure.
-"""
+"""Counts refused records and table truncates in the landed files that a snapshot folds. Pure."""
 
 from __future__ import annotations
 
@@ -25,9 +23,7 @@ class LandedRange:
 
 
 def find_landed_range(state: LogState, snapshot: Snapshot) -> LandedRange:
-    """Returns the counts for a snapshot; zeros for a restore and for a snapshot as of an instant, whose rows are not
-    those of the range.
-    """
+    """Returns the counts of a snapshot; zeros for a restore and an as-of snapshot, whose rows are of another range."""
     if snapshot.restored_from is not None or snapshot.external or snapshot.as_of is not None:
         return LandedRange()
     entries = _between(state.landed, snapshot.from_sqn, snapshot.folds_to)

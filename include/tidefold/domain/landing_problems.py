@@ -1,6 +1,4 @@
-"""Landed files that a log did not ingest, or that brought nothing new. They are shown until a person handles them.
-Pure.
-"""
+"""Landed files that a log did not ingest, or that brought nothing new; shown until a person acts. Pure."""
 
 from __future__ import annotations
 

@@ -79,9 +79,7 @@ def _find_unshown(state: LogState) -> tuple[object, ...]:
 
 
 def require_known(state: LogState, evidence: Evidence) -> None:
-    """Raises CorruptError if the store shows something that the ledger does not know: LEDGER_LOST if the ledger has
-    just begun, else LEDGER_BEHIND.
-    """
+    """Raises CorruptError if the store shows more than the ledger knows: LEDGER_LOST (a new one), LEDGER_BEHIND."""
     found = _find_unknown(state, evidence)
     if found is None:
         return

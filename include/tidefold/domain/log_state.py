@@ -372,9 +372,7 @@ class LogState:
 
     @property
     def as_of_attempts(self) -> tuple[Snapshot, ...]:
-        """The open attempts at snapshots as of an instant. Any number can be open, beside the attempt at the
-        next one.
-        """
+        """The open attempts at snapshots as of an instant. Any number can be open, besides the next snapshot's."""
         return tuple(s for s in self.snapshots if s.open and s.as_of is not None)
 
     def open_of(self, run: str | None) -> Snapshot | None:

@@ -25,9 +25,7 @@ from tidefold.fold.task import Input
 
 @dataclass(frozen=True, slots=True)
 class BaseFiles:
-    """Files of a snapshot, the `schema` of their rows, and the aligner that converts the rows to the wanted table
-    definition.
-    """
+    """Files of a snapshot, the `schema` of their rows, and the aligner that converts them to the wanted table."""
 
     files: Sequence[Input]
     aligner: Aligner

@@ -136,9 +136,7 @@ def _in_time(task: FoldTask, changes: pa.Table) -> pa.Table:
 
 
 def _only_adds(task: FoldTask, recipe: Recipe, changes: pa.Table) -> bool:
-    """Whether the new rows go into a new file, and the existing files stay: for a table without a key, unless its files
-    are many small ones.
-    """
+    """Whether existing files stay and new rows get a new file: a table without a key, unless it has many small ones."""
     if task.plan.shape.merge.engine is not Engine.APPEND or recipe.unchanged.action is not RewriteAction.KEEP:
         return False
     return len(recipe.base) < _MANY_FILES and not has_clears(changes)
@@ -174,9 +172,7 @@ def _bring_file(
     path: str,
     inputs: Inputs,
 ) -> str:
-    """Transfers the file from another store. Returns `link` or `copy` if the stores do it without this process; else
-    empty.
-    """
+    """Transfers the file from another store: `link` or `copy` if the stores do it without this process, else empty."""
     if source.where is StorageTier.EXTERNAL and not task.plan.copy:
         shared = meeting(source.root, task.plan.target.root)
         if shared:

@@ -50,9 +50,7 @@ class Inputs:
         return self._stores[address.root]
 
     def open(self, wanted: Input) -> tuple[Address, AbstractContextManager[BinaryIO]]:
-        """Returns an address whose bytes were read and are right, and a stream over them. Raises CorruptError,
-        NotFoundError.
-        """
+        """Returns an address with intact bytes, and a stream over them. Raises CorruptError, NotFoundError."""
         address = self.first(wanted.file.name, wanted.file.bytes, wanted.addresses, partial(self._prove, wanted.file))
         return address, self.store(address).open(address.path)
 

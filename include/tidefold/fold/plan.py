@@ -28,9 +28,8 @@ def plan_fold(
     """Returns one task for each bucket that a change may belong to, or whose files cannot stay.
 
     All files must change if the number of buckets or, by a new schema, their values change. Files with expired rows
-    must
-    change if the snapshot drops these rows, files with deletions if it is a full one. Raises RefusedError if the change
-    sets do not join the base without gap or overlap (I7).
+    must change if the snapshot drops these rows, files with deletions if it is a full one. Raises RefusedError if the
+    change sets do not join the base without gap or overlap (I7).
 
     shape: the table definition of the new snapshot.
     marks: the snapshot may mark rows as deleted.

@@ -74,9 +74,7 @@ class Ledger:
         return self.find() is not None
 
     def read(self) -> LogState:
-        """Returns the newest state. Raises NotFoundError (no such log) or CorruptError (unreadable, which never
-        means absent).
-        """
+        """Returns the newest state. Raises NotFoundError (no such log) or CorruptError (unreadable: never absent)."""
         state = self._newest()
         if state is None:
             raise NotFoundError(
@@ -148,8 +146,7 @@ class Ledger:
         """Compares the ledger with the published table and the snapshots, once in a process (I29).
 
         Everything that changes or deletes anything of a log calls this first; `commit` and `begin` do. Raises
-        CorruptError if
-        the store shows what the ledger does not know: LEDGER_BEHIND, LEDGER_LOST.
+        CorruptError if the store shows what the ledger does not know: LEDGER_BEHIND, LEDGER_LOST.
 
         state: the state that is to be changed.
         """
@@ -174,9 +171,7 @@ class Ledger:
         return True
 
     def replace(self, shape: TableSpec, make: Callable[[LogState], LogState]) -> LogState:
-        """Applies `make` to the newest state that is left, or to an empty one, and writes the result without a
-        comparison.
-        """
+        """Applies `make` to the newest state that is left, or to an empty one. Writes without a comparison."""
         base = self._newest() or LogState(self._log, shape)
         made = replace(make(base), version=base.version + 1)
         self._compared.pop(self._log, None)
@@ -226,9 +221,7 @@ class Ledger:
         return state
 
     def _settle(self, path: str, writer: str) -> None:
-        """After a lost answer: reads back which process wrote the version. If it cannot be read, the outcome stays
-        unknown.
-        """
+        """Reads back who wrote the version after a lost answer. If that fails, the outcome stays unknown."""
         try:
             head = decode_head(path, self._store.read(path))
         except NotFoundError:

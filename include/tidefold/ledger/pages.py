@@ -1,5 +1,4 @@
-"""Splits lists that grow with a log into immutable pages named by their content, so that a ledger version stays
-small.
+"""Splits lists that grow with a log into immutable pages named by their content, so that a ledger version stays small.
 
 A page has the items of one block of numbers: 32 of them, or 64, 128 and so on. Two full neighbours become one page, so
 a list of n items has about log2(n) pages. Pages do not change when the oldest items are truncated: the version says

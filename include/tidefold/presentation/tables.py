@@ -226,9 +226,7 @@ def reasons(
     restored: Mapping[int, int],
     local: Sequence[int] = (),
 ) -> list[str]:
-    """Under which run each snapshot was made, what it brought back, its tags, whether it has a local copy, and what
-    stopped it: one line each.
-    """
+    """One line for each snapshot: its run, what it restored, its tags, its local copy, and what stopped it."""
     known = {s.id: [f"restored from snapshot {restored[s.id]}"] if s.id in restored else [] for s in snapshots}
     for snapshot in local:
         known[snapshot].append("a copy is on this machine")

@@ -97,9 +97,7 @@ class RecordReader(Protocol):
     def preview_chunk(self, data: bytes) -> None: ...
 
     def take(self, record: bytes, /) -> None:
-        """Reads a record. Raises RefusedRecordError (it is quarantined) or LateOffsetError (the file is not
-        ingested).
-        """
+        """Reads a record. Raises RefusedRecordError (it is quarantined) or LateOffsetError (the file is refused)."""
 
     def refuse(self, reason: str) -> None: ...
 

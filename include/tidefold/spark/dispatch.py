@@ -29,9 +29,7 @@ class DispatchResult:
 def run_without_spark(
     pipeline: Pipeline, step: PipelineStep[Any], logs: Sequence[str], tell: Tell = lambda log, done, total: None
 ) -> DispatchResult:
-    """Does the step for every log that needs no Spark: it has no work, an error to report, files to link, or less to
-    read than the configured limit.
-    """
+    """Does the step for every log without work, with an error, with files to link, or with little to read."""
     prepared = step.prepare(pipeline, logs)
     done = {one.log: one for one in prepared if isinstance(one, Outcome)}
     plans = [one for one in prepared if isinstance(one, PreparedLog)]

@@ -45,9 +45,7 @@ def require_within(address: str, allowed: Iterable[str]) -> None:
 
 
 def require_apart(address: str, others: dict[str, str]) -> None:
-    """Raises InvalidInputError if an address overlaps one of these. The error names their purpose, not their
-    address (I26).
-    """
+    """Raises InvalidInputError if an address overlaps one of these. The error names their purpose only (I26)."""
     for what, other in others.items():
         if overlap(address, other):
             raise InvalidInputError(

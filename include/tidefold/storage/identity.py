@@ -1,6 +1,4 @@
-"""The identity of a store: one small object in its root distinguishes it from an empty folder and other stores
-(I33).
-"""
+"""The identity of a store: an object in its root distinguishes it from empty folders and other stores (I33)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""A store on a local disk. It uses system calls for what must be atomic and durable, because fsspec does not sync
-moves.
-"""
+"""A store on a local disk. Atomic and durable steps are system calls: fsspec does not sync moves."""
 
 from __future__ import annotations
 
@@ -102,9 +100,7 @@ class LocalStore:
         return self._private or os.path.relpath(full, self._root).split(os.sep)[0] in _PRIVATE
 
     def _in_folder(self, path: str, act: Callable[[], T]) -> T:
-        """Makes the folder of a path and acts in it. A delete may remove the empty folder again, so the act must
-        follow at once.
-        """
+        """Makes the folder of a path and acts in it at once, because a delete may remove the empty folder again."""
         for _ in range(_TRIES):
             with suppress(FileNotFoundError):
                 return self._act(path, act)
@@ -205,9 +201,7 @@ class LocalStore:
         return f"{found.st_dev}:{found.st_ino}"
 
     def rename_folder(self, source: str, target: str) -> None:
-        """Gives a folder its final name, in one step. Raises AlreadyExistsError if a folder of that name contains
-        files.
-        """
+        """Gives a folder its final name, in one step. Raises AlreadyExistsError if a folder there contains files."""
         old, new = self._full(source), self._full(target)
         with _translate_errors(target):
             try:

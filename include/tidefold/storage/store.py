@@ -53,9 +53,7 @@ class Store(Protocol):
         ...
 
     def create(self, path: str) -> AbstractContextManager[BinaryIO]:
-        """Opens a stream to a new file. Leaving it without an error makes it complete and durable; an error
-        deletes it.
-        """
+        """Opens a stream to a new file. A clean exit makes it complete and durable; an error deletes it."""
         ...
 
     @property
@@ -93,9 +91,7 @@ class Store(Protocol):
         ...
 
     def delete(self, paths: Iterable[str]) -> None:
-        """Deletes files, in no guaranteed order (S3 deletes 1,000 at once). A file that no longer exists is not an
-        error.
-        """
+        """Deletes files, in no guaranteed order (S3 deletes 1,000 at once). An absent file is no error."""
         ...
 
     def sync(self, path: str) -> None:
@@ -107,7 +103,5 @@ class Store(Protocol):
         ...
 
     def options(self) -> dict[str, str]:
-        """Returns the `storage_options` of deltalake and Polars. They contain no secret, and are empty for a local
-        disk.
-        """
+        """Returns the `storage_options` for deltalake and Polars, without secrets; empty for a local disk."""
         ...

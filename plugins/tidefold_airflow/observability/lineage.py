@@ -15,9 +15,7 @@ if TYPE_CHECKING:
 
 
 def lineage_of(pipeline: Pipeline, published: Mapping[str, Snapshot]) -> OperatorLineage[Any, Any] | None:
-    """Returns inputs and outputs of a publication; None: nothing was published, or the provider is missing or
-    disabled.
-    """
+    """Returns inputs and outputs of a publication; None: nothing was published, or there is no provider."""
     try:
         from airflow.providers.openlineage import conf
         from airflow.providers.openlineage.extractors import OperatorLineage

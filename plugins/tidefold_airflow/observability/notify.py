@@ -44,9 +44,7 @@ class GateNotifier(BaseNotifier):
         self.conn_id = conn_id
 
     def notify(self, context: Context) -> None:
-        """Posts the message. Raises OSError if the server does not respond, InvalidInputError if the address is
-        invalid.
-        """
+        """Posts the message. Raises OSError (no response) or InvalidInputError (invalid address)."""
         _post(BaseHook.get_connection(self.conn_id).host or "", describe(context))
 
     async def async_notify(self, context: Context) -> None:

@@ -61,9 +61,7 @@ def find_approval(dag: str, log: str, snapshot: Snapshot) -> ApprovalRun | None:
 
 
 def ask_about(dag: str, log: str, snapshot: Snapshot) -> Outcome:
-    """Starts the run that asks, or finds it started. Raises RefusedError where it has ended without an effect,
-    InvalidInputError where the DAG is not there.
-    """
+    """Starts the run that asks, or finds it. Raises RefusedError (it ended in vain), InvalidInputError (no DAG)."""
     from airflow.sdk.exceptions import AirflowRuntimeError, ErrorType
     from airflow.sdk.execution_time.comms import ErrorResponse, TriggerDagRun
 

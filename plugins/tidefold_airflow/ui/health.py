@@ -105,9 +105,7 @@ def word_of_gate(snapshot: Snapshot) -> Word:
 
 
 def lag_of(state: LogState) -> Lag:
-    """Returns the lag of the table behind the ingested changes. It compares commit times of the source, and uses no
-    clock.
-    """
+    """Returns how far the table lags behind the ingested changes, by commit times of the source only."""
     waiting = state.unfolded
     taken = max((p.time for p in state.positions if p.time is not None), default=None)
     upto = state.latest.to_sqn if state.latest else 0

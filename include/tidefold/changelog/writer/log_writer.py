@@ -69,8 +69,7 @@ class LogWriter:
         """Accepts changes (a table, rows, or one row) and returns the sqn of their change set.
 
         Blocks while too much is in flight. Raises InvalidInputError for changes that do not fit the log. Raises the
-        error of
-        the last upload if changes that could not be uploaded fill the allowed memory.
+        error of the last upload if changes that could not be uploaded fill the allowed memory.
         """
         self._check_open()
         table = change_table(changes, self._shape, self._offset, self._means.now())
@@ -110,10 +109,8 @@ class LogWriter:
         has.
 
         Local copies then belong to `snapshot`, and those that only older snapshots use are deleted (C9). Raises
-        RefusedError
-        (not durable, or a gap), ConflictError (another writer of this name), SupersededError (rejected by a recovery:
-        append
-        these changes again), StorageError (confirm again: a repetition changes nothing).
+        RefusedError (not durable, or a gap), ConflictError (another writer of this name), SupersededError (rejected by
+        a recovery: append these changes again), StorageError (confirm again: a repetition changes nothing).
         """
         self._check_open()
         with self._lock:
@@ -249,9 +246,7 @@ class LogWriter:
             self._pending.add(table, self._offset - table.num_rows, highest(table, self._shape))
 
     def _send(self, from_sqn: int) -> None:
-        """Sends the waiting change sets from there on, without the lock: it may block, and ending uploads need the
-        lock.
-        """
+        """Sends the waiting change sets from there on. It may block, so it holds no lock: ending uploads need it."""
         with self._lock:
             self._roll_over()
             sending = self._pending.send(from_sqn, self._confirming.fence)

@@ -13,9 +13,7 @@ _WINDOW = 1000
 
 @dataclass(frozen=True, slots=True)
 class SampleDistribution:
-    """A distribution. `count` counts all values; everything else is of the newest 1,000. All are zero before the
-    first.
-    """
+    """A distribution; zeros before the first value. `count` counts all values, the rest is of the newest 1,000."""
 
     count: int = 0
     low: float = 0.0

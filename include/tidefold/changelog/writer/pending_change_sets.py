@@ -133,9 +133,7 @@ class Pending:
                 self.change_sets[sqn] = replace(one, stage=Stage.CONFIRMED, ledger_sqn=number)
 
     def forget(self, materialized: int | None) -> None:
-        """Drops the confirmed change sets at the beginning that the ledger has folded up to there (None: all it
-        has folded).
-        """
+        """Drops the first confirmed change sets, up to the last that the ledger has folded (None: all confirmed)."""
         for sqn, one in list(self.change_sets.items()):
             folded = materialized is None or one.ledger_sqn <= materialized
             if one.stage is not Stage.CONFIRMED or not folded:
@@ -186,9 +184,7 @@ class Pending:
             raise refuse_truncated(log, from_sqn, self.lowest)
 
     def check_confirm(self, log: str, from_sqn: int, to_sqn: int) -> None:
-        """Raises InvalidInputError for an invalid range, RefusedError unless it is durable and joins the confirmed
-        ones.
-        """
+        """Raises InvalidInputError (invalid range) or RefusedError (not durable, or a gap after the confirmed ones)."""
         if not 0 <= from_sqn <= to_sqn <= self.next:
             raise _unknown(log, f"{from_sqn} to {to_sqn}", self.next)
         for one in self.among(0, to_sqn):

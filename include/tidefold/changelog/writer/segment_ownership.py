@@ -59,9 +59,7 @@ class DeferredDelete:
 
 
 class TaskRegistry:
-    """Uploaded files before they are confirmed. A file is deleted when no log uses it, unless its ownership passed
-    on (C5).
-    """
+    """Uploaded files that are not confirmed. A file is deleted when no log uses it, unless its owner changed (C5)."""
 
     def __init__(self, disposal: DeferredDelete) -> None:
         self._disposal = disposal
@@ -114,8 +112,7 @@ class LocalRegistry:
     """Local copies by the highest snapshot that uses them (C7).
 
     Snapshots are numbered within a log, and a file may have change sets of several logs. So everything is recorded by
-    log,
-    and a file is deleted when no log needs it.
+    log, and a file is deleted when no log needs it.
     """
 
     def __init__(self, disposal: DeferredDelete) -> None:
@@ -124,9 +121,7 @@ class LocalRegistry:
         self._copies: dict[str, _Copy] = {}
 
     def register(self, handle: str, log: str, snapshot: int, waiting: Iterable[str] = ()) -> None:
-        """Records that the log's snapshot uses the file; the highest one counts. `waiting` logs have not confirmed
-        theirs yet.
-        """
+        """Records that the log's snapshot uses the file; the highest counts. `waiting` logs have not confirmed yet."""
         with self._lock:
             copy = self._copies.setdefault(handle, _Copy())
             copy.waiting.update(waiting)
@@ -242,9 +237,7 @@ class SegmentOwnership:
         return self._copies.prune(log, snapshot)
 
     def through(self, uploaded: Uploaded, log: str) -> None:
-        """Records that the log has settled its part of this segment. After the last log, an unconfirmed file is
-        deleted.
-        """
+        """Records that the log has settled its part. After the last log, an unconfirmed file is deleted."""
         path = uploaded.path
         if uploaded.local is not None:
             self._local_tasks.not_used(uploaded.local, log)

@@ -20,8 +20,7 @@ class WriterSettings:
     persist_delay: how long a persist waits for others to share its segment.
     batch_bytes: the size that ends this wait.
     log_bytes: bytes of one log after which it is persisted without a call. A writer keeps up to this much of each log
-    in
-        memory, besides what is in flight.
+        in memory, besides what is in flight.
     max_bytes_in_flight: appending blocks while this much is being uploaded.
     attempts: the maximum number of attempts of an upload.
     attempt_timeout: seconds after which another attempt starts (0: never).

@@ -58,9 +58,7 @@ def fit_values(name: str, values: Sequence[Any], type_: pa.DataType) -> pa.Chunk
 
 
 def fit_column(name: str, column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
-    """Returns a column of a table in its log's type. Raises InvalidInputError with the first value that does not
-    fit.
-    """
+    """Returns a column in the type of its log. Raises InvalidInputError with the first value that does not fit."""
     if kinds.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     if column.type == type_:

@@ -48,8 +48,7 @@ def upload(
     """Writes a new segment and returns the location of each part, in the given order.
 
     The parts must be sorted by log, then by `_offset`, and have at least one row. Raises InvalidInputError if they are
-    not,
-    and the errors of the primary store. Then no file is left. Errors of the local store are never raised.
+    not, and the errors of the primary store. Then no file is left. Errors of the local store are never raised.
     """
     places: list[int] = []
     with create_duplicating(primary, local, path) as stream:

@@ -83,9 +83,7 @@ class UploadScheduler:
         metrics.queue = self._queue
 
     def submit(self, task: UploadTask) -> None:
-        """Accepts a task; blocks while too much is in flight. After the end it raises RefusedError and fails the
-        task.
-        """
+        """Accepts a task; blocks while too much is in flight. After the end it fails the task with RefusedError."""
         try:
             with self._changed:
                 # A task may exceed the rest: else one that is larger than the limit could never go.

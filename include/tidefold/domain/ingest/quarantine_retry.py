@@ -159,9 +159,7 @@ def is_skipped(state: LogState, entry: LandedFileRecord) -> bool:
 
 
 def room(state: LogState, entry: LandedFileRecord) -> tuple[int, int | None]:
-    """Returns the offsets [first, end) that the records of this file can have: from the end of the previous file of its
-    partition to the beginning of the next one.
-    """
+    """Returns the offsets [first, end) that the file's records can have: between its neighbours in the partition."""
     mine = [e for e in state.landed if (e.topic, e.partition) == (entry.topic, entry.partition)]
     first = max((e.next_offset for e in mine if e.number < entry.number), default=0)
     end = min((e.first_offset for e in mine if e.number > entry.number), default=None)

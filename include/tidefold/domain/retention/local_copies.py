@@ -22,9 +22,7 @@ _SEGMENT = re.compile(rf"({CHANGELOG}/.+\.seg)(\.\w+\.part)?")
 
 @dataclass(frozen=True, slots=True)
 class CopyName:
-    """The folder of the copy of one snapshot, relative to the pipeline's local folder. An unfinished copy has another
-    name (L4).
-    """
+    """The folder of a snapshot's copy, below the pipeline's local folder. An unfinished copy has another name (L4)."""
 
     log: str
     snapshot: int
@@ -72,8 +70,9 @@ def segment_of(path: str) -> str | None:
 
 
 def root_number(path: str, pipeline: str, count: int) -> int:
-    """Returns which of `count` roots a path of the pipeline belongs to (L3). Copies of snapshots take turns by their
-    id; all segments of a pipeline are in one root.
+    """Returns which of `count` roots a path of the pipeline belongs to (L3).
+
+    Copies of snapshots take turns by id. All segments of a pipeline are in one root.
     """
     name = CopyName.around(path)
     turn = name.snapshot if name else int(hashlib.sha256(pipeline.encode()).hexdigest()[:8], 16)

@@ -53,9 +53,7 @@ def find_protected(state: LogState, keep: int, log: LogRetention | None = None) 
 
 
 def _below(state: LogState, attempt: Snapshot) -> Iterator[int]:
-    """Yields the ids of the snapshots that an attempt needs: its base. A restore also needs the older snapshots that
-    its rows can be made from: it may link their files.
-    """
+    """Yields the ids that an attempt needs: its base, and for a restore also older snapshots with rows to link."""
     known = {s.id: s for s in state.snapshots}
     below = attempt.parent
     while below is not None:
@@ -106,9 +104,7 @@ def _is_past(state: LogState, snapshot: Snapshot, grace: Grace, instant: str) ->
 
 
 def oldest_version(state: LogState) -> int | None:
-    """Returns the oldest version of the published table that readers may still use: that of a retained snapshot, or of
-    one whose files wait for readers.
-    """
+    """Returns the oldest table version that readers may still use: retained, or with files that wait for readers."""
     shown = (State.COMPLETED, State.SUBSUMED)
     versions = (s.table_version for s in state.snapshots if s.state in shown)
     return min((version for version in versions if version is not None), default=None)

@@ -266,9 +266,7 @@ def _restoring(state: LogState, begun: Snapshot, asked: RestorePoint) -> Snapsho
 
 
 def _importing(state: LogState, begun: Snapshot, external: External) -> Snapshot:
-    """Returns the attempt that imports rows. Changes of the log that are not folded are left out for good. An empty log
-    continues from the end of the imported snapshot.
-    """
+    """Returns the attempt that imports rows, and leaves out unfolded changes. An empty log continues where they end."""
     begun = replace(begun, external=external, horizon=None)
     if never_took(state):
         return replace(begun, from_sqn=external.sqn, to_sqn=external.sqn)

@@ -45,9 +45,7 @@ _WORTH = 2
 
 
 def select_kind(state: LogState, terms: KindInputs) -> KindDecision:
-    """Selects the kind of the next snapshot. An incremental snapshot is built only on confirmed ones (N3): its base is
-    the newest completed snapshot.
-    """
+    """Selects the kind of the next snapshot. An incremental one is built on the newest completed one only (N3)."""
     if terms.rule is not KindPolicy.AUTO:
         return KindDecision(SnapshotKind(terms.rule), "it was asked for")
     latest = state.latest

@@ -80,9 +80,7 @@ def _is_kept(snapshot: Snapshot | None) -> bool:
 
 
 def _before(span: _Span, spans: tuple[_Span, ...]) -> tuple[_Span, ...]:
-    """Adds a span before the others. Adjacent spans are joined, because compaction may have joined their change
-    sets.
-    """
+    """Adds a span before the others. Adjacent spans are joined: compaction may have joined their change sets."""
     if span[0] == span[1]:
         return spans
     if spans and spans[0][0] == span[1]:

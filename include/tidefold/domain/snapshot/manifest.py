@@ -12,9 +12,7 @@ from tidefold.domain.table.schema import FIRST, Schema
 
 @dataclass(frozen=True, slots=True)
 class Deletions:
-    """Deleted rows of a file: their number, and an inline deletion vector of Delta with its text and its
-    decoded bytes.
-    """
+    """Deleted rows of a file: their number, and Delta's inline deletion vector as text and as decoded bytes."""
 
     rows: int
     vector: str

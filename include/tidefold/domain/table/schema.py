@@ -90,9 +90,7 @@ def schema_of(schemas: Sequence[Schema], schema: int) -> Schema:
 
 
 def column_origins(schemas: Sequence[Schema], older: int, newer: int) -> dict[str, ColumnOrigin]:
-    """Returns, for each column of the newer schema, where its value comes from in rows of the older one. Empty if both
-    are the same schema.
-    """
+    """Returns the origin of each column of the newer schema in rows of the older one; empty: both are the same."""
     if older == newer or not schemas:
         return {}
     line = [s for s in schemas if older <= s.id <= newer]

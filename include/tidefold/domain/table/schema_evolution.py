@@ -107,9 +107,7 @@ def evolve(state: LogState, shape: TableSpec, policies: Policies, instant: str, 
 
 
 def with_found(state: LogState, shape: TableSpec) -> TableSpec:
-    """Returns the configured table definition with the columns that came from the source. For a column that is
-    configured, the configuration decides.
-    """
+    """Returns the configured table definition plus columns from the source. Configured columns stay as configured."""
     newest = schemas_of(state)[-1]
     named = {*shape.ignored, *(name for column in shape.columns for name in (column.name, *column.aliases))}
     brought = [c for c, number in zip(newest.columns, newest.ids, strict=True) if number in newest.found]

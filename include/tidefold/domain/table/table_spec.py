@@ -179,8 +179,9 @@ class TableSpec:
 
 
 def rename_columns(shape: TableSpec, columns: tuple[Column, ...], names: Mapping[str, str]) -> TableSpec:
-    """The shape with other columns. `names`: what the columns that it speaks of are called there; of one that is not
-    named, nothing is said any more.
+    """The table definition with other columns.
+
+    names: the new name of each column that the definition mentions. A column without one is no longer mentioned.
     """
 
     def rename(given: tuple[str, ...]) -> tuple[str, ...]:

@@ -58,8 +58,10 @@ class StoredLocation:
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """A name of a file, and the snapshots that need it there. `required`: if it is not there, it is missing; `asked`:
-    what is wrong there is told (of other snapshots' names one only wants to know whether they hold a good copy).
+    """A name of a file, and the snapshots that need it there.
+
+    required: an absent file is missing.
+    asked: report damage there. Other names only show whether they hold an intact copy.
     """
 
     place: StoredLocation
@@ -169,9 +171,7 @@ def data_files(
     local: Collection[int],
     asked: Collection[int],
 ) -> tuple[StoredFile, ...]:
-    """Returns every data file of the requested snapshots, with all its names; snapshots without a known manifest
-    are skipped.
-    """
+    """Returns every data file of the requested snapshots with all its names; skips those without a known manifest."""
     naming: dict[DataFile, list[Snapshot]] = {}
     for snapshot in snapshots:
         for file in manifests[snapshot.id].files if snapshot.id in manifests else ():

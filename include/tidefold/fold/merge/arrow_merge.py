@@ -161,9 +161,7 @@ def _is_numeric(type_: pa.DataType) -> bool:
 
 
 class _KeyOrder:
-    """A sorted table that can be searched by the values of some columns. Python compares text as Arrow and DuckDB
-    do.
-    """
+    """A sorted table, searchable by values of some columns. Python compares text as Arrow and DuckDB do."""
 
     def __init__(self, table: pa.Table, names: Sequence[str]) -> None:
         self._table = table

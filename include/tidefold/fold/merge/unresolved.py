@@ -1,6 +1,4 @@
-"""Keys whose row cannot be made, because a change lacks a value that no former row has. Only these keys are left
-out.
-"""
+"""Keys without a row, because a change lacks a value that no former row has. Only these keys are left out."""
 
 from __future__ import annotations
 

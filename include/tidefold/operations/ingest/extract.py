@@ -34,9 +34,7 @@ DELTA = "delta"
 
 
 def apply_extract(pipeline: Pipeline, run: IngestRun, intake: LogIngest, runner: Runner) -> LogIngest:
-    """Returns the ingest of a log of full extracts with the differences instead of the rows; any other ingest
-    as it is.
-    """
+    """Returns the ingest of a log of full extracts with differences instead of rows; any other one unchanged."""
     options = find_options(intake)
     if options is None or intake.error or not intake.arrivals:
         return intake

@@ -170,9 +170,7 @@ def _compare(
 
 
 def _equal(column: Column) -> str:
-    """Returns SQL that compares a column on both sides. Floats are compared as text, which is exact: -0.0 is
-    not 0.0.
-    """
+    """Returns SQL that compares a column on both sides. Floats are compared exactly, as text: -0.0 is not 0.0."""
     name, cast = quote_name(column.name), exact(column)[0]
     return f"known.{name}{cast} IS NOT DISTINCT FROM given.{name}{cast}"
 

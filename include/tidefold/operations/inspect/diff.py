@@ -64,9 +64,7 @@ def diff(pipeline: Pipeline, log: str, before: int, after: int, limit: int = 20)
 
 
 def _alike(plans: Sequence[ReadPlan]) -> tuple[list[ReadPlan], tuple[str, ...]]:
-    """Returns both reads restricted to the common columns, with the types of the newer schema; and the other
-    columns.
-    """
+    """Returns both reads with only the common columns, in the newer schema's types; and the other columns."""
     older, newer = sorted(plans, key=lambda plan: plan.schema)
     if older.schema == newer.schema:
         return [*plans], ()
@@ -122,9 +120,7 @@ def _task(store: Store, plan: ReadPlan, key_groups: KeyGroups) -> ReadTask:
 
 
 def _ranges(plans: Iterable[ReadPlan]) -> Iterator[KeyGroups]:
-    """Yields ranges of key groups such that no file or bucket of either side crosses an end of a range. The two
-    snapshots may have different numbers of buckets.
-    """
+    """Yields ranges of key groups that no file or bucket of either side crosses; their buckets may differ in number."""
     spans: list[KeyGroups] = []
     for plan in plans:
         spans += bucket_ranges(plan.shape.key_groups, plan.shape.buckets)

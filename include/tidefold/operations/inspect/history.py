@@ -48,9 +48,7 @@ def local_of(pipeline: Pipeline, log: str) -> tuple[int, ...]:
 
 
 def newest_report(pipeline: Pipeline, log: str, snapshot: int | None = None) -> tuple[Snapshot, str]:
-    """Returns the newest judged snapshot, or the requested one, with the address of its report. Raises
-    NotFoundError.
-    """
+    """Returns the newest judged snapshot, or the requested one, with its report's address. Raises NotFoundError."""
     for found in history(pipeline, log):
         if found.verdict and snapshot in (None, found.id):
             return found, pipeline.store.uri(found.verdict.path)

@@ -85,8 +85,7 @@ def status(pipeline: Pipeline, logs: Sequence[str], *, proofs: bool = False) -> 
     """Returns one status for each log. If a ledger cannot be read, only the status of that log has an error.
 
     proofs: also reads the newest proof and failed runs of each log, and finds its alarms. That costs up to four
-        requests
-           for each log.
+        requests for each log.
     """
     use = local_use(pipeline)
     return [_status(pipeline, log, use, proofs) for log in logs]

@@ -73,9 +73,7 @@ def prune(pipeline: Pipeline, log: str, snapshot: int) -> None:
 
 
 def clear_leftovers(pipeline: Pipeline, log: str, state: LogState) -> None:
-    """Deletes unfinished copies that no process will complete, and copies of aborted snapshots (L4). Called before a
-    snapshot is made. `state`: the newest known state of the log.
-    """
+    """Deletes abandoned copies and copies of aborted snapshots (L4), before a snapshot is made. `state`: the newest."""
     if pipeline.local is None:
         return
     try:
@@ -116,9 +114,7 @@ def places_of(pipeline: Pipeline, log: str) -> SourcePlaces:
 
 @dataclass(frozen=True, slots=True)
 class CopiesHere:
-    """Ids of completed snapshots with a copy on this machine, oldest first. `whole`: the copy may be used. `partial`:
-    the copy has lost files.
-    """
+    """Ids of completed snapshots with a local copy, oldest first: `whole` ones are usable, `partial` ones not."""
 
     whole: tuple[int, ...] = ()
     partial: tuple[int, ...] = ()

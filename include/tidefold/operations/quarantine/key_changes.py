@@ -193,9 +193,7 @@ def _find_deleted_key(
 
 
 def _base_of(state: LogState, order: tuple[int, ...]) -> tuple[Snapshot | None] | None:
-    """Returns the newest snapshot before this order in every partition, else the log's beginning; None: neither exists
-    any more.
-    """
+    """Returns the newest snapshot before this order in every partition, else the log's beginning; None: neither."""
     lineage = layers(state, state.latest)
     for layer in lineage:
         snapshot = state.snapshot(layer.snapshot or 0)

@@ -229,9 +229,7 @@ def _sort_records(pipeline: Pipeline, state: LogState, records: Sequence[Refused
 
 
 def _texts(pipeline: Pipeline, log: str, records: Sequence[Refused]) -> Iterator[tuple[int, bytes]]:
-    """Yields the text of each record: from the quarantine, or from the landed file if the quarantine has only a
-    part.
-    """
+    """Yields each record's text: from the quarantine, or the landed file if the quarantine has only a part."""
     source = pipeline.log(log).source
     missing: dict[tuple[int, str], list[Refused]] = {}
     for one in records:

@@ -69,9 +69,7 @@ _READERS = 4
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """How a drill runs: scratch folder or address (None: `var/drill` beside the configuration), task runner, and
-    clock.
-    """
+    """How a drill runs: scratch folder or address (None: `var/drill` by the configuration), task runner, clock."""
 
     scratch: str | None = None
     run: Runner | None = None
@@ -104,9 +102,7 @@ def drill_newest(pipeline: Pipeline, log: str, trial: Trial | None = None) -> Ou
 
 
 def _try_restore(pipeline: Pipeline, log: str, snapshot: int, how: Trial) -> tuple[Restored | None, list[str]]:
-    """Returns what was restored, if that was possible, and what is wrong with it. Leaves nothing in the scratch
-    folder.
-    """
+    """Returns what could be restored, and what is wrong with it. Empties the scratch folder."""
     name = f"{log}-{snapshot}-{uuid.uuid4().hex[:12]}"
     if how.scratch:
         return _try_restore_at(pipeline, log, snapshot, how, f"{how.scratch.rstrip('/')}/{name}")

@@ -33,9 +33,7 @@ _Way = tuple[Manifest | None, tuple[ChangeSet, ...]]
 
 @dataclass(frozen=True, slots=True)
 class RestoredRows:
-    """Rows that are to be had again: those of `below` after `tail` was folded into them, in the schema of this id.
-    `expire`: which of them go.
-    """
+    """Rows to make: those of `below` with `tail` folded in, in this schema. `expire` drops old rows."""
 
     state: LogState
     below: Snapshot
@@ -59,8 +57,11 @@ class RestoredRows:
 
 @dataclass(frozen=True, slots=True)
 class Into:
-    """What the tasks write: the address of a folder, as which snapshot and attempt. `table`: the folder of the table
-    that will show what is taken over, if one will; `copy`: that gets bytes of its own; `token`: that of the attempt.
+    """What the tasks write: a folder's address, and as which snapshot and attempt.
+
+    table: folder of the table that will link the files, if any.
+    copy: the table gets bytes of its own.
+    token: that of the attempt.
     """
 
     target: Address
@@ -73,8 +74,9 @@ class Into:
 
 @dataclass(frozen=True, slots=True)
 class RestorePlan:
-    """The tasks, and the manifest that they begin with: None when no copy of it is good, so that only older ones can
-    serve. `failed`: places whose manifests cannot be used.
+    """The tasks, and the manifest they begin with; None: no copy of it is intact, so only older ones can serve.
+
+    failed: places whose manifests cannot be used.
     """
 
     base: Manifest | None

@@ -70,9 +70,7 @@ def claim_location(store: Store, why: str) -> Iterator[None]:
 
 
 def _require_still_empty(store: Store) -> None:
-    """Checks again: another restore may have finished between the first check and the marker, and its table must
-    stay.
-    """
+    """Checks again: another restore may have finished before the marker was written, and its table must stay."""
     try:
         found = [entry.path for entry in store.list("", unfinished=True) if entry.path != _MARKER]
         if found:
@@ -92,9 +90,7 @@ def _build_taken_error(path: str = _MARKER) -> RefusedError:
 
 
 def clear(store: Store, keep: bool = True) -> None:
-    """Deletes a restored table, or an unfinished one, the Delta log first. Without `keep`, deletes the empty
-    folder too.
-    """
+    """Deletes a restored or unfinished table, the Delta log first. Without `keep`, also deletes the empty folder."""
     paths = [entry.path for entry in store.list("", unfinished=True)]
     ours = [path for path in paths if path.startswith(("_delta_log/", "_data/", DESCRIPTION, _MARKER))]
     store.delete([path for path in ours if path.startswith("_delta_log/")])

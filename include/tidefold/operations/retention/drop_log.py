@@ -71,9 +71,7 @@ def _find_claimed(state: LogState) -> tuple[External, ...]:
 
 
 def _delete(pipeline: Pipeline, state: LogState, paths: Sequence[str]) -> None:
-    """Deletes the listed files while the log stays in this state. Another drop may be faster, and the next log of this
-    name may have begun.
-    """
+    """Deletes the listed files while the log stays in this state: another drop may win, and a new log may begin."""
     ledger = pipeline.ledger(state.log)
     for begin in range(0, len(paths), _AT_ONCE):
         if ledger.read().version != state.version:
@@ -132,9 +130,7 @@ def _require_closed(state: LogState) -> None:
 
 
 def files_of_log(store: Store, state: LogState) -> tuple[tuple[StoredObject, ...], tuple[StoredObject, ...]]:
-    """Returns the log's files in folders of many logs, and in its own folder, the ledger last; in the order to
-    delete.
-    """
+    """Returns the log's files in shared folders and in its own, in the order to delete: the ledger last."""
     paths = LogPaths(state.log)
     segments = {c.location.segment for c in state.change_sets} | set(state.garbage)
     found = [*store.list(paths.table, unfinished=True), *store.list(paths.snapshots, unfinished=True)]

@@ -14,9 +14,7 @@ _VERDICT = "verdict-"
 
 
 def find_old_reports(store: Store, state: LogState, instant: str, days: int) -> tuple[str, ...]:
-    """Returns reports and audits of snapshots that ended, and were started this many days before an instant (ISO
-    8601).
-    """
+    """Returns reports of ended snapshots that were started this many days before an instant (ISO 8601)."""
     limit = datetime.fromisoformat(instant) - timedelta(days=days)
     ended = (s for s in state.snapshots if s.state in _ENDED and datetime.fromisoformat(s.started_at) < limit)
     folders = {f"{LogPaths(state.log).quality(s.id)}/" for s in ended}

@@ -79,9 +79,7 @@ def _logs_of(store: Store, segment: str) -> frozenset[str] | None:
 
 
 def _find_needed(store: Store, state: LogState, sharing: Mapping[str, frozenset[str]]) -> set[str]:
-    """Returns the segments in which other logs still have change sets, or that the log itself has committed
-    meanwhile.
-    """
+    """Returns segments that still have change sets of other logs, or that the log has committed meanwhile."""
     others: Sequence[str] = sorted(frozenset().union(*sharing.values()) - {state.log})
     told_since = {c.location.segment for c in _change_sets(store, state.log) if c.sqn > state.last_sqn}
     return told_since.union(c.location.segment for other in others for c in _change_sets(store, other))

@@ -80,9 +80,7 @@ def _confirm_point_in_time(
 
 
 def _note_completion(pipeline: Pipeline, log: str, snapshot: int) -> None:
-    """Records beside the manifest that the snapshot is completed, because no table shows it if the ledger is
-    set back.
-    """
+    """Records beside the manifest that the snapshot is completed: no table shows it if the ledger is set back."""
     with suppress(AlreadyExistsError):
         pipeline.store.put_if_absent(LogPaths(log).completion(snapshot), b"{}")
 

@@ -58,9 +58,7 @@ def _others(store: Store, folder: str) -> list[str]:
 
 
 def repair_own_log(stores: Stores, manifest: Manifest, damage: Damage) -> StoredLocation:
-    """Makes the Delta log of a snapshot again from its manifest. Raises RefusedError if other programs committed
-    to it.
-    """
+    """Makes a snapshot's Delta log again from its manifest. Raises RefusedError if other programs committed to it."""
     [place] = damage.places
     store, folder = stores[place.where], place.path.removesuffix(f"/{COMMIT}")
     others = _others(store, folder)

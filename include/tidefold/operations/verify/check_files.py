@@ -122,8 +122,6 @@ def digest_of(stores: Stores, place: StoredLocation) -> str:
 
 
 def still_named(copies: Iterable[Copy], named: Collection[StoredLocation]) -> tuple[Copy, ...]:
-    """Returns the copies without the names that nothing needs any more: a file that was deleted on purpose is not
-    damaged.
-    """
+    """Returns the copies without names that nothing needs any more: such a file was deleted on purpose."""
     kept = (Copy(tuple(n for n in c.names if n.place in named), c.harm) if c.harm else c for c in copies)
     return tuple(copy for copy in kept if copy.names)

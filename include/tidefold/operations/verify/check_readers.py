@@ -43,9 +43,7 @@ def has_table(pipeline: Pipeline, log: str) -> bool:
 
 
 def check_readers(pipeline: Pipeline, logs: Iterable[str], reader: DeltaReader | None) -> list[Outcome]:
-    """Returns one outcome for each log. It is an error (exit code 5) if readers get other columns or rows than
-    were judged.
-    """
+    """Returns one outcome a log: an error (exit code 5) if readers get other columns or rows than were judged."""
     return for_each_log(logs, lambda log: _check(pipeline, log, reader))
 
 

@@ -84,9 +84,7 @@ class VerifyDetails(Details):
 
 
 def outcome_of(scope: Scope, damage: Sequence[Damage], checked: Checked, repair: bool) -> Outcome:
-    """Builds the outcome for people and programs. Damage that is left is an error with the exit code of
-    CorruptError.
-    """
+    """Builds the outcome. Remaining damage is an error with the exit code of CorruptError."""
     log = scope.state.log
     told = _with_hints(scope, damage)
     left = [one for one in told if not one.repaired]

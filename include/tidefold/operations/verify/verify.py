@@ -227,9 +227,7 @@ class Verification:
         return [damage for f, copies in found.items() for damage in damages(f, copies)]
 
     def _forget(self, places: Iterable[StoredLocation], part: FileRole) -> None:
-        """Deletes what was put back for a snapshot that was retired in that moment: its clean-up may already be
-        over.
-        """
+        """Deletes the repaired files of a snapshot that was retired meanwhile: its clean-up may already be over."""
         for place in places:
             beside = part is FileRole.DATA and place.path.startswith(f"{LogPaths(self.log).table}/")
             history = part is FileRole.MANIFEST and place.where is StorageTier.STORE

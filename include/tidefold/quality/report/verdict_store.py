@@ -60,9 +60,7 @@ def store_audit(store: Store, judged: ValidationResult, path: str, page: str) ->
 
 
 def find_stored_judgement(store: Store, log: str, snapshot: int, manifest: str, suite: str) -> ValidationResult | None:
-    """Returns the stored judgement of this suite over exactly these files, or None. Raises CorruptError if the file
-    differs.
-    """
+    """Returns the stored judgement of this suite over exactly these files, or None. Raises CorruptError."""
     return _read_verdict(store, verdict_path(log, snapshot, suite), (log, snapshot, manifest, suite))
 
 

@@ -54,9 +54,7 @@ class Suite:
         return hashlib.sha256(canonical(content).encode()).hexdigest()
 
     def checks(self, rows: int, base_rows: int | None, landed: LandedRange | None = None) -> tuple[Check, ...]:
-        """All checks of a snapshot whose manifest counts `rows` and whose base (None: it has none) had `base_rows`.
-        `landed`: what landed for it.
-        """
+        """Returns all checks of a snapshot. `base_rows`: rows of its base (None: no base). `landed`: its input."""
         landed = landed or LandedRange()
         # A table without a key may hold equal rows.
         checks = [_build_unique(self.key), *(_build_not_null(column) for column in self.key)] if self.key else []

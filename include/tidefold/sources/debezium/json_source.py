@@ -131,9 +131,7 @@ class KafkaLines:
         return None
 
     def _read_taken(self, file: TakenFile) -> Iterator[tuple[int, bytes]]:
-        """Yields offset and text of each record. If the file's records have offsets, one without an offset was
-        refused.
-        """
+        """Yields offset and text of each record. In a file with offsets, a record without one was refused."""
         says: bool | None = None
         with folder_at(file.root).open(file.path) as stream:
             for number, text in enumerate(self.texts(stream, file)):

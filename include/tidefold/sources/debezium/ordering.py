@@ -158,9 +158,7 @@ class StreamOrder:
         return True
 
     def is_restarted(self, line: bytes) -> bool:
-        """Whether the connector was restarted between the record before and this one, as far as both records
-        show it.
-        """
+        """Whether the connector was restarted since the record before, as far as both records show it."""
         found = _RUN.search(line) if self.counting else None
         run = found[1].decode(errors="replace") if found else ""
         last, self.connector_run = self.connector_run, run or self.connector_run

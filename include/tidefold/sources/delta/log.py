@@ -55,9 +55,7 @@ _lines = make_decoder(_Line)
 
 @dataclass(frozen=True, slots=True)
 class DeltaCommit:
-    """One version of a table: its files of changes (`changes`), and the data files that it added and removed without
-    them. `time`: microseconds since 1970.
-    """
+    """A version of a table: its change files, and the data files added and removed. `time`: microseconds since 1970."""
 
     version: int
     checksum: str

@@ -251,9 +251,7 @@ def _raw_lines(file: LandedFile) -> Iterator[bytes]:
 
 
 def _unwrap(record: dict[str, Any]) -> dict[str, Any]:
-    """Returns a record with its value, both without the schema next to them. The schema of the value is kept
-    separately.
-    """
+    """Returns a record with its value, both without their schemas. The schema of the value is kept separately."""
     if "value" not in record and ("op" in record or "payload" in record):
         record = {"value": record}
     for part in ("key", "value"):

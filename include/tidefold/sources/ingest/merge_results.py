@@ -47,8 +47,11 @@ class TaskResult:
 
 @dataclass(frozen=True, slots=True)
 class MergedResults:
-    """`state` is the log with `arrivals` appended; `stopped` are the queues that a problem holds up, `again` the
-    names of the files that must be read again.
+    """The outcome of a merge.
+
+    state: the log with `arrivals` appended.
+    stopped: queues that a problem holds up.
+    again: names of files that must be read again.
     """
 
     state: LogState

@@ -103,9 +103,7 @@ def report_unreadable(name: str, why: str) -> FileProblem:
 
 
 def report_unsafe(name: str, kind: str) -> FileProblem:
-    """Reports a file that is not regular. Through a link, a writer could make tidefold read any file of this
-    machine.
-    """
+    """Reports a file that is not regular. A link could make tidefold read any file of this machine."""
     code = "LANDED_LINK" if "link" in kind else "LANDED_SPECIAL"
     message = f"`{name}` was not read: it is {kind}, or its path contains one. tidefold reads only regular files."
     hint = "Land a copy of the file under this name, or remove it. Later files of its partition wait for it."

@@ -32,9 +32,7 @@ _COMMIT = f"_delta_log/{0:020d}.json"
 
 
 def open_local(folder: Path, address: str) -> LocalStore:
-    """Opens the folder of the copies of the pipeline whose store has this address. Two pipelines never share a
-    folder.
-    """
+    """Opens the folder of copies of the pipeline with this store address. Two pipelines never share a folder."""
     return LocalStore(folder / _pipeline(address), private=True)
 
 
@@ -56,9 +54,7 @@ class _ManifestFiles(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """Bytes of the data files of a copy, and their origin: hard links to other local copies, their bytes, or the
-    primary's.
-    """
+    """Bytes of the data files of a copy, by origin: hard links to local copies, their bytes, or the primary's."""
 
     bytes: int = 0
     linked: int = 0

@@ -90,9 +90,7 @@ class LocalRoots:
             yield streams[0] if len(streams) == 1 else cast(BinaryIO, _Tee(streams))
 
     def rename_folder(self, source: str, target: str) -> None:
-        """Gives a folder its final name, in one step. Raises AlreadyExistsError if a folder of that name contains
-        files.
-        """
+        """Gives a folder its final name, in one step. Raises AlreadyExistsError if a folder there contains files."""
         self._holder(source).rename_folder(source, target)
 
     def identity(self, path: str) -> str:
@@ -139,9 +137,7 @@ class LocalRoots:
         return self._order(path)[0]
 
     def _order(self, path: str) -> tuple[LocalStore, ...]:
-        """Returns all roots: first the one with the path's copy, or else with the path, or else the one that
-        should have it.
-        """
+        """Returns all roots: first the one with the path's copy, else with the path, else the one for it."""
         if len(self.roots) == 1:
             return self.roots
         own = root_number(path, self._pipeline, len(self.roots))

@@ -43,9 +43,7 @@ class S3Address:
 
 @dataclass(frozen=True, slots=True)
 class S3Endpoint:
-    """The S3 endpoint of the usual AWS variables. None: AWS clients use their own defaults (profiles, machine
-    roles).
-    """
+    """The S3 endpoint of the usual AWS variables; None: clients use their own defaults (profiles, machine roles)."""
 
     url: str | None
     region: str | None

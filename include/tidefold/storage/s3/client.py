@@ -1,6 +1,4 @@
-"""Sends requests to S3 through fsspec's s3fs, with one client in a process, and converts S3's errors to those of a
-Store.
-"""
+"""Sends requests to S3 through s3fs, with one client a process, and converts errors to those of a Store."""
 
 from __future__ import annotations
 

@@ -96,9 +96,7 @@ class Multipart:
             self._parts.append({"PartNumber": number, "ETag": sent["CopyPartResult"]["ETag"]})
 
     def complete(self) -> None:
-        """Makes the object visible if its name is free. Raises as `put`, and leaves nothing unless the outcome is
-        unknown.
-        """
+        """Makes the object visible if its name is free. Raises as `put`; leaves nothing unless in doubt."""
         try:
             self._bucket.call(
                 "complete_multipart_upload",

@@ -41,9 +41,7 @@ class Totals:
 
 
 def overview(pipeline: Pipeline) -> list[LogLine]:
-    """Returns one line for each log, in the order of the configuration. An unreadable log shows its error and hides no
-    other.
-    """
+    """Returns one line a log, in the order of the configuration. An unreadable log shows its error."""
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         return list(pool.map(partial(_line, pipeline), pipeline.config.logs))
 

@@ -35,9 +35,7 @@ def history(shape: TableSpec, horizon: int | None) -> Statements:
 
 
 def _points(shape: TableSpec) -> str:
-    """Selects all points of all keys, each once. At equal order the later position counts. A clear deletes every
-    key.
-    """
+    """Selects all points of all keys, each once. At equal order the later position counts. A clear deletes all keys."""
     key, rest = key_list(shape), [quote_name(column.name) for column in values(shape)]
     given = "".join(f", {name}" for name in rest)
     nothing = "".join(f", NULL AS {name}" for name in rest)

@@ -22,9 +22,7 @@ def last(shape: TableSpec) -> Statements:
 
 
 def last_by_columns(shape: TableSpec, horizon: int | None) -> Statements:
-    """Returns the statements. The sidecar keeps the order of each row, and a tombstone for each deleted key, for
-    late changes.
-    """
+    """Returns the statements. For late changes, the sidecar keeps each row's order and each deleted key's tombstone."""
     columns, key = ", ".join(quote_name(column.name) for column in values(shape)), key_list(shape)
     rest = f", {columns}" if columns else ""
     nothing = "".join(f", NULL AS {quote_name(column.name)}" for column in values(shape))

@@ -67,9 +67,7 @@ def _choose_value(index: int, column: Column, there: str) -> str:
 
 
 def partial_by_columns(shape: TableSpec, horizon: int | None) -> Statements:
-    """Returns the statements. The sidecar keeps for each column the order of the change that gave its value, and
-    deletes.
-    """
+    """Returns the statements. The sidecar keeps deletes, and for each column the order of the change that set it."""
     key, own = key_list(shape), {name: group for group in shape.merge.groups for name in group.columns}
     columns = values(shape)
     ranks = {c.name: _rank(shape, own.get(c.name)) for c in columns}
