@@ -12,7 +12,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from support.pipelines import judge_all
-from tidefold.changelog.key_group_hash import connect, key_groups_of
+from tidefold.changelog.duckdb_connection import connect
+from tidefold.changelog.key_group_hash import key_groups_of
 from tidefold.changelog.writer import Changelog
 from tidefold.changelog.writer.settings import WriterSettings
 from tidefold.compute.runners import Runner, in_process

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tidefold.changelog.duckdb_connection import connect
 from tidefold.domain.log_state import TableSpec
 from tidefold.domain.table.types import parse_type
 
@@ -60,14 +61,3 @@ def key_groups_of(table: pa.Table, shape: TableSpec, connection: duckdb.DuckDBPy
     groups = connection.sql(f"SELECT {key_group_sql(shape)} AS _kg FROM keyed").to_arrow_table()
     connection.unregister("keyed")
     return groups.column("_kg").cast(pa.uint16())
-
-
-def connect() -> duckdb.DuckDBPyConnection:
-    """Opens a connection that formats every value as the same text everywhere. For one thread."""
-    # Plans take names from this module: only tasks need DuckDB.
-    import duckdb
-
-    connection = duckdb.connect()
-    connection.execute("SET threads = 1")
-    connection.execute("SET TimeZone = 'UTC'")
-    return connection

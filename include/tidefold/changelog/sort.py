@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from tidefold.changelog.key_group_hash import connect
+from tidefold.changelog.duckdb_connection import connect
 from tidefold.storage.scratch import open_scratch
 
 # Bytes. Larger change sets are sorted on disk, with this much memory.
@@ -18,9 +18,7 @@ def sort_by_key_group(table: pa.Table, batch_rows: int) -> Iterator[pa.RecordBat
     if table.nbytes <= SORTED_IN_MEMORY:
         yield from table.sort_by([("_kg", "ascending")]).combine_chunks().to_batches(max_chunksize=batch_rows)
         return
-    with open_scratch() as folder, connect() as connection:
-        connection.execute("SET memory_limit = ?", [f"{_MEMORY}B"])
-        connection.execute("SET temp_directory = ?", [folder])
+    with open_scratch() as folder, connect(_MEMORY, folder) as connection:
         connection.register("changes", table)
         ordered = connection.sql("SELECT * FROM changes ORDER BY _kg, _partition, _offset")
         for batch in ordered.to_arrow_reader(batch_rows):

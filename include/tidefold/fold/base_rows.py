@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tidefold.changelog.key_group_hash import connect, key_groups_of
+from tidefold.changelog.duckdb_connection import connect
+from tidefold.changelog.key_group_hash import key_groups_of
 from tidefold.changelog.schema import sidecar_schema, table_schema
 from tidefold.changelog.schema_alignment import Aligner
 from tidefold.delta.deletion_vectors import without_deleted

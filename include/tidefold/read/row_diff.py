@@ -9,6 +9,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
+from tidefold.changelog.duckdb_connection import connect
 from tidefold.domain.log_state import TableSpec
 from tidefold.fold.fold_bucket import MERGE_MEMORY
 from tidefold.storage.scratch import open_scratch
@@ -44,11 +45,7 @@ def compare(
 
     Errors of the iterables are raised. The comparison spills to disk above the memory of a merge.
     """
-    with open_scratch() as scratch, duckdb.connect() as connection:
-        connection.execute("SET threads = 1")
-        connection.execute("SET TimeZone = 'UTC'")
-        connection.execute("SET memory_limit = ?", [f"{MERGE_MEMORY}B"])
-        connection.execute("SET temp_directory = ?", [scratch])
+    with open_scratch() as scratch, connect(MERGE_MEMORY, scratch) as connection:
         # Loaded batch by batch, not scanned by DuckDB: it would wrap the errors of the file reader.
         there = [_load(connection, "before", before), _load(connection, "after", after)]
         if there == [False, False]:

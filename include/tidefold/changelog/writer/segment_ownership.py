@@ -23,7 +23,8 @@ import duckdb
 import pyarrow as pa
 
 from tidefold.changelog import write_intents
-from tidefold.changelog.key_group_hash import connect, with_key_groups
+from tidefold.changelog.duckdb_connection import connect
+from tidefold.changelog.key_group_hash import with_key_groups
 from tidefold.changelog.write_intents import Intent, IntentLog
 from tidefold.changelog.writer.metrics import Metrics
 from tidefold.changelog.writer.upload import Uploaded, upload

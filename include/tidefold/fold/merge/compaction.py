@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidefold.changelog.duckdb_connection import connect
 from tidefold.changelog.schema import CLEAR, has_absent
 from tidefold.domain.table.table_spec import Engine, TableSpec
+from tidefold.fold.fold_bucket import MERGE_MEMORY
 from tidefold.fold.merge.engines.statements import key_list, latest
+from tidefold.storage.scratch import open_scratch
 
 
 def compact_changes(changes: pa.Table, shape: TableSpec) -> pa.Table:
@@ -19,8 +21,7 @@ def compact_changes(changes: pa.Table, shape: TableSpec) -> pa.Table:
     """
     if shape.merge.engine is not Engine.LAST or has_absent(changes):
         return changes
-    with duckdb.connect() as connection:
-        connection.execute("SET TimeZone = 'UTC'")
+    with open_scratch() as scratch, connect(MERGE_MEMORY, scratch) as connection:
         connection.register("changes", changes.filter(pc.field("_op") != CLEAR))
         newest = connection.sql(latest(shape, "changes")).to_arrow_table().cast(changes.schema)
     return pa.concat_tables([changes.filter(pc.field("_op") == CLEAR), newest])
@@ -29,8 +30,7 @@ def compact_changes(changes: pa.Table, shape: TableSpec) -> pa.Table:
 def of_keys(changes: pa.Table, keys: pa.Table, shape: TableSpec) -> pa.Table:
     """Returns the changes whose key is one of `keys`."""
     names = key_list(shape)
-    with duckdb.connect() as connection:
-        connection.execute("SET TimeZone = 'UTC'")
+    with open_scratch() as scratch, connect(MERGE_MEMORY, scratch) as connection:
         connection.register("changes", changes)
         connection.register("keys", keys.select(list(shape.key)))
         found = connection.sql(f"SELECT * FROM changes SEMI JOIN keys USING ({names})").to_arrow_table()

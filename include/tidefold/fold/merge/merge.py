@@ -18,6 +18,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidefold.changelog.duckdb_connection import configure, connect
 from tidefold.changelog.key_group_hash import quote_name
 from tidefold.changelog.schema import CLEAR, has_absent, order_columns, sidecar_schema, table_schema
 from tidefold.domain.table.table_spec import Engine, TableSpec
@@ -228,16 +229,7 @@ def _open_connection(memory: int, scratch: str) -> duckdb.DuckDBPyConnection:
     _idle.connection = None
     if idle is not None:
         try:
-            return _set(idle, memory, scratch)
+            return configure(idle, memory, scratch)
         except duckdb.Error:
             idle.close()  # It spilled: it cannot be given another folder.
-    return _set(duckdb.connect(), memory, scratch)
-
-
-def _set(connection: duckdb.DuckDBPyConnection, memory: int, scratch: str) -> duckdb.DuckDBPyConnection:
-    # One thread: Spark already runs one task a core.
-    connection.execute("SET threads = 1")
-    connection.execute("SET TimeZone = 'UTC'")
-    connection.execute("SET memory_limit = ?", [f"{memory}B"])
-    connection.execute("SET temp_directory = ?", [scratch])
-    return connection
+    return connect(memory, scratch)

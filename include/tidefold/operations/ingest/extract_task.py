@@ -11,6 +11,7 @@ import duckdb
 import msgspec
 import pyarrow as pa
 
+from tidefold.changelog.duckdb_connection import connect
 from tidefold.changelog.key_group_hash import quote_name, with_key_groups
 from tidefold.changelog.schema import DELETE, UPSERT, change_schema, table_schema
 from tidefold.changelog.segment import WrittenChangeSet, read_change_set
@@ -103,7 +104,7 @@ def _find_difference(store: Store, task: ExtractTask) -> ExtractDifference:
     counts = _Counts([0] * len(task.rows))
     deletes: list[pa.Table] = []
     upserts: list[pa.Table] = []
-    with open_scratch() as scratch, _connect(scratch) as connection:
+    with open_scratch() as scratch, connect(MERGE_MEMORY, scratch) as connection:
         for bucket in task.buckets:
             _compare(connection, store, task, bucket, counts)
             deletes += [] if task.keeps_missing else _read_changes(connection, task, "gone", DELETE, DELETE_RANK)
@@ -130,15 +131,6 @@ def _describe(
         counts.example,
         no_copy if deletes or upserts else "",
     )
-
-
-def _connect(scratch: str) -> duckdb.DuckDBPyConnection:
-    connection = duckdb.connect()
-    connection.execute("SET threads = 1")
-    connection.execute("SET TimeZone = 'UTC'")
-    connection.execute("SET memory_limit = ?", [f"{MERGE_MEMORY}B"])
-    connection.execute("SET temp_directory = ?", [scratch])
-    return connection
 
 
 def _compare(

@@ -14,7 +14,7 @@ import duckdb
 import msgspec
 import pyarrow as pa
 
-from tidefold.changelog.key_group_hash import connect
+from tidefold.changelog.duckdb_connection import connect
 from tidefold.changelog.segment import WrittenChangeSet, write_parts
 from tidefold.domain.log_state import TableSpec
 from tidefold.errors import StorageError, WireError, to_wire, wrap_unexpected

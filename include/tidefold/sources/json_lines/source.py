@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from tidefold.changelog.key_group_hash import connect
+from tidefold.changelog.duckdb_connection import connect
 from tidefold.changelog.schema import DELETE, MERGE, UPSERT
 from tidefold.domain.log_state import TableSpec
 from tidefold.domain.table.table_spec import COLUMNS, Engine

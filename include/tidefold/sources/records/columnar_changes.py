@@ -16,7 +16,8 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidefold.changelog.key_group_hash import connect, quote_name
+from tidefold.changelog.duckdb_connection import connect
+from tidefold.changelog.key_group_hash import quote_name
 from tidefold.changelog.schema import DELETE, MERGE, UPSERT, arrow_type, change_schema, order_columns
 from tidefold.domain.log_state import Column, TableSpec
 from tidefold.domain.table.table_spec import COLUMNS, Deletes, Engine

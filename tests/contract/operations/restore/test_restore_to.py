@@ -37,7 +37,8 @@ from support.restoring import (
     take,
 )
 from support.s3_server import S3Bucket
-from tidefold.changelog.key_group_hash import connect, key_groups_of
+from tidefold.changelog.duckdb_connection import connect
+from tidefold.changelog.key_group_hash import key_groups_of
 from tidefold.changelog.segment import read_index
 from tidefold.compute.runners import in_process
 from tidefold.domain.key_groups import KeyGroups

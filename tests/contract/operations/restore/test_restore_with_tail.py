@@ -14,7 +14,8 @@ from support import workloads
 from support.counted import counted
 from support.pipelines import make_pipeline, rows_of, table_rows
 from support.restoring import LOG, Rows, configured, cycle, files_of, publish, restore, rows_after, take
-from tidefold.changelog.key_group_hash import connect, key_groups_of
+from tidefold.changelog.duckdb_connection import connect
+from tidefold.changelog.key_group_hash import key_groups_of
 from tidefold.compute.runners import in_process
 from tidefold.domain.key_groups import KeyGroups, bucket_ranges
 from tidefold.domain.snapshot.claim import RestoreMode
