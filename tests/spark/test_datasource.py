@@ -28,8 +28,9 @@ from tidefold.operations.snapshot.materialize import materialize
 from tidefold.operations.snapshot.request import Fold
 from tidefold.read.plan import ReadPlan
 from tidefold.spark.data_source import register
+from tidefold.spark.request import Request
 from tidefold.spark.steps import MaterializeStep
-from tidefold.spark.submit import Request, submit_command
+from tidefold.spark.submit import submit_command
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

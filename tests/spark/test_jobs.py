@@ -20,8 +20,9 @@ from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
 from tidefold.operations.snapshot.request import Fold
+from tidefold.spark.request import Request
 from tidefold.spark.steps import MaterializeStep
-from tidefold.spark.submit import Request, submit_command
+from tidefold.spark.submit import submit_command
 
 _PATIENCE_SECONDS = 180
 

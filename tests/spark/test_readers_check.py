@@ -37,9 +37,10 @@ from tidefold.operations.snapshot.materialize import materialize
 from tidefold.operations.snapshot.request import Fold
 from tidefold.operations.verify.check_readers import check_readers
 from tidefold.read.delta_reader import DeltaContent, SparkDeltaReader
+from tidefold.spark.request import Request
 from tidefold.spark.result_file import read_outcomes
 from tidefold.spark.steps import VerifyStep
-from tidefold.spark.submit import Request, submit_command
+from tidefold.spark.submit import submit_command
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -26,9 +26,10 @@ from tidefold.operations.doctor.machine import find_java
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 from tidefold.spark.dispatch import run_without_spark
+from tidefold.spark.request import Request, make_argument
 from tidefold.spark.result_file import read_outcomes
 from tidefold.spark.steps import AnyStep
-from tidefold.spark.submit import Request, submit_command
+from tidefold.spark.submit import submit_command
 from tidefold.storage.safe_files import make_private_folder
 
 
@@ -135,7 +136,7 @@ class _Job:
         self._handler = signal.signal(signal.SIGTERM, _interrupt)
 
     def send(self, request: Request) -> None:
-        os.write(self._requests, request.encode().encode() + b"\n")
+        os.write(self._requests, make_argument(request).encode() + b"\n")
 
     def runs(self) -> bool:
         """Whether the job still runs after a short wait."""

@@ -8,13 +8,10 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import msgspec
-
 from tidefold.domain.engine_name import EngineName
-from tidefold.errors import InvalidInputError, TidefoldError
+from tidefold.errors import TidefoldError
+from tidefold.spark.request import Request, parse_argument
 from tidefold.spark.result_file import write_outcomes
-from tidefold.spark.submit import Request
-from tidefold.typed_json import decode_json
 from tidefold.wiring import open_pipeline
 
 
@@ -44,7 +41,7 @@ def _run(request: Request) -> int:
 
 def _read_requests(argument: str = "") -> Iterator[Request]:
     """The request of the command line, and those of its pipe."""
-    first = _parse(argument)
+    first = parse_argument(argument)
     if not first.more:
         yield first
         return
@@ -53,15 +50,4 @@ def _read_requests(argument: str = "") -> Iterator[Request]:
     os.set_blocking(pipe, True)
     with open(pipe, encoding="utf-8") as lines:
         yield first
-        yield from map(_parse, lines)
-
-
-def _parse(argument: str) -> Request:
-    try:
-        return decode_json(argument, Request)
-    except msgspec.DecodeError as error:
-        raise InvalidInputError(
-            "REQUEST_INVALID",
-            f"The job's argument is not a request: {error}.",
-            hint="Start jobs with `tidefold` or the operators.",
-        ) from error
+        yield from map(parse_argument, lines)

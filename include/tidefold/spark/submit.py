@@ -8,13 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
-
 from tidefold.config import Config
 from tidefold.errors import InvalidInputError
 from tidefold.installation import PACKAGE, find_python_path, jar_folder, job_folder
 from tidefold.spark import jars
-from tidefold.spark.steps import AnyStep
+from tidefold.spark.request import Request, make_argument
 from tidefold.storage.s3.address import S3Endpoint
 from tidefold.storage.safe_files import make_private_folder
 
@@ -24,26 +22,6 @@ _READS_TABLES = "verify"
 
 # Spark's classes as `make install` left them, loaded and checked: half of what the start of a JVM costs.
 ARCHIVE = jar_folder() / "spark.jsa"
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """What a job has to do, sent as its one argument.
-
-    `config`: path of tidefold.yaml.
-    `result`: where to write the outcomes; None: nowhere.
-    `more`: a named pipe from which the job reads further requests, one a line, until nobody writes to it; None: this
-        request is the only one.
-    """
-
-    config: str
-    logs: tuple[str, ...]
-    step: AnyStep
-    result: str | None = None
-    more: str | None = None
-
-    def encode(self) -> str:
-        return msgspec.json.encode(self).decode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +153,7 @@ def job_env(config: Config) -> dict[str, str]:
 def submit_command(config: Config, request: Request) -> Command:
     """The spark-submit call of a request."""
     argv = spark_submit(
-        config.spark.master, spark_conf(config, request.step.name), job_path(request.step.name), request.encode()
+        config.spark.master, spark_conf(config, request.step.name), job_path(request.step.name), make_argument(request)
     )
     return Command(argv, job_env(config))
 

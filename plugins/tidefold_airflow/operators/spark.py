@@ -92,13 +92,14 @@ class TidefoldSparkOperator(SparkSubmitOperator):
         return waits(scope, outcome.log, self.approval_dag) or outcome
 
     def _submit(self, scope: TaskScope, step: AnyStep, logs: Sequence[str], context: Context) -> list[Outcome]:
+        from tidefold.spark.request import Request, make_argument
         from tidefold.spark.result_file import read_outcomes
-        from tidefold.spark.submit import Request, job_env, job_path, spark_conf
+        from tidefold.spark.submit import job_env, job_path, spark_conf
 
         result = result_path(scope, context)
         config = scope.pipeline.config
         self.application = str(job_path(self.step))
-        self.application_args = [Request(str(config.path), tuple(logs), step, str(result)).encode()]
+        self.application_args = [make_argument(Request(str(config.path), tuple(logs), step, str(result)))]
         self.conf = {**spark_conf(config, self.step), **(self.conf or {})}
         self.env_vars = {**job_env(config), **(self.env_vars or {})}
         try:

@@ -25,6 +25,7 @@ from tidefold.errors import InvalidInputError, NotFoundError
 from tidefold.operations.pipeline import Pipeline
 from tidefold.quality.report.result import ValidationResult
 from tidefold.quality.report.verdict_store import store_judgement
+from tidefold.spark.request import make_argument
 from tidefold.spark.submit import Command
 
 PROJECT = Path(tidefold.__file__).resolve().parents[2]
@@ -248,7 +249,7 @@ def job(monkeypatch: pytest.MonkeyPatch, program: str) -> None:
     monkeypatch.setattr(
         spark_submit,
         "submit_command",
-        lambda config, request: Command((sys.executable, "-c", program, request.encode()), {}),
+        lambda config, request: Command((sys.executable, "-c", program, make_argument(request)), {}),
     )
 
 

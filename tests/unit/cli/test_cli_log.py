@@ -31,7 +31,8 @@ from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.heartbeat import LEAST_PATIENCE
 from tidefold.operations.snapshot.materialize import materialize
 from tidefold.operations.snapshot.request import Fold
-from tidefold.spark.submit import Command, Request
+from tidefold.spark.request import Request, make_argument
+from tidefold.spark.submit import Command
 
 PROJECT = Path(tidefold.__file__).resolve().parents[2]
 VERBS = ["tail", "compact-log", "hold", "release", "consumer", "clean", "restore", "materialize", "run"]
@@ -257,7 +258,7 @@ def test_the_restore_of_a_tail_asks_the_materialize_job(pipeline: Pipeline, monk
     asked = request.step.request.point
     assert (request.step.name, request.logs, asked.snapshot) == ("materialize", ("accounts",), 2)
     assert asked.mode == "skip"
-    assert msgspec.json.decode(request.encode(), type=Request) == request
+    assert msgspec.json.decode(make_argument(request), type=Request) == request
 
 
 def test_history_tells_kinds_bases_and_where_restored_rows_came_from(pipeline: Pipeline) -> None:

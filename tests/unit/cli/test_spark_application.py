@@ -14,12 +14,14 @@ from tidefold.cli import spark_submit
 from tidefold.cli.spark_submit import SparkApplication
 from tidefold.cli.terminal import Format, Terminal
 from tidefold.config import Config
+from tidefold.errors import InvalidInputError
 from tidefold.operations.outcome import Status
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot.request import Fold
 from tidefold.spark.job_main import run_job
-from tidefold.spark.steps import MaterializeStep
-from tidefold.spark.submit import Command, Request, job_env
+from tidefold.spark.request import LONGEST_ARGUMENT, Request, make_argument, parse_argument
+from tidefold.spark.steps import IngestStep, MaterializeStep
+from tidefold.spark.submit import Command, job_env
 
 # The job's real program. Its tasks run in its own process instead of Spark's, and one log ends it.
 JOB = """
@@ -51,7 +53,7 @@ def pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
 def with_job(monkeypatch: pytest.MonkeyPatch, dies: str) -> None:
     def submit(config: Config, request: Request) -> Command:
         program = JOB.replace("DIES", repr(dies))
-        return Command((sys.executable, "-c", program, request.encode()), dict(job_env(config)))
+        return Command((sys.executable, "-c", program, make_argument(request)), dict(job_env(config)))
 
     monkeypatch.setattr(spark_submit, "submit_command", submit)
 
@@ -116,4 +118,28 @@ def test_a_job_whose_starter_is_gone_ends_after_its_first_request(pipeline: Pipe
     os.mkfifo(tmp_path / "requests")
     step = MaterializeStep(Fold("run-1"))
     request = Request(str(pipeline.config.path), (), step, more=str(tmp_path / "requests"))
-    assert run_job(["job", request.encode()]) == 0
+    assert run_job(["job", make_argument(request)]) == 0
+
+
+def test_requests_that_are_too_long_for_an_argument_or_a_pipe_go_through_a_file(pipeline: Pipeline) -> None:
+    terminal = Terminal(pipeline.config.path, Format.TEXT, False)
+    with SparkApplication(terminal, pipeline) as application:
+        assert run(application, "accounts") == [Status.STAGED]
+    attempt = pipeline.ledger("accounts").read().open_attempt
+    assert attempt
+    step = MaterializeStep(Fold("run-1", stalled={f"log-{number}": attempt for number in range(1_000)}))
+    with SparkApplication(terminal, pipeline) as application:
+        done = [application.run_step(step, [log])[0].status for log in ("tellers", "accounts")]
+        assert done == [Status.STAGED, Status.ALREADY]
+    assert len(processes(pipeline)) == 2
+    assert not list(pipeline.config.path.parent.glob("var/**/*.request"))
+
+
+def test_the_file_of_a_long_request_is_private(tmp_path: Path) -> None:
+    request = Request("c", tuple(f"log-{number}" for number in range(5_000)), IngestStep(), str(tmp_path / "result"))
+    argument = make_argument(request)
+    assert len(argument) < LONGEST_ARGUMENT
+    assert Path(argument[1:]).stat().st_mode & 0o777 == 0o600
+    assert parse_argument(argument) == request
+    with pytest.raises(InvalidInputError, match="REQUEST_INVALID"):
+        parse_argument(argument)

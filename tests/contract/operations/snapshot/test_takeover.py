@@ -21,8 +21,8 @@ from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.heartbeat import LEAST_PATIENCE, find_stalled, heartbeat
 from tidefold.operations.snapshot.materialize import materialize
 from tidefold.operations.snapshot.request import Fold
+from tidefold.spark.request import Request, make_argument
 from tidefold.spark.steps import MaterializeStep
-from tidefold.spark.submit import Request
 
 LOGS = ["accounts", "tellers"]
 
@@ -132,7 +132,7 @@ def test_what_was_seen_reaches_the_job_as_it_was_seen(pipeline: Pipeline) -> Non
     request = Request(
         "tidefold.yaml", ("accounts",), MaterializeStep(Fold("run-2", stalled=stalled(pipeline))), "result.json"
     )
-    sent = msgspec.json.decode(request.encode(), type=Request)
+    sent = msgspec.json.decode(make_argument(request), type=Request)
     assert sent == request
     assert isinstance(sent.step, MaterializeStep)
     assert isinstance(sent.step.request, Fold)
