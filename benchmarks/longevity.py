@@ -1,6 +1,7 @@
 """Measures a log after a long life: many small segments, many snapshots in a row, idle runs, live reads.
 
-`make bench-long` writes docs/benchmarks/longevity.md. ROWS, ROUNDS: how large the table is, how often each way runs.
+`make bench-long` writes docs/benchmarks/longevity.md. ROWS, ROUNDS: how large the table is, how often each way runs;
+PARTS: some of idle, segments, row, spark. With CLOCK=cpu it counts CPU seconds, and with WRITE=0 it only prints.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from tidefold.spark.data_source import register
 from tidefold.spark.submit import job_env, spark_conf
 
 ROWS, ROUNDS = int(os.environ.get("ROWS", "1000000")), int(os.environ.get("ROUNDS", "3"))
+PARTS = os.environ.get("PARTS", "idle,segments,row,spark").split(",")
 SEGMENTS, SNAPSHOTS = 10_000, 50
 TIDEFOLD = Path(__file__).parents[1] / "tidefold"
 
@@ -197,6 +199,14 @@ def _read_by_spark(spark: SparkSession, root: Path, what: What) -> None:
     spark.read.format("tidefold").options(**given).load().write.format("noop").mode("overwrite").save()
 
 
+def _with_spark(base: Path, scratch: Path) -> Iterator[Row]:
+    spark = _session(open_bench(base).config)
+    register(spark)
+    yield from memory(base, spark, scratch)
+    yield from reading_live(base, spark, scratch)
+    spark.stop()
+
+
 def _session(config: Config) -> SparkSession:
     os.environ.update(job_env(config))
     builder = SparkSession.builder.master("local[2]").appName("bench")
@@ -210,11 +220,13 @@ def _session(config: Config) -> SparkSession:
 def main() -> None:
     with folder() as scratch:
         base = begin(scratch / "base", ROWS)
-        rows = [*nothing_to_do(base), *small_segments(base, scratch), *in_a_row(base, scratch)]
-        spark = _session(open_bench(base).config)
-        register(spark)
-        rows += [*memory(base, spark, scratch), *reading_live(base, spark, scratch)]
-        spark.stop()
+        parts: dict[str, Callable[[], Iterator[Row]]] = {
+            "idle": lambda: nothing_to_do(base),
+            "segments": lambda: small_segments(base, scratch),
+            "row": lambda: in_a_row(base, scratch),
+            "spark": lambda: _with_spark(base, scratch),
+        }
+        rows = [row for part in PARTS for row in parts[part]()]
     head = [
         "# What a long life costs",
         "",

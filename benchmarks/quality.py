@@ -24,6 +24,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
+from tables import write_page
 from tidefold.config import load_config
 from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.log_state import Column, SnapshotKind, TableSpec
@@ -40,7 +41,6 @@ from tidefold.quality.suite.suite import Suite, load_suite
 from tidefold.spark.submit import job_env, spark_conf
 from tidefold.wiring import open_pipeline
 
-PAGE = Path(__file__).parents[1] / "docs" / "benchmarks" / "quality.md"
 ROWS = int(os.environ.get("ROWS", "1000000"))
 ROUNDS = int(os.environ.get("ROUNDS", "3"))
 BUCKETS = 8
@@ -98,9 +98,8 @@ def main() -> None:
         load()
         ways = _ways(root, spark, pipeline, manifest)
         measured = _measure(ways, spark)
-        PAGE.write_text(_page(measured, manifest))
         spark.stop()
-    print(PAGE.read_text())
+    write_page("quality.md", _page(measured, manifest).splitlines())
 
 
 def _ways(root: Path, spark: Any, pipeline: Any, manifest: Manifest) -> list[Way]:
@@ -234,7 +233,7 @@ def _page(measured: Sequence[Measured], manifest: Manifest) -> str:
     return f"""\
 # What the quality gate costs
 
-`make bench-quality` (ROWS={ROWS} ROUNDS={ROUNDS}), {machine}, {manifest.rows:,} rows of
+`ROWS={ROWS} ROUNDS={ROUNDS} make bench-quality`, {machine}, {manifest.rows:,} rows of
 10 columns in {BUCKETS} files, {manifest.bytes_full / 1e6:.0f} MB. Other work ran on the machine: trust the ratios.
 
 | way | checks | Spark jobs | seconds | CPU seconds | CPU of the first |

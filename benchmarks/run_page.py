@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-PAGES = Path(__file__).parents[1] / "docs" / "benchmarks"
+from tables import PAGES, write_page
+
 RESULTS = PAGES / "run.json"
 NAMES = {
     "tidefold": "tidefold, as it decides itself",
@@ -22,9 +23,7 @@ Run = dict[str, Any]
 def write() -> None:
     """Prints the page and writes it."""
     runs: list[Run] = json.loads(RESULTS.read_text())
-    page = "\n".join([*_head(runs), *_sample(runs), *_sizes(runs), *_goals(runs), *_airflow(), ""])
-    (PAGES / "run.md").write_text(page)
-    print(page)
+    write_page("run.md", [*_head(runs), *_sample(runs), *_sizes(runs), *_goals(runs), *_read_airflow()])
 
 
 def _head(runs: Sequence[Run]) -> list[str]:
@@ -32,7 +31,7 @@ def _head(runs: Sequence[Run]) -> list[str]:
     return [
         "# A whole run",
         "",
-        f"`make bench-run` (ROWS=1000000 ROUNDS=5 SIZES=10kB,1MB,1%,100MB), {os.cpu_count()} processors, "
+        f"`ROWS=1000000 ROUNDS=5 SIZES=10kB,1MB,1%,100MB make bench-run`, {os.cpu_count()} processors, "
         f"Python {runs[0]['python']},",
         "Spark local[2] with 2 GB, Delta 4.4.0. A run is one process, from its start to its end: landed Debezium JSON",
         "in, gate passed, table published. [run.json](run.json) has every run; the next `make bench-run` adds to it.",
@@ -119,9 +118,8 @@ def _goals(runs: Sequence[Run]) -> list[str]:
     return [*lines, ""]
 
 
-def _airflow() -> list[str]:
-    page = PAGES.parent.parent / "benchmarks" / "run_airflow.md"
-    return page.read_text().splitlines() if page.exists() else []
+def _read_airflow() -> list[str]:
+    return (Path(__file__).parent / "run_airflow.md").read_text().splitlines()
 
 
 def _of(runs: Sequence[Run], way: str, size: str) -> list[Run]:

@@ -1,6 +1,8 @@
 """What a full snapshot and a restore cost, measured against plain copies and against Spark in the same run.
 
-`make bench-snapshot` prints a Markdown table and writes it to docs/benchmarks/snapshot.md.
+`make bench-snapshot` prints a Markdown table and writes it to docs/benchmarks/snapshot.md. ROWS, ROUNDS: how large the
+table is, how often each way runs; PARTS: some of full, files, tail, local. With CLOCK=cpu it counts CPU seconds, and
+with WRITE=0 it only prints.
 """
 
 from __future__ import annotations
@@ -41,7 +43,9 @@ from tidefold.wiring import open_pipeline
 if TYPE_CHECKING:
     from tidefold.operations.outcome import Outcome
 
-ROWS, ROUNDS, LATENCY = 5_000_000, 5, 0.02
+ROWS, ROUNDS = int(os.environ.get("ROWS", "5000000")), int(os.environ.get("ROUNDS", "5"))
+PARTS = os.environ.get("PARTS", "full,files,tail,local").split(",")
+LATENCY = 0.02
 CONFIG = """
 version: 1
 store: {store}
@@ -225,7 +229,8 @@ def _ids_of_two_buckets() -> list[int]:
 
 
 def main() -> None:
-    rows = [*full_snapshots(), *many_files(), *with_a_tail(), *from_local_copies()]
+    parts = {"full": full_snapshots, "files": many_files, "tail": with_a_tail, "local": from_local_copies}
+    rows = [row for part in PARTS for row in parts[part]()]
     head = [
         "# What snapshots and restores cost",
         "",

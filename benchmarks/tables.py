@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import resource
 import shutil
 import statistics
 import sys
@@ -16,6 +17,8 @@ from pathlib import Path
 import pyarrow as pa
 
 PAGES = Path(__file__).parents[1] / "docs" / "benchmarks"
+# Separate runs and notes stand below this line of a page. A benchmark that writes the page again keeps them.
+KEPT = "<!-- Kept: a benchmark writes what is above this line, and nothing below it. -->"
 HEAD = ["| what | median | lowest to highest | goal | |", "|---|---|---|---|---|"]
 
 
@@ -44,9 +47,16 @@ def spread(values: Sequence[float]) -> str:
 
 
 def seconds(act: Callable[[], object]) -> float:
-    begun = time.perf_counter()
+    """Returns the seconds that the call took. With CLOCK=cpu: CPU seconds of this process and its ended children."""
+    clock = _cpu_seconds if os.environ.get("CLOCK") == "cpu" else time.perf_counter
+    begun = clock()
     act()
-    return time.perf_counter() - begun
+    return clock() - begun
+
+
+def _cpu_seconds() -> float:
+    found = [resource.getrusage(whose) for whose in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in found)
 
 
 def ratios(ones: Sequence[float], others: Sequence[float]) -> list[float]:
@@ -67,8 +77,12 @@ def machine() -> str:
 
 
 def write_page(name: str, lines: Iterable[str]) -> None:
-    """Prints the page and writes it to docs/benchmarks."""
+    """Prints the page and writes it to docs/benchmarks, above what is kept. With WRITE=0 it only prints."""
     page = "\n".join([*lines, ""])
-    PAGES.mkdir(parents=True, exist_ok=True)
-    (PAGES / name).write_text(page)
     print(page)
+    if os.environ.get("WRITE") == "0":
+        return
+    PAGES.mkdir(parents=True, exist_ok=True)
+    path = PAGES / name
+    _, line, kept = (path.read_text() if path.exists() else "").partition(KEPT)
+    path.write_text(f"{page}\n{line}{kept}" if line else page)
