@@ -32,7 +32,7 @@ def open_pipeline(config_path: Path, announce: Callable[[str], None] = _log.warn
     store = open_store(config.store, base)
     guard = IdentityGuard(store, config.store_id, announce)
     folders = [base / folder for folder in config.local.folders]
-    roots = open_roots(folders, store.uri("")) if folders else None
+    roots = open_roots(folders, store.address) if folders else None
     return Pipeline(config, store, roots, before_write=guard.before_write)
 
 

@@ -79,6 +79,10 @@ class DictStore:
     def sync(self, path: str) -> None:
         return
 
+    @property
+    def address(self) -> str:
+        return self.uri("")
+
     def uri(self, path: str) -> str:
         return f"/dict/{_inside(path)}".rstrip("/")
 

@@ -30,6 +30,7 @@ from tidefold.domain.table.table_spec_validation import Mistake
 from tidefold.domain.table.types import parse_type
 from tidefold.errors import InvalidInputError
 from tidefold.sources.registry import custom_sources
+from tidefold.storage.plugins import find_schemes
 from tidefold.storage.s3.address import S3Address
 from tidefold.yaml_files.document import ConfigProblem, Place, YamlDocument, format_place
 
@@ -277,11 +278,13 @@ def _path_mistake(address: str, schemes: tuple[str, ...]) -> tuple[str, str, str
         hint = "Remove it. Change the password, because it was in a file."
         return "CONFIG_SECRET", "contains a user name or password.", hint
     if scheme not in schemes:
-        named = [_SCHEME_EXAMPLES[scheme] for scheme in schemes]
+        named = [_SCHEME_EXAMPLES.get(known, f"{known}://...") for known in schemes]
         allowed = " or ".join(filter(None, [", ".join(named[:-1]), named[-1]]))
         return "NOT_IN_THIS_VERSION", f"cannot be a `{scheme}:` address in this version.", f"Use {allowed}."
     if scheme == "s3":
         return _s3_mistake(address)
+    if scheme not in _STORE_SCHEMES:
+        return None  # The package that brings the store knows what its addresses look like.
     rest = address.removeprefix(f"{scheme}://") if scheme else address
     if scheme == "file" and not rest.startswith("/"):
         return "CONFIG_PATH", "must have three slashes after `file:`.", "For example `file:///data/store`."
@@ -340,7 +343,8 @@ def _locate(address: str, base: Path) -> PurePath:
 
 def _roots(document: YamlDocument) -> Iterator[tuple[Place, str, tuple[str, ...]]]:
     """Yields the addresses where tidefold itself stores files, each with its allowed schemes."""
-    given: list[tuple[Place, Any, tuple[str, ...]]] = [(("store",), document.data.get("store"), _STORE_SCHEMES)]
+    store = document.data.get("store")
+    given: list[tuple[Place, Any, tuple[str, ...]]] = [(("store",), store, _find_store_schemes(store))]
     local = document.data.get("local")
     if isinstance(local, dict):
         paths = local.get("paths")
@@ -350,6 +354,12 @@ def _roots(document: YamlDocument) -> Iterator[tuple[Place, str, tuple[str, ...]
     for place, address, schemes in given:
         if isinstance(address, str) and address:
             yield place, address, schemes
+
+
+def _find_store_schemes(address: Any) -> tuple[str, ...]:
+    """Returns the schemes that a store may have. Looks for installed packages only if the address needs one."""
+    scheme = urlsplit(address).scheme if isinstance(address, str) else ""
+    return _STORE_SCHEMES if scheme in _STORE_SCHEMES else (*_STORE_SCHEMES, *find_schemes())
 
 
 def _copies_somewhere(document: YamlDocument) -> Iterator[ConfigProblem]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from tidefold.errors import InvalidInputError
 from tidefold.storage.local_store import LocalStore
 from tidefold.storage.memory_store import MemoryStore
 from tidefold.storage.store import Store, StoredObject, compute_sha256, is_lost_by_disk
@@ -14,10 +13,10 @@ __all__ = ["Store", "StoredObject", "compute_sha256", "is_lost_by_disk", "open_s
 
 
 def open_store(address: str, base: Path) -> Store:
-    """Opens the store at an address: a path (relative to `base`), `file:///path`, `s3://bucket/folder` or
-    `memory://name`.
+    """Opens the store at an address: a path (relative to `base`), `file:///path`, `s3://bucket/folder`, `memory://name`,
+    or an address of a store that an installed package brings.
 
-    Raises InvalidInputError for any scheme whose conditional put is not proved here.
+    Raises InvalidInputError for any other scheme: only a store whose conditional put is proved can be used.
     """
     scheme = urlsplit(address).scheme
     if scheme == "":
@@ -31,8 +30,6 @@ def open_store(address: str, base: Path) -> Store:
         from tidefold.storage.s3.store import S3Store
 
         return S3Store(address)
-    raise InvalidInputError(
-        "STORE_SCHEME",
-        f"Stores at `{scheme}:` are not supported in this version.",
-        hint="Use a path, `file:///absolute/path`, `s3://bucket/folder` or `memory://name`.",
-    )
+    from tidefold.storage.plugins import open_plugin
+
+    return open_plugin(scheme, address)

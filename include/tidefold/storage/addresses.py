@@ -12,7 +12,7 @@ _S3 = "s3://"
 def meeting(one: str, other: str) -> tuple[str, str, str] | None:
     """Returns the address of a store that contains both, with the prefixes of their paths there; None if there is none.
 
-    Takes addresses as `Store.uri("")` returns them. For local disks it is the root: the link itself shows whether it
+    Takes addresses as `Store.address` returns them. For local disks it is the root: the link itself shows whether it
     works.
     """
     if one.startswith("/") and other.startswith("/"):
@@ -35,7 +35,7 @@ def overlap(one: str, other: str) -> bool:
 
 
 def require_within(address: str, allowed: Iterable[str]) -> None:
-    """Raises RefusedError unless an address is inside one of these. Takes addresses as `Store.uri("")` returns them."""
+    """Raises RefusedError unless an address is inside one of these. Takes addresses as `Store.address` returns them."""
     if not any(f"{address.rstrip('/')}/".startswith(f"{one.rstrip('/')}/") for one in allowed):
         raise RefusedError(
             "TARGET_NOT_ALLOWED",

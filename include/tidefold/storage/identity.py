@@ -72,7 +72,7 @@ def require_identity(store: Store, wanted: str) -> None:
     found = read_identity(store)
     if found == wanted:
         return
-    where = store.uri("")
+    where = store.address
     if found is not None:
         raise RefusedError(
             "STORE_UNKNOWN",
@@ -110,6 +110,6 @@ class IdentityGuard:
         self._known = True
         if made:
             self._announce(
-                f"The store at {self._store.uri('')} now has an id. Add this line to the configuration, so that an "
+                f"The store at {self._store.address} now has an id. Add this line to the configuration, so that an "
                 f"empty or another store is refused: `store_id: {store_id}`"
             )

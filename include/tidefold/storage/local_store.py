@@ -245,6 +245,10 @@ class LocalStore:
             _sync(full)
             _sync(os.path.dirname(full))
 
+    @property
+    def address(self) -> str:
+        return self._root
+
     def uri(self, path: str) -> str:
         return self._full(path)
 

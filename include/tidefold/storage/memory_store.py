@@ -86,6 +86,10 @@ class MemoryStore:
     def sync(self, path: str) -> None:
         return
 
+    @property
+    def address(self) -> str:
+        return self.uri("")
+
     def uri(self, path: str) -> str:
         return f"memory:/{self._full(path)}"
 

@@ -98,6 +98,11 @@ class Store(Protocol):
         """Makes a file durable that another library wrote below the root, or the names in a folder."""
         ...
 
+    @property
+    def address(self) -> str:
+        """Returns the address by which `open_store` opens this store again, also in other processes and machines."""
+        ...
+
     def uri(self, path: str) -> str:
         """Returns the address under which Spark, deltalake and Polars find the path."""
         ...

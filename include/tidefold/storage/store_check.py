@@ -50,7 +50,7 @@ def measure_skew(store: Store) -> float | None:
 
 
 def _read_instant(store: Store, path: str) -> float | None:
-    if not store.uri("").startswith("s3://"):
+    if not store.address.startswith("s3://"):
         try:
             return os.stat(store.uri(path)).st_mtime
         except OSError:
@@ -85,7 +85,7 @@ def _steps(store: Store, folder: str) -> Iterator[_Step]:
 
 
 def _is_marked(store: Store, path: str) -> bool:
-    if not store.uri("").startswith("s3://"):
+    if not store.address.startswith("s3://"):
         return True
     from tidefold.storage.s3.store import S3Store
 

@@ -41,7 +41,7 @@ class TidefoldStopOperator(TidefoldLogOperator):
         from tidefold.operations.restore.target_location import open_place
 
         place = open_place(scope.pipeline, self.address)
-        stopped = stop(scope.pipeline, log, place.uri(""), scope.run, self.reason)
+        stopped = stop(scope.pipeline, log, place.address, scope.run, self.reason)
         return Outcome(log, Status.STOPPED, f"{stopped.by} stopped it: {stopped.why}")
 
 
@@ -146,4 +146,4 @@ class TidefoldImportOperator(TidefoldSparkOperator):
         original = open_address(self.address)
         # The job opens its own pipeline, which does not know that a task asks.
         require_target(scope.pipeline, original)
-        return Import(scope.run, original.uri(""), parse_choice("claim_mode", self.claim_mode, Ownership))
+        return Import(scope.run, original.address, parse_choice("claim_mode", self.claim_mode, Ownership))

@@ -52,6 +52,6 @@ def import_(
     from tidefold.spark.steps import MaterializeStep
 
     pipeline = terminal.pipeline()
-    request = Import(run_id(run), open_address(address).uri(""), claim_mode, takeover)
+    request = Import(run_id(run), open_address(address).address, claim_mode, takeover)
     outcomes = run_step(terminal, pipeline, MaterializeStep(request), [pipeline.log(log).id])
     return print_outcomes(terminal, "import", outcomes, after=f"tidefold quality {log}, then tidefold confirm {log}")

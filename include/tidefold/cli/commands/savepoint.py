@@ -70,5 +70,5 @@ def savepoint(
         message = "--stop saves the state at the stop, so --snapshot cannot choose another one."
         raise InvalidInputError("SAVEPOINT_OPTIONS", message, hint="Leave out --snapshot or --stop.")
     open_place(pipeline, to)
-    asked = Stopping(open_address(to).uri(""), by or getpass.getuser(), reason)
+    asked = Stopping(open_address(to).address, by or getpass.getuser(), reason)
     return StoppedSavepoint(terminal, pipeline, known, asked, takeover).go(wanted)

@@ -58,10 +58,10 @@ def _check_store(terminal: Terminal) -> tuple[dict[str, Any], list[str]]:
     done, store_id = probe(store), read_identity(store)
     for log in pipeline.config.logs:
         _check_columns(pipeline, log)
-    said = [f"The store {store.uri('')} passed: {', '.join(done)}."]
+    said = [f"The store {store.address} passed: {', '.join(done)}."]
     if store_id and not pipeline.config.store_id:
         said.append(f"Add this line, so that tidefold refuses an empty store or another one: `store_id: {store_id}`")
-    return {"store": store.uri(""), "done": done, "store_id": store_id}, said
+    return {"store": store.address, "done": done, "store_id": store_id}, said
 
 
 def _check_columns(pipeline: Pipeline, log: str) -> None:

@@ -338,7 +338,10 @@ class FileEntry(StrictModel):
     }
 
     version: Annotated[Literal[1], BeforeValidator(_spell_boolean)]
-    store: Text = Field(description="path relative to this file, file:///absolute/path, or s3://bucket/folder")
+    store: Text = Field(
+        description="path relative to this file, file:///absolute/path, s3://bucket/folder, or an address of an "
+        "installed store"
+    )
     store_id: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")] | None = Field(
         default=None,
         description="id of the store, as the first run prints it; with it, an empty or different store is refused",

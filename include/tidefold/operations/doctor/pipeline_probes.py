@@ -45,7 +45,7 @@ class StoreProbe:
 def probe_store(config: Config) -> StoreProbe:
     """Writes, reads, lists, copies and deletes scratch objects. Does not create a missing store."""
     store = open_store(config.store, config.path.parent)
-    found = StoreProbe(store.uri(""), configured_id=config.store_id)
+    found = StoreProbe(store.address, configured_id=config.store_id)
     try:
         if config.store_id:
             require_identity(store, config.store_id)
@@ -85,7 +85,7 @@ class ClockSkew:
 def probe_clock(config: Config) -> ClockSkew:
     """Writes a scratch object and compares the time that the store gives it."""
     store = open_store(config.store, config.path.parent)
-    if _find_missing_folder(store.uri("")):
+    if _find_missing_folder(store.address):
         return ClockSkew()
     try:
         return ClockSkew(measure_skew(store))
@@ -158,7 +158,7 @@ class WaitingFiles:
 def probe_waiting_files(config: Config) -> list[WaitingFiles]:
     """Compares the landing folder of each log with its ledger. Writes nothing."""
     store = open_store(config.store, config.path.parent)
-    if _find_missing_folder(store.uri("")):
+    if _find_missing_folder(store.address):
         return []
     found = []
     for log in config.logs.values():

@@ -86,5 +86,5 @@ def _pack(pipeline: Pipeline, run: IngestRun, parts: Sequence[LogFiles]) -> list
     segments = f"{CHANGELOG}/{now()[:10]}/{run.id}"
     no_copy = without_room(pipeline) if groups else ""
     local = pipeline.local.root_of(segments) if pipeline.local and not no_copy else None
-    tasks = [ParseTask(pipeline.store.uri(""), segments, tuple(group), local, no_copy) for group in groups]
+    tasks = [ParseTask(pipeline.store.address, segments, tuple(group), local, no_copy) for group in groups]
     return sorted(tasks, key=lambda task: -task.weight)

@@ -228,7 +228,7 @@ class _Explaining:
         floors = {c.sqn: c.floor for c in state.change_sets}
         # Without their floors, because changes that were sent again are explained too.
         sets = tuple(replace(c, floor=None) for c in state.change_sets if c.key_groups.meets(mine))
-        plan = ReadPlan(store.uri(""), state.log, state.shape, False, None, (), sets)
+        plan = ReadPlan(store.address, state.log, state.shape, False, None, (), sets)
         plan = replace(plan, schema=state.schema, schemas=state.schemas)
         batches = read_task(store, plan, ReadTask(mine, (), sets))
         self._values = [row for batch in batches for row in batch.to_pylist() if self._concerns(row)]

@@ -129,7 +129,7 @@ def _plan_tasks(
     # The files have the buckets of their own snapshot.
     buckets = base.shape.buckets if base else state.shape.buckets
     shape = replace(shape_at(state, schema), buckets=buckets)
-    plan = ReadPlan(pipeline.store.uri(""), state.log, shape, folded, None, (), change_sets)
+    plan = ReadPlan(pipeline.store.address, state.log, shape, folded, None, (), change_sets)
     plan = replace(plan, schema=schema, schemas=state.schemas)
     if base is None:
         return plan

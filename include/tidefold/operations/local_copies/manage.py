@@ -100,7 +100,7 @@ def places_of(pipeline: Pipeline, log: str) -> SourcePlaces:
     """Returns where the files of a log may be read. Incomplete copies serve the files that they have (L7)."""
     from tidefold.fold.source_places import SourcePlaces
 
-    store = pipeline.store.uri("")
+    store = pipeline.store.address
     if pipeline.local is None:
         return SourcePlaces(store)
     try:

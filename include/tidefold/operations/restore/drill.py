@@ -127,7 +127,7 @@ def _remove(scratch: Store) -> None:
     try:
         clear(scratch, keep=False)
     except TidefoldError as error:
-        _log.warning("the scratch place of the drill, %s, could not be removed: %s", scratch.uri(""), error)
+        _log.warning("the scratch place of the drill, %s, could not be removed: %s", scratch.address, error)
 
 
 def _faults(scratch: Store, manifest: Manifest) -> Iterator[str]:

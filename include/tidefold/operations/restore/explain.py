@@ -92,7 +92,7 @@ def explain(pipeline: Pipeline, log: str, request: Restore) -> Outcome:
     if claimed is None or claimed.run != request.run:
         raise NotFoundError("NOTHING_TO_RESTORE", f"Run `{request.run}` was no restore.", hint="Use another run id.")
     attempt = request.plan(pipeline, state, claimed)
-    look = _Look(Inputs({pipeline.store.uri(""): pipeline.store}))
+    look = _Look(Inputs({pipeline.store.address: pipeline.store}))
     buckets = [_bucket(task, look) for task in sorted(attempt.tasks, key=lambda task: task.bucket)]
     details = RestorePlanDetails(
         restored=request.point.snapshot,

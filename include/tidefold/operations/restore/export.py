@@ -80,7 +80,7 @@ class Elsewhere:
 
     @property
     def address(self) -> str:
-        return self.store.uri("")
+        return self.store.address
 
 
 def restore_to(

@@ -29,10 +29,10 @@ def open_place(pipeline: Pipeline, address: str) -> Store:
     """
     store = open_address(address)
     require_target(pipeline, store)
-    place = store.uri("")
+    place = store.address
     if "://" not in place and Path(place).exists() and not Path(place).is_dir():
         raise InvalidInputError("ADDRESS_IS_FILE", f"`{place}` is a file.", hint="Give a folder.")
-    others = {"store": pipeline.store.uri("")}
+    others = {"store": pipeline.store.address}
     for log in pipeline.config.logs.values():
         if log.source:
             address = log.source.address
@@ -47,7 +47,7 @@ def open_place(pipeline: Pipeline, address: str) -> Store:
 @contextmanager
 def claim_location(store: Store, why: str) -> Iterator[None]:
     """Claims an empty folder, and leaves nothing there after an error. What a kill leaves is not a table."""
-    address = store.uri("")
+    address = store.address
     existed = "://" in address or Path(address).is_dir()
     found = store.list("", unfinished=True)
     if found:
@@ -99,4 +99,4 @@ def clear(store: Store, keep: bool = True) -> None:
     store.delete([path for path in ours if path.startswith(_MARKER)])
     if not keep:
         with suppress(OSError):
-            Path(store.uri("")).rmdir()
+            Path(store.address).rmdir()

@@ -23,6 +23,7 @@ from tidefold.ledger import Ledger, read_description, read_manifest
 from tidefold.operations.pipeline import Pipeline
 from tidefold.storage import Store, open_store
 from tidefold.storage.addresses import require_apart, require_within
+from tidefold.storage.plugins import find_schemes
 
 if TYPE_CHECKING:
     from tidefold.fold.source_places import SourcePlaces
@@ -43,7 +44,7 @@ class Original:
 
     @property
     def address(self) -> str:
-        return self.store.uri("")
+        return self.store.address
 
     def external(self, ownership: Ownership) -> External:
         """Returns the origin that the ledger stores."""
@@ -61,16 +62,19 @@ def require_target(pipeline: Pipeline, store: Store) -> None:
     if not pipeline.any_target:
         base = pipeline.config.path.parent
         allowed = [*pipeline.config.targets, str(base / "var" / "drill")]
-        require_within(store.uri(""), [open_store(target, base).uri("") for target in allowed])
+        require_within(store.address, [open_store(target, base).address for target in allowed])
 
 
 def open_address(address: str) -> Store:
     """Opens the folder at an address. A path is relative to the working folder. Raises InvalidInputError."""
-    if "://" in address and not address.startswith(("s3://", "file:///")):
+    scheme = address.partition("://")[0]
+    is_known = "://" not in address or address.startswith(("s3://", "file:///")) or scheme in find_schemes()
+    if not is_known:
+        known = ["a path", "`file:///absolute/path`", "`s3://bucket/folder`", *(f"`{s}://...`" for s in find_schemes())]
         raise InvalidInputError(
             "ADDRESS_SCHEME",
-            "The address is neither a folder nor an S3 address.",
-            hint="Use a path, `file:///absolute/path` or `s3://bucket/folder`.",
+            "The address is neither a folder nor an address of a known store.",
+            hint=f"Known are: {', '.join(known)}.",
         )
     return open_store(address, Path.cwd())
 
@@ -81,7 +85,7 @@ def original_at(address: str) -> Original:
     try:
         savepoint, digest = read_description(store)
     except NotFoundError:
-        found = _OF_STORE.fullmatch(store.uri(""))
+        found = _OF_STORE.fullmatch(store.address)
         other = open_store(found["root"], Path("/")) if found else store
         # Only the ledger of that store knows whether the snapshot was confirmed; others are never a base (I14).
         state = Ledger(other, found["log"]).find() if found else None
@@ -121,7 +125,7 @@ def check_original(pipeline: Pipeline, log: str, address: str, ownership: Owners
     """Returns the original if the log may begin or continue with it. Changes nothing. Raises TidefoldError."""
     original = original_at(address)
     require_target(pipeline, original.store)
-    require_apart(original.address, {"store": pipeline.store.uri("")})
+    require_apart(original.address, {"store": pipeline.store.address})
     _check_shape(original.savepoint, pipeline.log(log).shape)
     _check_files(original)
     if ownership is Ownership.CLAIM:

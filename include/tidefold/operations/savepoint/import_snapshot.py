@@ -87,7 +87,7 @@ class Import(msgspec.Struct, frozen=True, tag="import"):
         shape = replace(configured, buckets=original.savepoint.shape.buckets) if native else configured
         restored = RestoreInfo(mode=self.ownership, address=external.address, skipped=find_skipped_range(snapshot))
         copy = pipeline.config.snapshots.copies or self.ownership is Ownership.NO_CLAIM
-        tasks = _plan_tasks(state.log, snapshot, original, shape, SourcePlaces(pipeline.store.uri("")), copy)
+        tasks = _plan_tasks(state.log, snapshot, original, shape, SourcePlaces(pipeline.store.address), copy)
         return Attempt(state.log, snapshot, None, shape, tasks, restored=restored)
 
 

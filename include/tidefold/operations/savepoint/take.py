@@ -113,7 +113,7 @@ def _already(state: LogState, snapshot: Snapshot, wanted: SavepointRequest, ther
         return _outcome(there, store, Status.ALREADY)
     raise RefusedError(
         "SAVEPOINT_EXISTS",
-        f"{store.uri('')} already contains a savepoint: snapshot {there.snapshot} of `{there.log}`, {there.kind}.",
+        f"{store.address} already contains a savepoint: snapshot {there.snapshot} of `{there.log}`, {there.kind}.",
         hint="Give another address. tidefold never overwrites or deletes savepoints.",
     )
 
@@ -122,7 +122,7 @@ def _write_savepoint(
     pipeline: Pipeline, state: LogState, snapshot: Snapshot, layout: Layout, store: Store, note: Note
 ) -> tuple[Savepoint, ReadSources]:
     rows = find_rows(state, snapshot, find_current_limit(pipeline, state.log, snapshot))
-    target = Into(Address(StorageTier.EXTERNAL, store.uri(""), _HERE), snapshot.id, snapshot.epoch)
+    target = Into(Address(StorageTier.EXTERNAL, store.address, _HERE), snapshot.id, snapshot.epoch)
     plan = plan_restore(pipeline, rows, with_originals(state, places_of(pipeline, state.log)), target)
     native = layout is Layout.NATIVE
     tasks = plan.tasks if native else _parts(plan)
@@ -191,7 +191,7 @@ def _give_up(store: Store, begun: Begun) -> None:
     try:
         places.give_up(store, begun)
     except TidefoldError as error:
-        _log.warning("an unfinished savepoint is left at %s: %s", store.uri(""), error)
+        _log.warning("an unfinished savepoint is left at %s: %s", store.address, error)
 
 
 def _remove_mark(store: Store, log: str) -> None:
@@ -204,7 +204,7 @@ def _remove_mark(store: Store, log: str) -> None:
 
 def _outcome(savepoint: Savepoint, store: Store, status: Status, read: ReadSources | None = None) -> Outcome:
     details = SavepointDetails(
-        address=store.uri(""),
+        address=store.address,
         kind=savepoint.kind,
         sqn=savepoint.sqn,
         rows=savepoint.rows,

@@ -50,7 +50,7 @@ def begin(store: Store, begun: Begun, overwrite: bool) -> None:
     if foreign or (there and not any(path.startswith(BEGUN) for path in there)):
         raise RefusedError(
             "ADDRESS_NOT_EMPTY",
-            f"{store.uri('')} already contains other files, such as `{foreign or there[0]}`.",
+            f"{store.address} already contains other files, such as `{foreign or there[0]}`.",
             hint="Give a folder that does not exist or is empty.",
         )
     if there:
@@ -58,7 +58,7 @@ def begin(store: Store, begun: Begun, overwrite: bool) -> None:
         if not overwrite and not (left and begun.run and left.run == begun.run):
             raise RefusedError(
                 "SAVEPOINT_UNFINISHED",
-                f"The savepoint at {store.uri('')} is unfinished. Its writer stopped, or is still writing.",
+                f"The savepoint at {store.address} is unfinished. Its writer stopped, or is still writing.",
                 hint="If no process is writing it, call again with --overwrite-unfinished.",
             )
         remove(store)
@@ -77,7 +77,7 @@ def require_mine(store: Store, begun: Begun) -> None:
     if _read_begun(store) != begun:
         raise RefusedError(
             "SAVEPOINT_OVERTAKEN",
-            f"Another call started a savepoint at {store.uri('')} at the same time.",
+            f"Another call started a savepoint at {store.address} at the same time.",
             hint="Wait until that call ends.",
         )
 

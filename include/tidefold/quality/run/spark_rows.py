@@ -154,7 +154,7 @@ def _read(spark: SparkSession, store: Store, manifest: Manifest) -> DataFrame:
         if store.options() or any(f.deletions for f in manifest.shown):
             # Spark has no client for this store, or knows of deletions by a Delta log only: its Python workers read the
             # files, one task each.
-            work = partial(_read_numbered, store.uri(""), folder, manifest.shown, manifest.shape)
+            work = partial(_read_numbered, store.address, folder, manifest.shown, manifest.shape)
             count = len(manifest.shown)
             return spark.range(0, count, 1, count).mapInArrow(work, schema)
         reader = spark.read.schema(schema).option("ignoreMissingFiles", "false").option("ignoreCorruptFiles", "false")

@@ -127,6 +127,10 @@ class LocalRoots:
     def sync(self, path: str) -> None:
         self._holder(path).sync(path)
 
+    @property
+    def address(self) -> str:
+        return self.uri("")
+
     def uri(self, path: str) -> str:
         return self._holder(path).uri(path)
 

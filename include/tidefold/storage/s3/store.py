@@ -27,8 +27,8 @@ class S3Store:
     """Objects below a prefix. An object appears under its name only when it is complete."""
 
     def __init__(self, address: str) -> None:
-        self.address = S3Address.parse(address)
-        self._bucket = Bucket(self.address.bucket)
+        self._place = S3Address.parse(address)
+        self._bucket = Bucket(self._place.bucket)
 
     def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
         key = self._key(path)
@@ -195,6 +195,10 @@ class S3Store:
     def sync(self, path: str) -> None:
         return  # What S3 acknowledged is durable.
 
+    @property
+    def address(self) -> str:
+        return self.uri("")
+
     def uri(self, path: str) -> str:
         return f"s3://{self._full(self._key(path))}".rstrip("/")
 
@@ -215,7 +219,7 @@ class S3Store:
         return int(self._bucket.call("head_object", Key=key)["ContentLength"])
 
     def _full(self, key: str) -> str:
-        return f"{self.address.bucket}/{key}"
+        return f"{self._place.bucket}/{key}"
 
     def _key(self, path: str) -> str:
         """Returns the object's key. Raises InvalidInputError if it is outside the root (I26)."""
@@ -227,7 +231,7 @@ class S3Store:
                 "PATH_INVALID", f"`{path}` contains `?`, which S3 clients read as the start of a version id."
             )
         below = [part for part in parts if part not in ("", ".")]
-        return "/".join([*filter(None, [self.address.prefix]), *below])
+        return "/".join([*filter(None, [self._place.prefix]), *below])
 
     def _path(self, key: str) -> str:
-        return key.removeprefix(f"{self.address.prefix}/" if self.address.prefix else "")
+        return key.removeprefix(f"{self._place.prefix}/" if self._place.prefix else "")
