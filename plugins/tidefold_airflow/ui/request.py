@@ -47,8 +47,8 @@ def state_asked(pipeline: Pipeline, log: str) -> LogState:
     """Returns the state of a log that exists in the store."""
     state = pipeline.ledger(log).find()
     if state is None:
-        hint = f"`tidefold ingest {log}` ingests its landed files."
-        raise NotFoundError("LOG_UNKNOWN", f"Log `{log}` does not exist yet.", hint=hint)
+        hint = "The next run of its DAG ingests what has landed."
+        raise NotFoundError("LOG_UNKNOWN", f"Log `{log}` is not started.", hint=hint)
     return state
 
 

@@ -195,6 +195,11 @@ def test_a_run_links_to_what_it_did(ask: TestClient, pipeline: Pipeline) -> None
     [made] = [s for s in pipeline.ledger("accounts").read().snapshots if s.run == run_id(4)]
     assert f"accounts {made.id} COMPLETED override" in text
     assert "tellers no snapshot of this run" in text
+    html = ask.get(f"/runs/{run_id(2)}").text
+    [failed] = [s for s in pipeline.ledger("tellers").read().snapshots if s.run == run_id(2)]
+    assert f'/logs/tellers/snapshots/{failed.id}">Quality report</a>' in html
+    assert "Aborted: the gate said no" in words(html)
+    assert "Aborted: the gate said no" in shown(ask, f"/logs/tellers/snapshots/{failed.id}")
     assert "started no snapshot" in shown(ask, f"/runs/{DAG}/manual__1/with/slashes")
     assert "other has no task of tidefold" in shown(ask, "/runs/other/manual__1/with/slashes")
 
@@ -422,6 +427,7 @@ def test_an_address_of_nothing(ask: TestClient, address: str, code: str) -> None
     answer = ask.get(address)
     assert answer.status_code == 404
     assert code in answer.text
+    assert "tidefold ingest" not in answer.text
     assert answer.headers["content-security-policy"].startswith(POLICY)
     _is_ours(answer.text)
     assert "Traceback" not in answer.text
