@@ -76,7 +76,8 @@ def _steps(pipeline: Pipeline, state: LogState) -> list[Step]:
             lambda: _of_log(retain_local(pipeline, [log], plan=True)),
         ),
         _add_size(
-            pipeline, _step("clean", "what killed runs and aborted attempts left behind", log, lambda: _clean(pipeline, log))
+            pipeline,
+            _step("clean", "what killed runs and aborted attempts left behind", log, lambda: _clean(pipeline, log)),
         ),
     ]
 
