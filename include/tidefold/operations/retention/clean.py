@@ -1,14 +1,21 @@
-"""Deletes the files that dead runs left in a store: files of ingests and attempts that no log needs."""
+"""Deletes the files that dead runs left in a store and in scratch folders: files that no log and no process needs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import timedelta
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from datetime import datetime, timedelta
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from tidefold.changelog.write_intents import Announced
-from tidefold.domain.log_state import LogState, Snapshot
+from tidefold.domain.log_state import LogState, Snapshot, State
+from tidefold.domain.paths import LogPaths
 from tidefold.domain.retention.protection import oldest_version
 from tidefold.domain.snapshot import point_in_time, transitions
 from tidefold.domain.wording import count_noun
@@ -25,10 +32,10 @@ from tidefold.operations.retention.file_gc import (
     plan_sweep,
     plan_unnamed,
 )
-from tidefold.operations.retention.report_gc import find_old_reports
-from tidefold.operations.retention.scratch_gc import find_scratch, remove_scratch
 from tidefold.operations.retention.segment_gc import plan_unclaimed
 from tidefold.operations.snapshot.heartbeat import INTERVAL
+from tidefold.storage import Store
+from tidefold.storage.scratch import PATTERN, is_owner_alive
 
 # Stands for the whole store in the outcome, where other outcomes have a log. No log can have this name.
 STORE = "(store)"
@@ -132,3 +139,67 @@ def _abort_attempts(state: LogState, seen: Sequence[Snapshot]) -> LogState:
         if state.snapshot(one.id) == one:
             state = transitions.abort(state, one.id, "it made no progress for a day")
     return state
+
+
+_ENDED = (State.DELETED, State.ABORTED)
+# The verdicts beside the reports stay: they are small, and the history of refused snapshots.
+_VERDICT = "verdict-"
+
+
+def find_old_reports(store: Store, state: LogState, instant: str, days: int) -> tuple[str, ...]:
+    """Returns reports of ended snapshots that were started this many days before an instant (ISO 8601)."""
+    limit = datetime.fromisoformat(instant) - timedelta(days=days)
+    ended = (s for s in state.snapshots if s.state in _ENDED and datetime.fromisoformat(s.started_at) < limit)
+    folders = {f"{LogPaths(state.log).quality(s.id)}/" for s in ended}
+    if not folders:
+        return ()
+    stored = (entry.path for entry in store.list(f"{LogPaths(state.log).folder}/quality"))
+    return tuple(
+        path
+        for path in stored
+        if f"{path.rpartition('/')[0]}/" in folders and not path.rpartition("/")[2].startswith(_VERDICT)
+    )
+
+
+# Folders beside the configuration whose entries each belong to one process or job.
+_FOLDERS = ("spark", "results", "log")
+
+
+def find_scratch(base: Path, instant: str, days: int) -> tuple[Path, ...]:
+    """Returns entries of scratch folders that have not changed, with everything below them, for so many days.
+
+    base: the folder of the configuration.
+    instant: now, as ISO 8601; a slow clock only delays the deletion. A folder of a live process is never deleted.
+    """
+    limit = (datetime.fromisoformat(instant) - timedelta(days=days)).timestamp()
+    entries = [entry for name in _FOLDERS for entry in _entries(base / "var" / name, "*")]
+    entries += [e for e in _entries(Path(tempfile.gettempdir()), PATTERN) if not is_owner_alive(e.name)]
+    return tuple(sorted(entry for entry in entries if _is_left(entry, limit)))
+
+
+def remove_scratch(entries: tuple[Path, ...]) -> None:
+    """Deletes entries, and folders with everything in them. Follows no links."""
+    for entry in entries:
+        with suppress(FileNotFoundError):
+            if stat.S_ISDIR(entry.lstat().st_mode):
+                shutil.rmtree(entry, ignore_errors=True)
+            else:
+                entry.unlink()
+
+
+def _entries(folder: Path, pattern: str) -> Iterator[Path]:
+    try:
+        yield from folder.glob(pattern)
+    except OSError:
+        return  # The folder does not exist, or belongs to another user.
+
+
+def _is_left(entry: Path, limit: float) -> bool:
+    """Whether an entry belongs to tidefold, and has not changed since the limit."""
+    try:
+        if entry.lstat().st_uid != os.getuid():
+            return False
+        paths = [entry, *(entry.rglob("*") if stat.S_ISDIR(entry.lstat().st_mode) else ())]
+        return all(path.lstat().st_mtime < limit for path in paths)
+    except OSError:
+        return False  # A process may be writing there. The next call checks again.

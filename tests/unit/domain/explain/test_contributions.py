@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from support.engine_cases import ANY, OWN, histories, named
 from support.naive import key_of, rows_of
 from tidefold.changelog.schema import CLEAR, DELETE, MERGE, place_columns
-from tidefold.domain.explain.contributions import KeyChange
-from tidefold.domain.explain.key_history import FoldedRange, explain
+from tidefold.domain.explain.key_history import FoldedRange, KeyChange, explain
 from tidefold.domain.log_state import LogState
 from tidefold.domain.table.table_spec import Engine, TableSpec
 
