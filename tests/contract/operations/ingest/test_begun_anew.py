@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from support.interleaved import run_then
 from support.landing_pair import PAIR, land, make, rows
 from support.writing import make_changelog
 from tidefold.changelog import write_intents
@@ -112,11 +113,7 @@ def test_two_drops_at_once_leave_one_head(pipeline: Pipeline) -> None:
 def test_an_ingest_in_flight_does_not_bring_a_dropped_log_back(pipeline: Pipeline) -> None:
     land(pipeline.config.path.parent, "items", 1)
 
-    def others(work, tasks):  # type: ignore[no-untyped-def]
-        answers = in_process(work, tasks)
-        drop(pipeline, "items", plan=False)
-        return answers
-
+    others = run_then(lambda: drop(pipeline, "items", plan=False))
     assert ingest(pipeline, ["items"], others)[0].error_code == "INTAKE_FENCED"
     assert pipeline.ledger("items").find() is None
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from support.interleaved import run_then
 from support.landing import TOPIC, land, make_landing, offsets, record, state_of, store_files, take, text_of
 from tidefold.compute.runners import Answer, Runner, Work, in_process
 from tidefold.domain.log_state import LogState
@@ -131,12 +132,10 @@ def test_a_folder_that_cannot_be_read_for_a_moment_loses_nothing(
 def overtaken(pipeline: Pipeline) -> Runner:
     """A runner during which another ingest runs from beginning to end."""
 
-    def run(work: Work, tasks: Sequence[str]) -> list[Answer]:
-        answers = in_process(work, tasks)
+    def overtake() -> None:
         assert take(pipeline).status in ("taken", "refused")
-        return answers
 
-    return run
+    return run_then(overtake)
 
 
 def named_files(pipeline: Pipeline) -> set[str | None]:
@@ -185,16 +184,14 @@ def test_two_ingests_at_once_of_different_partitions_are_both_taken(pipeline: Pi
     land(tmp_path, 0, [record(0)])
     other = text_of([record(0, partition=1)])
 
-    def run(work: Work, tasks: Sequence[str]) -> list[Answer]:
-        answers = in_process(work, tasks)
+    def take_other() -> None:
         land(tmp_path, 0, other, name="{topic}+1+{start:010d}.{extension}")
         first.rename(tmp_path / "aside")
         assert take(pipeline).status == "taken"
         (tmp_path / "aside").rename(first)
-        return answers
 
     first = tmp_path / "landing" / TOPIC / f"{TOPIC}+0+0000000000.jsonl"
-    assert ingest(pipeline, ["items"], run)[0].status == "taken"
+    assert ingest(pipeline, ["items"], run_then(take_other))[0].status == "taken"
     assert [(p.partition, p.next_offset) for p in state_of(pipeline).positions] == [(0, 1), (1, 1)]
 
 

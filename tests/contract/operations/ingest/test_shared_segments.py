@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from support.faults import Fault, FaultyStore, Killed
+from support.interleaved import run_then
 from support.landing_pair import PAIR, land, land_pair, make, rows
 from support.pipelines import judge_all, table_rows
 from tidefold.changelog import write_intents
@@ -159,14 +160,12 @@ def test_a_slow_writer_that_was_given_up_is_refused_and_the_next_ingest_takes_ev
     pipeline = make(tmp_path)
     land_pair(tmp_path)
 
-    def sleeps(work: Work, tasks: Sequence[str]) -> list[Answer]:
-        answers = in_process(work, tasks)
+    def give_up() -> None:
         long_ago(pipeline)
         clean(pipeline, PAIR)
         assert segments(pipeline) == set()
-        return answers
 
-    late = ingest(pipeline, PAIR, sleeps)
+    late = ingest(pipeline, PAIR, run_then(give_up))
     assert [o.error_code for o in late] == ["INTAKE_FENCED", "INTAKE_FENCED"]
     assert named(pipeline) == set()
     assert {o.status for o in ingest(pipeline, PAIR, in_process)} == {"taken"}

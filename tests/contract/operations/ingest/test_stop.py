@@ -12,6 +12,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from support.faults import Killed
+from support.interleaved import run_then
 from support.landing import find_pending, land, make_landing, record, state_of, take
 from support.pipelines import contents, judge_all, make_pipeline, put, table_rows
 from support.savepoints import THIRD, Rows, bring_in, changed, finish, make, save, saved_rows
@@ -206,12 +207,7 @@ def test_an_ingest_that_was_on_its_way_when_the_log_was_stopped_is_refused(tmp_p
     take(pipeline)
     land(tmp_path, 1, [record(1, 2)])
 
-    def run(work: Callable[[str], str], tasks: Sequence[str]) -> list[object]:
-        answers = in_process(work, tasks)
-        stopped(pipeline, "items")
-        return answers  # type: ignore[return-value]
-
-    [refused] = ingest(pipeline, ["items"], run)  # type: ignore[arg-type]
+    [refused] = ingest(pipeline, ["items"], run_then(lambda: stopped(pipeline, "items")))
     assert refused.error_code == "LOG_STOPPED"
     assert state_of(pipeline).last_sqn == 1
     stop_module.resume(pipeline, "items")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from support.interleaved import run_then
 from support.pipelines import contents, make_pipeline, put, table_rows
 from support.restoring import BATCHES, LOG, THIRD, Bench, bench, configured, copy_of, cycle, files_of, flip, spoil, take
 from tidefold.compute.runners import Answer, Runner, Work, in_process
@@ -109,14 +110,12 @@ def test_what_the_scratch_disk_loses_is_found(made: Bench, how: str) -> None:
     pipeline = made.reset()
     lost: list[str] = []
 
-    def run(work: Work, tasks: list[str]) -> list[Answer]:
-        answers = in_process(work, tasks)
+    def lose() -> None:
         [path, *_] = sorted((made.work / "var" / "drill").rglob("*.parquet"))
         lost.append(path.name)
         flip(path) if how == "altered" else path.unlink()
-        return answers
 
-    outcome = drill(pipeline, LOG, trial=Trial(run=run))
+    outcome = drill(pipeline, LOG, trial=Trial(run=run_then(lose)))
     assert outcome.facts["wrong"] == [f"_data/{lost[0]}: {how}"]
     assert not list((made.work / "var").rglob("*.parquet"))
 

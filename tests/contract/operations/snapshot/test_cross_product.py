@@ -15,10 +15,11 @@ from typing import Any
 
 import pytest
 
+from support.interleaved import run_then
 from support.pipelines import CONFIG, judge_all, make_pipeline, put
 from support.savepoints import bring, bring_in, save
 from tidefold.changelog.schema import DELETE, MERGE
-from tidefold.compute.runners import Answer, Runner, Work, in_process
+from tidefold.compute.runners import Answer, Work, in_process
 from tidefold.domain.external_snapshot import Layout, Ownership
 from tidefold.domain.snapshot.kind_selection import KindPolicy
 from tidefold.errors import StorageError
@@ -100,13 +101,11 @@ def changes_of(step: int, engine: str) -> list[dict[str, Any]]:
 def take(pipeline: Pipeline, run: str, kind: KindPolicy, takeover: bool = False) -> None:
     """Makes, judges and publishes a snapshot; with a takeover it is that of a second coordinator."""
 
-    def overtaken(work: Work, tasks: Sequence[str]) -> list[Answer]:
-        answers = in_process(work, tasks)
+    def overtake() -> None:
         asking = Fold(f"{run}-other", takeover=True, kind=kind)
         materialize(make_again(pipeline), ["accounts"], asking, in_process)
-        return answers
 
-    runner: Runner = overtaken if takeover else in_process
+    runner = run_then(overtake) if takeover else in_process
     [outcome] = materialize(pipeline, ["accounts"], Fold(run, kind=kind), runner)
     assert outcome.error_code == ("SUPERSEDED" if takeover else None), outcome
     judge_all(pipeline)

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from support.interleaved import run_then
 from support.pipelines import contents, judge_all, make_pipeline, put, snapshot_rows, table_rows, with_log_shape
 from support.planning import pending
 from tidefold.changelog.schema import DELETE
@@ -155,11 +156,7 @@ def test_an_override_publishes_what_the_gate_refused_and_names_who(pipeline: Pip
 def test_a_zombie_that_wakes_after_a_retry_is_refused_and_cleans_up(pipeline: Pipeline) -> None:
     put(pipeline, upserts(range(20), "a"))
 
-    def sleeps_while_a_retry_finishes(work: Work, tasks: Sequence[str]) -> list[Answer]:
-        answers = in_process(work, tasks)
-        cycle(pipeline, "run-1")
-        return answers
-
+    sleeps_while_a_retry_finishes = run_then(lambda: cycle(pipeline, "run-1"))
     [zombie] = materialize(pipeline, ["accounts"], Fold("run-1"), sleeps_while_a_retry_finishes)
     assert zombie.error_code == "SUPERSEDED"
     assert "superseded by attempt 2" in zombie.message

@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from support.faults import Killed
+from support.interleaved import run_then
 from support.pipelines import CONFIG, judge_all, make_pipeline, put, rows_of, snapshot_rows, table_rows, with_log_shape
 from support.planning import pending
 from tidefold.changelog.schema import DELETE
@@ -302,7 +303,7 @@ class Walk:
 
     def take(self, kind: KindPolicy, how: str) -> None:
         run = f"run-{self.steps}"
-        runner: Runner = {"alone": in_process, "overtaken": self._overtaken, "killed": self._killed}[how]
+        runner: Runner = {"alone": in_process, "overtaken": run_then(self._overtake), "killed": self._killed}[how]
         try:
             outcome = fold(self.pipeline, run, kind, runner)
         except Killed:
@@ -320,11 +321,9 @@ class Walk:
         confirm(self.pipeline, "accounts")
         self.expected[kept(self.pipeline)[-1].id] = dict(self.rows)
 
-    def _overtaken(self, work: Work, tasks: Sequence[str]) -> list[Answer]:
-        answers = in_process(work, tasks)
+    def _overtake(self) -> None:
         asking = Fold(f"overtaker-{self.steps}", takeover=True)
         materialize(replace(self.pipeline), ["accounts"], asking, in_process)
-        return answers
 
     def _killed(self, work: Work, tasks: Sequence[str]) -> list[Answer]:
         in_process(work, tasks[: len(tasks) // 2 + 1])

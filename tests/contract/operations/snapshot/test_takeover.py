@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from support.interleaved import run_then
 from support.pipelines import judge_all, make_pipeline, put, table_rows
-from tidefold.compute.runners import Answer, Work, in_process
+from tidefold.compute.runners import in_process
 from tidefold.domain.log_state import Snapshot, State
 from tidefold.domain.snapshot import claim
 from tidefold.errors import InvalidInputError, SupersededError
@@ -172,12 +173,10 @@ def test_a_job_lives_also_while_it_takes_files_over(pipeline: Pipeline, monkeypa
 
 
 def test_the_work_of_a_superseded_job_ends_as_its_own_error(pipeline: Pipeline) -> None:
-    def is_taken_over(work: Work, tasks: Sequence[str]) -> list[Answer]:
-        answers = in_process(work, tasks)
+    def take_over() -> None:
         assert fold(pipeline, Fold("run-2", stalled=stalled(pipeline))).status == "staged"
-        return answers
 
-    [late] = materialize(pipeline, ["accounts"], Fold("run-1"), is_taken_over)
+    [late] = materialize(pipeline, ["accounts"], Fold("run-1"), run_then(take_over))
     assert (late.status, late.error_code) == ("error", "SUPERSEDED")
     judge_all(pipeline)
     assert confirm(pipeline, "accounts", run_id="run-2").status == "published"
