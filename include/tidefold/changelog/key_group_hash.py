@@ -33,14 +33,14 @@ def key_group_sql(shape: TableSpec) -> str:
     else:
         # Rows that arrive together share a key group, so new rows touch few buckets.
         texts = f"_partition::VARCHAR, (_offset >> {_RUN_BITS})::VARCHAR"
-    # Two keys that make the same text share a key group, never a row: a collision costs nothing.
-    # The upper half of the number is what `md5_number_lower` gives, in a quarter of its time.
+    # Two keys with the same text share a key group, never a row, so a collision is harmless.
+    # The upper half of the number is the result of `md5_number_lower`, in a quarter of the time.
     return f"((md5_number(concat_ws(chr(31), {texts})) >> 64::UHUGEINT)::UBIGINT % {shape.key_groups})::USMALLINT"
 
 
 def _text_sql(name: str, type_: str) -> str:
     text = f"{quote_name(name)}::VARCHAR"
-    # The zeros behind the point are the column's, not the number's.
+    # The zeros after the point belong to the type of the column, not to the number.
     return f"rtrim(rtrim({text}, '0'), '.')" if parse_type(type_).scale else text
 
 

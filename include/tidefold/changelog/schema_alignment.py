@@ -55,7 +55,7 @@ def _convert_step(values: pa.ChunkedArray, name: str, before: str, after: str) -
 
 def _cast(values: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
     if pa.types.is_decimal(type_) and pa.types.is_integer(values.type):
-        # Arrow asks for room for every number of the type, not for those that are there.
+        # Arrow requires room for every number of the type, not only for the existing ones.
         values = values.cast(pa.decimal128(19, 0))
     return values.cast(type_)
 
@@ -95,7 +95,7 @@ def _fits(value: pa.Scalar, before: str, after: str) -> bool:
         return False
 
 
-# What is kept of whole rows is about no column.
+# Sidecar entries of whole rows: they belong to no column.
 _MARKS = ("", "+")
 
 
@@ -127,7 +127,7 @@ class Aligner:
         return table.set_column(at, wanted.field(at), self._absent(table, known))
 
     def names(self, schema: int) -> list[str]:
-        """Returns the names of the table's columns in files of that schema, as far as these have them."""
+        """Returns the names of the table's columns in files of that schema, without those that they lack."""
         known = column_origins(self.schemas, schema, self.schema)
         found = (known[c.name].name if c.name in known else c.name for c in self.shape.table_columns)
         return [name for name in found if name is not None]

@@ -54,11 +54,11 @@ _COMPRESSED, _EXACT = 1, 2
 _TRAILER = struct.Struct("<II6s")  # footer length, crc32 of the footer, magic
 _RECORD_BATCH = 3  # In the header union of an Arrow message.
 _END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
-# A few changes take twice as long to hand over to threads as to read.
+# For a few changes, passing them to threads takes twice as long as reading them.
 _ONE_THREAD = pa.ipc.IpcReadOptions(use_threads=False)
 # Smaller tables (bytes) become larger by compression, and ten times as slow to read.
 _COMPRESSIBLE = 8_192
-# A task reads whole batches: the more of them, the less it reads of other buckets, and the worse they compress.
+# A task reads whole batches. More batches mean fewer bytes of other buckets, but worse compression.
 _MOST_ROWS, _LEAST_ROWS, _BATCHES = 16_384, 4_096, 64
 _SMALL = 1 << 20
 

@@ -105,7 +105,7 @@ def _make(task: FoldTask, inputs: Inputs) -> FoldResult:
 
 def _follow(task: FoldTask, recipe: Recipe, inputs: Inputs) -> FoldResult:
     plan = task.plan
-    # A store that was put back to an earlier instant repeats its numbers, with other change sets.
+    # A store that was restored from a backup repeats its numbers, with other change sets.
     work = (plan.target.root, plan.log, plan.snapshot, plan.epoch, plan.checksums)
     least = 1 if plan.gathers else MANY
     read = inputs.changes(work, plan.segments, plan.index, task.near(recipe), task.bucket, least)

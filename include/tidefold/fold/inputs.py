@@ -77,7 +77,7 @@ class Inputs:
     def first(self, name: str, size: int, addresses: Sequence[Address], act: Callable[[Address], T]) -> T:
         """Returns the result of `act` at the first address where it succeeds. Raises CorruptError if none has the file.
 
-        Raises StorageError if the durable store does not answer: that is no reason to try elsewhere.
+        Raises StorageError if the durable store is not available: another address would not help.
         """
         failed: list[Exception] = []
         tried: list[Read] = []

@@ -20,7 +20,7 @@ class StoredObject:
 
 
 def is_lost_by_disk(error: BaseException | None) -> bool:
-    """Whether the disk lost the bytes of this file (EIO): damage of one copy, not a store that does not answer."""
+    """Whether the disk lost the bytes of this file (EIO): one copy is damaged; the store is available."""
     while error is not None:
         if isinstance(error, OSError) and error.errno == errno.EIO:
             return True

@@ -31,7 +31,7 @@ def hide_unexpected(error: Exception, where: str) -> TidefoldError:
 
 T = TypeVar("T")
 SECONDS = 30.0
-# A store that does not answer occupies these threads, and none of Airflow's.
+# A store that does not respond occupies these threads, and none of Airflow's.
 _THREADS = 8
 _STATUS = ((InvalidInputError, 400), (NotFoundError, 404), (RefusedError, 409), (StorageError, 503))
 _REFUSALS = {

@@ -61,7 +61,7 @@ class LedgerCommitter:
             if error.code != "OFFSETS_TAKEN":
                 raise
             raise self._overtaken() from error
-        # Others may have appended since, but hardly much: from the end it is found at once.
+        # Others have appended little since, so a search from the end finds them at once.
         names = {arrival.landed.name: one.sqn for arrival, one in zip(arrivals, change_sets, strict=True)}
         numbers: dict[int, int] = {}
         for landed in reversed(state.landed):

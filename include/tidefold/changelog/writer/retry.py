@@ -260,7 +260,7 @@ class _Run(Generic[T]):
         try:
             self._owner.executor.submit(self.attempt, number)
         except RuntimeError:
-            # The executor was shut down meanwhile: this attempt will never be.
+            # The executor was shut down meanwhile, so this attempt never starts.
             self._give_up(error)
 
     def _give_up(self, error: Exception) -> None:

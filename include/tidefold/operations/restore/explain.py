@@ -21,13 +21,13 @@ from tidefold.operations.restore.restore import Restore
 from tidefold.operations.snapshot.details import FailedRead
 from tidefold.operations.snapshot.task_results import find_failed_reads
 
-# Lengths of what lies in a folder, or why nobody knows.
+# The lengths of a folder's files by path, or why the folder cannot be listed.
 _Listed = Mapping[str, int] | str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacePlan:
-    """A place that a restore would try. `bytes`: the length of what is there; `found`: what that means."""
+    """A place that a restore would try. `bytes`: the length of its file; `found`: what that means."""
 
     place: str
     bytes: int | None
@@ -126,7 +126,7 @@ def _way(task: FoldTask, recipe: Recipe, look: _Look) -> WayPlan:
 
 
 def spans(change_sets: Sequence[ChangeSet]) -> list[list[int]]:
-    """Change sets as ranges of sqns, first and last; those that follow each other are one."""
+    """Returns change sets as ranges of sqns, first and last. Adjacent ranges are joined."""
     found: list[list[int]] = []
     for one in change_sets:
         if found and one.begin == found[-1][1] + 1:
@@ -149,7 +149,7 @@ class _Look:
         self._listed: dict[tuple[str, str], _Listed] = {}
 
     def at(self, address: Address, expected: int) -> PlacePlan:
-        """What is at an address: its length (None: nothing), and what that means."""
+        """Returns the length of the file at an address (None: there is none), and what that means."""
         folder = address.path.rpartition("/")[0]
         if (address.root, folder) not in self._listed:
             self._listed[address.root, folder] = self._list(address, folder)

@@ -1,7 +1,7 @@
-"""Restores the rows of a snapshot to another place: a Delta table of its own that nothing of tidefold knows (L6, L8).
+"""Restores the rows of a snapshot as a separate Delta table, outside the store (L6, L8).
 
-A marker claims the place first, so that two restores never mix there; then come the data files, each proved on the way,
-and a description; the Delta log comes last, so that nothing half made looks like a table.
+A marker claims the place first, so that two restores never mix there. Then the restore writes the data files, whose
+bytes it verifies, and a description. The Delta log comes last, so that an unfinished restore never looks like a table.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from tidefold.typed_json import decode_json
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """What lies beside the restored table, for people and programs. `key_groups`: which of how many."""
+    """The description next to the restored table. `key_groups`: the first, the last, and the log's number of them."""
 
     log: str
     snapshot: int
@@ -53,7 +53,7 @@ class Description:
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What was made, and what it was read from."""
+    """The restored table, and the sources of its rows."""
 
     manifest: Manifest
     snapshot: Snapshot
@@ -68,10 +68,10 @@ class Restored:
 
 @dataclass(frozen=True, slots=True)
 class Elsewhere:
-    """Where rows are restored to: a store whose root is the table.
+    """The target of a restore: a store whose root is the table.
 
     within: only these key groups.
-    drops_expired: without rows that are too old now. A drill proves all rows.
+    drops_expired: leave out rows that have expired by now. A drill verifies all rows.
     """
 
     store: Store
@@ -91,10 +91,9 @@ def restore_to(
     within: KeyGroups | None = None,
     run: Runner | None = None,
 ) -> Outcome:
-    """Makes a Delta table at an address (a folder or s3://bucket/folder, free or empty) with the rows of a completed
-    snapshot, and changes nothing in the ledger.
+    """Writes the rows of a completed snapshot as a Delta table into an absent or empty folder. Changes no ledger.
 
-    Raises InvalidInputError, NotFoundError, RefusedError, CorruptError when no place has what it takes, StorageError.
+    Raises InvalidInputError, NotFoundError, RefusedError, StorageError; CorruptError if the rows cannot be restored.
     """
     into = Elsewhere(open_place(pipeline, address), within, drops_expired=True)
     made = restore_rows(pipeline, log, snapshot, into, run or in_threads())
@@ -115,7 +114,7 @@ def restore_to(
 
 
 def restore_rows(pipeline: Pipeline, log: str, snapshot: int, into: Elsewhere, run: Runner) -> Restored:
-    """The same, with everything that was made and read. What is left of an error is removed."""
+    """Restores the rows, and returns what was made and read. Removes the unfinished table after an error."""
     state = pipeline.ledger(log).read()
     wanted = require_completed(state, snapshot)
     _check_groups(state, into.within)
@@ -142,7 +141,7 @@ def _check_groups(state: LogState, within: KeyGroups | None) -> None:
 def _results(answers: Sequence[str | TidefoldError]) -> list[FoldResult]:
     for answer in answers:
         if isinstance(answer, NotFoundError):
-            # Of a snapshot that counts: it was lost, which is more than "not found".
+            # The ledger names the file, so it was lost. That is more than "not found".
             raise CorruptError(
                 "FILE_MISSING",
                 f"{answer.message} The ledger needs it.",

@@ -1,7 +1,7 @@
-"""Plans a restore: for each bucket every way in which its rows can be had again, the cheapest first (L6, I17).
+"""Plans a restore: for each bucket every way to make its rows again, the cheapest first (L6, I17).
 
-First the snapshot's own files, each from the local copy, then from the store; then an older snapshot and the log. Reads
-manifests and nothing else.
+The first way is the snapshot's own files: the local copy, then the store. The next ways are older snapshots and the
+log. Planning reads manifests only.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot.manifests import find_manifest
 
 _log = logging.getLogger(__name__)
-# One way to make all the rows: a manifest (None: the empty table) and the change sets to fold into it.
+# One way to make all rows: a manifest (None: the empty table) and the change sets to fold into it.
 _Way = tuple[Manifest | None, tuple[ChangeSet, ...]]
 
 
@@ -43,12 +43,12 @@ class RestoredRows:
 
     @property
     def rows(self) -> int | None:
-        """How many there are, if that is known."""
+        """Returns their number, if it is known."""
         return None if self.tail else self.below.rows
 
     @property
     def limit(self) -> Expire | None:
-        """What may be dropped in the end without losing a row: what `below` dropped is not in it anyway."""
+        """Returns which rows may be dropped without a loss: rows that `below` dropped are not in it anyway."""
         own, asked = self.below.expire, self.expire
         if self.tail or own is None or (asked is not None and asked.column != own.column):
             return asked
@@ -86,12 +86,12 @@ class RestorePlan:
 
 
 def find_rows_of_attempt(state: LogState, attempt: Snapshot) -> RestoredRows:
-    """What the attempt of a restore brings back. Raises CorruptError, RefusedError."""
+    """Returns the rows that an attempt restores. Raises CorruptError, RefusedError."""
     return _find_rows(state, attempt.parent, attempt, attempt.expire)
 
 
 def find_rows(state: LogState, snapshot: Snapshot, expire: Expire | None = None) -> RestoredRows:
-    """The rows of a completed snapshot without those that `expire` drops. Raises CorruptError, RefusedError."""
+    """Returns the rows of a completed snapshot without those that `expire` drops. Raises CorruptError, RefusedError."""
     if snapshot.kind is SnapshotKind.TAIL:
         return _find_rows(state, snapshot.base, snapshot, expire)
     return RestoredRows(state, snapshot, (), snapshot.schema, expire)
@@ -128,7 +128,7 @@ def plan_restore(
             _recipe(wanted, manifest, number, span, aligner, places) for number, (manifest, _) in enumerate(ways)
         )
         task = FoldTask(plan, span, recipes)
-        # A bucket without files of the snapshot's own has no rows, whatever older ones had there.
+        # A bucket without files of the snapshot itself has no rows, even if older snapshots had rows there.
         if any(r.base or len(task.near(r)) for r in (recipes[:1] if own else recipes)):
             tasks.append(task)
     failed = tuple(read for read in inputs.reads if read.why)
@@ -176,7 +176,7 @@ def _recipe(
     aligner: Aligner,
     places: SourcePlaces,
 ) -> Recipe:
-    """What one bucket is made from. The table's own file comes before a full snapshot's: it need not be put there."""
+    """Returns the sources of one bucket. The table's file comes before a full snapshot's: it is already there."""
     if manifest is None:
         return Recipe(None, (), way, unchanged=RewriteDecision(RewriteAction.LINK))
     files = files_of(bucket, manifest)

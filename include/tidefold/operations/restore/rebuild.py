@@ -1,4 +1,4 @@
-"""Makes the ledger of a log again from manifests and table commits, after it was lost or went back; starts no JVM."""
+"""Rebuilds the ledger of a log that was lost or is too old, from manifests and table commits. Starts no JVM."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from tidefold.storage import Store
 
 
 def rebuild(pipeline: Pipeline, log: str, plan: bool = True) -> Outcome:
-    """Rebuilds the ledger as far as the store proves it; with `plan` nothing is written.
+    """Rebuilds the part of the ledger that the store proves. With `plan` it writes nothing.
 
-    Raises CorruptError when a manifest or the newest ledger version cannot be read.
+    Raises CorruptError if a manifest or the newest ledger version cannot be read.
     """
     ledger, shape = pipeline.ledger(log), pipeline.log(log).shape
     if ledger.is_current():
@@ -45,9 +45,9 @@ def rebuild(pipeline: Pipeline, log: str, plan: bool = True) -> Outcome:
 
 
 def _require_proved(store: Store, state: LogState) -> None:
-    """Raises CorruptError when the table shows a snapshot whose manifest is gone."""
+    """Raises CorruptError if the table shows a snapshot whose manifest is missing."""
     try:
-        # What a lost version had is given up by the rebuild itself.
+        # The rebuild itself gives up the content of lost versions.
         require_known(state, replace(find_evidence(store, state), high_water_marks=()))
     except CorruptError as error:
         raise CorruptError(
@@ -58,13 +58,13 @@ def _require_proved(store: Store, state: LogState) -> None:
 
 
 def find_proofs(store: Store, log: str, shape: TableSpec) -> tuple[Proof, ...]:
-    """What manifests and the published table prove of a log's snapshots."""
+    """Returns what manifests and the published table prove about a log's snapshots."""
     evidence = find_evidence(store, LogState(log, shape))
     stored = [_read(store, LogPaths(log).manifest(snapshot)) for snapshot in sorted(evidence.manifests)]
     _require_table(log, [manifest for manifest, _ in stored], evidence.table_version)
     shown = _find_versions(store, log, [digest for _, digest in stored], evidence.table_version)
     newest = max((m.snapshot for m, digest in stored if digest in shown), default=0)
-    # Of a table whose first commits were cleaned up nobody knows which version showed an older snapshot.
+    # If the first commits of the table were deleted, the version that showed an older snapshot is unknown.
     is_whole = 0 in shown.values() or not shown
     return tuple(
         Proof(m, digest, shown.get(digest), m.snapshot in evidence.completed or (not is_whole and m.snapshot < newest))
@@ -73,7 +73,7 @@ def find_proofs(store: Store, log: str, shape: TableSpec) -> tuple[Proof, ...]:
 
 
 def _require_table(log: str, manifests: Sequence[Manifest], version: int | None) -> None:
-    """Raises CorruptError when a snapshot was built on another one, which the table showed, and the table is gone."""
+    """Raises CorruptError if the table is missing, although a snapshot was built on one that the table showed."""
     bases = [m.base for m in manifests if m.base is not None]
     if version is None and bases:
         raise CorruptError(
@@ -89,7 +89,7 @@ def _read(store: Store, path: str) -> tuple[Manifest, str]:
 
 
 def _find_versions(store: Store, log: str, digests: Sequence[str], newest: int | None) -> dict[str, int]:
-    """Which version of the table showed a manifest first."""
+    """Returns the table version that showed each manifest first."""
     table, found = LogPaths(log).table, dict[str, int]()
     for entry in store.list(f"{table}/_delta_log"):
         name = entry.path.rsplit("/", 1)[1]
@@ -105,7 +105,7 @@ def _find_versions(store: Store, log: str, digests: Sequence[str], newest: int |
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RebuildDetails(Details):
-    """The ledger that was made again, or would be.
+    """The rebuilt ledger, or the plan for it.
 
     `published`: id of the snapshot that the table shows.
     `aborted`: ids of snapshots that the table never showed.

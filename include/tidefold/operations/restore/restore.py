@@ -48,7 +48,7 @@ class Restore(msgspec.Struct, frozen=True, tag="restore"):
     kind: KindPolicy | None = None
 
     def prepare_claim(self, pipeline: Pipeline, log: str) -> Claimant:
-        """Raises TidefoldError, also where nothing was ever ingested."""
+        """Raises TidefoldError, also for a log that has ingested nothing."""
         pipeline.ledger(log).read()
         bring_up_to_date(pipeline, log, self.run)
         return self.claimant(pipeline)

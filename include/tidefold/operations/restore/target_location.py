@@ -18,7 +18,7 @@ from tidefold.storage.addresses import require_apart
 
 _log = logging.getLogger(__name__)
 DESCRIPTION = "tidefold-restore.json"
-# Readers of Delta and of Parquet folders leave names alone that begin like this.
+# Readers of Delta and of Parquet folders ignore names that begin with an underscore.
 _MARKER = "_tidefold-restoring"
 
 
@@ -94,7 +94,7 @@ def clear(store: Store, keep: bool = True) -> None:
     paths = [entry.path for entry in store.list("", unfinished=True)]
     ours = [path for path in paths if path.startswith(("_delta_log/", "_data/", DESCRIPTION, _MARKER))]
     store.delete([path for path in ours if path.startswith("_delta_log/")])
-    # The marker goes last: until then nobody else begins here.
+    # The marker is deleted last. Until then no other restore begins here.
     store.delete([path for path in ours if not path.startswith((_MARKER, "_delta_log/"))])
     store.delete([path for path in ours if path.startswith(_MARKER)])
     if not keep:

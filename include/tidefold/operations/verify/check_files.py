@@ -35,7 +35,7 @@ def examine(
 ) -> dict[StoredFile, tuple[Copy, ...]]:
     """Returns all copies of each file. A copy with several names is read once.
 
-    Raises StorageError if a store does not answer.
+    Raises StorageError if a store is not available.
 
     deep: read the bytes; otherwise check only presence and length. A set of files: read only these.
     """
@@ -53,7 +53,7 @@ def examine(
 
 
 def is_read(file: StoredFile, deep: bool | Container[StoredFile]) -> bool:
-    """Whether the bytes of a file are read, too."""
+    """Whether the bytes of a file are read too."""
     return deep if isinstance(deep, bool) else file in deep
 
 

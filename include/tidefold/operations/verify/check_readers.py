@@ -57,7 +57,7 @@ def _check(pipeline: Pipeline, log: str, reader: DeltaReader | None) -> Outcome:
             )
         found = _compare_any(pipeline, state, shown, reader)
         newest = pipeline.ledger(log).find()
-        # A publication meanwhile: what was read may be the snapshot after that.
+        # If a snapshot was published meanwhile, the reader may have read that one.
         if found.equal or newest is None or find_shown(newest) == shown:
             return _describe(log, found)
         state = newest

@@ -45,7 +45,7 @@ def examine_segments(
     deep: bool | Container[StoredFile],
     tell: Tell,
 ) -> dict[StoredFile, tuple[Copy, ...]]:
-    """Returns all copies of each segment. Raises StorageError if a store does not answer.
+    """Returns all copies of each segment. Raises StorageError if a store is not available.
 
     deep: read the bytes; otherwise check only presence and minimal length. A set of files: read only these.
     """

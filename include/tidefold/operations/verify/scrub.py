@@ -209,7 +209,7 @@ def _explain(damage: Damage) -> str:
     if all(place.where is StorageTier.LOCAL for place in damage.places):
         return _LOCAL
     means = _MEANS[damage.part].format(ids=", ".join(map(str, damage.snapshots)) or "?")
-    # Some name of a file that is damaged is what readers open; only a segment or manifest has readers that fall back.
+    # Readers open the damaged name itself. Only readers of segments and manifests fall back to another copy.
     return f"{means}; {_SPARE}" if damage.good and damage.part in (FileRole.SEGMENT, FileRole.MANIFEST) else means
 
 

@@ -201,7 +201,7 @@ class Verification:
             if state:
                 return scope_of(self.pipeline, state, self.asked.snapshot)
         except NotFoundError:
-            pass  # Retired meanwhile: then nothing of it is needed.
+            pass  # The snapshot was retired meanwhile, so its files are not needed.
         return replace(self.scope, kept=(), asked=frozenset(), local=frozenset(), change_sets=())
 
     def _try_repair(

@@ -126,7 +126,7 @@ def _validate(
 ) -> ExpectationSuiteValidationResult:
     try:
         return rows.validate(expectations, form)
-    except Exception as error:  # Whatever stops the gate must end as an error of this log, never as a pass.
+    except Exception as error:  # Any exception here must become an error of this log, never a pass.
         raise not_computed("all of the log", str(error)) from error
 
 

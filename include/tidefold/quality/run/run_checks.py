@@ -108,5 +108,5 @@ def _compute(what: str, compute: Callable[[], _T]) -> _T:
         return compute()
     except TidefoldError:
         raise
-    except Exception as error:  # Whatever Spark raises must end as an error of this log, never as a pass.
+    except Exception as error:  # Any exception of Spark must become an error of this log, never a pass.
         raise not_computed(what, str(error)) from error

@@ -128,7 +128,7 @@ def _aggregates(column: str, type_: str, shape: bool) -> dict[str, Column]:
 
 
 def _quote_column(column: str) -> Column:
-    """Returns a column by its name, whatever characters the name has."""
+    """Returns a column by its name, which may have any characters."""
     from pyspark.sql import functions as f
 
     return f.col(f"`{column.replace('`', '``')}`")
@@ -159,7 +159,7 @@ def _read(spark: SparkSession, store: Store, manifest: Manifest) -> DataFrame:
             return spark.range(0, count, 1, count).mapInArrow(work, schema)
         reader = spark.read.schema(schema).option("ignoreMissingFiles", "false").option("ignoreCorruptFiles", "false")
         return reader.parquet(*paths)
-    except Exception as error:  # Whatever Spark raises must end as an error of this log, never as a pass.
+    except Exception as error:  # Any exception of Spark must become an error of this log, never a pass.
         line = clip_text(" ".join(str(error).split()))
         message = f"Spark cannot read `{folder}`: {line}"
         raise TidefoldError("STAGED_ROWS_UNREADABLE", message, hint=JUDGE_AGAIN) from error

@@ -51,7 +51,7 @@ class CatalogueCheck(StrictModel):
     """One kind of check. Its fields are the keys of the entry."""
 
     page: ClassVar[str] = "docs/quality.md"
-    # Whether it looks at single rows, so that a share of them may be bad.
+    # Whether the check tests single rows, so that a share of them may fail.
     of_rows: ClassVar[bool] = False
     implicit = ("columns",)
 

@@ -1,7 +1,7 @@
 """Combines several folders on this machine's disks into one store of local copies (L3).
 
 A copy is in one root as a whole: in the root that its name determines or, if there were other roots at the time,
-where it is found. A root that does not answer hides no copy in another root.
+where it is found. An unavailable root hides no copy in another root.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ class LocalRoots:
         return str(self._holder(path).root)
 
     def files(self) -> tuple[LocalFile, ...]:
-        """Returns every file of every root that answers, including unfinished files of killed writers.
+        """Returns every file of every available root, including unfinished files of killed writers.
 
-        Raises StorageError if no root answers.
+        Raises StorageError if no root is available.
         """
         return tuple(file for _, found in self._ask(_files, everything=True) for file in found)
 
@@ -97,9 +97,9 @@ class LocalRoots:
         return self._holder(path).identity(path)
 
     def list(self, folder: str, unfinished: bool = False) -> list[StoredObject]:
-        """Lists as the port defines: all roots that answer, unless the folder belongs to one copy.
+        """Lists as the port defines: all available roots, unless the folder belongs to one copy.
 
-        Raises StorageError if no root answers.
+        Raises StorageError if no root is available.
         """
         if CopyName.around(folder):
             return self._holder(folder).list(folder, unfinished)
@@ -152,7 +152,7 @@ class LocalRoots:
         return (first, *(root for root in roots if root is not first))
 
     def _first(self, path: str, act: Callable[[LocalStore], _Answer]) -> _Answer:
-        """Returns the answer of the first root that has one, or raises the error of the one that should."""
+        """Returns the result of the first root that has one. Otherwise raises the error of the root that should."""
         own, *others = self._order(path)
         try:
             return act(own)
@@ -163,7 +163,7 @@ class LocalRoots:
             raise
 
     def _ask(self, act: Callable[[LocalStore], _Answer], everything: bool) -> Sequence[tuple[LocalStore, _Answer]]:
-        """Returns the answers of the roots that answer. Each of the others is reported once, until it answers again."""
+        """Returns the results of the available roots. Reports each of the others once, until it is available again."""
         answers = []
         failed: dict[str, Exception] = {}
         for root in self.roots:

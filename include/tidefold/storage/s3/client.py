@@ -15,7 +15,7 @@ from s3fs import S3FileSystem
 from tidefold.errors import InvalidInputError, NotFoundError, StorageError, TidefoldError
 from tidefold.storage.s3.address import S3Endpoint
 
-# The errors that s3fs raises: S3's answers (as OSError), and errors of the connection.
+# The errors that s3fs raises: S3's responses (as OSError), and errors of the connection.
 FAILURES = (OSError, ClientError, BotoCoreError, ResponseParserError, TransportError)
 _READ_SECONDS = 60
 _BLOCK = 8 << 20
@@ -141,14 +141,14 @@ def _storage_error(path: str, error: Exception) -> TidefoldError:
 
 
 def _answer(error: BaseException | None) -> dict[str, Any]:
-    """Returns S3's own answer, which s3fs keeps as the cause of its errors; empty if there was none."""
+    """Returns S3's response, which s3fs keeps as the cause of its errors; empty without one."""
     while error is not None and not isinstance(error, ClientError):
         error = error.__cause__
     return dict(error.response) if isinstance(error, ClientError) else {}
 
 
 def code_of(error: BaseException) -> str:
-    """Returns S3's error code, or the HTTP status if an answer has no body; "" without an answer."""
+    """Returns S3's error code, or the HTTP status if a response has no body; "" without a response."""
     return str(_answer(error).get("Error", {}).get("Code", ""))
 
 

@@ -206,7 +206,7 @@ class S3Store:
         return S3Endpoint.of().delta_options()
 
     def keeps_marks(self, path: str) -> bool:
-        """Whether S3 stores with an object which put made it. Without that, tidefold cannot settle a lost answer."""
+        """Whether S3 stores with an object which put made it. tidefold needs that to settle a lost response."""
         with self._bucket.translate_errors(path):
             return bool(find_put_mark(self._bucket, self._key(path)))
 

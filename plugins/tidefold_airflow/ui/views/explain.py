@@ -44,7 +44,7 @@ class ExplainView:
 
 
 def view_explanation(pipeline: Pipeline, state: LogState, request: Request) -> ExplainView:
-    """Explains the key in the address, if there is one. The page shows a mistake in it beside the form."""
+    """Explains the key in the address, if there is one. The page shows a mistake in it next to the form."""
     key = state.shape.key
     question = ExplainForm(None, dict.fromkeys(key, ""), "published", None)
     try:

@@ -75,7 +75,7 @@ def view_snapshot(pipeline: Pipeline, state: LogState, snapshot: Snapshot) -> Sn
 
 
 def _find_judgement(pipeline: Pipeline, state: LogState, snapshot: Snapshot) -> ValidationResult | None:
-    """Returns what the verdict file says; None if there is none, or if it cannot be read."""
+    """Returns the content of the verdict file; None if it is absent or cannot be read."""
     verdict = snapshot.verdict
     if verdict is None:
         return None

@@ -142,7 +142,7 @@ def _select_merged(shape: TableSpec) -> str:
     own = {name for group in shape.merge.groups if group.order for name in group.columns}
     parts = ""
     for i, column in enumerate(values(shape)):
-        # A group with an order of its own is not measured by deletes: they are none of its clock's.
+        # Deletes do not count for a group with its own order, because they have no place in that order.
         floor = LOWEST if column.name in own else "_gone"
         new = f"coalesce(given._o{i} > {floor} AND given._o{i} >= coalesce(kept._h{i}, {LOWEST}), false)"
         parts += f", {new} AS _n{i}, NOT {new} AND coalesce(kept._h{i} > {floor}, false) AS _k{i}"

@@ -14,9 +14,9 @@ _TYPES = {
     "boolean": "BOOLEAN", "int": "INTEGER", "long": "BIGINT", "float": "FLOAT", "double": "DOUBLE",
     "string": "VARCHAR", "date": "DATE", "timestamp": "TIMESTAMPTZ", "binary": "BLOB",
 }  # fmt: skip
-# Beside a row: names of columns whose value was not sent and that no former row has; null: there are none.
+# The column next to a row with the names of columns whose value was not sent, and is in no former row; else null.
 UNRESOLVED = "_unresolved"
-# Where a row has no place yet: below all others.
+# The place of a row without a place: below all others.
 LOWEST = "[]::BIGINT[]"
 
 
@@ -131,5 +131,5 @@ def latest(shape: TableSpec, relation: str = "live", columns: str = "*") -> str:
     )
 
 
-# Is this key's newest change an upsert?
+# Whether the newest change of a key is an upsert.
 IS_UPSERT = f"_op = {UPSERT}"
