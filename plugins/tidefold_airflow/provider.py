@@ -1,4 +1,4 @@
-"""What Airflow shows of tidefold as a provider: `airflow providers list`, `airflow providers get tidefold`."""
+"""The description of tidefold as a provider of Airflow: `airflow providers list`, `airflow providers get tidefold`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _OPERATORS = "tidefold_airflow.operators"
 
 
 def get_provider_info() -> dict[str, Any]:
-    """The description of the provider, in the form of Airflow's provider_info.schema.json.
+    """Returns the description of the provider, in the form of Airflow's provider_info.schema.json.
 
     There is no type of connection: Spark's is the one of Airflow's Spark provider, a webhook's is `http`, and a store
     finds its credentials as all AWS clients do.

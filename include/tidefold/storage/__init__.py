@@ -26,7 +26,7 @@ def open_store(address: str, base: Path) -> Store:
     if scheme == "memory":
         return MemoryStore(address.removeprefix("memory://"))
     if scheme == "s3":
-        # Loads its client only for those who use it.
+        # The client is loaded only if it is used.
         from tidefold.storage.s3.store import S3Store
 
         return S3Store(address)

@@ -24,8 +24,8 @@ _UNFINISHED, _CHUNK = ".part", 1 << 20
 _TRIES = 10_000
 
 
-# Folders of a store that hold rows of every log, and that only who runs tidefold reads. Readers of tables and snapshots
-# may be other users: for these the umask decides.
+# Folders with rows of every log, which only the user who runs tidefold reads. Readers of tables and snapshots may be
+# other users, so the umask decides there.
 _PRIVATE = ("logs", "changelog")
 
 
@@ -81,7 +81,7 @@ class LocalStore:
         try:
             _sync(os.path.dirname(final))
         except OSError as error:
-            # The name is visible and may not survive a power cut: neither done nor not done.
+            # The name is visible but may not survive a power cut, so the outcome is unknown.
             raise UnknownOutcomeError(
                 "NOT_SYNCED", f"`{path}` was written, but its folder could not be synced."
             ) from error
@@ -110,7 +110,7 @@ class LocalStore:
         made = self._make_folder(os.path.dirname(path))
         done = act()
         for folder in made:
-            # Else a crash could lose the folder with what is in it.
+            # Otherwise a crash could lose the folder with its content.
             _sync(os.path.dirname(folder))
         return done
 
@@ -321,7 +321,7 @@ def _publish(part: str, final: str) -> None:
     try:
         os.link(part, final)
     except FileNotFoundError:
-        # A clean-up took us for dead, since the name was taken.
+        # The name was taken, so a clean-up took this process for dead.
         if os.path.exists(final):
             raise FileExistsError(errno.EEXIST, "File exists", final) from None
         raise OSError(errno.ESTALE, "the unfinished file was removed while it was written", part) from None

@@ -52,7 +52,7 @@ class _LocalCopy:
         """Ends the copy because of `error`. The store removes the unfinished file."""
         opened, self._opened, self._stream = self._opened, None, None
         if opened is not None:
-            # The store raises `error` again, which is on its way already.
+            # The store raises `error` again, which is already being raised.
             with suppress(BaseException):
                 opened.__exit__(type(error), error, error.__traceback__)
 
@@ -116,7 +116,7 @@ class DuplicatingStream:
 
 @contextmanager
 def create_duplicating(primary: Store, local: Store | None, path: str) -> Iterator[DuplicatingStream]:
-    """Opens a stream to a new file of that path in both stores. Leaving it without an error completes both files.
+    """Opens a stream to a new file of that path in both stores. A clean exit completes both files.
 
     Raises the errors of the primary, and then leaves a file in neither store. An unknown outcome deletes nothing of the
     primary (I11): the caller, who chose the name, decides.

@@ -8,7 +8,7 @@ from typing import cast
 from tidefold.errors import InvalidInputError
 from tidefold.storage.store import Store
 
-# Where installed packages name their stores. A configuration cannot have code loaded from anywhere else.
+# Installed packages name their stores here. A configuration cannot load code from any other place.
 GROUP = "tidefold.stores"
 # Packages cannot replace these.
 BUILT_IN = ("file", "memory", "s3")

@@ -48,9 +48,9 @@ class UnsafeFileError(OSError):
 def open_regular(root: str, name: str) -> BinaryIO:
     """Opens a regular file below a root for reading. Raises UnsafeFileError, OSError."""
     with _folder_of(root, name) as (folder, last):
-        # Looked at first: to open a device may do something.
+        # Checked before the open, because opening a device may have an effect.
         _require_regular(os.stat(last, dir_fd=folder, follow_symlinks=False), name)
-        # A pipe that took its place in this moment must not hold the process up.
+        # A pipe that replaces the file now must not block the process.
         handle = _open_last(last, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, folder, name)
     try:
         _require_regular(os.fstat(handle), name)
@@ -131,7 +131,7 @@ def _open_last(last: str, flags: int, folder: int, name: str) -> int:
     try:
         return os.open(last, flags, dir_fd=folder)
     except OSError as error:
-        # To open a link as a folder is one error or the other, by the system.
+        # The error of opening a link as a folder depends on the system.
         if error.errno in (errno.ELOOP, errno.ENOTDIR, errno.ENXIO):
             kind = os.stat(last, dir_fd=folder, follow_symlinks=False).st_mode
             if not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)):

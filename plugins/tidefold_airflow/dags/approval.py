@@ -40,7 +40,9 @@ def tidefold_approval_dag(
     look_every: timedelta = LOOK_EVERY,
     **dag: Any,
 ) -> DAG:
-    """The DAG that asks: its id is the operators' `approval_dag`. `tidefold_dag` and `tidefold_group` make their own.
+    """Returns the DAG that asks a person. Its id is the operators' `approval_dag`.
+
+    `tidefold_dag` and `tidefold_group` make their own.
 
     :param patience: how long a person may take.
     :param logs: only these; none: all that are configured.
@@ -64,7 +66,7 @@ def tidefold_approval_dag(
             "manifest": "{{ params.manifest }}",
             "config": config,
             "only": logs,
-            # Even if this is called within a task group of another DAG, they are tasks of this DAG.
+            # Called within a task group of another DAG, the tasks still belong to this DAG.
             "task_group": made.task_group,
         }
         # If the answer comes in the second in which the task defers, Airflow runs the task again, and it asks again.

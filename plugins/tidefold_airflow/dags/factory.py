@@ -183,11 +183,11 @@ def _tasks(logs: Logs | str, kind: str | None, options: Options, asks: str | Non
     abort = operators.TidefoldAbortOperator(task_id="abort", retries=2, **asking, **each).as_teardown()
     # Skipped tasks had nothing to do.
     done = EmptyOperator(task_id="done", trigger_rule="none_failed")
-    # Not with on_failure_fail_dagrun: a task before such a teardown no longer counts for the run's colour (measured).
+    # Not with on_failure_fail_dagrun: a task before such a teardown no longer counts for the run's state (measured).
     ingest >> materialize >> quality >> confirm >> subsume >> truncate >> local_retention >> clean >> abort
     # Also if a person marks or skips tasks between them: `abort` starts only after the steps that stage have ended.
     [ingest, materialize, quality, confirm] >> abort
-    # The last tasks decide the colour of a run, and a failure does not reach them by itself.
+    # The last tasks decide the state of a run, and a failure does not reach them by itself.
     steps = [choose, ingest, materialize, quality, confirm, subsume, truncate, local_retention, clean]
     steps >> alarms
     [*steps, alarms] >> done

@@ -48,7 +48,7 @@ def asset_in(config: Config, log: str) -> Asset:
 def announce(context: Context, asset: Asset, extra: dict[str, Any]) -> None:
     """Adds an event to the task, which Airflow sends when the task succeeds. `extra` contains at least `snapshot`.
 
-    A task that is cleared finds its work done: the same snapshot is not announced twice in a row.
+    A cleared task finds its work done, and does not announce the same snapshot twice in a row.
     """
     if _newest(context, asset) != extra["snapshot"]:
         context["outlet_events"][TABLES].add(asset, extra=extra)
@@ -63,7 +63,7 @@ def _newest(context: Context, asset: Asset) -> Any:
 
 
 def _root(config: Config) -> str:
-    """Address of the store in the form of Airflow's assets, where a file has a host."""
+    """Returns the address of the store in the form of Airflow's assets, where a file has a host."""
     address = config.store.rstrip("/")
     if "://" in address and not address.startswith("file:"):
         return address

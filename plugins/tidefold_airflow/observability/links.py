@@ -23,7 +23,7 @@ class SnapshotLink(BaseOperatorLink):
     name = "Snapshot page"
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
-        """The address, below Airflow's own; that of the run where the task says nothing of a snapshot."""
+        """Returns the address below Airflow's; that of the run if the task names no snapshot."""
         return _link(ti_key, lambda log, snapshot: snapshot_path(log, snapshot, _config(operator)))
 
 
@@ -33,7 +33,7 @@ class ReportLink(BaseOperatorLink):
     name = "Quality report"
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
-        """The address, below Airflow's own; that of the run where the task says nothing of a snapshot."""
+        """Returns the address below Airflow's; that of the run if the task names no snapshot."""
         config = _config(operator)
         return _link(ti_key, lambda log, snapshot: f"{snapshot_path(log, snapshot, config)}/report")
 

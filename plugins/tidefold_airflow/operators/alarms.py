@@ -20,8 +20,8 @@ class TidefoldAlarmsOperator(TidefoldLogOperator):
     """
     Counts the failed runs of each log, finds its alarms (``alarms`` in tidefold.yaml), and sends new ones once.
 
-    The task returns ``{log: {alarms, failures}}``. It fails only if a notifier or the store does: an alarm that was not
-    sent is sent by the next run.
+    The task returns ``{log: {alarms, failures}}``. It fails only if a notifier or the store fails. The next run
+    sends an alarm that was not sent.
 
     :param alarm_conn_id: Connection of a webhook, see GateNotifier.
     :param alarm_notifier: Dotted path of a function that takes the context of the task; ``alarms`` in it has the new

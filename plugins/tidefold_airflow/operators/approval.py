@@ -30,7 +30,7 @@ class ApprovalQuestion:
 
 @dataclass(frozen=True)
 class Answer:
-    """Whether somebody approved, who, and the reason given. `given`: false where nobody answered in time."""
+    """Whether a person approved, who, and the reason. `given`: false if nobody responded in time."""
 
     approved: bool
     by: str
@@ -51,7 +51,7 @@ def ask(question: ApprovalQuestion, context: Context, **kept: Any) -> NoReturn:
 
 
 def read_answer(event: Mapping[str, Any]) -> Answer:
-    """What `execute_complete` was given; an error (nobody answered in time) is a rejection."""
+    """Returns the answer that `execute_complete` received. An error (nobody responded in time) is a rejection."""
     if "error" in event:
         why = f"nobody answered in time ({event.get('error_type', 'timeout')})"
         return Answer(approved=False, by="", why=why, given=False)

@@ -1,6 +1,6 @@
-"""The run that asks a person about one snapshot: its name, its start, and how it stands. One run a log and snapshot.
+"""The run that asks a person about one snapshot: its name, start and state. There is one run for each log and snapshot.
 
-Asks Airflow through the task's supervisor, which is no public API of its own: only this module does.
+Only this module uses the supervisor of Airflow's tasks, which is not a public API.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _OPEN = ("queued", "running")
 
 @dataclass(frozen=True)
 class ApprovalRun:
-    """`state` is that of the DAG run; `since`: when it was asked for, to the minute, in UTC."""
+    """`state`: that of the DAG run. `since`: when it was started, to the minute, in UTC."""
 
     state: str
     since: str
@@ -32,7 +32,7 @@ class ApprovalRun:
 
 
 def needs_answer(snapshot: Snapshot | None) -> bool:
-    """Whether a person may still decide about it: it is staged, the gate refused it, and nobody let it through."""
+    """Whether a person may still decide: it is staged, the gate refused it, and nobody has overridden that."""
     from tidefold.domain.log_state import State
 
     if snapshot is None or snapshot.state is not State.STAGED or snapshot.verdict is None:
@@ -41,13 +41,13 @@ def needs_answer(snapshot: Snapshot | None) -> bool:
 
 
 def run_id_of(log: str, snapshot: Snapshot) -> str:
-    """The same for the same staged files, so that asking twice asks once; another for an id that is given again."""
+    """Returns the run's id. The same staged files give the same id; a reused snapshot id gives another one."""
     made = hashlib.sha256(f"{snapshot.run} {snapshot.started_at} {snapshot.manifest}".encode()).hexdigest()
     return f"{log}__snapshot_{snapshot.id}__{made[:12]}"
 
 
 def find_approval(dag: str, log: str, snapshot: Snapshot) -> ApprovalRun | None:
-    """The run that asks about it, open or ended; None: nobody was asked."""
+    """Returns the run that asks about the snapshot, open or ended; None: there is none."""
     from airflow.sdk.exceptions import AirflowRuntimeError
     from airflow.sdk.execution_time.comms import GetDagRun
 
@@ -110,7 +110,7 @@ def waits(scope: TaskScope, log: str, dag: str) -> Outcome | None:
 
 
 def still_waits(scope: TaskScope, log: str, dag: str) -> Outcome:
-    """The same in a step after one that found the log waiting: it stays out of the run, also when it was answered."""
+    """Returns the outcome for a log that an earlier step found waiting. It stays out of the run, even if answered."""
     message = "skipped: it waited for an approval when this run began; the next run continues"
     return waits(scope, log, dag) or Outcome(log, Status.NOTHING, message)
 
@@ -118,7 +118,7 @@ def still_waits(scope: TaskScope, log: str, dag: str) -> Outcome:
 def _give_up(scope: TaskScope, log: str, attempt: Snapshot) -> Outcome | None:
     from tidefold.operations.snapshot.abort import abort
 
-    # The answer may have taken effect between the two looks.
+    # The answer may have taken effect between the two reads.
     state = scope.pipeline.ledger(log).read()
     if state.open_attempt != attempt:
         return Outcome(log, Status.WAITS, f"skipped: snapshot {attempt.id} was just decided about", attempt.id)

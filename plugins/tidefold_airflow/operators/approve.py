@@ -1,4 +1,4 @@
-"""The operators of the DAG that asks a person: one asks and does as the person says, one ends what is left open."""
+"""The operators of the DAG that asks a person: one asks and applies the answer, one aborts what stays unanswered."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from tidefold.domain.log_state import LogState, Snapshot
 
-# How often a question that nobody has answered is compared with the ledger.
+# How often an open question is compared with the ledger.
 LOOK_EVERY = timedelta(minutes=5)
 
 
@@ -63,7 +63,7 @@ class TidefoldApprovalOperator(TidefoldConfirmOperator):
         return self._go_on(context, None, until)
 
     def execute_complete(self, context: Context, event: dict[str, Any], until: str) -> Summary:
-        """Goes on after the answer, or looks whether the question still makes sense."""
+        """Applies the answer, or checks whether the question is still open."""
         return self._go_on(context, read_answer(event), datetime.fromisoformat(until))
 
     def _go_on(self, context: Context, answer: Answer | None, until: datetime) -> Summary:
@@ -87,7 +87,7 @@ class TidefoldApprovalOperator(TidefoldConfirmOperator):
 
 class TidefoldUnansweredOperator(TidefoldLogOperator):
     """
-    Aborts a snapshot that still waits when the run that asked about it ends. Use it as the teardown of that run.
+    Aborts a snapshot that is still undecided when the run that asked about it ends. Use it as the teardown of that run.
 
     A snapshot that somebody approved, published or aborted is left alone.
 
@@ -112,7 +112,7 @@ class TidefoldUnansweredOperator(TidefoldLogOperator):
 
 
 def find_staged(state: LogState, snapshot: int | str, manifest: str | None) -> Snapshot | None:
-    """The snapshot, if a person may still decide about just these files."""
+    """Returns the snapshot if a person may still decide about exactly these files."""
     found = state.snapshot(int(snapshot))
     same = found is not None and manifest in ("", None, found.manifest)
     return found if same and needs_answer(found) else None
@@ -138,7 +138,7 @@ def _decide(scope: TaskScope, log: str, staged: Snapshot, answer: Answer) -> Out
     from tidefold.operations.snapshot.confirm import confirm
 
     if answer.approved:
-        # An override without a name or a reason is refused there, as it is on the command line.
+        # `confirm` refuses an override without a name or a reason, as on the command line.
         return confirm(scope.pipeline, log, staged.id, override_by=answer.by or " ", why=answer.why or " ")
     who = f"rejected by {answer.by}" if answer.by else "rejected"
     abort(scope.pipeline, log, f"{who}: {answer.why or 'no reason given'}", snapshot=staged.id)
@@ -151,7 +151,7 @@ def _decide(scope: TaskScope, log: str, staged: Snapshot, answer: Answer) -> Out
 
 def _question(log: str, staged: Snapshot, config: str | None, until: datetime, patience: timedelta) -> ApprovalQuestion:
     said = staged.verdict.summary if staged.verdict else "not judged"
-    # A summary may quote what was found in the data: as code, so that nothing of it is Markdown.
+    # A summary may quote data. As code, none of it is read as Markdown.
     lines = (
         f"The quality gate refused snapshot {staged.id} of **{log}**: `{said.replace('`', chr(39))}`",
         f"[Quality report]({report_page(log, staged.id, config)})",

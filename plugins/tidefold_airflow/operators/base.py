@@ -45,7 +45,7 @@ class TidefoldLogOperator(BaseOperator):
         return report(self.act_on_all(scope), context)
 
     def act_on_all(self, scope: TaskScope) -> list[Outcome]:
-        """One outcome for each log."""
+        """Returns one outcome for each log."""
         from tidefold.operations.outcome import for_each_log
 
         return for_each_log(scope.logs, lambda log: self.act(scope, log))
@@ -112,7 +112,7 @@ class TidefoldVerifyOperator(TidefoldLogOperator):
     Checks every copy of every file of each log. Fails, without a retry, if damage remains.
 
     :param deep: Read all bytes; otherwise only presence and length are checked.
-    :param repair: Repair from a copy that is proved good.
+    :param repair: Repair from a copy that is proved to be intact.
     :param logs, only, config: As for TidefoldSparkOperator. (templated)
     """
 
@@ -135,9 +135,9 @@ class TidefoldVerifyOperator(TidefoldLogOperator):
 class TidefoldDrillOperator(TidefoldLogOperator):
     """
     Restores the newest completed snapshot of each log into a scratch folder, checks it and deletes it again. Fails,
-    without a retry, where the rows cannot be restored.
+    without a retry, if the rows cannot be restored.
 
-    :param scratch: Folder below which it is restored; default: ``var/drill`` beside the configuration. (templated)
+    :param scratch: Folder below which it is restored; default: ``var/drill`` next to the configuration. (templated)
     :param logs, only, config: As for TidefoldSparkOperator. (templated)
     """
 

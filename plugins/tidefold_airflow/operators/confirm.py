@@ -1,4 +1,4 @@
-"""The operator that confirms snapshots, has a person asked where the gate refused, and sends events and lineage."""
+"""The operator that confirms snapshots, starts approvals of refused ones, and sends events and lineage."""
 
 from __future__ import annotations
 
@@ -68,12 +68,12 @@ class TidefoldConfirmOperator(TidefoldLogOperator):
         return report(outcomes, context)
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage[Any, Any] | None:
-        """Inputs and outputs for OpenLineage, which asks in the process that ran the task."""
+        """Returns inputs and outputs for OpenLineage, which calls this in the process that ran the task."""
         return self._lineage
 
 
 def report_page(log: str, snapshot: int, config: str | None) -> str:
-    """The address of a stored report."""
+    """Returns the address of a stored report."""
     return address(f"{snapshot_path(log, snapshot, config)}/report")
 
 
@@ -83,7 +83,7 @@ def _find_published(scope: TaskScope, shown: dict[str, int]) -> dict[str, Snapsh
 
 
 def _describe(log: str, snapshot: Snapshot, config: str | None) -> dict[str, Any]:
-    """The content of an asset event: small, and JSON."""
+    """Returns the content of an asset event: small, and JSON."""
     verdict = snapshot.verdict
     return {
         "log": log,

@@ -24,7 +24,7 @@ class TidefoldDoctorOperator(BaseOperator):
     """
     Runs all checks of ``tidefold doctor`` on the worker, and stores the findings for the page. Starts no Spark.
 
-    The task returns ``{ok, warn, fail}``: how many lines there are of each. It fails, without a retry, if one is fail.
+    The task returns ``{ok, warn, fail}``: the number of findings by level. It fails, without a retry, if one is fail.
 
     :param seconds: How long a check may take. (templated)
     :param conn_id: Connection of Spark that must exist.
@@ -32,7 +32,7 @@ class TidefoldDoctorOperator(BaseOperator):
     """
 
     template_fields: Sequence[str] = ("config", "seconds")
-    # What a notifier says of a failed task.
+    # The text of a notifier about a failed task.
     failure_text = "found what must be mended"
 
     def __init__(
@@ -44,13 +44,13 @@ class TidefoldDoctorOperator(BaseOperator):
         self.config = config
 
     def execute(self, context: Context) -> dict[str, int]:
-        """Logs each finding; the error names those that must be mended."""
+        """Logs each finding. The error names those that must be repaired."""
         from tidefold.installation import CLONE
         from tidefold.operations.doctor.doctor import Surroundings, diagnose
         from tidefold.operations.doctor.finding import FindingLevel, summarize
         from tidefold.spark.jars import list_jars
 
-        # A connection is read here: other threads may not ask Airflow.
+        # The connection is read here, because other threads must not call Airflow.
         has_connection = self._find_connection()
         around = Surroundings(
             CLONE, config_path(self.config), tuple(list_jars()), lambda: self._look_at_airflow(has_connection)
@@ -82,7 +82,7 @@ class TidefoldDoctorOperator(BaseOperator):
         return replace(found, connection=self.conn_id, has_connection=has_connection)
 
     def _store(self, findings: list[DoctorFinding], is_unreachable: bool) -> None:
-        """Keeps the findings for the page, where there is a store that answers."""
+        """Stores the findings for the page, if the store is available."""
         from tidefold.operations.doctor.report import write_report
         from tidefold.operations.pipeline import now
         from tidefold.wiring import open_pipeline

@@ -1,6 +1,6 @@
 """Finds the tasks of a run that would do nothing, so that Airflow starts no process for them.
 
-The task before them looks in its own process and skips them. A skipped task can still be cleared alone: then it runs.
+The task before them finds this out in its own process and skips them. A skipped task still runs if it is cleared.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def find_idle_steps(task: Any, scope: TaskScope, context: Context) -> list[Skipp
 
 
 def skip(tasks: Iterable[Skipped], summary: Summary, context: Context) -> NoReturn:
-    """Ends a task well and skips others. Its result is kept, as that of every task."""
+    """Ends the task with success and skips others. The result of the task is kept."""
     context["ti"].xcom_push("return_value", summary)
     raise DownstreamTasksSkipped(tasks=list(tasks))  # type: ignore[no-untyped-call]
 
@@ -88,7 +88,7 @@ def _list_outcomes(planned: Any) -> list[Outcome]:
 
 
 def _list_after(task: Any) -> list[Any]:
-    """Returns the tasks after this one in its own group: a DAG may have several groups of ours."""
+    """Returns the tasks after this one in its own group: a DAG may have several groups of tidefold."""
     return [one for one in task.get_flat_relatives(upstream=False) if _name_group(one) == _name_group(task)]
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 class TidefoldRestoreOperator(TidefoldSparkOperator):
     """
-    Stages the rows of a completed snapshot again, under a new id. Needs Spark only where rows must be folded again.
+    Stages the rows of a completed snapshot again, under a new id. Needs Spark only if rows must be folded again.
 
     :param snapshot: Id of the snapshot. (templated)
     :param log_position: ``replay`` (the next run folds later changes again) or ``skip`` (they are left out for good).
@@ -50,7 +50,7 @@ class TidefoldRestoreOperator(TidefoldSparkOperator):
         self.is_dry_run = is_dry_run
 
     def execute(self, context: Context) -> Summary:  # type: ignore[override]
-        """Plans the restore, so that it is refused before anything is claimed."""
+        """Plans the restore first, so that a refusal comes before the claim."""
         with airflow_errors():
             scope = open_scope(self.config, self.logs, context, self.only)
             planned = self._plan(scope)

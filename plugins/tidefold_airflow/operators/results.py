@@ -1,4 +1,4 @@
-"""From what a step did to each log to what Airflow shows: log lines, a small XCom, success or failure."""
+"""Converts the outcomes of a step to what Airflow shows: log lines, a small XCom, success or failure."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ Summary = dict[str, dict[str, Any]]
 
 
 def result_path(scope: TaskScope, context: Context) -> Path:
-    """Where the job writes its outcomes: one file for each run, task, copy and try, so that nobody reads another's.
+    """Returns the file for the outcomes of a job: one for each run, task, copy and try, so that no job reads another's.
 
-    The id of a run is text of the person who starts it: two ids never share a name, and no id is too long for one.
+    A person may choose the id of a run. Two ids never share a file name, and no id is too long for one.
     """
     ti = context["ti"]
     name = hashlib.sha256(json.dumps([scope.run, ti.task_id, ti.map_index, ti.try_number]).encode()).hexdigest()
@@ -38,14 +38,14 @@ def result_path(scope: TaskScope, context: Context) -> Path:
 
 
 def report(outcomes: Sequence[Outcome], context: Context) -> Summary:
-    """Logs one line a log and gives the XCom value; raises, naming the failed logs, when there are any."""
+    """Logs one line for each log and returns the XCom value. Raises an error that names the failed logs, if any."""
     send(of_outcomes(context["ti"].task_id.rpartition(".")[2], outcomes))
     summary = {outcome.log: _summarize(outcome) for outcome in outcomes}
     for outcome in outcomes:
         _log.log(logging.ERROR if outcome.error else logging.INFO, "%s: %s", outcome.log, outcome.message)
     failed = [o for o in outcomes if o.error]
     if failed:
-        # A failed task returns nothing; what it did to the other logs must be seen all the same.
+        # A failed task returns nothing, but its results for the other logs must be visible.
         context["ti"].xcom_push("return_value", summary)
         raise _failure(failed, len(outcomes))
     return summary

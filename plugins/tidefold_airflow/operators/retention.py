@@ -76,13 +76,13 @@ class TidefoldRetentionOperator(TidefoldLogOperator):
         return report(self.remove(scope, dry_run=False), context)
 
     def remove(self, scope: TaskScope, dry_run: bool) -> list[Outcome]:
-        """One outcome a log; a dry run changes nothing."""
+        """Returns one outcome for each log. A dry run changes nothing."""
         from tidefold.operations.outcome import for_each_log
 
         return for_each_log(scope.logs, lambda log: self.remove_of(scope, log, dry_run))
 
     def remove_of(self, scope: TaskScope, log: str, dry_run: bool) -> Outcome:
-        """The same for one log."""
+        """Returns the outcome of one log."""
         raise NotImplementedError
 
     def _log_plans(self, planned: list[Outcome]) -> list[Outcome]:
@@ -119,7 +119,7 @@ class TidefoldSubsumeOperator(TidefoldRetentionOperator):
         self.skip_idle = skip_idle
 
     def execute(self, context: Context) -> Summary:
-        """Retires snapshots, then looks at what the tasks after this one would delete."""
+        """Retires snapshots, then finds what the tasks after this one would delete."""
         summary = super().execute(context)
         if self.skip_idle:
             with airflow_errors():
@@ -156,7 +156,7 @@ class TidefoldLocalRetentionOperator(TidefoldRetentionOperator):
     """
 
     def remove(self, scope: TaskScope, dry_run: bool) -> list[Outcome]:
-        """Looks at the local folder once for all logs."""
+        """Reads the local folder once for all logs."""
         from tidefold.operations.local_copies.retain import retain_local
 
         return retain_local(scope.pipeline, scope.logs, dry_run)
@@ -170,14 +170,14 @@ class TidefoldCleanOperator(TidefoldRetentionOperator):
     """
 
     def remove(self, scope: TaskScope, dry_run: bool) -> list[Outcome]:
-        """Cleans the store, then each log; one outcome more than logs: that of the store."""
+        """Cleans the store, then each log. Returns the outcome of the store too."""
         from tidefold.operations.retention.clean import clean
 
         return clean(scope.pipeline, scope.logs, dry_run)
 
 
 def _digest(planned: Sequence[Outcome]) -> str:
-    """The hash of everything that would be deleted."""
+    """Returns the hash of everything that would be deleted."""
     from tidefold.operations.retention.details import paths_of
 
     paths = sorted(f"{o.log} {path}" for o in planned for path in paths_of(o))

@@ -1,6 +1,6 @@
-"""What one task works on: the pipeline, the logs and the run's name, read when the task executes and never at parse.
+"""The scope of one task: the pipeline, the logs and the run's name, read when the task executes and never at parse.
 
-Notices that somebody marked the step before as success though it never ran: what it should have left is missing.
+Detects that a person marked the step before as success although it never ran: its results are missing.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 C = TypeVar("C", bound=StrEnum)
 
-# Names of logs; none: all. None is what a template or another task gives that has nothing to give.
+# Names of logs; none: all. A template or another task without a value gives None.
 Logs = Sequence[str] | None
 
 
 @dataclass(frozen=True)
 class TaskScope:
-    """`run` is the id under which tidefold keeps what this DAG run makes: a retry carries the same one."""
+    """`run`: the id of this DAG run in the ledger. A retry has the same one."""
 
     pipeline: Pipeline
     logs: list[str]
@@ -41,7 +41,7 @@ class TaskScope:
 
 
 def open_scope(config: str | None, logs: Logs, context: Context, only: Sequence[str] = ()) -> TaskScope:
-    """Opens the pipeline. No logs named: those in `only`, or all that it configures.
+    """Opens the pipeline. Without named logs: those in `only`, or all configured ones.
 
     Raises InvalidInputError, NotFoundError, and RefusedError for a log outside of `only`.
     """
@@ -59,7 +59,7 @@ def open_scope(config: str | None, logs: Logs, context: Context, only: Sequence[
             f"`logs` must be a list, not the text `{logs}`.",
             hint="Give a list. For a template, set render_template_as_native_obj=True on the DAG.",
         )
-    # Who may set a parameter of a run may not write anywhere on the worker.
+    # A user who may set a parameter of a run must not be able to write anywhere on the worker.
     pipeline = replace(open_pipeline(config_path(config)), any_target=False)
     chosen = list(logs or only or pipeline.config.logs)
     for log in chosen:
@@ -74,13 +74,13 @@ def open_scope(config: str | None, logs: Logs, context: Context, only: Sequence[
 
 
 def config_path(config: str | None) -> Path:
-    """The given path, else TIDEFOLD_CONFIG, else `tidefold.yaml` of the clone or in AIRFLOW_HOME."""
+    """Returns the given path, else TIDEFOLD_CONFIG, else `tidefold.yaml` of the clone or in AIRFLOW_HOME."""
     return Path(config or os.environ.get("TIDEFOLD_CONFIG") or default_config())
 
 
 @contextmanager
 def airflow_errors() -> Iterator[None]:
-    """Lets Airflow retry what may pass by itself, and nothing else."""
+    """Lets Airflow retry transient errors only."""
     try:
         yield
     except TidefoldError as error:
@@ -90,7 +90,7 @@ def airflow_errors() -> Iterator[None]:
 
 
 def parse_boolean(name: str, value: object) -> bool:
-    """The value of a switch. Raises InvalidInputError for anything else: the text `"false"` would be true."""
+    """Returns the value of a switch. Raises InvalidInputError for anything else: the text `"false"` would be true."""
     if isinstance(value, bool):
         return value
     raise InvalidInputError(
@@ -107,7 +107,7 @@ def require_one_log(scope: TaskScope) -> None:
 
 
 def parse_snapshot(value: object) -> int:
-    """The id of a snapshot. Raises InvalidInputError."""
+    """Returns the id of a snapshot. Raises InvalidInputError."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         message = f"`{value}` is not the id of a snapshot."
         raise InvalidInputError("SNAPSHOT_INVALID", message, hint="`tidefold history LOG` lists the ids.")
@@ -115,7 +115,7 @@ def parse_snapshot(value: object) -> int:
 
 
 def parse_choice(name: str, value: str, kind: type[C]) -> C:
-    """The member of an enumeration. Raises InvalidInputError."""
+    """Returns the member of an enumeration. Raises InvalidInputError."""
     if value not in list(kind):
         message = f"`{name}` cannot be `{value}`."
         raise InvalidInputError("CHOICE_UNKNOWN", message, hint=f"Use {', '.join(f'`{one}`' for one in kind)}.")
@@ -123,9 +123,9 @@ def parse_choice(name: str, value: str, kind: type[C]) -> C:
 
 
 def require_ran(context: Context) -> None:
-    """Raises RefusedError for a step of ours just before this one that is green and has left nothing.
+    """Raises RefusedError if tidefold's step just before this one is marked as success, but has no results.
 
-    One that failed left what it did to each log, and stops nobody.
+    A failed step has results for each log, and blocks no other.
     """
     ti = context["ti"]
     steps = [task.task_id for task in ti.task.upstream_list if _is_step(task)]
@@ -142,7 +142,7 @@ def require_ran(context: Context) -> None:
 
 
 def waiting_logs(context: Context) -> frozenset[str]:
-    """The logs that the step before this one left out, as their snapshot waits for a person."""
+    """Returns the logs that the step before left out, because their snapshot waits for a person."""
     ti = context["ti"]
     found: set[str] = set()
     for step in (task.task_id for task in ti.task.upstream_list if _is_step(task)):
@@ -159,7 +159,7 @@ def _is_step(task: Any) -> bool:
 
 
 def _green(steps: list[str], states: dict[str, Any]) -> Iterator[tuple[str, int]]:
-    """Task and map index (-1: it is not mapped) of what ended well."""
+    """Returns task and map index (-1: not mapped) of tasks that ended with success."""
     for name, state in states.items():
         step = name if name in steps else name.rpartition("_")[0]
         if str(state) == "success" and step in steps:

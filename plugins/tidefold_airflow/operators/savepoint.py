@@ -47,7 +47,7 @@ class TidefoldStopOperator(TidefoldLogOperator):
 
 class TidefoldResumeOperator(TidefoldLogOperator):
     """
-    Lets each stopped log ingest again, also what landed meanwhile. A log that is not stopped is left as it is.
+    Lets each stopped log ingest again, including files that landed meanwhile. Other logs are unchanged.
 
     :param logs, only, config: As for TidefoldSparkOperator. (templated)
     """
@@ -63,7 +63,7 @@ class TidefoldSavepointOperator(TidefoldLogOperator):
     Writes a completed snapshot of one log to an address below ``targets`` of the configuration. Starts no Spark.
 
     tidefold verifies all bytes, never deletes the copy, and writes ``savepoint.json`` last. A retry finds a finished
-    savepoint and leaves it as it is.
+    savepoint and does not change it.
 
     :param address: Folder or ``s3://`` address that does not exist or is empty. (templated)
     :param snapshot: Id of the snapshot; None: the newest completed one. (templated)
@@ -144,6 +144,6 @@ class TidefoldImportOperator(TidefoldSparkOperator):
 
         require_one_log(scope)
         original = open_address(self.address)
-        # The job opens its own pipeline, which does not know that a task asks.
+        # The job opens its own pipeline, which does not know the restriction of this task.
         require_target(scope.pipeline, original)
         return Import(scope.run, original.address, parse_choice("claim_mode", self.claim_mode, Ownership))

@@ -20,10 +20,10 @@ class TidefoldScrubOperator(TidefoldLogOperator):
     """
     Reads the next share of each log's files, checks them, and repairs damage from an intact copy. Starts no Spark.
 
-    Fails, without a retry, where damage is left. The error has one alarm a log: file, meaning, next command.
+    Fails, without a retry, if damage remains. The error has one alarm for each log: file, effect, next command.
 
     :param share: Share of each log's bytes, such as ``5%``. (templated)
-    :param repair: Repair from a copy that is proved good.
+    :param repair: Repair from a copy that is proved to be intact.
     :param logs, only, config: As for TidefoldSparkOperator. (templated)
     """
 

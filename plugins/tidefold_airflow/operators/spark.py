@@ -39,15 +39,15 @@ class TidefoldSparkOperator(SparkSubmitOperator):
     """
     Base of the operators of one step that may need Spark.
 
-    A step runs for all logs with one spark-submit. It runs without Spark where no log has rows to touch, or where there
-    are no more bytes to read than ``spark.above`` of the configuration allows.
+    A step runs for all logs with one spark-submit. It runs without Spark if no log has rows to fold, or if there are
+    no more bytes to read than ``spark.above`` of the configuration.
 
     The task returns ``{log: {result, snapshot, error, engine}}``. A failed log does not stop the other logs. The task
-    then fails, names the failed logs, and retries only where trying again may help.
+    then fails, names the failed logs, and retries only if a retry may help.
 
     :param logs: The logs to work on; none: all that the configuration names. (templated)
-    :param only: The only logs that the DAG may work on; other logs are refused. Who may see the DAG sees these logs on
-        the page. None: all. (templated)
+    :param only: The only logs that the DAG may work on; other logs are refused. Users who may see the DAG see these logs
+        on the page. None: all. (templated)
     :param config: Path of ``tidefold.yaml``; default: ``TIDEFOLD_CONFIG``. (templated)
     """
 
@@ -64,7 +64,7 @@ class TidefoldSparkOperator(SparkSubmitOperator):
         self.only = list(only)
 
     def execute(self, context: Context) -> Summary:  # type: ignore[override]
-        """Runs the step without a JVM where it can, submits a job for the rest, and reports the outcome of each log."""
+        """Runs the step without a JVM for the logs that need none, and submits a job for the others."""
         with airflow_errors():
             scope = open_scope(self.config, self.logs, context, self.only)
             outcomes = self._run_step(scope, context)
@@ -81,7 +81,7 @@ class TidefoldSparkOperator(SparkSubmitOperator):
         return [self._explain_wait(scope, outcome) for outcome in (*found.done, *submitted)]
 
     def _build_step(self, scope: TaskScope) -> AnyStep:
-        """The step that the job or this process runs."""
+        """Returns the step that the job or this process runs."""
         raise NotImplementedError
 
     def _explain_wait(self, scope: TaskScope, outcome: Outcome) -> Outcome:
@@ -117,7 +117,7 @@ class TidefoldIngestOperator(TidefoldSparkOperator):
     """
     Ingests the landed files of each log.
 
-    :param skip_idle: Where nothing landed and no log has anything to fold or to publish, skip the tasks after this one
+    :param skip_idle: If nothing landed and no log has anything to fold or to publish, skip the tasks after this one
         that would do nothing.
     :param logs, only, config: As for TidefoldSparkOperator. (templated)
     """
@@ -129,7 +129,7 @@ class TidefoldIngestOperator(TidefoldSparkOperator):
         self.skip_idle = skip_idle
 
     def execute(self, context: Context) -> Summary:  # type: ignore[override]
-        """Ingests, then looks whether the tasks after this one have work."""
+        """Ingests, then finds out whether the tasks after this one have work."""
         with airflow_errors():
             scope = open_scope(self.config, self.logs, context, self.only)
             outcomes = self._run_step(scope, context)
@@ -150,7 +150,7 @@ class TidefoldMaterializeOperator(TidefoldSparkOperator):
 
     :param kind: ``full`` or ``incremental``; none: as the configuration says. (templated)
     :param takeover_after: Seconds (60 or more) after which an attempt of another run that shows no progress is
-        superseded; None: never. The task waits only where such an attempt is open. (templated)
+        superseded; None: never. The task waits only if such an attempt is open. (templated)
     :param approval_dag: The DAG that asks people about snapshots that the gate refused. A log that waits for an answer
         is left out, by name, and does not fail.
     :param logs, only, config: As for TidefoldSparkOperator. (templated)
@@ -267,7 +267,7 @@ class TidefoldAsOfOperator(TidefoldSparkOperator):
     TidefoldConfirmOperator completes it under a tag.
 
     The snapshot has what the source had committed before the instant. It is never published, and scheduled runs
-    continue beside it. A log without a commit before the instant gets no snapshot; nor does a log without commit
+    continue. A log without a commit before the instant gets no snapshot; nor does a log without commit
     times, unless ``logs`` names it: then it fails. A log that was truncated beyond the instant fails, and the error
     names the oldest possible instant.
 

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 PREFIX = "/tidefold"
-# For Airflow's navigation: a colour that is visible on its light, dark and selected background.
+# A colour that is visible on the light, dark and selected background of Airflow's navigation.
 _WAVES = "".join(f"M1 {y}c3-3 5-3 8 0s5 3 8 0" for y in (5, 10, 15))
 _SVG = (
     "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 18 18' fill='none' stroke='#5b9bd5' stroke-width='1.8' "

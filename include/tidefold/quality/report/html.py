@@ -12,7 +12,7 @@ from tidefold.quality.report.charts import HEIGHT, WIDTH, plots
 from tidefold.quality.report.result import CheckResult, ValidationResult, clip_text
 
 _UNITS = ("B", "kB", "MB", "GB", "TB")
-# So that a browser opens the page at once. verdict.json has all of them.
+# Limits the page, so that a browser opens it at once. verdict.json has all of them.
 _SHOWN = 300
 
 

@@ -1,4 +1,4 @@
-"""Stores verdict files once beside the snapshot, and reads them again instead of judging twice."""
+"""Stores each verdict once, next to the snapshot, and reads it again instead of judging twice."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tidefold.storage import Store
 from tidefold.typed_json import decode_json
 
 FORMAT = 2
-# Former versions lack some fields, which are then empty.
+# Files of older versions lack some fields, which are then empty.
 _READABLE = (1, FORMAT)
 
 
@@ -37,7 +37,7 @@ def report_path(log: str, snapshot: int, suite: str) -> str:
 
 
 def audit_paths(log: str, snapshot: int, suite: str, name: str) -> tuple[str, str]:
-    """Returns the paths of an audit and its page. They are beside the verdict, which an audit never changes."""
+    """Returns the paths of an audit and its page. They are next to the verdict, which an audit never changes."""
     folder = f"{LogPaths(log).quality(snapshot)}/audit-{suite[:16]}-{name}"
     return f"{folder}.json", f"{folder}.html"
 
@@ -100,7 +100,7 @@ def store_report(store: Store, judgement: ValidationResult) -> str:
 
 
 def verdict_of(judgement: ValidationResult) -> Verdict:
-    """Returns the verdict that the ledger keeps. Its path is that of the page; verdict.json is beside it."""
+    """Returns the verdict that the ledger keeps. Its path is that of the page; verdict.json is next to it."""
     path = report_path(judgement.log, judgement.snapshot, judgement.suite)
     return Verdict(judgement.passed, judgement.suite, judgement.manifest, path, judgement.summary)
 

@@ -79,7 +79,7 @@ def _relative(now: Fraction, before: Fraction) -> Fraction | float:
 
 
 def _exact(share: float) -> Fraction | float:
-    # As the suite file has it: 0.1 is a tenth, not the 0.1000000000000000055 of floating point.
+    # The number as the suite file writes it: 0.1 is a tenth, not 0.1000000000000000055.
     return Fraction(str(share)) if math.isfinite(share) else share
 
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from tidefold.quality.run.gx_duckdb import GxSession
 
-# One suite of tests shows the same verdicts as on Spark for these. Spark judges any other expectation.
+# Tests show the same verdicts as on Spark for these expectations. Spark judges all others.
 _EXPECTATIONS = frozenset(
     {
         "expect_column_values_to_be_unique",
@@ -116,7 +116,7 @@ def open_duckdb(memory: int = _MEMORY) -> Iterator[DuckDBEngine]:
     with open_scratch() as scratch:
         address = f"duckdb:///{scratch}/judged.duckdb"
         database = sqlalchemy.create_engine(address, poolclass=sqlalchemy.NullPool)
-        # Opened with the settings of Great Expectations: DuckDB shares a file only under equal settings.
+        # The settings are those of Great Expectations: DuckDB shares a file only under equal settings.
         opened = database.raw_connection()
         connection: Any = opened.driver_connection
         try:

@@ -60,7 +60,7 @@ def evaluate(
     bad = sorted(bad, key=lambda position: checks[position].severity)[:_SAMPLED]
     if bad:
         with meter.part("samples", len(bad)):
-            # Made again: an expectation belongs to one suite for ever.
+            # New objects, because an expectation belongs to one suite only.
             _add_samples(rows, results, [_expectation(checks[position], position) for position in bad], key)
     return tuple(results)
 

@@ -42,25 +42,25 @@ class SuiteContext:
 
 
 def context_of(info: ValidationInfo) -> SuiteContext:
-    """The context that the suite is validated in."""
+    """Returns the context in which the suite is validated."""
     assert isinstance(info.context, SuiteContext)
     return info.context
 
 
 def refuse(message: str, hint: str = "") -> PydanticCustomError:
-    """An error of a suite file for a validator to raise."""
+    """Returns an error of a suite file, for a validator to raise."""
     return mistake("SUITE_INVALID", message, hint)
 
 
 def explain_unknown_column(name: object, columns: Types) -> PydanticCustomError:
-    """The error of a column that the table does not have."""
+    """Returns the error of a column that the table does not have."""
     hint = suggest(name, list(columns), f"Columns are: {', '.join(columns)}.")
     return refuse(f"is `{name}`, which is not a column of the log.", hint)
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnTypes:
-    """Marks the name of a column whose type must be of one of these families."""
+    """Marks the name of a column whose type must belong to one of these families."""
 
     families: tuple[str, ...]
 
@@ -137,7 +137,7 @@ Columns = Annotated[list[str], BeforeValidator(_check_columns)]
 
 
 def _check_fit(value: Any, info: ValidationInfo) -> Any:
-    """Refuses a value that values of the entry's column cannot be compared with."""
+    """Refuses a value that cannot be compared with the entry's column."""
     type_ = context_of(info).columns.get(info.data.get("column", ""), "")
     kind = family(type_)
     if value is None or not type_:  # The column is wrong, which is reported already.
@@ -169,7 +169,7 @@ Values = Annotated[list[Any], BeforeValidator(_check_values)]
 
 
 def share_from(least: float, most: float = math.inf) -> BeforeValidator:
-    """The validator of a share: 0.1 is a tenth."""
+    """Returns the validator of a share: 0.1 is a tenth."""
     top = "up" if most == math.inf else f"to {most:g}"
 
     def check_share(value: Any) -> Any:
@@ -187,7 +187,7 @@ Share = Annotated[float | None, share_from(0)]
 
 
 def _accept(is_right: Callable[[Any], bool], message: str) -> BeforeValidator:
-    """The validator that refuses other values with a message; `{}` in it is the value."""
+    """Returns the validator that refuses other values with a message; `{}` in it is the value."""
 
     def check(value: Any) -> Any:
         if not is_right(value):
@@ -197,7 +197,7 @@ def _accept(is_right: Callable[[Any], bool], message: str) -> BeforeValidator:
     return BeforeValidator(check)
 
 
-# The share of bad rows that is allowed. As it is written: the hash of a suite covers what follows from it.
+# The allowed share of bad rows, as the file writes it: the hash of a suite covers the text.
 Allowed = Annotated[
     Any,
     _accept(
@@ -226,7 +226,7 @@ Flag = Annotated[bool, _accept(lambda value: isinstance(value, bool), "is `{}`, 
 
 
 def count_seconds(age: str) -> int:
-    """The seconds of `2 days`."""
+    """Returns the seconds of an age such as `2 days`."""
     number, unit = age.split()
     return int(number) * _SECONDS[unit.removesuffix("s")]
 

@@ -58,7 +58,7 @@ class CatalogueCheck(StrictModel):
     @model_validator(mode="before")
     @classmethod
     def _find_arguments(cls, entry: dict[str, Any]) -> Any:
-        """The arguments of `{kind: arguments}`."""
+        """Returns the arguments of `{kind: arguments}`."""
         [value] = entry.values()
         if list(cls.model_fields) == ["columns"]:
             return {"columns": value}
@@ -105,7 +105,7 @@ class BoundedCheck(CatalogueCheck):
 
     @property
     def bounds(self) -> dict[str, Any]:
-        """As arguments of Great Expectations."""
+        """Returns the bounds as arguments of Great Expectations."""
         given = {"min_value": getattr(self, "min", None), "max_value": getattr(self, "max", None)}
         return {key: value for key, value in given.items() if value is not None}
 
@@ -185,7 +185,7 @@ class RowCountDriftCheck(CatalogueCheck):
 
     @property
     def limits(self) -> dict[str, float]:
-        """The limits that the entry sets."""
+        """Returns the limits that the entry sets."""
         given = {"max_drop": self.max_drop, "max_growth": self.max_growth}
         return {key: value for key, value in given.items() if value is not None}
 

@@ -9,7 +9,7 @@ from datetime import date
 from enum import StrEnum
 from typing import Any
 
-# Types of checks that tidefold computes itself begin so; no expectation of Great Expectations does.
+# The prefix of types that tidefold computes itself. No expectation of Great Expectations has it.
 OWN = "tidefold_"
 ROW_COUNT_DRIFT = f"{OWN}row_count_drift"
 SUM_DRIFT = f"{OWN}sum_drift"
@@ -25,7 +25,7 @@ _FAMILIES = {"int": "number", "long": "number", "float": "number", "double": "nu
 
 
 def family(type_: str) -> str:
-    """What values of a type can be compared with: number, string, boolean, date, timestamp; or the type itself."""
+    """Returns the types that a type can be compared with: number, string, boolean, date, timestamp, or itself."""
     return "number" if type_.startswith("decimal") else _FAMILIES.get(type_, type_)
 
 

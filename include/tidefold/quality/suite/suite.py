@@ -1,4 +1,4 @@
-"""What a snapshot is checked for: tidefold's own checks and those of the log's suite file.
+"""The checks of a snapshot: tidefold's own checks and those of the log's suite file.
 
 A suite file is code (row conditions, SQL, regular expressions), so suites come from files only, never from parameters.
 """
@@ -20,9 +20,9 @@ from tidefold.quality.suite.arguments import SuiteContext
 from tidefold.quality.suite.check import REFUSED_RECORDS, Check, Severity, Types, canonical
 from tidefold.quality.suite.suite_file import read_suite_file
 
-# Part of the hash: raised when the meaning of a built-in check changes.
+# A part of the hash. It rises when the meaning of a built-in check changes.
 _BUILT_IN = 2
-# Refused records are rows that lack or are stale: one in a hundred is more than a few bad ones.
+# Refused records are missing or stale rows. One in a hundred is more than a few bad records.
 MAX_REFUSED = 0.01
 
 
@@ -41,7 +41,7 @@ class Suite:
 
     @property
     def sha256(self) -> str:
-        """Over the content in canonical form, the built-in checks with their parameters included."""
+        """Returns the hash of the content in canonical form, with the built-in checks and their parameters."""
         content = {
             "built_in": {
                 "version": _BUILT_IN,
@@ -63,7 +63,7 @@ class Suite:
             named = f"row count: any, as the source truncated the table in {landed.truncated_in[-1]}"
             checks.append(_build_check(named, "expect_table_row_count_to_be_between", min_value=0))
         elif base_rows is not None:
-            # As a fraction: 1000 rows less 70 % are 300, not the 300.00000000000006 of floating point.
+            # A fraction is exact: 1000 rows less 70 % are 300, not 300.00000000000006.
             least = math.ceil(base_rows * (1 - Fraction(str(self.max_row_drop))))
             checks.append(_build_check("row count", "expect_table_row_count_to_be_between", min_value=least))
         if landed.refused:
@@ -109,7 +109,7 @@ def _build_not_null(column: str) -> Check:
 
 
 def _build_refused(landed: LandedRange, allowed: float) -> Check:
-    """Never passes: it warns, and fails when too many of the records are not in the table."""
+    """Returns a check that never passes: it warns, and fails if too many records are not in the table."""
     share = Fraction(landed.refused, landed.records)
     severity = Severity.FAIL if share > Fraction(str(allowed)) else Severity.WARN
     kwargs = {"refused": landed.refused, "records": landed.records, "max_refused": allowed}

@@ -40,7 +40,7 @@ def _require_line(name: str) -> str:
 
 
 class _SharedKeys(StrictModel):
-    """The keys that every entry may have."""
+    """The keys of every entry."""
 
     page = "docs/quality.md"
     name: Annotated[str, AfterValidator(_require_line)] | None = None
@@ -48,7 +48,7 @@ class _SharedKeys(StrictModel):
 
     @property
     def effect(self) -> Severity:
-        """What happens when it fails."""
+        """Returns what a failure does."""
         return Severity(self.severity or Severity.FAIL)
 
 
@@ -135,7 +135,7 @@ class ExpectationEntry(_SharedKeys):
     )
 
     def build(self) -> Check:
-        """The check that it is."""
+        """Returns the check."""
         kwargs = self.kwargs or {}
         return Check(self.name or _describe(self.type, kwargs), self.type, kwargs, self.effect)
 
@@ -161,13 +161,13 @@ class SuiteFile(StrictModel):
     expectations: list[ExpectationEntry] | None = None
 
     def build(self) -> tuple[Check, ...]:
-        """All checks, those of the catalogue first."""
+        """Returns all checks, those of the catalogue first."""
         catalogue = [check for entry in self.checks or () for check in entry.build()]
         return (*catalogue, *(entry.build() for entry in self.expectations or ()))
 
 
 def read_suite_file(path: Path, context: SuiteContext) -> tuple[Check, ...]:
-    """The checks of a suite file. Raises ConfigError with every mistake."""
+    """Returns the checks of a suite file. Raises ConfigError with every mistake."""
     try:
         text = read_text(path, _SIZE_LIMIT)
     except ConfigError as error:

@@ -30,8 +30,8 @@ class Once(S3FileSystem):  # type: ignore[misc]
     retries = 1
 
 
-# Never emptied, and not fsspec's own cache of instances: a forked process drops what is in that one, and each instance
-# then waits a second (measured) for the parent's event loop, which is not there, and touches the parent's sockets.
+# Never emptied, and not fsspec's own cache: a forked process drops the instances of that one. Each then waits a second
+# (measured) for the event loop of the parent, which does not exist here, and touches the parent's sockets.
 _clients: dict[tuple[int, type[S3FileSystem], S3Endpoint], S3FileSystem] = {}
 
 
@@ -40,7 +40,7 @@ def connect(kind: type[S3FileSystem] = Once) -> S3FileSystem:
     endpoint = S3Endpoint.of()
     key = (os.getpid(), kind, endpoint)
     if key not in _clients:
-        # A thread that is later loses its instance before it ever connected.
+        # A later thread loses its instance before it has connected.
         _clients.setdefault(key, _new(kind, endpoint))
     return _clients[key]
 

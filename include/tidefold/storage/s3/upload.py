@@ -58,7 +58,7 @@ def find_put_mark(bucket: Bucket, key: str) -> str | None:
 
 def _unknown(bucket: Bucket, path: str, error: Exception) -> UnknownOutcomeError:
     why = bucket.as_ours(path, error)
-    # In a conflict the other writer under way may be this very put, sent before.
+    # In a conflict the other writer may be an earlier try of this put.
     code = "S3_CONFLICT" if conflicts(error) else why.code if refuses(error) else "UNKNOWN_OUTCOME"
     said = code_of(error) or type(error).__name__
     return UnknownOutcomeError(code, f"Whether `{path}` was written is not known ({said}).", hint=why.hint)
