@@ -46,7 +46,7 @@ class TidefoldSparkOperator(SparkSubmitOperator):
     then fails, names the failed logs, and retries only if a retry may help.
 
     :param logs: The logs to work on; none: all that the configuration names. (templated)
-    :param only: The only logs that the DAG may work on; other logs are refused. Users who may see the DAG see these logs
+    :param only: The only logs that the DAG may work on; other logs are refused. Users who may see the DAG see them
         on the page. None: all. (templated)
     :param config: Path of ``tidefold.yaml``; default: ``TIDEFOLD_CONFIG``. (templated)
     """
