@@ -23,6 +23,7 @@ from tidefold.config.models.sources import StateJsonEntry, options
 from tidefold.config.table_spec import lateness, shape_of, stops_of
 from tidefold.config.validation import check_all, check_log
 from tidefold.domain.alarms import AlarmThresholds
+from tidefold.domain.key_groups import Redistribution
 from tidefold.domain.log_state import Expire
 from tidefold.domain.table.schema_evolution import Policies
 from tidefold.domain.table.table_spec import TableSpec
@@ -107,6 +108,7 @@ class LogConfig(_Resolved):
     late: what happens to changes below the horizon: `accept` or `quarantine`.
     lateness: how far below the highest order deletes are remembered, in the unit of that order.
     policies: which changes of the columns are allowed.
+    redistribution: how its rows are distributed to workers; None: split.
     deletion_vectors: whether incremental snapshots may mark rows instead of rewriting files.
     stops: codes of refused records that stop their partition.
     on_bad_record, on_bad_file: as written in the file.
@@ -123,6 +125,7 @@ class LogConfig(_Resolved):
     late: str = "accept"
     lateness: int | None = None
     policies: Policies = Policies()
+    redistribution: Redistribution | None = None
     deletion_vectors: bool = False
     stops: tuple[str, ...] = ()
     alarms: AlarmThresholds | None = None
@@ -240,6 +243,7 @@ def _resolve(log: str, entry: LogEntry, base: Path, alarms: AlarmsEntry | None) 
         late=entry.late.policy if entry.late else "accept",
         lateness=lateness(entry, shape),
         policies=entry.schema_evolution.policies,
+        redistribution=entry.redistribution.value if entry.redistribution else None,
         deletion_vectors=entry.deletion_vectors,
         stops=stops_of(entry),
         on_bad_record=entry.on_bad_record,

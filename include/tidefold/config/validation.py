@@ -24,6 +24,7 @@ from tidefold.config.models.sources import (
     StateJsonEntry,
 )
 from tidefold.config.table_spec import mistakes, shape_of
+from tidefold.domain.key_groups import RedistributionMode
 from tidefold.domain.paths import check_log_id
 from tidefold.domain.table.table_spec import COLUMNS, Deletes, Engine
 from tidefold.domain.table.table_spec_validation import Mistake
@@ -225,6 +226,7 @@ def check_log(log: str, entry: LogEntry, document: YamlDocument) -> Iterator[Con
         *source_mistakes(entry),
         *_paths(entry),
         *_ages(entry),
+        *_owners(entry),
     ):
         yield problem(code, at, message, hint)
     if entry.buckets > entry.key_groups:
@@ -233,6 +235,7 @@ def check_log(log: str, entry: LogEntry, document: YamlDocument) -> Iterator[Con
 
 
 _Found = tuple[str, Place, str, str]
+_OWNER_TYPES = ("string", "int", "long")
 
 
 def _feeding(entry: LogEntry) -> Iterator[_Found]:
@@ -255,6 +258,19 @@ def _ages(entry: LogEntry) -> Iterator[_Found]:
     if entry.ttl and (column is None or column.type not in ("date", "timestamp")):
         hint = "Name a column that contains the time at which a row was created or changed."
         yield "TTL_INVALID", ("ttl", "column"), "must be a column of type date or timestamp.", hint
+
+
+def _owners(entry: LogEntry) -> Iterator[_Found]:
+    found = entry.redistribution
+    if found is None or found.owner is None:
+        return
+    if found.mode is RedistributionMode.SPLIT:
+        hint = "Remove it, or set `mode: union` or `mode: broadcast`."
+        yield "OWNER_INVALID", ("redistribution", "owner"), "has no effect with `mode: split`.", hint
+    elif found.owner not in entry.key or entry.columns[found.owner].type not in _OWNER_TYPES:
+        hint = "Else rows of different workers replace each other."
+        message = "must be a column of `key`, of type string, int or long."
+        yield "OWNER_INVALID", ("redistribution", "owner"), message, hint
 
 
 def _paths(entry: LogEntry) -> Iterator[_Found]:

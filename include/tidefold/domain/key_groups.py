@@ -8,7 +8,8 @@ Shares are ranges of key groups, so they do not depend on an earlier number of b
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import pairwise
 
@@ -56,8 +57,8 @@ class RedistributionMode(StrEnum):
     """How rows are distributed to several workers, as in Flink's operator state.
 
     split: each row to exactly one worker.
-    union: all rows to each worker, which chooses its own.
-    broadcast: all rows to each worker; all workers keep the same rows.
+    union: the rows of all owners to each worker, which chooses its own.
+    broadcast: the rows of one owner to each worker: all owners wrote the same. Without owners, all rows to each.
     """
 
     SPLIT = "split"
@@ -66,15 +67,43 @@ class RedistributionMode(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Redistribution:
+    """How the rows of a log are distributed to workers. Each snapshot stores it.
+
+    owner: the key column that names the worker that wrote a row; None: rows have no owner.
+    """
+
+    mode: RedistributionMode = RedistributionMode.SPLIT
+    owner: str | None = None
+
+
+SPLIT = Redistribution()
+
+
+@dataclass(frozen=True, slots=True)
+class OwnedRows:
+    """The rows of one owner: those whose column has this value, written as text."""
+
+    column: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
 class Share:
-    """The part of worker `worker` (from 1) of `workers`."""
+    """The part of worker `worker` (from 1) of `workers`.
+
+    distribution: how rows are distributed; None: as the snapshot says.
+    """
 
     worker: int
     workers: int
-    distribution: RedistributionMode = RedistributionMode.SPLIT
+    distribution: RedistributionMode | None = None
+
+    def __str__(self) -> str:
+        return f"{self.worker}/{self.workers}"
 
     @classmethod
-    def parse(cls, text: str, distribution: RedistributionMode = RedistributionMode.SPLIT) -> Share:
+    def parse(cls, text: str, distribution: RedistributionMode | None = None) -> Share:
         """`2/8`: the second of eight. Raises InvalidInputError."""
         found = _SHARE.fullmatch(text)
         if not found or int(found[1]) > int(found[2]):
@@ -85,8 +114,16 @@ class Share:
 
     def key_groups(self, count: int) -> KeyGroups | None:
         """Returns which of `count` key groups this worker gets; None: there are more workers than key groups."""
-        if self.distribution is not RedistributionMode.SPLIT:
+        if self.distribution in (RedistributionMode.UNION, RedistributionMode.BROADCAST):
             return KeyGroups(0, count - 1)
         if self.worker > count:
             return None
         return bucket_ranges(count, min(self.workers, count))[self.worker - 1]
+
+    def resolve(self, stored: Redistribution) -> Share:
+        """Returns the share with the distribution of the snapshot, unless it has one of its own."""
+        return self if self.distribution else replace(self, distribution=stored.mode)
+
+    def find_owner(self, owners: Sequence[str]) -> str | None:
+        """Returns the owner whose rows this worker gets in a broadcast: the owners take turns. None: there is none."""
+        return owners[(self.worker - 1) % len(owners)] if owners else None

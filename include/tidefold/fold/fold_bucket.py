@@ -29,6 +29,7 @@ from tidefold.fold.expiry import drop_expired
 from tidefold.fold.inputs import Inputs
 from tidefold.fold.merge.mark_deleted import mark_rows, to_mark
 from tidefold.fold.merge.merge import MergeState, has_clears, merge_bucket
+from tidefold.fold.owned_rows import keep_owned
 from tidefold.fold.rewrite import RewriteAction
 from tidefold.fold.task import Address, FoldPlan, FoldResult, FoldTask, Input, Recipe
 from tidefold.storage import Store
@@ -214,7 +215,8 @@ def _merge_bucket(
         merge_bucket(base, changes, task.plan.shape, before, memory=MERGE_MEMORY, scratch=scratch, **how) as done,
     ):
         store = inputs.store(task.plan.target)
-        young = drop_expired(before_expiry.count(done.rows), task.plan.expire)
+        rows = keep_owned(done.rows, task.plan.only)
+        young = drop_expired(before_expiry.count(rows), task.plan.expire)
         file = _write_rows(task, store, after_expiry.count(young))
         beside = _write_sidecar(task, store, done.hidden)
         stays = mark_rows(large, done.keys, inputs) if large and done.keys is not None else None

@@ -41,6 +41,7 @@ def decide_rewrite(
     schema_differs: bool = False,
     rescaled: bool = False,
     keeps_deletions: bool = False,
+    owners_differ: bool = False,
 ) -> RewriteDecision:
     """Decides for the files of one bucket.
 
@@ -49,11 +50,14 @@ def decide_rewrite(
     schema_differs: the new schema shows other values than the files have.
     rescaled: the number of buckets changes.
     keeps_deletions: the new snapshot may mark rows of a file as deleted.
+    owners_differ: the files may have rows of owners that the new ones leave out.
     """
     if rescaled:
         return _rewrite("the number of buckets changes")
     if schema_differs:
         return _rewrite("the schema changes values")
+    if owners_differ:
+        return _rewrite("only the rows of one owner are wanted")
     if any(not file.is_within(bucket) for file in files):
         return _rewrite("a file has rows of other buckets")
     if expire and any(_has_expired(file, expire) for file in files):

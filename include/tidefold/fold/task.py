@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tidefold.changelog.schema_alignment import Aligner
-from tidefold.domain.key_groups import KeyGroups
+from tidefold.domain.key_groups import KeyGroups, OwnedRows
 from tidefold.domain.log_state import ChangeSet, Expire, TableSpec
 from tidefold.domain.snapshot.manifest import DataFile
 from tidefold.domain.table.schema import FIRST, Schema
@@ -81,6 +81,7 @@ class FoldPlan:
     schema: the id of the schema that `shape` has.
     schemas: see `Aligner`.
     token: the token of the attempt, for the names of its files.
+    only: only the rows of this owner are written.
     """
 
     log: str
@@ -102,6 +103,7 @@ class FoldPlan:
     schema: int = FIRST
     schemas: tuple[Schema, ...] = ()
     token: str = ""
+    only: OwnedRows | None = None
 
     @property
     def aligner(self) -> Aligner:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidefold.changelog.schema_alignment import Aligner
-from tidefold.domain.key_groups import KeyGroups, bucket_ranges
+from tidefold.domain.key_groups import SPLIT, KeyGroups, OwnedRows, Redistribution, bucket_ranges
 from tidefold.domain.log_state import ChangeSet, Expire, TableSpec
 from tidefold.domain.paths import data_path
 from tidefold.domain.snapshot.manifest import DataFile
@@ -52,6 +52,8 @@ class ReadPlan:
     based: the id of the schema of the files.
     schemas: see `Aligner`.
     expire: rows that readers do not see any more.
+    redistribution: how the rows of the snapshot are distributed to workers.
+    only: read only the rows of one owner.
     """
 
     store: str
@@ -69,6 +71,8 @@ class ReadPlan:
     based: int = FIRST
     schemas: tuple[Schema, ...] = ()
     expire: Expire | None = None
+    redistribution: Redistribution = SPLIT
+    only: OwnedRows | None = None
 
     @property
     def aligner(self) -> Aligner:

@@ -20,6 +20,7 @@ from tidefold.fold.expiry import drop_expired
 from tidefold.fold.fold_bucket import MERGE_MEMORY
 from tidefold.fold.inputs import Inputs
 from tidefold.fold.merge.merge import MergeState, merge_bucket
+from tidefold.fold.owned_rows import keep_owned
 from tidefold.ledger import Ledger
 from tidefold.read.plan import OneKey, ReadPlan, ReadTask
 from tidefold.storage import Store
@@ -47,7 +48,7 @@ def read_task(store: Store, plan: ReadPlan, task: ReadTask) -> Iterator[pa.Recor
     """
     batches = drop_expired(_fold_rows(store, plan, task), plan.expire) if plan.folded else _changes(store, plan, task)
     try:
-        for batch in batches:
+        for batch in keep_owned(batches, plan.only):
             yield from _of_key(batch, plan.key, plan_schema(plan)) if plan.key else (batch,)
     except (CorruptError, NotFoundError) as error:
         raise _explain_error(store, plan, task, error) from error

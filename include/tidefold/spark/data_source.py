@@ -29,8 +29,8 @@ _OPTIONS = ("config", "log", "what", "snapshot", "since", "key", "share", "distr
 
 class TidefoldSource(DataSource):  # type: ignore[misc]  # pyspark is not type-checked here
     """Options: `config` path of tidefold.yaml, `log` its id, `what` one of table (default), live, log; `snapshot` id,
-    `since` sqn, `key` JSON object, `share` as 2/8 with `distribution` split (default), union or broadcast. The plan is
-    made by `load()` and stays what it was.
+    `since` sqn, `key` JSON object, `share` as 2/8 with `distribution` split, union or broadcast (default: as the
+    snapshot says). The plan is made by `load()` and stays what it was.
     """
 
     _plan: ReadPlan | None = None
@@ -102,10 +102,11 @@ def _what(options: Mapping[str, str]) -> What:
 def _share(options: Mapping[str, str]) -> Share | None:
     from tidefold.domain.key_groups import RedistributionMode, Share
 
-    given = options.get("distribution", RedistributionMode.SPLIT)
-    if given not in list(RedistributionMode) or ("distribution" in options and "share" not in options):
+    given = options.get("distribution")
+    if given is not None and (given not in list(RedistributionMode) or "share" not in options):
         raise _wrong(f"`distribution` cannot be `{given}` here. Allowed with `share`: {', '.join(RedistributionMode)}.")
-    return Share.parse(options["share"], RedistributionMode(given)) if "share" in options else None
+    mode = None if given is None else RedistributionMode(given)
+    return Share.parse(options["share"], mode) if "share" in options else None
 
 
 def _number(options: Mapping[str, str], name: str, least: int) -> int | None:

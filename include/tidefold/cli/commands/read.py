@@ -33,8 +33,8 @@ HowShared = Annotated[
     RedistributionMode | None,
     typer.Option(
         "--distribution",
-        help="With --share: split gives each row to one worker; union and broadcast give all rows to each.",
-        show_default="split",
+        help="With --share: split gives each row to one worker, union all rows to each, broadcast one owner's rows.",
+        show_default="as the snapshot says",
     ),
 ]
 Limit = Annotated[int, typer.Option("--limit", help="Maximum number of rows.", min=1)]
@@ -68,9 +68,7 @@ def read(
     wanted = _parse_wanted(live, snapshot, changes, since)
     if distribution is not None and share is None:
         raise InvalidInputError("READ_OPTIONS", "--distribution needs --share.", hint="Add --share, such as 2/8.")
-    wanted = (
-        wanted if share is None else replace(wanted, share=Share.parse(share, distribution or RedistributionMode.SPLIT))
-    )
+    wanted = wanted if share is None else replace(wanted, share=Share.parse(share, distribution))
     schema, batches = read_rows(terminal.pipeline(), log, wanted)
     with closing(batches):  # Files that are open at the end of the process raise warnings.
         rows = list(islice((row for batch in batches for row in batch.to_pylist()), limit + 1))

@@ -45,6 +45,15 @@ Groups = Annotated[
         "--key-groups", help="With --to: only these key groups, such as 0-31.", metavar="A-B", show_default="all"
     ),
 ]
+ShareOfRows = Annotated[
+    str | None,
+    typer.Option(
+        "--share",
+        help="With --to: only one worker's share, by the redistribution of the snapshot: 2/8 is the second of eight.",
+        metavar="I/N",
+        show_default=False,
+    ),
+]
 
 
 def restore(
@@ -57,6 +66,7 @@ def restore(
     dry_run: DryRun = False,
     to: To = None,
     key_groups: Groups = None,
+    share: ShareOfRows = None,
 ) -> int:
     """Restore the rows of an older snapshot as a new, staged snapshot. Readers do not see it yet.
 
@@ -82,9 +92,9 @@ def restore(
 
     pipeline = terminal.pipeline()
     name = pipeline.log(log).id
-    _check(log_position, dry_run, to, key_groups)
+    _check(log_position, dry_run, to, key_groups, share)
     if to is not None:
-        return _restore_to(terminal, pipeline, name, snapshot, to, key_groups)
+        return _restore_to(terminal, pipeline, name, snapshot, to, key_groups, share)
     point = RestorePoint(snapshot, log_position or RestoreMode.REPLAY)
     request = Restore(run_id(run), point, takeover)
     if dry_run:
@@ -92,7 +102,9 @@ def restore(
     return _restore(terminal, pipeline, name, request)
 
 
-def _check(log_position: RestoreMode | None, dry_run: bool, to: str | None, key_groups: str | None) -> None:
+def _check(
+    log_position: RestoreMode | None, dry_run: bool, to: str | None, key_groups: str | None, share: str | None
+) -> None:
     if to is None and log_position is None:
         message = "A restore needs --log-position, or --to to write a separate table."
         raise InvalidInputError(
@@ -106,6 +118,9 @@ def _check(log_position: RestoreMode | None, dry_run: bool, to: str | None, key_
     if key_groups is not None and to is None:
         message = "--key-groups needs --to: the published table always has all key groups."
         raise InvalidInputError("KEY_GROUPS_WITHOUT_TO", message, hint="Add --to PATH.")
+    if share is not None and (to is None or key_groups is not None):
+        message = "--share needs --to, and works without --key-groups."
+        raise InvalidInputError("SHARE_OPTIONS", message, hint="Give --to PATH --share I/N.")
 
 
 def _restore(terminal: Terminal, pipeline: Pipeline, log: str, request: Restore) -> int:
@@ -130,13 +145,15 @@ def _print_plan(terminal: Terminal, pipeline: Pipeline, log: str, request: Resto
 
 
 def _restore_to(
-    terminal: Terminal, pipeline: Pipeline, log: str, snapshot: int, to: str, key_groups: str | None
+    terminal: Terminal, pipeline: Pipeline, log: str, snapshot: int, to: str, key_groups: str | None, share: str | None
 ) -> int:
     from tidefold.compute.runners import in_threads
+    from tidefold.domain.key_groups import Share
     from tidefold.operations.restore.export import restore_to
 
     run = in_threads(partial(BucketLine(terminal.note), log))
-    outcome = restore_to(pipeline, log, snapshot, to, _groups(key_groups), run)
+    part = Share.parse(share) if share else None
+    outcome = restore_to(pipeline, log, snapshot, to, _groups(key_groups), run, part)
     code = print_outcomes(terminal, "restore", [outcome])
     print_reads(terminal, [outcome])
     return code

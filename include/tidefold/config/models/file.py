@@ -16,6 +16,7 @@ from tidefold.config.models.merge import LateEntry, MergeEntry, MergeValue, Orde
 from tidefold.config.models.schema_policy import SchemaEntry, SchemaValue
 from tidefold.config.models.sources import SourceEntry
 from tidefold.domain.commit_times import micros
+from tidefold.domain.key_groups import Redistribution, RedistributionMode
 from tidefold.domain.retention.log_retention import LogRetention
 from tidefold.domain.retention.protection import Grace
 from tidefold.domain.snapshot.kind_selection import KindPolicy
@@ -251,6 +252,27 @@ class TtlEntry(StrictModel):
         return _count_micros(self.cleanup_interval) if self.cleanup_interval else None
 
 
+class RedistributionEntry(StrictModel):
+    """How rows are distributed to several workers that read or restore the log together."""
+
+    mode: RedistributionMode = Field(
+        strict=False,
+        description="split: each row to one worker; union: all rows to each; broadcast: one owner's rows to each",
+    )
+    owner: Text | None = Field(
+        default=None, description="key column of type string, int or long that names the worker that wrote a row"
+    )
+
+    @property
+    def value(self) -> Redistribution:
+        return Redistribution(self.mode, self.owner)
+
+
+def _spell_mode(value: Any) -> Any:
+    """Accepts `union` for `{mode: union}`."""
+    return {"mode": value} if isinstance(value, str) else value
+
+
 class QualityEntry(StrictModel):
     """The quality gate of a log, in addition to the checks that always run."""
 
@@ -308,6 +330,9 @@ class LogEntry(StrictModel):
     )
     quality: QualityEntry = QualityEntry()
     ttl: TtlEntry | None = None
+    redistribution: Annotated[RedistributionEntry | None, BeforeValidator(_spell_mode)] = Field(
+        default=None, description="how rows are distributed to several workers; default: split"
+    )
     alarms: AlarmsEntry | None = Field(default=None, description="thresholds of this log, instead of those of all logs")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidefold.domain.key_groups import KeyGroups
+from tidefold.domain.key_groups import KeyGroups, Redistribution
 from tidefold.domain.log_state import Position, Snapshot, SnapshotKind, TableSpec
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.table.schema import FIRST, Schema
@@ -72,6 +72,8 @@ class Manifest:
     claim: the snapshot as it was claimed.
     schemas: the schemas of the log at that time.
     positions: the source positions at the snapshot's last sqn; None: not known.
+
+    redistribution: how its rows are distributed to workers; None: split.
     """
 
     log: str
@@ -95,6 +97,7 @@ class Manifest:
     claim: Snapshot | None = None
     schemas: tuple[Schema, ...] = ()
     positions: tuple[Position, ...] | None = None
+    redistribution: Redistribution | None = None
 
     @property
     def home(self) -> str:

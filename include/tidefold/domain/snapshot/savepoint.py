@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from tidefold.domain.external_snapshot import Layout
-from tidefold.domain.key_groups import KeyGroups, bucket_ranges
+from tidefold.domain.key_groups import KeyGroups, Redistribution, bucket_ranges
 from tidefold.domain.log_state import SnapshotKind, TableSpec
 from tidefold.domain.paths import DataFileName, LogPaths
 from tidefold.domain.snapshot.manifest import DataFile, Manifest
@@ -72,7 +72,7 @@ class Savepoint:
     positions: the source positions at that change set.
     files: the files with its rows.
     delta_log: the other files that belong to it.
-    cleared: see Manifest.
+    cleared, redistribution: see Manifest.
     instant: when it was taken, for people.
     """
 
@@ -87,6 +87,7 @@ class Savepoint:
     files: tuple[SavedFile, ...]
     delta_log: tuple[str, ...] = ()
     cleared: tuple[int, ...] = ()
+    redistribution: Redistribution | None = None
 
     @property
     def bytes(self) -> int:
@@ -106,6 +107,7 @@ class Savepoint:
             shape=self.shape,
             files=tuple(f.data_file() for f in self.files),
             cleared=self.cleared,
+            redistribution=self.redistribution,
         )
 
 

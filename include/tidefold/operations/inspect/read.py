@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from tidefold.changelog.key_group_hash import with_key_groups
 from tidefold.changelog.schema import change_schema, table_schema
-from tidefold.domain.key_groups import Share
+from tidefold.domain.key_groups import SPLIT, OwnedRows, RedistributionMode, Share
 from tidefold.domain.log_state import ChangeSet, LogState, Snapshot, SnapshotKind, TableSpec
 from tidefold.domain.snapshot.manifest import Manifest
 from tidefold.domain.snapshot.transitions import require_readable
@@ -85,7 +85,9 @@ def plan_read(pipeline: Pipeline, log: str, wanted: ReadRequest) -> ReadPlan:
     plan = plan_from(pipeline, state, wanted)
     ttl = pipeline.log(log).ttl
     chosen = state.snapshot(wanted.snapshot) if wanted.snapshot is not None else None
-    return replace(plan, expire=find_current_limit(pipeline, log, chosen)) if ttl and ttl.hides else plan
+    if ttl and ttl.hides:
+        plan = replace(plan, expire=find_current_limit(pipeline, log, chosen))
+    return plan if wanted.share is None else _filter_share(pipeline, plan, wanted.share)
 
 
 def require_state(pipeline: Pipeline, log: str) -> LogState:
@@ -112,14 +114,30 @@ def plan_from(pipeline: Pipeline, state: LogState, wanted: ReadRequest) -> ReadP
     if wanted.today:
         shape = replace(state.shape, buckets=plan.shape.buckets)
         plan = replace(plan, shape=shape, schema=state.schema, schemas=state.schemas)
-    plan = replace(plan, key=one_key(plan.shape, wanted.key)) if wanted.key is not None else plan
-    return plan if wanted.share is None else _filter_share(plan, wanted.share)
+    return replace(plan, key=one_key(plan.shape, wanted.key)) if wanted.key is not None else plan
 
 
-def _filter_share(plan: ReadPlan, share: Share) -> ReadPlan:
+def _filter_share(pipeline: Pipeline, plan: ReadPlan, asked: Share) -> ReadPlan:
     """Restricts the plan to the share of one worker. A worker without key groups reads nothing."""
+    stored = plan.redistribution
+    share = asked.resolve(stored if plan.folded else SPLIT)
     mine = share.key_groups(plan.shape.key_groups)
-    return replace(plan, share=mine) if mine else replace(plan, files=(), change_sets=())
+    if not mine:
+        return replace(plan, files=(), change_sets=())
+    if share.distribution is RedistributionMode.BROADCAST and stored.owner and plan.folded:
+        owner = share.find_owner(_find_owners(pipeline, plan, stored.owner))
+        if owner is not None:
+            plan = replace(plan, only=OwnedRows(stored.owner, owner))
+    return replace(plan, share=mine)
+
+
+def _find_owners(pipeline: Pipeline, plan: ReadPlan, column: str) -> list[str]:
+    """Returns the owners of the rows, in order, as text. Reads the rows: state that is broadcast is small."""
+    found: set[str | int] = set()
+    for task in plan.tasks:
+        for batch in read_task(pipeline.store, plan, task):
+            found.update(batch.column(column).unique().to_pylist())
+    return [str(owner) for owner in sorted(found)]
 
 
 def _plan_tasks(
@@ -132,7 +150,9 @@ def _plan_tasks(
     plan = ReadPlan(pipeline.store.address, state.log, shape, folded, None, (), change_sets)
     plan = replace(plan, schema=schema, schemas=state.schemas)
     if base is None:
-        return plan
+        configured = pipeline.config.logs.get(state.log)
+        return replace(plan, redistribution=(configured and configured.redistribution) or SPLIT)
+    plan = replace(plan, redistribution=base.redistribution or SPLIT)
     plan = replace(plan, snapshot=base.snapshot, files=base.files, home=base.home)
     return replace(plan, cleared=base.cleared, based=base.schema)
 

@@ -13,7 +13,7 @@ import msgspec
 
 from tidefold.compute.runners import Runner, in_threads
 from tidefold.delta.table_state import COMMIT, build_table
-from tidefold.domain.key_groups import KeyGroups
+from tidefold.domain.key_groups import KeyGroups, OwnedRows, RedistributionMode, Share
 from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind
 from tidefold.domain.snapshot.claim import require_completed
 from tidefold.domain.snapshot.manifest import DataFile, Manifest
@@ -22,11 +22,13 @@ from tidefold.errors import (
     CorruptError,
     InvalidInputError,
     NotFoundError,
+    RefusedError,
     TidefoldError,
     UnknownOutcomeError,
 )
 from tidefold.fold.fold_bucket import deal
 from tidefold.fold.task import Address, FoldResult
+from tidefold.operations.inspect.read import ReadRequest, plan_read
 from tidefold.operations.local_copies.manage import places_of
 from tidefold.operations.outcome import Outcome, Status
 from tidefold.operations.pipeline import Pipeline
@@ -71,12 +73,14 @@ class Elsewhere:
     """The target of a restore: a store whose root is the table.
 
     within: only these key groups.
+    only: only the rows of this owner.
     drops_expired: leave out rows that have expired by now. A drill verifies all rows.
     """
 
     store: Store
     within: KeyGroups | None = None
     drops_expired: bool = False
+    only: OwnedRows | None = None
 
     @property
     def address(self) -> str:
@@ -90,12 +94,17 @@ def restore_to(
     address: str,
     within: KeyGroups | None = None,
     run: Runner | None = None,
+    share: Share | None = None,
 ) -> Outcome:
     """Writes the rows of a completed snapshot as a Delta table into an absent or empty folder. Changes no ledger.
 
+    share: only the part of one worker, by the redistribution that the snapshot stores.
+
     Raises InvalidInputError, NotFoundError, RefusedError, StorageError; CorruptError if the rows cannot be restored.
     """
-    into = Elsewhere(open_place(pipeline, address), within, drops_expired=True)
+    part = None if share is None else _find_part(pipeline, log, snapshot, share)
+    within, only = (part.within, part.only) if part else (within, None)
+    into = Elsewhere(open_place(pipeline, address), within, drops_expired=True, only=only)
     made = restore_rows(pipeline, log, snapshot, into, run or in_threads())
     manifest = made.manifest
     details = ExportDetails(
@@ -105,12 +114,38 @@ def restore_to(
         bytes=manifest.bytes_full,
         sqn=manifest.to_sqn,
         key_groups=_groups(manifest, within),
+        share=str(share) if share else None,
+        redistribution=part.mode if part else None,
+        owner=only.value if only else None,
         manifests=find_failed_reads(made.plan.failed),
         read=made.read,
     )
     of = "" if within is None else f" of key groups {within.first} to {within.last}"
+    of += "" if part is None else f" for share {share} by {part.mode}"
     message = f"snapshot {snapshot}: {manifest.rows:,} rows{of} in {len(manifest.files)} files at {into.address}"
     return Outcome(log, Status.RESTORED, message, snapshot, details=details)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """The rows of one worker. within: only these key groups. only: only the rows of this owner."""
+
+    mode: RedistributionMode
+    within: KeyGroups | None
+    only: OwnedRows | None
+
+
+def _find_part(pipeline: Pipeline, log: str, snapshot: int, share: Share) -> _Part:
+    plan = plan_read(pipeline, log, ReadRequest(snapshot=snapshot, share=share))
+    if plan.share is None:
+        raise RefusedError(
+            "SHARE_EMPTY",
+            f"Share {share} of `{log}` has no rows: there are {plan.shape.key_groups} key groups for {share.workers} "
+            "workers.",
+            hint=f"Use at most {plan.shape.key_groups} workers.",
+        )
+    mode = share.resolve(plan.redistribution).distribution or RedistributionMode.SPLIT
+    return _Part(mode, plan.share if mode is RedistributionMode.SPLIT else None, plan.only)
 
 
 def restore_rows(pipeline: Pipeline, log: str, snapshot: int, into: Elsewhere, run: Runner) -> Restored:
@@ -120,6 +155,7 @@ def restore_rows(pipeline: Pipeline, log: str, snapshot: int, into: Elsewhere, r
     _check_groups(state, into.within)
     target = Into(Address(StorageTier.EXTERNAL, into.address), wanted.id, wanted.epoch)
     rows = find_rows(state, wanted, find_current_limit(pipeline, log, wanted) if into.drops_expired else None)
+    rows = replace(rows, only=into.only)
     plan = plan_restore(pipeline, rows, places_of(pipeline, log), target, into.within)
     with claim_location(into.store, f"snapshot {wanted.id} of {log}"):
         results = _results(run(*deal(plan.tasks)))

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from tidefold.changelog.schema_alignment import Aligner
-from tidefold.domain.key_groups import KeyGroups, bucket_ranges
+from tidefold.domain.key_groups import KeyGroups, OwnedRows, bucket_ranges
 from tidefold.domain.log_state import ChangeSet, Expire, LogState, Snapshot, SnapshotKind, TableSpec
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot.lineage import older
@@ -33,18 +33,22 @@ _Way = tuple[Manifest | None, tuple[ChangeSet, ...]]
 
 @dataclass(frozen=True, slots=True)
 class RestoredRows:
-    """Rows to make: those of `below` with `tail` folded in, in this schema. `expire` drops old rows."""
+    """Rows to make: those of `below` with `tail` folded in, in this schema. `expire` drops old rows.
+
+    only: the rows of one owner.
+    """
 
     state: LogState
     below: Snapshot
     tail: tuple[ChangeSet, ...]
     schema: int
     expire: Expire | None = None
+    only: OwnedRows | None = None
 
     @property
     def rows(self) -> int | None:
         """Returns their number, if it is known."""
-        return None if self.tail else self.below.rows
+        return None if self.tail or self.only else self.below.rows
 
     @property
     def limit(self) -> Expire | None:
@@ -159,6 +163,7 @@ def _plan(
         schema=wanted.schema,
         schemas=wanted.state.schemas,
         token=into.token,
+        only=wanted.only,
     )
 
 
@@ -186,6 +191,7 @@ def _recipe(
         unchanged=RewriteAction.LINK,
         expire=wanted.limit,
         schema_differs=aligner.must_rewrite(manifest.schema),
+        owners_differ=wanted.only is not None,
     )
     inputs = places.inputs(manifest, files, LogPaths(manifest.log).table, manifest.home)
     return Recipe(manifest.snapshot, inputs, way, manifest.cleared, manifest.schema, unchanged)

@@ -103,4 +103,5 @@ class Restore(msgspec.Struct, frozen=True, tag="restore"):
             positions=positions_at(state, snapshot.to_sqn),
             restored=restored,
             expected_rows=wanted.rows,
+            redistribution=planned.base.redistribution if planned.base else pipeline.log(state.log).redistribution,
         )

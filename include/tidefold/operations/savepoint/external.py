@@ -117,6 +117,7 @@ def _of_store(store: Store, other: Store, state: LogState, wanted: int) -> Origi
         files=files,
         delta_log=(DELTA_LOG,),
         cleared=manifest.cleared,
+        redistribution=manifest.redistribution,
     )
     return Original(store, savepoint, snapshot.manifest or "", of_store=True)
 

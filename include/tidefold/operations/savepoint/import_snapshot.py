@@ -88,7 +88,15 @@ class Import(msgspec.Struct, frozen=True, tag="import"):
         restored = RestoreInfo(mode=self.ownership, address=external.address, skipped=find_skipped_range(snapshot))
         copy = pipeline.config.snapshots.copies or self.ownership is Ownership.NO_CLAIM
         tasks = _plan_tasks(state.log, snapshot, original, shape, SourcePlaces(pipeline.store.address), copy)
-        return Attempt(state.log, snapshot, None, shape, tasks, restored=restored)
+        return Attempt(
+            state.log,
+            snapshot,
+            None,
+            shape,
+            tasks,
+            restored=restored,
+            redistribution=original.savepoint.redistribution,
+        )
 
 
 def _choose_kind(external: External) -> KindDecision:

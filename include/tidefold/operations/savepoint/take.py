@@ -144,6 +144,7 @@ def _write_savepoint(
         files=files,
         delta_log=(DELTA_LOG,) if native else (),
         cleared=plan.base.cleared if plan.base else (),
+        redistribution=plan.base.redistribution if plan.base else None,
     )
     if native:
         store.put_if_absent(DELTA_LOG, build_table(savepoint.manifest)[1])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from tidefold.domain.key_groups import Redistribution
 from tidefold.domain.log_state import LogState, Position, Snapshot, TableSpec
 from tidefold.domain.snapshot.manifest import Manifest
 from tidefold.domain.table.schema import Schema
@@ -45,6 +46,7 @@ class Attempt:
     `schemas`, `positions`: the schemas and source positions of the log at the snapshot's last sqn.
     `restored`: the restored rows, if it is a restore or an import.
     `expected_rows`: how many rows the tasks must make; None: not recorded.
+    `redistribution`: how the rows are distributed to workers. Restored and imported rows keep theirs.
     """
 
     log: str
@@ -56,6 +58,7 @@ class Attempt:
     positions: tuple[Position, ...] | None = None
     restored: RestoreInfo | None = None
     expected_rows: int | None = None
+    redistribution: Redistribution | None = None
 
     @property
     def weight(self) -> int:

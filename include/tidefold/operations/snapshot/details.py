@@ -204,6 +204,8 @@ class ExportDetails(ReadDetails):
     to: its address.
     sqn: the last change set in the rows.
     key_groups: first, last, and how many there are.
+    share, redistribution: the part of one worker, and how rows were distributed; only if a share was asked for.
+    owner: whose rows they are, if a broadcast chose one owner.
     """
 
     to: str
@@ -212,6 +214,9 @@ class ExportDetails(ReadDetails):
     bytes: int
     sqn: int
     key_groups: tuple[int, int, int]
+    share: str | None = omit_if_none()
+    redistribution: str | None = omit_if_none()
+    owner: str | None = omit_if_none()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -108,6 +108,7 @@ def plan_changes(pipeline: Pipeline, state: LogState, snapshot: Snapshot) -> Att
         tasks,
         schemas=state.schemas,
         positions=positions_at(state, snapshot.to_sqn),
+        redistribution=config.redistribution,
     )
 
 

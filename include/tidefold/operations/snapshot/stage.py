@@ -57,6 +57,7 @@ def stage(pipeline: Pipeline, attempt: Attempt, results: Sequence[FoldResult]) -
         claim=snapshot,
         schemas=attempt.schemas,
         positions=attempt.positions,
+        redistribution=attempt.redistribution,
     )
     if manifest.kind is SnapshotKind.FULL:
         create_snapshot_table(store, manifest)

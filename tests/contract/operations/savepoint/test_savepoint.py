@@ -56,7 +56,7 @@ def test_the_description_says_what_is_there(tmp_path: Path, pipeline: Pipeline, 
     found = json.loads(text)
     assert list(found) == [
         "format", "version", "kind", "log", "snapshot", "sqn", "instant", "rows", "shape", "positions", "files",
-        "delta_log", "cleared", "checksum",
+        "delta_log", "cleared", "redistribution", "checksum",
     ]  # fmt: skip
     assert (found["format"], found["version"], found["kind"]) == ("tidefold-savepoint", 1, str(layout))
     assert (found["log"], found["snapshot"], found["sqn"], found["rows"]) == ("accounts", 2, 2, 36)
