@@ -121,6 +121,7 @@ UNRELEASED = {
     "Manifest.cleared",
     "Manifest.expired",
     "Manifest.positions",
+    "Manifest.redistribution",
     "Manifest.schema",
     "Manifest.schemas",
     "Manifest.tied",
