@@ -179,6 +179,25 @@ def test_putting_the_newer_ledger_back_is_the_way_out(tmp_path: Path) -> None:
     assert len(published(root)) == 7
 
 
+@pytest.mark.parametrize("kind", ["full", "incremental"])
+def test_a_retirement_that_an_older_ledger_does_not_know_is_finished_again(tmp_path: Path, kind: str) -> None:
+    """The newest version alone says that the files were deleted, and `clean` has deleted the manifest since."""
+    (tmp_path / "landing" / LOG).mkdir(parents=True)
+    (tmp_path / "tidefold.yaml").write_text(CONFIG.format(kind=kind))
+    for number in range(3):
+        land(tmp_path, number * 3)
+        take(tmp_path)
+        fold(tmp_path, f"run-{number}")
+        publish(tmp_path, f"run-{number}")
+    assert subsume(opened(tmp_path), LOG).status == "subsumed"
+    clean(opened(tmp_path), [LOG])
+    go_back(tmp_path, 1)
+    shown = published(tmp_path)
+    assert subsume(opened(tmp_path), LOG).status == "subsumed"
+    assert published(tmp_path) == shown
+    assert call("run", tmp_path) == ""
+
+
 @pytest.mark.parametrize("left", ["tables", "snapshots", "manifests"])
 def test_any_trace_of_a_snapshot_shows_that_a_ledger_was_lost(tmp_path: Path, left: str) -> None:
     root = begin(tmp_path)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from functools import partial
 
 from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind, State
@@ -34,9 +34,8 @@ def subsume(pipeline: Pipeline, log: str, plan: bool = False) -> Outcome:
         retire = partial(protection.subsume, keep=keep, log=pipeline.config.retention.log_retention(now()))
         state = retire(state) if plan else ledger.commit(retire)
     retired = protection.deletable(state, pipeline.config.retention.grace, now())
-    if retired:
-        ledger.require_current(state)
-    files = files_to_delete(pipeline.store, state, retired)
+    manifests = ledger.require_current(state).manifests if retired else frozenset()
+    files = _find_files(pipeline.store, state, retired, manifests)
     if retired and not plan:
         delete_hidden(pipeline.store, ledger, state, [file.path for file in files])
     originals = delete_originals(find_claimed(retired), plan)
@@ -45,10 +44,14 @@ def subsume(pipeline: Pipeline, log: str, plan: bool = False) -> Outcome:
     return _describe(state, retired, files, originals, plan)
 
 
-def files_to_delete(store: Store, state: LogState, retired: Sequence[Snapshot]) -> tuple[StoredObject, ...]:
+def _find_files(
+    store: Store, state: LogState, retired: Sequence[Snapshot], manifests: Container[int]
+) -> tuple[StoredObject, ...]:
     """Returns the files that only these retired snapshots need: in their own folders and in the table's folder.
 
     Files that another snapshot names are left out.
+
+    manifests: ids of the snapshots that have a manifest.
     """
     retired = protection.with_files(retired)
     if not retired:
@@ -58,7 +61,9 @@ def files_to_delete(store: Store, state: LogState, retired: Sequence[Snapshot]) 
     # A snapshot as of an instant shares no file names, and readers of the table see none of its files.
     kept = [s for s in state.snapshots if s.state in _WITH_FILES and s.id not in going and not s.as_of]
     needed = _find_names(store, state, protection.with_files(kept))
-    beside = {data_path(paths.table, name) for name in _find_names(store, state, retired) - needed}
+    # Without a manifest the files were deleted: by a call that this ledger does not know, because it is a backup.
+    known = [s for s in retired if s.id in manifests]
+    beside = {data_path(paths.table, name) for name in _find_names(store, state, known) - needed}
     own = [entry for s in retired for entry in store.list(paths.snapshot(s.id), unfinished=True)]
     return (*own, *(e for e in store.list(f"{paths.table}/_data") if e.path in beside))
 
