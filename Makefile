@@ -91,7 +91,7 @@ test-drills: install ## About 10 minutes on a quiet machine, not part of `make t
 
 ##@ Measure
 
-bench: install ## Folding changes by tidefold and by its peers; writes docs/benchmarks/fold.md; the first run fetches a Spark each for Iceberg and Hudi (ROWS=10000000: the full one; PEERS=delta,iceberg,hudi; SHARES=0.01,0.1)
+bench: install ## Folding changes by tidefold and by its peers; writes docs/benchmarks/fold.md; the first run fetches a Spark each for Iceberg, Hudi and Paimon (ROWS=10000000: the full one; PEERS=delta,iceberg,hudi,paimon,ducklake; SHARES=0.01,0.1; PARTS=lakes)
 	ROWS=$(ROWS) ROUNDS=$(ROUNDS) PYTHONPATH=include:plugins:tests:scripts $(PYTHON) benchmarks/fold.py
 
 bench-counts: install ## About a minute: accepts what fixed workloads cost now in calls, bytes, rows and Spark jobs; review the diff of tests/data/counts.json

@@ -1,7 +1,8 @@
 """How long folding changes into a Delta table takes, by tidefold and by its peers, side by side on the same changes.
 
 `make bench` writes docs/benchmarks/fold.md and fold.svg. ROWS, ROUNDS: how large the table is, how often each way runs;
-SHARES: of the rows that change; PEERS: any of delta, iceberg, hudi and ducklake; HEAP: of each JVM.
+SHARES: of the rows that change; PEERS: any of delta, iceberg, hudi, paimon and ducklake; HEAP: of each JVM. PARTS=lakes
+prints one table: 1 % changed, by the peers with an environment of their own and by ways without Spark.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from pyspark.sql import SparkSession
 from fold_chart import chart
 from fold_data import Case, begin, case, open_bench
 from fold_measured import Way, measure
-from fold_ours import MINE, SPARK, SPARK_VECTORS, ours
-from fold_page import page
+from fold_ours import MINE, SPARK, SPARK_VECTORS, ours, ours_alone
+from fold_page import WAYS, page
 from fold_peers import HEAP, lone_peers, spark_peers, spark_session
 from fold_phases import shares
 from fold_sizes import growing, hot, large
@@ -28,11 +29,11 @@ from tables import PAGES, Row, folder, ratios, seconds, write_page
 
 ROWS, ROUNDS = int(os.environ.get("ROWS", "2000000")), int(os.environ.get("ROUNDS", "3"))
 SHARES = tuple(float(share) for share in os.environ.get("SHARES", "0.0001,0.01,0.1,0.5,1").split(","))
-# Iceberg, Hudi and DuckLake run with this one only: each round of theirs takes minutes.
+# Iceberg, Hudi, Paimon and DuckLake run with this one only: each round of theirs takes minutes.
 LAKE_SHARE = 0.01
 # Never much slower than the better of these.
 _LIMITS = ("Spark: anti join, union, overwrite", "squash, then MERGE, tuned, with deletion vectors")
-PEERS = os.environ.get("PEERS", "delta,iceberg,hudi,ducklake").split(",")
+PEERS = os.environ.get("PEERS", "delta,iceberg,hudi,paimon,ducklake").split(",")
 
 
 def rounds(ways: list[Way], made: Case, scratch: Path) -> list[Way]:
@@ -149,9 +150,24 @@ def publish(
     write_page("fold.md", page(ROWS, ROUNDS, starts, absent, ordered, [*goals(ordered), *more], phases))
 
 
+def print_lakes(base: Path, scratch: Path) -> None:
+    """Measures the peers with an environment of their own, without a Spark session of ours."""
+    lakes, _ = other_lakes(base, scratch)
+    made = case(base, scratch / "lakes", ROWS, LAKE_SHARE)
+    alone = lone_peers() if "delta" in PEERS else []
+    ways = rounds([*ours_alone(), *alone, *(way for lake in lakes for way in lake.ways())], made, scratch)
+    for lake in lakes:
+        lake.close()
+    best = min(way.median for way in ways)
+    print("\n".join([*WAYS, *(way.line(best) for way in ways)]))
+
+
 def main() -> None:
     with folder() as scratch:
         base = begin(scratch / "base", ROWS)
+        if os.environ.get("PARTS") == "lakes":
+            print_lakes(base, scratch)
+            return
         sessions: list[SparkSession] = []
         start = seconds(lambda: sessions.append(spark_session(open_bench(base).config)))
         [spark] = sessions

@@ -158,12 +158,12 @@ def _processes(tree: psutil.Process) -> Iterator[psutil.Process]:
 
 
 def _cpu(tree: psutil.Process) -> float:
-    """Seconds of CPU time so far; what a process that has ended used is not in it."""
+    """Seconds of CPU time so far, of live processes and of the children that they have waited for."""
     found = 0.0
     for process in _processes(tree):
         with suppress(psutil.Error):
             times = process.cpu_times()
-            found += times.user + times.system
+            found += times.user + times.system + times.children_user + times.children_system
     return found
 
 

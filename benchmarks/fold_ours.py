@@ -51,6 +51,13 @@ def ours(spark: SparkSession) -> list[Way]:
         Way(SPARK, incremental, prepare=ready),
         Way(FULL, partial(by_spark, kind=KindPolicy.FULL), prepare=ready),
         Way(SPARK_VECTORS, incremental, prepare=partial(ready, vectors=True)),
+        *ours_alone(),
+    ]
+
+
+def ours_alone() -> list[Way]:
+    """The ways that need no session."""
+    return [
         Way(ALONE, incremental_in_process, alone=True),
         Way(ALONE_VECTORS, incremental_in_process, prepare=with_vectors, alone=True),
     ]

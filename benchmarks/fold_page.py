@@ -9,7 +9,7 @@ from fold_peers import HEAP, VERSIONS
 from peer_environment import read_peers
 from tables import HEAD, Row, machine
 
-_WAYS = [
+WAYS = [
     "| way | median | lowest to highest | times the fastest | CPU | written | files | peak memory |",
     "|---|---|---|---|---|---|---|---|",
 ]
@@ -24,8 +24,8 @@ Spark ended meanwhile of tidefold's Python workers (a minute without work) is st
 
 CPU: seconds of all processes, which say more than the clock where other work runs on the same machine.
 Memory: the most resident bytes of the whole process tree; pages that two processes share are counted twice. The ways
-on Spark share one JVM and one driver, so theirs is also what the ways before them needed. Iceberg
-and Hudi have one each.
+on Spark share one JVM and one driver, so theirs is also what the ways before them needed. Iceberg, Hudi
+and Paimon have one each.
 
 - tidefold, deletion vectors: with `deletion_vectors: true`, where the fold marks rows of a file if few
   change, and writes the file again otherwise. Readers of these tables, and of the MERGE with deletion vectors, must
@@ -36,8 +36,8 @@ and Hudi have one each.
 - The DuckDB script finds the files that have a changed key and writes these again on both threads. Its rows are not
   sorted, its inputs not proved, and nobody can go back.
 
-Iceberg, Hudi and DuckLake run in environments of their own below var/bench (benchmarks/peers, everything pinned by
-checksum), one process each, whose session stays warm. Their tables are loaded once from the files of ours and copied
+Iceberg, Hudi, Paimon and DuckLake run in environments of their own below var/bench (benchmarks/peers, everything pinned
+by checksum), one process each, whose session stays warm. Their tables are loaded once from the files of ours and copied
 back before each run: 16 buckets by key as ours, zstd. They end like the others with everything synced, and the rows of
 every run are compared as those of the others; their `.crc` files count as files. One that cannot be had, or for which
 the table has too many rows (`rows` in benchmarks/peers/pins.toml), is left out, and this page says so above. With other
@@ -50,6 +50,8 @@ shares of changes than 1 % they do not run: a round of theirs takes minutes.
   compaction is `rewrite_data_files` of every file that has one.
 - Hudi: bucket index of 16, `COMMIT_TIME_ORDERING` with squashed changes, `combine.before.upsert=false`, deletes by
   `_hoodie_is_deleted`, metadata table and column statistics on as by default. Compaction is inline, after each commit.
+- Paimon: a primary key, 16 fixed buckets, Parquet and zstd. Changes are plain inserts without a join; `rowkind.field`
+  marks the deletes. Copy-on-write is `full-compaction.delta-commits=1`, compaction is `sys.compact`.
 - DuckLake: DuckDB 1.5.5 with the extension from PyPI (the extension of DuckDB 2.0 could not be had), catalog in a
   DuckDB file, `bucket(16, id)`, sorted by `id`, zstd, two threads. One MERGE may do one kind of change to rows that
   match, so a MERGE of deletes and one of the rest are one transaction. Each call attaches the catalog again. Compaction
@@ -83,7 +85,7 @@ def page(
     ]
     for share, ways in found.items():
         best = min(way.median for way in ways)
-        said += ["", f"## {share:.2%} changed", "", *_WAYS, *(way.line(best) for way in ways)]
+        said += ["", f"## {share:.2%} changed", "", *WAYS, *(way.line(best) for way in ways)]
     sessions = [
         f"| start of {whose} session, in none of the times above | {taken:,.3g} s | | | |"
         for whose, taken in starts.items()

@@ -65,7 +65,8 @@ def ratios(ones: Sequence[float], others: Sequence[float]) -> list[float]:
 
 @contextmanager
 def folder() -> Iterator[Path]:
-    path = Path(tempfile.mkdtemp(prefix="tidefold-bench-"))
+    # Not named as tidefold's own scratch folders: a test with a clock of its own may delete those.
+    path = Path(tempfile.mkdtemp(prefix="bench-tidefold-"))
     try:
         yield path
     finally:

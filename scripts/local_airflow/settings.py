@@ -81,7 +81,8 @@ def _sections(request: Request, database: Database, address: str, port: int) -> 
         "DAG_PROCESSOR__REFRESH_INTERVAL": "10",
         "DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "30",
         "DAG_PROCESSOR__PARSING_PROCESSES": "1",
-        "SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "1",
+        # How long a task waits after the end of the one before it, at most.
+        "SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.2",
         "USAGE_DATA_COLLECTION__ENABLED": "False",
     }
     return {f"AIRFLOW__{name}": value for name, value in values.items()}

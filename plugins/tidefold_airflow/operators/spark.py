@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk.exceptions import AirflowException
 
 from tidefold.errors import GateFailedError
@@ -26,6 +25,7 @@ from tidefold_airflow.operators.run_context import (
     require_ran,
     waiting_logs,
 )
+from tidefold_airflow.operators.spark_submit import SparkSubmitOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -8,6 +8,7 @@ when they are needed.
 from __future__ import annotations
 
 import importlib.util
+import logging
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -28,6 +29,10 @@ def load() -> None:
     os.environ["GX_ANALYTICS_ENABLED"] = "false"
     if "great_expectations.expectations" in sys.modules:
         return
+    # At the level of Airflow's tasks it writes 300 lines about its own classes.
+    logger = logging.getLogger("great_expectations")
+    if logger.level == logging.NOTSET:
+        logger.setLevel(logging.WARNING)
     with _hide_unused(), _load_later(), pause_collection():
         import great_expectations.expectations  # noqa: F401
 
