@@ -95,6 +95,10 @@ class CorruptError(TidefoldError):
     exit_code = 5
 
 
+class MissingFileError(CorruptError):
+    """A file that the ledger names does not exist: it was lost, or the ledger is a backup."""
+
+
 class StorageError(TidefoldError, OSError):
     """A store did not do what it was asked; trying again may help."""
 

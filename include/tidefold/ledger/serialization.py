@@ -16,7 +16,7 @@ from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot.manifest import Manifest
 from tidefold.domain.snapshot.savepoint import DESCRIPTION, Savepoint, check_savepoint
 from tidefold.domain.state_validation import check_manifest
-from tidefold.errors import CorruptError, NotFoundError
+from tidefold.errors import CorruptError, MissingFileError, NotFoundError
 from tidefold.ledger.stored_form import decode_stored, encode
 from tidefold.storage import Store
 
@@ -66,7 +66,7 @@ def read_named(store: Store, path: str) -> bytes:
     try:
         return store.read(path)
     except NotFoundError as error:
-        raise CorruptError(
+        raise MissingFileError(
             "FILE_MISSING", f"`{path}` is missing, and the ledger needs it.", hint="Restore the file from a backup."
         ) from error
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 
 from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind, State
 from tidefold.domain.paths import LogPaths, data_path
 from tidefold.domain.retention import protection
 from tidefold.domain.wording import count_noun, in_units
+from tidefold.errors import MissingFileError
 from tidefold.ledger import read_manifest
 from tidefold.operations.outcome import Outcome, Status
 from tidefold.operations.pipeline import Pipeline, now
@@ -34,8 +36,9 @@ def subsume(pipeline: Pipeline, log: str, plan: bool = False) -> Outcome:
         retire = partial(protection.subsume, keep=keep, log=pipeline.config.retention.log_retention(now()))
         state = retire(state) if plan else ledger.commit(retire)
     retired = protection.deletable(state, pipeline.config.retention.grace, now())
-    manifests = ledger.require_current(state).manifests if retired else frozenset()
-    files = _find_files(pipeline.store, state, retired, manifests)
+    if retired:
+        ledger.require_current(state)
+    files = _find_files(pipeline.store, state, retired)
     if retired and not plan:
         delete_hidden(pipeline.store, ledger, state, [file.path for file in files])
     originals = delete_originals(find_claimed(retired), plan)
@@ -44,14 +47,10 @@ def subsume(pipeline: Pipeline, log: str, plan: bool = False) -> Outcome:
     return _describe(state, retired, files, originals, plan)
 
 
-def _find_files(
-    store: Store, state: LogState, retired: Sequence[Snapshot], manifests: Container[int]
-) -> tuple[StoredObject, ...]:
+def _find_files(store: Store, state: LogState, retired: Sequence[Snapshot]) -> tuple[StoredObject, ...]:
     """Returns the files that only these retired snapshots need: in their own folders and in the table's folder.
 
     Files that another snapshot names are left out.
-
-    manifests: ids of the snapshots that have a manifest.
     """
     retired = protection.with_files(retired)
     if not retired:
@@ -61,9 +60,12 @@ def _find_files(
     # A snapshot as of an instant shares no file names, and readers of the table see none of its files.
     kept = [s for s in state.snapshots if s.state in _WITH_FILES and s.id not in going and not s.as_of]
     needed = _find_names(store, state, protection.with_files(kept))
-    # Without a manifest the files were deleted: by a call that this ledger does not know, because it is a backup.
-    known = [s for s in retired if s.id in manifests]
-    beside = {data_path(paths.table, name) for name in _find_names(store, state, known) - needed}
+    going_names = set[str]()
+    for snapshot in retired:
+        # Without a manifest the files were deleted: by a call that this ledger does not know, because it is a backup.
+        with suppress(MissingFileError):
+            going_names |= _find_names(store, state, [snapshot])
+    beside = {data_path(paths.table, name) for name in going_names - needed}
     own = [entry for s in retired for entry in store.list(paths.snapshot(s.id), unfinished=True)]
     return (*own, *(e for e in store.list(f"{paths.table}/_data") if e.path in beside))
 
