@@ -19,6 +19,7 @@ from tidefold.changelog.schema import DELETE
 from tidefold.changelog.segment import read_change_set
 from tidefold.compute.runners import Answer, Runner, Work, in_process
 from tidefold.delta import publish as real
+from tidefold.delta.publish import Publication
 from tidefold.delta.published_table import Published
 from tidefold.domain.paths import DataFileName, LogPaths, data_path
 from tidefold.domain.snapshot.manifest import DataFile, Manifest
@@ -162,7 +163,14 @@ def create_snapshot_table(store: Store, manifest: Manifest) -> None:
     store.sync(f"{path}/_delta_log")
 
 
-def publish(store: Store, manifest: Manifest, digest: str, previous: Published | None, reconcile: bool = False) -> int:
+def publish(
+    store: Store,
+    manifest: Manifest,
+    digest: str,
+    previous: Published | None,
+    reconcile: bool = False,
+    how: Publication | None = None,
+) -> int:
     """Does what `delta.publish.publish` does, which also provides the files."""
     real._provide_files(store, manifest)
     path, after = LogPaths(manifest.log).table, {f.name for f in manifest.files}

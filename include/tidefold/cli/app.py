@@ -51,7 +51,7 @@ app.callback(help=help_text(main))(main)
 _GROUPS = {
     "Begin": "demo init validate doctor jars",
     "Look (no Spark)": "status history read explain report diff verify scrub drill",
-    "Work": "run ingest materialize quality audit restore as-of",
+    "Work": "run ingest materialize quality audit restore as-of register",
     "Savepoints": "savepoint import resume",
     "Log (no Spark)": "tail compact-log consumer",
     "Decide (no Spark)": "confirm abort",

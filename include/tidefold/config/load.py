@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from tidefold.config.models.alarms import AlarmsEntry, resolve_thresholds
+from tidefold.config.models.catalog import CatalogEntry
 from tidefold.config.models.file import (
     FileEntry,
     LocalConfig,
@@ -110,6 +111,8 @@ class LogConfig(_Resolved):
     policies: which changes of the columns are allowed.
     redistribution: how its rows are distributed to workers; None: split.
     deletion_vectors: whether incremental snapshots may mark rows instead of rewriting files.
+    change_feed: whether published versions have a change data feed.
+    comment, comments: descriptions of the table and of its columns, by name.
     stops: codes of refused records that stop their partition.
     on_bad_record, on_bad_file: as written in the file.
     alarms: its alarm thresholds; None: it raises no alarm.
@@ -127,6 +130,9 @@ class LogConfig(_Resolved):
     policies: Policies = Policies()
     redistribution: Redistribution | None = None
     deletion_vectors: bool = False
+    change_feed: bool = False
+    comment: str | None = None
+    comments: dict[str, str] = {}
     stops: tuple[str, ...] = ()
     alarms: AlarmThresholds | None = None
 
@@ -142,6 +148,7 @@ class Config(_Resolved):
     retention: RetentionConfig
     snapshots: SnapshotsConfig = SnapshotsConfig()
     targets: tuple[str, ...] = ()
+    catalog: CatalogEntry | None = None
     logs: dict[str, LogConfig]
 
 
@@ -165,6 +172,7 @@ def load_config(path: Path) -> Config:
         retention=head.retention,
         snapshots=head.snapshots,
         targets=tuple(head.targets),
+        catalog=head.catalog,
         logs={log: _resolve(log, entry, base, head.alarms) for log, entry in logs.items()},
     )
 
@@ -245,6 +253,9 @@ def _resolve(log: str, entry: LogEntry, base: Path, alarms: AlarmsEntry | None) 
         policies=entry.schema_evolution.policies,
         redistribution=entry.redistribution.value if entry.redistribution else None,
         deletion_vectors=entry.deletion_vectors,
+        change_feed=entry.change_feed,
+        comment=entry.comment,
+        comments={name: column.comment for name, column in entry.columns.items() if column.comment},
         stops=stops_of(entry),
         on_bad_record=entry.on_bad_record,
         on_bad_file=entry.on_bad_file,

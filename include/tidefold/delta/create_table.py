@@ -6,8 +6,8 @@ from deltalake.transaction import create_table_with_add_actions
 
 from tidefold.delta.commit_content import list_facts, list_transactions, make_add_action, make_properties
 from tidefold.delta.delta_errors import convert_errors
-from tidefold.delta.published_table import PROPERTIES
-from tidefold.delta.raw_commit import TableCommit, delta_schema, write_first
+from tidefold.delta.raw_commit import TableCommit, TableMetadata, TableProtocol, write_first
+from tidefold.delta.table_description import TableDescription
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot.manifest import Manifest
 from tidefold.errors import AlreadyExistsError
@@ -20,7 +20,7 @@ def create_snapshot_table(store: Store, manifest: Manifest) -> None:
     with convert_errors(path):
         if is_table(store, path):
             raise AlreadyExistsError("NAME_TAKEN", f"`{path}` already contains a Delta table.")
-        create_table(store, path, manifest, "")
+        create_table(store, path, manifest, "", TableDescription())
 
 
 def is_table(store: Store, path: str) -> bool:
@@ -29,20 +29,29 @@ def is_table(store: Store, path: str) -> bool:
     return any(e.path.endswith((".json", ".parquet")) for e in store.list(f"{path}/_delta_log"))
 
 
-def create_table(store: Store, path: str, manifest: Manifest, digest: str) -> None:
+def create_table(store: Store, path: str, manifest: Manifest, digest: str, described: TableDescription) -> None:
     """Commits version 0 of a table with the files of the manifest. `digest`: empty for the table of a snapshot."""
-    kept = list_transactions(manifest, digest)
-    commit = TableCommit(list_facts(manifest, digest), manifest.shown, schema=delta_schema(manifest), transactions=kept)
-    if commit.has_vectors:
-        write_first(store, path, manifest.log, PROPERTIES, commit)
+    schema, properties = described.describe(manifest), described.properties
+    vectors = any(file.deletions for file in manifest.shown)
+    # deltalake refuses properties that are not Delta's.
+    if vectors or described.change_feed or described.facts:
+        commit = TableCommit(
+            list_facts(manifest, digest),
+            manifest.shown,
+            metadata=TableMetadata(schema, described.comment, properties),
+            protocol=TableProtocol(vectors, described.change_feed),
+            transactions=list_transactions(manifest, digest),
+        )
+        write_first(store, path, manifest.log, commit)
         return
     create_table_with_add_actions(
         store.uri(path),
-        delta_schema(manifest),
+        schema,
         [make_add_action(file) for file in manifest.shown],
         mode="error",
         name=manifest.log,
-        configuration=PROPERTIES,
+        description=described.comment,
+        configuration=properties,
         storage_options=store.options(),
         commit_properties=make_properties(manifest, digest),
     )

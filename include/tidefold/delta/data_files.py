@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from tidefold.delta.file_statistics import FileStatistics
 from tidefold.domain.key_groups import KeyGroups
-from tidefold.domain.paths import DataFileName, data_path
+from tidefold.domain.paths import DataFileName, change_path, data_path
 from tidefold.domain.snapshot.manifest import DataFile
 from tidefold.errors import AlreadyExistsError
 from tidefold.storage import Store
@@ -71,6 +71,27 @@ def write_part(
 ) -> DataFile | None:
     """Writes the rows for any engine: without an Arrow schema, and with the oldest compression."""
     return _write_file(store, path, bucket, batches, partial(_writer, schema, "snappy", store_schema=False))
+
+
+def write_change_file(
+    store: Store,
+    table: str,
+    name: DataFileName,
+    batches: Iterable[pa.RecordBatch],
+    schema: pa.Schema,
+    may_be_empty: bool = False,
+) -> DataFile | None:
+    """Writes a file of a table's change data feed; with `may_be_empty` also if there is no row."""
+    path = change_path(table, str(name))
+    begin = partial(_writer, schema, "zstd")
+    file = _write_file(store, path, name.key_groups, batches, begin)
+    if file or not may_be_empty:
+        return file
+    tally = _Tally()
+    empty = schema.empty_table()
+    with store.create(path) as tally.stream, begin(cast(BinaryIO, tally), empty) as writer:
+        writer.write_table(empty)
+    return DataFile(str(name), tally.bytes, 0, tally.sha256.hexdigest(), name.key_groups, "{}")
 
 
 def require_same(store: Store, path: str, sha256: str) -> None:

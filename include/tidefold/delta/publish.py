@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
 
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
@@ -16,11 +18,13 @@ from tidefold.delta.delta_errors import convert_errors
 from tidefold.delta.published_table import (
     Published,
     active_files,
+    find_protocol,
     require_untouched,
     vectors_of,
     version_of,
 )
-from tidefold.delta.raw_commit import VECTORS_READER, Active, TableCommit, delta_schema, write_commit
+from tidefold.delta.raw_commit import Active, TableCommit, TableMetadata, TableProtocol, write_commit
+from tidefold.delta.table_description import TableDescription, delta_schema, find_comments
 from tidefold.domain.paths import LogPaths, data_path
 from tidefold.domain.snapshot.manifest import DataFile, Manifest
 from tidefold.errors import AlreadyExistsError, ConflictError, CorruptError, NotFoundError
@@ -33,7 +37,30 @@ _CHECKPOINT = 10
 _LINKERS = 8
 
 
-def publish(store: Store, manifest: Manifest, digest: str, previous: Published | None, reconcile: bool = False) -> int:
+# Writes the files of the change data feed from one snapshot to the next, and returns them.
+FeedWriter = Callable[[Manifest, Manifest], Sequence[DataFile]]
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """How a snapshot is published.
+
+    description: comments and properties of the table.
+    write_feed: writes the change data feed; None: the table has none.
+    """
+
+    description: TableDescription = field(default_factory=TableDescription)
+    write_feed: FeedWriter | None = None
+
+
+def publish(
+    store: Store,
+    manifest: Manifest,
+    digest: str,
+    previous: Published | None,
+    reconcile: bool = False,
+    how: Publication | None = None,
+) -> int:
     """Publishes a completed snapshot as exactly one new version of the table, and returns that version.
 
     Repeating the call returns the same version. Raises RefusedError if another program changed the table since
@@ -43,9 +70,10 @@ def publish(store: Store, manifest: Manifest, digest: str, previous: Published |
     reconcile: replace the files that other programs committed (such as OPTIMIZE), instead of refusing.
     """
     _provide_files(store, manifest)
+    attempt = PublishAttempt(store, manifest, digest, previous, reconcile, how or Publication())
     for _ in range(_TRIES):
         with convert_errors(LogPaths(manifest.log).table):
-            version = _try_publish(store, manifest, digest, previous, reconcile)
+            version = attempt.try_publish()
         if version is not None:
             store.sync(f"{LogPaths(manifest.log).table}/_delta_log/{version:020d}.json")
             return version
@@ -118,40 +146,108 @@ def _link_all(store: Store, manifest: Manifest, files: Iterable[DataFile], copy:
         list(pool.map(put, files))
 
 
-def _try_publish(
-    store: Store, manifest: Manifest, digest: str, previous: Published | None, reconcile: bool
-) -> int | None:
-    """Tries once. Returns the version that shows the snapshot; None if another commit came first."""
-    path = LogPaths(manifest.log).table
-    try:
-        table = DeltaTable(store.uri(path), storage_options=store.options())
-    except TableNotFoundError:
-        if previous is not None:
-            raise CorruptError(
-                "TABLE_MISSING",
-                f"The table of `{manifest.log}` is missing, but snapshot {previous.manifest.snapshot} was published.",
-                hint=f"Restore `{path}/_delta_log` from a backup. Until then read a full snapshot in "
-                f"`snapshots/{manifest.log}/`.",
-            ) from None
-        return _create_published(store, path, manifest, digest)
-    except DeltaError:
-        if previous is not None or not _delete_empty_commit(store, path):
-            raise
-        return None
-    done = version_of(table, digest, previous)
-    if done is not None:
-        return done
-    require_untouched(store, table, manifest, previous, reconcile)
-    return _commit(store, table, manifest, digest, previous)
+@dataclass(slots=True)
+class PublishAttempt:
+    """The arguments of `publish`, and the change data feed, which is written at most once."""
+
+    store: Store
+    manifest: Manifest
+    digest: str
+    previous: Published | None
+    reconcile: bool
+    how: Publication
+    _feed: Sequence[DataFile] | None = None
+
+    def try_publish(self) -> int | None:
+        """Tries once. Returns the version that shows the snapshot; None if another commit came first."""
+        store, manifest, path = self.store, self.manifest, LogPaths(self.manifest.log).table
+        try:
+            table = DeltaTable(store.uri(path), storage_options=store.options())
+        except TableNotFoundError:
+            if self.previous is not None:
+                raise CorruptError(
+                    "TABLE_MISSING",
+                    f"The table of `{manifest.log}` is missing, but snapshot {self.previous.manifest.snapshot} was "
+                    "published.",
+                    hint=f"Restore `{path}/_delta_log` from a backup. Until then read a full snapshot in "
+                    f"`snapshots/{manifest.log}/`.",
+                ) from None
+            return self._create(path)
+        except DeltaError:
+            if self.previous is not None or not _delete_empty_commit(store, path):
+                raise
+            return None
+        done = version_of(table, self.digest, self.previous)
+        if done is not None:
+            return done
+        require_untouched(store, table, manifest, self.previous, self.reconcile)
+        return self.commit(table)
+
+    def _create(self, path: str) -> int | None:
+        store = self.store
+        try:
+            create_table(store, path, self.manifest, self.digest, self.how.description)
+        except (DeltaError, AlreadyExistsError):
+            if not is_table(store, path):
+                raise
+        return version_of(DeltaTable(store.uri(path), storage_options=store.options()), self.digest, None)
+
+    def commit(self, table: DeltaTable) -> int | None:
+        manifest, commit = self.manifest, self._find_difference(table)
+        try:
+            if commit.is_raw:
+                write_commit(self.store, LogPaths(manifest.log).table, table, commit)
+            else:
+                removes = [
+                    RemoveAction(path, True, get_millis(), active.size, {}) for path, active in commit.removes.items()
+                ]
+                actions: list[AddAction | RemoveAction] = [*map(make_add_action, commit.adds), *removes]
+                said = make_properties(manifest, self.digest)
+                schema = delta_schema(manifest)
+                table.create_write_transaction(actions, mode="append", schema=schema, commit_properties=said)
+        except (CommitFailedError, AlreadyExistsError):
+            return None
+        table.update_incremental()
+        return version_of(table, self.digest, self.previous)
+
+    def _find_difference(self, table: DeltaTable) -> TableCommit:
+        """Returns the commit that replaces the previous snapshot's files (when reconciling: all files) by the new
+        ones.
+        """
+        manifest = self.manifest
+        known = vectors_of(self.previous.manifest) if self.previous else {}
+        before = {path: Active(size, known.get(path)) for path, size in active_files(table).items()}
+        after = {f"_data/{f.name}": f for f in manifest.shown}
+        same = {path for path, f in after.items() if path in before and before[path].deletions == f.deletions}
+        found = find_protocol(table) or TableProtocol()
+        vectors = any(f.deletions for f in after.values())
+        wanted = TableProtocol(found.vectors or vectors, found.feed or self.how.description.change_feed)
+        return TableCommit(
+            list_facts(manifest, self.digest),
+            [f for path, f in after.items() if path not in same],
+            {path: active for path, active in before.items() if path not in same},
+            metadata=_find_new_metadata(table, manifest, self.how.description),
+            protocol=None if wanted == found else wanted,
+            transactions=list_transactions(manifest, self.digest),
+            changes=self._write_feed(),
+        )
+
+    def _write_feed(self) -> Sequence[DataFile]:
+        if self._feed is None:
+            write, previous = self.how.write_feed, self.previous
+            self._feed = write(previous.manifest, self.manifest) if write and previous else ()
+        return self._feed
 
 
-def _create_published(store: Store, path: str, manifest: Manifest, digest: str) -> int | None:
-    try:
-        create_table(store, path, manifest, digest)
-    except (DeltaError, AlreadyExistsError):
-        if not is_table(store, path):
-            raise
-    return version_of(DeltaTable(store.uri(path), storage_options=store.options()), digest, None)
+def _find_new_metadata(table: DeltaTable, manifest: Manifest, described: TableDescription) -> TableMetadata | None:
+    """Returns the metadata of the snapshot; None if the table has it already."""
+    now, schema = table.metadata(), table.schema().to_json()
+    # Comments that the configuration does not mention are the user's.
+    described = replace(described, comments={**find_comments(schema), **described.comments})
+    comment = now.description if described.comment is None else described.comment
+    wanted = TableMetadata(described.describe(manifest), comment, described.properties)
+    same = (json.loads(schema), now.description, dict(now.configuration))
+    return None if same == (json.loads(wanted.schema.to_json()), comment, wanted.properties) else wanted
 
 
 def _delete_empty_commit(store: Store, path: str) -> bool:
@@ -164,39 +260,3 @@ def _delete_empty_commit(store: Store, path: str) -> bool:
         return False
     store.delete([commit.path for commit in commits])
     return True
-
-
-def _commit(store: Store, table: DeltaTable, manifest: Manifest, digest: str, previous: Published | None) -> int | None:
-    commit = _difference(table, manifest, digest, previous)
-    try:
-        if commit.schema or commit.has_vectors:
-            write_commit(store, LogPaths(manifest.log).table, table, commit)
-        else:
-            removes = [
-                RemoveAction(path, True, get_millis(), active.size, {}) for path, active in commit.removes.items()
-            ]
-            actions: list[AddAction | RemoveAction] = [*map(make_add_action, commit.adds), *removes]
-            said = make_properties(manifest, digest)
-            schema = delta_schema(manifest)
-            table.create_write_transaction(actions, mode="append", schema=schema, commit_properties=said)
-    except (CommitFailedError, AlreadyExistsError):
-        return None
-    table.update_incremental()
-    return version_of(table, digest, previous)
-
-
-def _difference(table: DeltaTable, manifest: Manifest, digest: str, previous: Published | None) -> TableCommit:
-    """Returns the commit that replaces the previous snapshot's files (when reconciling: all files) by the new ones."""
-    known = vectors_of(previous.manifest) if previous else {}
-    before = {path: Active(size, known.get(path)) for path, size in active_files(table).items()}
-    after = {f"_data/{f.name}": f for f in manifest.shown}
-    same = {path for path, f in after.items() if path in before and before[path].deletions == f.deletions}
-    schema = delta_schema(manifest)
-    return TableCommit(
-        list_facts(manifest, digest),
-        [f for path, f in after.items() if path not in same],
-        {path: active for path, active in before.items() if path not in same},
-        None if table.schema().to_json() == schema.to_json() else schema,
-        upgrade=any(f.deletions for f in after.values()) and table.protocol().min_reader_version < VECTORS_READER,
-        transactions=list_transactions(manifest, digest),
-    )

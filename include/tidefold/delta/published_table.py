@@ -12,19 +12,13 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from tidefold.delta.deletion_vectors import deletions
-from tidefold.delta.raw_commit import VECTORS, VECTORS_READER, VECTORS_WRITER, WRITER_FEATURES, delta_schema
+from tidefold.delta.raw_commit import VECTORS_READER, TableProtocol
+from tidefold.delta.table_description import delta_schema, drop_comments, is_as_described
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot.manifest import Deletions, Manifest
 from tidefold.errors import NotFoundError, RefusedError
 from tidefold.ledger.evidence import MANIFEST_FACT
 from tidefold.storage import Store
-
-# Files that plain readers of older versions use are tidefold's to remove, never a clock's.
-PROPERTIES = {
-    "delta.deletedFileRetentionDuration": "interval 3650 days",
-    "delta.logRetentionDuration": "interval 3650 days",
-}
-_READER, _WRITER = 1, 2  # Protocol versions that every Delta reader knows.
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,22 +67,24 @@ def _changes(store: Store, table: DeltaTable, manifest: Manifest, previous: Publ
     same = {
         "files": set(active_files(table)) == ours,
         # The schema of the last snapshot. The commit adds that of the new one.
-        "schema": table.schema().to_json() == delta_schema(previous.manifest if previous else manifest).to_json(),
-        "properties": table.metadata().configuration == PROPERTIES,
-        "protocol": _is_known(table),
+        "schema": drop_comments(table.schema().to_json())
+        == drop_comments(delta_schema(previous.manifest if previous else manifest).to_json()),
+        "properties": is_as_described(table.metadata().configuration),
+        "protocol": find_protocol(table) is not None,
         # Never reconciled: a commit can remove a vector only if it knows its exact bytes.
         "deletion vectors": not _has_vectors_of_others(store, table, ours, manifest.log, previous),
     }
     return [name for name, as_left in same.items() if not as_left]
 
 
-def _is_known(table: DeltaTable) -> bool:
+def find_protocol(table: DeltaTable) -> TableProtocol | None:
+    """Returns the protocol of a table; None: tidefold never writes such a protocol."""
     found = table.protocol()
+    readers, writers = set(found.reader_features or ()), set(found.writer_features or ())
+    known = TableProtocol("deletionVectors" in readers, "changeDataFeed" in writers)
+    as_known = (known.versions, set(known.reader_features), set(known.writer_features))
     versions = (found.min_reader_version, found.min_writer_version)
-    if versions == (_READER, _WRITER):
-        return True
-    features = (set(found.reader_features or ()), set(found.writer_features or ()))
-    return (*versions, *features) == (VECTORS_READER, VECTORS_WRITER, {VECTORS}, set(WRITER_FEATURES))
+    return known if (versions, readers, writers) == as_known else None
 
 
 def _has_vectors_of_others(

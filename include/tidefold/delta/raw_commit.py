@@ -16,22 +16,44 @@ from dataclasses import dataclass, field
 import msgspec
 from deltalake import DeltaTable, Schema
 
-from tidefold.changelog.schema import table_schema
 from tidefold.delta.deletion_vectors import descriptor
-from tidefold.domain.snapshot.manifest import DataFile, Deletions, Manifest
+from tidefold.domain.paths import CHANGE_FOLDER
+from tidefold.domain.snapshot.manifest import DataFile, Deletions
 from tidefold.errors import UnknownOutcomeError
 from tidefold.storage import Store
 
-# The lowest protocol that has deletion vectors, with what the lowest one of all has by itself.
-VECTORS = "deletionVectors"
-VECTORS_READER, VECTORS_WRITER = 3, 7
-WRITER_FEATURES = [VECTORS, "appendOnly", "invariants"]
-_PROTOCOL = {
-    "minReaderVersion": VECTORS_READER,
-    "minWriterVersion": VECTORS_WRITER,
-    "readerFeatures": [VECTORS],
-    "writerFeatures": WRITER_FEATURES,
-}
+# The lowest reader that knows deletion vectors.
+VECTORS_READER = 3
+
+
+@dataclass(frozen=True, slots=True)
+class TableProtocol:
+    """The features that readers and writers of a table must know, beside those of the lowest protocol of all."""
+
+    vectors: bool = False
+    feed: bool = False
+
+    @property
+    def versions(self) -> tuple[int, int]:
+        """The lowest versions of readers and writers."""
+        return (VECTORS_READER if self.vectors else 1, 7 if self.vectors or self.feed else 2)
+
+    @property
+    def reader_features(self) -> list[str]:
+        return ["deletionVectors"] if self.vectors else []
+
+    @property
+    def writer_features(self) -> list[str]:
+        if self.versions[1] < 7:
+            return []
+        return [*self.reader_features, *(["changeDataFeed"] if self.feed else []), "appendOnly", "invariants"]
+
+    @property
+    def action(self) -> dict[str, object]:
+        """The `protocol` action."""
+        reader, writer = self.versions
+        lists = {"readerFeatures": self.reader_features, "writerFeatures": self.writer_features}
+        return {"minReaderVersion": reader, "minWriterVersion": writer, **{n: one for n, one in lists.items() if one}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,33 +65,44 @@ class Active:
 
 
 @dataclass(frozen=True, slots=True)
+class TableMetadata:
+    """What the `metaData` action of a commit replaces."""
+
+    schema: Schema
+    comment: str | None
+    properties: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class TableCommit:
     """The content of a commit.
 
     facts: for people, and to recognize the commit.
     adds: the added files.
     removes: the removed files, by path.
-    schema: a new schema.
-    upgrade: to the protocol with deletion vectors.
+    metadata: the schema, the comment and the properties, if one of them is new.
+    protocol: a new protocol.
     transactions: versions by application id, which the table keeps.
+    changes: the files of the change data feed.
     """
 
     facts: Mapping[str, str]
     adds: Sequence[DataFile]
     removes: Mapping[str, Active] = field(default_factory=dict)
-    schema: Schema | None = None
-    upgrade: bool = False
+    metadata: TableMetadata | None = None
+    protocol: TableProtocol | None = None
     transactions: Mapping[str, int] = field(default_factory=dict)
+    changes: Sequence[DataFile] = ()
 
     @property
     def has_vectors(self) -> bool:
         """Whether the commit adds or removes a deletion vector."""
         return any(f.deletions for f in self.adds) or any(a.deletions for a in self.removes.values())
 
-
-def delta_schema(manifest: Manifest) -> Schema:
-    """Returns the schema of a snapshot for readers."""
-    return Schema.from_arrow(table_schema(manifest.shape))
+    @property
+    def is_raw(self) -> bool:
+        """Whether deltalake cannot write it."""
+        return bool(self.metadata or self.protocol or self.changes or self.has_vectors)
 
 
 def write_commit(store: Store, path: str, table: DeltaTable, commit: TableCommit) -> None:
@@ -80,23 +113,24 @@ def write_commit(store: Store, path: str, table: DeltaTable, commit: TableCommit
     lines = [
         _info("WRITE", commit.facts),
         *_transactions(commit),
-        *([{"protocol": _PROTOCOL}] if commit.upgrade else []),
+        *([{"protocol": commit.protocol.action}] if commit.protocol else []),
     ]
-    if commit.schema is not None:
+    if commit.metadata:
         now = table.metadata()
-        known = {"id": str(now.id), "name": now.name, "description": now.description, "createdTime": now.created_time}
-        lines.append(_metadata(known, commit.schema, now.configuration))
+        lines.append(_metadata({"id": str(now.id), "name": now.name, "createdTime": now.created_time}, commit.metadata))
     # A file whose deletions change is removed and added by one commit.
     lines += [_remove(name, active) for name, active in commit.removes.items()]
     lines += map(_add, commit.adds)
+    lines += map(_change, commit.changes)
     _put(store, path, table.version() + 1, lines)
 
 
-def write_first(store: Store, path: str, name: str, properties: Mapping[str, str], commit: TableCommit) -> None:
-    """Makes a table with deletion vectors. Raises AlreadyExistsError if there is one."""
-    assert commit.schema is not None
-    known = {"id": str(uuid.uuid4()), "name": name, "description": None, "createdTime": _millis()}
-    made = [{"protocol": _PROTOCOL}, _metadata(known, commit.schema, properties), *map(_add, commit.adds)]
+def write_first(store: Store, path: str, name: str, commit: TableCommit) -> None:
+    """Makes a table that deltalake cannot make. Raises AlreadyExistsError if there is one."""
+    assert commit.metadata
+    assert commit.protocol
+    known = {"id": str(uuid.uuid4()), "name": name, "createdTime": _millis()}
+    made = [{"protocol": commit.protocol.action}, _metadata(known, commit.metadata), *map(_add, commit.adds)]
     _put(store, path, 0, [_info("CREATE TABLE", commit.facts), *_transactions(commit), *made])
 
 
@@ -118,9 +152,10 @@ def _transactions(commit: TableCommit) -> list[Mapping[str, object]]:
     return [{"txn": {"appId": a, "version": v, "lastUpdated": millis}} for a, v in commit.transactions.items()]
 
 
-def _metadata(known: Mapping[str, object], schema: Schema, properties: Mapping[str, str]) -> Mapping[str, object]:
-    said = {"format": {"provider": "parquet", "options": {}}, "partitionColumns": [], "configuration": properties}
-    return {"metaData": {**known, "schemaString": schema.to_json(), **said}}
+def _metadata(known: Mapping[str, object], metadata: TableMetadata) -> Mapping[str, object]:
+    said = {"description": metadata.comment, "configuration": metadata.properties}
+    layout = {"format": {"provider": "parquet", "options": {}}, "partitionColumns": []}
+    return {"metaData": {**known, "schemaString": metadata.schema.to_json(), **layout, **said}}
 
 
 def _add(file: DataFile) -> Mapping[str, object]:
@@ -136,6 +171,11 @@ def _remove(path: str, active: Active) -> Mapping[str, object]:
     # With its vector: one path with two vectors is two files to Delta.
     gone = {"path": path, "deletionTimestamp": _millis(), "dataChange": True, "extendedFileMetadata": True}
     return {"remove": {**gone, "partitionValues": {}, "size": active.size, **_vector(active.deletions)}}
+
+
+def _change(file: DataFile) -> Mapping[str, object]:
+    said = {"path": f"{CHANGE_FOLDER}/{file.name}", "partitionValues": {}, "size": file.bytes, "dataChange": False}
+    return {"cdc": said}
 
 
 def _vector(given: Deletions | None) -> Mapping[str, object]:

@@ -14,6 +14,7 @@ from deltalake.exceptions import TableNotFoundError
 from tidefold.delta.create_table import create_snapshot_table
 from tidefold.delta.delta_errors import convert_errors
 from tidefold.delta.published_table import find_deleted_rows
+from tidefold.delta.table_description import drop_comments
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot.manifest import Manifest
 from tidefold.storage import Store
@@ -26,7 +27,7 @@ _INSTANT = "modification_time"
 
 @dataclass(frozen=True, slots=True)
 class DeltaState:
-    """The schema, and for each active file everything in its `add` action, including size and statistics."""
+    """The schema without comments, and for each active file its whole `add` action, including size and statistics."""
 
     schema: str
     files: Mapping[str, Mapping[str, Any]]
@@ -47,7 +48,7 @@ def delta_state(store: Store, path: str) -> DeltaState | None:
         files = {a["path"]: {k: v for k, v in a.items() if k != _INSTANT and v is not None} for a in actions}
         for name, gone in find_deleted_rows(table).items():
             files[name]["deleted"] = gone
-        return DeltaState(table.schema().to_json(), files)
+        return DeltaState(drop_comments(table.schema().to_json()), files)
 
 
 def build_table(manifest: Manifest) -> tuple[DeltaState, bytes]:

@@ -126,6 +126,11 @@ class LogPaths:
         return f"{self.folder}/alarms"
 
     @property
+    def registrations(self) -> str:
+        """The folder of records of the table's registration. The record with the highest number counts."""
+        return f"{self.folder}/catalog"
+
+    @property
     def quarantine(self) -> str:
         return f"{self.folder}/quarantine"
 
@@ -141,6 +146,15 @@ def data_path(table: str, name: str) -> str:
     The table "" is the root of a store.
     """
     return f"{table}/_data/{name}" if table else f"_data/{name}"
+
+
+# The folder of a Delta table's change data feed, by the Delta protocol.
+CHANGE_FOLDER = "_change_data"
+
+
+def change_path(table: str, name: str) -> str:
+    """Returns the path of a file of a table's change data feed."""
+    return f"{table}/{CHANGE_FOLDER}/{name}"
 
 
 def check_log_id(log: str) -> str:

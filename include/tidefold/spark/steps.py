@@ -13,6 +13,7 @@ import msgspec
 from tidefold.compute.runners import in_process, in_threads, on_spark
 from tidefold.compute.spark_session import spark_session
 from tidefold.errors import wrap_unexpected
+from tidefold.operations.catalog import register
 from tidefold.operations.ingest import ingest
 from tidefold.operations.ingest.log_ingest import LogIngest
 from tidefold.operations.outcome import Outcome, Status, for_each_log
@@ -48,7 +49,7 @@ class PreparedLog(Generic[P]):
 class PipelineStep(Protocol[P]):
     """One step for some logs.
 
-    `name`: `ingest`, `materialize`, `quality`, `audit` or `verify`.
+    `name`: `ingest`, `materialize`, `quality`, `audit`, `verify` or `register`.
     `run`: id of the run, if it has one.
     `limit`: up to how many bytes are read without Spark though `spark.above` is 0B.
     """
@@ -214,8 +215,33 @@ class VerifyStep(msgspec.Struct, frozen=True, tag="verify"):
         return check_readers.check_readers(pipeline, logs, SparkDeltaReader(spark_session(self.name)))
 
 
+class RegisterStep(msgspec.Struct, frozen=True, tag="register"):
+    """Registers published tables in the configured catalog; with `again` also those that were registered before."""
+
+    again: bool = False
+    name: ClassVar[str] = "register"
+    run: ClassVar[str | None] = None
+    limit: ClassVar[int] = 0
+
+    def prepare(self, pipeline: Pipeline, logs: Sequence[str]) -> list[PreparedLog[None] | Outcome]:
+        # The catalog is Spark's.
+        return _prepare_each(
+            logs, lambda log: register.describe_idle(pipeline, log, self.again) or PreparedLog(log, None, None)
+        )
+
+    def execute(self, pipeline: Pipeline, prepared: Sequence[PreparedLog[None]], tell: Tell) -> list[Outcome]:
+        return []
+
+    def run_on_spark(self, pipeline: Pipeline, logs: Sequence[str]) -> list[Outcome]:
+        from tidefold.spark.table_catalog import SparkCatalog
+
+        entry = pipeline.config.catalog
+        name = entry.name if entry else ""
+        return register.register(pipeline, logs, SparkCatalog(spark_session(self.name), name))
+
+
 # What a Spark job can be asked to do.
-AnyStep = IngestStep | MaterializeStep | QualityStep | AuditStep | VerifyStep
+AnyStep = IngestStep | MaterializeStep | QualityStep | AuditStep | VerifyStep | RegisterStep
 
 
 def _prepare_each(logs: Sequence[str], plan: Callable[[str], Any]) -> list[Any]:

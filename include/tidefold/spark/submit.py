@@ -16,9 +16,9 @@ from tidefold.spark.request import Request, make_argument
 from tidefold.storage.s3.address import S3Endpoint
 from tidefold.storage.safe_files import make_private_folder
 
-STEPS = ("ingest", "materialize", "quality", "audit", "verify")
-# Only the step that reads tables as their readers do needs Spark's client for S3.
-_READS_TABLES = "verify"
+STEPS = ("ingest", "materialize", "quality", "audit", "verify", "register")
+# Only steps that open tables as their readers do need Spark's client for S3.
+_READS_TABLES = ("verify", "register")
 
 # Spark's classes as `make install` left them, loaded and checked: half of what the start of a JVM costs.
 ARCHIVE = jar_folder() / "spark.jsa"
@@ -47,7 +47,8 @@ def spark_conf(config: Config, step: str = "") -> dict[str, str]:
     `step`: what the job is for; a job that reads the tables of a store in S3 through Spark gets a client for S3.
     """
     scratch = config.path.parent / "var" / "spark"
-    has_client = step == _READS_TABLES and config.store.startswith("s3://")
+    has_client = step in _READS_TABLES and config.store.startswith("s3://")
+    catalog = config.catalog.settings if config.catalog and step == "register" else {}
     return {
         **_find_jars(config, has_client),
         **(make_s3_conf(S3Endpoint.of()) if has_client else {}),
@@ -69,6 +70,7 @@ def spark_conf(config: Config, step: str = "") -> dict[str, str]:
         # A file that is gone or damaged is an error, never fewer rows.
         "spark.sql.files.ignoreMissingFiles": "false",
         "spark.sql.files.ignoreCorruptFiles": "false",
+        **catalog,
     }
 
 

@@ -13,7 +13,7 @@ from airflow.sdk import DAG, TaskGroup
 
 from tidefold_airflow import operators
 from tidefold_airflow.dags.approval import tidefold_approval_dag
-from tidefold_airflow.dags.params import AS_CONFIGURED, kind_param, logs_param
+from tidefold_airflow.dags.params import AS_CONFIGURED, has_catalog, kind_param, logs_param
 from tidefold_airflow.dags.settings import alarm_settings, dag_settings, deadline_settings
 from tidefold_airflow.operators.approve import LOOK_EVERY
 from tidefold_airflow.operators.run_context import Logs
@@ -35,6 +35,7 @@ DOC = """
 | materialize | folds new changes into a snapshot of each log, STAGED: no reader sees it | one job, if needed |
 | quality | judges every row of the staged files and stores the verdict | one job, if needed |
 | confirm (one a log) | completes and publishes a log that passed, and sends its asset event | none |
+| register | with `catalog`: registers a new table; a failure is a warning | one job, once a table |
 | subsume, truncate, local_retention, clean | delete old snapshots, old log, local copies, remains of dead runs | none |
 | alarms | counts failed runs in a row, finds the alarms of each log, sends new ones to the notifier | none |
 | abort, done | abort what this run staged and did not confirm; make the run red if a task is | none |
@@ -187,6 +188,9 @@ def _tasks(logs: Logs | str, kind: str | None, options: Options, asks: str | Non
     ingest >> materialize >> quality >> confirm >> subsume >> truncate >> local_retention >> clean >> abort
     # Also if a person marks or skips tasks between them: `abort` starts only after the steps that stage have ended.
     [ingest, materialize, quality, confirm] >> abort
+    if has_catalog(options.config):
+        register = operators.TidefoldRegisterOperator(task_id="register", retries=1, **spark)
+        confirm >> register >> done
     # The last tasks decide the state of a run, and a failure does not reach them by itself.
     steps = [choose, ingest, materialize, quality, confirm, subsume, truncate, local_retention, clean]
     steps >> alarms

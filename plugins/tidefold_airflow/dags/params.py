@@ -22,6 +22,14 @@ def list_configured_logs(config: str | None = None) -> list[str]:
     return list(load_config(path).logs) if path.exists() else []
 
 
+def has_catalog(config: str | None = None) -> bool:
+    """Whether the configuration names a catalog in which tables are registered."""
+    from tidefold.config import load_config
+
+    path = config_path(config)
+    return path.exists() and load_config(path).catalog is not None
+
+
 def logs_param(config: str | None = None, logs: Sequence[str] = ()) -> Param:
     """Selects some of the given logs, or of all."""
     offered = list(logs) or list_configured_logs(config)

@@ -37,6 +37,7 @@ from tidefold_airflow.operators.spark import (
     TidefoldIngestOperator,
     TidefoldMaterializeOperator,
     TidefoldQualityOperator,
+    TidefoldRegisterOperator,
     TidefoldSparkOperator,
     TidefoldVerifyReadersOperator,
 )
@@ -59,6 +60,7 @@ __all__ = [
     "TidefoldLogOperator",
     "TidefoldMaterializeOperator",
     "TidefoldQualityOperator",
+    "TidefoldRegisterOperator",
     "TidefoldRestoreOperator",
     "TidefoldResumeOperator",
     "TidefoldRetentionOperator",

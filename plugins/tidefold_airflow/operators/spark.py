@@ -51,7 +51,7 @@ class TidefoldSparkOperator(SparkSubmitOperator):
     :param config: Path of ``tidefold.yaml``; default: ``TIDEFOLD_CONFIG``. (templated)
     """
 
-    step: ClassVar[Literal["ingest", "materialize", "quality", "audit", "verify"]]
+    step: ClassVar[Literal["ingest", "materialize", "quality", "audit", "verify", "register"]]
     template_fields: Sequence[str] = (*SparkSubmitOperator.template_fields, "logs", "only", "config")
     operator_extra_links = (SnapshotLink(), ReportLink())
     # The DAG that asks a person about snapshots that the gate refused.
@@ -255,6 +255,44 @@ class TidefoldVerifyReadersOperator(TidefoldSparkOperator):
         from tidefold.spark.steps import VerifyStep
 
         return VerifyStep()
+
+
+class TidefoldRegisterOperator(TidefoldSparkOperator):
+    """
+    Registers published tables in the catalog of the configuration. Starts no Spark if all are registered.
+
+    The tables are published already, so a failure is a warning in the log of the task, which then succeeds.
+
+    :param strict: Fail if a table was not registered.
+    :param logs, only, config: As for TidefoldSparkOperator. (templated)
+    """
+
+    step = "register"
+
+    def __init__(self, *, strict: bool = False, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.strict = strict
+
+    def _build_step(self, scope: TaskScope) -> AnyStep:
+        from tidefold.spark.steps import RegisterStep
+
+        return RegisterStep()
+
+    def _run_step(self, scope: TaskScope, context: Context) -> list[Outcome]:
+        from tidefold.operations.catalog.register import list_warnings
+
+        try:
+            outcomes = super()._run_step(scope, context)
+        except Exception as error:
+            if self.strict:
+                raise
+            self.log.warning("The catalog was not asked: %s. Then: `tidefold register`.", error)
+            return []
+        if self.strict:
+            return outcomes
+        for warning in list_warnings(outcomes):
+            self.log.warning("%s", warning)
+        return [replace(one, status=Status.REFUSED, error=None) if one.error else one for one in outcomes]
 
 
 # A run by hand has no data interval.

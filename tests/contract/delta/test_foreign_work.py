@@ -141,7 +141,7 @@ def test_a_publisher_that_sleeps_through_two_publishes_publishes_nothing(
     """It wakes with everything in hand for version V+1 when the table is at V+2: it must not show old rows again."""
     for step in ("put", "materialize", "judge"):
         take(pipeline, step, 3)
-    real, woken = publishing._commit, []
+    real, woken = publishing.PublishAttempt.commit, []
 
     def sleeps(*arguments):  # type: ignore[no-untyped-def]
         if not woken:
@@ -152,7 +152,7 @@ def test_a_publisher_that_sleeps_through_two_publishes_publishes_nothing(
                 take(pipeline, step, 4)
         return real(*arguments)
 
-    monkeypatch.setattr(publishing, "_commit", sleeps)
+    monkeypatch.setattr(publishing.PublishAttempt, "commit", sleeps)
     shown = table(pipeline).version()
     outcome = confirm(pipeline, "accounts", run_id="run-3")
     assert outcome.status == "published"
@@ -167,7 +167,7 @@ def test_a_publisher_that_wakes_after_its_snapshot_was_replaced_shows_no_old_row
 ) -> None:
     for step in ("put", "materialize", "judge"):
         take(pipeline, step, 3)
-    real, woken = publishing._try_publish, []
+    real, woken = publishing.PublishAttempt.try_publish, []
 
     def sleeps(*arguments):  # type: ignore[no-untyped-def]
         if not woken:
@@ -178,7 +178,7 @@ def test_a_publisher_that_wakes_after_its_snapshot_was_replaced_shows_no_old_row
                     take(pipeline, step, number)
         return real(*arguments)
 
-    monkeypatch.setattr(publishing, "_try_publish", sleeps)
+    monkeypatch.setattr(publishing.PublishAttempt, "try_publish", sleeps)
     confirm(pipeline, "accounts", run_id="run-3")
     assert table_rows(pipeline) == rows_after(6)
     abort(pipeline, "accounts", "nothing is open")

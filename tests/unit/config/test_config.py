@@ -428,6 +428,7 @@ def test_the_json_schema_names_every_key_and_refuses_others() -> None:
         "store",
         "store_id",
         "targets",
+        "catalog",
         "spark",
         "local",
         "retention",

@@ -24,6 +24,7 @@ def run(
 
     Next: tidefold status
     """
+    from tidefold.cli.after_publication import register_new_tables
     from tidefold.cli.full_run import open_run, print_next_steps, print_run
     from tidefold.operations.inspect.run_alarms import count_failures
     from tidefold.operations.snapshot.request import Fold
@@ -37,5 +38,7 @@ def run(
         count_failures(pipeline, whole.id, chosen, whole.outcomes)
     except TidefoldError as error:
         terminal.note(f"the alarms of the logs do not count this run: {error}")
+    # An application of its own: the catalog has settings that a session gets when it starts.
+    register_new_tables(terminal, pipeline, chosen)
     print_next_steps(terminal, whole)
     return print_run(terminal, whole, "run")

@@ -60,6 +60,7 @@ class ColumnEntry(StrictModel):
         default=None,
         description="value in rows older than the column, and in records that lack it; null: these have null",
     )
+    comment: Text | None = Field(default=None, description="description of the column, for readers of the table")
 
     @property
     def optional(self) -> bool:

@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from tidefold.config.models.alarms import AlarmsEntry
+from tidefold.config.models.catalog import CatalogEntry
 from tidefold.config.models.columns import ColumnValue
 from tidefold.config.models.merge import LateEntry, MergeEntry, MergeValue, OrderValue
 from tidefold.config.models.schema_policy import SchemaEntry, SchemaValue
@@ -322,6 +323,11 @@ class LogEntry(StrictModel):
         description="incremental snapshots mark a few replaced rows as deleted instead of rewriting the "
         "file; readers of the table must support Delta's deletion vectors",
     )
+    change_feed: bool = Field(
+        default=False,
+        description="each published version has Delta's change data feed: its inserted, updated and deleted rows",
+    )
+    comment: Text | None = Field(default=None, description="description of the table, for its readers")
     on_bad_record: Literal["quarantine", "fail"] = "quarantine"
     on_bad_file: Literal["fail", "warn"] | None = Field(
         default=None,
@@ -376,6 +382,9 @@ class FileEntry(StrictModel):
     retention: RetentionConfig = RetentionConfig()
     snapshots: SnapshotsConfig = SnapshotsConfig()
     alarms: AlarmsEntry | None = Field(default=None, description="when a log raises an alarm; without it none does")
+    catalog: CatalogEntry | None = Field(
+        default=None, description="catalog in which Spark registers the published tables; without it none is registered"
+    )
     targets: list[Text] = Field(
         default=[],
         description="folders, here or in S3, below which Airflow's operators may restore, write and import snapshots",

@@ -26,6 +26,7 @@ from tidefold.operations.pipeline import Pipeline, now
 from tidefold.operations.retention.details import CleanDetails, CleanStoreDetails
 from tidefold.operations.retention.file_gc import (
     delete_hidden,
+    plan_change_files,
     plan_forgotten,
     plan_halves,
     plan_manifests,
@@ -106,7 +107,9 @@ def _clean_log(pipeline: Pipeline, log: str, plan: bool) -> Outcome:
         if plan or not given_up
         else ledger.commit(partial(_abort_attempts, seen=given_up))
     )
-    plans = (plan_sweep, plan_forgotten, plan_unnamed, plan_halves, plan_manifests)
+    plans = [plan_sweep, plan_forgotten, plan_unnamed, plan_halves, plan_manifests]
+    if pipeline.log(log).change_feed:
+        plans.append(plan_change_files)
     going = tuple(path for plan_of in plans for path in plan_of(pipeline.store, state))
     going += _find_aged(pipeline, state)
     if not plan:

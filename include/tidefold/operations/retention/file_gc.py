@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind, State
-from tidefold.domain.paths import DataFileName, LogPaths, data_path
+from tidefold.domain.paths import CHANGE_FOLDER, DataFileName, LogPaths, data_path
 from tidefold.domain.retention.protection import with_files
 from tidefold.errors import CorruptError, NotFoundError
 from tidefold.ledger import Ledger, decode_manifest, digest_of, read_manifest
@@ -60,6 +60,14 @@ def _find_shown_files(store: Store, log: str) -> frozenset[str]:
     with convert_errors(table):
         found = active_files(DeltaTable(store.uri(table), storage_options=store.options()))
     return frozenset(f"{table}/{name}" for name in found)
+
+
+def plan_change_files(store: Store, state: LogState) -> tuple[str, ...]:
+    """Returns the files of the change data feed that belong to aborted or deleted snapshots."""
+    gone = {_attempt(s) for s in state.snapshots if s.state in (State.ABORTED, State.DELETED)}
+    stored = store.list(f"{LogPaths(state.log).table}/{CHANGE_FOLDER}", unfinished=True)
+    named = [(entry.path, name) for entry in stored if (name := _name_of(entry.path))]
+    return tuple(path for path, name in named if _writer(name) in gone or _is_of_former(state, name.token))
 
 
 def plan_forgotten(store: Store, state: LogState) -> tuple[str, ...]:

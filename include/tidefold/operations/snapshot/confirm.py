@@ -16,6 +16,7 @@ from tidefold.operations.outcome import Outcome, Status
 from tidefold.operations.pipeline import Pipeline, now
 from tidefold.operations.snapshot.details import PointInTimeDetails, PublicationDetails
 from tidefold.operations.snapshot.manifests import read_manifest_or_copy
+from tidefold.operations.snapshot.publication import describe_publication
 
 _log = logging.getLogger(__name__)
 
@@ -97,7 +98,9 @@ def roll_forward(pipeline: Pipeline, log: str, reconcile: bool = False) -> int |
         return None
     ledger.require_current(state)
     manifest = read_manifest(pipeline.store, log, latest)
-    version = publish(pipeline.store, manifest, latest.manifest or "", _find_published(pipeline, state), reconcile)
+    how = describe_publication(pipeline, log, latest)
+    shown = _find_published(pipeline, state)
+    version = publish(pipeline.store, manifest, latest.manifest or "", shown, reconcile, how)
     ledger.commit(lambda state: transitions.record_publication(state, latest.id, version, now()))
     _log.info("%s: snapshot %d is version %d of the table", log, latest.id, version)
     shorten_log(pipeline.store, log, version)

@@ -1,0 +1,71 @@
+"""The catalog of a Spark session, through delta-spark: `CREATE TABLE ... USING delta LOCATION`."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tidefold.errors import RefusedError, StorageError, TidefoldError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_SHOWN = 300
+
+
+@dataclass(frozen=True, slots=True)
+class SparkCatalog:
+    """A catalog of the session, by its name there."""
+
+    spark: SparkSession
+    name: str
+
+    def register(self, database: str, table: str, location: str) -> bool:
+        """Registers a Delta table; returns false if it was registered before. See `TableCatalog`."""
+        # Spark's client for S3 has a scheme of its own.
+        location = re.sub("^s3://", "s3a://", location)
+        schema = f"`{self.name}`.`{database}`"
+        full = f"{schema}.`{table}`"
+        self._require_storage()
+        try:
+            # Not always: a user may be allowed to make tables, but no databases.
+            if not self.spark.catalog.databaseExists(f"{self.name}.{database}"):
+                self.spark.sql(f"CREATE SCHEMA IF NOT EXISTS {schema}")
+            new = not self.spark.catalog.tableExists(f"{self.name}.{database}.{table}")
+            if new:
+                quoted = location.replace("\\", "\\\\").replace("'", "\\'")
+                self.spark.sql(f"CREATE TABLE IF NOT EXISTS {full} USING delta LOCATION '{quoted}'")
+            self._require_location(full, location)
+        except TidefoldError:
+            raise
+        except Exception as error:  # Each catalog has errors of its own.
+            said = " ".join(str(error).split())[:_SHOWN]
+            raise StorageError(
+                "CATALOG_FAILED",
+                f"The catalog `{self.name}` did not register `{database}.{table}`: {said}",
+                hint="Check `catalog` in the configuration, and the rights of this user in the catalog.",
+            ) from error
+        return new
+
+    def _require_storage(self) -> None:
+        if self.name == "spark_catalog" and self.spark.conf.get("spark.sql.catalogImplementation") == "in-memory":
+            raise RefusedError(
+                "CATALOG_IN_MEMORY",
+                "The catalog of this Spark session ends with the session, so nobody would find the tables.",
+                hint="Set `catalog.settings` to `spark.sql.catalogImplementation: hive`, and name a metastore.",
+            )
+
+    def _require_location(self, full: str, location: str) -> None:
+        found = self.spark.sql(f"DESCRIBE DETAIL {full}").collect()[0]["location"]
+        if _normalize(found) != _normalize(location):
+            raise RefusedError(
+                "CATALOG_NAME_TAKEN",
+                f"{full.replace('`', '')} is another table, at {found}.",
+                hint="Choose another `catalog.database`, or remove that table from the catalog.",
+            )
+
+
+def _normalize(location: str) -> str:
+    """A location without the spellings that mean the same."""
+    return re.sub("^file:/*", "/", location).rstrip("/")

@@ -1,0 +1,67 @@
+"""The one-liners of docs/catalogs.md run on a published table; its configurations are valid."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from local_airflow.settings import PROJECT
+from support.pipelines import CONFIG, judge_all, make_pipeline, put
+from tidefold.compute.runners import in_process
+from tidefold.config import load_config
+from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.materialize import materialize
+from tidefold.operations.snapshot.request import Fold
+
+PAGE = (PROJECT / "docs/catalogs.md").read_text()
+PYTHON = re.findall(r"^```python\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+YAML = re.findall(r"^```yaml\n(catalog:.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A published table `orders` in `var/store`."""
+    config = CONFIG.replace("store: store", "store: var/store").replace(
+        "{id: int, text: string}", "{id: int, amount: int}"
+    )
+    pipeline = make_pipeline(tmp_path, config.replace("accounts", "orders", 1))
+    put(pipeline, [{"id": 1, "amount": 40}, {"id": 2, "amount": 5}], "orders")
+    materialize(pipeline, ["orders"], Fold("run-1"), in_process)
+    judge_all(pipeline, "orders")
+    confirm(pipeline, "orders")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def has_delta() -> bool:
+    """Whether DuckDB has its extension here, or can fetch it."""
+    try:
+        duckdb.sql("LOAD delta")
+    except duckdb.Error:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("block", PYTHON)
+def test_a_one_liner_reads_the_table(folder: Path, block: str) -> None:
+    if "delta_scan" in block and not has_delta():
+        pytest.skip("DuckDB has no extension `delta` on this machine")
+    *head, last = block.strip().split("\n")
+    known: dict[str, object] = {}
+    exec("\n".join(head), known)
+    assert eval(last, known) is not None
+
+
+def test_the_page_has_such_lines() -> None:
+    assert len(PYTHON) == 3
+    assert len(YAML) == 1
+
+
+def test_its_configuration_is_valid(tmp_path: Path) -> None:
+    (tmp_path / "tidefold.yaml").write_text(CONFIG + YAML[0])
+    found = load_config(tmp_path / "tidefold.yaml").catalog
+    assert found
+    assert found.table("orders") == "spark_catalog.sales.orders"
