@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import shutil
 import subprocess
@@ -20,6 +21,7 @@ from support.counted_outside import require_each_record_in_one_count
 from support.feeds import FEEDS, FIRST, Event, OrdinaryFeed, arrow_rows, csv_text, json_row, lines
 from support.fresh_feeds import FRESH, FreshFeed
 from support.pipelines import judge_all
+from support.stream_feeds import CONVERTED_STREAMS, STREAMS
 from support.tool_feeds import TOOL_FEEDS, UNREADABLE
 from tidefold.cli.app import app
 from tidefold.compute.runners import in_process
@@ -140,7 +142,8 @@ def test_what_cannot_be_taken_is_named(folder: Path) -> None:
     assert named == {"readme.txt", "orders_2026-11-09.csv"}
 
 
-_FRESH = [*FRESH, *BUSINESS]
+_FRESH = [*FRESH, *BUSINESS, *STREAMS]
+_CONVERTED = [*CONVERTED, *CONVERTED_STREAMS]
 
 
 @pytest.mark.parametrize("feed", _FRESH, ids=[feed.name for feed in _FRESH])
@@ -149,7 +152,7 @@ def test_a_feed_of_a_fresh_reader_becomes_its_table(feed: FreshFeed, folder: Pat
     _expect_table(feed, folder, feed.second)
 
 
-@pytest.mark.parametrize("feed", CONVERTED, ids=[feed.name for feed in CONVERTED])
+@pytest.mark.parametrize("feed", _CONVERTED, ids=[feed.name for feed in _CONVERTED])
 def test_the_command_that_init_names_makes_a_feed_of_rows(feed: FreshFeed, folder: Path) -> None:
     feed.land(folder / "landing", feed.first)
     done = CliRunner().invoke(app, ["init", "landing"])
@@ -163,6 +166,25 @@ def test_the_command_that_init_names_makes_a_feed_of_rows(feed: FreshFeed, folde
     mended = {name: _run_on(command, folder / "other" / name) for name in {**feed.first, **feed.second}}
     feed.land(folder / "landing", {name: mended[name] for name in feed.first})
     _expect_table(feed, folder, {name: mended[name] for name in feed.second})
+
+
+def test_a_word_for_no_value_among_numbers_is_named_with_the_line_that_makes_it_null(folder: Path) -> None:
+    """As R writes it. It may be a value of another column, so `init` does not decide."""
+    (folder / "landing/scores").mkdir(parents=True)
+    (folder / "landing/scores/a.csv").write_text(
+        '"","id","score","updated_at"\n"1",1,NA,"2026-11-01 08:00:00"\n"2",2,1.5,"2026-11-01 08:00:00"\n'
+    )
+    done = CliRunner().invoke(app, ["init", "landing", "--interactive"], input="id\n\n")
+    assert done.exit_code == 0, done.output
+    path = folder / "tidefold.yaml"
+    text = path.read_text()
+    line = re.search(r"`(null: [^`]+)` below `source`", text)
+    assert line, text
+    text = text.replace("format: csv\n", f"format: csv\n      {line[1]}\n")
+    path.write_text(re.sub(r"score: string.*", "score: double", text))
+    run(pipeline := open_pipeline(path), "first")
+    rows = DeltaTable(pipeline.store.uri("tables/scores")).to_pyarrow_table().to_pylist()
+    assert {row["id"]: row["score"] for row in rows} == {1: None, 2: 1.5}
 
 
 def _run_on(command: str, file: Path) -> bytes:

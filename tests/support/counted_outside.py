@@ -17,7 +17,7 @@ _COUNTS = ("changes", "tombstones", "ignored", "quarantined", "unproved", "repea
 def count_records(path: Path, options: dict[str, object]) -> int:
     """The records of one file. options: keys of the log's source."""
     name = path.name.casefold()
-    if name.endswith(".parquet"):
+    if path.read_bytes()[:4] == b"PAR1":
         return int(pq.ParquetFile(path).metadata.num_rows)
     data = gzip.decompress(path.read_bytes()) if name.endswith(".gz") else path.read_bytes()
     if "delimiter" not in options:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import fnmatch
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
+from tidefold.domain.log_state import Column
 from tidefold.sources.inference.dialect import dialect_of
 from tidefold.sources.inference.proposal import ProposedColumn
 from tidefold.sources.inference.roles import find_keys, find_ops, find_orders, key_question
+from tidefold.sources.inference.shapes import explain_strange_rows
 from tidefold.sources.inference.values import column_of_texts, column_of_values
+from tidefold.sources.landing.names import pattern_for
+from tidefold.sources.records.columnar_changes import fits, of_values
 
 
 @pytest.mark.parametrize(
@@ -149,3 +156,61 @@ def test_what_is_the_same_for_two_states_of_a_row_does_not_order_it() -> None:
     found = rows(id=[1, 1], created_at=[5, 5], updated_at=[5, 6], ordered_at=[5, 7])
     columns = long("id", "created_at", "updated_at", "ordered_at")
     assert find_orders(columns, found, ["id"]) == ["updated_at", "ordered_at"]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("20261101_080000_00012_x7k2p_0f1e2d3c-aaaa-bbbb-cccc-0123456789ab",
+         "20261102_080000_00044_q9w2e_ffffffff-1111-2222-3333-0123456789ac"),
+        ("part-00000", "part-00001"),
+        ("000000_0", "000001_0"),
+        ("2026-11-01T08:00:00+00:00_ab12cd", "2026-12-01T08:00:00+00:00_9f12ce"),
+        ("[x]7", "[x]8"),
+        ("1793520000.log.gz", "1793606400.log.gz"),
+    ],
+)  # fmt: skip
+def test_a_pattern_of_one_name_fits_the_next(first: str, second: str) -> None:
+    assert fnmatch.fnmatchcase(first, pattern_for(first))
+    assert fnmatch.fnmatchcase(second, pattern_for(first))
+    assert not fnmatch.fnmatchcase("readme", pattern_for(first))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        {"id": 1, "meta": {"event": "created"}},
+        {"id": 1, "data": {"op": "INSERT"}, "source": {"kind": "new"}},
+        {"op": "U", "about": {"op": "INSERT"}, "row": {"id": 1}},
+        {"record": {"id": 1}, "old_record": 7, "schema": "x", "type": "INSERT"},
+        {"after": {"id": 1}, "updated": "2026-11-01"},
+    ],
+)
+def test_a_line_with_objects_is_a_row(line: dict[str, Any]) -> None:
+    assert explain_strange_rows([line, line]) is None
+
+
+def test_an_operation_in_an_object_is_named_with_what_orders_it() -> None:
+    line = {"id": 1, "about": {"op": "c", "scn": 7, "who": {"ts_ms": 5}}}
+    said = explain_strange_rows([line, line])
+    assert said
+    assert "(`jq -c '{_op: .about.op, seq: .about.scn} + del(.about)' FILE`)" in said
+    # A changefeed without keys cannot say which row was deleted.
+    said = explain_strange_rows([{"after": {"id": 1}, "updated": "1793520000000000001.0000000000"}])
+    assert said
+    assert "key_in_value" in said
+
+
+def test_words_for_no_value_are_named_only_among_numbers() -> None:
+    assert column_of_texts("score", ["1.5", "NA", "-"]).column.note.startswith('numbers, and "-", "NA": `null: ["", ')
+    assert column_of_texts("country", ["NA", "DE"]).column.note == ""
+
+
+def test_parquet_takes_times_as_text_and_unsigned_numbers_and_refuses_what_does_not_fit() -> None:
+    at = Column("at", "timestamp")
+    assert fits(pa.string(), at)
+    assert not fits(pa.string(), Column("n", "long"))
+    found, unfit = of_values(pa.array(["2026-11-01 08:00:00.5", "soon", None]), at)
+    assert (found.to_pylist()[0], unfit) == (datetime(2026, 11, 1, 8, 0, 0, 500_000, UTC), [1])
+    found, unfit = of_values(pa.array([7, 2**63], pa.uint64()), Column("n", "long"))
+    assert (found.to_pylist(), unfit) == ([7, None], [1])

@@ -12,7 +12,7 @@ from typing import Any
 
 from tidefold.sources.inference.proposal import ProposalQuestion
 
-_DELIMITERS = (",", ";", "\t", "|")
+_DELIMITERS = (",", ";", "\t", "|", "\x01")  # The last one is Hive's.
 _DATA = re.compile(r"-?\d+([.,]\d+)?|\d{4}-\d\d-\d\d.*|\d\d[./]\d\d[./]\d{4}.*", re.ASCII)
 _NULLS = ("\\N", "NULL", "null", "None", "NaN", "nan", "N/A", "n/a", "<NULL>")
 _LINES, _FEW = 50, 2

@@ -17,7 +17,7 @@ from tidefold.sources.inference import layout
 from tidefold.sources.inference.dialect import Dialect, dialect_of, has_blanks_behind, is_utf16
 from tidefold.sources.inference.proposal import ProposalQuestion, ProposedColumn, ProposedLog, log_ids
 from tidefold.sources.inference.rows import SampledFeed, propose_rows
-from tidefold.sources.inference.sniff import patterns_of, read_beginning
+from tidefold.sources.inference.sniff import UnnamedFiles, patterns_of, read_beginning
 from tidefold.sources.inference.values import column_of_texts
 from tidefold.sources.landing.folders import Place, name_at
 from tidefold.sources.landing.listing import LandedFile, list_any, open_landed
@@ -33,7 +33,7 @@ def propose_files(
     tables: Sequence[PurePosixPath] = (),
     headers: Headers = NO_HEADERS,
     *,
-    unnamed: Sequence[LandedFile] = (),
+    unnamed: UnnamedFiles | None = None,
     others: Collection[LandedFile] = (),
 ) -> list[ProposedLog]:
     """Returns one proposal for each folder below `directory` that has such files.
@@ -41,14 +41,15 @@ def propose_files(
     taken: ids of other logs.
     tables: folders of Delta tables, whose files are not a feed.
     headers: the column names of logs whose CSV files have no header line.
-    unnamed: CSV files with other names.
+    unnamed: files with other names.
     others: files of other formats.
     """
     proposals: list[ProposedLog] = []
-    for format_, endings in (("csv", Csv.endings), ("parquet", Parquet.endings)):
+    strange = unnamed or UnnamedFiles()
+    for format_, endings, more in (("csv", Csv.endings, strange.rows), ("parquet", Parquet.endings, strange.parquet)):
         files = [
             file
-            for file in [*list_any(directory, endings)[0], *(unnamed if format_ == "csv" else ())]
+            for file in [*list_any(directory, endings)[0], *more]
             if not any(PurePosixPath(file.name).is_relative_to(table) for table in tables) and file not in others
         ]
         folders = layout.by_folder(files)
@@ -91,6 +92,8 @@ def _csv(files: Sequence[LandedFile], header: Sequence[str]) -> Found:
     begun = [read_beginning(file) for file in layout.choose_sample(files)]
     if any(is_utf16(data) for data, _ in begun):
         return (), (), {}, (), ["its files are UTF-16: write each as UTF-8 (`iconv -f UTF-16 -t UTF-8 FILE`)"]
+    if any(b"\r" in data and b"\n" not in data for data, _ in begun):
+        return (), (), {}, (), ["its lines end with CR alone: write each with LF (`tr '\\r' '\\n' < FILE`)"]
     found = [dialect for data, whole in begun if (dialect := dialect_of(data, whole, header))]
     if not found:
         return (), (), {}, (), ["its files hold no line yet"]
@@ -149,11 +152,18 @@ def _parquet(files: Sequence[LandedFile]) -> Found:
         except (pa.ArrowException, OSError) as error:
             notes.append(f"{file.name} cannot be read: {str(error).splitlines()[0]}")
     fields = {field.name: field for schema in schemas for field in schema}
-    columns = tuple(
-        _optional(column_of_field(field), [schema.names for schema in schemas]) for field in fields.values()
-    )
+    found = {name: column_of_field(field) for name, field in fields.items()}
+    texts = {name: [row.get(name) for row in rows] for name, column in found.items() if column.type == "string"}
+    found |= {name: timed for name, values in texts.items() if (timed := _find_time(name, values))}
+    columns = tuple(_optional(column, [schema.names for schema in schemas]) for column in found.values())
     # Ingest reports damaged files. One readable file is enough to know the columns.
-    return columns, rows, {}, (), [] if schemas else notes
+    return columns, rows, patterns_of(files, Parquet.endings), (), [] if schemas else notes
+
+
+def _find_time(name: str, values: Sequence[Any]) -> ProposedColumn | None:
+    """Returns a column of times if all texts are times of ISO 8601."""
+    found = column_of_texts(name, values)
+    return found.column if found.column.type in ("date", "timestamp") and not found.formats else None
 
 
 def column_of_field(field: pa.Field) -> ProposedColumn:
@@ -165,6 +175,8 @@ def column_of_field(field: pa.Field) -> ProposedColumn:
         return ProposedColumn(field.name, f"decimal({type_.precision},{type_.scale})")
     wider = {pa.int8(): "int", pa.int16(): "int", pa.large_string(): "string", pa.large_binary(): "binary"}
     wider |= {pa.uint8(): "int", pa.uint16(): "int", pa.uint32(): "long"}
+    if type_ == pa.uint64():
+        return ProposedColumn(field.name, "long", f"numbers from {2**63} on are refused")
     names = {**{arrow_type(name): name for name in PLAIN}, **wider}
     if type_ in names:
         return ProposedColumn(field.name, names[type_])

@@ -56,8 +56,8 @@ def propose(directory: Place, headers: Headers = NO_HEADERS) -> list[ProposedLog
     headers: the column names of logs whose CSV files have no header line.
     """
     tables = find_tables(directory)
-    objects, rows = find_unnamed(directory, tables)
-    topics, folders = _group_files(directory, tables, objects)
+    unnamed = find_unnamed(directory, tables)
+    topics, folders = _group_files(directory, tables, unnamed.objects)
     homes = {topic: landing_folder(members) for topic, members in topics.items()}
     ids = dict(zip(topics, log_ids(list(topics)), strict=True))
     proposals = []
@@ -80,7 +80,7 @@ def propose(directory: Place, headers: Headers = NO_HEADERS) -> list[ProposedLog
         proposals.append(_propose_lines(log, folder, members))
     others = {file for members in typed.values() for file in members}
     taken = [p.id for p in proposals]
-    proposals += propose_files(directory, taken, tables, headers, unnamed=rows, others=others)
+    proposals += propose_files(directory, taken, tables, headers, unnamed=unnamed, others=others)
     return [*proposals, *propose_tables(directory, tables, [p.id for p in proposals])]
 
 

@@ -15,7 +15,7 @@ from tidefold.sources.inference.proposal import ProposalQuestion, ProposedColumn
 Rows = Sequence[Mapping[str, Any]]
 
 _OP_NAME = re.compile(
-    r"_*(op|oper|operation|op_?type|change_?type|change_?op(er)?|cdc_?op(eration)?|dml|dml_?type|action|event|event_?type|"
+    r"_*(op|oper|operation|operation_?name|op_?type|change_?type|change_?op(er)?|cdc_?op(eration)?|dml|dml_?type|action|event|event_?type|"
     r"row_?kind|kind|header__change_oper|metadata\$action)",
     re.IGNORECASE,
 )
@@ -37,6 +37,7 @@ _FAMILIES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
 # Programs that write an update as two rows: the column, and its words for new, removed, and former rows.
 _WITH_IMAGES: tuple[tuple[re.Pattern[str], tuple[str, ...], tuple[str, ...], tuple[str, ...]], ...] = (
     (re.compile(r"__\$operation"), ("2", "4"), ("1",), ("3",)),
+    (re.compile(r"header__change_oper"), ("I", "U"), ("D",), ("B",)),
     (re.compile(r"_change_type"), ("insert", "update_postimage"), ("delete",), ("update_preimage",)),
 )
 # The words that `op` knows by default.
@@ -46,12 +47,13 @@ _FALSE, _TRUE = {"false", "f", "0", "n", "no"}, {"true", "t", "1", "y", "yes"}
 _KEY_NAMES = re.compile(r"key|uuid|guid|pk|code|sku|isin|email|number|no|nr", re.IGNORECASE)
 _ORDER_NAMES = re.compile(
     r"_*((last_?)?(updated?|modified|changed?|mod)(_?(at|on|ts|time|date|timestamp|dt|utc|ms|us))?|"
-    r"ts|time|timestamp|event_?(time|ts)|commit_?(time|ts|timestamp)|op_?ts|source_?ts|ts_?(ms|us|ns)|"
+    r"ts|time|timestamp|(dms|cdc|header_)_(timestamp|ts)|event_?(time|ts)|commit_?(time|ts|timestamp)|op_?ts|source_?ts|ts_?(ms|us|ns)|"
     r"lsn|scn|seq|sequence|sequence_?(no|number|id)|seq_?no|version|row_?version|rev|revision|offset|change_?seq|"
     r"export(ed)?(_?(at|on|date|time|ts))?|extract(ed)?(_?(at|on|date|time|ts))?|snapshot_?(date|time|ts)|"
     r"load(ed)?(_?(at|on|date|time|ts))?|as_?of(_?date)?|valid_?from|ingest(ed)?_?(at|ts|time))",
     re.IGNORECASE,
 )
+_CREATED_NAME = re.compile(r"_*(created?|occurred|happened|received)(_?(at|on|ts|time|date|ms|us))?", re.IGNORECASE)
 _LONG_TEXT, _SEVERAL = 64, 2
 
 
@@ -115,7 +117,7 @@ def _op(name: str, rows: Rows) -> OpCandidate | None:
         return _flag(name, seen)
     lower = {s.casefold() for s in seen}
     for names, upserts, deletes, before in _WITH_IMAGES:
-        if names.fullmatch(name) and lower <= {*upserts, *deletes, *before}:
+        if names.fullmatch(name) and seen <= {*upserts, *deletes, *before}:
             return OpCandidate(name, upserts, deletes, sure=True, ignore=before)
     if "record" in lower and lower <= {"record", *_MESSAGES}:
         records, messages = (tuple(_match_case(word, seen) for word in words) for words in (("record",), _MESSAGES))
@@ -227,7 +229,8 @@ def order_score(column: ProposedColumn) -> int:
 
 def _can_order(column: ProposedColumn, rows: Rows) -> bool:
     timed = column.type in ("timestamp", "date")
-    if not timed and not (column.type in ("int", "long") and order_score(column) == 2):
+    named = order_score(column) == 2 or _CREATED_NAME.fullmatch(column.name)
+    if not timed and not (column.type in ("int", "long") and named):
         return False
     return bool(rows) and all(row.get(column.name) is not None for row in rows)
 

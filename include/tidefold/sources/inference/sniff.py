@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 from tidefold.sources.files.csv import Csv
-from tidefold.sources.files.parquet import Parquet
+from tidefold.sources.files.parquet import MAGIC, Parquet
 from tidefold.sources.inference.dialect import is_table
 from tidefold.sources.json_lines.source import Json
 from tidefold.sources.landing.folders import Place
@@ -19,19 +20,30 @@ _KNOWN = (*Json.endings, *Csv.endings, *Parquet.endings, ".avro")
 _BYTES = 1 << 18
 
 
-def find_unnamed(directory: Place, tables: Sequence[PurePosixPath]) -> tuple[list[LandedFile], list[LandedFile]]:
-    """Returns the files without a known ending that have JSON objects on their lines, and those that have CSV rows."""
-    objects, rows = [], []
+@dataclass(frozen=True, slots=True)
+class UnnamedFiles:
+    """Files without a known ending, by what is in them: JSON objects on their lines, CSV rows, or Parquet."""
+
+    objects: list[LandedFile] = field(default_factory=list)
+    rows: list[LandedFile] = field(default_factory=list)
+    parquet: list[LandedFile] = field(default_factory=list)
+
+
+def find_unnamed(directory: Place, tables: Sequence[PurePosixPath]) -> UnnamedFiles:
+    """Returns the files without a known ending whose content shows what they are."""
+    found = UnnamedFiles()
     for file in list_any(directory, [""])[0]:
         below = any(PurePosixPath(file.name).is_relative_to(table) for table in tables)
         if below or file.name.lower().endswith(_KNOWN):
             continue
         data, whole = read_beginning(file)
         if _is_object(data):
-            objects.append(file)
+            found.objects.append(file)
+        elif data.startswith(MAGIC):
+            found.parquet.append(file)
         elif is_table(data, whole):
-            rows.append(file)
-    return objects, rows
+            found.rows.append(file)
+    return found
 
 
 def patterns_of(files: Iterable[LandedFile], endings: Sequence[str]) -> dict[str, list[str]]:

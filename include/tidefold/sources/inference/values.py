@@ -34,6 +34,8 @@ _BOOLEANS = {"true", "false", "True", "False", "TRUE", "FALSE", "t", "f"}
 # Whole numbers that may be a time of the years 2000 to 2100, by their unit.
 _EPOCHS = {"millis": (946_684_800_000, 4_102_444_800_000), "micros": (946_684_800_000_000, 4_102_444_800_000_000)}
 _MOST_DIGITS, _MONEY_SCALE, _DIGITS = 38, 4, 18
+# Words for no value, too short to be certain.
+_GAPS = ("na", "-", "--", "?", "n.a.", "k.a.", "#n/a")
 _NAMED_ONLY = ("%Y%m%d%H%M%S",)
 
 
@@ -67,7 +69,7 @@ def column_of_texts(name: str, seen: Sequence[str | None]) -> TextColumn:
         return TextColumn(_fraction(name, [Decimal(v) for v in values]))
     if all(map(_FLOAT.fullmatch, values)):
         return TextColumn(ProposedColumn(name, "double"))
-    return TextColumn(ProposedColumn(name, "string", _text_note(values)))
+    return TextColumn(ProposedColumn(name, "string", _text_note(values) or _gap_note(values)))
 
 
 def _is_long(text: str) -> bool:
@@ -110,6 +112,15 @@ def _text_note(values: Sequence[str]) -> str:
     if all(_COMMA.fullmatch(v) or _WHOLE.fullmatch(v) for v in values):
         return "numbers with a decimal comma: no type takes them; land them with a point to have a decimal"
     return ""
+
+
+def _gap_note(values: Sequence[str]) -> str:
+    """Explains numbers with a word for none among them. The word may be a value of another column."""
+    words = {value for value in values if value.strip().casefold() in _GAPS}
+    if not words or not all(_FLOAT.fullmatch(value) for value in values if value not in words):
+        return ""
+    listed = ", ".join(f'"{word}"' for word in sorted(words))
+    return f'numbers, and {listed}: `null: ["", {listed}]` below `source` makes these null in every column'
 
 
 def _fraction(name: str, values: Sequence[Decimal], encoding: str = "") -> ProposedColumn:

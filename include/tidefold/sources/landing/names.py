@@ -53,12 +53,18 @@ class LandedName:
         return self.extension.split(".")[-1] == "gz"
 
 
+_UUID = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+
+
 def pattern_for(name: str) -> str:
     """A pattern for the names of files of the same kind: `*.log.gz` for `1793520000.log.gz`."""
     own = PurePosixPath(name).name
     suffixes = [part for part in PurePosixPath(own).suffixes if not any(map(str.isdigit, part))]
     ending = "".join(suffixes[-2:] if own.endswith(".gz") else suffixes[-1:])
-    return f"*{ending}" if ending and own.endswith(ending) else re.sub(r"\d+", "*", own).replace("[", "[[]")
+    if ending and own.endswith(ending):
+        return f"*{ending}"
+    # Dates, numbers and random ids differ from file to file; the words stay.
+    return re.sub(rf"{_UUID}|[^\W_]*\d[^\W_]*", "*", own.replace("[", "[[]"))
 
 
 def is_dash_name(name: str, extensions: Collection[str] = LINES) -> bool:

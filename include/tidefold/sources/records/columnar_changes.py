@@ -311,14 +311,17 @@ _TEXTS = {
     "string": r"",
 }
 _INFINITE = r"^-?Infinity$"
-# Types that convert without changing any value; other types are compared value by value.
+# Types that convert without changing any value. A value that does not fit, as one of 2**63, is refused.
 _WIDER: dict[str, tuple[pa.DataType, ...]] = {
     "int": (pa.int8(), pa.int16(), pa.uint8(), pa.uint16()),
-    "long": (pa.int8(), pa.int16(), pa.int32(), pa.uint8(), pa.uint16(), pa.uint32()),
+    "long": (pa.int8(), pa.int16(), pa.int32(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()),
     "double": (pa.float32(),),
     "string": (pa.large_string(),),
     "binary": (pa.large_binary(),),
 }
+
+
+_TIMES = ("date", "timestamp")
 
 
 def of_text(values: pa.Array, column: Column, formats: Sequence[str] = ()) -> tuple[pa.Array, Sequence[int]]:
@@ -339,13 +342,17 @@ def of_text(values: pa.Array, column: Column, formats: Sequence[str] = ()) -> tu
 
 def of_values(values: pa.Array, column: Column) -> tuple[pa.Array, Sequence[int]]:
     """Converts values of a type that `fits` to the column's type; also returns the rows whose value would change."""
+    if _is_text(values.type) and parse_type(column.type).name in _TIMES:
+        return of_text(values.cast(pa.binary()), column)
     found, unfit = _cast(values, arrow_type(column.type))
     misfits = {*unfit, *_not(in_range(found, column), found)}
     return _without(found, misfits), sorted(misfits)
 
 
 def fits(given: pa.DataType, column: Column) -> bool:
-    """Whether values of a type can be values of the column: the same type or a narrower one; times in any unit."""
+    """Whether values of a type can be values of the column: the same type or a narrower one; times in any unit, or as
+    text.
+    """
     if pa.types.is_dictionary(given):
         given = given.value_type
     type_ = parse_type(column.type)
@@ -353,6 +360,8 @@ def fits(given: pa.DataType, column: Column) -> bool:
         is_list = pa.types.is_list(given) or pa.types.is_large_list(given)
         element = column.type.removeprefix("array<").removesuffix(">")
         return bool(is_list) and fits(given.value_type, Column(column.name, element))
+    if type_.name in _TIMES and _is_text(given):
+        return True
     if type_.name == "timestamp":
         return bool(pa.types.is_timestamp(given))  # One without a zone is UTC.
     if type_.name == "decimal":
@@ -360,6 +369,10 @@ def fits(given: pa.DataType, column: Column) -> bool:
             return False
         return bool(given.precision - given.scale <= type_.precision - type_.scale)
     return bool(given == arrow_type(column.type)) or given in _WIDER.get(type_.name, ())
+
+
+def _is_text(type_: pa.DataType) -> bool:
+    return type_ in (pa.string(), pa.large_string())
 
 
 def _cast(values: pa.Array, type_: pa.DataType) -> tuple[pa.Array, Sequence[int]]:
