@@ -15,7 +15,7 @@ from airflow.sdk.exceptions import AirflowFailException
 
 import airflow
 import tidefold_airflow
-from support.pipelines import CONFIG, judge_all, make_pipeline, put, table_rows
+from support.pipelines import CONFIG, judge_all, make_pipeline, publish, put, table_rows
 from tidefold.compute.runners import in_process
 from tidefold.domain.log_state import SnapshotKind
 from tidefold.errors import RefusedError
@@ -174,16 +174,10 @@ def with_targets(folder: Path, text: str = CONFIG) -> Pipeline:
     return make_pipeline(folder, text.replace("store: store", "store: store\ntargets: [../saved]"))
 
 
-def fold(pipeline: Pipeline, run: str) -> None:
-    materialize(pipeline, ["accounts"], Fold(run), in_process)
-    judge_all(pipeline)
-    confirm(pipeline, "accounts")
-
-
 def test_a_savepoint_is_written_once_below_the_targets_and_imported_elsewhere(tmp_path: Path) -> None:
     pipeline, other = with_targets(tmp_path / "one"), with_targets(tmp_path / "two")
     put(pipeline, [{"id": i, "text": "a"} for i in range(20)])
-    fold(pipeline, "run-1")
+    publish(pipeline, "run-1")
     saved: dict[str, Any] = {"logs": ["accounts"], "address": str(tmp_path / "saved" / "a")}
     first = execute(operators.TidefoldSavepointOperator, pipeline, **saved)
     assert first["accounts"]["result"] == "saved"
@@ -212,7 +206,7 @@ def test_a_savepoint_that_may_not_be_is_refused_by_name(
 ) -> None:
     pipeline = with_targets(tmp_path / "one")
     put(pipeline, [{"id": 1, "text": "a"}])
-    fold(pipeline, "run-1")
+    publish(pipeline, "run-1")
     places = {"ELSEWHERE": str(tmp_path / "elsewhere"), "SAVED": str(tmp_path / "saved" / "a")}
     with pytest.raises(AirflowFailException, match=code):
         execute(kind, pipeline, **{**given, "address": places[given["address"]]})
@@ -227,7 +221,7 @@ def test_a_stopped_log_is_folded_saved_and_resumed(tmp_path: Path) -> None:
         assert execute(operators.TidefoldStopOperator, pipeline, **saved)["accounts"]["result"] == "stopped"
     with pytest.raises(RefusedError, match="accepts no changes"):
         put(pipeline, [{"id": 2, "text": "a"}])
-    fold(pipeline, "run-1")
+    publish(pipeline, "run-1")
     assert execute(operators.TidefoldSavepointOperator, pipeline, **saved)["accounts"]["result"] == "saved"
     assert execute(operators.TidefoldResumeOperator, pipeline, logs=["accounts"])["accounts"]["result"] == "resumed"
     put(pipeline, [{"id": 2, "text": "a"}])

@@ -23,18 +23,14 @@ import pytest
 from deltalake import DeltaTable, Field
 from deltalake.schema import PrimitiveType
 
-from support.pipelines import CONFIG, judge_all, make_pipeline, put
+from support.pipelines import CONFIG, make_pipeline, publish, put
 from support.s3_server import S3Bucket
 from tidefold.changelog.schema import DELETE
-from tidefold.compute.runners import in_process
 from tidefold.delta.deletion_vectors import deletions
 from tidefold.domain.paths import LogPaths
 from tidefold.ledger import read_manifest
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
-from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Fold
 from tidefold.operations.verify.check_readers import check_readers
 from tidefold.read.delta_reader import DeltaContent, SparkDeltaReader
 from tidefold.spark.request import Request
@@ -86,17 +82,15 @@ def nulls(key: int) -> dict[str, Any]:
     return dict.fromkeys(row(key)) | {"id": key}
 
 
-def publish(pipeline: Pipeline, run: str, changes: list[dict[str, Any]]) -> None:
+def put_and_publish(pipeline: Pipeline, run: str, changes: list[dict[str, Any]]) -> None:
     put(pipeline, changes)
-    materialize(pipeline, ["accounts"], Fold(run), in_process)
-    judge_all(pipeline)
-    confirm(pipeline, "accounts")
+    publish(pipeline, run)
 
 
 @pytest.fixture
 def pipeline(tmp_path: Path) -> Pipeline:
     made = make_pipeline(tmp_path, TYPES)
-    publish(made, "run-1", [*(row(key) for key in range(60)), *(nulls(key) for key in range(60, 70))])
+    put_and_publish(made, "run-1", [*(row(key) for key in range(60)), *(nulls(key) for key in range(60, 70))])
     return made
 
 
@@ -104,8 +98,8 @@ def pipeline(tmp_path: Path) -> Pipeline:
 def vectored(tmp_path: Path) -> Pipeline:
     """Rows of one file are deleted by vectors."""
     made = make_pipeline(tmp_path, VECTORS)
-    publish(made, "run-1", [row(key) for key in range(200)])
-    publish(made, "run-2", [{"id": 3, "_op": DELETE}, {"id": 5, "_op": DELETE}, row(201)])
+    put_and_publish(made, "run-1", [row(key) for key in range(200)])
+    put_and_publish(made, "run-2", [{"id": 3, "_op": DELETE}, {"id": 5, "_op": DELETE}, row(201)])
     return made
 
 
@@ -130,7 +124,7 @@ def test_a_healthy_table_of_every_type_passes(pipeline: Pipeline, spark: SparkSe
     found = outcome.facts["readers"]
     assert (found["rows"], found["expected_rows"], found["snapshot"]) == (70, 70, 1)
     assert found["checksum"] == found["expected_checksum"]
-    publish(pipeline, "run-2", [row(1) | {"text": "new"}, {"id": 2, "_op": DELETE}])
+    put_and_publish(pipeline, "run-2", [row(1) | {"text": "new"}, {"id": 2, "_op": DELETE}])
     assert check(pipeline, spark).status == "whole"
 
 
@@ -262,7 +256,7 @@ def test_a_publication_meanwhile_is_no_difference(pipeline: Pipeline, spark: Spa
         def read(self, uri: str) -> DeltaContent:
             self.reads += 1
             if self.reads == 1:
-                publish(pipeline, "run-2", [row(1) | {"text": "new"}])
+                put_and_publish(pipeline, "run-2", [row(1) | {"text": "new"}])
             return SparkDeltaReader(spark).read(uri)
 
     reader = LateReader()
@@ -284,7 +278,7 @@ def test_the_job_leaves_one_outcome_a_log(pipeline: Pipeline) -> None:
 def test_a_table_in_s3_is_read_with_spark_s_own_client(s3: S3Bucket, tmp_path: Path) -> None:
     """As `tidefold verify --spark` starts it. Then a foreign commit changes what readers get."""
     pipeline = make_pipeline(tmp_path, TYPES.replace("store: store", f"store: {s3.address}"))
-    publish(pipeline, "run-1", [row(key) for key in range(70)])
+    put_and_publish(pipeline, "run-1", [row(key) for key in range(70)])
     assert run_job(pipeline)["readers"]["rows"] == 70
     table = DeltaTable(pipeline.store.uri(TABLE), storage_options=pipeline.store.options())
     table.delete("id < 10")

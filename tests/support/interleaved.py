@@ -1,10 +1,12 @@
-"""Runners during which something else happens: the tasks have run, and their answers have not arrived yet."""
+"""Runners in this process during which something else happens, or whose tasks use the store of the driver."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
 from tidefold.compute.runners import Answer, Runner, Work, in_process
+from tidefold.fold import inputs
+from tidefold.operations.pipeline import Pipeline
 
 
 def run_then(act: Callable[[], object]) -> Runner:
@@ -14,5 +16,19 @@ def run_then(act: Callable[[], object]) -> Runner:
         answers = in_process(work, tasks)
         act()
         return answers
+
+    return run
+
+
+def run_through_store(pipeline: Pipeline) -> Runner:
+    """A runner whose tasks write through the same (failing) store as the driver."""
+
+    def run(work: Work, tasks: Sequence[str]) -> list[Answer]:
+        opened = inputs.open_store
+        inputs.open_store = lambda address, base: pipeline.store  # type: ignore[assignment]
+        try:
+            return in_process(work, tasks)
+        finally:
+            inputs.open_store = opened
 
     return run

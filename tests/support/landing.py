@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from support.pipelines import judge_all
 from tidefold.changelog.segment import read_change_set
 from tidefold.compute.runners import in_process
 from tidefold.config import load_config
@@ -15,6 +16,9 @@ from tidefold.domain.log_state import LogState
 from tidefold.operations.ingest.ingest import has_work, ingest, prepare
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.materialize import materialize
+from tidefold.operations.snapshot.request import Fold
 from tidefold.storage import open_store
 
 TOPIC = "shop.public.items"
@@ -108,6 +112,17 @@ def take(pipeline: Pipeline) -> Outcome:
         for landed in pipeline.ledger("items").read().landed:
             assert landed.records == sum(getattr(landed, name) for name in COUNTS), landed
     return outcome
+
+
+def fold_waiting(pipeline: Pipeline, run: str) -> None:
+    """Folds what was ingested, if there is anything, and publishes the snapshot."""
+    if not pipeline.ledger("items").exists():
+        return
+    [outcome] = materialize(pipeline, ["items"], Fold(run), in_process)
+    assert outcome.error_code is None, outcome
+    if state_of(pipeline).open_attempt:
+        judge_all(pipeline, "items")
+        confirm(pipeline, "items", run_id=run)
 
 
 def state_of(pipeline: Pipeline) -> LogState:

@@ -16,11 +16,15 @@ from deltalake import DeltaTable, QueryBuilder
 from tidefold.changelog.key_group_hash import with_key_groups
 from tidefold.changelog.schema import UPSERT, change_schema
 from tidefold.changelog.segment import write_segment
+from tidefold.compute.runners import in_process
 from tidefold.domain.ingest.append import IngestedFile, append
 from tidefold.domain.log_state import LandedFileRecord, LogState, Position, Verdict
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot import transitions
 from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.materialize import materialize
+from tidefold.operations.snapshot.request import Fold
 from tidefold.wiring import open_pipeline
 
 CONFIG = """
@@ -83,6 +87,13 @@ def judge_all(pipeline: Pipeline, log: str = "accounts", passed: bool = True) ->
         return transitions.judge(state, attempt.id, verdict)
 
     pipeline.ledger(log).commit(move)
+
+
+def publish(pipeline: Pipeline, run: str, log: str = "accounts") -> None:
+    """Folds the changes of a log into a snapshot, judges it, and publishes it."""
+    materialize(pipeline, [log], Fold(run), in_process)
+    judge_all(pipeline, log)
+    confirm(pipeline, log)
 
 
 def rows_of(uri: str, options: dict[str, str] | None = None) -> dict[int, str | None]:

@@ -25,7 +25,11 @@ def find_old_log_files(store: Store, log: str, oldest: int) -> tuple[str, ...]:
     `_last_checkpoint` must not name an older one. Raises CorruptError, StorageError.
     """
     table = LogPaths(log).table
-    files = _versions(store, table)
+    files: dict[int, dict[str, str]] = {}
+    for entry in store.list(f"{table}/_delta_log"):
+        name = _FILE.fullmatch(entry.path.rsplit("/", 1)[1])
+        if name:
+            files.setdefault(int(name["version"]), {})[name["kind"]] = entry.path
     commits = {version for version, kinds in files.items() if "json" in kinds}
     whole = {version for version, kinds in files.items() if {"json", "checkpoint.parquet"} <= kinds.keys()}
     first = max((version for version in whole if version <= oldest), default=None)
@@ -35,16 +39,6 @@ def find_old_log_files(store: Store, log: str, oldest: int) -> tuple[str, ...]:
     if not _is_proved(store, table, first):
         return ()
     return tuple(old)
-
-
-def _versions(store: Store, table: str) -> dict[int, dict[str, str]]:
-    """Returns the paths of each version, by kind."""
-    found: dict[int, dict[str, str]] = {}
-    for entry in store.list(f"{table}/_delta_log"):
-        name = _FILE.fullmatch(entry.path.rsplit("/", 1)[1])
-        if name:
-            found.setdefault(int(name["version"]), {})[name["kind"]] = entry.path
-    return found
 
 
 def _is_proved(store: Store, table: str, first: int) -> bool:

@@ -67,7 +67,7 @@ def _json(value: Any) -> str:
 
 def _add(column: _Column, values: pa.ChunkedArray) -> None:
     column.nulls += values.null_count
-    if _is_unbounded(values.type):
+    if pa.types.is_nested(values.type) or pa.types.is_binary(values.type):
         return
     found = pc.min_max(values)
     lower, upper = found["min"].as_py(), found["max"].as_py()
@@ -81,11 +81,6 @@ def _add(column: _Column, values: pa.ChunkedArray) -> None:
     column.upper = upper if column.upper is None else max(column.upper, upper)
 
 
-def _is_unbounded(type_: pa.DataType) -> bool:
-    """Whether Delta has no bounds for the type."""
-    return bool(pa.types.is_nested(type_) or pa.types.is_binary(type_))
-
-
 def _lower(value: Any) -> Any:
     if isinstance(value, str):
         return value[:_TEXT]
@@ -94,14 +89,10 @@ def _lower(value: Any) -> Any:
 
 def _upper(value: Any) -> Any:
     if isinstance(value, str):
-        return _text_above(value)
+        # No text with the same start sorts above the start followed by the highest character.
+        shortened = len(value) > _TEXT and value[_TEXT] != _LAST_CHARACTER
+        return value[:_TEXT] + _LAST_CHARACTER if shortened else value
     return _millis_above(value) if isinstance(value, datetime) else _plain(value)
-
-
-def _text_above(value: str) -> str:
-    """Returns the start of a long text followed by the highest character: no text with this start sorts above it."""
-    shortened = len(value) > _TEXT and value[_TEXT] != _LAST_CHARACTER
-    return value[:_TEXT] + _LAST_CHARACTER if shortened else value
 
 
 def _millis_above(value: datetime) -> str:

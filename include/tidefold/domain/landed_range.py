@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tidefold.domain.log_state import LogState, Snapshot
-from tidefold.domain.source_progress import LandedFileRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,17 +25,13 @@ def find_landed_range(state: LogState, snapshot: Snapshot) -> LandedRange:
     """Returns the counts of a snapshot; zeros for a restore and an as-of snapshot, whose rows are of another range."""
     if snapshot.restored_from is not None or snapshot.external or snapshot.as_of is not None:
         return LandedRange()
-    entries = _between(state.landed, snapshot.from_sqn, snapshot.folds_to)
+    # All files after the last file of the former range, including files without changes.
+    numbers = [entry.sqn or 0 for entry in state.landed]
+    first = max((i + 1 for i, sqn in enumerate(numbers) if 0 < sqn <= snapshot.from_sqn), default=0)
+    end = next((i for i, sqn in enumerate(numbers) if sqn > snapshot.folds_to), len(state.landed))
+    entries = state.landed[first:end]
     return LandedRange(
         max(sum(entry.records for entry in entries), 1),
         sum(entry.quarantined for entry in entries),
         tuple(entry.name for entry in entries if entry.truncates),
     )
-
-
-def _between(landed: tuple[LandedFileRecord, ...], after: int, to: int) -> tuple[LandedFileRecord, ...]:
-    """Returns the files after the last file of the former range, including files without changes."""
-    numbers = [entry.sqn or 0 for entry in landed]
-    first = max((i + 1 for i, sqn in enumerate(numbers) if 0 < sqn <= after), default=0)
-    end = next((i for i, sqn in enumerate(numbers) if sqn > to), len(landed))
-    return landed[first:end]

@@ -73,7 +73,7 @@ def only(*arguments: str) -> Any:
     return outcome
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", [*VERBS, "verify", "diff"])
 def test_each_verb_is_listed_and_teaches(verb: str) -> None:
     assert f" {verb} " in call("--help").stdout
     page = call(verb, "--help").stdout

@@ -50,15 +50,6 @@ def call_json(*arguments: str) -> Any:
     return json.loads(call(*arguments, "--format", "json").stdout)
 
 
-@pytest.mark.parametrize("verb", ["verify", "diff"])
-def test_each_verb_is_listed_and_teaches(verb: str) -> None:
-    assert f" {verb} " in call("--help").stdout
-    page = call(verb, "--help").stdout
-    assert f"Example: tidefold {verb}" in page
-    assert "Next: tidefold " in page
-    assert all(option in page for option in ("--config", "--format", "--debug"))
-
-
 def test_a_whole_log_is_one_line_and_a_log_without_data_too(pipeline: Pipeline) -> None:
     done = call("verify")
     assert done.exit_code == 0

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -12,10 +11,6 @@ from tidefold.cli.output.damage import print_damage
 from tidefold.cli.output.outcomes import print_outcomes
 from tidefold.cli.output.progress import ProgressLine
 from tidefold.cli.terminal import Terminal, choose_logs
-
-if TYPE_CHECKING:
-    from tidefold.operations.outcome import Outcome
-    from tidefold.operations.pipeline import Pipeline
 
 Deep = Annotated[bool, typer.Option("--deep/--quick", help="Read all bytes, or check only presence and length.")]
 Repair = Annotated[bool, typer.Option("--repair", help="Repair damaged files from a copy that is proved to be intact.")]
@@ -55,18 +50,14 @@ def verify(
         lambda log: act(pipeline, log, asked, ProgressLine(lambda text: terminal.note(f"{log}: {text}"))),
     )
     if spark:
-        outcomes = _with_readers(terminal, pipeline, outcomes)
+        from tidefold.cli.spark_submit import run_step
+        from tidefold.operations.verify.result import add_readers
+        from tidefold.spark.steps import VerifyStep
+
+        # The worse of the two results decides.
+        found = run_step(terminal, pipeline, VerifyStep(), [outcome.log for outcome in outcomes])
+        outcomes = [add_readers(outcome, readers) for outcome, readers in zip(outcomes, found, strict=True)]
     code = print_outcomes(terminal, "verify", outcomes)
     for outcome in outcomes:
         print_damage(terminal, outcome)
     return code
-
-
-def _with_readers(terminal: Terminal, pipeline: Pipeline, outcomes: Sequence[Outcome]) -> list[Outcome]:
-    """Adds the comparison of readers to each outcome. The worse of the two results decides."""
-    from tidefold.cli.spark_submit import run_step
-    from tidefold.operations.verify.result import add_readers
-    from tidefold.spark.steps import VerifyStep
-
-    found = run_step(terminal, pipeline, VerifyStep(), [outcome.log for outcome in outcomes])
-    return [add_readers(outcome, readers) for outcome, readers in zip(outcomes, found, strict=True)]

@@ -80,7 +80,10 @@ def claim(state: LogState, asked: Claim) -> LogState:
     if asked.restore:
         require_completed(state, asked.restore.snapshot)
     free = supersede(state, attempt)
-    _require_unclaimed(free, asked.external)
+    # Two owners would delete each other's files.
+    for claimed in find_claiming(free):
+        if asked.external and claimed.external and claimed.external.address == asked.external.address:
+            raise already_claimed(free.log, claimed.id)
     return _begin(free, replace(asked, expire=_freeze_expire(state, asked)))
 
 
@@ -272,13 +275,6 @@ def _importing(state: LogState, begun: Snapshot, external: External) -> Snapshot
         return replace(begun, from_sqn=external.sqn, to_sqn=external.sqn)
     begins = max(begun.from_sqn, state.truncated_to)
     return replace(begun, from_sqn=begins, skipped_from=begins if begins < state.last_sqn else None)
-
-
-def _require_unclaimed(state: LogState, external: External | None) -> None:
-    """Raises RefusedError if another snapshot has claimed the original: two owners would delete each other's files."""
-    for claimed in find_claiming(state):
-        if external and claimed.external and claimed.external.address == external.address:
-            raise already_claimed(state.log, claimed.id)
 
 
 def find_claiming(state: LogState) -> tuple[Snapshot, ...]:

@@ -55,7 +55,9 @@ def select_kind(state: LogState, terms: KindInputs) -> KindDecision:
         return KindDecision(
             SnapshotKind.FULL, f"the number of buckets changes from {state.shape.buckets} to {terms.buckets}"
         )
-    since = _since_full(state)
+    made = [s for s in state.snapshots if s.in_main_lineage and s.state not in (State.ABORTED, State.ONGOING)]
+    fulls = [number for number, s in enumerate(made) if s.kind is SnapshotKind.FULL]
+    since = len(made) - 1 - fulls[-1] if fulls else len(made)
     if since >= terms.full_every:
         return KindDecision(SnapshotKind.FULL, f"{since} incremental snapshots were made since the last full one")
     if terms.links:
@@ -83,9 +85,3 @@ def estimate_touched_bytes(state: LogState) -> int:
         return 0
     changes = sum(change_set.rows for change_set in state.unfolded)
     return int(latest.bytes_full * (1 - (1 - 1 / buckets) ** changes))
-
-
-def _since_full(state: LogState) -> int:
-    made = [s for s in state.snapshots if s.in_main_lineage and s.state not in (State.ABORTED, State.ONGOING)]
-    fulls = [number for number, s in enumerate(made) if s.kind is SnapshotKind.FULL]
-    return len(made) - 1 - fulls[-1] if fulls else len(made)

@@ -138,16 +138,12 @@ def start_check(check: DoctorCheck[Any], around: Surroundings, seconds: float) -
             hint = "A disk, a network or a service does not respond. Check it, or allow more time with `--seconds`."
             return [DoctorFinding(check.name, FindingLevel.FAIL, message, hint)]
         if isinstance(results[0], TidefoldError):
-            return _describe_error(check.name, results[0])
+            error = results[0]
+            if isinstance(error, ConfigError):
+                texts = [(f"[{p.code}] line {p.line}: {p.key} {p.message}", p.hint) for p in error.problems]
+            else:
+                texts = [(f"[{error.code}] {error.message}", error.hint)]
+            return [DoctorFinding(check.name, FindingLevel.FAIL, message, hint) for message, hint in texts]
         return list(check.judge(results[0]))
 
     return collect
-
-
-def _describe_error(name: str, error: TidefoldError) -> list[DoctorFinding]:
-    """Returns one finding for each mistake of a configuration; for other errors one."""
-    if isinstance(error, ConfigError):
-        texts = [(f"[{p.code}] line {p.line}: {p.key} {p.message}", p.hint) for p in error.problems]
-    else:
-        texts = [(f"[{error.code}] {error.message}", error.hint)]
-    return [DoctorFinding(name, FindingLevel.FAIL, message, hint) for message, hint in texts]

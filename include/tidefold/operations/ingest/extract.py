@@ -143,7 +143,7 @@ def _plan_tasks(
             tuple(group),
             rows,
             one.instant,
-            _time_of(intake, one),
+            time_of(one.files[0]) if intake.feed and intake.feed.format == DELTA else one.instant,
             keeps_missing,
             segments,
             local,
@@ -151,10 +151,6 @@ def _plan_tasks(
         )
         for group in groups
     ]
-
-
-def _time_of(intake: LogIngest, one: Extract) -> int | None:
-    return time_of(one.files[0]) if intake.feed and intake.feed.format == DELTA else one.instant
 
 
 def _only(plan: ReadPlan) -> ReadPlan:

@@ -158,16 +158,6 @@ def _compare(
     equal = " AND ".join(map(_equal, shape.columns))
     connection.execute(f"CREATE OR REPLACE TEMP TABLE gone AS SELECT {key} FROM known ANTI JOIN given ON {same}")
     connection.execute(f"CREATE OR REPLACE TEMP TABLE brought AS SELECT * FROM given ANTI JOIN known ON {equal}")
-    _count(connection, counts)
-
-
-def _equal(column: Column) -> str:
-    """Returns SQL that compares a column on both sides. Floats are compared exactly, as text: -0.0 is not 0.0."""
-    name, cast = quote_name(column.name), exact(column)[0]
-    return f"known.{name}{cast} IS NOT DISTINCT FROM given.{name}{cast}"
-
-
-def _count(connection: duckdb.DuckDBPyConnection, counts: _Counts) -> None:
     [(before, missing, twice)] = connection.execute(
         "SELECT (SELECT count(*) FROM known), (SELECT count(*) FROM gone), (SELECT count(*) FROM twice)"
     ).fetchall()
@@ -179,6 +169,12 @@ def _count(connection: duckdb.DuckDBPyConnection, counts: _Counts) -> None:
         counts.example = ", ".join(map(str, example))
     for file, number in connection.execute(f"SELECT {_FILE}, count(*) FROM brought GROUP BY 1").fetchall():
         counts.changed[file] += number
+
+
+def _equal(column: Column) -> str:
+    """Returns SQL that compares a column on both sides. Floats are compared exactly, as text: -0.0 is not 0.0."""
+    name, cast = quote_name(column.name), exact(column)[0]
+    return f"known.{name}{cast} IS NOT DISTINCT FROM given.{name}{cast}"
 
 
 def _row_schema(shape: TableSpec) -> pa.Schema:

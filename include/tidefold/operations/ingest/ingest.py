@@ -89,14 +89,10 @@ def execute(pipeline: Pipeline, prepared: Sequence[Prepared], run: Runner) -> li
     found = _execute_plans(pipeline, prepared, run)
     outcomes = {one.log: one for one in found}
     # Full extracts are ingested one after the other, because each is compared with the one before.
-    while more := [one.log for one in found if _took_extract(one)]:
+    while more := [one.log for one in found if isinstance(one.details, IngestDetails) and one.details.extracts]:
         found = _execute_plans(pipeline, [one for one in prepare(pipeline, more) if has_work(one)], run)
         outcomes |= {one.log: join_extracts(outcomes[one.log], one) for one in found}
     return [outcomes[one.log] for one in prepared]
-
-
-def _took_extract(outcome: Outcome) -> bool:
-    return isinstance(outcome.details, IngestDetails) and bool(outcome.details.extracts)
 
 
 def _execute_plans(pipeline: Pipeline, prepared: Sequence[Prepared], run: Runner) -> list[Outcome]:

@@ -34,7 +34,14 @@ def copy_staged(pipeline: Pipeline, manifest: Manifest, digest: str) -> LocalCop
     if pipeline.local is None:
         return None
     try:
-        commit = _prepare(pipeline, manifest)
+        # Imported here, because `status` must not load these modules.
+        from tidefold.delta.table_state import build_table
+        from tidefold.operations.local_copies.quota import provide_room
+
+        provide_room(pipeline, manifest)
+        # Made from the manifest, because shared files are in the table's folder, whose Delta log does not have this
+        # snapshot.
+        commit = build_table(manifest)[1]
     except Exception as error:
         return _report_no_copy(manifest, error)
     try:
@@ -44,18 +51,6 @@ def copy_staged(pipeline: Pipeline, manifest: Manifest, digest: str) -> LocalCop
     except Exception as error:
         return _report_no_copy(manifest, error)
     return LocalCopyDetails(**asdict(copied), warning=None)
-
-
-def _prepare(pipeline: Pipeline, manifest: Manifest) -> bytes:
-    """Makes room for the copy within the quota, and returns the commit of its Delta log."""
-    # Imported here, because `status` must not load these modules.
-    from tidefold.delta.table_state import build_table
-    from tidefold.operations.local_copies.quota import provide_room
-
-    provide_room(pipeline, manifest)
-    # Made from the manifest, because shared files are in the table's folder, whose Delta log does not have this
-    # snapshot.
-    return build_table(manifest)[1]
 
 
 def _report_no_copy(manifest: Manifest, error: Exception) -> LocalCopyDetails:

@@ -42,7 +42,7 @@ from tidefold.sources.landing.problems import FileProblem, report_unfit_schema
 from tidefold.sources.quarantine.writer import QuarantineWriter
 from tidefold.sources.records.column_aliases import own_names
 from tidefold.sources.records.columnar_changes import OpColumn, Rules, of_values
-from tidefold.storage import Store, open_store
+from tidefold.storage import open_store
 from tidefold.storage.local_store import LocalStore
 from tidefold.storage.safe_files import UnsafeFileError, stat_regular
 
@@ -54,19 +54,15 @@ _RULES = Rules(
 )
 
 
-def _open_table(address: str) -> Store:
-    """The folder of the table. No link below it is followed."""
-    store = open_store(address, Path("/"))
-    return LocalStore(store.root, private=True) if isinstance(store, LocalStore) else store
-
-
 class DeltaFeed:
     """`format: delta-cdf`."""
 
     def __init__(self, feed: Feed) -> None:
         self._address = feed.path
         self._from: int | None = feed.options.get("from_version")
-        self._store = _open_table(feed.path)
+        # No link below the table's folder is followed.
+        store = open_store(feed.path, Path("/"))
+        self._store = LocalStore(store.root, private=True) if isinstance(store, LocalStore) else store
 
     def listing(self, state: LogState) -> Listing:
         """Raises NotFoundError for a missing table, RefusedError if it was replaced or its next version was deleted."""
@@ -122,7 +118,11 @@ class DeltaFeed:
             commit = read_commit(self._store, number)
             rows = read_changes(Version(self._store, commit, shape))
             checksum, time = commit.checksum, commit.time
-        rows = _of_schema(rows, table)
+        # A column that the file lacks is null.
+        columns = {name: rows.column(name) for name in rows.column_names}
+        for field in pa.schema(table.schema().to_arrow()):
+            columns.setdefault(field.name, pa.nulls(rows.num_rows, field.type))
+        rows = pa.table(columns)
         rows = rows.rename_columns(own_names(shape, rows.column_names))
         rows, halves = without_unchanged_keys(rows, shape.key)
         taker.take(_add_places(rows, number, time), range(1, rows.num_rows + 1))
@@ -218,14 +218,6 @@ def _add_places(rows: pa.Table, version: int, time: int | None) -> pa.Table:
         "_time": pa.repeat(pa.scalar(time, pa.int64()), count),
     }
     return pa.table({**{name: rows.column(name) for name in rows.column_names}, **given})
-
-
-def _of_schema(rows: pa.Table, table: DeltaTable) -> pa.Table:
-    """The rows with every column of the table at its version; a column that a file lacks is null."""
-    columns = {name: rows.column(name) for name in rows.column_names}
-    for field in pa.schema(table.schema().to_arrow()):
-        columns.setdefault(field.name, pa.nulls(rows.num_rows, field.type))
-    return pa.table(columns)
 
 
 def count_bytes(table: DeltaTable) -> int:

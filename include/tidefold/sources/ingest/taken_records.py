@@ -82,19 +82,16 @@ class TakenRecords:
             if self._open is not file or offset < self._asked:
                 self._open, self._records, self._offset = file, self.read(file), -1
             self._asked = offset
-            self._advance(offset)
+            # Skips records whose offsets fall back: they were refused.
+            while self._offset < offset:
+                found = next(self._records, (_BEYOND, b""))
+                if found[0] > self._offset:
+                    self._offset, self._text = found
         except _UNREADABLE:
             self._intact[file.name] = False
             return Match.UNKNOWN, file.name
         same = self._offset == offset and self._text == text
         return Match.SAME if same else Match.OTHER, file.name
-
-    def _advance(self, offset: int) -> None:
-        """Reads on to the first record that does not come before an offset. Offsets that fall back were refused."""
-        while self._offset < offset:
-            found = next(self._records, (_BEYOND, b""))
-            if found[0] > self._offset:
-                self._offset, self._text = found
 
     def _is_intact(self, file: TakenFile) -> bool:
         """Whether the file still has the bytes that were ingested."""

@@ -95,7 +95,14 @@ class StateReader(RecordAccounting):
         self._rows = PlainRows(shape)
         self._state_keys = PlainRows(replace(shape, key=options.state_key))
         self._list = next((c.name for c in shape.columns if c.name not in shape.key), "")
-        self._operations = self._of_kind(options.kind)
+        of_kind: dict[str, dict[str, Callable[[_Operation], Iterable[tuple[int, Any]]]]] = {
+            "value": {"set": self._set, "clear": self._clear},
+            "reducing": {"add": self._add, "set": self._set, "clear": self._clear},
+            "list": {"add": self._append, "add_all": self._append, "update": self._update, "clear": self._clear},
+            "map": {"put": self._put, "put_all": self._put, "remove": self._remove, "clear": self._clear},
+            "queue": {"add": self._put, "remove": self._remove, "poll": self._poll, "clear": self._clear},
+        }
+        self._operations = of_kind[options.kind]
 
     def take(self, line: bytes) -> None:
         """Ingests a line that is not blank. Raises RefusedRecordError or LateOffsetError."""
@@ -122,16 +129,6 @@ class StateReader(RecordAccounting):
         for op, row in changes:
             self.account.truncates += op == CLEAR and operation.key is None
             self.batch.add(op, (), record.offset, record.time, row)
-
-    def _of_kind(self, kind: str) -> dict[str, Callable[[_Operation], Iterable[tuple[int, Any]]]]:
-        of_kind: dict[str, dict[str, Callable[[_Operation], Iterable[tuple[int, Any]]]]] = {
-            "value": {"set": self._set, "clear": self._clear},
-            "reducing": {"add": self._add, "set": self._set, "clear": self._clear},
-            "list": {"add": self._append, "add_all": self._append, "update": self._update, "clear": self._clear},
-            "map": {"put": self._put, "put_all": self._put, "remove": self._remove, "clear": self._clear},
-            "queue": {"add": self._put, "remove": self._remove, "poll": self._poll, "clear": self._clear},
-        }
-        return of_kind[kind]
 
     def _set(self, operation: _Operation) -> Iterable[tuple[int, Any]]:
         yield UPSERT, self._row(operation.key, _object(operation.value))

@@ -78,7 +78,11 @@ def copy_snapshot(primary: Store, local: LocalRoots, manifest: Manifest, digest:
         # An older copy may belong to a former store at this address, whose ids started again.
         discard(local, [name])
         local.rename_folder(str(ongoing), str(name))
-        _require_complete(local, name, digest)
+        # Another process may have deleted files of it during the write.
+        if gaps(local, name, digest) != ():
+            raise StorageError(
+                "LOCAL_COPY_INCOMPLETE", f"Files of the local copy `{name}` disappeared while tidefold wrote it."
+            )
     except Exception:
         with suppress(Exception):
             discard(local, [ongoing, name])
@@ -190,14 +194,6 @@ def _error_of_altered(path: str) -> CorruptError:
         f"The staged file `{path}` is missing, cut or altered.",
         hint="Check the disk. The next run folds the same changes again.",
     )
-
-
-def _require_complete(local: LocalRoots, name: CopyName, digest: str) -> None:
-    # Another process may have deleted files of it during the write.
-    if gaps(local, name, digest) != ():
-        raise StorageError(
-            "LOCAL_COPY_INCOMPLETE", f"Files of the local copy `{name}` disappeared while tidefold wrote it."
-        )
 
 
 def gaps(local: LocalRoots, name: CopyName, digest: str) -> tuple[str, ...] | None:

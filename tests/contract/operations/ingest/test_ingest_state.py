@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from support.landing import changes_of, land, quarantined, state_of, take
+from support.landing import changes_of, fold_waiting, land, quarantined, take
 from support.pipelines import judge_all
 from tidefold.compute.runners import in_process
 from tidefold.config import ConfigError
@@ -73,16 +73,6 @@ def op(name: str, key: int | None = None, value: Any = None, values: Sequence[An
     return {name: part for name, part in given.items() if part is not None}
 
 
-def fold(pipeline: Pipeline, run: str) -> None:
-    if not pipeline.ledger("items").exists():
-        return
-    [outcome] = materialize(pipeline, ["items"], Fold(run), in_process)
-    assert outcome.error_code is None, outcome
-    if state_of(pipeline).open_attempt:
-        judge_all(pipeline, "items")
-        confirm(pipeline, "items", run_id=run)
-
-
 def rows(pipeline: Pipeline) -> list[dict[str, Any]]:
     uri = pipeline.store.uri(LogPaths("items").table)
     return DeltaTable(uri).to_pyarrow_table().to_pylist() if DeltaTable.is_deltatable(uri) else []
@@ -101,9 +91,9 @@ def check(
             outcome = take(pipeline)
             assert outcome.error_code is None, outcome
         if data.draw(st.booleans(), label="fold"):
-            fold(pipeline, f"run-{begin}")
+            fold_waiting(pipeline, f"run-{begin}")
         begin = end
-    fold(pipeline, "last")
+    fold_waiting(pipeline, "last")
     return rows(pipeline)
 
 
@@ -203,7 +193,7 @@ def test_each_entry_of_a_map_has_an_age_of_its_own(tmp_path: Path) -> None:
     land(tmp_path, 0, [op("put_all", 1, values=entries)])
     outcome = take(pipeline)
     assert outcome.facts["refused"] == {}, quarantined(pipeline)
-    fold(pipeline, "run")
+    fold_waiting(pipeline, "run")
     assert sorted(row["name"] for row in rows(pipeline)) == ["y", "z"]
 
 
@@ -305,7 +295,7 @@ class TestS4Metadata:
         land(tmp_path, 0, [METADATA, op("set", 1, {"text": "a"}), new, op("set", 2, {"text": "b", "n": 5})])
         outcome = take(pipeline)
         assert outcome.error_code is None, outcome
-        fold(pipeline, "run")
+        fold_waiting(pipeline, "run")
         assert sorted((r["id"], r["text"], r["n"]) for r in rows(pipeline)) == [(1, "a", None), (2, "b", 5)]
         # The writer was started again with its old program.
         land(tmp_path, 4, [METADATA, op("set", 3, {"text": "c"})])
@@ -397,7 +387,7 @@ def test_every_kind_of_state_comes_back_in_order(kind: str, layout: Layout, tmp_
     for number, half in enumerate((operations[:2], operations[2:])):
         land(tmp_path / "one", number * 2, half)
         take(pipeline)
-        fold(pipeline, f"run-{number}")
+        fold_waiting(pipeline, f"run-{number}")
     assert in_order(kind, rows(pipeline)) == HELD[kind]
     to = str(tmp_path / "saved")
     assert take_savepoint(pipeline, "items", SavepointRequest(to, layout=layout)).status == "saved"

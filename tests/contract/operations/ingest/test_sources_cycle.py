@@ -16,28 +16,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support import delta_tables
-from support.landing import state_of, take
+from support.landing import fold_waiting, take
 from support.landing_rows import land_parquet, land_text, make_rows_landing
-from support.pipelines import judge_all
-from tidefold.compute.runners import in_process
 from tidefold.domain.paths import LogPaths
-from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Fold
 from tidefold.wiring import Pipeline
 
 OP = "op: {column: op, upsert: [I], delete: [D]}"
 Row = tuple[str, int, str | None, int]
-
-
-def fold(pipeline: Pipeline, run: str) -> None:
-    if not pipeline.ledger("items").exists():
-        return
-    [outcome] = materialize(pipeline, ["items"], Fold(run), in_process)
-    assert outcome.error_code is None, outcome
-    if state_of(pipeline).open_attempt:
-        judge_all(pipeline, "items")
-        confirm(pipeline, "items", run_id=run)
 
 
 def table(pipeline: Pipeline) -> dict[int, str | None]:
@@ -82,9 +67,9 @@ def test_files_in_any_split_order_and_fold(
         _land(root, source, f"{data.draw(st.integers(0, 99))}-{begin}", again[begin:end])
         assert take(pipeline).error_code is None
         if data.draw(st.booleans()):
-            fold(pipeline, f"run-{begin}")
+            fold_waiting(pipeline, f"run-{begin}")
         begin = end
-    fold(pipeline, "last")
+    fold_waiting(pipeline, "last")
     assert table(pipeline) == expected(rows)
 
 
@@ -126,9 +111,9 @@ def test_a_change_feed_makes_the_table_that_it_is_of(
         else:
             take(pipeline)
         if step == "fold":
-            fold(pipeline, f"run-{number}")
+            fold_waiting(pipeline, f"run-{number}")
     take(pipeline)
-    fold(pipeline, "last")
+    fold_waiting(pipeline, "last")
     found = DeltaTable(str(root / "table")).to_pyarrow_table().to_pylist()
     assert table(pipeline) == {row["id"]: row["text"] for row in found}
 
@@ -145,5 +130,5 @@ def test_json_records_of_many_partitions_ordered_by_columns(tmp_path: Path) -> N
             lines.append(json.dumps({"topic": "items", "partition": partition, "offset": offset, "value": value}))
         land_text(tmp_path, f"items+{partition}+0000000000.jsonl", "\n".join(lines) + "\n")
         take(pipeline)
-        fold(pipeline, f"run-{partition}")
+        fold_waiting(pipeline, f"run-{partition}")
     assert table(pipeline) == expected(rows)

@@ -16,9 +16,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from support.pipelines import CONFIG, judge_all, make_pipeline, put
+from support.pipelines import CONFIG, make_pipeline, publish, put
 from tidefold.changelog.schema import DELETE
-from tidefold.compute.runners import in_process
 from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.log_state import Column, TableSpec
 from tidefold.domain.snapshot.manifest import DataFile
@@ -27,21 +26,12 @@ from tidefold.operations.inspect import diff as operation
 from tidefold.operations.inspect.diff import Diff, diff
 from tidefold.operations.inspect.read import ReadRequest, plan_read
 from tidefold.operations.pipeline import Pipeline
-from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Fold
 from tidefold.operations.snapshot.tail import take_tail
 from tidefold.read.plan import ReadPlan
 from tidefold.read.row_diff import compare
 from tidefold.storage.local_store import LocalStore
 
 Rows = dict[int, str | None]
-
-
-def fold(pipeline: Pipeline, run: str) -> None:
-    materialize(pipeline, ["accounts"], Fold(run), in_process)
-    judge_all(pipeline)
-    confirm(pipeline, "accounts")
 
 
 def upserts(ids: Any, text: str) -> list[dict[str, Any]]:
@@ -79,7 +69,7 @@ def test_any_two_snapshots_differ_as_two_dicts_do(steps: list[tuple[list[tuple[i
             if number and kind == "tail":
                 take_tail(pipeline, "accounts", f"run-{number}")
             else:
-                fold(pipeline, f"run-{number}")
+                publish(pipeline, f"run-{number}")
             history[pipeline.ledger("accounts").read().snapshots[-1].id] = dict(model)
         for one, other in itertools.product(history, repeat=2):
             found = diff(pipeline, "accounts", one, other, limit=1000)
@@ -98,9 +88,9 @@ def pipeline(tmp_path: Path) -> Pipeline:
     """Snapshot 1 of 100 rows in 4 files, snapshot 2 with one of them changed, and a tail on it with another."""
     made = make_pipeline(tmp_path)
     put(made, upserts(range(100), "a"))
-    fold(made, "run-1")
+    publish(made, "run-1")
     put(made, upserts([7], "b"))
-    fold(made, "run-2")
+    publish(made, "run-2")
     put(made, upserts([8], "c"))
     take_tail(made, "accounts", "tail-1")
     return made
@@ -140,7 +130,7 @@ def test_a_snapshot_does_not_differ_from_itself_and_nothing_is_read(pipeline: Pi
 
 def test_counts_are_exact_whatever_is_shown(pipeline: Pipeline) -> None:
     put(pipeline, [*upserts(range(200, 260), "new"), *({"id": i, "text": None, "_op": DELETE} for i in range(50))])
-    fold(pipeline, "run-4")
+    publish(pipeline, "run-4")
     for limit in (0, 1, 20):
         found = diff(pipeline, "accounts", 2, 4, limit)
         assert (found.counts, len(found.rows)) == ({"added": 60, "changed": 0, "removed": 50}, limit)
@@ -154,7 +144,7 @@ def test_snapshots_of_other_bucket_counts_are_compared(tmp_path: Path) -> None:
         made = make_pipeline(tmp_path / str(buckets), config)
         put(made, upserts(range(60), "a"))
         put(made, upserts([buckets], "b"))
-        fold(made, "run")
+        publish(made, "run")
         sides.append(made)
     plans = [plan_read(made, "accounts", ReadRequest(snapshot=1)) for made in sides]
     ranges = list(operation._ranges(plans))

@@ -15,7 +15,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from local_airflow.settings import PROJECT
-from support.pipelines import CONFIG, contents, judge_all, make_pipeline, put
+from support.pipelines import CONFIG, contents, judge_all, make_pipeline, publish, put
 from tidefold.changelog.schema import DELETE
 from tidefold.cli.app import app
 from tidefold.compute.runners import in_process
@@ -104,12 +104,6 @@ def test_a_look_at_the_first_rows_of_a_larger_table_ends(tmp_path: Path) -> None
             timeout=120,
         )
         assert [len(json.loads(done.stdout)["rows"]), json.loads(done.stdout)["more"]] == [2, True]
-
-
-def publish(pipeline: Pipeline, run: str) -> None:
-    materialize(pipeline, ["accounts"], Fold(run), in_process)
-    judge_all(pipeline)
-    confirm(pipeline, "accounts")
 
 
 def test_a_tail_only_snapshot_is_its_base_and_the_change_sets_up_to_its_end(tmp_path: Path) -> None:

@@ -12,16 +12,16 @@ import pytest
 from deltalake import DeltaTable
 
 from support.faults import Fault, FaultyStore, attempt, on_copy, reopened
-from support.pipelines import CONFIG, judge_all, make_pipeline, put, rows_of, snapshot_rows, table_rows
+from support.interleaved import run_through_store
+from support.pipelines import judge_all, put, rows_of, snapshot_rows, table_rows
 from support.planning import pending
-from tidefold.changelog.schema import DELETE
-from tidefold.compute.runners import Answer, Work, in_process
+from support.savepoints import FIRST, KEEPING, SECOND, THIRD, changed, make
+from tidefold.compute.runners import in_process
 from tidefold.domain.log_state import State
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot import transitions
 from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
 from tidefold.errors import TidefoldError
-from tidefold.fold import inputs
 from tidefold.operations.inspect.history import find_restorers, history
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
@@ -37,13 +37,6 @@ from tidefold.spark.dispatch import run_without_spark
 from tidefold.spark.steps import MaterializeStep
 
 Rows = dict[int, str | None]
-KEEPING = CONFIG.replace("store: store\n", "store: store\nretention: {snapshots: 2}\n")
-
-
-def changed(pipeline: Pipeline, rows: Rows, changes: dict[int, str | None]) -> Rows:
-    """Appends one change set (None: a delete) and answers the rows after it."""
-    put(pipeline, [{"id": i, "text": t, **({} if t else {"_op": DELETE})} for i, t in changes.items()])
-    return {i: t for i, t in {**rows, **changes}.items() if t}
 
 
 def fold(pipeline: Pipeline, run: str, restore: RestorePoint | None = None) -> Outcome:
@@ -61,24 +54,6 @@ def cycle(pipeline: Pipeline, run: str, restore: RestorePoint | None = None) -> 
 
 def back(snapshot: int, mode: RestoreMode = RestoreMode.REPLAY) -> RestorePoint:
     return RestorePoint(snapshot, mode)
-
-
-FIRST: Rows = {i: f"a {i}" for i in range(40)}
-SECOND: Rows = {**{i: f"a {i}" for i in range(5, 40)}, 7: "b 7", 50: "b 50"}
-THIRD: Rows = {**{i: f"a {i}" for i in range(5, 40)}, 7: "c 7", 50: "b 50", 51: "c 51"}
-
-
-def make(folder: Path, config: str = CONFIG) -> Pipeline:
-    """Snapshots 1 to 3, each of one change set, with the rows above."""
-    pipeline = make_pipeline(folder, config)
-    rows = changed(pipeline, {}, FIRST)
-    cycle(pipeline, "run-1")
-    rows = changed(pipeline, rows, {**dict.fromkeys(range(5)), 7: "b 7", 50: "b 50"})
-    cycle(pipeline, "run-2")
-    rows = changed(pipeline, rows, {7: "c 7", 51: "c 51"})
-    cycle(pipeline, "run-3")
-    assert rows == THIRD == table_rows(pipeline)
-    return pipeline
 
 
 @pytest.fixture
@@ -266,7 +241,7 @@ def restoring(snapshot: int) -> Any:
 
     def act(pipeline: Pipeline, run: str) -> None:
         asking = Restore(run, back(snapshot))
-        [outcome] = materialize(pipeline, ["accounts"], asking, _runner(pipeline))
+        [outcome] = materialize(pipeline, ["accounts"], asking, run_through_store(pipeline))
         if outcome.error_code:
             raise TidefoldError(outcome.error_code, outcome.message)
         if pipeline.ledger("accounts").read().open_attempt:
@@ -274,20 +249,6 @@ def restoring(snapshot: int) -> Any:
         confirm(pipeline, "accounts", run_id=run)
 
     return act
-
-
-def _runner(pipeline: Pipeline) -> Any:
-    """Tasks write through the same failing store as the driver."""
-
-    def run(work: Work, tasks: list[str]) -> list[Answer]:
-        opened = inputs.open_store
-        inputs.open_store = lambda address, base: pipeline.store  # type: ignore[assignment]
-        try:
-            return in_process(work, tasks)
-        finally:
-            inputs.open_store = opened
-
-    return run
 
 
 @pytest.mark.parametrize(("kind", "faults"), [("whole", list(Fault)), ("tail", [Fault.KILLED_AFTER])])

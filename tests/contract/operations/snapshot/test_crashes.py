@@ -12,12 +12,11 @@ from typing import Any
 import pytest
 
 from support.faults import Fault, FaultyStore, attempt, check_nothing_left_over, on_copy, reopened
+from support.interleaved import run_through_store
 from support.pipelines import CONFIG, contents, judge_all, make_pipeline, put, snapshot_rows, table_rows
 from tidefold.changelog.schema import DELETE
-from tidefold.compute.runners import Answer, Work, in_process
 from tidefold.domain.log_state import State
 from tidefold.errors import TidefoldError
-from tidefold.fold import inputs
 from tidefold.operations.local_copies.retain import retain_local
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot.abort import abort
@@ -43,7 +42,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def cycle(pipeline: Pipeline, run: str) -> None:
     """One run as the DAG makes it; an error of a step ends it."""
-    [outcome] = materialize(pipeline, ["accounts"], Fold(run), _runner(pipeline))
+    [outcome] = materialize(pipeline, ["accounts"], Fold(run), run_through_store(pipeline))
     if outcome.error_code:
         raise TidefoldError(outcome.error_code, outcome.message)
     if pipeline.ledger("accounts").read().open_attempt:
@@ -53,24 +52,10 @@ def cycle(pipeline: Pipeline, run: str) -> None:
 
 def cycle_then_abort(pipeline: Pipeline, run: str) -> None:
     """A run whose gate refuses."""
-    [outcome] = materialize(pipeline, ["accounts"], Fold(run), _runner(pipeline))
+    [outcome] = materialize(pipeline, ["accounts"], Fold(run), run_through_store(pipeline))
     if outcome.error_code:
         raise TidefoldError(outcome.error_code, outcome.message)
     abort(pipeline, "accounts", "refused", run_id=run)
-
-
-def _runner(pipeline: Pipeline):  # type: ignore[no-untyped-def]
-    """Tasks write through the same failing store as the driver."""
-
-    def run(work: Work, tasks: list[str]) -> list[Answer]:
-        opened = inputs.open_store
-        inputs.open_store = lambda address, base: pipeline.store  # type: ignore[assignment]
-        try:
-            return in_process(work, tasks)
-        finally:
-            inputs.open_store = opened
-
-    return run
 
 
 def calls_of(template: Path, folder: Path, act: Callable[[Pipeline, str], None]) -> int:

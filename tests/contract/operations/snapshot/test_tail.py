@@ -15,7 +15,7 @@ import pytest
 
 from support.faults import Fault, FaultyStore, attempt, on_copy, reopened
 from support.pipelines import CONFIG, judge_all, make_pipeline, put, table_rows
-from tidefold.changelog.schema import DELETE
+from support.savepoints import changed
 from tidefold.changelog.segment import read_change_set
 from tidefold.compute.runners import in_process
 from tidefold.domain.log_state import SnapshotKind, State
@@ -61,12 +61,6 @@ def tail(pipeline: Pipeline, run: str) -> int:
     assert outcome.status == "completed"
     assert outcome.snapshot
     return outcome.snapshot
-
-
-def changed(pipeline: Pipeline, rows: Rows, changes: dict[int, str | None]) -> Rows:
-    """Appends one change set (None: a delete) and answers the rows after it."""
-    put(pipeline, [{"id": i, "text": t, **({} if t else {"_op": DELETE})} for i, t in changes.items()])
-    return {i: t for i, t in {**rows, **changes}.items() if t}
 
 
 def rows_read(pipeline: Pipeline, wanted: ReadRequest) -> Rows:

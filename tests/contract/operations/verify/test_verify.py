@@ -20,7 +20,7 @@ from deltalake import DeltaTable
 
 from support.faults import Fault, FaultyStore, Killed
 from support.local_copies import disk, grown, land, make, take
-from support.pipelines import CONFIG, contents, judge_all, make_pipeline, put, snapshot_rows, table_rows
+from support.pipelines import CONFIG, contents, judge_all, make_pipeline, publish, put, snapshot_rows, table_rows
 from support.s3_server import S3Bucket
 from tidefold.changelog.segment import read_change_set, write_segment
 from tidefold.compute.runners import in_process
@@ -53,19 +53,17 @@ SHAPE = TableSpec(("id",), (Column("id", "long"),), "position", 4, 2)
 HARMS = ("missing", "cut", "altered")
 
 
-def publish(pipeline: Pipeline, run: str, changes: list[dict[str, Any]]) -> None:
+def put_and_publish(pipeline: Pipeline, run: str, changes: list[dict[str, Any]]) -> None:
     put(pipeline, changes)
-    materialize(pipeline, ["accounts"], Fold(run), in_process)
-    judge_all(pipeline)
-    confirm(pipeline, "accounts")
+    publish(pipeline, run)
 
 
 @pytest.fixture
 def pipeline(tmp_path: Path) -> Pipeline:
     """Snapshots 1 and 2 are kept, 2 is published; 3 of 4 files are shared by both and the table."""
     made = make_pipeline(tmp_path)
-    publish(made, "run-1", [{"id": i, "text": f"a {i}"} for i in range(100)])
-    publish(made, "run-2", [{"id": 7, "text": "b"}])
+    put_and_publish(made, "run-1", [{"id": i, "text": f"a {i}"} for i in range(100)])
+    put_and_publish(made, "run-2", [{"id": 7, "text": "b"}])
     return made
 
 
@@ -566,7 +564,7 @@ def test_local_copies_that_cannot_be_looked_at_are_a_warning(copied: Pipeline) -
 @pytest.fixture
 def in_s3(s3: S3Bucket, tmp_path: Path) -> Pipeline:
     made = make_pipeline(tmp_path, CONFIG.replace("store: store\n", f"store: {s3.address}\n"))
-    publish(made, "run-1", [{"id": i, "text": f"a {i}"} for i in range(20)])
+    put_and_publish(made, "run-1", [{"id": i, "text": f"a {i}"} for i in range(20)])
     return made
 
 
