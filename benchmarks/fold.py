@@ -98,7 +98,7 @@ def everywhere(found: dict[float, list[Way]]) -> list[Way]:
     return min(found.values(), key=len)
 
 
-def drawn(found: dict[float, list[Way]]) -> None:
+def draw_chart(found: dict[float, list[Way]]) -> None:
     lines = {way.name: [ways[i].median for ways in found.values()] for i, way in enumerate(everywhere(found))}
     PAGES.mkdir(parents=True, exist_ok=True)
     (PAGES / "fold.svg").write_text(chart(f"Folding changes into {ROWS:,} rows: seconds", list(found), lines))
@@ -146,7 +146,7 @@ def publish(
     """Writes the page with what was measured so far: all of it takes long."""
     ordered = dict(sorted(found.items()))
     if len(ordered) > 1:
-        drawn(ordered)
+        draw_chart(ordered)
     write_page("fold.md", page(ROWS, ROUNDS, starts, absent, ordered, [*goals(ordered), *more], phases))
 
 

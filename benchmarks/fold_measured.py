@@ -124,13 +124,13 @@ def _inodes(root: Path) -> dict[int, int]:
 
 def _here(way: Way, root: Path, case: Case) -> tuple[float, Use]:
     use = Use()
-    with sampled(use, way.process()):
+    with sample_use(use, way.process()):
         taken = seconds(lambda: way.act(root, case))
     return taken, use
 
 
 @contextmanager
-def sampled(use: Use, tree: psutil.Process) -> Iterator[None]:
+def sample_use(use: Use, tree: psutil.Process) -> Iterator[None]:
     ended = threading.Event()
 
     def run() -> None:
@@ -181,6 +181,6 @@ def _alone(way: Way, root: Path, case: Case) -> tuple[float, Use]:
 
 def _child(answer: Connection, act: Callable[[Path, Case], object], root: Path, case: Case) -> None:
     use = Use()
-    with sampled(use, psutil.Process()):
+    with sample_use(use, psutil.Process()):
         taken = seconds(lambda: act(root, case))
     answer.send((taken, use))

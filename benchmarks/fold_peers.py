@@ -59,7 +59,7 @@ def spark_peers(spark: SparkSession) -> list[Way]:
     def way(name: str, act: Callable[[SparkSession, Path, Case], None], conf: Mapping[str, str], **more: Any) -> Way:
         def run(root: Path, case: Case) -> None:
             before = all_files(root)
-            with _configured(spark, conf):
+            with _configure(spark, conf):
                 act(spark, root, case)
             sync_new(root, before)
 
@@ -84,7 +84,7 @@ def lone_peers() -> list[Way]:
 
 
 @contextmanager
-def _configured(spark: SparkSession, conf: Mapping[str, str]) -> Iterator[None]:
+def _configure(spark: SparkSession, conf: Mapping[str, str]) -> Iterator[None]:
     before = {key: spark.conf.get(key, None) for key in conf}
     for key, value in conf.items():
         spark.conf.set(key, value)
@@ -109,10 +109,10 @@ def _merge_plain(spark: SparkSession, root: Path, case: Case) -> None:
 
 def _merge_tuned(spark: SparkSession, root: Path, case: Case) -> None:
     """Squashed once, for both passes of the MERGE."""
-    _merge(spark, root, _squashed(spark, root, case))
+    _merge(spark, root, _squash_changes(spark, root, case))
 
 
-def _squashed(spark: SparkSession, root: Path, case: Case) -> DataFrame:
+def _squash_changes(spark: SparkSession, root: Path, case: Case) -> DataFrame:
     # A cached source is refused by MERGE (DELTA_MERGE_SOURCE_CACHED_DURING_EXECUTION).
     path = str(root / "squashed")
     _latest(spark, case).select("_op", *COLUMNS).write.parquet(path)
@@ -134,7 +134,7 @@ def _merge(spark: SparkSession, root: Path, latest: DataFrame) -> None:
 
 def _overwrite(spark: SparkSession, root: Path, case: Case) -> None:
     table = str(table_of(root))
-    latest = _squashed(spark, root, case)
+    latest = _squash_changes(spark, root, case)
     kept = spark.read.format("delta").load(table).join(latest.select("id"), "id", "left_anti").select(*COLUMNS)
     kept.unionByName(latest.where("_op = 0").select(*COLUMNS)).write.format("delta").mode("overwrite").save(table)
 
@@ -184,7 +184,7 @@ def duckdb_script(root: Path, case: Case) -> None:
         ).fetchall()
     sync_new(root, before)
     sizes = {str(folder / path): (path, size) for path, size in _sizes(table).items()}
-    actions: list[AddAction | RemoveAction] = [_added(folder, *one[:5]) for one in written]
+    actions: list[AddAction | RemoveAction] = [_make_add_action(folder, *one[:5]) for one in written]
     actions += [RemoveAction(sizes[name][0], True, _now(), sizes[name][1], {}) for name in touched]
     _commit(table, actions)
     sync_new(root, before)
@@ -202,17 +202,17 @@ def _sizes(table: DeltaTable) -> dict[str, int]:
     return dict(zip(actions.column("path").to_pylist(), actions.column("size_bytes").to_pylist(), strict=True))
 
 
-def _added(folder: Path, name: str, rows: int, size: int, _footer: int, columns: dict[str, Any]) -> AddAction:
+def _make_add_action(folder: Path, name: str, rows: int, size: int, _footer: int, columns: dict[str, Any]) -> AddAction:
     stats = {"numRecords": rows, "minValues": {}, "maxValues": {}, "nullCount": {}}
     for quoted, found in columns.items():
         column = quoted.strip('"')
-        stats["minValues"][column] = _bound(column, found["min"])
-        stats["maxValues"][column] = _bound(column, found["max"])
+        stats["minValues"][column] = _parse_bound(column, found["min"])
+        stats["maxValues"][column] = _parse_bound(column, found["max"])
         stats["nullCount"][column] = int(found["null_count"])
     return AddAction(str(Path(name).relative_to(folder)), size, {}, _now(), True, json.dumps(stats))
 
 
-def _bound(column: str, text: str) -> Any:
+def _parse_bound(column: str, text: str) -> Any:
     if column == "seen":
         return text.replace(" ", "T").split("+")[0].split(".")[0] + ".000Z"
     return {"id": int, "amount": float}.get(column, str)(text)

@@ -20,7 +20,7 @@ def growing(spark: SparkSession, scratch: Path, rows: int, rounds: int, peers: l
     for name, size in (("small", small), ("large", large)):
         base = begin(scratch / f"base-{name}", size, buckets=128)
         cases[name] = case(base, scratch / f"case-{name}", size, 0.1 * small / size, where="{group} < 4")
-    found = _measured(spark, cases, scratch, rounds, peers)
+    found = _measure_cases(spark, cases, scratch, rounds, peers)
     for before, after in zip(found["small"], found["large"], strict=True):
         what = f"{before.name}: {cases['small'].changes:,} changes in 4 of 128 key groups, {small:,} rows"
         yield Row(what, before.seconds, "s")
@@ -37,7 +37,7 @@ def hot(spark: SparkSession, scratch: Path, rows: int, rounds: int) -> Iterator[
     for name, where in wheres.items():
         base = begin(scratch / f"base-{name}", ids, buckets=16, key_groups=16, where=where)
         cases[name] = case(base, scratch / f"case-{name}", ids, 0.01, where=where)
-    found = _measured(spark, cases, scratch, rounds, [])
+    found = _measure_cases(spark, cases, scratch, rounds, [])
     for even, uneven in zip(found["even"], found["hot"], strict=True):
         yield Row(f"{even.name}: 1 % of {rows:,} rows in 16 key groups", even.seconds, "s")
         values = ratios(uneven.seconds, even.seconds)
@@ -55,7 +55,7 @@ def large(spark: SparkSession, scratch: Path, rows: int) -> Iterator[Row]:
         yield Row("... its memory, beside any JVM", [most], "GiB", "<= 2 GiB", limit=2)
 
 
-def _measured(
+def _measure_cases(
     spark: SparkSession, cases: Mapping[str, Case], scratch: Path, rounds: int, peers: list[Way]
 ) -> dict[str, list[Way]]:
     """Several cases by the same few ways, case by case in turns."""

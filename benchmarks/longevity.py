@@ -23,7 +23,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from fold_data import append, begin, changes, checksum, connection, files_of, fold, link_tree, open_bench, table_of
-from fold_measured import Use, sampled
+from fold_measured import Use, sample_use
 from support.small_segments import put_segments
 from tables import HEAD, Row, folder, machine, ratios, seconds, write_page
 from tidefold.compute.runners import in_threads, on_spark
@@ -46,15 +46,15 @@ def small_segments(base: Path, scratch: Path) -> Iterator[Row]:
     with connection() as db:
         table = changes(db, ROWS, 0.05, 1)
     made = {count: _make_table(base, scratch / f"segments-{count}", table, count) for count in (16, SEGMENTS)}
-    taken = _folded_in_turn(made, scratch)
+    taken = _time_folds_in_turn(made, scratch)
     what = f"{table.num_rows:,} changes folded into {ROWS:,} rows"
     yield Row(f"{what}, from 16 segments", taken[16], "s")
     yield Row(f"... from {SEGMENTS:,} segments", taken[SEGMENTS], "s")
     yield Row("... many against few", ratios(taken[SEGMENTS], taken[16]), "x", "<= 3 x", limit=3)
 
 
-def _folded_in_turn(waiting: dict[int, Path], scratch: Path) -> dict[int, list[float]]:
-    """Seconds to fold what waits in each of these stores, in copies of them, the one that begins rotated."""
+def _time_folds_in_turn(waiting: dict[int, Path], scratch: Path) -> dict[int, list[float]]:
+    """Returns the seconds to fold the waiting changes of each store, in copies, in rotating order."""
     taken: dict[int, list[float]] = {count: [] for count in waiting}
     for number in range(ROUNDS):
         for count in sorted(waiting, reverse=number % 2 == 1):
@@ -107,7 +107,7 @@ def in_a_row(base: Path, scratch: Path) -> Iterator[Row]:
             _fold(root, f"run-{number}")
             subsume(open_bench(root), "bench")
             truncate(open_bench(root), "bench")
-    taken = _folded_in_turn(waiting, scratch)
+    taken = _time_folds_in_turn(waiting, scratch)
     yield Row(f"incremental snapshot of 0.1 % of {ROWS:,} rows, the 2nd in a row", taken[2], "s")
     yield Row(f"... the {SNAPSHOTS}th", taken[SNAPSHOTS], "s")
     yield Row(f"... the {SNAPSHOTS}th against the 2nd", ratios(taken[SNAPSHOTS], taken[2]), "x", "<= 1.2 x", limit=1.2)
@@ -165,7 +165,7 @@ def memory(base: Path, spark: SparkSession, scratch: Path) -> Iterator[Row]:
     what = f"most memory while 1 % is folded into {ROWS:,} rows"
     ways = {"in this process": in_threads(), "on Spark, beside its JVM": on_spark(spark)}
     for name, runner in ways.items():
-        with _copy(waiting, scratch) as root, sampled(use := Use(), psutil.Process()):
+        with _copy(waiting, scratch) as root, sample_use(use := Use(), psutil.Process()):
             fold(open_bench(root), "measured", KindPolicy.INCREMENTAL, runner)
         yield Row(f"{what}, {name}", [use.others / 2**30], "GiB", "<= 2 GiB", limit=2)
 

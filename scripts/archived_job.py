@@ -16,7 +16,7 @@ def same(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield from batches
 
 
-def judged(rows: DataFrame) -> None:
+def run_checks(rows: DataFrame) -> None:
     """Aggregates, samples and joins, as a quality gate asks for them."""
     rows.agg(functions.count("*"), functions.sum("v"), functions.countDistinct("k"), functions.stddev("v")).collect()
     rows.groupBy("k").agg(functions.max("v")).where("k > 'a'").orderBy("k").limit(5).collect()
@@ -32,8 +32,8 @@ def main(folder: str) -> None:
     made = rows.mapInArrow(same, schema)
     made.write.format("delta").save(f"{folder}/delta")
     made.write.parquet(f"{folder}/parquet")
-    judged(spark.read.format("delta").load(f"{folder}/delta"))
-    judged(spark.read.parquet(f"{folder}/parquet").cache())
+    run_checks(spark.read.format("delta").load(f"{folder}/delta"))
+    run_checks(spark.read.parquet(f"{folder}/parquet").cache())
     spark.createDataFrame([(1, 2.0, "x", None)], schema).collect()
     spark.stop()
 

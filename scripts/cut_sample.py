@@ -32,8 +32,8 @@ def records_of(file: Path) -> Iterator[tuple[bytes, Record]]:
             yield line, json.loads(line)
 
 
-def changed_accounts(files: list[Path]) -> set[int]:
-    """Every account whose key was changed, under all keys that it had."""
+def find_changed_accounts(files: list[Path]) -> set[int]:
+    """Returns every account whose key was changed, under all keys that it had."""
     keys: set[int] = set()
     for file in files:
         for _, record in records_of(file):
@@ -47,7 +47,7 @@ def changed_accounts(files: list[Path]) -> set[int]:
 def rule_for(table: str, files: list[Path], last: list[int]) -> tuple[Keep, Callable[[int], bool]]:
     """Which records to keep, and which rows of the truth."""
     if table == "pgbench_accounts":
-        chosen = changed_accounts(files) | set(range(1, ACCOUNTS + 1))
+        chosen = find_changed_accounts(files) | set(range(1, ACCOUNTS + 1))
         return lambda record: record["key"]["aid"] in chosen, lambda key: key in chosen
     if table == "pgbench_tellers":
         return lambda record: record["key"]["tid"] <= TELLERS, lambda key: key <= TELLERS
@@ -59,7 +59,7 @@ def rule_for(table: str, files: list[Path], last: list[int]) -> tuple[Keep, Call
     )
 
 
-def zipped(data: bytes) -> bytes:
+def compress(data: bytes) -> bytes:
     return gzip.compress(data, 9, mtime=0)
 
 
@@ -74,7 +74,7 @@ def cut_file(file: Path, keep: Keep, last: list[int], out: Path) -> None:
     topic = file.parent.name
     target = out / "landing" / f"phase{phase}" / topic / f"{topic}+0+{offsets[0]:010d}.jsonl.gz"
     target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_bytes(zipped(b"".join(line for line, _ in kept)))
+    target.write_bytes(compress(b"".join(line for line, _ in kept)))
 
 
 def cut_truth(source: Path, table: str, wanted: Callable[[int], bool], out: Path) -> None:
@@ -86,7 +86,7 @@ def cut_truth(source: Path, table: str, wanted: Callable[[int], bool], out: Path
         kept = [row for row in rows if wanted(int(row.split(b",")[column]))]
         target = out / "truth" / f"phase{phase}" / f"{table}.csv.gz"
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(zipped(head + b"".join(kept)))
+        target.write_bytes(compress(head + b"".join(kept)))
 
 
 def check(out: Path, table: str) -> None:

@@ -53,8 +53,8 @@ explains exit codes, [bad-input.md](bad-input.md) what happens to each kind of b
 
 
 @cache
-def raised_codes() -> dict[str, set[str]]:
-    """Every code in the program, with the names of what is called with it."""
+def find_raised_codes() -> dict[str, set[str]]:
+    """Returns every code in the program, with the names that are called with it."""
     found: dict[str, set[str]] = defaultdict(set)
     for folder in _SOURCES:
         for path in sorted((ROOT / folder).rglob("*.py")):
@@ -83,16 +83,16 @@ def _places_of_codes(node: ast.AST) -> tuple[str, list[ast.expr]]:
     return "", []
 
 
-def described_codes() -> dict[str, dict[str, list[str]]]:
-    """The table, section by section: of each code its meaning and the next step."""
+def read_described_codes() -> dict[str, dict[str, list[str]]]:
+    """Returns the table by section: the meaning and the next step of each code."""
     return tomllib.loads(TABLE.read_text())
 
 
 def page() -> str:
     """docs/errors.md as it must be."""
-    raised, exit_codes = raised_codes(), _exit_codes()
+    raised, exit_codes = find_raised_codes(), _exit_codes()
     parts = [_HEAD]
-    for section, codes in described_codes().items():
+    for section, codes in read_described_codes().items():
         title, text = _SECTIONS[section]
         parts += [f"\n## {title}\n\n{text}\n\n", *_rows(codes, raised, exit_codes)]
     return "".join(parts)

@@ -1,6 +1,6 @@
 """Spreads the commit times of landed Debezium records over some days, so that there are days to look back at.
 
-    python scripts/shift_times.py landing/phase2 /tmp/shifted --start 2026-11-01 --days 5
+    python scripts/shift_times.py landing/phase2 /tmp/shift_record --start 2026-11-01 --days 5
 
 Reads every `.jsonl` and `.jsonl.gz` file below the first folder and writes it under the same name below the second.
 `source.ts_ms`, `ts_us` and `ts_ns` are replaced, and those beside it; all else of a record stays as it is. The order of
@@ -21,8 +21,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 Record = dict[str, Any]
 
 
-def committed(record: Mapping[str, Any]) -> int | None:
-    """When a change was committed, in microseconds since 1970; None for a record that is no change."""
+def commit_time_of(record: Mapping[str, Any]) -> int | None:
+    """Returns when a change was committed, in microseconds since 1970; None for other records."""
     source = (record.get("value") or {}).get("source") or {}
     if source.get("ts_us") is not None:
         return int(source["ts_us"])
@@ -30,22 +30,22 @@ def committed(record: Mapping[str, Any]) -> int | None:
 
 
 def spread(times: Iterable[int], start: datetime, days: int) -> dict[int, int]:
-    """The new instant of each old one, in microseconds; whole milliseconds, as older connectors know no others."""
+    """Returns the new instant of each old one in microseconds. They are whole milliseconds, as of older connectors."""
     known = sorted(set(times))
     first, step = (start - _EPOCH) // timedelta(microseconds=1), timedelta(days=days) / max(len(known), 1)
     return {at: first + (number * step) // timedelta(milliseconds=1) * 1_000 for number, at in enumerate(known)}
 
 
-def shifted(record: Record, now: Mapping[int, int]) -> Record:
-    """The record with its new time."""
-    at = committed(record)
+def shift_record(record: Record, now: Mapping[int, int]) -> Record:
+    """Returns the record with its new time."""
+    at = commit_time_of(record)
     if at is None:
         return record
     value = record["value"]
-    return {**record, "value": {**_timed(value, now[at]), "source": _timed(value["source"], now[at])}}
+    return {**record, "value": {**_set_times(value, now[at]), "source": _set_times(value["source"], now[at])}}
 
 
-def _timed(part: Mapping[str, Any], at: int) -> dict[str, Any]:
+def _set_times(part: Mapping[str, Any], at: int) -> dict[str, Any]:
     new = {"ts_ms": at // 1_000, "ts_us": at, "ts_ns": at * 1_000}
     return {name: new.get(name, old) for name, old in part.items()}
 
@@ -63,10 +63,10 @@ def files_below(folder: Path) -> list[Path]:
 def shift(source: Path, target: Path, start: datetime, days: int) -> int:
     """Writes all files again; returns how many records have a new time."""
     files = files_below(source)
-    times = [at for path in files for line in lines_of(path) if (at := committed(json.loads(line))) is not None]
+    times = [at for path in files for line in lines_of(path) if (at := commit_time_of(json.loads(line))) is not None]
     now = spread(times, start, days)
     for path in files:
-        _rewrite(path, target / path.relative_to(source), lambda record: shifted(record, now))
+        _rewrite(path, target / path.relative_to(source), lambda record: shift_record(record, now))
     return len(times)
 
 

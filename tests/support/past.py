@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from demo.truth import BANK
-from shift_times import committed, files_below, lines_of, shift
+from shift_times import commit_time_of, files_below, lines_of, shift
 from support.pipelines import judge_all
 from tidefold.cli.sample import LOGS
 from tidefold.compute.runners import in_process
@@ -51,7 +51,7 @@ def rows_before(folder: Path, log: str, at: datetime) -> Rows:
     """Applies the changes from before an instant one after the other, in the order of the database's log."""
     landed = folder / "landing" / f"bank.public.pgbench_{log}"
     records = [json.loads(line) for path in files_below(landed) for line in lines_of(path)]
-    before = [r for r in records if (time := committed(r)) is not None and time < micros(at.isoformat())]
+    before = [r for r in records if (time := commit_time_of(r)) is not None and time < micros(at.isoformat())]
     rows: Rows = {}
     for one in sorted(before, key=_place):
         if one["value"]["op"] == "d":

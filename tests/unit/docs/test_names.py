@@ -9,9 +9,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 _ROOT = Path(__file__).resolve().parents[3]
-_PRODUCT = tuple(
-    path for folder in ("include", "plugins", "jobs", "dags") for path in sorted((_ROOT / folder).rglob("*.py"))
-)
+
+
+def _list_modules(*folders: str) -> tuple[Path, ...]:
+    return tuple(path for folder in folders for path in sorted((_ROOT / folder).rglob("*.py")))
+
+
+_PRODUCT = _list_modules("include", "plugins", "jobs", "dags")
+_TOOLS = _list_modules("benchmarks", "scripts", "docker")
 # Participles that do not end in -ed. Those that are also an imperative (read, run, put, cut, set, split) are verbs.
 _IRREGULAR = re.compile(
     "begun|bound|broken|brought|built|caught|chosen|done|drawn|driven|fallen|forgotten|found|frozen|given|gone|grown|"
@@ -21,8 +26,8 @@ _IRREGULAR = re.compile(
 _VERBS_IN_ED = frozenset(("bleed", "embed", "exceed", "feed", "need", "proceed", "seed", "speed", "succeed"))
 
 
-def _definitions(*kinds: type[ast.AST]) -> Iterator[tuple[Path, ast.AST]]:
-    for path in _PRODUCT:
+def _definitions(modules: tuple[Path, ...], *kinds: type[ast.AST]) -> Iterator[tuple[Path, ast.AST]]:
+    for path in modules:
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, kinds):
                 yield path.relative_to(_ROOT), node
@@ -42,7 +47,7 @@ def _is_attribute(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
 def test_a_function_is_named_by_a_verb_and_not_by_a_participle() -> None:
     found = [
         f"{path}:{node.lineno} {node.name}"
-        for path, node in _definitions(ast.FunctionDef, ast.AsyncFunctionDef)
+        for path, node in _definitions(_PRODUCT + _TOOLS, ast.FunctionDef, ast.AsyncFunctionDef)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and is_participle(node.name)
         and not _is_attribute(node)
@@ -52,7 +57,7 @@ def test_a_function_is_named_by_a_verb_and_not_by_a_participle() -> None:
 
 def test_a_class_name_means_one_thing() -> None:
     places: dict[str, list[str]] = defaultdict(list)
-    for path, node in _definitions(ast.ClassDef):
+    for path, node in _definitions(_PRODUCT, ast.ClassDef):
         if isinstance(node, ast.ClassDef):
             places[node.name].append(f"{path}:{node.lineno}")
     assert {name: found for name, found in places.items() if len(found) > 1} == {}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from shift_times import committed, lines_of, main, spread
+from shift_times import commit_time_of, lines_of, main, spread
 from support.landing import record, text_of, tombstone
 from tidefold.domain.commit_times import format_instant
 
@@ -27,7 +27,7 @@ def test_only_times_change(tmp_path: Path) -> None:
     assert main([str(tmp_path / "in"), str(tmp_path / "out"), "--start", "2026-11-01", "--days", "2"]) == 0
     before = [json.loads(line) for line in lines_of(tmp_path / "in" / "a" / "f+0+0.jsonl")]
     after = [json.loads(line) for line in lines_of(tmp_path / "out" / "a" / "f+0+0.jsonl")]
-    assert [format_instant(committed(one) or 0)[:10] for one in after[:2]] == ["2026-11-01", "2026-11-02"]
+    assert [format_instant(commit_time_of(one) or 0)[:10] for one in after[:2]] == ["2026-11-01", "2026-11-02"]
     for one in (*before[:2], *after[:2]):
         for name in ("ts_ms", "ts_us"):
             one["value"].pop(name, None)
@@ -40,7 +40,9 @@ def test_the_sample_can_be_spread(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "over 5 days" in capsys.readouterr().out
     names = {p.relative_to(BANK) for p in BANK.rglob("*.gz")}
     assert {p.relative_to(tmp_path) for p in tmp_path.rglob("*.gz")} == names
-    times = [at for n in names for line in lines_of(tmp_path / n) if (at := committed(json.loads(line))) is not None]
+    times = [
+        at for n in names for line in lines_of(tmp_path / n) if (at := commit_time_of(json.loads(line))) is not None
+    ]
     days = {format_instant(at)[:10] for at in times}
     assert days == {f"2026-11-0{n}" for n in range(1, 6)}
     assert gzip.decompress((tmp_path / min(names)).read_bytes())
