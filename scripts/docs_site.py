@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from metrics_reference import describe_metrics
+
 ROOT = Path(__file__).resolve().parents[1]
 # Pages beside docs/, and their names on the site.
 _BESIDE = {
@@ -82,6 +84,7 @@ def make_reference() -> dict[str, str]:
     return {
         "reference/commands.md": "\n".join(_describe_commands()),
         "reference/operators.md": "\n".join(_describe_operators()),
+        "reference/metrics.md": "\n".join(describe_metrics()),
         "reference/schema.md": "\n".join(_describe_schema()),
         "reference/tidefold.schema.json": json.dumps(_schema(), indent=2),
     }

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -31,6 +31,27 @@ class Gauge:
     value: float
 
 
+# What each number of a log's status means, and where it is.
+STATUS_GAUGES: dict[str, tuple[str, Callable[[LogStatus], float]]] = {
+    "lag.changes": ("ingested changes that are not folded yet", lambda status: status.changes),
+    "lag.change_sets": ("change sets that are not folded yet", lambda status: status.change_sets),
+    "quarantined": ("refused records in the quarantine", lambda status: status.quarantined),
+    "landing.problems": ("landed files that are not ingested", lambda status: status.landing.total),
+    "garbage.segments": ("segments that are to be deleted", lambda status: status.garbage),
+    "stored.bytes": ("bytes of the log in the store", lambda status: status.stored_bytes),
+    "local.bytes": ("bytes of local copies on this machine", lambda status: status.local_bytes),
+}
+# What is sent beside them, and beside the numbers of each step.
+OTHER_GAUGES = {
+    "unreadable": "1 if the log's state cannot be read",
+    "confirm.age_seconds": "age of the published snapshot",
+    "alarms": "number of alarms of the log",
+    "alarm.<kind>": "1 while the log raises this alarm",
+    "failed_runs": "failed runs in a row",
+    "<task>.failed": "1 if the task failed for this log, or its gate did",
+}
+
+
 def of_outcomes(step: str, outcomes: Sequence[Outcome]) -> Iterator[Gauge]:
     """Yields for each log whether the step failed, and every number in its details."""
     for outcome in outcomes:
@@ -45,13 +66,8 @@ def of_status(found: Sequence[LogStatus], now: datetime) -> Iterator[Gauge]:
         yield Gauge(status.log, "unreadable", float(status.error is not None))
         if not status.begun or status.error:
             continue
-        yield Gauge(status.log, "lag.changes", status.changes)
-        yield Gauge(status.log, "lag.change_sets", status.change_sets)
-        yield Gauge(status.log, "quarantined", status.quarantined)
-        yield Gauge(status.log, "landing.problems", status.landing.total)
-        yield Gauge(status.log, "garbage.segments", status.garbage)
-        yield Gauge(status.log, "stored.bytes", status.stored_bytes)
-        yield Gauge(status.log, "local.bytes", status.local_bytes)
+        for name, (_, measure) in STATUS_GAUGES.items():
+            yield Gauge(status.log, name, measure(status))
         if status.latest and status.latest.published_at:
             age = now - datetime.fromisoformat(status.latest.published_at)
             yield Gauge(status.log, "confirm.age_seconds", age.total_seconds())
