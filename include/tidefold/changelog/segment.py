@@ -111,7 +111,6 @@ Indexes = dict[str, SegmentIndex]
 class WrittenChangeSet:
     """A change set in a segment, before it is in a log.
 
-    log: the log that it is for.
     location: where it is stored.
     rows: the number of its changes.
     key_groups: from the lowest to the highest one that has changes.

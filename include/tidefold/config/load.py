@@ -103,7 +103,6 @@ class TtlConfig(_Resolved):
 class LogConfig(_Resolved):
     """One log: its source, its table and its rules.
 
-    id: its name.
     source: where its changes come from; None: a program writes them.
     shape: the definition of its table; it must fit the one in the ledger.
     late: what happens to changes below the horizon: `accept` or `quarantine`.

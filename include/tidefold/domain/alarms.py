@@ -66,7 +66,6 @@ class AlarmRecord:
     """The record of the newest runs of a log's DAG.
 
     number: counts the records of a log.
-    run: id of the newest run.
     failures: how many runs failed in a row up to the newest; 0: the newest did not fail.
     since: when the first of these failed (ISO 8601, for people).
     error: why the newest of them failed.

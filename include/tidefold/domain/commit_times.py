@@ -27,7 +27,6 @@ class CommitTimeRange:
 class AsOf:
     """The instant of a snapshot that has only the changes committed before it.
 
-    at: the instant.
     head: the newest completed snapshot when it began, whose change sets it uses.
     """
 

@@ -17,7 +17,6 @@ _PUBLISHABLE = (State.COMPLETED, State.SUBSUMED, State.DELETED)
 class ShownSnapshot:
     """The snapshot that the published table shows.
 
-    `snapshot`: its id.
     `manifest`: the sha256 of its manifest, or the beginning of that.
     `version`: the table version whose commit names it; None: an earlier commit named it.
     """

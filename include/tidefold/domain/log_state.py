@@ -103,7 +103,6 @@ class State(StrEnum):
 class ChangeSetLocation:
     """Where a change set is stored.
 
-    segment: path of the segment.
     ordinal: its place among the segment's change sets, from 0.
     offset: the offset of its first byte in the segment, and in local copies of the segment.
     length: its bytes.
@@ -196,7 +195,6 @@ class Snapshot:
 
     id: the number of the snapshot in its log; ids only rise.
     epoch: the number of the attempt; a newer attempt fences off an older one.
-    run: id of the run that began it.
     request: sha256 of the run's request; a different request of the same run is refused.
     kind, state: see SnapshotKind and State.
     base: the newest completed snapshot when it began; None: there was none.
@@ -215,7 +213,6 @@ class Snapshot:
     skipped_from: change sets from here to `to_sqn` are left out for good; None: none are.
     progress: a heartbeat count that the working process raises, so that others see that it is alive.
     published_at: ISO 8601, for people.
-    kind_reason: why it is of this kind.
     expire: which rows it drops for their age, fixed when it began.
     drill: its newest restore drill.
     bytes_read: how many bytes its run read, by source.
@@ -303,11 +300,8 @@ class DeletionState(StrEnum):
 class LogState:
     """Everything that tidefold knows about one log. A transition makes a new state and changes nothing in place.
 
-    log: its id.
     shape: the definition of its table, with the newest columns.
-    version: the version of the ledger.
     epoch: the epoch of the newest attempt.
-    change_sets: the change sets in the log, in order.
     landed: a record of each landed file, in order.
     positions: how far each partition of the source is ingested.
     snapshots: all snapshots, in the order of their ids.

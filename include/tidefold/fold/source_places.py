@@ -16,7 +16,6 @@ from tidefold.fold.task import Address, Input
 class SourcePlaces:
     """Addresses for a plan.
 
-    store: the address of the store.
     local: the local root of each snapshot that has a copy here.
     segments: the local copies of segments.
     external: originals of imported files, by their sha256.

@@ -47,7 +47,6 @@ class Recipe:
 
     way: the number of the change sets in `FoldPlan.ways`; those that are near the bucket are folded.
     cleared: the order of the highest clear that was folded into the snapshot.
-    schema: the id of the schema of the files.
     unchanged: what to do with the files if no change is for the bucket.
     """
 
@@ -213,7 +212,6 @@ class FoldResult:
     replaced: the base rows that were removed or replaced.
     expired: the rows that were dropped for their age.
     bytes_copied: bytes of linked files that had to be copied.
-    recipe: the number of the recipe that succeeded.
     cleared: the order of the highest clear so far.
     added: the files are added to the existing ones.
     stays: the name of a base file that is one of `files`, perhaps with more deletions.

@@ -147,8 +147,6 @@ class Ledger:
 
         Everything that changes or deletes anything of a log calls this first; `commit` and `begin` do. Raises
         CorruptError if the store shows what the ledger does not know: LEDGER_BEHIND, LEDGER_LOST.
-
-        state: the state that is to be changed.
         """
         version, evidence = self._compared.get(self._log, (0, Evidence()))
         if version and version <= state.version:

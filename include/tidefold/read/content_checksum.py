@@ -30,7 +30,6 @@ _ALL = (1 << 64) - 1
 class ContentChecksum:
     """The content of a table.
 
-    rows: the number of rows.
     content: the sum of the hashes of all rows.
     columns: the sum of the hashes of the values of each column, in the order of the schema.
     """

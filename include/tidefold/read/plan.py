@@ -42,7 +42,6 @@ class ReadTask:
 class ReadPlan:
     """Everything that a read touches. What is ingested or confirmed later does not belong to it (I6).
 
-    store: the address of the store.
     shape: the table definition, with the schema of id `schema`.
     folded: the change sets are folded into the rows of the files. If not, the read returns the change sets by sqn.
     snapshot: the snapshot that `files` belong to.

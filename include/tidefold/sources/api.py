@@ -69,7 +69,6 @@ class SchemaStopError(Exception):
     """A record with another schema stops its partition.
 
     records: how many records of the file come before it.
-    line: its line.
     refused: why it was refused.
     """
 

@@ -36,7 +36,6 @@ class UnsafeFileError(OSError):
     """The name belongs to something else than a regular file, or a link replaces a folder of its path.
 
     name: its path below the root.
-    kind: what it is.
     """
 
     def __init__(self, name: str, kind: str) -> None:

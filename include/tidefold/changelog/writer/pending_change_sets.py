@@ -33,7 +33,6 @@ class PendingChangeSet:
     place: its first offset.
     sqn: its number since the log was opened.
     fence: the fence of the log when it was sent.
-    ledger_sqn: its number in the ledger.
     """
 
     sqn: int

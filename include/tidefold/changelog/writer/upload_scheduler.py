@@ -28,10 +28,7 @@ _LOGGER = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class UploadPart:
-    """One change set to upload: its log, its first offset in the writer's stream, and its rows.
-
-    fence: the fence of the log.
-    """
+    """One change set to upload: its log, its first offset in the writer's stream, and its rows."""
 
     log: str
     place: int

@@ -14,7 +14,6 @@ from tidefold.errors import ConflictError, RefusedError, SupersededError
 class IngestedFile:
     """The result of an ingest run for one landed file.
 
-    landed: the record of the file.
     change_set: None if the file has no change.
     position: the position of its partition after the file.
     names: how the name of the file was read; None if there is only one way.

@@ -48,7 +48,6 @@ class RecoveredChangeSet:
 class QuarantineRetryCommit:
     """The result of a retry of one quarantine file.
 
-    path: the quarantine file.
     kept: the file that replaces it; None if no record is left.
     fence, last_sqn, left_out: the state of the log when the retry began; left_out: the ranges that restores skipped.
     note: who settled records by hand, and why.

@@ -53,7 +53,6 @@ class LocalFile:
     """A file of a local copy.
 
     root, path: its folder and its path below it.
-    bytes: its length.
     identity: equal for all hard links to one file; several copies may share a file.
     """
 

@@ -31,7 +31,6 @@ class KindInputs:
 
     links: whether the store can link a file instead of copying its bytes.
     full_every: with `auto`, the number of snapshots from one full snapshot to the next.
-    buckets: the configured number of buckets.
     """
 
     rule: KindPolicy = KindPolicy.FULL

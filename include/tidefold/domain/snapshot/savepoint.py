@@ -70,7 +70,6 @@ class Savepoint:
 
     sqn: its last change set.
     positions: the source positions at that change set.
-    files: the files with its rows.
     delta_log: the other files that belong to it.
     cleared, redistribution: see Manifest.
     instant: when it was taken, for people.

@@ -26,9 +26,7 @@ class AirflowSetup:
     """The state of Airflow.
 
     version: its version; empty: Airflow is not installed.
-    dags: the number of imported DAGs.
     import_errors: DAG file -> the last line of its error.
-    connection: the name of the connection to Spark.
     has_connection: whether the connection exists; None: not known.
     error: why Airflow could not be checked; empty: it was checked.
     """

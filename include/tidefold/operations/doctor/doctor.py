@@ -26,7 +26,6 @@ class Surroundings:
     """The inputs of the doctor.
 
     project: the clone, with its DAGs and its lock; None: tidefold is installed as a package.
-    config_path: the configuration.
     jars: the jars that Spark needs.
     airflow: checks Airflow from inside an Airflow process; None: a separate process checks it.
     loaded: the configuration, once it is read.

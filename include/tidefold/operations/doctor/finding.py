@@ -19,7 +19,6 @@ class FindingLevel(StrEnum):
 class DoctorFinding:
     """One result of a check.
 
-    check: the check that found it.
     message: what was found, with the values.
     hint: the next step; empty if there is nothing to do.
     """

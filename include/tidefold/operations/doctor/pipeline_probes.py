@@ -26,10 +26,8 @@ MOST_FILES = 20_000
 class StoreProbe:
     """The result of the test of a store.
 
-    address: its address, for people.
     is_there: whether the store exists. The first run creates a new one.
     done: the steps that it passed.
-    store_id: its id; None: it has none.
     configured_id: the id in the configuration; None: there is none.
     error: why it cannot be used; None: it can.
     """

@@ -52,7 +52,6 @@ class ExtractTaken:
 class LogIngest:
     """The state of the ingest of one log.
 
-    feed: the source of the log.
     begun: the state of the log when the run began.
     state: that state with `arrivals` appended, not yet committed.
     stopped: the partitions (or single files) that a problem stops.

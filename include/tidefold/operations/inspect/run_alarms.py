@@ -17,7 +17,6 @@ from tidefold.operations.verify.proof_record import find_proof
 class RunAlarms:
     """The alarms of one log after a run.
 
-    status: the status of the log, with its alarms.
     before, after: the record before and after the run.
     new: the alarms that were not sent yet.
     """

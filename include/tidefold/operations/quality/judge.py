@@ -138,7 +138,6 @@ class JudgementDetails(Details):
     `checks`: how many there are; `failed` and `warnings`: how many of them did not pass.
     `suite`: sha256 of the suite.
     `report`, `verdict`: addresses of the page and of the stored result.
-    `audit`: true for an audit.
     """
 
     rows: int

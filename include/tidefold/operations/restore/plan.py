@@ -65,7 +65,6 @@ class Into:
 
     table: folder of the table that will link the files, if any.
     copy: the table gets bytes of its own.
-    token: that of the attempt.
     """
 
     target: Address

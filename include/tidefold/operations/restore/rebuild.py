@@ -111,7 +111,6 @@ class RebuildDetails(Details):
     `aborted`: ids of snapshots that the table never showed.
     `goes_on_after`: the change set after which the log continues.
     `unknown`: what is lost.
-    `stopped`: why the log is stopped.
     """
 
     snapshots: Sequence[int]

@@ -36,7 +36,6 @@ from tidefold.operations.snapshot.claiming import (
 class Restore(msgspec.Struct, frozen=True, tag="restore"):
     """Asks for the rows of an older snapshot.
 
-    `run`: id of the run.
     `point`: the snapshot, and what happens to the changes after it.
     `takeover`: supersede an attempt of another run.
     `kind`: of the new snapshot, if not as configured.

@@ -36,7 +36,6 @@ from tidefold.operations.snapshot.claiming import (
 class Import(msgspec.Struct, frozen=True, tag="import"):
     """The request to import a snapshot from outside the store.
 
-    `run`: id of the run.
     `address`: the whole address of the snapshot.
     `ownership`: who owns the original afterwards.
     `takeover`: supersede an attempt of another run.

@@ -35,7 +35,6 @@ class ReadSources:
     """Where the rows of a snapshot were read.
 
     local, store, external: how much was read from each tier.
-    failed: each failed try.
     older: key groups of buckets that were made from an older snapshot and the log, with its id (None: the log alone).
     sources: the place of each file.
     """
@@ -71,7 +70,6 @@ class LocalCopyDetails(Copied):
 class StagedRestore:
     """The result of a staged restore.
 
-    restored: id of the restored snapshot.
     mode: what happens to the changes after it.
     skipped, replayed: first and last sqn of the change sets that are left out, or folded again.
     columns_gone: columns that the log no longer has.
@@ -201,7 +199,6 @@ class AbortDetails(Details):
 class ExportDetails(ReadDetails):
     """The rows of a snapshot as a Delta table elsewhere.
 
-    to: its address.
     sqn: the last change set in the rows.
     key_groups: first, last, and how many there are.
     share, redistribution: the part of one worker, and how rows were distributed; only if a share was asked for.

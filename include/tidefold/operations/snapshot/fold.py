@@ -35,7 +35,6 @@ from tidefold.operations.snapshot.manifests import read_manifest_or_copy
 class Fold(msgspec.Struct, frozen=True, tag="fold"):
     """The request for the next snapshot of a log.
 
-    `run`: id of the run.
     `takeover`: supersede an attempt of another run.
     `kind`: of the snapshot, if not as configured.
     `stalled`: by log, attempts of other runs that showed no progress; each is superseded if it still is as it was seen.

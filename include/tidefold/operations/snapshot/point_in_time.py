@@ -27,7 +27,6 @@ from tidefold.operations.snapshot.fold import plan_changes
 class PointInTime(msgspec.Struct, frozen=True, tag="point-in-time"):
     """The request for a snapshot with the changes that were committed before an instant.
 
-    `run`: id of the run.
     `at`: the instant, in microseconds since 1970 UTC.
     `takeover`: supersede an attempt of another run at the same instant.
     `skip_undated`: a log whose changes have no commit time gets no snapshot instead of an error.

@@ -32,7 +32,6 @@ class Checked:
 class ReaderComparison:
     """The comparison of what readers get with what was judged.
 
-    snapshot: the published one.
     rows, expected_rows: the rows that Spark read, and the recorded number.
     checksum, expected_checksum: of the content.
     schema: one line for each column that differs.

@@ -48,7 +48,6 @@ class ScrubDetails(VerifyDetails):
     round_share: the share of the bytes that the round has read so far, 0 to 1.
     round_ended: whether every file was read since the round began.
     proved: when the newest round ended that read every file and left no damage; empty: never.
-    repaired: the number of repaired copies.
     alarms: damage that is left.
     """
 

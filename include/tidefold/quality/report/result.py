@@ -108,7 +108,6 @@ class ValidationResult:
     manifest, suite: sha256 sums.
     rows: the row count of the manifest.
     seconds: the wall time of the checks.
-    cost: the cost of each part.
     instant: when it was judged (ISO 8601), for people only.
     as_of: the frozen instant up to which ages count.
     statistics: of the compared columns, so that the next judgement need not read these rows.

@@ -28,7 +28,6 @@ class MissingValues:
     """Values that another table does not have.
 
     rows: the number of rows with one of them.
-    different: the number of different values.
     samples: some of the rows, each as its value followed by its key.
     """
 

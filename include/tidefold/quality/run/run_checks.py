@@ -29,7 +29,6 @@ class Baseline:
     """The snapshot that is compared with.
 
     rows: its rows, without those that expired since.
-    stored: the numbers that its judgement stored.
     read: returns its rows, for numbers that were not stored.
     """
 

@@ -31,11 +31,7 @@ _CLASSES: dict[str, type] = {"string": str, "boolean": bool, "timestamp": dateti
 
 @dataclass(frozen=True, slots=True)
 class SuiteContext:
-    """What the checks of a suite may refer to.
-
-    columns: the columns of its table.
-    logs: the columns of each log.
-    """
+    """What the checks of a suite may refer to."""
 
     columns: Types
     logs: Mapping[str, Types] = field(default_factory=dict)

@@ -42,7 +42,6 @@ class Check:
 
     name: for people.
     type: the name of the expectation in snake case, or `tidefold_...`.
-    kwargs: its arguments.
     """
 
     name: str

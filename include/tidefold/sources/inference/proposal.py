@@ -37,7 +37,6 @@ class ProposalQuestion:
     """A question that the sampled files do not answer.
 
     about: the key of `tidefold.yaml` that it is about.
-    text: the question.
     candidates: possible answers, the likeliest first.
     sure: the first candidate is so likely that the log uses it until somebody corrects it.
     because: the evidence for the first candidate.

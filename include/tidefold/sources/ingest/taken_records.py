@@ -61,7 +61,6 @@ class TakenRecords:
     """The records that a partition has taken, read again side by side with a file that brings their offsets.
 
     files: the files that brought them.
-    read: reads the records of one file.
     """
 
     files: Sequence[TakenFile]

@@ -50,7 +50,6 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     """The columns that describe a row, beside the user's columns.
 
     op: the operation; None: all rows are upserts.
-    offset: the offset.
     order: the order, if the source has one.
     time: the commit time in microseconds since 1970.
     """

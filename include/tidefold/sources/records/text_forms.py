@@ -30,7 +30,6 @@ def in_normal_form(texts: pa.Array, type_: str, formats: Sequence[str]) -> pa.Ar
     """The same values as texts that are read.
 
     texts: what the file has.
-    type_: name of the type of the column.
     formats: how times are written that are not ISO 8601, as Python's strptime has it.
     A text in no known form stays as it is, and is refused later.
     """

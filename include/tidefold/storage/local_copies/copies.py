@@ -68,7 +68,6 @@ def copy_snapshot(primary: Store, local: LocalRoots, manifest: Manifest, digest:
     Raises StorageError if the copy cannot be made, CorruptError if the primary's files are not those that were staged.
 
     digest: sha256 of the manifest.
-    commit: the one commit of its Delta log.
     """
     name = CopyName(manifest.log, manifest.snapshot)
     ongoing = CopyName(manifest.log, manifest.snapshot, ongoing=True)
