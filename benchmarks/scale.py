@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from support.dealing import DealtBytes, count_bytes, tasks_of
 from tables import machine, write_page
-from tidefold.compute.runners import BroadcastWork
+from tidefold.compute.broadcast_work import BroadcastWork
 from tidefold.fold.fold_bucket import FoldWork, deal
 from tidefold.fold.plan import sort_by_weight
 from tidefold.ledger.stored_form import encode

@@ -10,7 +10,8 @@ from functools import partial
 from pyspark import cloudpickle
 
 from tidefold.compute import runners
-from tidefold.compute.runners import BroadcastWork, deal_hands
+from tidefold.compute.broadcast_work import BroadcastWork
+from tidefold.compute.runners import deal_hands
 from tidefold.domain.key_groups import KeyGroups, bucket_ranges
 from tidefold.domain.log_state import ChangeSet, ChangeSetLocation
 from tidefold.domain.paths import DataFileName

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
-import pickle
+import re
 import sys
 import threading
 import traceback
@@ -13,15 +13,13 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
+from tidefold.compute.broadcast_work import BroadcastWork, Work
 from tidefold.errors import TidefoldError, from_wire, to_wire, wrap_unexpected
 
 if TYPE_CHECKING:
     from pyspark import Broadcast
     from pyspark.sql import SparkSession
 
-# Takes a JSON text, gives a JSON text. It is a function or an object with what all tasks share; each process of Spark's
-# loads it once, by pickle.
-Work = Callable[[str], str]
 # One answer a task, in task order. An error is an answer too, so that one log's damaged file does not stop the others.
 Answer = str | TidefoldError
 Runner = Callable[[Work, Sequence[str]], list[Answer]]
@@ -83,22 +81,6 @@ def on_spark(spark: SparkSession) -> Runner:
     return run
 
 
-class BroadcastWork:
-    """Work on its way to Spark's processes: unpickled once by each, also if it is a function that has no name."""
-
-    def __init__(self, work: Work) -> None:
-        self.work = work
-
-    def __reduce__(self) -> tuple[Callable[[bytes], BroadcastWork], tuple[bytes]]:
-        from pyspark import cloudpickle
-
-        return _load_work, (cloudpickle.dumps(self.work),)
-
-
-def _load_work(pickled: bytes) -> BroadcastWork:
-    return BroadcastWork(pickle.loads(pickled))
-
-
 # The tasks of one of Spark's tasks, by their numbers.
 Hand = list[tuple[int, str]]
 
@@ -111,13 +93,14 @@ def deal_hands(tasks: Sequence[str], hands: int) -> list[Hand]:
 def _hands(spark: SparkSession) -> int:
     """How many tasks Spark gets at most: a cluster may grow while it works, one machine does not."""
     context = spark.sparkContext
-    return HANDS * context.defaultParallelism if context.master.startswith("local") else sys.maxsize
+    return HANDS * context.defaultParallelism if re.match(r"local(\[|$)", context.master) else sys.maxsize
 
 
 def work_hands(shared: Broadcast[BroadcastWork], hands: Iterable[Hand]) -> Iterator[tuple[int, str]]:
     for hand in hands:
         for number, task in hand:
-            yield number, _run_guarded(shared.value.work, task)
+            # Inside, so that an executor that cannot unpickle the work says why.
+            yield number, _run_guarded(lambda text: shared.value.work(text), task)
     _freeze()
 
 

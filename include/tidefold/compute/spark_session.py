@@ -1,11 +1,16 @@
-"""The Spark session that all jobs use; its settings come from `launch.spark_conf` by spark-submit."""
+"""The Spark session that all jobs use; its settings come from `submit.spark_conf` by spark-submit."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+# The archive of this package that executors get. `spark.submit.pyFiles` would make the driver import from it, too, and
+# templates are not read from archives.
+CODE_SETTING = "spark.tidefold.code"
 
 
 def spark_session(name: str) -> SparkSession:
@@ -13,5 +18,9 @@ def spark_session(name: str) -> SparkSession:
     from pyspark.sql import SparkSession
 
     spark = SparkSession.builder.appName(f"tidefold {name}").getOrCreate()
-    spark.sparkContext.setLogLevel("WARN")
+    context = spark.sparkContext
+    context.setLogLevel("WARN")
+    code = context.getConf().get(CODE_SETTING)
+    if code and not any(file.endswith(Path(code).name) for file in context.listFiles):
+        context.addPyFile(code)
     return spark

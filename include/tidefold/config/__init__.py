@@ -1,7 +1,9 @@
 """The configuration of a pipeline: `load_config` reads and checks `tidefold.yaml`, and reports every mistake in it."""
 
 from tidefold.config.load import Config, LogConfig, QualityConfig, SourceConfig, key_line, load_config, log_mistakes
-from tidefold.config.models.file import SparkConfig, count_bytes, json_schema
+from tidefold.config.models.file import json_schema
+from tidefold.config.models.sizes import count_bytes
+from tidefold.config.models.spark import SparkConfig
 from tidefold.yaml_files.document import ConfigError, ConfigProblem, config_error
 
 __all__ = [

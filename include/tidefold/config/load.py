@@ -16,11 +16,11 @@ from tidefold.config.models.file import (
     LogEntry,
     RetentionConfig,
     SnapshotsConfig,
-    SparkConfig,
     TtlEntry,
     TtlVisibility,
 )
 from tidefold.config.models.sources import StateJsonEntry, options
+from tidefold.config.models.spark import SparkConfig
 from tidefold.config.table_spec import lateness, shape_of, stops_of
 from tidefold.config.validation import check_all, check_log
 from tidefold.domain.alarms import AlarmThresholds

@@ -23,6 +23,7 @@ from tidefold.config.models.sources import (
     ParquetEntry,
     StateJsonEntry,
 )
+from tidefold.config.models.spark import is_one_process
 from tidefold.config.table_spec import mistakes, shape_of
 from tidefold.domain.key_groups import RedistributionMode
 from tidefold.domain.paths import check_log_id
@@ -336,6 +337,7 @@ def check_all(document: YamlDocument, base: Path, logs: Mapping[str, LogEntry]) 
         else:
             folders.append((place, _locate(address, base)))
     yield from _copies_somewhere(document)
+    yield from _copies_of_nobody(document)
     for log, entry in logs.items():
         # Several logs may read one Delta table, but only one may read a landing folder.
         source = entry.source
@@ -389,3 +391,15 @@ def _copies_somewhere(document: YamlDocument) -> Iterator[ConfigProblem]:
         hint = "Move that folder into the list, and remove `path`."
         line = document.line(("local", "paths"))
         yield ConfigProblem("LOCAL_PATHS", line, "local.paths", "cannot be used together with `local.path`.", hint)
+
+
+def _copies_of_nobody(document: YamlDocument) -> Iterator[ConfigProblem]:
+    """Refuses local copies on a cluster: executors would write them to disks that no command ever lists or cleans."""
+    local, spark = document.data.get("local"), document.data.get("spark")
+    master = spark.get("master") if isinstance(spark, dict) else None
+    if not isinstance(local, dict) or not isinstance(master, str) or is_one_process(master):
+        return
+    if local.get("mode") == "files" and local.get("shared") is not True:
+        message = f"is not possible with `spark.master: {master}`: executors would write copies to their own disks."
+        hint = "Remove `local`. If all machines see its folders as one disk, add `shared: true` to it."
+        yield ConfigProblem("LOCAL_ON_CLUSTER", document.line(("local", "mode")), "local.mode", message, hint)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sys
+import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from tidefold.compute.spark_session import CODE_SETTING
 from tidefold.config import Config
+from tidefold.config.models.spark import is_one_process
 from tidefold.errors import InvalidInputError
-from tidefold.installation import PACKAGE, find_python_path, jar_folder, job_folder
+from tidefold.installation import CODE, PACKAGE, find_python_path, jar_folder, job_folder
 from tidefold.spark import jars
 from tidefold.spark.request import Request, make_argument
 from tidefold.storage.s3.address import S3Endpoint
@@ -22,6 +26,11 @@ _READS_TABLES = ("verify", "register")
 
 # Spark's classes as `make install` left them, loaded and checked: half of what the start of a JVM costs.
 ARCHIVE = jar_folder() / "spark.jsa"
+
+_LOOPBACK = "127.0.0.1"
+_OTHER_MACHINES = ("yarn", "k8s://")
+# The packages that executors import.
+_SHIPPED = ("tidefold", "pyspark_tidefold")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +65,9 @@ def spark_conf(config: Config, step: str = "") -> dict[str, str]:
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.driver.memory": config.spark.driver_memory,
         "spark.driver.extraJavaOptions": " ".join(_java_options(scratch)),
-        **_driver(),
+        **_driver(config.spark.master),
         **_authenticate(config.spark.master),
-        # Where workers are processes of their own, of another machine perhaps, they need our code too.
-        **{f"spark.executorEnv.{name}": value for name, value in _python_path().items()},
+        **_code(config),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.local.dir": str(scratch),
@@ -71,6 +79,8 @@ def spark_conf(config: Config, step: str = "") -> dict[str, str]:
         "spark.sql.files.ignoreMissingFiles": "false",
         "spark.sql.files.ignoreCorruptFiles": "false",
         **catalog,
+        # Last: what the user sets counts.
+        **config.spark.conf,
     }
 
 
@@ -115,8 +125,36 @@ def _find_jars(config: Config, has_client: bool) -> dict[str, str]:
         return {"spark.jars.packages": ",".join((*jars.DELTA_PACKAGES, *(jars.S3_PACKAGES if has_client else ())))}
     found = [*jars.find_delta_jars(), *(jars.find_s3_jars() if has_client else ())]
     # Only classes of the class path come from the archive. The machines of a cluster are sent the jars.
-    alone = config.spark.master.startswith("local")
+    alone = is_one_process(config.spark.master)
     return {"spark.driver.extraClassPath": ":".join(found)} if alone else {"spark.jars": ",".join(found)}
+
+
+def _code(config: Config) -> dict[str, str]:
+    """The settings that give executors the package: sent to them, or under the path that it has here."""
+    if is_one_process(config.spark.master):
+        return {}
+    own = {"spark.pyspark.driver.python": sys.executable}
+    python = {"spark.pyspark.python": config.spark.python, **own} if config.spark.python else {}
+    if config.spark.ship_code:
+        return {**python, CODE_SETTING: str(archive_code(config.path.parent / "var" / "spark"))}
+    return {**python, **{f"spark.executorEnv.{name}": value for name, value in _python_path().items()}}
+
+
+def archive_code(folder: Path) -> Path:
+    """Writes the package as an archive that Python imports, unless it is there. Its name says what it contains."""
+    files = sorted(path for name in _SHIPPED for path in (CODE / name).rglob("*.py"))
+    texts = {str(path.relative_to(CODE)): path.read_bytes() for path in files}
+    digest = hashlib.sha256(b"".join(name.encode() + text for name, text in texts.items())).hexdigest()
+    archive = folder / f"tidefold-{digest[:16]}.zip"
+    if archive.exists():
+        return archive
+    make_private_folder(folder)
+    part = archive.with_suffix(f".{os.getpid()}.part")
+    with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as packed:
+        for name, text in texts.items():
+            packed.writestr(name, text)
+    os.replace(part, archive)
+    return archive
 
 
 def _python_path() -> dict[str, str]:
@@ -124,32 +162,50 @@ def _python_path() -> dict[str, str]:
     return {"PYTHONPATH": path} if path else {}
 
 
-def _driver() -> dict[str, str]:
-    """Where executors find the driver: on the loopback, or under the name that TIDEFOLD_DRIVER_HOST gives."""
+def _driver(master: str) -> dict[str, str]:
+    """Where executors find the driver: under the name that TIDEFOLD_DRIVER_HOST gives, else on the loopback.
+
+    On YARN and Kubernetes executors are never on the same machine: there Spark chooses the name.
+    """
     host = os.environ.get("TIDEFOLD_DRIVER_HOST")
+    if not host and master.startswith(_OTHER_MACHINES):
+        return {}
     if not host:
-        return {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+        return {"spark.driver.host": _LOOPBACK, "spark.driver.bindAddress": _LOOPBACK}
     return {"spark.driver.host": host, "spark.driver.bindAddress": "0.0.0.0"}
 
 
 def _authenticate(master: str) -> dict[str, str]:
     """Other users of the machine reach the ports of the driver. On one machine Spark makes a secret for each job."""
-    return {"spark.authenticate": "true"} if master.startswith("local") else {}
+    return {"spark.authenticate": "true"} if is_one_process(master) else {}
 
 
 def job_env(config: Config) -> dict[str, str]:
     """Environment of the job's driver and of its Python workers."""
     scratch = config.path.parent / "var" / "spark"
     make_private_folder(scratch)
+    driver = _driver(config.spark.master)
     return {
         **_python_path(),
         "PYSPARK_PYTHON": sys.executable,
         "TMPDIR": str(scratch),
-        # There is none: with a folder of files in its class path a JVM takes no classes from an archive.
-        "SPARK_CONF_DIR": os.environ.get("SPARK_CONF_DIR") or str(jar_folder() / "conf"),
-        **({} if os.environ.get("TIDEFOLD_DRIVER_HOST") else {"SPARK_LOCAL_IP": "127.0.0.1"}),
+        "SPARK_CONF_DIR": _find_defaults(),
+        **({"SPARK_LOCAL_IP": _LOOPBACK} if driver.get("spark.driver.bindAddress") == _LOOPBACK else {}),
         "GX_ANALYTICS_ENABLED": "false",
     }
+
+
+def _find_defaults() -> str:
+    """The folder of `spark-defaults.conf`: SPARK_CONF_DIR, or `conf` of SPARK_HOME.
+
+    Otherwise a folder that does not exist. With a folder of files in its class path a JVM takes no classes from an
+    archive.
+    """
+    folder = os.environ.get("SPARK_CONF_DIR")
+    home = Path(os.environ.get("SPARK_HOME", "")) / "conf"
+    if not folder and (home / "spark-defaults.conf").is_file():
+        return str(home)
+    return folder or str(jar_folder() / "conf")
 
 
 def submit_command(config: Config, request: Request) -> Command:

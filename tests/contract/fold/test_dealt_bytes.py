@@ -10,7 +10,8 @@ import pytest
 
 from support import dealing
 from support.pipelines import make_pipeline, put
-from tidefold.compute.runners import Answer, BroadcastWork, Work, deal_hands, in_process
+from tidefold.compute.broadcast_work import BroadcastWork, Work
+from tidefold.compute.runners import Answer, deal_hands, in_process
 from tidefold.domain.key_groups import KeyGroups
 from tidefold.fold.fold_bucket import FoldWork, deal
 from tidefold.operations.snapshot.materialize import materialize

@@ -214,7 +214,7 @@ BAD = [
     Bad("copies in no folder", "mode: disabled", "mode: files, path: ''", "CONFIG_EMPTY_VALUE", 4, "local.path"),
     Bad("copies in S3", "mode: disabled", "mode: files, path: 's3://b/a'", LATER, 4, "local.path"),
     Bad("copies upwards", "mode: disabled", "mode: files, path: ../local", "CONFIG_PATH", 4, "local.path"),
-    Bad("a Spark cluster", "local[2]", "yarn", LATER, 3, "spark.master"),
+    Bad("Spark Connect", "local[2]", "sc://host", LATER, 3, "spark.master"),
     Bad("a store of later", "var/store", "gs://bucket/prefix", LATER, 2, "store"),
     Bad("a store that Spark cannot see", "var/store", "memory://name", LATER, 2, "store"),
     Bad("no address of S3", "var/store", "s3://Bucket_1/a", "CONFIG_PATH", 2, "store"),
@@ -348,8 +348,8 @@ def test_all_mistakes_are_listed_at_once_in_the_order_of_the_file(tmp_path: Path
         ("[aid, bid]", "[aid, no]", "Put it in quotes."),
         (
             "local[2]",
-            "yarn",
-            "Set `local[*]` (all cores), `local[4]` (four cores), or the address of a standalone cluster.",
+            "mesos",
+            "Set `local[*]` (all cores), `local[4]` (four cores), or the address of a cluster.",
         ),
     ],
 )
@@ -441,5 +441,41 @@ def test_the_json_schema_names_every_key_and_refuses_others() -> None:
 
 
 def test_a_wrong_master_is_refused_with_every_allowed_form(tmp_path: Path) -> None:
-    message = str(refusal(tmp_path, GOOD.replace("local[2]", "yarn")))
-    assert all(form in message for form in ("local[N]", "local[*]", "spark://host:port"))
+    message = str(refusal(tmp_path, GOOD.replace("local[2]", "sc://host")))
+    assert all(form in message for form in ("local[N]", "local[*]", "spark://host:port", "yarn", "k8s://URL"))
+
+
+@pytest.mark.parametrize("master", ["local-cluster[2,1,1024]", "spark://a:1,b-2.c:77", "yarn", "k8s://https://h:6443"])
+def test_every_cluster_of_spark_can_be_named(tmp_path: Path, master: str) -> None:
+    assert load_config(write(tmp_path, GOOD.replace("local[2]", master))).spark.master == master
+
+
+def test_settings_of_spark_are_texts_as_spark_writes_them(tmp_path: Path) -> None:
+    text = GOOD.replace("driver_memory: 512m", "conf: {spark.speculation: true, spark.x: 4}")
+    assert load_config(write(tmp_path, text)).spark.conf == {"spark.speculation": "true", "spark.x": "4"}
+
+
+@pytest.mark.parametrize(
+    ("setting", "says"),
+    [
+        ("spark.driver.memory: 4g", "Use the key `spark.driver_memory`"),
+        ("spark.sql.files.ignoreMissingFiles: true", "could hide rows"),
+        ("executor.cores: 4", "begin with `spark.`"),
+    ],
+)
+def test_settings_that_tidefold_needs_are_refused_by_name(tmp_path: Path, setting: str, says: str) -> None:
+    text = GOOD.replace("driver_memory: 512m", f"conf: {{{setting}}}")
+    message = str(refusal(tmp_path, text))
+    assert "SPARK_SETTING" in message
+    assert setting.split(":")[0] in message
+    assert says in message
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_copies_that_nobody_would_own_are_refused(tmp_path: Path, shared: bool) -> None:
+    copies = f"{{mode: files, path: copies{', shared: true' if shared else ''}}}"
+    text = GOOD.replace("local[2]", "spark://host:7077").replace("{mode: disabled}", copies)
+    if shared:
+        assert load_config(write(tmp_path, text)).local.shared
+    else:
+        assert "LOCAL_ON_CLUSTER" in str(refusal(tmp_path, text))

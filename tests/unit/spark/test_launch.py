@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import pickle
+import sys
+import zipfile
 from pathlib import Path
 
 import pytest
 
 from support.pipelines import CONFIG, make_pipeline
-from tidefold.errors import NotFoundError
+from tidefold.compute.broadcast_work import ReceivedWork, find_versions
+from tidefold.compute.spark_session import CODE_SETTING
+from tidefold.errors import NotFoundError, RefusedError
 from tidefold.spark import jars, submit
 
 
@@ -31,6 +36,59 @@ def test_no_other_user_of_the_machine_talks_to_the_driver(tmp_path: Path) -> Non
     """A cluster needs a secret that its workers know, too: its owner sets both in `spark-defaults.conf`."""
     assert on(tmp_path)["spark.authenticate"] == "true"
     assert "spark.authenticate" not in on(tmp_path, "spark://somewhere:7077")
+
+
+def on_cluster(folder: Path, more: str) -> dict[str, str]:
+    text = f"{CONFIG}\nspark: {{master: 'spark://somewhere:7077', {more}}}\n"
+    return submit.spark_conf(make_pipeline(folder, text).config)
+
+
+def test_what_the_user_sets_counts(tmp_path: Path) -> None:
+    found = on_cluster(tmp_path, "conf: {spark.executor.cores: 4, spark.sql.shuffle.partitions: 200}")
+    assert (found["spark.executor.cores"], found["spark.sql.shuffle.partitions"]) == ("4", "200")
+
+
+def test_the_package_travels_with_the_job_if_workers_have_no_path_to_it(tmp_path: Path) -> None:
+    found = on_cluster(tmp_path, "ship_code: true")
+    assert "spark.executorEnv.PYTHONPATH" not in found
+    archive = Path(found[CODE_SETTING])
+    with zipfile.ZipFile(archive) as packed:
+        assert "tidefold/compute/runners.py" in packed.namelist()
+    assert on_cluster(tmp_path, "ship_code: true")[CODE_SETTING] == str(archive)
+    assert list(archive.parent.glob("tidefold-*")) == [archive]
+
+
+def test_executors_start_the_python_that_is_set(tmp_path: Path) -> None:
+    found = on_cluster(tmp_path, "python: /opt/venv/bin/python")
+    assert found["spark.pyspark.python"] == "/opt/venv/bin/python"
+    assert found["spark.pyspark.driver.python"] == sys.executable
+
+
+def test_on_other_machines_spark_chooses_the_drivers_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "spark.driver.host" not in on(tmp_path, "yarn")
+    monkeypatch.setenv("TIDEFOLD_DRIVER_HOST", "driver.example")
+    assert on(tmp_path, "yarn")["spark.driver.host"] == "driver.example"
+
+
+def test_settings_of_the_installation_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without any, a folder that does not exist: a JVM takes classes from an archive only then."""
+    monkeypatch.delenv("SPARK_CONF_DIR", raising=False)
+    config = make_pipeline(tmp_path).config
+    home = tmp_path / "spark"
+    (home / "conf").mkdir(parents=True)
+    monkeypatch.setenv("SPARK_HOME", str(home))
+    assert not Path(submit.job_env(config)["SPARK_CONF_DIR"]).exists()
+    (home / "conf" / "spark-defaults.conf").write_text("spark.executor.memory 4g\n")
+    assert submit.job_env(config)["SPARK_CONF_DIR"] == str(home / "conf")
+    monkeypatch.setenv("SPARK_CONF_DIR", "/etc/spark")
+    assert submit.job_env(config)["SPARK_CONF_DIR"] == "/etc/spark"
+
+
+def test_an_executor_with_other_packages_says_which() -> None:
+    work = pickle.dumps(str.upper)
+    assert ReceivedWork(work, find_versions()).work("a") == "A"
+    with pytest.raises(RefusedError, match=r"VERSION_MISMATCH.* pyarrow .*\(driver: 1\.2\)"):
+        _ = ReceivedWork(b"cannot be unpickled here", {**find_versions(), "pyarrow": "1.2"}).work
 
 
 @pytest.mark.parametrize("there", [True, False])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from decimal import Decimal
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -15,44 +14,15 @@ from tidefold.config.models.catalog import CatalogEntry
 from tidefold.config.models.columns import ColumnValue
 from tidefold.config.models.merge import LateEntry, MergeEntry, MergeValue, OrderValue
 from tidefold.config.models.schema_policy import SchemaEntry, SchemaValue
+from tidefold.config.models.sizes import Size, count_bytes
 from tidefold.config.models.sources import SourceEntry
+from tidefold.config.models.spark import SparkConfig
 from tidefold.domain.commit_times import micros
 from tidefold.domain.key_groups import Redistribution, RedistributionMode
 from tidefold.domain.retention.log_retention import LogRetention
 from tidefold.domain.retention.protection import Grace
 from tidefold.domain.snapshot.kind_selection import KindPolicy
 from tidefold.yaml_files.model import StrictModel, Text, mistake
-
-_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([kMGT]i?)?B", re.ASCII)
-_POWERS = {"k": 1, "M": 2, "G": 3, "T": 4}
-
-
-def count_bytes(size: str) -> int:
-    """Bytes of `500MB`, `1.5 GB` (units of 1000) or `20GiB` (units of 1024); 0 if it is not a size."""
-    found = _SIZE.fullmatch(size)
-    unit = (found[2] or "") if found else ""
-    factor = (1024 if unit.endswith("i") else 1000) ** _POWERS.get(unit[:1], 0)
-    return int(Decimal(found[1]) * factor) if found else 0
-
-
-def _require_size(value: Any) -> Any:
-    if isinstance(value, str) and count_bytes(value) > 0:
-        return value
-    hint = "Write it as `500MB`, `20GB` (units of 1000) or `20GiB` (units of 1024)."
-    raise mistake("CONFIG_WRONG_TYPE", "must be a size greater than zero, such as 500MB or 20GB.", hint)
-
-
-def _require_limit(value: Any) -> Any:
-    return value if isinstance(value, str) and _SIZE.fullmatch(value) else _require_size(value)
-
-
-_Size = Annotated[
-    str | None, BeforeValidator(_require_size), WithJsonSchema({"type": "string", "pattern": f"^{_SIZE.pattern}$"})
-]
-_Limit = Annotated[
-    str, BeforeValidator(_require_limit), WithJsonSchema({"type": "string", "pattern": f"^{_SIZE.pattern}$"})
-]
-
 
 _LOG_SPAN = re.compile(r"([1-9]\d{0,5})([mhd])", re.ASCII)
 _UNIT_MICROS = {"m": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000}
@@ -74,43 +44,6 @@ def _count_micros(span: str) -> int:
     return int(span[:-1]) * _UNIT_MICROS[span[-1]]
 
 
-class SparkConfig(StrictModel):
-    """How Spark is started, and which steps use it."""
-
-    mismatches: ClassVar[Mapping[str, tuple[str, str, str]]] = {
-        "master": (
-            "NOT_IN_THIS_VERSION",
-            "must be local, local[N], local[*] or spark://host:port.",
-            "Set `local[*]` (all cores), `local[4]` (four cores), or the address of a standalone cluster.",
-        ),
-        "driver_memory": (
-            "CONFIG_WRONG_TYPE", "must be a whole number followed by m or g.", "For example `2g`.",
-        ),
-    }  # fmt: skip
-
-    master: str = Field(
-        default="local[*]",
-        pattern=r"^(local(\[(\*|[1-9]\d*)\])?|spark://[A-Za-z0-9.-]+:[1-9]\d*)$",
-        description="local, local[N], local[*] or spark://host:port (whose workers see the same paths)",
-    )
-    driver_memory: str = Field(
-        default="2g", pattern=r"^[1-9]\d*[mg]$", description="memory of the Spark driver, such as 512m or 2g"
-    )
-    jars: Literal["fetched", "packages", "spark"] = Field(
-        default="fetched",
-        description="where Delta's jars come from: fetched by `tidefold jars`, Spark's own packages, or Spark has them",
-    )
-    above: _Limit = Field(
-        default="64MB",
-        description="a step that reads at most this many bytes runs without Spark; 0B: every step with rows uses Spark",
-    )
-
-    @property
-    def above_bytes(self) -> int:
-        """The number of bytes up to which a step runs without Spark; 0: every step with rows uses Spark."""
-        return count_bytes(self.above)
-
-
 class LocalConfig(StrictModel):
     """Copies of snapshots and segments on this machine's disks."""
 
@@ -121,7 +54,10 @@ class LocalConfig(StrictModel):
         min_length=1,
         description="several folders of local copies instead of one; copies take turns",
     )
-    quota: _Size = Field(
+    shared: bool = Field(
+        default=False, description="all machines of a Spark cluster see these folders, as one shared disk"
+    )
+    quota: Size = Field(
         default=None, description="maximum bytes of all local copies of the pipeline, such as 500MB, 20GB or 20GiB"
     )
 

@@ -131,12 +131,16 @@ def find_spark(master: str | None) -> SparkSetup:
 
 
 def _try_connect(master: str) -> str:
-    address = urlsplit(master)
-    try:
-        with socket.create_connection((address.hostname or "", address.port or 0), _CONNECT_SECONDS):
-            return ""
-    except OSError as error:
-        return error.strerror or str(error)
+    """Connects to one of the masters. Returns why the last one cannot be reached; empty: one can."""
+    said = ""
+    for place in master.removeprefix("spark://").split(","):
+        address = urlsplit(f"//{place}")
+        try:
+            with socket.create_connection((address.hostname or "", address.port or 0), _CONNECT_SECONDS):
+                return ""
+        except OSError as error:
+            said = error.strerror or str(error)
+    return said
 
 
 @dataclass(frozen=True, slots=True)
