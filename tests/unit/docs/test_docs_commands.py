@@ -1,0 +1,123 @@
+"""Commands on pages exist, with their options; the blocks of pages that no other test runs are run here.
+
+The tutorial, the recipes, the worked example and docs/install.md have tests of their own.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from local_airflow.settings import PROJECT
+from tidefold.cli.app import app
+
+DOCS = PROJECT / "docs"
+PAGES = sorted([PROJECT / "README.md", *DOCS.glob("*.md")])
+_FENCE = re.compile(r"^ *```\w*[^\n]*\n(.*?)^ *```$", re.DOTALL | re.MULTILINE)
+_INLINE = re.compile(r"`((?:\./)?tidefold [a-z][^`]*)`", re.DOTALL)
+
+CONFIG = """\
+version: 1
+store: store
+local: {mode: files, path: local}
+logs:
+  accounts:
+    source: {format: json, path: landing, record: value, commit_time: at}
+    key: [id]
+    columns: {id: long, amount: long, at: {type: timestamp, encoding: iso}}
+    order: [at]
+"""
+# Pages whose blocks run here, and what stands for their addresses and numbers.
+RUN = ("backfill.md", "local-copies.md", "reading.md", "savepoints.md")
+INSTEAD = {"--since 41": "--since 1", "--snapshot 12": "--snapshot 1"}
+
+
+def list_commands(text: str) -> Iterator[str]:
+    """The commands of a page, in its code blocks and in its sentences; without comments."""
+    for block in _FENCE.findall(text):
+        for line in block.splitlines():
+            words = line.removeprefix("$ ").strip()
+            if re.match(r"(?:\./)?tidefold [a-z-]+\b(?! [a-z]+ [a-z]+ [a-z]+ )", words):
+                yield words.split("  #")[0].split(" # ")[0].strip()
+    for words in _INLINE.findall(_FENCE.sub("", text)):
+        yield " ".join(words.split())
+
+
+def find_command(words: list[str]) -> Any:
+    """The command that the words name; None: there is none."""
+    found: Any = typer.main.get_command(app)
+    for word in words:
+        children = getattr(found, "commands", None)
+        if not children:
+            return found
+        if word.startswith("-"):
+            return found
+        if word not in children:
+            return None
+        found = children[word]
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_command_on_a_page_exists_with_its_options(page: Path) -> None:
+    wrong = []
+    for command in list_commands(page.read_text()):
+        words = re.sub(r"[\[\]|]", " ", command.replace("\\|", " ")).split()[1:]
+        found = find_command(words)
+        if found is None:
+            wrong.append(command)
+            continue
+        known = {option for one in found.params for option in (*one.opts, *one.secondary_opts)} | {"--help", "-h"}
+        given = [re.split("[=,.;]", word)[0] for word in words if re.match(r"--?[a-z]", word)]
+        wrong += [f"{command}: {option}" for option in given if option not in known]
+    assert wrong == []
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A log `accounts` with two published snapshots."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("TIDEFOLD_CONFIG", raising=False)
+    (tmp_path / "tidefold.yaml").write_text(CONFIG)
+    (tmp_path / "landing").mkdir()
+    for day in (4, 6):
+        rows = [{"id": i, "amount": day * i, "at": f"2026-11-0{day}T10:0{i}:00Z"} for i in range(3)]
+        (tmp_path / f"landing/{day}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+        call("run")
+    return tmp_path
+
+
+def call(*words: str) -> None:
+    done = CliRunner().invoke(app, list(words))
+    assert done.exit_code == 0, f"{words}\n{done.output}"
+
+
+@pytest.mark.parametrize("name", RUN)
+def test_the_commands_of_a_page_run(folder: Path, name: str) -> None:
+    commands = [
+        line.split(" # ")[0].strip()
+        for block in _FENCE.findall((DOCS / name).read_text())
+        for line in block.splitlines()
+        if line.startswith("tidefold ") and not re.search(r"[A-Z]{3}|s3://", line.split(" # ")[0])
+    ]
+    assert commands
+    for command in commands:
+        for written, given in INSTEAD.items():
+            command = command.replace(written, given)
+        if command.startswith("tidefold import"):
+            # "Elsewhere": a store that has no such log.
+            (folder / "tidefold.yaml").write_text(CONFIG.replace("store: store", "store: elsewhere"))
+        call(*shlex.split(command.replace("/backup/", f"{folder}/backup/"))[1:])
+
+
+def test_commands_are_found() -> None:
+    assert sum(len(list(list_commands(page.read_text()))) for page in PAGES) > 200
+    assert find_command(["quarantine", "none"]) is None
