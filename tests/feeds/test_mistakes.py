@@ -18,6 +18,10 @@ from deltalake import DeltaTable
 from typer.testing import CliRunner
 
 from tidefold.cli.app import app
+from tidefold.compute.runners import in_process
+from tidefold.operations.ingest import ingest as ingests
+from tidefold.operations.snapshot import materialize as materializes
+from tidefold.wiring import open_pipeline
 
 _CONFIG = """\
 version: 1
@@ -216,6 +220,14 @@ def test_4_a_line_cannot_be_read(person: Person) -> None:
     shown = person.call("quarantine", "show", "lines").stdout
     assert "line 1 of l2.jsonl: BROKEN_JSON" in shown
     assert "line 2 of l2.jsonl: OP_UNKNOWN: `op` is 'X', not one of upsert, insert" in shown
+    said = person.call("quarantine", "retry", "lines").stdout
+    assert "land corrected records under another name" in said
+    person.land("lines/l3.jsonl", _LINE.replace('"id":1', '"id":2'))
+    person.call("ingest", "lines")
+    settle = next(text for text in _CODED.findall(said) if "settle" in text)
+    settle = settle.replace("LOG", "lines").replace("FILE", "l2.jsonl").replace("REASON", "corrected")
+    assert person.follow_command(settle).exit_code == 0
+    assert [row["id"] for row in person.rows("lines")] == [1, 2]
 
 
 @pytest.mark.parametrize(
@@ -257,6 +269,14 @@ def test_5_a_value_is_none(person: Person, row: str, right: str) -> None:
     person.land("orders/o2.csv", _HEAD + row)
     person.call("ingest", "orders")
     assert right in person.call("quarantine", "show", "orders").stdout
+    advice = advice_of(fails(person.call("ingest", "orders"), "LANDED_REFUSED"))
+    show, settle = _CODED.findall(advice)
+    assert right in person.follow_command(show).stdout
+    assert "Land corrected records under another name" in advice
+    person.land("orders/o3.csv", _HEAD + 'I,3,Eve,"1284.60",2026-11-01 09:00:00\n')
+    person.call("ingest", "orders")
+    assert person.follow_command(settle.replace("REASON", "corrected")).exit_code == 0
+    assert [row["order_id"] for row in person.rows()] == [1, 2, 3]
 
 
 def test_6_another_delimiter(person: Person) -> None:
@@ -314,13 +334,33 @@ def test_10_the_landing_folder_is_misspelt(person: Person) -> None:
 
 def test_11_the_log_is_misspelt(person: Person) -> None:
     said = fails(person.call("ingest", "oders"), "LOG_NOT_CONFIGURED", 4)
-    assert "orders, lines" in advice_of(said)
+    listed = advice_of(said).removeprefix("next: Configured logs: ").rstrip(".").split(", ")
+    assert listed == ["orders", "lines"]
+    assert person.call("ingest", *listed).exit_code == 0
 
 
 def test_12_a_run_is_made_twice(person: Person) -> None:
     before = person.rows()
     assert person.rows() == before
     assert "nothing new" in person.call("ingest", "orders").stdout
+
+
+def test_12_two_runs_at_once(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other one takes the same records between the first one's plan and its commit."""
+
+    def parse_slowly(*given: Any, **named: Any) -> Any:
+        found = parse_round(*given, **named)
+        monkeypatch.setattr(ingests, "parse_round", parse_round)
+        [other] = ingests.ingest(open_pipeline(person.folder / "tidefold.yaml"), ["orders"], in_process)
+        assert other.error_code is None
+        return found
+
+    parse_round = ingests.parse_round
+    monkeypatch.setattr(ingests, "parse_round", parse_slowly)
+    said = fails(person.call("ingest", "orders"), "OFFSETS_TAKEN", 7)
+    assert "Run ingest again" in advice_of(said)
+    assert "nothing new" in person.call("ingest", "orders").stdout
+    assert len(person.rows()) == 2
 
 
 @pytest.mark.parametrize(
@@ -335,6 +375,25 @@ def test_13_there_is_no_configuration(person: Person, name: str, code: str, exit
         [init] = (text for text in _CODED.findall(advice_of(said)))
         assert person.follow_command(init.replace("DIR", "landing")).exit_code == 0
         assert person.call("validate").exit_code == 0
+    elif code == "CONFIG_NOT_FOUND":
+        assert "--config or TIDEFOLD_CONFIG names another file" in advice_of(said)
+        assert person.call("status", "--config", "tidefold.yaml").exit_code == 0
+    else:
+        assert "Name the YAML file itself" in advice_of(said)
+        assert person.call("status", "-c", "tidefold.yaml").exit_code == 0
+
+
+def test_14_somebody_presses_control_c(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as pressed:
+        pressed.setattr(materializes, "stage", _press_control_c)
+        assert person.call("run", "orders").exit_code == 130
+    left = [path for path in (person.folder / "var/store/tables").rglob("*") if path.suffix == ".parquet"]
+    assert left == []
+    assert len(person.rows()) == 2
+
+
+def _press_control_c(*given: Any, **named: Any) -> None:
+    raise KeyboardInterrupt
 
 
 @pytest.mark.parametrize("flip", [True, False])
@@ -427,8 +486,10 @@ def test_21_a_key_has_another_type_or_another_name(person: Person) -> None:
     said = fails(person.call("explain", "orders", "order_id=abc"), "READ_KEY")
     assert "`order_id` is of type long" in said
     assert advice_of(said) == "next: Give a value of that type."
+    assert "customer=Bob" in person.call("explain", "orders", "order_id=2").stdout
     said = fails(person.call("explain", "orders", "id=2"), "READ_KEY")
     assert '{"order_id": ...}' in advice_of(said)
+    assert "customer=Bob" in person.call("explain", "orders", '{"order_id": 2}').stdout
 
 
 def test_22_and_23_stores_and_masters_that_there_are_not(person: Person) -> None:
@@ -447,6 +508,7 @@ def test_24_a_savepoint_has_no_place(person: Person) -> None:
     assert done.exit_code != 0
     assert "/proc" in advice_of(done.stderr)
     assert "store" not in advice_of(done.stderr)
+    assert person.call("savepoint", "orders", "--to", str(person.folder / "saved")).exit_code == 0
 
 
 def test_25_a_suite_is_misspelt(person: Person) -> None:
@@ -503,5 +565,7 @@ def test_20_there_is_no_java(person: Person, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_26_a_hold_without_a_reason(person: Person) -> None:
     person.rows()
-    assert person.call("hold", "orders", "audit", "1").exit_code == 2
+    done = person.call("hold", "orders", "audit", "1")
+    assert done.exit_code == 2
+    assert "Missing option '--reason'" in done.output
     assert person.call("hold", "orders", "audit", "1", "--reason", "yearly audit").exit_code == 0
