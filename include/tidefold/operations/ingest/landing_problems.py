@@ -70,7 +70,9 @@ def _judge_file(name: str, log: str, entries: Sequence[LandedFileRecord], *, alo
         hint = "If they are new records, land them under the next free offsets. Otherwise remove the file."
         yield LandingProblem(name, "LANDED_UNPROVED", message, hint, fails=False)
     elif count["quarantined"] == count["records"]:
-        message = f"All {count['records']:,} records of `{name}` were refused."
+        number = count["records"]
+        message = f"All {number:,} records of `{name}` were refused."
+        message = f"The only record of `{name}` was refused." if number == 1 else message
         hint = (
             f"`tidefold quarantine show {log}` prints each with its reason. Land corrected records under another name, "
             f"then `tidefold quarantine settle {log} --file {name} --reason REASON`."
