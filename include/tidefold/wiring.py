@@ -37,12 +37,14 @@ def open_pipeline(config_path: Path, announce: Callable[[str], None] = _log.warn
 
 
 def open_changelog(pipeline: Pipeline, settings: WriterSettings | None = None) -> Changelog:
-    """Opens a writer of the logs of a pipeline.
+    """Opens a writer of the logs of a pipeline. Without settings, it uploads as `uploads` of the configuration says.
 
     Its local copies lie in the pipeline's local roots: folds and restores read them, local retention deletes them.
     """
     # Every command loads this module, and few write changes of their own.
     from tidefold.changelog.writer import Changelog
+    from tidefold.operations.ingest.write_changes import configure_writer
 
     pipeline.before_write()
+    settings = settings or configure_writer(pipeline)
     return Changelog(pipeline.store, settings, local=pipeline.local, keeps_copies=pipeline.local is not None)

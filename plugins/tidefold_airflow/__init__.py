@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from tidefold_airflow.dags.doctor import tidefold_doctor_dag
     from tidefold_airflow.dags.factory import Options, tidefold_dag, tidefold_group
     from tidefold_airflow.dags.scrub import tidefold_scrub_dag
+    from tidefold_airflow.dags.write import tidefold_write_dag
     from tidefold_airflow.observability.assets import table_asset
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "tidefold_doctor_dag",
     "tidefold_group",
     "tidefold_scrub_dag",
+    "tidefold_write_dag",
 ]
 # Every process of Airflow imports this package for its plugin, so a name is loaded when it is used.
 _MODULES = {
@@ -30,6 +32,7 @@ _MODULES = {
     "tidefold_doctor_dag": "dags.doctor",
     "tidefold_group": "dags.factory",
     "tidefold_scrub_dag": "dags.scrub",
+    "tidefold_write_dag": "dags.write",
 }
 
 

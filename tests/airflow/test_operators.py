@@ -24,6 +24,7 @@ from tidefold.operations.snapshot import heartbeat
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
 from tidefold.operations.snapshot.request import Fold
+from tidefold.wiring import open_pipeline
 from tidefold_airflow import operators
 from tidefold_airflow.operators.spark import INSTANT
 from tidefold_airflow.provider import get_provider_info
@@ -242,6 +243,26 @@ def test_a_log_is_compacted_unless_it_is_a_dry_run(pipeline: Pipeline) -> None:
 def test_a_quarantine_without_records_is_read_again_at_no_cost(pipeline: Pipeline) -> None:
     done = execute(operators.TidefoldRetryQuarantineOperator, pipeline, logs=["accounts"], code="VALUE_INVALID")
     assert done["accounts"] == {"result": "nothing", "snapshot": None, "error": None}
+
+
+def test_write_appends_what_its_function_returns_and_a_retry_adds_nothing(tmp_path: Path) -> None:
+    (tmp_path / "tidefold.yaml").write_text(
+        "version: 1\nstore: store\nlogs: {orders: {order: arrival, key: [id], columns: {id: long, amount: long}}}\n"
+    )
+    made = open_pipeline(tmp_path / "tidefold.yaml")
+    given = {"logs": ["orders"], "changes": lambda offset: [{"id": i, "amount": i} for i in range(offset, 30)]}
+    assert execute(operators.TidefoldWriteOperator, made, **given)["orders"]["result"] == "taken"
+    assert execute(operators.TidefoldWriteOperator, made, **given)["orders"]["result"] == "nothing"
+    assert sum(c.rows for c in made.ledger("orders").read().change_sets) == 30
+
+
+def test_the_example_dag_writes_before_it_folds() -> None:
+    namespace: dict[str, Any] = {}
+    exec((Path(__file__).parents[2] / "docs/examples/orders_dag.py").read_text(), namespace)
+    dag = namespace["dag"]
+    assert dag.get_task("write").logs == ["orders"]
+    assert "tidefold.ingest" in dag.task_ids
+    assert dag.get_task("tidefold.materialize") in dag.get_task("write").get_flat_relatives(upstream=False)
 
 
 @pytest.mark.parametrize("name", operators.__all__)

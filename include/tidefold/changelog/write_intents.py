@@ -20,6 +20,7 @@ from tidefold.domain.ingest.append import ExpectedPosition, IngestedFile
 from tidefold.domain.landing_problems import LandingProblems
 from tidefold.domain.log_state import TableSpec
 from tidefold.domain.paths import INTENTS
+from tidefold.domain.uploads import UploadTotals
 from tidefold.errors import CorruptError, NotFoundError
 from tidefold.ledger.stored_form import decode_stored, encode
 from tidefold.storage import Store
@@ -64,6 +65,7 @@ class Taking:
     """What a run brings to one log. The ledger appends all of it, or nothing.
 
     landing: what the run did not ingest from the landing folder; None: unknown.
+    uploads: what the uploads cost; None: unknown.
     """
 
     log: str
@@ -72,6 +74,7 @@ class Taking:
     rests_on: tuple[ExpectedPosition, ...]
     arrivals: tuple[IngestedFile, ...]
     landing: LandingProblems | None = None
+    uploads: UploadTotals | None = None
 
 
 @dataclass(frozen=True, slots=True)

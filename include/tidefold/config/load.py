@@ -18,6 +18,7 @@ from tidefold.config.models.file import (
     SnapshotsConfig,
     TtlEntry,
     TtlVisibility,
+    UploadsConfig,
 )
 from tidefold.config.models.sources import StateJsonEntry, options
 from tidefold.config.models.spark import SparkConfig
@@ -146,6 +147,7 @@ class Config(_Resolved):
     local: LocalConfig
     retention: RetentionConfig
     snapshots: SnapshotsConfig = SnapshotsConfig()
+    uploads: UploadsConfig = UploadsConfig()
     targets: tuple[str, ...] = ()
     catalog: CatalogEntry | None = None
     logs: dict[str, LogConfig]
@@ -170,6 +172,7 @@ def load_config(path: Path) -> Config:
         local=head.local,
         retention=head.retention,
         snapshots=head.snapshots,
+        uploads=head.uploads,
         targets=tuple(head.targets),
         catalog=head.catalog,
         logs={log: _resolve(log, entry, base, head.alarms) for log, entry in logs.items()},

@@ -15,6 +15,7 @@ from tidefold.domain.source_progress import Position as Position
 from tidefold.domain.table.schema import FIRST, Schema
 from tidefold.domain.table.table_spec import Column as Column
 from tidefold.domain.table.table_spec import TableSpec as TableSpec
+from tidefold.domain.uploads import UploadTotals
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,6 +320,7 @@ class LogState:
     former: incarnations of the deleted logs of this name.
     names: how the log reads the names of landed files, set by the first file; None: there was none.
     landing: landed files that the last ingest did not ingest, or that brought nothing new.
+    uploads: the uploads of its change sets so far; None: none were counted.
     """
 
     log: str
@@ -344,6 +346,7 @@ class LogState:
     former: tuple[str, ...] = ()
     names: NameReading | None = None
     landing: LandingProblems = NO_PROBLEMS
+    uploads: UploadTotals | None = None
 
     @property
     def schema(self) -> int:

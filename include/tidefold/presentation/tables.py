@@ -169,6 +169,8 @@ def _list_refs(status: LogStatus) -> Iterable[str]:
         yield f"a local copy of snapshot {', '.join(map(str, status.local))} is on this machine"
     if status.local_partial:
         yield f"of the local copy of snapshot {', '.join(map(str, status.local_partial))} files are gone"
+    if status.uploads and status.uploads.failures:
+        yield f"{status.uploads.failures:,} attempts to upload failed, {status.uploads.segments:,} uploads succeeded"
     if status.garbage:
         which = "1 segment waits" if status.garbage == 1 else f"{status.garbage:,} segments wait"
         yield f"{which} to be removed by `tidefold truncate {status.log}`"

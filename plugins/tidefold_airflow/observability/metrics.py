@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +44,10 @@ STATUS_GAUGES: dict[str, tuple[str, Callable[[LogStatus], float]]] = {
 # What is sent beside them, and beside the numbers of each step.
 OTHER_GAUGES = {
     "unreadable": "1 if the log's state cannot be read",
+    "uploads.segments": "segments that were uploaded so far, by ingests and by writers",
+    "uploads.bytes": "bytes of the log's changes in them",
+    "uploads.failures": "attempts to upload that failed",
+    "uploads.seconds": "time of the attempts that succeeded",
     "confirm.age_seconds": "age of the published snapshot",
     "alarms": "number of alarms of the log",
     "alarm.<kind>": "1 while the log raises this alarm",
@@ -68,6 +72,9 @@ def of_status(found: Sequence[LogStatus], now: datetime) -> Iterator[Gauge]:
             continue
         for name, (_, measure) in STATUS_GAUGES.items():
             yield Gauge(status.log, name, measure(status))
+        if status.uploads:
+            for name, value in _numbers(asdict(status.uploads)):
+                yield Gauge(status.log, f"uploads.{name}", value)
         if status.latest and status.latest.published_at:
             age = now - datetime.fromisoformat(status.latest.published_at)
             yield Gauge(status.log, "confirm.age_seconds", age.total_seconds())

@@ -41,6 +41,7 @@ from tidefold_airflow.operators.spark import (
     TidefoldSparkOperator,
     TidefoldVerifyReadersOperator,
 )
+from tidefold_airflow.operators.write import TidefoldWriteOperator
 
 __all__ = [
     "TidefoldAbortOperator",
@@ -75,4 +76,5 @@ __all__ = [
     "TidefoldUnansweredOperator",
     "TidefoldVerifyOperator",
     "TidefoldVerifyReadersOperator",
+    "TidefoldWriteOperator",
 ]

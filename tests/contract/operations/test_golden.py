@@ -87,6 +87,8 @@ UNRELEASED = {
     "Group.order",
     "Intent.folders",
     "Kind.incremental",
+    "LogState.uploads",
+    "Taking.uploads",
     "LandedFileRecord.again",
     "LandedFileRecord.complete",
     "LandedFileRecord.count",

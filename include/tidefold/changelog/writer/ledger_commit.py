@@ -8,6 +8,7 @@ from tidefold.changelog.writer.pending_change_sets import PendingChangeSet
 from tidefold.changelog.writer.upload import Uploaded
 from tidefold.domain.ingest.append import IngestedFile, append, check_shape, with_shape
 from tidefold.domain.log_state import LandedFileRecord, LogState, Position, TableSpec
+from tidefold.domain.uploads import UploadTotals
 from tidefold.errors import ConflictError, NotFoundError
 from tidefold.ledger import Ledger
 
@@ -56,7 +57,8 @@ class LedgerCommitter:
             self._ledger.begin(self.shape, fence)
             self._begun = True
         try:
-            state = self._ledger.commit(lambda state: self._take(state, arrivals, fence))
+            uploads = _add_uploads(change_sets)
+            state = self._ledger.commit(lambda state: self._take(state, arrivals, fence, uploads))
         except ConflictError as error:
             if error.code != "OFFSETS_TAKEN":
                 raise
@@ -80,10 +82,10 @@ class LedgerCommitter:
             "that run at the same time need different writer names.",
         )
 
-    def _take(self, state: LogState, arrivals: Sequence[IngestedFile], fence: int) -> LogState:
+    def _take(self, state: LogState, arrivals: Sequence[IngestedFile], fence: int, uploads: UploadTotals) -> LogState:
         # Another process may have started the log, or started it again, since the last read.
         check_shape(state, self.shape)
-        return append(with_shape(state, self.shape), arrivals, fence=fence)
+        return append(with_shape(state, self.shape), arrivals, fence=fence, uploads=uploads)
 
     def _arrivals(self, change_sets: Sequence[PendingChangeSet]) -> list[IngestedFile]:
         arrivals, high = [], self._high
@@ -113,3 +115,15 @@ class LedgerCommitter:
             sqn=None,
         )
         return IngestedFile(landed, uploaded.written.change_set(high), Position(self._writer, 0, end, high))
+
+
+def _add_uploads(change_sets: Sequence[PendingChangeSet]) -> UploadTotals:
+    """Returns what the uploads of these change sets cost. Those in one segment share its time and its failures."""
+    uploaded = [one.uploaded for one in change_sets if one.uploaded is not None]
+    segments = {one.path: one for one in uploaded}.values()
+    return UploadTotals(
+        segments=len(segments),
+        bytes=sum(one.bytes for one in uploaded),
+        failures=sum(one.failures for one in segments),
+        seconds=sum(one.seconds for one in segments),
+    )

@@ -12,12 +12,12 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Executor
-from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from typing import Any, Generic, Protocol, TypeVar
 
 from tidefold.changelog.writer.metrics import Metrics
-from tidefold.errors import StorageError, TidefoldError
+from tidefold.domain.uploads import AttemptTimeoutError as AttemptTimeoutError
+from tidefold.domain.uploads import RetryPolicy as RetryPolicy
 
 _LOGGER = logging.getLogger(__name__)
 Cancel = Callable[[], None]
@@ -94,34 +94,6 @@ class ThreadTimer:
 
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class RetryPolicy:
-    """How often to try.
-
-    attempts: the maximum number of attempts.
-    timeout: seconds for each (0: no limit).
-    delay: seconds between an error and the next attempt.
-    """
-
-    attempts: int
-    timeout: float
-    delay: float
-
-    def delay_after(self, attempt: int, error: Exception) -> float | None:
-        """Returns the seconds until the next attempt; None if there is none."""
-        if attempt >= self.attempts or not _may_pass(error):
-            return None
-        return 0.0 if isinstance(error, AttemptTimeoutError) else self.delay
-
-
-def _may_pass(error: Exception) -> bool:
-    return error.transient if isinstance(error, TidefoldError) else isinstance(error, OSError)
-
-
-class AttemptTimeoutError(StorageError):
-    """An attempt did not finish in time. It may still succeed."""
 
 
 class RetryableAction(Protocol[T]):
@@ -268,3 +240,59 @@ class _Run(Generic[T]):
             lost, self._settled = not self._settled, True
         if lost:
             self._action.fail(error)
+
+
+class _InlineExecutor(Executor):
+    """Runs work in the thread that submits it."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        fn(*args, **kwargs)
+        return Future()
+
+
+class _Awaited(Generic[T]):
+    """An action whose caller waits for the result."""
+
+    def __init__(self, act: Callable[[], T], discard: Callable[[T], None], metrics: Metrics) -> None:
+        self.answer: Future[T] = Future()
+        self._act = act
+        self._discard = discard
+        self._metrics = metrics
+
+    def attempt(self) -> T:
+        self._metrics.upload_begun()
+        begun = time.monotonic()
+        try:
+            result = self._act()
+        except Exception:
+            self._metrics.upload_failed()
+            raise
+        self._metrics.latency.add(time.monotonic() - begun)
+        return result
+
+    def complete(self, result: T) -> None:
+        self.answer.set_result(result)
+
+    def discard(self, result: T) -> None:
+        self._discard(result)
+
+    def fail(self, error: Exception) -> None:
+        self.answer.set_exception(error)
+
+
+def run_attempts(policy: RetryPolicy, act: Callable[[], T], discard: Callable[[T], None], metrics: Metrics) -> T:
+    """Runs an upload under a policy and waits for it: the way of all segments that no writer of a program uploads.
+
+    act: tries once, and cleans up if it raises. Each attempt writes under a name of its own.
+    discard: undoes an attempt that succeeded too late.
+    Without a time-out, the first attempt runs in this thread.
+    """
+    awaited = _Awaited(act, discard, metrics)
+    timer = ThreadTimer()
+    executor = ThreadPoolExecutor(policy.attempts) if policy.timeout else _InlineExecutor()
+    try:
+        RetryingExecutor(policy, executor, timer, metrics).execute(awaited)
+        return awaited.answer.result()
+    finally:
+        timer.close()
+        executor.shutdown(wait=False)

@@ -16,7 +16,7 @@ import uuid
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 import duckdb
@@ -292,6 +292,8 @@ class SegmentUploader:
         self._compress = compress
         self._own = threading.local()
         self._opened = ExitStack()
+        self._lock = threading.Lock()
+        self._failed: dict[str, int] = {}
 
     def upload(self, parts: Sequence[UploadPart]) -> list[Uploaded]:
         self._metrics.upload_begun()
@@ -300,10 +302,19 @@ class SegmentUploader:
             uploaded = self._write(parts)
         except Exception:
             self._metrics.upload_failed()
+            self._count_failure({part.log for part in parts})
             raise
-        self._metrics.latency.add(self._now() - begun)
+        seconds = self._now() - begun
+        self._metrics.latency.add(seconds)
         self._metrics.size.add(sum(one.bytes for one in uploaded))
-        return uploaded
+        with self._lock:
+            failures = {log: self._failed.pop(log, 0) for log in {one.log for one in uploaded}}
+        return [replace(one, failures=failures[one.log], seconds=seconds) for one in uploaded]
+
+    def _count_failure(self, logs: Iterable[str]) -> None:
+        with self._lock:
+            for log in logs:
+                self._failed[log] = self._failed.get(log, 0) + 1
 
     def _write(self, parts: Sequence[UploadPart]) -> list[Uploaded]:
         tables = _with_key_groups(parts, self._connection())

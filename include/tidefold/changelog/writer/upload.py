@@ -21,11 +21,14 @@ class Uploaded:
     written: the change set and its location in the primary store.
     place: its first offset in the stream of its writer.
     local: path of the local copy of the segment, which has the same offsets; None: there is none.
+    failures, seconds: how many attempts failed before, and how long this one took.
     """
 
     written: WrittenChangeSet
     place: int
     local: str | None = None
+    failures: int = 0
+    seconds: float = 0.0
 
     @property
     def log(self) -> str:

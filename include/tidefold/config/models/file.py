@@ -22,6 +22,7 @@ from tidefold.domain.key_groups import Redistribution, RedistributionMode
 from tidefold.domain.retention.log_retention import LogRetention
 from tidefold.domain.retention.protection import Grace
 from tidefold.domain.snapshot.kind_selection import KindPolicy
+from tidefold.domain.uploads import RetryPolicy
 from tidefold.yaml_files.model import StrictModel, Text, mistake
 
 _LOG_SPAN = re.compile(r"([1-9]\d{0,5})([mhd])", re.ASCII)
@@ -73,7 +74,48 @@ class LocalConfig(StrictModel):
         return count_bytes(self.quota) if self.quota else None
 
 
-# At least two: readers of the previous table version still need its files.
+class UploadsConfig(StrictModel):
+    """How segments are uploaded: by ingests, compactions and retries, and by writers that a program opens."""
+
+    batch: _Size = Field(
+        default=None,
+        description="small logs share a segment up to this size (default: 8MB of landed files); a writer sends a batch "
+        "of this size at once (default: 32MiB)",
+    )
+    delay: float = Field(
+        default=0.01, ge=0, description="seconds that a writer waits for other logs to share its segment"
+    )
+    attempts: int = Field(default=3, ge=1, description="how often an upload is tried after errors that may pass")
+    retry_delay: float = Field(default=0.5, ge=0, description="seconds between an error and the next attempt")
+    attempt_timeout: float | None = Field(
+        default=None,
+        ge=0,
+        description="seconds after which another attempt starts beside a slow one, 0: never; default: 30 for writers, "
+        "never for ingests, whose attempts include the parsing",
+    )
+    in_flight: _Size = Field(
+        default=None,
+        description="bytes that are read and uploaded at once; more wait (default: 128MiB for a writer, no limit for "
+        "landed files)",
+    )
+    threads: int = Field(default=2, ge=1, description="uploads of one writer at once")
+
+    @property
+    def policy(self) -> RetryPolicy:
+        """How often the segments of ingests, compactions and retries are tried."""
+        return RetryPolicy(self.attempts, self.attempt_timeout or 0.0, self.retry_delay)
+
+    @property
+    def batch_bytes(self) -> int | None:
+        """The size of a batch; None: the default of its way in."""
+        return count_bytes(self.batch) if self.batch else None
+
+    @property
+    def in_flight_bytes(self) -> int | None:
+        """The limit of what is uploaded at once; None: the default of its way in."""
+        return count_bytes(self.in_flight) if self.in_flight else None
+
+
 _LEAST_RETAINED = 1
 
 
@@ -317,6 +359,7 @@ class FileEntry(StrictModel):
     local: LocalConfig = LocalConfig()
     retention: RetentionConfig = RetentionConfig()
     snapshots: SnapshotsConfig = SnapshotsConfig()
+    uploads: UploadsConfig = UploadsConfig()
     alarms: AlarmsEntry | None = Field(default=None, description="when a log raises an alarm; without it none does")
     catalog: CatalogEntry | None = Field(
         default=None, description="catalog in which Spark registers the published tables; without it none is registered"

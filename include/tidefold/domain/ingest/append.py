@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from tidefold.domain.log_state import ChangeSet, Column, LandedFileRecord, LogState, Position, TableSpec
 from tidefold.domain.source_progress import NO_POSITION, NameReading
+from tidefold.domain.uploads import UploadTotals
 from tidefold.errors import ConflictError, RefusedError, SupersededError
 
 
@@ -55,10 +56,12 @@ def append(
     arrivals: Sequence[IngestedFile],
     fence: int | None = None,
     rests_on: Sequence[ExpectedPosition] = (),
+    uploads: UploadTotals | None = None,
 ) -> LogState:
     """Appends the files in the given order, and numbers their change sets (sqn) and their records.
 
     Files that were appended before change nothing. `fence`: the log's fence when the change sets were announced.
+    `uploads`: what their uploads cost.
 
     Raises RefusedError if the log accepts no changes now, SupersededError if the change sets were rejected meanwhile,
     ConflictError if another run took the same offsets, or changed a partition since `rests_on`.
@@ -77,7 +80,7 @@ def append(
             )
     for arrival in arrivals:
         state = _append_one(state, arrival)
-    return state
+    return replace(state, uploads=(state.uploads or UploadTotals()) + uploads) if uploads else state
 
 
 def require_open(state: LogState) -> None:

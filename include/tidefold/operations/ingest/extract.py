@@ -16,6 +16,7 @@ from tidefold.changelog.write_intents import Intent, begin
 from tidefold.compute.runners import Runner
 from tidefold.domain.ingest.append import IngestedFile, append
 from tidefold.domain.paths import CHANGELOG
+from tidefold.domain.uploads import NO_UPLOADS
 from tidefold.errors import RefusedError, TidefoldError, from_wire
 from tidefold.operations.ingest.extract_task import ExtractDifference, ExtractTask, find_difference
 from tidefold.operations.ingest.log_ingest import TASK_BYTES, ExtractTaken, LogIngest
@@ -114,7 +115,9 @@ def _apply(
     taken = ExtractTaken(one.name, unchanged, 0 if refused else missing, missing if refused else 0)
     no_copies = (*intake.no_copies, *filter(None, (result.no_copy for result in found)))
     state = append(intake.begun, arrivals)
-    return replace(intake, arrivals=arrivals, state=state, extract=taken, no_copies=no_copies)
+    # The segments of the rows are compared and deleted; those of the differences stay.
+    uploads = sum((result.uploads for result in found), NO_UPLOADS)
+    return replace(intake, arrivals=arrivals, state=state, extract=taken, no_copies=no_copies, uploads=uploads)
 
 
 def _plan_tasks(
@@ -148,6 +151,7 @@ def _plan_tasks(
             segments,
             local,
             no_copy,
+            pipeline.config.uploads.policy,
         )
         for group in groups
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import duckdb
@@ -15,8 +15,11 @@ from tidefold.changelog.duckdb_connection import connect
 from tidefold.changelog.key_group_hash import quote_name, with_key_groups
 from tidefold.changelog.schema import DELETE, UPSERT, change_schema, table_schema
 from tidefold.changelog.segment import WrittenChangeSet, read_change_set
+from tidefold.changelog.writer.metrics import Metrics, MetricsSnapshot
+from tidefold.changelog.writer.retry import run_attempts
 from tidefold.domain.log_state import ChangeSet, Column, TableSpec
 from tidefold.domain.table.table_spec import VALID_TO, Engine
+from tidefold.domain.uploads import NO_UPLOADS, ONCE, RetryPolicy, UploadTotals
 from tidefold.errors import WireError, to_wire, wrap_unexpected
 from tidefold.fold.fold_bucket import MERGE_MEMORY
 from tidefold.fold.merge.engines.statements import exact
@@ -45,6 +48,7 @@ class ExtractTask:
     segments: the folder in the store for the segment of the task.
     local: the folder for a local copy of the segment; None: no copy.
     no_copy: why there is no copy.
+    policy: how often it is tried.
     """
 
     plan: ReadPlan
@@ -56,6 +60,7 @@ class ExtractTask:
     segments: str
     local: str | None = None
     no_copy: str = ""
+    policy: RetryPolicy = ONCE
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +73,7 @@ class ExtractDifference:
     twice: how many keys the extract has with different rows.
     deletes, upserts: the change sets that it wrote.
     example: a key that the extract has with different rows, as text.
+    uploads: what the upload cost.
     """
 
     changed: tuple[int, ...] = ()
@@ -79,6 +85,7 @@ class ExtractDifference:
     example: str = ""
     no_copy: str = ""
     error: WireError | None = None
+    uploads: UploadTotals = NO_UPLOADS
 
 
 @dataclass(slots=True)
@@ -91,13 +98,30 @@ class _Counts:
 
 
 def find_difference(text: str) -> str:
-    """Runs an ExtractTask and returns its ExtractDifference, both as JSON. It writes at most one segment."""
+    """Runs an ExtractTask and returns its ExtractDifference, both as JSON. An attempt writes at most one segment."""
     task = decode_json(text, ExtractTask)
+    metrics = Metrics()
     try:
-        found = _find_difference(open_store(task.plan.store, Path("/")), task)
+        store = open_store(task.plan.store, Path("/"))
+        found = run_attempts(
+            task.policy, lambda: _find_difference(store, task), lambda late: _discard(store, late), metrics
+        )
+        found = replace(found, uploads=_count_uploads(found, metrics.read()))
     except Exception as error:
         found = ExtractDifference(error=to_wire(wrap_unexpected(error)))
     return msgspec.json.encode(found).decode()
+
+
+def _discard(store: Store, late: ExtractDifference) -> None:
+    store.delete({one.location.segment for one in (late.deletes, late.upserts) if one})
+
+
+def _count_uploads(found: ExtractDifference, measured: MetricsSnapshot) -> UploadTotals:
+    written = [one.location for one in (found.deletes, found.upserts) if one]
+    if not written:
+        return NO_UPLOADS
+    size = sum(one.length for one in written)
+    return UploadTotals(segments=1, bytes=size, failures=measured.failures, seconds=measured.latency.high)
 
 
 def _find_difference(store: Store, task: ExtractTask) -> ExtractDifference:

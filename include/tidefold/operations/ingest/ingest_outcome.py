@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tidefold.domain.landing_problems import NO_PROBLEMS, WAITING, LandingProblem, find_failing
+from tidefold.domain.uploads import UploadTotals
 from tidefold.domain.wording import count_noun
 from tidefold.errors import InvalidInputError, TidefoldError
 from tidefold.operations.ingest.log_ingest import LogIngest
@@ -47,6 +48,7 @@ class IngestDetails(RefusedDetails):
     extracts: the dates of the full extracts.
     unchanged: how many rows of the extracts the log had already; these count as ignored.
     missing: how many rows were deleted, because an extract lacks their keys; these count as records and changes.
+    uploads: what the uploads of the segments cost.
     """
 
     files: int = 0
@@ -68,6 +70,7 @@ class IngestDetails(RefusedDetails):
     extracts: Sequence[str] | None = omit_if_none()
     unchanged: int | None = omit_if_none()
     missing: int | None = omit_if_none()
+    uploads: UploadTotals | None = omit_if_none()
 
 
 def describe_ingest(pipeline: Pipeline, intake: LogIngest) -> Outcome:
@@ -207,6 +210,7 @@ def _details(intake: LogIngest) -> IngestDetails:
         no_local_copy=list(intake.no_copies),
         not_taken=dict((intake.landing or NO_PROBLEMS).counts),
         problems=_problems(intake),
+        uploads=intake.uploads if intake.uploads.segments else None,
     )
 
 

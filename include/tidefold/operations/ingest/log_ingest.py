@@ -15,6 +15,7 @@ from tidefold.domain.ingest.append import IngestedFile, expect_positions, requir
 from tidefold.domain.landing_problems import LandingProblems
 from tidefold.domain.log_state import ChangeSet, LogState
 from tidefold.domain.paths import LogPaths
+from tidefold.domain.uploads import NO_UPLOADS, UploadTotals
 from tidefold.errors import RefusedError, TidefoldError, from_wire
 from tidefold.operations.ingest.schema_update import apply_configured_schema
 from tidefold.operations.pipeline import Pipeline
@@ -63,6 +64,7 @@ class LogIngest:
     completed: how many key changes got their missing values.
     landing: the problems of the landing folder to record; None: nothing is recorded.
     extract: the full extract that the run ingested; None: none.
+    uploads: what the uploads of the run cost so far.
     """
 
     log: str
@@ -84,6 +86,7 @@ class LogIngest:
     completed: int = 0
     landing: LandingProblems | None = None
     extract: ExtractTaken | None = None
+    uploads: UploadTotals = NO_UPLOADS
 
     @property
     def all_problems(self) -> tuple[FileProblem, ...]:
@@ -111,7 +114,7 @@ class LogIngest:
     def taking(self) -> Taking:
         """The results to commit to the log."""
         rests_on = expect_positions(self.begun, self.arrivals)
-        return Taking(self.log, self.begun.shape, self.begun.fence, rests_on, self.arrivals, self.landing)
+        return Taking(self.log, self.begun.shape, self.begun.fence, rests_on, self.arrivals, self.landing, self.uploads)
 
 
 def plan_log(pipeline: Pipeline, log: str) -> LogIngest:
@@ -156,7 +159,8 @@ def with_results(intake: LogIngest, store: Store, results: Sequence[LogResult | 
             intake = replace(intake, error=from_wire(result.error))
         else:
             found.update({f.name: TaskResult(planned[f.name], f, result.quarantine) for f in result.files})
-            intake = replace(intake, no_copies=(*intake.no_copies, *filter(None, [result.no_copy])))
+            no_copies = (*intake.no_copies, *filter(None, [result.no_copy]))
+            intake = replace(intake, no_copies=no_copies, uploads=intake.uploads + result.uploads)
     return intake if intake.error else _merge(intake, store, found)
 
 

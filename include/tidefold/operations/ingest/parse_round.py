@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -52,7 +52,11 @@ def parse_round(pipeline: Pipeline, run: IngestRun, intakes: Sequence[LogIngest]
     run.rounds += 1
     run.folders |= segments
     _log.info("parsing %d files in %d tasks", sum(len(p.files) for t in tasks for p in t.logs), len(tasks))
-    answers = runner(parse, [msgspec.json.encode(task).decode() for task in tasks])
+    answers = [
+        answer
+        for some in _limit_in_flight(tasks, pipeline.config.uploads.in_flight_bytes)
+        for answer in runner(parse, [msgspec.json.encode(task).decode() for task in some])
+    ]
     results: dict[str, list[LogResult | TidefoldError]] = {}
     for task, answer in zip(tasks, answers, strict=True):
         failed = answer if isinstance(answer, TidefoldError) else None
@@ -74,11 +78,13 @@ def _with_results(pipeline: Pipeline, intake: LogIngest, results: Sequence[LogRe
 
 def _pack(pipeline: Pipeline, run: IngestRun, parts: Sequence[LogFiles]) -> list[ParseTask]:
     """Makes one task for each large part and joint tasks for small parts of different logs; the largest task first."""
-    groups: list[list[LogFiles]] = [[part] for part in parts if part.weight >= _SMALL]
-    weight = TASK_BYTES
-    for part in sorted((p for p in parts if p.weight < _SMALL), key=lambda p: p.log):
+    uploads = pipeline.config.uploads
+    small = uploads.batch_bytes or _SMALL
+    groups: list[list[LogFiles]] = [[part] for part in parts if part.weight >= small]
+    weight = max(small, TASK_BYTES)
+    for part in sorted((p for p in parts if p.weight < small), key=lambda p: p.log):
         # Two parts of one log never share a segment, because their change sets would be out of order.
-        if weight + part.weight > _SMALL or groups[-1][-1].log == part.log:
+        if weight + part.weight > small or groups[-1][-1].log == part.log:
             groups.append([])
             weight = 0
         groups[-1].append(part)
@@ -86,5 +92,19 @@ def _pack(pipeline: Pipeline, run: IngestRun, parts: Sequence[LogFiles]) -> list
     segments = f"{CHANGELOG}/{now()[:10]}/{run.id}"
     no_copy = without_room(pipeline) if groups else ""
     local = pipeline.local.root_of(segments) if pipeline.local and not no_copy else None
-    tasks = [ParseTask(pipeline.store.address, segments, tuple(group), local, no_copy) for group in groups]
+    tasks = [
+        ParseTask(pipeline.store.address, segments, tuple(group), local, no_copy, uploads.policy) for group in groups
+    ]
     return sorted(tasks, key=lambda task: -task.weight)
+
+
+def _limit_in_flight(tasks: Sequence[ParseTask], limit: int | None) -> Iterator[list[ParseTask]]:
+    """Yields the tasks in groups that are read and uploaded at once. A larger task goes alone. None: no limit."""
+    group: list[ParseTask] = []
+    for task in tasks:
+        if group and limit is not None and sum(one.weight for one in group) + task.weight > limit:
+            yield group
+            group = []
+        group.append(task)
+    if group:
+        yield group

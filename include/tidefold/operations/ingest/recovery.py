@@ -29,7 +29,7 @@ def commit_ingest(ledger: Ledger, taking: Taking) -> None:
 
     def apply(state: LogState) -> LogState:
         check_shape(state, taking.shape)
-        after = append(with_shape(state, taking.shape), taking.arrivals, taking.fence, taking.rests_on)
+        after = append(with_shape(state, taking.shape), taking.arrivals, taking.fence, taking.rests_on, taking.uploads)
         # A repeated commit has no news about the landing folder.
         is_new = len(after.landed) > len(state.landed)
         return replace(after, landing=taking.landing) if taking.landing is not None and is_new else after

@@ -12,6 +12,7 @@ from tidefold.domain.log_state import Consumer, Hold, LogState, Position, Snapsh
 from tidefold.domain.retention.protection import tails
 from tidefold.domain.table.schema import FIRST
 from tidefold.domain.table.schema_evolution import describe_schemas
+from tidefold.domain.uploads import UploadTotals
 from tidefold.domain.verify.scrub_round import ProofRecord
 from tidefold.errors import TidefoldError
 from tidefold.operations.inspect.alarm_record import find_alarm_record
@@ -46,6 +47,7 @@ class LogStatus:
     proof, runs, alarms: its newest proof, the newest runs of its DAG, and its alarms; only if requested.
     why: why the newest snapshot is not published. report: the address of its quality report.
     error: set if the ledger cannot be read.
+    uploads: what the uploads of its change sets cost so far, by ingests and by writers; None: none were counted.
     """
 
     log: str
@@ -79,6 +81,7 @@ class LogStatus:
     stored_bytes: int = 0
     runs: AlarmRecord | None = None
     alarms: tuple[LogAlarm, ...] = ()
+    uploads: UploadTotals | None = None
 
 
 def status(pipeline: Pipeline, logs: Sequence[str], *, proofs: bool = False) -> list[LogStatus]:
@@ -147,6 +150,7 @@ def status_of(state: LogState) -> LogStatus:
         first_started=state.snapshots[0].started_at if state.snapshots else "",
         waiting=merge_ranges(c.times for c in state.unfolded),
         stored_bytes=_count_stored(state),
+        uploads=state.uploads,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import traceback
 import uuid
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -16,7 +16,10 @@ import pyarrow as pa
 
 from tidefold.changelog.duckdb_connection import connect
 from tidefold.changelog.segment import WrittenChangeSet, write_parts
+from tidefold.changelog.writer.metrics import Metrics
+from tidefold.changelog.writer.retry import run_attempts
 from tidefold.domain.log_state import TableSpec
+from tidefold.domain.uploads import NO_UPLOADS, ONCE, RetryPolicy, UploadTotals
 from tidefold.errors import StorageError, WireError, to_wire, wrap_unexpected
 from tidefold.sources.api import Feed, ParsedFile, SchemaStopError, Source, UnfitFileError
 from tidefold.sources.ingest.accounting import Account
@@ -58,6 +61,7 @@ class ParseTask:
     logs: sorted by name.
     local: the folder for a local copy of the segment; None: no copy.
     no_copy: why there is no copy.
+    policy: how often it is tried.
     """
 
     store: str
@@ -65,6 +69,7 @@ class ParseTask:
     logs: tuple[LogFiles, ...]
     local: str | None = None
     no_copy: str = ""
+    policy: RetryPolicy = ONCE
 
     @property
     def weight(self) -> int:
@@ -94,6 +99,7 @@ class LogResult:
     quarantine: the path of the refused records; None: there are none.
     error: an unexpected error. Nothing of this log counts; the other logs of the task are not affected.
     no_copy: why the segment has no local copy, if it should have one.
+    uploads: what the upload cost.
     """
 
     log: str
@@ -101,6 +107,7 @@ class LogResult:
     quarantine: str | None
     error: WireError | None = None
     no_copy: str = ""
+    uploads: UploadTotals = NO_UPLOADS
 
 
 @dataclass
@@ -168,16 +175,34 @@ class _Parsing:
         except StorageError as error:
             self.error, refused = to_wire(error), False
         files = () if self.error else tuple(_with_written(self.results, mine, self.changed))
-        return LogResult(self.given.log, files, path if refused else None, self.error, no_copy if mine else "")
+        uploads = UploadTotals(segments=int(bool(mine)), bytes=sum(one.location.length for one in mine))
+        path_ = path if refused else None
+        return LogResult(self.given.log, files, path_, self.error, no_copy if mine else "", uploads)
 
 
 def parse(text: str) -> str:
-    """Runs a ParseTask and returns its LogResults, both as JSON.
+    """Runs a ParseTask and returns its LogResults, both as JSON. Tries again after an error that may pass.
 
-    It writes at most one segment, and one quarantine file for each log.
+    An attempt writes at most one segment, and one quarantine file for each log.
     """
     task = decode_json(text, ParseTask)
     store = open_store(task.store, Path("/"))
+    metrics = Metrics()
+    results = run_attempts(task.policy, lambda: _parse_once(store, task), lambda late: _discard(store, late), metrics)
+    found = metrics.read()
+    cost = UploadTotals(failures=found.failures, seconds=found.latency.high)
+    return msgspec.json.encode(
+        [replace(r, uploads=r.uploads + cost) if r.uploads.segments else r for r in results]
+    ).decode()
+
+
+def _discard(store: Store, late: Sequence[LogResult]) -> None:
+    """Deletes what an attempt wrote that succeeded too late. What stays is deleted at the end of the run."""
+    segments = {f.written.location.segment for result in late for f in result.files if f.written}
+    store.delete([*segments, *(result.quarantine for result in late if result.quarantine)])
+
+
+def _parse_once(store: Store, task: ParseTask) -> list[LogResult]:
     with ExitStack() as opened:
         parsings = [_Parsing(given, opened.enter_context(QuarantineWriter())) for given in task.logs]
         connection = opened.enter_context(connect())
@@ -189,8 +214,7 @@ def parse(text: str) -> str:
         if first:
             written, no_copy = write_segment_with_copy(store, task.local, segment, chain([first], tables))
             no_copy = no_copy or task.no_copy
-        results = [parsing.result(store, written, no_copy) for parsing in parsings]
-    return msgspec.json.encode(results).decode()
+        return [parsing.result(store, written, no_copy) for parsing in parsings]
 
 
 def write_segment_with_copy(
