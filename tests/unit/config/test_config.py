@@ -433,6 +433,7 @@ def test_the_json_schema_names_every_key_and_refuses_others() -> None:
         "local",
         "retention",
         "snapshots",
+        "uploads",
         "alarms",
         "logs",
     }
