@@ -77,7 +77,7 @@ class LocalConfig(StrictModel):
 class UploadsConfig(StrictModel):
     """How segments are uploaded: by ingests, compactions and retries, and by writers that a program opens."""
 
-    batch: _Size = Field(
+    batch: Size = Field(
         default=None,
         description="small logs share a segment up to this size (default: 8MB of landed files); a writer sends a batch "
         "of this size at once (default: 32MiB)",
@@ -93,7 +93,7 @@ class UploadsConfig(StrictModel):
         description="seconds after which another attempt starts beside a slow one, 0: never; default: 30 for writers, "
         "never for ingests, whose attempts include the parsing",
     )
-    in_flight: _Size = Field(
+    in_flight: Size = Field(
         default=None,
         description="bytes that are read and uploaded at once; more wait (default: 128MiB for a writer, no limit for "
         "landed files)",
