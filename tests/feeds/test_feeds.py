@@ -20,16 +20,12 @@ from support.business_feeds import BUSINESS, CONVERTED
 from support.counted_outside import require_each_record_in_one_count
 from support.feeds import FEEDS, FIRST, Event, OrdinaryFeed, arrow_rows, csv_text, json_row, lines
 from support.fresh_feeds import FRESH, FreshFeed
-from support.pipelines import judge_all
+from support.pipelines import ingest_and_publish
 from support.stream_feeds import CONVERTED_STREAMS, STREAMS
 from support.tool_feeds import TOOL_FEEDS, UNREADABLE
 from tidefold.cli.app import app
 from tidefold.compute.runners import in_process
 from tidefold.operations.ingest.ingest import ingest
-from tidefold.operations.outcome import Outcome
-from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Fold
 from tidefold.wiring import Pipeline, open_pipeline
 
 
@@ -48,16 +44,6 @@ def begun(folder: Path, feed: OrdinaryFeed) -> Pipeline:
     assert done.exit_code == 0, done.output
     assert "question:" not in done.stderr, done.stderr
     return open_pipeline(folder / "tidefold.yaml")
-
-
-def run(pipeline: Pipeline, name: str) -> Outcome:
-    """Ingest, materialize, judge and confirm, without a JVM."""
-    [log] = pipeline.config.logs
-    [outcome] = ingest(pipeline, [log], in_process)
-    materialize(pipeline, [log], Fold(name), in_process)
-    judge_all(pipeline, log)
-    confirm(pipeline, log)
-    return outcome
 
 
 def table(pipeline: Pipeline) -> dict[int, dict[str, Any]]:
@@ -84,13 +70,13 @@ _ALL = [*FEEDS, *TOOL_FEEDS]
 @pytest.mark.parametrize("feed", _ALL, ids=[feed.name for feed in _ALL])
 def test_a_feed_becomes_its_table_without_a_word_of_the_user(feed: OrdinaryFeed, folder: Path) -> None:
     pipeline = begun(folder, feed)
-    first = run(pipeline, "first")
+    first = ingest_and_publish(pipeline, "first")
     assert (first.error_code, first.facts["refused"]) == (None, {}), first.message
     assert plain(table(pipeline)) == plain(
         feed.truth(feed.events(1) if "late" not in feed.name else feed.events(1)[:8])
     )
     feed.write(folder / "landing", feed.events(2), 2)
-    second = run(open_pipeline(folder / "tidefold.yaml"), "second")
+    second = ingest_and_publish(open_pipeline(folder / "tidefold.yaml"), "second")
     assert (second.error_code, second.facts["refused"]) == (None, {}), second.message
     assert plain(table(pipeline)) == plain(feed.truth([*feed.events(1), *feed.events(2)]))
     if feed.name != "a Delta table":
@@ -118,7 +104,7 @@ def test_what_no_log_can_be_made_of_is_said_with_the_command_that_mends_it(feed:
     (folder / "tidefold.yaml").unlink()
     done = CliRunner().invoke(app, ["init", "landing"])
     assert "question:" not in done.stderr, done.stderr
-    run(pipeline := open_pipeline(folder / "tidefold.yaml"), "first")
+    ingest_and_publish(pipeline := open_pipeline(folder / "tidefold.yaml"), "first")
     assert plain(table(pipeline)) == plain(feed.truth(feed.events(1)))
 
 
@@ -182,7 +168,7 @@ def test_a_word_for_no_value_among_numbers_is_named_with_the_line_that_makes_it_
     assert line, text
     text = text.replace("format: csv\n", f"format: csv\n      {line[1]}\n")
     path.write_text(re.sub(r"score: string.*", "score: double", text))
-    run(pipeline := open_pipeline(path), "first")
+    ingest_and_publish(pipeline := open_pipeline(path), "first")
     rows = DeltaTable(pipeline.store.uri("tables/scores")).to_pyarrow_table().to_pylist()
     assert {row["id"]: row["score"] for row in rows} == {1: None, 2: 1.5}
 
@@ -201,7 +187,7 @@ def _expect_table(feed: FreshFeed, folder: Path, second: Mapping[str, bytes | st
     for files in ({}, second):
         feed.land(folder / "landing", files)
         pipeline = open_pipeline(folder / "tidefold.yaml")
-        taken = run(pipeline, "second" if files else "first")
+        taken = ingest_and_publish(pipeline, "second" if files else "first")
         assert (taken.error_code, taken.facts["refused"]) == (None, {}), taken.message
     [log] = pipeline.config.logs
     rows = DeltaTable(pipeline.store.uri(f"tables/{log}")).to_pyarrow_table().to_pylist()

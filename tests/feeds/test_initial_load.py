@@ -13,15 +13,11 @@ import pytest
 from deltalake import DeltaTable
 from typer.testing import CliRunner
 
-from support.pipelines import judge_all
+from support.pipelines import ingest_and_publish
 from tidefold.cli.app import app
 from tidefold.compute.runners import in_process
 from tidefold.operations.ingest.ingest import ingest
-from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
-from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Fold
 from tidefold.wiring import open_pipeline
 
 PAGE = Path(__file__).parents[2] / "docs" / "initial-load.md"
@@ -100,15 +96,6 @@ def run_statement(name: str, folder: Path, dump: Path, parquet: Path | None = No
     duckdb.connect().execute(text)
 
 
-def run(pipeline: Pipeline, name: str) -> Outcome:
-    [log] = pipeline.config.logs
-    [outcome] = ingest(pipeline, [log], in_process)
-    materialize(pipeline, [log], Fold(name), in_process)
-    judge_all(pipeline, log)
-    confirm(pipeline, log)
-    return outcome
-
-
 def table(pipeline: Pipeline) -> dict[int, Row]:
     [log] = pipeline.config.logs
     found = DeltaTable(pipeline.store.uri(f"tables/{log}")).to_pyarrow_table().to_pylist()
@@ -165,7 +152,7 @@ def test_a_dump_and_the_stream_that_began_before_it_give_the_rows_of_the_databas
     if first == "dump":
         run_statement(name, tmp_path, dump)
         pipeline = begin(tmp_path)
-        assert run(pipeline, "run-1").facts["changes"] == len(rows_after(DUMP))
+        assert ingest_and_publish(pipeline, "run-1").facts["changes"] == len(rows_after(DUMP))
         same(table(pipeline), rows_after(DUMP))
         changes.write_text(changed)
     else:
@@ -174,7 +161,7 @@ def test_a_dump_and_the_stream_that_began_before_it_give_the_rows_of_the_databas
         if first == "stream":
             ingest(pipeline, list(pipeline.config.logs), in_process)
         run_statement(name, tmp_path, dump)
-    outcome = run(pipeline, "run-2")
+    outcome = ingest_and_publish(pipeline, "run-2")
     assert outcome.error is None, outcome
     same(table(pipeline), rows_after(len(LIFE)))
     # The same dump under another name brings nothing.
@@ -194,12 +181,12 @@ def test_a_dump_after_the_first_snapshot_is_refused_by_name_and_stops_nothing_el
     lines = changed.splitlines(keepends=True)
     (folder / f"{topic}+0+0000000000.jsonl").write_text("".join(lines[:-1]))
     pipeline = begin(tmp_path)
-    run(pipeline, "run-1")
+    ingest_and_publish(pipeline, "run-1")
     before = table(pipeline)
     same(before, before)  # In the same form.
     run_statement(name, tmp_path, dump)
     (folder / f"{topic}+0+{len(lines) - 1:010d}.jsonl").write_text(lines[-1])
-    outcome = run(pipeline, "run-2")
+    outcome = ingest_and_publish(pipeline, "run-2")
     [problem] = outcome.facts["problems"]
     assert (problem["code"], Path(problem["file"]).name) == ("DUMP_LATE", f"{topic}+999+0000000000.jsonl")
     assert outcome.facts["changes"] == 1
@@ -208,7 +195,7 @@ def test_a_dump_after_the_first_snapshot_is_refused_by_name_and_stops_nothing_el
     # The advice: begin again with both.
     [log] = pipeline.config.logs
     assert CliRunner().invoke(app, ["drop", log, "--yes"]).exit_code == 0
-    assert run(pipeline, "run-3").error is None
+    assert ingest_and_publish(pipeline, "run-3").error is None
     same(table(pipeline), rows_after(len(LIFE)))
 
 
@@ -221,9 +208,9 @@ def test_an_export_as_parquet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     duckdb.connect().execute(f"COPY (FROM read_csv('{dump}', {types})) TO '{export}' (FORMAT parquet)")
     run_statement(name, tmp_path, dump, export)
     pipeline = begin(tmp_path)
-    run(pipeline, "run-1")
+    ingest_and_publish(pipeline, "run-1")
     (tmp_path / "landing" / topic / f"{topic}+0+0000000000.jsonl").write_text(stream(topic, source))
-    run(pipeline, "run-2")
+    ingest_and_publish(pipeline, "run-2")
     same(table(pipeline), rows_after(len(LIFE)))
 
 
@@ -248,5 +235,5 @@ def test_a_dump_of_plain_rows_is_one_more_file(tmp_path: Path, monkeypatch: pyte
     }
     for name in (first, *({"dump", "feed"} - {first})):
         (folder / f"{name}.csv").write_text(files[name])
-        run(pipeline, f"run-{name}")
+        ingest_and_publish(pipeline, f"run-{name}")
     same(table(pipeline), rows_after(len(LIFE)))

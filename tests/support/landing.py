@@ -105,9 +105,14 @@ def land(
     return path
 
 
+def ingest_items(pipeline: Pipeline) -> Outcome:
+    [outcome] = ingest(pipeline, ["items"], in_process)
+    return outcome
+
+
 def take(pipeline: Pipeline) -> Outcome:
     """Runs one ingest, and checks that the counts of every file add up."""
-    [outcome] = ingest(pipeline, ["items"], in_process)
+    outcome = ingest_items(pipeline)
     if pipeline.ledger("items").exists():
         for landed in pipeline.ledger("items").read().landed:
             assert landed.records == sum(getattr(landed, name) for name in COUNTS), landed

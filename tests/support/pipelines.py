@@ -21,6 +21,8 @@ from tidefold.domain.ingest.append import IngestedFile, append
 from tidefold.domain.log_state import LandedFileRecord, LogState, Position, Verdict
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot import transitions
+from tidefold.operations.ingest.ingest import ingest
+from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
@@ -94,6 +96,14 @@ def publish(pipeline: Pipeline, run: str, log: str = "accounts") -> None:
     materialize(pipeline, [log], Fold(run), in_process)
     judge_all(pipeline, log)
     confirm(pipeline, log)
+
+
+def ingest_and_publish(pipeline: Pipeline, run: str) -> Outcome:
+    """Ingests, folds, judges and publishes the only log, without a JVM. Returns the outcome of the ingest."""
+    [log] = pipeline.config.logs
+    [outcome] = ingest(pipeline, [log], in_process)
+    publish(pipeline, run, log)
+    return outcome
 
 
 def rows_of(uri: str, options: dict[str, str] | None = None) -> dict[int, str | None]:

@@ -12,13 +12,10 @@ import pyarrow.csv as csv
 import pyarrow.parquet as pq
 import pytest
 
-from support.landing import CONFIG, TOPIC, land, make_landing, quarantined, record, state_of, take
+from support.landing import CONFIG, TOPIC, ingest_items, land, make_landing, quarantined, record, state_of, take
 from support.pipelines import contents
-from tidefold.compute.runners import in_process
 from tidefold.config import load_config
-from tidefold.operations.ingest.ingest import ingest
 from tidefold.operations.inspect.read import ReadRequest, What, read_rows
-from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.quarantine.retry import retry
 from tidefold.storage import open_store
@@ -217,11 +214,6 @@ def test_an_inline_schema_with_former_names(tmp_path: Path) -> None:
 JSON = f"    source: {{format: json, path: landing/{TOPIC}, record: value}}"
 
 
-def plain(pipeline: Pipeline) -> Outcome:
-    [outcome] = ingest(pipeline, ["items"], in_process)
-    return outcome
-
-
 LATER = """{id: int, label: {type: string, aliases: [text]},
              day: {type: date, default: '2026-01-31', encoding: iso}}"""
 
@@ -230,7 +222,7 @@ def test_plain_json_with_former_names_and_columns_that_came_later(tmp_path: Path
     pipeline = configured(tmp_path, LATER, source=JSON)
     lines = [{"id": 1, "text": "a"}, {"id": 2, "label": "b", "day": None}, {"id": 3, "text": "c", "day": "2026-02-01"}]
     land(tmp_path, 0, lines)
-    assert plain(pipeline).facts["refused"] == {}
+    assert ingest_items(pipeline).facts["refused"] == {}
     found = [(r["label"], r["day"] and str(r["day"])) for r in rows(pipeline)]
     assert found == [("a", "2026-01-31"), ("b", None), ("c", "2026-02-01")]
 
@@ -248,7 +240,7 @@ def test_files_of_rows_with_former_names(tmp_path: Path, format_: str) -> None:
             csv.write_csv(table, folder / f"{number}.csv")
         else:
             pq.write_table(table, folder / f"{number}.parquet")
-    outcome = plain(pipeline)
+    outcome = ingest_items(pipeline)
     assert (outcome.status, outcome.facts["problems"]) == ("taken", [])
     assert rows(pipeline) == [
         {"id": 1, "label": "a", "more": 7, "_order": rows(pipeline)[0]["_order"]},

@@ -11,24 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from support.landing import TOPIC, land, make_landing, record
+from support.landing import TOPIC, ingest_items, land, make_landing, record
 from support.landing_rows import land_text, make_rows_landing
 from tidefold.changelog.segment import read_change_set
-from tidefold.compute.runners import in_process
 from tidefold.domain.source_progress import NameReading
 from tidefold.errors import InvalidInputError
-from tidefold.operations.ingest.ingest import ingest
-from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 
 pytestmark = pytest.mark.usefixtures("place")
 
 ORDERED = "json, record: value"
-
-
-def take(pipeline: Pipeline) -> Outcome:
-    [outcome] = ingest(pipeline, ["items"], in_process)
-    return outcome
 
 
 def rows(first: int, count: int) -> str:
@@ -49,11 +41,11 @@ def test_daily_files_of_json_lines_are_taken_whole(tmp_path: Path) -> None:
     pipeline = make_rows_landing(tmp_path, ORDERED)
     for day in range(3):
         land_text(tmp_path, f"customers-2026-11-{day + 1:02d}.jsonl", rows(5 * day, 5))
-    outcome = take(pipeline)
+    outcome = ingest_items(pipeline)
     assert (outcome.status, outcome.facts["changes"], outcome.facts["repeated"]) == ("taken", 15, 0)
     assert ids(pipeline) == list(range(15))
     assert names_of(pipeline) is NameReading.ANY
-    assert take(pipeline).message == "nothing new"
+    assert ingest_items(pipeline).message == "nothing new"
 
 
 NAMES = st.one_of(
@@ -77,7 +69,7 @@ def test_whatever_files_are_called_each_record_is_in_one_count(
     for number, name in enumerate(names):
         text = rows(10 * number, 3).encode()
         land_text(root, name, gzip.compress(text) if name.endswith(".gz") else text)
-    outcome = take(pipeline)
+    outcome = ingest_items(pipeline)
     if not visible:
         assert outcome.status == "nothing"
         return
@@ -92,21 +84,21 @@ def test_whatever_files_are_called_each_record_is_in_one_count(
 def test_a_log_that_needs_positions_names_the_line_to_set(tmp_path: Path) -> None:
     pipeline = make_rows_landing(tmp_path, ORDERED, more="")
     land_text(tmp_path, "customers-2026-11-01.jsonl", rows(0, 5))
-    outcome = take(pipeline)
+    outcome = ingest_items(pipeline)
     assert (outcome.status, outcome.error_code) == ("error", "LANDED_NAME")
     assert "order: [COLUMN]" in outcome.message
     assert "names: kafka-dash" in outcome.message
     assert not pipeline.ledger("items").exists()
     # The advice, followed to the letter, mends it.
     pipeline = make_rows_landing(tmp_path, ORDERED, more="order: [seq]")
-    assert take(pipeline).facts["changes"] == 5
+    assert ingest_items(pipeline).facts["changes"] == 5
 
 
 @pytest.mark.parametrize("ending", [".jsonl", ".jsonl.gz"])
 def test_a_keyless_log_takes_no_such_names(tmp_path: Path, ending: str) -> None:
     pipeline = make_rows_landing(tmp_path, ORDERED, more="merge: append", key="[]")
     land_text(tmp_path, f"clicks{ending}", rows(0, 2))
-    outcome = take(pipeline)
+    outcome = ingest_items(pipeline)
     assert outcome.error_code == "LANDED_NAME"
     assert "`merge: append` needs such names" in outcome.message
     assert f"`TOPIC+0+0000000000{ending}`" in outcome.message
@@ -125,21 +117,21 @@ def test_any_names_are_refused_in_the_configuration_where_nothing_orders_rows(
 def test_the_dash_form_is_read_only_where_the_configuration_says_so(tmp_path: Path) -> None:
     pipeline = make_landing(tmp_path)
     land(tmp_path, 0, [record(0)], name="{topic}-0-0000000000.jsonl")
-    assert take(pipeline).error_code == "LANDED_NAME"
+    assert ingest_items(pipeline).error_code == "LANDED_NAME"
     path = tmp_path / "tidefold.yaml"
     path.write_text(path.read_text().replace("postgresql,", "postgresql, names: kafka-dash,"))
     from tidefold.wiring import open_pipeline
 
     pipeline = open_pipeline(path)
-    assert take(pipeline).facts["changes"] == 1
+    assert ingest_items(pipeline).facts["changes"] == 1
     assert names_of(pipeline) is NameReading.KAFKA_DASH
     # What was configured once stays, also when the line is gone.
     path.write_text(path.read_text().replace(" names: kafka-dash,", ""))
     pipeline = open_pipeline(path)
     land(tmp_path, 1, [record(1)], name="{topic}-0-{start}.jsonl")
-    assert take(pipeline).facts["changes"] == 1
+    assert ingest_items(pipeline).facts["changes"] == 1
     path.write_text(path.read_text().replace("postgresql,", "postgresql, names: kafka,"))
-    outcome = take(open_pipeline(path))
+    outcome = ingest_items(open_pipeline(path))
     assert outcome.error_code == "NAMES_CHANGED"
     assert "Set `names: kafka-dash`" in outcome.message
 
@@ -148,25 +140,25 @@ def test_kafka_names_may_become_the_wider_form_and_never_any(tmp_path: Path) -> 
     pipeline = make_rows_landing(tmp_path, ORDERED)
     land_text(tmp_path, "items+0+0000000000.jsonl", rows(0, 2))
     land_text(tmp_path, "notes-of-today.jsonl", rows(50, 1))
-    outcome = take(pipeline)
+    outcome = ingest_items(pipeline)
     assert (outcome.facts["changes"], names_of(pipeline)) == (2, NameReading.KAFKA)
     assert [p["code"] for p in outcome.facts["problems"]] == ["LANDED_NAME"]
     (tmp_path / "landing/items/notes-of-today.jsonl").unlink()
-    assert take(make_rows_landing(tmp_path, f"{ORDERED}, names: any")).error_code == "NAMES_CHANGED"
+    assert ingest_items(make_rows_landing(tmp_path, f"{ORDERED}, names: any")).error_code == "NAMES_CHANGED"
     land_text(tmp_path, "items-0-2.jsonl", rows(2, 1))
     pipeline = make_rows_landing(tmp_path, f"{ORDERED}, names: kafka-dash")
-    assert (take(pipeline).facts["changes"], names_of(pipeline)) == (1, NameReading.KAFKA_DASH)
+    assert (ingest_items(pipeline).facts["changes"], names_of(pipeline)) == (1, NameReading.KAFKA_DASH)
 
 
 def test_a_log_of_an_older_version_keeps_its_reading(tmp_path: Path) -> None:
     pipeline = make_rows_landing(tmp_path, f"{ORDERED}, names: kafka-dash")
     land_text(tmp_path, "items-0-0.jsonl", rows(0, 2))
-    take(pipeline)
+    ingest_items(pipeline)
     pipeline.ledger("items").commit(lambda state: replace(state, names=None))
     pipeline = make_rows_landing(tmp_path, ORDERED)
     land_text(tmp_path, "items-0-2.jsonl", rows(2, 2))
     land_text(tmp_path, "today.jsonl", rows(70, 1))
-    outcome = take(pipeline)
+    outcome = ingest_items(pipeline)
     assert (outcome.facts["changes"], ids(pipeline)) == (2, [0, 1, 2, 3])
     assert [(p["file"], p["code"]) for p in outcome.facts["problems"]] == [("today.jsonl", "LANDED_NAME")]
 
@@ -179,7 +171,7 @@ def test_rows_of_any_file_are_placed_by_their_content(tmp_path: Path) -> None:
         pipeline = make_rows_landing(root, ORDERED)
         for i, text in enumerate(files):
             land_text(root, f"part {i}.json", text)
-        take(pipeline)
+        ingest_items(pipeline)
         state = pipeline.ledger("items").read()
         tables = [read_change_set(pipeline.store, c) for c in state.change_sets]
         seen.append({(r["id"], r["_offset"], r["_o0"]) for t in tables for r in t.to_pylist()})
@@ -190,9 +182,9 @@ def test_rows_of_any_file_are_placed_by_their_content(tmp_path: Path) -> None:
 def test_an_ordinary_file_may_grow_and_a_refused_row_says_where_it_stands(tmp_path: Path) -> None:
     pipeline = make_rows_landing(tmp_path, ORDERED)
     land_text(tmp_path, "all.jsonl", rows(0, 2) + "{broken\n")
-    assert (take(pipeline).facts["changes"], take(pipeline).status) == (2, "nothing")
+    assert (ingest_items(pipeline).facts["changes"], ingest_items(pipeline).status) == (2, "nothing")
     land_text(tmp_path, "all.jsonl", rows(0, 2) + "{broken\n" + rows(2, 1) + "{torn")
-    outcome = take(pipeline)
+    outcome = ingest_items(pipeline)
     assert (outcome.facts["records"], outcome.facts["changes"]) == (1, 1)
     assert ids(pipeline) == [0, 1, 2]
 
@@ -201,4 +193,4 @@ def test_two_topics_in_one_folder_are_still_told_apart(tmp_path: Path) -> None:
     pipeline = make_landing(tmp_path)
     land(tmp_path, 0, [record(0)])
     (tmp_path / "landing" / TOPIC / "other+0+0000000000.jsonl").write_text("{}\n")
-    assert [p["code"] for p in take(pipeline).facts["problems"]] == ["FOREIGN_FILE"]
+    assert [p["code"] for p in ingest_items(pipeline).facts["problems"]] == ["FOREIGN_FILE"]

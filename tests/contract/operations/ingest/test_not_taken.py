@@ -7,13 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from support.landing import land, make_landing, record, store_files
+from support.landing import ingest_items, land, make_landing, record, store_files
 from support.landing_rows import FOLDER, land_text, make_rows_landing
-from tidefold.compute.runners import in_process
 from tidefold.domain.landing_problems import LISTED, LandingProblem
-from tidefold.operations.ingest.ingest import ingest
 from tidefold.operations.inspect.status import LogStatus, status
-from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 from tidefold.presentation.tables import remarks
 from tidefold.wiring import open_pipeline
@@ -22,11 +19,6 @@ pytestmark = pytest.mark.usefixtures("place")
 
 HEAD = "id,text,seq\n"
 ZIPPED = b"\x1f\x8b no csv\n"
-
-
-def take(pipeline: Pipeline) -> Outcome:
-    [outcome] = ingest(pipeline, ["items"], in_process)
-    return outcome
 
 
 def shown(pipeline: Pipeline) -> LogStatus:
@@ -54,7 +46,7 @@ def test_what_was_not_taken_is_in_the_status_until_it_is_dealt_with(pipeline: Pi
     readme = land_text(tmp_path, "readme.txt", "x")
     land_text(tmp_path, "torn.csv", HEAD + "1,a,1\n2,b")
     land_text(tmp_path, "empty.csv", "")
-    outcome = take(pipeline)
+    outcome = ingest_items(pipeline)
     assert (outcome.status, outcome.error_code) == ("taken", None)
     assert outcome.facts["not_taken"] == {"FOREIGN_FILE": 1, "LANDED_FORMAT": 1, "LANDED_WAITING": 2}
     assert codes(pipeline) == {
@@ -70,11 +62,11 @@ def test_what_was_not_taken_is_in_the_status_until_it_is_dealt_with(pipeline: Pi
     bad.write_text(HEAD + "7,a,1\n")
     readme.unlink()
     land_text(tmp_path, "torn.csv", HEAD + "1,a,1\n2,b,2\n")
-    outcome = take(pipeline)
+    outcome = ingest_items(pipeline)
     assert (outcome.status, outcome.error_code, outcome.facts["changes"]) == ("taken", None, 2)
     assert codes(pipeline) == {"empty.csv": "LANDED_WAITING"}
     # An empty file holds no record: it never makes a run fail.
-    assert take(pipeline).error_code is None
+    assert ingest_items(pipeline).error_code is None
 
 
 def test_a_file_without_a_column_is_an_error_at_once_and_stays_in_the_status(
@@ -82,17 +74,17 @@ def test_a_file_without_a_column_is_an_error_at_once_and_stays_in_the_status(
 ) -> None:
     land_text(tmp_path, "good.csv", HEAD + "1,a,1\n")
     land_text(tmp_path, "short.csv", "id,text\n1,a\n")
-    assert take(pipeline).error_code == "LANDED_SCHEMA"
+    assert ingest_items(pipeline).error_code == "LANDED_SCHEMA"
     assert codes(pipeline) == {"short.csv": "LANDED_SCHEMA"}
 
 
 def test_a_file_that_stays_makes_the_second_run_fail_and_holds_up_nothing(pipeline: Pipeline, tmp_path: Path) -> None:
     bad = land_text(tmp_path, "bad.csv", ZIPPED)
     land_text(tmp_path, "a.csv", HEAD + "1,a,1\n")
-    assert take(pipeline).error_code is None
+    assert ingest_items(pipeline).error_code is None
     since = listed(pipeline)["bad.csv"].since
     land_text(tmp_path, "b.csv", HEAD + "2,a,1\n")
-    outcome = take(pipeline)
+    outcome = ingest_items(pipeline)
     assert (outcome.status, outcome.error_code, outcome.error.exit_code) == ("incomplete", "LANDED_FORMAT", 2)
     assert outcome.facts["changes"] == 1, "what can be taken is taken all the same"
     assert f"since {since}" in outcome.message
@@ -100,7 +92,7 @@ def test_a_file_that_stays_makes_the_second_run_fail_and_holds_up_nothing(pipeli
     # Edited, it is another one: that is seen again, and given one run.
     bad.write_bytes(ZIPPED + b"other\n")
     land_text(tmp_path, "c.csv", HEAD + "3,a,1\n")
-    assert take(pipeline).error_code is None
+    assert ingest_items(pipeline).error_code is None
 
 
 @pytest.mark.parametrize(
@@ -112,8 +104,8 @@ def test_the_policy_says_when_a_file_makes_a_run_fail(
     pipeline = make_rows_landing(tmp_path, more=f"order: [seq]\n    on_bad_file: {policy}")
     land_text(tmp_path, "a.csv", HEAD + "1,a,1\n")
     land_text(tmp_path, "readme.txt", "x")
-    assert take(pipeline).error_code == first
-    assert take(pipeline).error_code == second
+    assert ingest_items(pipeline).error_code == first
+    assert ingest_items(pipeline).error_code == second
     assert codes(pipeline) == {"readme.txt": "FOREIGN_FILE"}
 
 
@@ -121,26 +113,26 @@ def test_an_edited_file_is_not_hidden_by_another_that_is_new(tmp_path: Path) -> 
     """Exit code 2 alone, and 0 as soon as another file was new."""
     pipeline = make_rows_landing(tmp_path)
     edited = land_text(tmp_path, "a.csv", HEAD + "1,a,1\n")
-    take(pipeline)
+    ingest_items(pipeline)
     edited.write_text(HEAD + "1,b,1\n")
     os.utime(edited, (1, 1))
     land_text(tmp_path, "b.csv", HEAD + "2,a,1\n")
-    assert take(pipeline).status == "taken"
+    assert ingest_items(pipeline).status == "taken"
     assert codes(pipeline) == {"a.csv": "LANDED_CHANGED"}
     land_text(tmp_path, "c.csv", HEAD + "3,a,1\n")
-    outcome = take(pipeline)
+    outcome = ingest_items(pipeline)
     assert (outcome.status, outcome.error_code) == ("incomplete", "LANDED_CHANGED")
 
 
 def test_an_idle_log_writes_nothing_and_a_log_that_took_nothing_says_why(pipeline: Pipeline, tmp_path: Path) -> None:
     land_text(tmp_path, "readme.txt", "x")
-    assert take(pipeline).status == "nothing"
+    assert ingest_items(pipeline).status == "nothing"
     assert codes(pipeline) == {"readme.txt": "FOREIGN_FILE"}
     before = store_files(tmp_path)
-    assert take(pipeline).error_code == "FOREIGN_FILE"
+    assert ingest_items(pipeline).error_code == "FOREIGN_FILE"
     assert store_files(tmp_path) == before
     (tmp_path / FOLDER / "readme.txt").unlink()
-    assert take(pipeline).status == "nothing"
+    assert ingest_items(pipeline).status == "nothing"
     assert codes(pipeline) == {}
 
 
@@ -148,39 +140,39 @@ def test_all_rows_of_a_file_refused_is_not_taken(tmp_path: Path) -> None:
     """620 of 620 rows quarantined were `taken`, exit code 0, `next: tidefold materialize`."""
     pipeline = make_rows_landing(tmp_path)
     land_text(tmp_path, "a.csv", HEAD + "x,a,1\ny,b,2\n")
-    outcome = take(pipeline)
+    outcome = ingest_items(pipeline)
     assert (outcome.status, outcome.error_code) == ("refused", None)
     assert outcome.message.startswith("refused 1 file: 0 changes")
     assert "All 2 records of" in outcome.message
     assert codes(pipeline) == {"a.csv": "LANDED_REFUSED"}
-    assert take(pipeline).error_code == "LANDED_REFUSED"
+    assert ingest_items(pipeline).error_code == "LANDED_REFUSED"
 
 
 def test_a_file_that_brings_nothing_and_one_that_cannot_be_compared_are_shown(tmp_path: Path) -> None:
     pipeline = make_landing(tmp_path)
     old = land(tmp_path, 0, [record(0, 1), record(1, 2)])
-    take(pipeline)
+    ingest_items(pipeline)
     land(tmp_path, 0, [record(0, 1)], "json")
-    outcome = take(pipeline)
+    outcome = ingest_items(pipeline)
     assert "[LANDED_NOTHING_NEW]" in outcome.message
     assert codes(pipeline) == {"shop.public.items+0+0000000000.json": "LANDED_NOTHING_NEW"}
     old.unlink()
     land(tmp_path, 1, [record(1, 2)], "json.gz")
-    assert "[LANDED_UNPROVED]" in take(pipeline).message
+    assert "[LANDED_UNPROVED]" in ingest_items(pipeline).message
     assert codes(pipeline)["shop.public.items+0+0000000001.json.gz"] == "LANDED_UNPROVED"
     # Warnings: they make no run fail, and are there as long as the files.
-    assert take(pipeline).message == "nothing new"
+    assert ingest_items(pipeline).message == "nothing new"
     assert len(codes(pipeline)) == 2
     for path in (tmp_path / "landing/shop.public.items").iterdir():
         path.unlink()
-    take(pipeline)
+    ingest_items(pipeline)
     assert codes(pipeline) == {}
 
 
 def test_very_many_files_are_counted_and_the_first_are_named(pipeline: Pipeline, tmp_path: Path) -> None:
     for number in range(LISTED + 30):
         land_text(tmp_path, f"{number:03d}.txt", "x")
-    take(pipeline)
+    ingest_items(pipeline)
     found = shown(pipeline).landing
     assert (found.counts, found.total, len(found.listed)) == ((("FOREIGN_FILE", LISTED + 30),), LISTED + 30, LISTED)
 
