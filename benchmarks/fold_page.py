@@ -51,7 +51,8 @@ shares of changes than 1 % they do not run: a round of theirs takes minutes.
 - Hudi: bucket index of 16, `COMMIT_TIME_ORDERING` with squashed changes, `combine.before.upsert=false`, deletes by
   `_hoodie_is_deleted`, metadata table and column statistics on as by default. Compaction is inline, after each commit.
 - Paimon: a primary key, 16 fixed buckets, Parquet and zstd. Changes are plain inserts without a join; `rowkind.field`
-  marks the deletes. Copy-on-write is `full-compaction.delta-commits=1`, compaction is `sys.compact`.
+  marks the deletes. Compaction is `sys.compact`. (Its copy-on-write, `full-compaction.delta-commits=1`, compacted
+  nothing in batch writes of Spark.)
 - DuckLake: DuckDB 1.5.5 with the extension from PyPI (the extension of DuckDB 2.0 could not be had), catalog in a
   DuckDB file, `bucket(16, id)`, sorted by `id`, zstd, two threads. One MERGE may do one kind of change to rows that
   match, so a MERGE of deletes and one of the rest are one transaction. Each call attaches the catalog again. Compaction

@@ -129,7 +129,7 @@ def _ways(root: Path, spark: Any, pipeline: Any, manifest: Manifest) -> list[Way
         base = Baseline("snapshot 1", manifest.rows, types, rows, stored)
 
         def run(meter: Meter) -> int:
-            meter.parts += run_checks(rows(), manifest.shape, checks, ValidationContext("2026-01-01", base)).cost
+            run_checks(rows(), manifest.shape, checks, ValidationContext("2026-01-01", base), meter)
             return len(checks)
 
         return run

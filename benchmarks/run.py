@@ -1,6 +1,7 @@
 """Whole runs, cold start included: landed Debezium JSON -> published table, by tidefold and by the usual job.
 
-    make bench-run        (ROWS=1000000 ROUNDS=5 SIZES=10kB,1MB,1%,100MB; WAYS names some of the ways)
+    make bench-run        (ROWS=1000000 ROUNDS=5 SIZES=10kB,1MB,1%,100MB; WAYS names some of the ways; WAYS=page only
+                           writes the page)
 
 Each way is the process that a person starts. Wall seconds and the CPU seconds of the process and its children are
 taken from outside. Each measured run is added to the results beside the page, so an interrupted benchmark goes on.
@@ -27,6 +28,7 @@ import pyarrow.parquet as pq
 import yaml
 from deltalake import DeltaTable
 
+import run_airflow
 from run_page import RESULTS, write
 from tables import folder
 from tidefold.cli import sample
@@ -38,7 +40,7 @@ from tidefold.wiring import open_pipeline
 ROWS = int(os.environ.get("ROWS", "1000000"))
 ROUNDS = int(os.environ.get("ROUNDS", "5"))
 SIZES = os.environ.get("SIZES", "10kB,1MB,1%,100MB").split(",")
-WAYS = os.environ.get("WAYS", "sample,tidefold,spark,usual").split(",")
+WAYS = os.environ.get("WAYS", "sample,airflow,tidefold,spark,usual").split(",")
 TOPIC = "shop.public.accounts"
 JOB = Path(__file__).parent / "peers" / "usual_job.py"
 COLUMNS = {
@@ -80,6 +82,8 @@ def main() -> None:
     with folder() as scratch:
         if "sample" in WAYS:
             _measure_sample(scratch)
+        if "airflow" in WAYS:
+            run_airflow.measure(ROUNDS)
         if set(WAYS) & {"tidefold", "spark", "usual"}:
             base = _make_base(scratch)
             for round_ in range(ROUNDS):

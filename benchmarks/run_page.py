@@ -6,9 +6,9 @@ import json
 import os
 import statistics
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
+import run_airflow
 from tables import PAGES, write_page
 
 RESULTS = PAGES / "run.json"
@@ -22,8 +22,10 @@ Run = dict[str, Any]
 
 def write() -> None:
     """Prints the page and writes it."""
-    runs: list[Run] = json.loads(RESULTS.read_text())
-    write_page("run.md", [*_head(runs), *_sample(runs), *_sizes(runs), *_goals(runs), *_read_airflow()])
+    measured: list[Run] = json.loads(RESULTS.read_text())
+    rows = max(run["rows"] for run in measured)
+    runs = [run for run in measured if run["way"] == "sample" or run["rows"] == rows]
+    write_page("run.md", [*_head(runs), *_sample(runs), *_sizes(runs), *_goals(runs), *run_airflow.describe()])
 
 
 def _head(runs: Sequence[Run]) -> list[str]:
@@ -34,7 +36,8 @@ def _head(runs: Sequence[Run]) -> list[str]:
         f"`ROWS=1000000 ROUNDS=5 SIZES=10kB,1MB,1%,100MB make bench-run`, {os.cpu_count()} processors, "
         f"Python {runs[0]['python']},",
         "Spark local[2] with 2 GB, Delta 4.4.0. A run is one process, from its start to its end: landed Debezium JSON",
-        "in, gate passed, table published. [run.json](run.json) has every run; the next `make bench-run` adds to it.",
+        "in, gate passed, table published. [run.json](run.json) has every run; the next `make bench-run` adds to it, and",
+        "the column `runs` says how many there are so far.",
         "",
         f"**Other work ran on the machine** (load average {min(loads):.0f} to {max(loads):.0f} on 2 processors), so",
         "wall seconds are several times those of a quiet machine. CPU seconds (user and system, all children) suffer",
@@ -62,15 +65,7 @@ def _sample(runs: Sequence[Run]) -> list[str]:
 def _sizes(runs: Sequence[Run]) -> list[str]:
     rows = max((run["rows"] for run in runs if run["way"] != "sample"), default=0)
     if not rows:
-        return [
-            "## Against the usual job",
-            "",
-            "Not measured yet: every minute of the machine was taken. `make bench-run` measures 10 kB, 1 MB, 1 % and",
-            "100 MB of changes of 1,000,000 rows with 20 checks: tidefold as it decides itself, tidefold on Spark, and",
-            "one spark-submit with `from_json`, `row_number`, MERGE and the same suite",
-            "([usual_job.py](../../benchmarks/peers/usual_job.py)).",
-            "",
-        ]
+        return []
     lines = [
         f"## Changes of {rows:,} rows of 10 columns, 20 checks",
         "",
@@ -79,8 +74,8 @@ def _sizes(runs: Sequence[Run]) -> list[str]:
         "([usual_job.py](../../benchmarks/peers/usual_job.py)). It has no ledger, no quarantine, no checksums, and its",
         "table is live before it is judged.",
         "",
-        "| changed | way | runs | wall | CPU | CPU of the usual job | wall of the usual job |",
-        "|---|---|---|---|---|---|---|",
+        "| landed | way | runs | wall | CPU | CPU against the usual job | wall against it | load |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for size in dict.fromkeys(run["size"] for run in runs if run["way"] != "sample"):
         usual = _of(runs, "usual", size)
@@ -90,7 +85,8 @@ def _sizes(runs: Sequence[Run]) -> list[str]:
                 landed = statistics.median(r["landed"] for r in mine)
                 ratios = [_ratio(mine, usual, what) for what in ("cpu", "wall")]
                 shown = f"{size}: {landed / 1e6:,.2f} MB"
-                lines.append(f"| {shown} | {name} | {_cells(mine)} | {' | '.join(ratios)} |")
+                load = statistics.median(r["load"] for r in mine)
+                lines.append(f"| {shown} | {name} | {_cells(mine)} | {' | '.join(ratios)} | {load:.0f} |")
     return [*lines, ""]
 
 
@@ -116,10 +112,6 @@ def _goals(runs: Sequence[Run]) -> list[str]:
                 f"| > 1 x | {verdict} |"
             )
     return [*lines, ""]
-
-
-def _read_airflow() -> list[str]:
-    return (Path(__file__).parent / "run_airflow.md").read_text().splitlines()
 
 
 def _of(runs: Sequence[Run], way: str, size: str) -> list[Run]:
