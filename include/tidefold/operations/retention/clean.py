@@ -108,7 +108,8 @@ def _clean_log(pipeline: Pipeline, log: str, plan: bool) -> Outcome:
         else ledger.commit(partial(_abort_attempts, seen=given_up))
     )
     plans = [plan_sweep, plan_forgotten, plan_unnamed, plan_halves, plan_manifests]
-    if pipeline.log(log).change_feed:
+    entry = pipeline.config.logs.get(log)
+    if entry and entry.change_feed:
         plans.append(plan_change_files)
     going = tuple(path for plan_of in plans for path in plan_of(pipeline.store, state))
     going += _find_aged(pipeline, state)

@@ -11,8 +11,11 @@ from tidefold.operations.pipeline import Pipeline
 
 
 def describe_publication(pipeline: Pipeline, log: str, snapshot: Snapshot) -> Publication:
-    """Returns how a snapshot of a configured log is published."""
-    found = pipeline.log(log)
+    """Returns how a snapshot is published."""
+    found = pipeline.config.logs.get(log)
+    if found is None:
+        # Its entry was removed after the snapshot was confirmed.
+        return Publication()
     # A property is new with each snapshot, so only those who use a catalog pay for it.
     facts = {"snapshot": str(snapshot.id), "verdict": _describe_verdict(snapshot.verdict)}
     description = TableDescription(
