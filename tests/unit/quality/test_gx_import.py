@@ -43,3 +43,10 @@ def test_a_process_that_judged_without_spark_judges_on_spark_and_back() -> None:
     )
     assert loaded(after=after) == ["[]", "True True"]
     assert loaded("import pyspark.ml.feature", after) == ["['pyspark.ml']", "True True"]
+
+
+def test_the_log_of_a_task_has_no_lines_about_classes_of_great_expectations() -> None:
+    """Airflow's tasks log from INFO on."""
+    told = "import logging; logging.basicConfig(level=logging.INFO, stream=sys.stdout)"
+    assert loaded(told) == ["[]"]
+    assert len(loaded(f"{told}; logging.getLogger('great_expectations').setLevel(logging.INFO)")) > 100
