@@ -13,6 +13,7 @@ from tidefold.config import Config, ConfigError, load_config
 from tidefold.errors import TidefoldError, wrap_unexpected
 from tidefold.operations.doctor import judge_machine, judge_pipeline, machine, pipeline_probes
 from tidefold.operations.doctor.airflow import AirflowSetup, probe_airflow
+from tidefold.operations.doctor.catalog import judge_catalog, probe_catalog
 from tidefold.operations.doctor.finding import DoctorFinding, FindingLevel
 
 T = TypeVar("T")
@@ -85,6 +86,7 @@ CHECKS: tuple[DoctorCheck[Any], ...] = (
     DoctorCheck("suites", lambda a: pipeline_probes.probe_suites(a.config), judge_pipeline.judge_suites),
     DoctorCheck("retention", lambda a: a.config, judge_pipeline.judge_retention),
     DoctorCheck("alarms", lambda a: a.config, judge_pipeline.judge_alarms),
+    DoctorCheck("catalog", lambda a: probe_catalog(a.config), judge_catalog),
     DoctorCheck("airflow", find_airflow, judge_pipeline.judge_airflow, False, _SLOWER),
 )
 

@@ -126,14 +126,14 @@ class SparkSetup:
 def find_spark(master: str | None) -> SparkSetup:
     """Looks for spark-submit beside this Python, and connects to a standalone master."""
     submit = Path(sys.executable).with_name("spark-submit")
-    error = _try_connect(master) if master and master.startswith("spark://") else ""
+    error = try_connect(master.removeprefix("spark://")) if master and master.startswith("spark://") else ""
     return SparkSetup(str(submit), os.access(submit, os.X_OK), master, error)
 
 
-def _try_connect(master: str) -> str:
-    """Connects to one of the masters. Returns why the last one cannot be reached; empty: one can."""
+def try_connect(places: str) -> str:
+    """Connects to one of the places `HOST:PORT,...`. Returns why the last one cannot be reached; empty: one can."""
     said = ""
-    for place in master.removeprefix("spark://").split(","):
+    for place in places.split(","):
         address = urlsplit(f"//{place}")
         try:
             with socket.create_connection((address.hostname or "", address.port or 0), _CONNECT_SECONDS):

@@ -22,10 +22,11 @@ import pytest
 from typer.testing import CliRunner
 
 from local_airflow.settings import PROJECT
-from support.pipelines import CONFIG, contents, make_pipeline, put
+from support.pipelines import CONFIG, contents, make_pipeline, publish, put
 from support.s3_server import S3Bucket
 from tidefold.cli.app import app
 from tidefold.config import load_config
+from tidefold.operations.catalog.register import register
 from tidefold.operations.doctor import doctor, judge_machine, judge_pipeline, machine, pipeline_probes
 from tidefold.operations.doctor.airflow import AirflowSetup
 from tidefold.operations.doctor.doctor import CHECKS, DoctorCheck, Surroundings, diagnose, start_check
@@ -33,6 +34,7 @@ from tidefold.operations.doctor.finding import DoctorFinding, FindingLevel
 from tidefold.storage import store_check
 from tidefold.storage.local_store import LocalStore
 from tidefold.storage.memory_store import MemoryStore
+from tidefold.wiring import open_pipeline
 
 OK, WARN, FAIL = FindingLevel.OK, FindingLevel.WARN, FindingLevel.FAIL
 GB = 1_000_000_000
@@ -156,6 +158,26 @@ def test_spark_and_its_master(config_path: Path, tmp_path: Path, monkeypatch: py
     assert (level, said) == (FAIL, f"spark://127.0.0.1:{port} cannot be reached: Connection refused.")
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     assert look("spark", config_path) == [(FAIL, f"{tmp_path}/spark-submit is missing.")]
+
+
+def test_the_catalog_and_what_it_does_not_have(config_path: Path) -> None:
+    assert look("catalog", config_path) == [(OK, "No catalog is configured: readers open tables by address.")]
+    with socket.create_server(("127.0.0.1", 0)) as metastore:
+        place = f"127.0.0.1:{metastore.getsockname()[1]}"
+        settings = f'{{spark.hadoop.hive.metastore.uris: "thrift://{place}"}}'
+        change(config_path, "version: 1\n", f"version: 1\ncatalog: {{database: sales, settings: {settings}}}\n")
+        assert look("catalog", config_path) == [(OK, "spark_catalog.sales has every published table.")]
+        pipeline = open_pipeline(config_path)
+        publish(pipeline, "first")
+        assert look("catalog", config_path) == [(WARN, "spark_catalog.sales does not have: accounts.")]
+        register(pipeline, ["accounts"], SilentCatalog())
+        assert levels(look("catalog", config_path)) == [OK]
+    assert look("catalog", config_path) == [(FAIL, f"{place} cannot be reached: Connection refused.")]
+
+
+class SilentCatalog:
+    def register(self, database: str, table: str, location: str) -> bool:
+        return True
 
 
 @pytest.mark.parametrize(
