@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from tidefold_airflow.dags.scrub import tidefold_scrub_dag
     from tidefold_airflow.dags.write import tidefold_write_dag
     from tidefold_airflow.observability.assets import table_asset
+    from tidefold_airflow.triggers import waiting_asset
 
 __all__ = [
     "Options",
@@ -22,6 +23,7 @@ __all__ = [
     "tidefold_group",
     "tidefold_scrub_dag",
     "tidefold_write_dag",
+    "waiting_asset",
 ]
 # Every process of Airflow imports this package for its plugin, so a name is loaded when it is used.
 _MODULES = {
@@ -33,6 +35,7 @@ _MODULES = {
     "tidefold_group": "dags.factory",
     "tidefold_scrub_dag": "dags.scrub",
     "tidefold_write_dag": "dags.write",
+    "waiting_asset": "triggers",
 }
 
 

@@ -11,10 +11,11 @@ from typing import Any
 from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, TaskGroup
 
+from tidefold.domain.run_trigger import spread_schedule
 from tidefold_airflow import operators
 from tidefold_airflow.dags.approval import tidefold_approval_dag
 from tidefold_airflow.dags.params import AS_CONFIGURED, has_catalog, kind_param, logs_param
-from tidefold_airflow.dags.settings import alarm_settings, dag_settings, deadline_settings
+from tidefold_airflow.dags.settings import Schedule, alarm_settings, dag_settings, deadline_settings
 from tidefold_airflow.operators.approve import LOOK_EVERY
 from tidefold_airflow.operators.run_context import Logs
 
@@ -78,7 +79,7 @@ def hours_from(variable: str) -> timedelta | None:
 def tidefold_dag(
     dag_id: str,
     *,
-    schedule: str | None,
+    schedule: Schedule,
     config: str | None = None,
     logs: Sequence[str] = (),
     approval: timedelta | None = None,
@@ -88,13 +89,15 @@ def tidefold_dag(
     alarm_conn_id: str | None = None,
     alarm_notifier: str | None = None,
     late_after: timedelta | None = None,
+    random_delay: bool = False,
     **dag: Any,
 ) -> DAG:
     """The whole DAG for the logs of a `tidefold.yaml`: ingest, fold, judge, publish, then retention.
 
     With `approval` it makes a second DAG, `<dag_id>_approval`, which asks the person; Airflow finds it by itself.
 
-    :param schedule: cron in UTC; None: only by hand.
+    :param schedule: cron in UTC, or assets such as `[waiting_asset("orders")]`; None: only by hand.
+    :param random_delay: `@hourly`, `@daily` and `@weekly` get a phase that depends on the name of the DAG.
     :param logs: only these; none: all that are configured.
     :param config, approval, look_every, takeover_after, conn_id, alarm_conn_id, alarm_notifier: see Options.
     :param late_after: how long after it was queued a run may end; a later one is reported to the webhook.
@@ -103,7 +106,7 @@ def tidefold_dag(
     options = Options(config, approval, takeover_after, conn_id, look_every, alarm_conn_id, alarm_notifier)
     asks = _approval_dag(dag_id, logs, options)
     settings = {
-        **dag_settings(schedule),
+        **dag_settings(spread_schedule(schedule, dag_id) if random_delay and isinstance(schedule, str) else schedule),
         "description": "Ingest >> materialize >> quality >> confirm, then retention; abort on failure",
         "doc_md": DOC,
         "params": {"logs": logs_param(config, logs), "kind": kind_param()},

@@ -11,11 +11,15 @@ from airflow.sdk.definitions.deadline import DeadlineAlert, DeadlineReference
 
 from tidefold_airflow.observability.notify import GateNotifier
 
+# Cron in UTC, a timetable, assets, or nothing: only by hand.
+Schedule = Any
 
-def dag_settings(schedule: str | None) -> dict[str, Any]:
-    """Arguments of a DAG. `schedule`: cron in UTC; none: only by hand."""
+
+def dag_settings(schedule: Schedule) -> dict[str, Any]:
+    """Arguments of a DAG. Assets and timetables are passed on to Airflow."""
+    by_clock = CronDataIntervalTimetable(schedule, timezone="UTC") if schedule and isinstance(schedule, str) else None
     return {
-        "schedule": CronDataIntervalTimetable(schedule, timezone="UTC") if schedule else None,
+        "schedule": by_clock if isinstance(schedule, str | None) else schedule,
         "start_date": datetime(2025, 1, 1, tzinfo=UTC),
         "catchup": False,
         "max_active_runs": 1,
