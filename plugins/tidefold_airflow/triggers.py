@@ -39,7 +39,7 @@ class WaitingTrigger(BaseEventTrigger):
         after: float | None = None,
         look_every: float = 30.0,
     ) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.config = config
         self.logs = list(logs)
         self.above = above
@@ -64,7 +64,8 @@ class WaitingTrigger(BaseEventTrigger):
                 reason = self._find_reason(waiting, time.monotonic() - since)
                 if reason and waiting.mark != fired:
                     fired, since = waiting.mark, time.monotonic()
-                    yield TriggerEvent({"reason": reason, "files": waiting.files, "bytes": waiting.bytes})
+                    found = {"reason": reason, "files": waiting.files, "bytes": waiting.bytes}
+                    yield TriggerEvent(found)  # type: ignore[no-untyped-call]
             await asyncio.sleep(self.look_every)
 
     def _measure(self) -> Any:
