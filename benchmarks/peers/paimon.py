@@ -25,7 +25,7 @@ _TABLE = {
 }
 
 
-def prepared(told: dict[str, str]) -> Mapping[str, Callable[..., None]]:
+def prepare(told: dict[str, str]) -> Mapping[str, Callable[..., None]]:
     spark = session(told, {**_CONF, "spark.sql.catalog.paimon.warehouse": told["live"]})
 
     def load(table: str, files: list[str]) -> None:
@@ -60,4 +60,4 @@ def prepared(told: dict[str, str]) -> Mapping[str, Callable[..., None]]:
 
 
 if __name__ == "__main__":
-    serve(prepared)
+    serve(prepare)
