@@ -97,9 +97,12 @@ def shorten_log(store: Store, log: str, version: int) -> None:
         _log.warning("%s: no checkpoint of version %d, readers read more of its log: %s", log, version, error)
 
 
-def provide_new_files(store: Store, manifest: Manifest, copy: bool = False) -> None:
-    """Puts the new files of the snapshot into the table's folder. Readers do not see them before they are published."""
-    _link_all(store, manifest, [f for f in manifest.files if not f.carried], copy)
+def provide_new_files(store: Store, manifest: Manifest, copy: bool = False, threads: int | None = None) -> None:
+    """Puts the new files of the snapshot into the table's folder. Readers do not see them before they are published.
+
+    threads: how many files at once; None: the default.
+    """
+    _link_all(store, manifest, [f for f in manifest.files if not f.carried], copy, threads)
 
 
 def _provide_files(store: Store, manifest: Manifest) -> None:
@@ -127,7 +130,9 @@ def _missing(store: Store, manifest: Manifest) -> list[DataFile]:
     return [f for f in manifest.files if present.get(data_path(table, f.name)) != f.bytes]
 
 
-def _link_all(store: Store, manifest: Manifest, files: Iterable[DataFile], copy: bool = False) -> None:
+def _link_all(
+    store: Store, manifest: Manifest, files: Iterable[DataFile], copy: bool = False, threads: int | None = None
+) -> None:
     table = LogPaths(manifest.log).table
 
     def put(file: DataFile) -> None:
@@ -142,7 +147,7 @@ def _link_all(store: Store, manifest: Manifest, files: Iterable[DataFile], copy:
             ) from error
 
     # Side by side: in an object store each takes a moment.
-    with ThreadPoolExecutor(_LINKERS) as pool:
+    with ThreadPoolExecutor(threads or _LINKERS) as pool:
         list(pool.map(put, files))
 
 

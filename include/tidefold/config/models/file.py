@@ -61,6 +61,7 @@ class LocalConfig(StrictModel):
     quota: Size = Field(
         default=None, description="maximum bytes of all local copies of the pipeline, such as 500MB, 20GB or 20GiB"
     )
+    threads: int | None = Field(default=None, ge=1, description="files that are copied at once (default: 4)")
 
     @property
     def folders(self) -> tuple[str, ...]:
@@ -195,6 +196,9 @@ class SnapshotsConfig(StrictModel):
     )
     full_every: int = Field(
         default=10, ge=1, description="with auto: number of incremental snapshots before a full one"
+    )
+    threads: int | None = Field(
+        default=None, ge=1, description="unchanged files that are linked or copied at once (default: 8)"
     )
 
     @property

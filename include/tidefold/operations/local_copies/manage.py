@@ -45,7 +45,7 @@ def copy_staged(pipeline: Pipeline, manifest: Manifest, digest: str) -> LocalCop
     except Exception as error:
         return _report_no_copy(manifest, error)
     try:
-        copied = copy_snapshot(pipeline.store, pipeline.local, manifest, digest, commit)
+        copied = copy_snapshot(pipeline.store, pipeline.local, manifest, digest, commit, pipeline.config.local.threads)
     except CorruptError:
         raise
     except Exception as error:

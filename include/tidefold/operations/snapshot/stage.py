@@ -62,7 +62,7 @@ def stage(pipeline: Pipeline, attempt: Attempt, results: Sequence[FoldResult]) -
     if manifest.kind is SnapshotKind.FULL:
         create_snapshot_table(store, manifest)
         if not snapshot.as_of:
-            provide_new_files(store, manifest, pipeline.config.snapshots.copies)
+            provide_new_files(store, manifest, pipeline.config.snapshots.copies, pipeline.config.snapshots.threads)
     digest = write_manifest(store, manifest)
     pipeline.ledger(attempt.log).commit(lambda state: transitions.stage(state, manifest, digest, read_from(results)))
     copy = None if snapshot.as_of else copy_staged(pipeline, manifest, digest)
@@ -85,7 +85,7 @@ def _carry(pipeline: Pipeline, attempt: Attempt, files: Sequence[DataFile]) -> i
         done = store.link(data_path(source, file.name), path, copy=copy)
         return file.bytes if done == "copy" else 0
 
-    with ThreadPoolExecutor(_LINKERS) as pool:
+    with ThreadPoolExecutor(pipeline.config.snapshots.threads or _LINKERS) as pool:
         return sum(pool.map(take, files))
 
 

@@ -62,18 +62,21 @@ class Copied:
     from_primary: int = 0
 
 
-def copy_snapshot(primary: Store, local: LocalRoots, manifest: Manifest, digest: str, commit: bytes) -> Copied:
+def copy_snapshot(
+    primary: Store, local: LocalRoots, manifest: Manifest, digest: str, commit: bytes, threads: int | None = None
+) -> Copied:
     """Makes the local copy of a staged snapshot, completely or not at all.
 
     Raises StorageError if the copy cannot be made, CorruptError if the primary's files are not those that were staged.
 
     digest: sha256 of the manifest.
+    threads: how many files are copied at once; None: the default.
     """
     name = CopyName(manifest.log, manifest.snapshot)
     ongoing = CopyName(manifest.log, manifest.snapshot, ongoing=True)
     try:
         discard(local, [ongoing])
-        copied = _write(primary, local, ongoing, manifest, digest, commit)
+        copied = _write(primary, local, ongoing, manifest, digest, commit, threads or _COPIERS)
         # An older copy may belong to a former store at this address, whose ids started again.
         discard(local, [name])
         local.rename_folder(str(ongoing), str(name))
@@ -89,13 +92,15 @@ def copy_snapshot(primary: Store, local: LocalRoots, manifest: Manifest, digest:
     return copied
 
 
-def _write(primary: Store, local: LocalRoots, to: CopyName, manifest: Manifest, digest: str, commit: bytes) -> Copied:
+def _write(
+    primary: Store, local: LocalRoots, to: CopyName, manifest: Manifest, digest: str, commit: bytes, threads: int
+) -> Copied:
     here = _sources(local, to, manifest)
 
     def provide(file: DataFile) -> str:
         return _provide(primary, local, manifest.home, str(to), file, here.get(file.name, ()))
 
-    with ThreadPoolExecutor(_COPIERS) as pool:
+    with ThreadPoolExecutor(threads) as pool:
         ways = list(pool.map(provide, manifest.files))
     local.put_if_absent(f"{to}/{_COMMIT}", commit)
     path = LogPaths(manifest.log).manifest(manifest.snapshot)

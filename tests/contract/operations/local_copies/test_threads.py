@@ -1,0 +1,42 @@
+"""The numbers of threads that transfer files are settings."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.pipelines import CONFIG, judge_all, make_pipeline, put
+from tidefold.compute.runners import in_process
+from tidefold.delta import publish
+from tidefold.operations.snapshot import stage
+from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.materialize import materialize
+from tidefold.operations.snapshot.request import Fold
+from tidefold.storage.local_copies import copies
+
+
+def test_numbers_of_threads_are_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: dict[str, set[int]] = {}
+
+    def note(name: str) -> Any:
+        def open_pool(threads: int) -> ThreadPoolExecutor:
+            begun.setdefault(name, set()).add(threads)
+            return ThreadPoolExecutor(threads)
+
+        return open_pool
+
+    for module in (stage, copies, publish):
+        monkeypatch.setattr(module, "ThreadPoolExecutor", note(module.__name__.rsplit(".", 1)[1]))
+    given = "store: store\nlocal: {mode: files, path: disk, threads: 3}\nsnapshots: {threads: 5}\n"
+    pipeline = make_pipeline(tmp_path, CONFIG.replace("store: store\n", given))
+    for run in ("run-1", "run-2"):
+        put(pipeline, [{"id": 1 if run == "run-2" else i, "text": run} for i in range(20)])
+        materialize(pipeline, ["accounts"], Fold(run), in_process)
+        judge_all(pipeline)
+        confirm(pipeline, "accounts")
+    assert begun["stage"] == {5}
+    assert begun["copies"] == {3}
+    assert 5 in begun["publish"]
