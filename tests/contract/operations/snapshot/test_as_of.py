@@ -325,6 +325,8 @@ def test_one_that_nobody_goes_on_with_is_aborted_by_clean(pipeline: Pipeline, mo
     staged(pipeline, day(4), "b4")
     assert clean(pipeline, ["accounts"])[1].facts["aborted"] == []
     monkeypatch.setattr("tidefold.operations.retention.clean.now", lambda: "2099-01-01T00:00:00+00:00")
+    # The scratch folders of other processes of this machine stay.
+    monkeypatch.setattr("tidefold.operations.retention.clean.PATTERN", "no-folder-of-*-others")
     [_, planned] = clean(pipeline, ["accounts"], plan=True)
     assert "would abort attempts without progress for a day: snapshot 3 (as of 2025-11-04" in planned.message
     assert pipeline.ledger("accounts").read().as_of_attempts
