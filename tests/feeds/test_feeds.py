@@ -118,6 +118,17 @@ def test_files_that_no_reader_knows_are_named(folder: Path) -> None:
     assert "orders.xlsx" in done.stderr
 
 
+def test_envelopes_without_a_source_are_explained(folder: Path) -> None:
+    """As Flink's `debezium-json` writes them."""
+    (folder / "landing/customers").mkdir(parents=True)
+    rows = [{"before": None, "after": {"id": i, "name": "a"}, "op": "c"} for i in range(3)]
+    (folder / "landing/customers/part-0-0.json").write_text(lines(rows))
+    done = CliRunner().invoke(app, ["init", "landing"])
+    assert done.exit_code == 0
+    assert "its records have no `source`" in done.stderr
+    assert "connector unknown" not in done.stderr
+
+
 def test_what_cannot_be_taken_is_named(folder: Path) -> None:
     feed = FEEDS[0]
     pipeline = begun(folder, feed)

@@ -343,7 +343,12 @@ def _notes(columns: Sequence[ProposedColumn], connector: str, shared: Sequence[s
     if not columns:
         notes.append("no record with `after` seen: the columns are not known")
     notes += [f"column {c.name}: {c.note}" for c in columns if c.type is None]
-    if connector not in _CONNECTORS:
+    if not connector:
+        notes.append(
+            "its records have no `source`, so nothing says which of two changes is the newer: land what Debezium "
+            "itself writes (other programs, such as Flink's `debezium-json`, leave `source` out)"
+        )
+    elif connector not in _CONNECTORS:
         known = ", ".join(_CONNECTORS)
-        notes.append(f"connector {connector or 'unknown'}: only {known} are supported in this version")
+        notes.append(f"connector {connector}: only {known} are supported in this version")
     return [*notes, *shared]
