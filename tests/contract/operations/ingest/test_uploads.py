@@ -5,10 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, BinaryIO
 
 import pytest
@@ -18,11 +19,11 @@ from support.landing import land, make_landing, record, take
 from support.pipelines import judge_all
 from tidefold.changelog.writer.metrics import Metrics
 from tidefold.changelog.writer.retry import run_attempts
-from tidefold.compute.runners import Answer, Work, in_process
+from tidefold.compute.runners import in_process
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.uploads import RetryPolicy
 from tidefold.errors import RefusedError, StorageError
-from tidefold.operations.ingest.ingest import ingest
+from tidefold.operations.ingest.parse_round import _limit_in_flight
 from tidefold.operations.ingest.write_changes import configure_writer, write_changes
 from tidefold.operations.inspect.status import status
 from tidefold.operations.pipeline import Pipeline
@@ -115,21 +116,12 @@ def test_totals_add_up_over_runs_and_reach_airflow(landed: Pipeline, tmp_path: P
     assert {g.name for g in of_outcomes("ingest", [second])} >= {"ingest.uploads.segments", "ingest.uploads.seconds"}
 
 
-def test_what_is_in_flight_is_limited(tmp_path: Path) -> None:
-    """Back-pressure: the files wait, and are read in groups."""
-    make_landing(tmp_path)
-    configure(tmp_path, "{in_flight: 1kB, batch: 1kB}")
-    pipeline = open_pipeline(tmp_path / "tidefold.yaml")
-    land(tmp_path, 0, [record(offset, offset) for offset in range(20)])
-    groups: list[int] = []
-
-    def run(work: Work, tasks: Sequence[str]) -> list[Answer]:
-        groups.append(len(tasks))
-        return in_process(work, tasks)
-
-    [outcome] = ingest(pipeline, [LOG], run)
-    assert outcome.facts["changes"] == 20
-    assert set(groups) == {1}
+def test_what_is_in_flight_is_limited() -> None:
+    """Back-pressure: the tasks are read and uploaded in groups, one after the other; a larger task goes alone."""
+    tasks: Any = [SimpleNamespace(weight=weight) for weight in (5, 4, 3, 9, 1)]
+    groups = [[task.weight for task in group] for group in _limit_in_flight(tasks, 9)]
+    assert groups == [[5, 4], [3], [9], [1]]
+    assert [len(group) for group in _limit_in_flight(tasks, None)] == [5]
 
 
 def test_an_attempt_that_takes_too_long_gets_another_beside_it_and_is_discarded() -> None:
