@@ -140,7 +140,7 @@ def test_deletes_of_a_csv_feed_are_deletes_without_a_word_of_the_user(folder: Pa
     lines += [f"D,{i},2.50,2026-11-02 08:00:{i:02d}" for i in range(3)]
     (folder / "landing/orders/orders.csv").write_text("\n".join(["op,order_id,total,updated_at", *lines, ""]))
     done = init("landing", "--format", "json")
-    assert [text.split(":")[0] for text in json.loads(done.stdout)["assumed"]["orders"]] == ["op", "key", "order"]
+    assert [text.split(" = ")[0] for text in json.loads(done.stdout)["assumed"]["orders"]] == ["op", "key", "order"]
     orders = load_config(Path("tidefold.yaml")).logs["orders"]
     assert orders.source.options["op"]["column"] == "op"
     assert (orders.shape.key, orders.shape.order_by) == (("order_id",), ("updated_at",))

@@ -82,8 +82,8 @@ def list_assumptions(log: ProposedLog) -> list[str]:
 
 def _describe_assumption(question: ProposalQuestion) -> str:
     first, *others = question.candidates
-    more = f"; other candidates: {'; '.join(others[:5])}" if others else ""
-    return f"{question.about}: {first}, as {question.because}{more}"
+    more = f" Other candidates: {'; '.join(others[:5])}." if others else ""
+    return f"{question.about} = {first}. Reason: {question.because}.{more}"
 
 
 def render(logs: Sequence[ProposedLog], paths: Sequence[str], base: Path, store_id: str) -> str:

@@ -17,7 +17,7 @@ from tidefold.operations.doctor.machine import (
 OK, WARN, FAIL = FindingLevel.OK, FindingLevel.WARN, FindingLevel.FAIL
 OLDEST_PYTHON = (3, 11)
 OLDEST_JAVA = 17
-TESTED_JAVA = (17, 21)
+EXPECTED_JAVA = (17, 21)
 JAVA_HINT = "Install Java 17 or 21 (Debian, Ubuntu: `apt install openjdk-17-jre-headless`) or set JAVA_HOME to one."
 _INSTALL = "Install tidefold again: `pip install tidefold` with its extras, or `make install` in a clone."
 _GIB = 1 << 30
@@ -50,15 +50,15 @@ def judge_packages(found: InstalledPackages) -> Iterator[DoctorFinding]:
 
 
 def judge_java(found: JavaInstallation) -> Iterator[DoctorFinding]:
-    """Checks that Java is one of the versions that Spark supports."""
+    """Checks that Java is one of the expected versions."""
     if not found.path:
         where = f"JAVA_HOME ({found.home}) does not contain it" if found.home else "there is none on the PATH"
         yield DoctorFinding("java", FAIL, f"Spark needs Java, and {where}.", JAVA_HINT)
     elif found.major is None or found.major < OLDEST_JAVA:
         shown = f"is Java {found.major}" if found.major else "does not report its version"
         yield DoctorFinding("java", FAIL, f"Spark needs Java 17 or newer, and {found.path} {shown}.", JAVA_HINT)
-    elif found.major not in TESTED_JAVA:
-        message = f"{found.path} is Java {found.major}; Spark 4.2 was tested with Java 17 and 21."
+    elif found.major not in EXPECTED_JAVA:
+        message = f"{found.path} is Java {found.major}; tidefold expects Java 17 or 21, and was run with 17."
         yield DoctorFinding("java", WARN, message, JAVA_HINT)
     else:
         yield DoctorFinding("java", OK, f"Java {found.major}: {found.path}.")

@@ -253,7 +253,7 @@ def key_question(log: str, keys: Sequence[tuple[str, ...]], rows: Rows, op: OpCa
     rivals = [key for key in keys[1:] if len(key) == 1 and key_score(log, key[0]) >= 2]
     inserts = sum(map(op.is_insert, rows)) if op else 0
     seen = f"its values differ in all {inserts or len(rows):,} {'inserted ' if inserts else ''}rows of the sample"
-    because = seen if _is_unique(best, [r for r in rows if op and op.is_insert(r)] or rows) else "it is called so"
+    because = seen if _is_unique(best, [r for r in rows if op and op.is_insert(r)] or rows) else "its name"
     return ProposalQuestion("key", text, tuple(", ".join(key) for key in keys), sure and not rivals, because)
 
 
@@ -265,7 +265,8 @@ def order_question(columns: Sequence[ProposedColumn], orders: Sequence[str]) -> 
         return ProposalQuestion("order", text)
     named = {c.name: order_score(c) for c in columns}
     sure = named[orders[0]] == 2 and (len(orders) == 1 or named[orders[1]] < 2)
-    because = "no two rows of a key have the same value and differ" if sure else "it is a time that is never null"
+    same = f"rows with the same key and the same {orders[0]} have the same content"
+    because = same if sure else "it is a time that is never null"
     return ProposalQuestion("order", text, tuple(orders), sure, because)
 
 
