@@ -82,5 +82,5 @@ def mistakes(entry: LogEntry) -> Iterator[Mistake]:
         yield "LATE_WITHOUT_EFFECT", ("late",), "has no effect on this log.", hint
     elif entry.late and shape.order_by[0] in types and lateness(entry, shape) is None:
         type_ = types[shape.order_by[0]]
-        hint = "Write a whole number for a column of whole numbers, 36h or 7d for a timestamp, 7d for a date."
+        hint = "Write 36h or 7d for a timestamp, 7d for a date, a whole number for whole numbers."
         yield "LATE_HORIZON", ("late", "allowed_lateness"), f"does not fit `{shape.order_by[0]}` of type {type_}.", hint

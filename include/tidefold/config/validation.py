@@ -51,8 +51,8 @@ def source_mistakes(entry: LogEntry) -> Iterator[Mistake]:
     if isinstance(source, JsonEntry):
         yield from _any_names(entry, source)
     if isinstance(source, DebeziumEntry) and source.schemas and source.format != "debezium-json":
-        hint = "Remove it; or let the sink write keys and values as base64, with `format: debezium-json`."
-        yield "SCHEMAS_WITHOUT_EFFECT", ("source", "schemas"), "needs `format: debezium-json`.", hint
+        hint = "Remove `schemas`. Or let the sink write JSON with base64, and set `format: debezium-json`."
+        yield "SCHEMAS_WITHOUT_EFFECT", ("source", "schemas"), "works only with `format: debezium-json`.", hint
     if isinstance(source, CustomEntry) and source.name not in custom_sources():
         hint = f"Install the package that provides it. Installed sources: {', '.join(custom_sources()) or 'none'}."
         yield "SOURCE_UNKNOWN", ("source", "name"), f"is `{source.name}`, which no installed package provides.", hint

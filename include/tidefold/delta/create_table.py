@@ -10,8 +10,8 @@ from tidefold.delta.raw_commit import TableCommit, TableMetadata, TableProtocol,
 from tidefold.delta.table_description import TableDescription
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot.manifest import Manifest
-from tidefold.errors import AlreadyExistsError
 from tidefold.storage import Store
+from tidefold.storage.store import make_taken_error
 
 
 def create_snapshot_table(store: Store, manifest: Manifest) -> None:
@@ -19,7 +19,7 @@ def create_snapshot_table(store: Store, manifest: Manifest) -> None:
     path = LogPaths(manifest.log).snapshot(manifest.snapshot)
     with convert_errors(path):
         if is_table(store, path):
-            raise AlreadyExistsError("NAME_TAKEN", f"`{path}` already contains a Delta table.")
+            raise make_taken_error(path, "already contains a Delta table")
         create_table(store, path, manifest, "", TableDescription())
 
 

@@ -18,6 +18,7 @@ from tidefold.domain.paths import DataFileName, change_path, data_path
 from tidefold.domain.snapshot.manifest import DataFile
 from tidefold.errors import AlreadyExistsError
 from tidefold.storage import Store
+from tidefold.storage.store import make_taken_error
 
 _ROW_GROUP_ROWS = 262_144
 _SAMPLE_ROWS = 8_192
@@ -102,7 +103,7 @@ def require_same(store: Store, path: str, sha256: str) -> None:
             found.update(chunk)
     if found.hexdigest() == sha256:
         return
-    raise AlreadyExistsError("NAME_TAKEN", f"`{path}` already exists, with other content.")
+    raise make_taken_error(path, "already exists, with other content")
 
 
 def _writer(schema: pa.Schema, compression: str, sink: BinaryIO, first: pa.RecordBatch, **how: Any) -> pq.ParquetWriter:

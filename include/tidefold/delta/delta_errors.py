@@ -24,7 +24,9 @@ def convert_errors(path: str) -> Iterator[None]:
         if "interacting with object store" in str(error):
             raise _unreachable(path, error) from error
         raise CorruptError(
-            "DELTA_TABLE", f"The Delta table `{path}` cannot be used: {error}", hint="Restore its `_delta_log`."
+            "DELTA_TABLE",
+            f"deltalake cannot use the Delta table `{path}`: {error}",
+            hint=f"Restore `{path}/_delta_log` from a backup.",
         ) from error
     except OSError as error:
         raise _unreachable(path, error) from error

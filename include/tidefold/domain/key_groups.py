@@ -25,7 +25,11 @@ class KeyGroups:
 
     def __post_init__(self) -> None:
         if not 0 <= self.first <= self.last:
-            raise InvalidInputError("KEY_GROUPS_INVALID", f"{self.first}-{self.last} is not a range of key groups.")
+            raise InvalidInputError(
+                "KEY_GROUPS_INVALID",
+                f"`{self.first}-{self.last}` is not a range of key groups.",
+                hint="Begin at 0 or above, and end at the first key group or above, as in `0-31`.",
+            )
 
     def meets(self, other: KeyGroups) -> bool:
         return self.first <= other.last and other.first <= self.last

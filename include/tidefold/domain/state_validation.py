@@ -45,7 +45,7 @@ def _check_change_sets(state: LogState) -> None:
     segments = {c.location.segment for c in sets}
     # Only change sets of one segment can be the same one. Without pairs, 10,000 segments take a tenth of the time.
     if len(segments) < len(sets) and len({(c.location.segment, c.location.ordinal) for c in sets}) < len(sets):
-        raise _corrupt("SEGMENT_TWICE", state.log, "it lists one change set of a segment twice")
+        raise _corrupt("SEGMENT_TWICE", state.log, "two of its entries name the same part of one segment")
     for path in segments:
         _check_path(state.log, path)
 

@@ -14,9 +14,9 @@ from typing import BinaryIO, TypeVar, cast
 
 from fsspec.implementations.local import LocalFileSystem
 
-from tidefold.errors import AlreadyExistsError, InvalidInputError, NotFoundError, StorageError, UnknownOutcomeError
+from tidefold.errors import AlreadyExistsError, NotFoundError, StorageError, UnknownOutcomeError
 from tidefold.storage.safe_files import delete_below, open_regular
-from tidefold.storage.store import StoredObject
+from tidefold.storage.store import StoredObject, make_outside_error, make_taken_error
 
 T = TypeVar("T")
 _UNFINISHED, _CHUNK = ".part", 1 << 20
@@ -209,7 +209,7 @@ class LocalStore:
             except OSError as error:
                 if error.errno != errno.ENOTEMPTY:
                     raise
-                raise AlreadyExistsError("NAME_TAKEN", f"`{target}` already exists.") from error
+                raise make_taken_error(target) from error
             _sync(os.path.dirname(new))
 
     def list(self, folder: str, unfinished: bool = False) -> list[StoredObject]:
@@ -259,7 +259,7 @@ class LocalStore:
         """Returns the absolute path. Raises InvalidInputError if it is outside the root (I26)."""
         full = os.path.normpath(os.path.join(self._root, path))
         if os.path.isabs(path) or not f"{full}{os.sep}".startswith(f"{self._root.rstrip(os.sep)}{os.sep}"):
-            raise InvalidInputError("PATH_OUTSIDE_ROOT", f"`{path}` is outside the store.")
+            raise make_outside_error(path)
         return full
 
     def _make_folder(self, folder: str) -> tuple[str, ...]:
@@ -281,7 +281,7 @@ def _translate_errors(path: str) -> Iterator[None]:
     except FileNotFoundError as error:
         raise NotFoundError("NOT_FOUND", f"`{path}` does not exist.") from error
     except FileExistsError as error:
-        raise AlreadyExistsError("NAME_TAKEN", f"`{path}` already exists.") from error
+        raise make_taken_error(path) from error
     except StorageError:
         raise
     except OSError as error:

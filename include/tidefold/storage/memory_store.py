@@ -10,8 +10,8 @@ from typing import BinaryIO, cast
 
 from fsspec.implementations.memory import MemoryFileSystem
 
-from tidefold.errors import AlreadyExistsError, InvalidInputError, NotFoundError
-from tidefold.storage.store import StoredObject
+from tidefold.errors import AlreadyExistsError, NotFoundError
+from tidefold.storage.store import StoredObject, make_outside_error, make_taken_error
 
 # fsspec keeps ONE tree for the whole process, so one lock guards it.
 _lock = threading.Lock()
@@ -38,7 +38,7 @@ class MemoryStore:
     def put_if_absent(self, path: str, data: bytes) -> None:
         with _lock:
             if self._fs.exists(self._full(path)):
-                raise AlreadyExistsError("NAME_TAKEN", f"`{path}` already exists.")
+                raise make_taken_error(path)
             self._fs.pipe_file(self._full(path), data)
 
     @contextmanager
@@ -98,5 +98,5 @@ class MemoryStore:
 
     def _full(self, path: str) -> str:
         if path.startswith("/") or ".." in path.split("/"):
-            raise InvalidInputError("PATH_OUTSIDE_ROOT", f"`{path}` is outside the store.")
+            raise make_outside_error(path)
         return f"{self._root}/{path}".rstrip("/")

@@ -10,6 +10,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import BinaryIO, Protocol, cast
 
+from tidefold.errors import AlreadyExistsError, InvalidInputError
+
 
 @dataclass(frozen=True, slots=True)
 class StoredObject:
@@ -31,6 +33,18 @@ def is_lost_by_disk(error: BaseException | None) -> bool:
 def compute_sha256(stream: BinaryIO) -> str:
     """The sha256 of the bytes of an open file."""
     return hashlib.file_digest(cast(io.BufferedReader, stream), "sha256").hexdigest()
+
+
+def make_taken_error(path: str, what: str = "already exists") -> AlreadyExistsError:
+    """The error of a write to a name that has other content."""
+    hint = "Repeat the command. If this repeats, run `tidefold verify`."
+    return AlreadyExistsError("NAME_TAKEN", f"`{path}` {what}. tidefold overwrites no file.", hint=hint)
+
+
+def make_outside_error(path: str) -> InvalidInputError:
+    """The error of a path that leads out of the store."""
+    hint = "If a stored document names this path, restore that document from a backup."
+    return InvalidInputError("PATH_OUTSIDE_ROOT", f"`{path}` is outside the store.", hint=hint)
 
 
 class Store(Protocol):

@@ -91,8 +91,9 @@ def read_text(path: Path, limit: int = SIZE_LIMIT) -> str:
         with path.open("rb") as stream:
             data = stream.read(limit + 1)
     except OSError as error:
+        message = f"cannot be read: {error.strerror}."
         raise config_error(
-            path, [ConfigProblem("CONFIG_UNREADABLE", 0, "", f"cannot be read: {error.strerror}.")]
+            path, [ConfigProblem("CONFIG_UNREADABLE", 0, "", message, "Check its permissions.")]
         ) from error
     if len(data) > limit:
         message = f"is larger than {limit} bytes."

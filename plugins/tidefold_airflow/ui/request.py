@@ -74,7 +74,11 @@ def run_asked(request: Request) -> Run:
     """Returns the run in the address. Airflow's ids can be any text, so they are compared and never used as a path."""
     dag, run = request.path_params["dag_id"], request.path_params["run_id"]
     if not run or max(len(dag), len(run)) > _LONGEST_ID:
-        raise NotFoundError("RUN_NOT_FOUND", "No run can have this id.", hint="Open this page from the run in Airflow.")
+        raise NotFoundError(
+            "RUN_NOT_FOUND",
+            "The id of the run or of its DAG in the address is empty or too long.",
+            hint="Open this page from the run in Airflow.",
+        )
     return Run(dag, run)
 
 

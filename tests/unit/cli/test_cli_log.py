@@ -139,7 +139,7 @@ def test_hold_and_release(pipeline: Pipeline) -> None:
 def test_a_hold_needs_a_reason_and_a_snapshot_that_is_kept(pipeline: Pipeline) -> None:
     assert call("hold", "accounts", "audit", "1").exit_code == 2
     for arguments, code, exit_code in (
-        (("audit", "1", "--reason", " "), "HOLD_UNNAMED", 2),
+        (("audit", "1", "--reason", " "), "HOLD_REASON_MISSING", 2),
         (("../x", "1", "--reason", "y"), "NAME_INVALID", 2),
         (("audit", "9", "--reason", "y"), "SNAPSHOT_UNKNOWN", 4),
     ):

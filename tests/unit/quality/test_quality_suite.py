@@ -126,10 +126,11 @@ def test_every_problem_of_a_suite_file_is_listed(tmp_path: Path) -> None:
 
 def test_a_missing_or_binary_suite_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe")
-    for name in ("absent.yaml", "binary.yaml"):
+    for name, hint in (("absent.yaml", "Correct the path `quality.suite`"), ("binary.yaml", "Save it as UTF-8")):
         with pytest.raises(InvalidInputError) as refused:
             load_suite(tmp_path / name, SHAPE, 0.5)
         assert refused.value.code == "SUITE_UNREADABLE"
+        assert hint in str(refused.value)
 
 
 def test_a_row_drop_that_is_no_share_is_refused() -> None:

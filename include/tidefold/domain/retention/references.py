@@ -59,9 +59,11 @@ def register(state: LogState, reader: Consumer) -> LogState:
     if not state.truncated_to <= reader.sqn <= state.last_sqn:
         raise RefusedError(
             "CONSUMER_OUTSIDE_LOG",
-            f"Consumer `{reader.name}` cannot be at {reader.sqn}: "
-            f"`{state.log}` has the change sets after {state.truncated_to} up to {state.last_sqn}.",
-            hint="Read a snapshot first, then the log from the end of that snapshot.",
+            f"Consumer `{reader.name}` of `{state.log}` cannot be at {reader.sqn}. "
+            f"Positions {state.truncated_to} to {state.last_sqn} are possible.",
+            hint="Read a snapshot first, and register at its sqn."
+            if reader.sqn < state.truncated_to
+            else f"Use {state.last_sqn} or less.",
         )
     inside = next((c for c in state.change_sets if c.begin <= reader.sqn < c.sqn), None)
     if inside:

@@ -127,10 +127,12 @@ def check_savepoint(found: Savepoint) -> Savepoint:
         raise _corrupt("it names a file twice")
     for file in found.files:
         _check_file(found, file)
-    if sum(f.rows for f in found.files if not f.hidden) != found.rows or found.sqn < 0 or found.snapshot < 1:
-        raise _corrupt("its numbers do not add up")
+    if sum(f.rows for f in found.files if not f.hidden) != found.rows:
+        raise _corrupt(f"its files do not have {found.rows:,} rows together")
+    if found.sqn < 0 or found.snapshot < 1:
+        raise _corrupt("the number of its snapshot or of its last change set is not possible")
     if set(found.delta_log) - {DELTA_LOG}:
-        raise _corrupt("it names files that are no Delta log of its own")
+        raise _corrupt("`delta_log` names a file outside `_delta_log`")
     return found
 
 

@@ -36,7 +36,7 @@ def column_mistakes(names: Sequence[str]) -> Iterator[Mistake]:
     for name in names:
         at = ("columns", name)
         if name.startswith("_"):
-            hint = "Rename it in the source."
+            hint = "Use another name, and write the source's name under `aliases`."
             yield "COLUMN_RESERVED", at, "begins with `_`, which is reserved for system columns.", hint
         elif not _COLUMN.fullmatch(name):
             hint = "Use up to 128 letters, digits and underscores."

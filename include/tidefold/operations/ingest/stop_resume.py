@@ -21,7 +21,11 @@ def stop(pipeline: Pipeline, log: str, address: str, by: str, why: str) -> Stopp
     Raises NotFoundError, RefusedError if it was stopped for another address.
     """
     if not by.strip() or not why.strip():
-        raise InvalidInputError("STOP_UNNAMED", "Stopping a log needs both a name and a reason.", hint="Give --reason.")
+        raise InvalidInputError(
+            "STOP_UNNAMED",
+            "A log stops only with a reason and the name of the person who stops it.",
+            hint="Give `--reason`, and `--by` if your user name is not known.",
+        )
     instant = now()
     run = f"stop-{hashlib.sha256(f'{log} {address} {instant}'.encode()).hexdigest()[:12]}"
     stopped = Stopped(run, shorten_reason(by), shorten_reason(why), address, instant)

@@ -56,7 +56,7 @@ def hold(pipeline: Pipeline, log: str, name: str, snapshot: int, why: str) -> Ou
     """Keeps a completed snapshot and the log after it until `release`. Raises RefusedError, InvalidInputError."""
     check_name(name)
     if not why.strip():
-        raise InvalidInputError("HOLD_UNNAMED", "A hold needs a reason.", hint="Give it with --reason.")
+        raise InvalidInputError("HOLD_REASON_MISSING", "A hold needs a reason.", hint="Give `--reason`.")
 
     why = shorten_reason(why)
 

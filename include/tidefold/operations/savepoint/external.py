@@ -139,7 +139,8 @@ def _check_shape(savepoint: Savepoint, configured: TableSpec) -> None:
     if savepoint.kind is Layout.CANONICAL and theirs.merge.engine is Engine.HISTORY:
         raise RefusedError(
             "CANONICAL_HISTORY",
-            "A canonical savepoint has rows only. Without the deletes, the next fold would extend ended versions.",
+            "A canonical savepoint has no deletes, so `merge: history` cannot import it: "
+            "ended rows would look valid again.",
             hint="Take a native savepoint (`--as native`) and import that one.",
         )
     if savepoint.kind is Layout.CANONICAL:

@@ -75,7 +75,9 @@ def _replace(stores: Stores, sha256: str, source: StoredLocation, store: Store, 
             digest.update(chunk)
             new.write(chunk)
         if digest.hexdigest() != sha256:
-            raise CorruptError("SOURCE_CHANGED", f"`{source}` changed during the copy")
+            raise CorruptError(
+                "REPAIR_COPY_CHANGED", f"`{source}` changed while `verify --repair` copied it.", hint="Run it again."
+            )
 
 
 def replace_from(stores: Stores, sha256: str, source: StoredLocation, target: StoredLocation) -> None:

@@ -171,8 +171,11 @@ def read_suite_file(path: Path, context: SuiteContext) -> tuple[Check, ...]:
     try:
         text = read_text(path, _SIZE_LIMIT)
     except ConfigError as error:
-        hint = "Correct `quality: suite:` of the log, or the file."
-        unreadable = [replace(p, code="SUITE_UNREADABLE", hint=hint) for p in error.problems]
+        hint = "Correct the path `quality.suite` of the log, or make the file readable."
+        unreadable = [
+            replace(p, code="SUITE_UNREADABLE", hint=hint if p.code == "CONFIG_UNREADABLE" else p.hint)
+            for p in error.problems
+        ]
         raise config_error(path, unreadable) from error
     problems: list[ConfigProblem] = []
     checks: tuple[Check, ...] = ()

@@ -49,7 +49,9 @@ def snapshot_rows(table: DeltaTable, store: Store) -> pa.Table:
         name = unquote(action["path"])
         if _ELSEWHERE.match(name) or ".." in name.split("/"):
             raise InvalidInputError(
-                "PATH_OUTSIDE_ROOT", f"`{name}` is outside the Delta table.", hint="Copy the table with its files."
+                "PATH_OUTSIDE_ROOT",
+                f"`{name}` is outside the Delta table.",
+                hint="It may be a shallow clone. Copy the table with its files.",
             )
         rows = _read_file(store, name)
         rows = rows.filter(_mask(live[name], rows)) if name in live else rows

@@ -184,7 +184,8 @@ class _LineTaker:
 def _mark_torn(refused: RefusedRecordError) -> RefusedRecordError:
     if refused.reason != "BROKEN_JSON":
         return refused
-    return RefusedRecordError("TORN_LINE", f"The file ends within this line, and newer files exist: {refused.detail}")
+    detail = f"The file ends in the middle of this line, and newer files exist: {refused.detail}"
+    return RefusedRecordError("TORN_LINE", detail)
 
 
 def _is_text(data: bytes) -> bool:

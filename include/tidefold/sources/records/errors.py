@@ -185,7 +185,9 @@ def missing_column(what: str, types: Mapping[str, str]) -> RefusedRecordError:
     """The refusal of a record without a column that is not optional."""
     names = ", ".join(types)[:200]
     lines = ", ".join(f"`{name}: {{type: '{type_}', default: null}}`" for name, type_ in list(types.items())[:3])[:200]
-    detail = f"{what} has no {names}, and missing is not null. To read it as null, set {lines} in `columns`."
+    detail = (
+        f"{what} has no {names}. tidefold does not read a missing column as null. To do so, set {lines} in `columns`."
+    )
     return RefusedRecordError("MISSING_COLUMN", detail)
 
 

@@ -67,7 +67,7 @@ class StateJson(KafkaLines):
 
 def _second_partition(name: str, partition: int, one: int) -> FileProblem:
     message = f"`{name}` belongs to partition {partition}, but this state log accepts only partition {one}."
-    hint = "Write the state into one partition. If it is never cleared as a whole, you can set `partitions: many`."
+    hint = "Write the state into one partition. If no operation clears the whole state, set `partitions: many`."
     return FileProblem(name, "STATE_PARTITIONS", message, hint)
 
 

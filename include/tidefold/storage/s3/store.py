@@ -15,7 +15,7 @@ from tidefold.errors import AlreadyExistsError, InvalidInputError, NotFoundError
 from tidefold.storage.s3.address import S3Address, S3Endpoint
 from tidefold.storage.s3.client import FAILURES, Bucket, code_of
 from tidefold.storage.s3.upload import PART, Multipart, UploadStream, find_put_mark, put
-from tidefold.storage.store import StoredObject
+from tidefold.storage.store import StoredObject, make_outside_error
 
 _AT_ONCE = 1000  # Keys that one delete request may name.
 _COMPARED = 8 << 20
@@ -225,7 +225,7 @@ class S3Store:
         """Returns the object's key. Raises InvalidInputError if it is outside the root (I26)."""
         parts = path.split("/")
         if path.startswith("/") or ".." in parts:
-            raise InvalidInputError("PATH_OUTSIDE_ROOT", f"`{path}` is outside the store.")
+            raise make_outside_error(path)
         if "?" in path:
             raise InvalidInputError(
                 "PATH_INVALID", f"`{path}` contains `?`, which S3 clients read as the start of a version id."

@@ -7,8 +7,9 @@ import uuid
 from contextlib import suppress
 from typing import Any
 
-from tidefold.errors import AlreadyExistsError, UnknownOutcomeError
+from tidefold.errors import UnknownOutcomeError
 from tidefold.storage.s3.client import FAILURES, Bucket, code_of, conflicts, refuses, was_sent
+from tidefold.storage.store import make_taken_error
 
 PART = 16 << 20
 _COPIED_PART = 512 << 20
@@ -45,7 +46,7 @@ def _settle(bucket: Bucket, key: str, path: str, mark: str, error: Exception) ->
         raise bucket.as_ours(path, error) from error
     if found is None:  # Absence proves nothing: the lost request may still arrive.
         raise _unknown(bucket, path, error) from error
-    raise AlreadyExistsError("NAME_TAKEN", f"`{path}` already exists.") from error
+    raise make_taken_error(path) from error
 
 
 def find_put_mark(bucket: Bucket, key: str) -> str | None:

@@ -207,10 +207,15 @@ def test_the_slowest_reader_bounds_the_cut() -> None:
 
 def test_a_reader_stands_inside_the_log() -> None:
     cut = log_bounds.truncate(with_snapshots(5), 2)
-    for sqn in (cut.truncated_to - 1, cut.last_sqn + 1):
+    hints = {
+        cut.truncated_to - 1: "Read a snapshot first, and register at its sqn.",
+        cut.last_sqn + 1: f"Use {cut.last_sqn} or less.",
+    }
+    for sqn, hint in hints.items():
         with pytest.raises(RefusedError) as refused:
             references.register(cut, Consumer("index", sqn))
-        assert refused.value.code == "CONSUMER_OUTSIDE_LOG"
+        assert (refused.value.code, refused.value.hint) == ("CONSUMER_OUTSIDE_LOG", hint)
+        assert f"Positions {cut.truncated_to} to {cut.last_sqn} are possible." in refused.value.message
     for sqn in (cut.truncated_to, cut.last_sqn):
         assert references.register(cut, Consumer("index", sqn)).readers == (Consumer("index", sqn),)
 
