@@ -14,7 +14,7 @@ from support.dealing import DealtBytes, count_bytes, tasks_of
 from tables import machine, write_page
 from tidefold.compute.broadcast_work import BroadcastWork
 from tidefold.fold.fold_bucket import FoldWork, deal
-from tidefold.fold.plan import sort_by_weight
+from tidefold.fold.plan_fold import sort_by_weight
 from tidefold.ledger.stored_form import encode
 
 SIZES = ((100, 100), (100, 1_000), (1_000, 1_000), (10_000, 100), (10_000, 1_000))

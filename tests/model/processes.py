@@ -28,7 +28,7 @@ from tidefold.domain.retention import compaction, log_bounds, protection
 from tidefold.domain.snapshot import claim, point_in_time, transitions
 from tidefold.domain.snapshot.manifest import DataFile, Manifest
 from tidefold.errors import ConflictError, CorruptError, NotFoundError, RefusedError
-from tidefold.fold.plan import plan_fold
+from tidefold.fold.plan_fold import plan_fold
 from tidefold.fold.source_places import SourcePlaces
 from tidefold.fold.task import FoldTask
 from tidefold.ledger import Ledger, read_manifest, write_manifest

@@ -24,7 +24,7 @@ from tidefold.domain.retention.protection import Grace
 from tidefold.domain.snapshot import claim
 from tidefold.domain.snapshot.manifest import Manifest
 from tidefold.errors import ConflictError, NotFoundError, RefusedError, UnknownOutcomeError
-from tidefold.fold.plan import plan_fold
+from tidefold.fold.plan_fold import plan_fold
 from tidefold.fold.source_places import SourcePlaces
 from tidefold.ledger import Ledger, pages, read_manifest
 from tidefold.operations.ingest import recovery

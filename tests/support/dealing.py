@@ -19,7 +19,8 @@ from tidefold.domain.snapshot.manifest import DataFile
 from tidefold.domain.table.table_spec import Column, TableSpec
 from tidefold.domain.verify.expected_files import StorageTier
 from tidefold.fold.fold_bucket import deal
-from tidefold.fold.task import Address, FoldPlan, FoldTask, Input, Recipe, number_ways
+from tidefold.fold.plan import Address, FoldPlan, Input, Recipe, number_ways
+from tidefold.fold.task import FoldTask
 
 _STORE = "file:///var/lib/tidefold/production/store"
 _COLUMNS = ("id", "amount", "seen", "city", "text")

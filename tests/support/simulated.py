@@ -33,8 +33,9 @@ from tidefold.errors import (
     UnknownOutcomeError,
 )
 from tidefold.fold.fold_bucket import FoldWork
+from tidefold.fold.plan import Address, Input, Recipe
 from tidefold.fold.rewrite import RewriteAction
-from tidefold.fold.task import Address, FoldResult, FoldTask, Input, Recipe
+from tidefold.fold.task import FoldResult, FoldTask
 from tidefold.ledger.evidence import ATTEMPT_FACT, EPOCH_FACT, MANIFEST_FACT, SNAPSHOT_FACT
 from tidefold.operations.snapshot import confirm, stage
 from tidefold.sources.ingest import parse_task as parse_module

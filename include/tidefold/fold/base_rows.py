@@ -21,7 +21,7 @@ from tidefold.domain.log_state import TableSpec
 from tidefold.domain.snapshot.manifest import DataFile
 from tidefold.errors import RefusedError
 from tidefold.fold.inputs import Inputs
-from tidefold.fold.task import Input
+from tidefold.fold.plan import Input
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from tidefold.domain.verify.expected_files import StorageTier
 from tidefold.fold.base_rows import with_schema
 from tidefold.fold.fold_bucket import MERGE_MEMORY
 from tidefold.fold.inputs import Inputs
-from tidefold.fold.task import Address, Input
+from tidefold.fold.plan import Address, Input
 from tidefold.storage import Store
 from tidefold.storage.scratch import open_scratch
 

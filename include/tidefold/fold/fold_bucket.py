@@ -30,8 +30,9 @@ from tidefold.fold.inputs import Inputs
 from tidefold.fold.merge.mark_deleted import mark_rows, to_mark
 from tidefold.fold.merge.merge import MergeState, has_clears, merge_bucket
 from tidefold.fold.owned_rows import keep_owned
+from tidefold.fold.plan import Address, FoldPlan, Input, Recipe
 from tidefold.fold.rewrite import RewriteAction
-from tidefold.fold.task import Address, FoldPlan, FoldResult, FoldTask, Input, Recipe
+from tidefold.fold.task import FoldResult, FoldTask
 from tidefold.storage import Store
 from tidefold.storage.addresses import meeting
 from tidefold.storage.scratch import open_scratch

@@ -19,7 +19,8 @@ from tidefold.domain.verify.expected_files import StorageTier
 from tidefold.errors import CorruptError, NotFoundError, TidefoldError
 from tidefold.fold.change_cache import changes_for
 from tidefold.fold.change_set_index import ChangeSetIndex, Numbers
-from tidefold.fold.task import Address, Input, Read
+from tidefold.fold.plan import Address, Input
+from tidefold.fold.task import Read
 from tidefold.storage import Store, compute_sha256, is_lost_by_disk, open_store
 from tidefold.storage.local_store import LocalStore
 

@@ -1,134 +1,149 @@
-"""Plans a materialization: which buckets to make, and from what, the largest first. Pure."""
+"""The plan of one attempt, as values: what all its tasks share, and the recipes of a bucket."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
 
 from tidefold.changelog.schema_alignment import Aligner
-from tidefold.domain.key_groups import KeyGroups, bucket_ranges
-from tidefold.domain.log_state import ChangeSet, LogState, Snapshot, SnapshotKind, TableSpec
-from tidefold.domain.paths import LogPaths
-from tidefold.domain.snapshot.manifest import DataFile, Manifest, home
-from tidefold.domain.snapshot.point_in_time import change_sets_of
+from tidefold.domain.key_groups import KeyGroups, OwnedRows
+from tidefold.domain.log_state import ChangeSet, Expire, TableSpec
+from tidefold.domain.snapshot.manifest import DataFile
+from tidefold.domain.table.schema import FIRST, Schema
 from tidefold.domain.verify.expected_files import StorageTier
-from tidefold.errors import RefusedError
-from tidefold.fold.rewrite import RewriteAction, RewriteDecision, decide_rewrite
-from tidefold.fold.source_places import SourcePlaces
-from tidefold.fold.task import Address, FoldPlan, FoldResult, FoldTask, Recipe, number_ways
+from tidefold.fold.change_set_index import ChangeSetIndex, Numbers
+from tidefold.fold.rewrite import RewriteDecision
 
 
-def plan_fold(
-    state: LogState,
-    snapshot: Snapshot,
-    base: Manifest | None,
-    shape: TableSpec,
-    places: SourcePlaces,
-    marks: bool = False,
-) -> tuple[FoldTask, ...]:
-    """Returns one task for each bucket that a change may belong to, or whose files cannot stay.
+@dataclass(frozen=True, slots=True)
+class Address:
+    """One address to read or write: `root` is the address of a store, `path` is relative to it."""
 
-    All files must change if the number of buckets or, by a new schema, their values change. Files with expired rows
-    must change if the snapshot drops these rows, files with deletions if it is a full one. Raises RefusedError if the
-    change sets do not join the base without gap or overlap (I7).
+    where: StorageTier
+    root: str
+    path: str = ""
 
-    shape: the table definition of the new snapshot.
-    marks: the snapshot may mark rows as deleted.
+    def __str__(self) -> str:
+        return f"{self.where}:{self.path}"
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """A file of a snapshot and the addresses to read it from, in this order."""
+
+    file: DataFile
+    addresses: tuple[Address, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """One way to make the rows of a bucket: files of a snapshot, and the change sets to fold into them.
+
+    way: the number of the change sets in `FoldPlan.ways`; those that are near the bucket are folded.
+    cleared: the order of the highest clear that was folded into the snapshot.
+    unchanged: what to do with the files if no change is for the bucket.
     """
-    if snapshot.as_of:
-        change_sets = change_sets_of(state, snapshot)
-    else:
-        change_sets = state.change_sets_in(snapshot.from_sqn, snapshot.folds_to)
-        require_joined(state.log, snapshot, change_sets)
-    # Only what shares its files with former snapshots gains by leaving them as they are.
-    marking = marks and snapshot.kind is SnapshotKind.INCREMENTAL
-    return _tasks(state, snapshot, base, shape, places, change_sets, marking)
+
+    snapshot: int | None
+    base: tuple[Input, ...]
+    way: int = 0
+    cleared: tuple[int, ...] = ()
+    schema: int = FIRST
+    unchanged: RewriteDecision = field(default=RewriteDecision())
 
 
-def _tasks(
-    state: LogState,
-    snapshot: Snapshot,
-    base: Manifest | None,
-    shape: TableSpec,
-    places: SourcePlaces,
-    change_sets: Sequence[ChangeSet],
-    marks: bool,
-) -> tuple[FoldTask, ...]:
-    aligner = Aligner(shape, snapshot.schema, state.schemas)
-    differs = base is not None and aligner.must_rewrite(base.schema)
-    rescaled = base is not None and base.shape.buckets != shape.buckets
-    # What is forgotten now was announced by the snapshot below: an ingest under way knew it.
-    below = state.snapshot(snapshot.parent) if snapshot.parent is not None else None
-    numbered, ways = number_ways([change_sets])
-    plan = FoldPlan(
-        log=state.log,
-        shape=shape,
-        snapshot=snapshot.id,
-        epoch=snapshot.epoch,
-        target=Address(StorageTier.STORE, places.store, home(state.log, snapshot.kind, snapshot.id)),
-        segments=places.logs,
-        change_sets=numbered,
-        ways=ways,
-        expire=snapshot.expire,
-        horizon=below.horizon if below else None,
-        before=snapshot.as_of.at if snapshot.as_of else None,
-        marks=marks,
-        gathers=True,
-        schema=snapshot.schema,
-        schemas=state.schemas,
-        token=snapshot.token,
-    )
-    tasks = []
-    for bucket in bucket_ranges(shape.key_groups, shape.buckets):
-        files = files_of(bucket, base)
-        unchanged = decide_rewrite(
-            files,
-            bucket,
-            unchanged=RewriteAction.KEEP,
-            expire=snapshot.expire,
-            schema_differs=differs,
-            rescaled=rescaled,
-            keeps_deletions=snapshot.kind is not SnapshotKind.FULL,
-        )
-        if len(plan.near(0, bucket)) or (files and unchanged.action is RewriteAction.REWRITE):
-            tasks.append(FoldTask(plan, bucket, (_recipe(base, files, places, unchanged),)))
-    return sort_by_weight(tasks)
+# Numbers of change sets: from the first to the one before the second.
+Ranges = tuple[tuple[int, int], ...]
 
 
-def sort_by_weight(tasks: Sequence[FoldTask]) -> tuple[FoldTask, ...]:
-    """Returns the tasks, the largest first."""
-    return tuple(sorted(tasks, key=lambda task: -task.weight))
+@dataclass(frozen=True)
+class FoldPlan:
+    """What all tasks of one attempt share. Each process gets it once, however many tasks it runs.
+
+    target: the folder below whose `_data/` the tasks write.
+    segments: roots of stores that have segments, in the order of the tries.
+    change_sets: those that any task folds, each once.
+    ways: for each recipe of a task, by number, which change sets it folds.
+    is_restore: the rows are those of an existing snapshot; an error names each recipe that failed.
+    table: the folder of the table that will show the linked files, if there is one.
+    copy: linked files there get their own bytes.
+    horizon: deletes before it, in the log's order, need not be remembered.
+    before: changes committed at or after this time are left out.
+    marks: the tasks may mark rows of a large file as deleted.
+    gathers: there are tasks for all buckets, which read the same change sets.
+    schema: the id of the schema that `shape` has.
+    schemas: see `Aligner`.
+    token: the token of the attempt, for the names of its files.
+    only: only the rows of this owner are written.
+    """
+
+    log: str
+    shape: TableSpec
+    snapshot: int
+    epoch: int
+    target: Address
+    segments: tuple[Address, ...]
+    change_sets: tuple[ChangeSet, ...] = ()
+    ways: tuple[Ranges, ...] = ((),)
+    is_restore: bool = False
+    table: str | None = None
+    expire: Expire | None = None
+    copy: bool = False
+    horizon: int | None = None
+    before: int | None = None
+    marks: bool = False
+    gathers: bool = False
+    schema: int = FIRST
+    schemas: tuple[Schema, ...] = ()
+    token: str = ""
+    only: OwnedRows | None = None
+
+    @property
+    def aligner(self) -> Aligner:
+        """Returns the aligner that converts inputs to the table definition."""
+        return Aligner(self.shape, self.schema, self.schemas)
+
+    @cached_property
+    def index(self) -> ChangeSetIndex:
+        """Returns the change sets, to be searched by key groups."""
+        return ChangeSetIndex(self.change_sets)
+
+    @cached_property
+    def checksums(self) -> int:
+        """Returns a hash of the change sets, to tell them from others with the same numbers."""
+        return hash(tuple(c.location.checksum for c in self.change_sets))
+
+    @cached_property
+    def _in_way(self) -> tuple[npt.NDArray[np.bool_], ...]:
+        masks = tuple(np.zeros(len(self.change_sets), np.bool_) for _ in self.ways)
+        for mask, ranges in zip(masks, self.ways, strict=True):
+            for first, end in ranges:
+                mask[first:end] = True
+        return masks
+
+    def near(self, way: int, bucket: KeyGroups) -> Numbers:
+        """Returns the numbers of the change sets of a way that may have changes for a bucket."""
+        return np.flatnonzero(self._in_way[way] & self.index.is_near(bucket))
 
 
-def _recipe(
-    base: Manifest | None, files: Sequence[DataFile], places: SourcePlaces, unchanged: RewriteDecision
-) -> Recipe:
-    if base is None:
-        return Recipe(None, (), unchanged=unchanged)
-    inputs = places.inputs(base, files, base.home, LogPaths(base.log).table)
-    return Recipe(base.snapshot, inputs, 0, base.cleared, base.schema, unchanged)
+def number_ways(ways: Sequence[Sequence[ChangeSet]]) -> tuple[tuple[ChangeSet, ...], tuple[Ranges, ...]]:
+    """Returns the change sets of all ways, each once, and the ways as ranges of their numbers."""
+    found = {(c.location.segment, c.location.ordinal): c for way in ways for c in way}
+    ordered = sorted(found, key=lambda place: found[place].sqn)
+    numbers = {place: number for number, place in enumerate(ordered)}
+    ranges = (_find_ranges([numbers[c.location.segment, c.location.ordinal] for c in way]) for way in ways)
+    return tuple(found[place] for place in ordered), tuple(ranges)
 
 
-def files_of(bucket: KeyGroups, base: Manifest | None) -> tuple[DataFile, ...]:
-    """Returns the base files that belong to a bucket."""
-    return tuple(f for f in base.files if f.key_groups.meets(bucket)) if base else ()
-
-
-def find_carried_files(base: Manifest | None, results: Sequence[FoldResult]) -> tuple[DataFile, ...]:
-    """Returns the base files of every bucket that no result replaces."""
-    if base is None:
-        return ()
-    replaced = [result.bucket for result in results if result.touched and not result.added]
-    return tuple(f for f in base.files if not any(f.key_groups.meets(bucket) for bucket in replaced))
-
-
-def require_joined(log: str, snapshot: Snapshot, change_sets: Sequence[ChangeSet]) -> None:
-    """Raises RefusedError if these are not all change sets that the snapshot folds."""
-    begins = [c.begin for c in change_sets]
-    ends = [snapshot.from_sqn, *(c.sqn for c in change_sets)]
-    if [end + 1 for end in ends] != [*begins, snapshot.folds_to + 1]:
-        raise RefusedError(
-            "SQN_GAP",
-            f"Snapshot {snapshot.id} of `{log}` needs the change sets {snapshot.from_sqn + 1} to {snapshot.folds_to}, "
-            f"but the log has {', '.join(str(end) for end in ends[1:]) or 'none'}.",
-            hint=f"Restore an older snapshot; `tidefold history {log}` lists them.",
-        )
+def _find_ranges(numbers: Sequence[int]) -> Ranges:
+    found: list[tuple[int, int]] = []
+    for number in numbers:
+        if found and found[-1][1] == number:
+            found[-1] = found[-1][0], number + 1
+        else:
+            found.append((number, number + 1))
+    return tuple(found)

@@ -9,7 +9,7 @@ from tidefold.domain.paths import data_path
 from tidefold.domain.retention.local_copies import CopyName
 from tidefold.domain.snapshot.manifest import DataFile, Manifest
 from tidefold.domain.verify.expected_files import StorageTier
-from tidefold.fold.task import Address, Input
+from tidefold.fold.plan import Address, Input
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from tidefold.domain.paths import data_path
 from tidefold.domain.snapshot.manifest import DataFile
 from tidefold.domain.table.schema import FIRST, Schema
 from tidefold.domain.verify.expected_files import StorageTier
-from tidefold.fold.task import Address, Input
+from tidefold.fold.plan import Address, Input
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from tidefold.compute.runners import in_process
 from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
 from tidefold.domain.snapshot.kind_selection import KindPolicy
 from tidefold.fold.inputs import Inputs
-from tidefold.fold.task import Input
+from tidefold.fold.plan import Input
 from tidefold.operations.inspect.read import ReadRequest, What, read_rows
 from tidefold.operations.snapshot.materialize import materialize
 from tidefold.operations.snapshot.request import Restore

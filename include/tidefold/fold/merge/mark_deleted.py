@@ -18,8 +18,9 @@ from tidefold.domain.snapshot.manifest import DataFile
 from tidefold.fold.inputs import Inputs
 from tidefold.fold.merge.arrow_merge import is_plain, rows_of
 from tidefold.fold.merge.merge import has_clears
+from tidefold.fold.plan import Input, Recipe
 from tidefold.fold.rewrite import RewriteAction
-from tidefold.fold.task import FoldTask, Input, Recipe
+from tidefold.fold.task import FoldTask
 
 # The deleted rows of the large file, and the rows in the small one, are at most this share of its rows. A rewrite costs
 # about ten times as much a row as a search for keys, and readers pay for every deleted row.

@@ -14,7 +14,8 @@ from tidefold.domain.snapshot.claim import RestoreMode
 from tidefold.domain.verify.expected_files import StorageTier
 from tidefold.errors import NotFoundError, StorageError
 from tidefold.fold.inputs import Inputs
-from tidefold.fold.task import Address, FoldTask, Input, Recipe
+from tidefold.fold.plan import Address, Input, Recipe
+from tidefold.fold.task import FoldTask
 from tidefold.operations.outcome import Details, Outcome, Status
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.restore.restore import Restore

@@ -27,7 +27,8 @@ from tidefold.errors import (
     UnknownOutcomeError,
 )
 from tidefold.fold.fold_bucket import deal
-from tidefold.fold.task import Address, FoldResult
+from tidefold.fold.plan import Address
+from tidefold.fold.task import FoldResult
 from tidefold.operations.inspect.read import ReadRequest, plan_read
 from tidefold.operations.local_copies.manage import places_of
 from tidefold.operations.outcome import Outcome, Status

@@ -19,10 +19,11 @@ from tidefold.domain.snapshot.manifest import Manifest
 from tidefold.domain.table.schema import shape_at
 from tidefold.errors import CorruptError, TidefoldError
 from tidefold.fold.inputs import Inputs
-from tidefold.fold.plan import files_of, require_joined, sort_by_weight
+from tidefold.fold.plan import Address, FoldPlan, Recipe, number_ways
+from tidefold.fold.plan_fold import files_of, require_joined, sort_by_weight
 from tidefold.fold.rewrite import RewriteAction, RewriteDecision, decide_rewrite
 from tidefold.fold.source_places import SourcePlaces
-from tidefold.fold.task import Address, FoldPlan, FoldTask, Read, Recipe, number_ways
+from tidefold.fold.task import FoldTask, Read
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot.manifests import find_manifest
 

@@ -16,7 +16,7 @@ from tidefold.domain.snapshot.manifest import home
 from tidefold.domain.source_progress_history import positions_at
 from tidefold.domain.table.schema import find_dropped_columns
 from tidefold.domain.verify.expected_files import StorageTier
-from tidefold.fold.task import Address
+from tidefold.fold.plan import Address
 from tidefold.operations.local_copies.manage import places_of
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline, now

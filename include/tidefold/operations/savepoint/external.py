@@ -26,8 +26,8 @@ from tidefold.storage.addresses import require_apart, require_within
 from tidefold.storage.plugins import find_schemes
 
 if TYPE_CHECKING:
+    from tidefold.fold.plan import Address
     from tidefold.fold.source_places import SourcePlaces
-    from tidefold.fold.task import Address
 
 _log = logging.getLogger(__name__)
 _OF_STORE = re.compile(r"(?P<root>.+)/snapshots/(?P<log>[a-z][a-z0-9_]{0,62})/(?P<snapshot>\d{10})")
@@ -52,7 +52,7 @@ class Original:
         return External(self.address, ownership, s.kind, self.digest, s.log, s.snapshot, s.sqn, s.positions)
 
     def place(self, file: SavedFile) -> Address:
-        from tidefold.fold.task import Address
+        from tidefold.fold.plan import Address
 
         return Address(StorageTier.EXTERNAL, self.address, file.path)
 

@@ -16,10 +16,11 @@ from tidefold.domain.snapshot.kind_selection import KindDecision
 from tidefold.domain.snapshot.manifest import home
 from tidefold.domain.verify.expected_files import StorageTier
 from tidefold.errors import CorruptError
-from tidefold.fold.plan import sort_by_weight
+from tidefold.fold.plan import Address, FoldPlan, Input, Recipe
+from tidefold.fold.plan_fold import sort_by_weight
 from tidefold.fold.rewrite import RewriteAction, RewriteDecision, decide_rewrite
 from tidefold.fold.source_places import SourcePlaces
-from tidefold.fold.task import Address, FoldPlan, FoldTask, Input, Recipe
+from tidefold.fold.task import FoldTask
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline, now
 from tidefold.operations.savepoint.external import Original, check_original, original_at

@@ -22,8 +22,9 @@ from tidefold.domain.verify.expected_files import StorageTier
 from tidefold.domain.wording import in_units
 from tidefold.errors import NotFoundError, RefusedError, TidefoldError, UnknownOutcomeError
 from tidefold.fold.fold_bucket import deal
+from tidefold.fold.plan import Address
 from tidefold.fold.rewrite import RewriteAction, RewriteDecision
-from tidefold.fold.task import Address, FoldTask
+from tidefold.fold.task import FoldTask
 from tidefold.ledger import write_description
 from tidefold.operations.local_copies.manage import places_of
 from tidefold.operations.outcome import Outcome, Status

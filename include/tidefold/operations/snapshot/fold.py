@@ -14,7 +14,7 @@ from tidefold.domain.snapshot import claim
 from tidefold.domain.snapshot.kind_selection import KindPolicy
 from tidefold.domain.source_progress_history import positions_at
 from tidefold.domain.table.schema import shape_at
-from tidefold.fold.plan import plan_fold
+from tidefold.fold.plan_fold import plan_fold
 from tidefold.fold.rewrite import RewriteAction, decide_rewrite
 from tidefold.ledger import read_manifest
 from tidefold.operations.local_copies.manage import places_of

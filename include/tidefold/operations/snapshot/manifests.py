@@ -11,8 +11,8 @@ from tidefold.domain.snapshot.manifest import Manifest
 from tidefold.domain.verify.expected_files import StorageTier
 from tidefold.errors import CorruptError
 from tidefold.fold.inputs import Inputs
+from tidefold.fold.plan import Address
 from tidefold.fold.source_places import SourcePlaces
-from tidefold.fold.task import Address
 from tidefold.ledger import read_manifest, read_manifest_at
 from tidefold.operations.local_copies.manage import places_of
 from tidefold.operations.pipeline import Pipeline

@@ -13,7 +13,7 @@ from tidefold.domain.snapshot import transitions
 from tidefold.domain.snapshot.claim import of_run
 from tidefold.errors import SupersededError, TidefoldError, wrap_unexpected
 from tidefold.fold.fold_bucket import deal
-from tidefold.fold.plan import sort_by_weight
+from tidefold.fold.plan_fold import sort_by_weight
 from tidefold.operations.local_copies.manage import clear_leftovers
 from tidefold.operations.outcome import Outcome, Status
 from tidefold.operations.pipeline import Pipeline

@@ -15,7 +15,7 @@ from tidefold.domain.paths import data_path
 from tidefold.domain.snapshot import transitions
 from tidefold.domain.snapshot.manifest import DataFile, Manifest, home
 from tidefold.fold.merge.ties import LISTED
-from tidefold.fold.plan import find_carried_files
+from tidefold.fold.plan_fold import find_carried_files
 from tidefold.fold.task import FoldResult
 from tidefold.ledger import write_manifest
 from tidefold.operations.local_copies.manage import copy_staged
