@@ -18,9 +18,9 @@ from typing import Any
 from tidefold.domain.log_state import ChangeSet, LandedFileRecord, LogState, Snapshot
 from tidefold.domain.paths import LogPaths
 from tidefold.errors import AlreadyExistsError
-from tidefold.garbage_collection import pause_collection
 from tidefold.ledger.serialization import decode, digest_of, read_named, require_checksum
 from tidefold.ledger.stored_form import encode
+from tidefold.pause_gc import pause_collection
 from tidefold.storage import Store
 
 Chunk = tuple[Any, ...]

@@ -17,7 +17,7 @@ from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 
-from tidefold.garbage_collection import pause_collection
+from tidefold.pause_gc import pause_collection
 
 _HIDDEN = ("pyspark.ml", "boto3", "botocore")
 _LATER = frozenset({"scipy.stats", "altair"})
