@@ -28,7 +28,7 @@ from tidefold.fold.plan_fold import plan_fold
 from tidefold.fold.source_places import SourcePlaces
 from tidefold.ledger import Ledger, pages, read_manifest
 from tidefold.operations.ingest import recovery
-from tidefold.operations.retention.segment_gc import plan_release, plan_unclaimed
+from tidefold.operations.retention.segment_gc import plan_release, plan_orphans
 
 LOGS = ("accounts", "tellers")
 SHAPE = TableSpec(("id",), (Column("id", "int"), Column("text", "string")), "postgresql", 1, 1)
@@ -257,7 +257,7 @@ class World:
         assert not self.store.list(INTENTS)
         states = [state for log in LOGS if (state := self.oracles[log].state)]
         named = {c.location.segment for state in states for c in state.change_sets}
-        self.store.delete(plan_unclaimed(self.store, LOGS[:1]))
+        self.store.delete(plan_orphans(self.store, LOGS[:1]))
         assert {e.path for e in self.store.list(CHANGELOG)} == named, "segments are left over"
         for state in states:
             kept = [

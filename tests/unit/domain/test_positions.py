@@ -153,7 +153,7 @@ def test_a_claimed_original_is_claimed_once_until_it_is_deleted() -> None:
     assert claimed(state, "other", replace(ORIGINAL, address="/other")).open_attempt
     [snapshot] = state.snapshots
     gone = state.with_snapshot(replace(snapshot, state=State.DELETED))
-    assert claim.find_claiming(gone) == ()
+    assert claim.find_owners(gone) == ()
 
 
 def test_a_log_is_stopped_once_for_one_address() -> None:

@@ -81,9 +81,9 @@ def claim(state: LogState, asked: Claim) -> LogState:
         require_completed(state, asked.restore.snapshot)
     free = supersede(state, attempt)
     # Two owners would delete each other's files.
-    for claimed in find_claiming(free):
-        if asked.external and claimed.external and claimed.external.address == asked.external.address:
-            raise already_claimed(free.log, claimed.id)
+    for owner in find_owners(free):
+        if asked.external and owner.external and owner.external.address == asked.external.address:
+            raise build_owned_error(free.log, owner.id)
     return _begin(free, replace(asked, expire=_freeze_expire(state, asked)))
 
 
@@ -277,7 +277,7 @@ def _importing(state: LogState, begun: Snapshot, external: External) -> Snapshot
     return replace(begun, from_sqn=begins, skipped_from=begins if begins < state.last_sqn else None)
 
 
-def find_claiming(state: LogState) -> tuple[Snapshot, ...]:
+def find_owners(state: LogState) -> tuple[Snapshot, ...]:
     """Returns the snapshots that own, or will own, an original outside the store that is not deleted yet."""
     gone = (State.ABORTED, State.DELETED)
     return tuple(
@@ -285,10 +285,10 @@ def find_claiming(state: LogState) -> tuple[Snapshot, ...]:
     )
 
 
-def already_claimed(log: str, snapshot: int) -> RefusedError:
+def build_owned_error(log: str, snapshot: int) -> RefusedError:
     return RefusedError(
         "ORIGINAL_CLAIMED",
-        f"Snapshot {snapshot} of `{log}` has claimed this original and deletes it when it is retired.",
+        f"Snapshot {snapshot} of `{log}` owns this original and deletes it when it is retired.",
         hint=f"`tidefold restore {log} {snapshot}` restores its rows.",
     )
 

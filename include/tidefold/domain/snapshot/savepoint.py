@@ -137,7 +137,7 @@ def check_savepoint(found: Savepoint) -> Savepoint:
 
 
 def _check_file(found: Savepoint, file: SavedFile) -> None:
-    """Refuses a path outside the savepoint, because tidefold later deletes a claimed original by these paths."""
+    """Refuses a path outside the savepoint, because tidefold later deletes an original that it owns by these paths."""
     if found.kind is Layout.CANONICAL:
         known = _PART.fullmatch(file.path) is not None
     else:

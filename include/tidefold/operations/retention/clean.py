@@ -33,7 +33,7 @@ from tidefold.operations.retention.file_gc import (
     plan_sweep,
     plan_unnamed,
 )
-from tidefold.operations.retention.segment_gc import plan_unclaimed
+from tidefold.operations.retention.segment_gc import plan_orphans
 from tidefold.operations.snapshot.heartbeat import INTERVAL
 from tidefold.storage import Store
 from tidefold.storage.scratch import PATTERN, is_owner_alive
@@ -68,10 +68,10 @@ def _clean_store(pipeline: Pipeline, plan: bool) -> Outcome:
             failed.append(error)
     if failed:
         raise failed[0]
-    unclaimed = plan_unclaimed(pipeline.store, list(pipeline.config.logs))
+    orphans = plan_orphans(pipeline.store, list(pipeline.config.logs))
     if not plan:
-        pipeline.store.delete(unclaimed)
-    files = sorted({*unclaimed, *(path for found in announced_files.values() for path in found)})
+        pipeline.store.delete(orphans)
+    files = sorted({*orphans, *(path for found in announced_files.values() for path in found)})
     listed = [_describe_run(run, announced_files[run.run]) for run in runs]
     scratch = find_scratch(pipeline.config.path.parent, now(), pipeline.config.retention.scratch_days)
     if not plan:

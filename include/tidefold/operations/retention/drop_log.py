@@ -17,7 +17,7 @@ from tidefold.operations.outcome import Outcome, Status
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.retention.details import DropDetails
 from tidefold.operations.retention.segment_gc import plan_release
-from tidefold.operations.savepoint.external import delete_originals, find_claimed
+from tidefold.operations.savepoint.external import delete_originals, find_owned_originals
 from tidefold.storage import Store, StoredObject
 
 # After this many deleted files, `drop` checks again that the rest still belongs to this log.
@@ -44,7 +44,7 @@ def drop(pipeline: Pipeline, log: str, plan: bool = True) -> Outcome:
         state = ledger.commit(_begin_deletion)
     shared, own = files_of_log(pipeline.store, state)
     files = (*shared, *own)
-    originals = delete_originals(_find_claimed(state), plan)
+    originals = delete_originals(_find_owned_originals(state), plan)
     details = DropDetails(
         files=len(files),
         bytes=sum(file.bytes for file in files),
@@ -65,9 +65,9 @@ def drop(pipeline: Pipeline, log: str, plan: bool = True) -> Outcome:
     return Outcome(log, Status.DROPPED, f"deleted {counted}", details=details)
 
 
-def _find_claimed(state: LogState) -> tuple[External, ...]:
+def _find_owned_originals(state: LogState) -> tuple[External, ...]:
     """Returns the originals that the log owns: those of confirmed imports."""
-    return find_claimed(s for s in state.snapshots if s.state in (State.COMPLETED, State.SUBSUMED))
+    return find_owned_originals(s for s in state.snapshots if s.state in (State.COMPLETED, State.SUBSUMED))
 
 
 def _delete(pipeline: Pipeline, state: LogState, paths: Sequence[str]) -> None:

@@ -91,7 +91,7 @@ def _change_sets(store: Store, log: str) -> tuple[ChangeSet, ...]:
     return state.change_sets if state and state.deletion is DeletionState.NO else ()
 
 
-def plan_unclaimed(store: Store, logs: Sequence[str]) -> tuple[str, ...]:
+def plan_orphans(store: Store, logs: Sequence[str]) -> tuple[str, ...]:
     """Returns files that no log names or will ever name: their runs were rejected, but wrote them later.
 
     A stored file that is no longer announced belongs to an ended run: all its logs have committed or rejected it.

@@ -16,7 +16,7 @@ from tidefold.operations.outcome import Outcome, Status
 from tidefold.operations.pipeline import Pipeline, now
 from tidefold.operations.retention.details import SubsumeDetails
 from tidefold.operations.retention.file_gc import delete_hidden
-from tidefold.operations.savepoint.external import delete_originals, find_claimed
+from tidefold.operations.savepoint.external import delete_originals, find_owned_originals
 from tidefold.storage import Store, StoredObject
 
 _WITH_FILES = (State.COMPLETED, State.STAGED, State.SUBSUMED)
@@ -41,7 +41,7 @@ def subsume(pipeline: Pipeline, log: str, plan: bool = False) -> Outcome:
     files = _find_files(pipeline.store, state, retired)
     if retired and not plan:
         delete_hidden(pipeline.store, ledger, state, [file.path for file in files])
-    originals = delete_originals(find_claimed(retired), plan)
+    originals = delete_originals(find_owned_originals(retired), plan)
     if retired and not plan:
         ledger.commit(lambda now: protection.mark_deleted(now, [s.id for s in retired]))
     return _describe(state, retired, files, originals, plan)

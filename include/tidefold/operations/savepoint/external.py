@@ -1,4 +1,4 @@
-"""Snapshots outside of the store: finds and checks an original before its import, and deletes a claimed one."""
+"""Snapshots outside of the store: finds and checks an original before its import, and deletes an owned one."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def check_original(pipeline: Pipeline, log: str, address: str, ownership: Owners
     _check_shape(original.savepoint, pipeline.log(log).shape)
     _check_files(original)
     if ownership is Ownership.CLAIM:
-        _check_claimable(pipeline, log, original)
+        _check_ownable(pipeline, log, original)
     return original
 
 
@@ -167,7 +167,7 @@ def _check_files(original: Original) -> None:
             )
 
 
-def _check_claimable(pipeline: Pipeline, log: str, original: Original) -> None:
+def _check_ownable(pipeline: Pipeline, log: str, original: Original) -> None:
     if original.of_store:
         raise RefusedError(
             "ORIGINAL_OF_STORE",
@@ -176,9 +176,9 @@ def _check_claimable(pipeline: Pipeline, log: str, original: Original) -> None:
         )
     for other in pipeline.config.logs:
         state = pipeline.ledger(other).find() if other != log else None
-        for claimed in claim.find_claiming(state) if state else ():
-            if claimed.external and claimed.external.address == original.address:
-                raise claim.already_claimed(other, claimed.id)
+        for owner in claim.find_owners(state) if state else ():
+            if owner.external and owner.external.address == original.address:
+                raise claim.build_owned_error(other, owner.id)
     probe = f"savepoint.claim.{uuid.uuid4().hex}"
     try:
         original.store.put_if_absent(probe, b"")
@@ -191,14 +191,14 @@ def _check_claimable(pipeline: Pipeline, log: str, original: Original) -> None:
         ) from error
 
 
-def find_claimed(retired: Iterable[Snapshot]) -> tuple[External, ...]:
-    """Returns the claimed originals of these retired snapshots."""
+def find_owned_originals(retired: Iterable[Snapshot]) -> tuple[External, ...]:
+    """Returns the originals that these retired snapshots own."""
     found = (s.external for s in retired if s.external)
     return tuple(external for external in found if external.ownership is Ownership.CLAIM)
 
 
-def find_claimed_original(external: External) -> Original | None:
-    """Returns the original of a snapshot that claimed it, if it still exists unchanged."""
+def find_owned_original(external: External) -> Original | None:
+    """Returns the original of a snapshot that owns it, if it still exists unchanged."""
     try:
         original = original_at(external.address)
     except (NotFoundError, CorruptError):
@@ -215,13 +215,13 @@ def files_of(original: Original) -> tuple[str, ...]:
 
 
 def delete_originals(externals: Iterable[External], plan: bool = False) -> tuple[str, ...]:
-    """Deletes claimed originals: exactly the files in their descriptions. Returns the addresses of the files.
+    """Deletes owned originals: exactly the files in their descriptions. Returns the addresses of the files.
 
     Ignores an original that is gone or has another description. The next call finishes an interrupted one.
     """
     gone: list[str] = []
     for external in externals:
-        original = find_claimed_original(external)
+        original = find_owned_original(external)
         if original is None:
             continue
         files = files_of(original)

@@ -26,7 +26,7 @@ from tidefold.errors import AlreadyExistsError, ConflictError, RefusedError, Sup
 from tidefold.ledger import Ledger
 from tidefold.operations.ingest import recovery
 from tidefold.operations.retention.file_gc import plan_halves
-from tidefold.operations.retention.segment_gc import plan_release, plan_unclaimed
+from tidefold.operations.retention.segment_gc import plan_release, plan_orphans
 
 INSTANT = "2026-01-01T00:00:00+00:00"
 
@@ -156,10 +156,10 @@ def test_what_a_run_wrote_after_it_was_given_up_is_found_when_nobody_names_it() 
     quarantine = f"{LogPaths('accounts').quarantine}/x.jsonl"
     store.put_if_absent(quarantine, b"{}")
     store.unfinished["changelog/day/y.seg.0123.part"] = b"half"
-    assert plan_unclaimed(store, ["accounts"]) == ("changelog/day/y.seg.0123.part", quarantine)
+    assert plan_orphans(store, ["accounts"]) == ("changelog/day/y.seg.0123.part", quarantine)
     logs = (IntentLog("accounts", SHAPE, 0),)
     write_intents.begin(store, Intent("run", 0, INSTANT, logs, ("changelog/day/y.seg", quarantine)))
-    assert plan_unclaimed(store, ["accounts"]) == ()
+    assert plan_orphans(store, ["accounts"]) == ()
 
 
 def test_halves_are_left_only_where_somebody_may_still_complete_them() -> None:
