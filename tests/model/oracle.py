@@ -153,7 +153,7 @@ class Oracle:
         assert one.begin > self.position
         ends = {self.expected[s.id].position for s in new.snapshots if s.state is State.COMPLETED and not s.as_of}
         ends |= {self.expected[s.id].position for s in new.snapshots if s.open}
-        ends |= {reader.sqn for reader in new.readers}
+        ends |= {consumer.sqn for consumer in new.readers}
         assert not any(one.begin <= end < one.sqn for end in ends), "somebody ends in between"
         self.effects["change sets were squashed"] += 1
 
@@ -328,9 +328,9 @@ class Oracle:
         return still if self.keep is None else still[-self.keep :]
 
     def cut_allowed_to(self, state: LogState) -> int:
-        """The log after this must be there: for replays, tails, holds, readers and the attempt (I9)."""
+        """The log after this must be there: for replays, tails, holds, consumers and the attempt (I9)."""
         ends = [self.expected[i].position for i in self.newest(state)]
-        ends += [self.position, *(reader.sqn for reader in state.readers)]
+        ends += [self.position, *(consumer.sqn for consumer in state.readers)]
         ends += [self._begin_of(s) for s in tails(state)]
         ends += [self._begin_of(s) for s in state.snapshots if s.id in {h.snapshot for h in state.holds}]
         ends += [self.expected[s.base].position if s.base else 0 for s in state.snapshots if s.open and s.as_of]

@@ -1,4 +1,4 @@
-"""More of what may happen: tails, clean-ups, squashes, names and readers of a log, and what befalls processes."""
+"""More of what may happen: tails, clean-ups, squashes, names and consumers of a log, and what befalls processes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def squash(world: World, pick: Pick) -> None:
     inside = [sqn for c in state.unfolded for sqn in range(c.begin, c.sqn)] if state else []
     if inside and pick((True, False)):
         # Somebody stands within what was squashed when more is to be squashed with it.
-        commit(world, log, "register", partial(references.register, reader=Consumer(pick(NAMES), pick(inside))))
+        commit(world, log, "register", partial(references.register, consumer=Consumer(pick(NAMES), pick(inside))))
         world.start("ingest", processes.ingest(world, {log: [{1: f"v{world.number()}"}]}, 0), whole=True)
         world.start("squash", processes.squash(world, log, pick), whole=True)
 
@@ -117,7 +117,7 @@ def register(world: World, pick: Pick) -> None:
     if state:
         inside = [sqn for c in state.change_sets for sqn in range(c.begin, c.sqn)]
         sqn = pick([*inside, *inside, *range(state.last_sqn + 2)])
-        commit(world, log, "register", partial(references.register, reader=Consumer(pick(NAMES), sqn)))
+        commit(world, log, "register", partial(references.register, consumer=Consumer(pick(NAMES), sqn)))
 
 
 @rule(2)

@@ -147,7 +147,7 @@ def test_a_hold_needs_a_reason_and_a_snapshot_that_is_kept(pipeline: Pipeline) -
         assert (refused.exit_code, f"[{code}]" in refused.stderr) == (exit_code, True)
 
 
-def test_a_reader_is_noted_moved_and_forgotten(pipeline: Pipeline) -> None:
+def test_a_consumer_is_noted_moved_and_forgotten(pipeline: Pipeline) -> None:
     put(pipeline, [{"id": 1, "text": "b"}])
     assert only("consumer", "accounts", "index", "--at", "1")["facts"] == {"sqn": 1}
     assert only("consumer", "accounts", "index", "--at", "2")["result"] == "registered"

@@ -24,7 +24,7 @@ def find_compactable_runs(state: LogState, log: LogRetention | None = None) -> t
     if (state.open_attempt and state.open_attempt.state is State.ONGOING) or state.as_of_attempts:
         return ()
     ends = {s.to_sqn for s in state.snapshots if (s.open or s.state is State.COMPLETED) and s.as_of is None}
-    ends |= {reader.sqn for reader in state.readers}
+    ends |= {consumer.sqn for consumer in state.readers}
     runs: list[list[ChangeSet]] = [[]]
     for change_set in state.unfolded:
         is_large = sum(c.location.length for c in runs[-1]) + change_set.location.length > _COMPACTED_BYTES

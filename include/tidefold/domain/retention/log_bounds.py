@@ -41,7 +41,7 @@ def bounds(state: LogState, keep: int | None, log: LogRetention | None = None) -
         *_of_tails(state),
         *([_of_backfills(state, log)] if log else []),
         *(Bound(f"hold {h.name}", end_of_snapshot(state, h.snapshot), f"it is held: {h.why}") for h in state.holds),
-        *(Bound(f"consumer {r.name}", r.sqn, "the consumer has read the log up to there") for r in state.readers),
+        *(Bound(f"consumer {c.name}", c.sqn, "the consumer has read the log up to there") for c in state.readers),
     ]
     if state.open_attempt:
         found.append(

@@ -54,32 +54,32 @@ def release(state: LogState, name: str) -> LogState:
     return state if left == state.holds else replace(state, holds=left)
 
 
-def register(state: LogState, reader: Consumer) -> LogState:
+def register(state: LogState, consumer: Consumer) -> LogState:
     """Records the position of a consumer. Refuses positions before the start or after the end of the log."""
-    if not state.truncated_to <= reader.sqn <= state.last_sqn:
+    if not state.truncated_to <= consumer.sqn <= state.last_sqn:
         raise RefusedError(
             "CONSUMER_OUTSIDE_LOG",
-            f"Consumer `{reader.name}` of `{state.log}` cannot be at {reader.sqn}. "
+            f"Consumer `{consumer.name}` of `{state.log}` cannot be at {consumer.sqn}. "
             f"Positions {state.truncated_to} to {state.last_sqn} are possible.",
             hint="Read a snapshot first, and register at its sqn."
-            if reader.sqn < state.truncated_to
+            if consumer.sqn < state.truncated_to
             else f"Use {state.last_sqn} or less.",
         )
-    inside = next((c for c in state.change_sets if c.begin <= reader.sqn < c.sqn), None)
+    inside = next((c for c in state.change_sets if c.begin <= consumer.sqn < c.sqn), None)
     if inside:
         raise RefusedError(
             "CONSUMER_INSIDE_RUN",
-            f"Consumer `{reader.name}` cannot be at {reader.sqn}: "
+            f"Consumer `{consumer.name}` cannot be at {consumer.sqn}: "
             f"the change sets {inside.begin} to {inside.sqn} of `{state.log}` were compacted into one.",
             hint=f"Use {inside.begin - 1} or {inside.sqn}.",
         )
-    others = tuple(r for r in state.readers if r.name != reader.name)
-    return state if reader in state.readers else replace(state, readers=(*others, reader))
+    others = tuple(c for c in state.readers if c.name != consumer.name)
+    return state if consumer in state.readers else replace(state, readers=(*others, consumer))
 
 
 def unregister(state: LogState, name: str) -> LogState:
     """Removes a consumer. A consumer that does not exist is not an error."""
-    left = tuple(r for r in state.readers if r.name != name)
+    left = tuple(c for c in state.readers if c.name != name)
     return state if left == state.readers else replace(state, readers=left)
 
 

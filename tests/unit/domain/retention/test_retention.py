@@ -201,11 +201,11 @@ def test_the_slowest_reader_bounds_the_cut() -> None:
     state = references.register(state, Consumer("slow", 5))
     assert log_bounds.truncate(state, 1).truncated_to == 4
     assert log_bounds.truncate(references.unregister(state, "fast"), 1).truncated_to == 5
-    # A reader keeps the log and no snapshot.
+    # A consumer keeps the log and no snapshot.
     assert protection.find_protected(state, 1) == {5}
 
 
-def test_a_reader_stands_inside_the_log() -> None:
+def test_a_consumer_stands_inside_the_log() -> None:
     cut = log_bounds.truncate(with_snapshots(5), 2)
     hints = {
         cut.truncated_to - 1: "Read a snapshot first, and register at its sqn.",
@@ -246,7 +246,7 @@ def test_after_a_replay_the_log_behind_it_stays_until_it_is_folded_again() -> No
 
 
 def test_only_the_tail_is_squashed_and_not_across_who_needs_its_parts() -> None:
-    """C12: the end of a tail-only snapshot, a reader, and everything while an attempt is made."""
+    """C12: the end of a tail-only snapshot, a consumer, and everything while an attempt is made."""
     state = with_tail(appended(appended(with_snapshots(2))))
     state = appended(appended(appended(state)))
     assert [[c.sqn for c in run] for run in compaction.find_compactable_runs(state)] == [[3, 4, 5], [6, 7, 8]]
