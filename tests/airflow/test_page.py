@@ -19,7 +19,7 @@ from demo.watch import DAG, Run
 from support.airflow_stack import Scene
 from support.browser import Browser, frame_of, logged_in
 from tidefold_airflow.ui.app import build_app
-from tidefold_airflow.ui.sight import Sight
+from tidefold_airflow.ui.visible_pipelines import VisiblePipelines
 
 NOBODY = (None, "Bearer broken", "Bearer eyJhbGciOiJub25lIn0.eyJzdWIiOiJhZG1pbiJ9.", "Basic YWRtaW46YWRtaW4=")
 ABSENT = ("/docs", "/redoc", "/openapi.json", "/docs/oauth2-redirect", "/style.css", "/logs/..%2F..%2Fx")
@@ -32,7 +32,7 @@ def paths() -> list[str]:
     filled = {"log": "accounts", "snapshot": "1", "dag_id": DAG, "run_id": "manual__1", "other": "anything/else",
               "pipeline": NO_PIPELINE}  # fmt: skip
     found = []
-    for route in build_app((), (), lambda request: Sight()).routes:
+    for route in build_app((), (), lambda request: VisiblePipelines()).routes:
         assert isinstance(route, APIRoute)
         path = route.path.replace(":path", "")
         assert set(route.param_convertors) <= set(filled), "a new parameter needs a value here"

@@ -16,7 +16,7 @@ from fastapi.routing import APIRoute
 from local_airflow.settings import PROJECT
 from tidefold_airflow.observability import links
 from tidefold_airflow.observability.links import ReportLink, SnapshotLink, read_made_snapshots
-from tidefold_airflow.ui.access import GUARDS, RUN_GUARDS, find_sight
+from tidefold_airflow.ui.access import GUARDS, RUN_GUARDS, find_visible
 from tidefold_airflow.ui.app import build_app
 from tidefold_airflow.ui.mount import address, run_path, snapshot_path
 
@@ -89,7 +89,7 @@ def test_the_package_beside_it_is_imported_and_never_executed_by_airflow(loaded:
 
 
 def test_every_route_has_every_guard() -> None:
-    app = build_app(GUARDS, RUN_GUARDS, find_sight)
+    app = build_app(GUARDS, RUN_GUARDS, find_visible)
     assert len(app.routes) >= 9
     for route in app.routes:
         # No documentation, no mount, no static folder: these would not be guarded.

@@ -28,7 +28,7 @@ from tidefold.fold.plan_fold import plan_fold
 from tidefold.fold.source_places import SourcePlaces
 from tidefold.ledger import Ledger, pages, read_manifest
 from tidefold.operations.ingest import recovery
-from tidefold.operations.retention.segment_gc import plan_release, plan_orphans
+from tidefold.operations.retention.segment_gc import plan_orphans, plan_release
 
 LOGS = ("accounts", "tellers")
 SHAPE = TableSpec(("id",), (Column("id", "int"), Column("text", "string")), "postgresql", 1, 1)

@@ -33,7 +33,7 @@ from tidefold.quality.report.result import CheckResult, Circumstances, Findings,
 from tidefold.quality.report.verdict_store import store_judgement, store_report, verdict_of
 from tidefold.wiring import open_pipeline
 from tidefold_airflow.ui.app import build_app
-from tidefold_airflow.ui.sight import Sight, Work
+from tidefold_airflow.ui.visible_pipelines import VisiblePipelines, Work
 
 # When the database committed the first change, in microseconds: 2026-11-21 00:00 UTC; each later one an hour.
 _COMMITTED = 1_795_219_200_000_000
@@ -203,9 +203,9 @@ def spoil(pipeline: Pipeline, log: str, root: Path) -> None:
     newest.write_bytes(b"{")
 
 
-def everything(request: Request) -> Sight:
+def everything(request: Request) -> VisiblePipelines:
     """A reader who may see all DAGs of the pipeline."""
-    return Sight({DAG: (Work("", cleans=True),)})
+    return VisiblePipelines({DAG: (Work("", cleans=True),)})
 
 
 def client(pipeline: Pipeline, seconds: float = 30) -> TestClient:

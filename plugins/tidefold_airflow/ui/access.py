@@ -17,16 +17,16 @@ from airflow.utils.session import create_session
 from fastapi import Depends, Request
 from sqlalchemy import func, select
 
-from tidefold_airflow.ui.sight import Sight, Work, works_of
+from tidefold_airflow.ui.visible_pipelines import VisiblePipelines, Work, works_of
 
 
 async def remember_user(request: Request, user: GetUserDep) -> None:
-    """Stores the user in the request, for `find_sight`."""
+    """Stores the user in the request, for `find_visible`."""
     request.state.tidefold_user = user
 
 
 # For every route: the user is logged in (else 401) and may see plugins (else 403). A viewer may.
-# `find_sight` decides which logs are shown.
+# `find_visible` decides which logs are shown.
 GUARDS = (
     Depends(get_user),
     Depends(requires_access_view(AccessView.PLUGINS)),
@@ -38,7 +38,7 @@ RUN_GUARDS = (Depends(requires_access_dag("GET", DagAccessEntity.RUN)),)
 _known: dict[str, tuple[datetime, tuple[Work, ...]]] = {}
 
 
-def find_sight(request: Request) -> Sight:
+def find_visible(request: Request) -> VisiblePipelines:
     """Returns what the reader may see. It asks Airflow's auth manager each time for the visible DAGs."""
     with create_session() as session:
         allowed = get_auth_manager().get_authorized_dag_ids(user=request.state.tidefold_user, session=session)
@@ -49,7 +49,7 @@ def find_sight(request: Request) -> Sight:
         newest = {dag: changed for dag, changed in rows if dag in allowed}
         _read_changed(newest, session)
     works = {dag: _known[dag][1] for dag in newest if dag in _known}
-    return Sight({dag: found for dag, found in works.items() if found})
+    return VisiblePipelines({dag: found for dag, found in works.items() if found})
 
 
 def _read_changed(newest: dict[str, datetime], session: Any) -> None:

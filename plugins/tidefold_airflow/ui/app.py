@@ -18,9 +18,8 @@ from tidefold.domain.log_state import LogState
 from tidefold.operations.pipeline import Pipeline
 from tidefold.wiring import open_pipeline
 from tidefold_airflow.ui import responses
-from tidefold_airflow.ui.desk import Desk, Opened
+from tidefold_airflow.ui.open_pipelines import Opened, PipelineOpener
 from tidefold_airflow.ui.request import log_asked, run_asked, snapshot_asked, state_asked, text_asked
-from tidefold_airflow.ui.sight import Sight
 from tidefold_airflow.ui.views.doctor import DoctorView, view_doctor
 from tidefold_airflow.ui.views.explain import view_explanation
 from tidefold_airflow.ui.views.log import view_log
@@ -29,6 +28,7 @@ from tidefold_airflow.ui.views.quarantine import view_quarantine
 from tidefold_airflow.ui.views.retention import view_retention
 from tidefold_airflow.ui.views.run import LogOfRun, view_run
 from tidefold_airflow.ui.views.snapshot import read_stored_report, view_snapshot
+from tidefold_airflow.ui.visible_pipelines import VisiblePipelines
 
 T = TypeVar("T")
 _OTHER = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
@@ -37,21 +37,21 @@ _OTHER = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 def build_app(
     guards: Sequence[Depends],
     run_guards: Sequence[Depends],
-    find_sight: Callable[[Request], Sight],
+    find_visible: Callable[[Request], VisiblePipelines],
     opened: Callable[[str], Pipeline] | None = None,
     seconds: float = responses.SECONDS,
 ) -> FastAPI:
     """Builds the app of the page.
 
     :param guards, run_guards: Guards of all routes, and of those that show what a DAG or a run did.
-    :param find_sight: Returns what the reader may see.
+    :param find_visible: Returns what the reader may see.
     :param opened: Opens the pipeline of a configuration for each request, so that an edited one takes effect at once.
     """
     app = FastAPI(
         title="tidefold", docs_url=None, redoc_url=None, openapi_url=None, dependencies=list(guards),
         redirect_slashes=False, default_response_class=HTMLResponse,
     )  # fmt: skip
-    pages = _Pages(Desk(find_sight, opened or _open_configured), responses.Worker(seconds))
+    pages = _Pages(PipelineOpener(find_visible, opened or _open_configured), responses.Worker(seconds))
     app.include_router(_router(pages, run_guards))
     app.add_exception_handler(HTTPException, _render_refusal)
     return app
@@ -87,13 +87,13 @@ class _Route(APIRoute):
 class _Pages:
     """The handlers. Each reads everything that it shows from the store in one piece of work."""
 
-    def __init__(self, desk: Desk, worker: responses.Worker) -> None:
-        self._desk = desk
+    def __init__(self, opener: PipelineOpener, worker: responses.Worker) -> None:
+        self._opener = opener
         self._worker = worker
 
     async def logs(self, request: Request) -> Response:
         def work() -> tuple[list[LogLine], DoctorView | None]:
-            opened = self._desk.open(request)
+            opened = self._opener.open(request)
             if opened is None:
                 return [], None
             # Findings name all logs, so only users who may see all logs may read them.
@@ -105,7 +105,7 @@ class _Pages:
 
     async def dag(self, request: Request) -> Response:
         def work() -> list[LogLine]:
-            found = self._desk.open_dag(request)
+            found = self._opener.open_dag(request)
             return overview(found[0].pipeline) if found else []
 
         lines, dag = await self._worker.run(work), request.path_params["dag_id"]
@@ -144,7 +144,7 @@ class _Pages:
         run = run_asked(request)
 
         def work() -> list[tuple[Opened, list[LogOfRun]]]:
-            return [(opened, view_run(opened.pipeline, run)) for opened in self._desk.open_dag(request)]
+            return [(opened, view_run(opened.pipeline, run)) for opened in self._opener.open_dag(request)]
 
         found = await self._worker.run(work)
         return responses.page(request, "run.html.j2", {"run": run, "pipelines": found})
@@ -154,7 +154,7 @@ class _Pages:
 
     async def _of_log(self, request: Request, view: Callable[[Pipeline, LogState], T]) -> T:
         def work() -> T:
-            pipeline = self._desk.open_log(request)
+            pipeline = self._opener.open_log(request)
             return view(pipeline, state_asked(pipeline, log_asked(request, pipeline)))
 
         return await self._worker.run(work)

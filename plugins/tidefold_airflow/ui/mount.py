@@ -33,10 +33,10 @@ class LazyPage:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self._app is None:
-            from tidefold_airflow.ui.access import GUARDS, RUN_GUARDS, find_sight
+            from tidefold_airflow.ui.access import GUARDS, RUN_GUARDS, find_visible
             from tidefold_airflow.ui.app import build_app
 
-            self._app = build_app(GUARDS, RUN_GUARDS, find_sight)
+            self._app = build_app(GUARDS, RUN_GUARDS, find_visible)
         await self._app(scope, receive, send)
 
 

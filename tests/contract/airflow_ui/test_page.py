@@ -39,7 +39,7 @@ from tidefold.operations.verify.proof_record import find_proof, write_proof
 from tidefold.operations.verify.scrub import ScrubBudget, ScrubDetails, scrub
 from tidefold_airflow.ui.app import build_app
 from tidefold_airflow.ui.rendering import script, source_of
-from tidefold_airflow.ui.sight import Sight, Work
+from tidefold_airflow.ui.visible_pipelines import VisiblePipelines, Work
 
 _ELEMENTS = """
 html head meta title style body div a svg path main h1 h2 span p table thead tbody tr th td nav ul li dl dt dd code bdi
@@ -301,7 +301,9 @@ def test_what_retention_would_remove_is_what_the_plans_say(tmp_path: Path) -> No
     seen = client(pipeline).get("/logs/accounts/retention").text
     assert f'href="../../../dags/{DAG}"' in seen
     # A reader who sees no DAG that does it reads the commands.
-    alone = TestClient(build_app((), (), lambda request: Sight({"own": (Work(""),)}), lambda config: pipeline))
+    alone = TestClient(
+        build_app((), (), lambda request: VisiblePipelines({"own": (Work(""),)}), lambda config: pipeline)
+    )
     assert all(f"tidefold {name} accounts" in shown(alone, "/logs/accounts/retention") for name in plans)
 
 

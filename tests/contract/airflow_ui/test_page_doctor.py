@@ -15,8 +15,8 @@ from tidefold.operations.doctor.report import write_report
 from tidefold.operations.inspect.alarm_record import write_alarm_record
 from tidefold.wiring import open_pipeline
 from tidefold_airflow.ui.app import build_app
-from tidefold_airflow.ui.sight import Sight, Work
 from tidefold_airflow.ui.views.doctor import view_doctor
+from tidefold_airflow.ui.visible_pipelines import VisiblePipelines, Work
 
 FAIL, WARN, OK = FindingLevel.FAIL, FindingLevel.WARN, FindingLevel.OK
 NOW = "2026-11-05T12:00:00+00:00"
@@ -50,7 +50,7 @@ def test_what_must_be_mended_comes_first_and_what_is_good_is_not_listed(story: S
 
 def test_who_sees_some_logs_alone_does_not_see_what_the_doctor_found(story: Story) -> None:
     write_report(story.pipeline.store, [DoctorFinding("landing", FAIL, "tellers: gone.", "Mend it.")], NOW)
-    some = Sight({"dag": (Work("", frozenset({"accounts"})),)})
+    some = VisiblePipelines({"dag": (Work("", frozenset({"accounts"})),)})
     page = TestClient(build_app((), (), lambda request: some, opened=lambda config: story.pipeline))
     assert "tellers" not in page.get("/").text
     assert "tellers: gone." in client(story.pipeline).get("/").text

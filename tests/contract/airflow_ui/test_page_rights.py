@@ -17,7 +17,7 @@ from tidefold.operations.pipeline import Pipeline
 from tidefold.wiring import open_pipeline
 from tidefold_airflow.ui.app import build_app
 from tidefold_airflow.ui.mount import pipeline_name, snapshot_path
-from tidefold_airflow.ui.sight import Sight, Work, works_of
+from tidefold_airflow.ui.visible_pipelines import VisiblePipelines, Work, works_of
 
 OTHER = "/data/second/tidefold.yaml"
 SECOND = pipeline_name(OTHER)
@@ -42,7 +42,7 @@ def second(tmp_path_factory: pytest.TempPathFactory) -> Story:
 def reader(story: Story, second: Story, dags: Mapping[str, Sequence[Work]]) -> TestClient:
     """The page for somebody to whom Airflow shows these DAGs."""
     pipelines: dict[str, Pipeline] = {"": story.pipeline, OTHER: second.pipeline}
-    return TestClient(build_app((), (), lambda request: Sight(dags), pipelines.__getitem__))
+    return TestClient(build_app((), (), lambda request: VisiblePipelines(dags), pipelines.__getitem__))
 
 
 def routes(log: str, prefix: str = "") -> list[str]:
@@ -96,7 +96,7 @@ def test_a_broken_configuration_names_other_logs_only_to_who_may_see_them(story:
         return open_pipeline(second.root / "broken.yaml")
 
     def ask(logs: frozenset[str] | None) -> TestClient:
-        return TestClient(build_app((), (), lambda request: Sight({DAG: [Work("", logs)]}), broken))
+        return TestClient(build_app((), (), lambda request: VisiblePipelines({DAG: [Work("", logs)]}), broken))
 
     for address in ("/", "/logs/accounts", "/logs/tellers", f"/dags/{DAG}", f"/runs/{run_id(1)}"):
         answer = ask(NAMES).get(address)

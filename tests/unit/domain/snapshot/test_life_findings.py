@@ -26,7 +26,7 @@ from tidefold.errors import AlreadyExistsError, ConflictError, RefusedError, Sup
 from tidefold.ledger import Ledger
 from tidefold.operations.ingest import recovery
 from tidefold.operations.retention.file_gc import plan_halves
-from tidefold.operations.retention.segment_gc import plan_release, plan_orphans
+from tidefold.operations.retention.segment_gc import plan_orphans, plan_release
 
 INSTANT = "2026-01-01T00:00:00+00:00"
 

@@ -10,7 +10,7 @@ from starlette.exceptions import HTTPException
 
 from tidefold.errors import TidefoldError
 from tidefold.operations.pipeline import Pipeline
-from tidefold_airflow.ui.sight import KnownPipeline, Names, Sight
+from tidefold_airflow.ui.visible_pipelines import KnownPipeline, Names, VisiblePipelines
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -26,14 +26,14 @@ class Opened:
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
+class PipelineOpener:
     """Opens pipelines for requests, and notes them in the request for the links of its page.
 
-    find_sight: returns what a reader may see.
+    find_visible: returns what a reader may see.
     opened: opens the pipeline of a configuration.
     """
 
-    find_sight: Callable[[Request], Sight]
+    find_visible: Callable[[Request], VisiblePipelines]
     opened: Callable[[str], Pipeline]
 
     def open(self, request: Request) -> Opened | None:
@@ -42,23 +42,23 @@ class Desk:
 
         Returns None if the reader may see nothing. Raises HTTPException 403.
         """
-        sight = self.find_sight(request)
-        known = sight.pipelines()
+        visible = self.find_visible(request)
+        known = visible.pipelines()
         name = request.path_params.get("pipeline")
-        chosen = next(iter(known), None) if name is None else sight.find(name)
+        chosen = next(iter(known), None) if name is None else visible.find(name)
         if name is not None and chosen is None:
             raise HTTPException(403)
         note_place(request, chosen, known)
-        return self._open(chosen, sight.logs(chosen.name)) if chosen else None
+        return self._open(chosen, visible.logs(chosen.name)) if chosen else None
 
     def open_log(self, request: Request) -> Pipeline:
         """Opens the pipeline of a log in the address. Raises HTTPException 403 if the reader may not see the log."""
-        sight = self.find_sight(request)
-        chosen = sight.find(request.path_params.get("pipeline", ""))
+        visible = self.find_visible(request)
+        chosen = visible.find(request.path_params.get("pipeline", ""))
         if chosen is None:
             raise HTTPException(403)
-        note_place(request, chosen, sight.pipelines())
-        opened = self._open(chosen, sight.logs(chosen.name))
+        note_place(request, chosen, visible.pipelines())
+        opened = self._open(chosen, visible.logs(chosen.name))
         if not opened.whole and request.path_params["log"] not in opened.pipeline.config.logs:
             # Also if the log does not exist: a user who may see some logs does not learn which others exist.
             raise HTTPException(403)
@@ -66,8 +66,8 @@ class Desk:
 
     def open_dag(self, request: Request) -> list[Opened]:
         """Opens the pipelines that the DAG in the address works on; none if it has no task of tidefold."""
-        sight = self.find_sight(request)
-        found = sight.of_dag(request.path_params["dag_id"])
+        visible = self.find_visible(request)
+        found = visible.of_dag(request.path_params["dag_id"])
         note_place(request, found[0][0] if found else None, [known for known, _ in found])
         return [self._open(known, logs) for known, logs in found]
 

@@ -44,7 +44,7 @@ class KnownPipeline:
 
 
 @dataclass(frozen=True)
-class Sight:
+class VisiblePipelines:
     """The DAGs that a reader may see, and what each works on. A DAG without a task of tidefold works on nothing."""
 
     dags: Mapping[str, Sequence[Work]] = field(default_factory=dict)
@@ -75,7 +75,7 @@ class Sight:
     def of_dag(self, dag: str) -> list[tuple[KnownPipeline, Names]]:
         """Returns the pipelines that one DAG works on, and the logs of each."""
         works = self.dags.get(dag, ())
-        alone = Sight({dag: works}).pipelines()
+        alone = VisiblePipelines({dag: works}).pipelines()
         return [(one, _union(w.logs for w in works if pipeline_name(w.config) == one.name)) for one in alone]
 
 
