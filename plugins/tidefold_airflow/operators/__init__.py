@@ -4,18 +4,11 @@ from __future__ import annotations
 
 from tidefold_airflow.operators.alarms import TidefoldAlarmsOperator
 from tidefold_airflow.operators.approve import TidefoldApprovalOperator, TidefoldUnansweredOperator
-from tidefold_airflow.operators.base import (
-    TidefoldAbortOperator,
-    TidefoldCompactLogOperator,
-    TidefoldDrillOperator,
-    TidefoldListLogsOperator,
-    TidefoldLogOperator,
-    TidefoldRetryQuarantineOperator,
-    TidefoldTailOperator,
-    TidefoldVerifyOperator,
-)
+from tidefold_airflow.operators.base import TidefoldLogOperator
 from tidefold_airflow.operators.confirm import TidefoldConfirmOperator
 from tidefold_airflow.operators.doctor import TidefoldDoctorOperator
+from tidefold_airflow.operators.list_logs import TidefoldListLogsOperator
+from tidefold_airflow.operators.quarantine import TidefoldRetryQuarantineOperator
 from tidefold_airflow.operators.restore import TidefoldRestoreOperator
 from tidefold_airflow.operators.retention import (
     TidefoldCleanOperator,
@@ -31,6 +24,7 @@ from tidefold_airflow.operators.savepoint import (
     TidefoldStopOperator,
 )
 from tidefold_airflow.operators.scrub import TidefoldScrubOperator
+from tidefold_airflow.operators.snapshot import TidefoldAbortOperator, TidefoldCompactLogOperator, TidefoldTailOperator
 from tidefold_airflow.operators.spark import (
     TidefoldAsOfOperator,
     TidefoldAuditOperator,
@@ -41,6 +35,7 @@ from tidefold_airflow.operators.spark import (
     TidefoldSparkOperator,
     TidefoldVerifyReadersOperator,
 )
+from tidefold_airflow.operators.verify import TidefoldDrillOperator, TidefoldVerifyOperator
 from tidefold_airflow.operators.write import TidefoldWriteOperator
 
 __all__ = [
