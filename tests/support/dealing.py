@@ -16,8 +16,8 @@ from tidefold.domain.key_groups import KeyGroups, bucket_ranges
 from tidefold.domain.log_state import ChangeSet, ChangeSetLocation
 from tidefold.domain.paths import DataFileName
 from tidefold.domain.snapshot.manifest import DataFile
+from tidefold.domain.storage_tier import StorageTier
 from tidefold.domain.table.table_spec import Column, TableSpec
-from tidefold.domain.verify.expected_files import StorageTier
 from tidefold.fold.fold_bucket import deal
 from tidefold.fold.plan import Address, FoldPlan, Input, Recipe, number_ways
 from tidefold.fold.task import FoldTask

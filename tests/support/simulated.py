@@ -23,7 +23,7 @@ from tidefold.delta.publish import Publication
 from tidefold.delta.published_table import Published
 from tidefold.domain.paths import DataFileName, LogPaths, data_path
 from tidefold.domain.snapshot.manifest import DataFile, Manifest
-from tidefold.domain.verify.expected_files import StorageTier
+from tidefold.domain.storage_tier import StorageTier
 from tidefold.errors import (
     AlreadyExistsError,
     ConflictError,

@@ -20,8 +20,8 @@ from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.paths import DataFileName, data_path
 from tidefold.domain.snapshot.manifest import DataFile
 from tidefold.domain.snapshot.point_in_time import without_times
+from tidefold.domain.storage_tier import StorageTier
 from tidefold.domain.table.table_spec import Engine
-from tidefold.domain.verify.expected_files import StorageTier
 from tidefold.errors import AlreadyExistsError, CorruptError, NotFoundError
 from tidefold.fold.base_rows import BaseFiles, open_base, read_hidden, with_schema
 from tidefold.fold.change_cache import MANY

@@ -15,7 +15,7 @@ from tidefold.changelog.segment import Indexes, read_change_set
 from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.log_state import ChangeSet
 from tidefold.domain.snapshot.manifest import DataFile
-from tidefold.domain.verify.expected_files import StorageTier
+from tidefold.domain.storage_tier import StorageTier
 from tidefold.errors import CorruptError, NotFoundError, TidefoldError
 from tidefold.fold.change_cache import changes_for
 from tidefold.fold.change_set_index import ChangeSetIndex, Numbers

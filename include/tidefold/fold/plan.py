@@ -13,8 +13,8 @@ from tidefold.changelog.schema_alignment import Aligner
 from tidefold.domain.key_groups import KeyGroups, OwnedRows
 from tidefold.domain.log_state import ChangeSet, Expire, TableSpec
 from tidefold.domain.snapshot.manifest import DataFile
+from tidefold.domain.storage_tier import StorageTier
 from tidefold.domain.table.schema import FIRST, Schema
-from tidefold.domain.verify.expected_files import StorageTier
 from tidefold.fold.change_set_index import ChangeSetIndex, Numbers
 from tidefold.fold.rewrite import RewriteDecision
 

@@ -10,7 +10,7 @@ from tidefold.domain.log_state import ChangeSet, LogState, Snapshot, SnapshotKin
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot.manifest import DataFile, Manifest, home
 from tidefold.domain.snapshot.point_in_time import change_sets_of
-from tidefold.domain.verify.expected_files import StorageTier
+from tidefold.domain.storage_tier import StorageTier
 from tidefold.errors import RefusedError
 from tidefold.fold.plan import Address, FoldPlan, Recipe, number_ways
 from tidefold.fold.rewrite import RewriteAction, RewriteDecision, decide_rewrite

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from tidefold.domain.paths import data_path
 from tidefold.domain.retention.local_copies import CopyName
 from tidefold.domain.snapshot.manifest import DataFile, Manifest
-from tidefold.domain.verify.expected_files import StorageTier
+from tidefold.domain.storage_tier import StorageTier
 from tidefold.fold.plan import Address, Input
 
 

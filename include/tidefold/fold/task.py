@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.log_state import ChangeSet
 from tidefold.domain.snapshot.manifest import DataFile
-from tidefold.domain.verify.expected_files import StorageTier
+from tidefold.domain.storage_tier import StorageTier
 from tidefold.fold.change_set_index import Numbers
 from tidefold.fold.merge.ties import Tied
 from tidefold.fold.merge.unresolved import Unresolved

@@ -11,8 +11,8 @@ from tidefold.domain.key_groups import SPLIT, KeyGroups, OwnedRows, Redistributi
 from tidefold.domain.log_state import ChangeSet, Expire, TableSpec
 from tidefold.domain.paths import data_path
 from tidefold.domain.snapshot.manifest import DataFile
+from tidefold.domain.storage_tier import StorageTier
 from tidefold.domain.table.schema import FIRST, Schema
-from tidefold.domain.verify.expected_files import StorageTier
 from tidefold.fold.plan import Address, Input
 
 

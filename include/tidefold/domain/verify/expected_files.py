@@ -15,14 +15,7 @@ from tidefold.domain.paths import LogPaths, data_path
 from tidefold.domain.retention.local_copies import CopyName
 from tidefold.domain.retention.protection import with_files
 from tidefold.domain.snapshot.manifest import DataFile, Manifest
-
-
-class StorageTier(StrEnum):
-    """The durable store, the local copies on this machine, or a snapshot outside both."""
-
-    STORE = "store"
-    LOCAL = "local"
-    EXTERNAL = "external"
+from tidefold.domain.storage_tier import StorageTier
 
 
 class FileRole(StrEnum):

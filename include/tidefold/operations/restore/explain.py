@@ -11,7 +11,7 @@ from typing import Any
 
 from tidefold.domain.log_state import ChangeSet, SnapshotKind
 from tidefold.domain.snapshot.claim import RestoreMode
-from tidefold.domain.verify.expected_files import StorageTier
+from tidefold.domain.storage_tier import StorageTier
 from tidefold.errors import NotFoundError, StorageError
 from tidefold.fold.inputs import Inputs
 from tidefold.fold.plan import Address, Input, Recipe

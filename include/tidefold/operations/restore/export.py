@@ -17,7 +17,7 @@ from tidefold.domain.key_groups import KeyGroups, OwnedRows, RedistributionMode,
 from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind
 from tidefold.domain.snapshot.claim import require_completed
 from tidefold.domain.snapshot.manifest import DataFile, Manifest
-from tidefold.domain.verify.expected_files import StorageTier
+from tidefold.domain.storage_tier import StorageTier
 from tidefold.errors import (
     CorruptError,
     InvalidInputError,

@@ -14,8 +14,8 @@ from tidefold.domain.snapshot.claim import RestorePoint
 from tidefold.domain.snapshot.kind_selection import KindPolicy
 from tidefold.domain.snapshot.manifest import home
 from tidefold.domain.source_progress_history import positions_at
+from tidefold.domain.storage_tier import StorageTier
 from tidefold.domain.table.schema import find_dropped_columns
-from tidefold.domain.verify.expected_files import StorageTier
 from tidefold.fold.plan import Address
 from tidefold.operations.local_copies.manage import places_of
 from tidefold.operations.outcome import Outcome

@@ -16,8 +16,8 @@ from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind, State, T
 from tidefold.domain.snapshot import claim, transitions
 from tidefold.domain.snapshot.savepoint import DELTA_LOG, DESCRIPTION, SavedFile, Savepoint
 from tidefold.domain.source_progress_history import positions_at
+from tidefold.domain.storage_tier import StorageTier
 from tidefold.domain.table.table_spec import Engine
-from tidefold.domain.verify.expected_files import StorageTier
 from tidefold.errors import CorruptError, InvalidInputError, NotFoundError, RefusedError, TidefoldError
 from tidefold.ledger import Ledger, read_description, read_manifest
 from tidefold.operations.pipeline import Pipeline

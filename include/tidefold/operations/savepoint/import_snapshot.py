@@ -14,7 +14,7 @@ from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot import claim
 from tidefold.domain.snapshot.kind_selection import KindDecision
 from tidefold.domain.snapshot.manifest import home
-from tidefold.domain.verify.expected_files import StorageTier
+from tidefold.domain.storage_tier import StorageTier
 from tidefold.errors import CorruptError
 from tidefold.fold.plan import Address, FoldPlan, Input, Recipe
 from tidefold.fold.plan_fold import sort_by_weight

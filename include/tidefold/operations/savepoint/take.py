@@ -18,7 +18,7 @@ from tidefold.domain.log_state import LogState, Snapshot, State
 from tidefold.domain.snapshot import transitions
 from tidefold.domain.snapshot.savepoint import BEGUN, DELTA_LOG, ROWS, SavedFile, Savepoint, part_path
 from tidefold.domain.source_progress_history import positions_at
-from tidefold.domain.verify.expected_files import StorageTier
+from tidefold.domain.storage_tier import StorageTier
 from tidefold.domain.wording import in_units
 from tidefold.errors import NotFoundError, RefusedError, TidefoldError, UnknownOutcomeError
 from tidefold.fold.fold_bucket import deal

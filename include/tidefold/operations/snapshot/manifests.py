@@ -8,7 +8,7 @@ from tidefold.domain.log_state import Snapshot
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.retention.local_copies import CopyName
 from tidefold.domain.snapshot.manifest import Manifest
-from tidefold.domain.verify.expected_files import StorageTier
+from tidefold.domain.storage_tier import StorageTier
 from tidefold.errors import CorruptError
 from tidefold.fold.inputs import Inputs
 from tidefold.fold.plan import Address

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from tidefold.compute.runners import Answer
 from tidefold.domain.log_state import ReadFrom
-from tidefold.domain.verify.expected_files import StorageTier
+from tidefold.domain.storage_tier import StorageTier
 from tidefold.errors import CorruptError, TidefoldError
 from tidefold.fold.task import FoldResult, FoldTask, Read
 from tidefold.operations.snapshot.details import FailedRead, FilesRead, ReadSources

@@ -12,7 +12,8 @@ from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.retention.local_copies import CopyName
 from tidefold.domain.snapshot.manifest import Manifest
-from tidefold.domain.verify.expected_files import Damage, DamageKind, FileRole, StorageTier, StoredLocation, list_kept
+from tidefold.domain.storage_tier import StorageTier
+from tidefold.domain.verify.expected_files import Damage, DamageKind, FileRole, StoredLocation, list_kept
 from tidefold.errors import CorruptError, RefusedError
 from tidefold.operations.verify.check_files import Stores
 from tidefold.operations.verify.repair import clear_halves

@@ -7,7 +7,8 @@ from collections.abc import Callable, Collection, Container, Iterable, Mapping, 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from tidefold.domain.verify.expected_files import Copy, DamageKind, Expected, StorageTier, StoredFile, StoredLocation
+from tidefold.domain.storage_tier import StorageTier
+from tidefold.domain.verify.expected_files import Copy, DamageKind, Expected, StoredFile, StoredLocation
 from tidefold.errors import NotFoundError
 from tidefold.storage import Store, compute_sha256, is_lost_by_disk
 

@@ -7,15 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 from tidefold.changelog.segment import check_pieces, ends_whole
 from tidefold.domain.log_state import ChangeSet
-from tidefold.domain.verify.expected_files import (
-    Copy,
-    DamageKind,
-    Expected,
-    FileRole,
-    StorageTier,
-    StoredFile,
-    StoredLocation,
-)
+from tidefold.domain.storage_tier import StorageTier
+from tidefold.domain.verify.expected_files import Copy, DamageKind, Expected, FileRole, StoredFile, StoredLocation
 from tidefold.errors import CorruptError, NotFoundError
 from tidefold.ledger import Ledger
 from tidefold.operations.verify.check_files import Progress, Stores, Tell, digest_of, is_read

@@ -9,7 +9,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Sequence
 
-from tidefold.domain.verify.expected_files import Copy, DamageKind, StorageTier, StoredFile, StoredLocation
+from tidefold.domain.storage_tier import StorageTier
+from tidefold.domain.verify.expected_files import Copy, DamageKind, StoredFile, StoredLocation
 from tidefold.errors import CorruptError, NotFoundError
 from tidefold.operations.verify.check_files import Stores, digest_of
 from tidefold.storage import Store, is_lost_by_disk

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tidefold.domain.log_state import LogState, State
-from tidefold.domain.verify.expected_files import Copy, Damage, DamageKind, FileRole, StorageTier, StoredFile
+from tidefold.domain.storage_tier import StorageTier
+from tidefold.domain.verify.expected_files import Copy, Damage, DamageKind, FileRole, StoredFile
 from tidefold.domain.wording import count_noun
 from tidefold.errors import CorruptError
 from tidefold.operations.outcome import Details, ErrorInfo, Outcome, Status, omit_if_none

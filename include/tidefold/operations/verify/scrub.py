@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 
 from tidefold.domain.log_state import DeletionState
 from tidefold.domain.paths import LogPaths
-from tidefold.domain.verify.expected_files import Damage, FileRole, StorageTier
+from tidefold.domain.storage_tier import StorageTier
+from tidefold.domain.verify.expected_files import Damage, FileRole
 from tidefold.domain.verify.scrub_round import ProofRecord, ScrubChoice, choose_files, record_scrub
 from tidefold.domain.wording import in_units
 from tidefold.errors import CorruptError, InvalidInputError

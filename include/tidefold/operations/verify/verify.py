@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 from tidefold.domain.log_state import DeletionState, Snapshot
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot.manifest import Manifest
+from tidefold.domain.storage_tier import StorageTier
 from tidefold.domain.verify.expected_files import (
     Copy,
     Damage,
     FileRole,
-    StorageTier,
     StoredFile,
     StoredLocation,
     count_copies,
