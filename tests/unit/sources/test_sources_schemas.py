@@ -9,7 +9,7 @@ import pytest
 from tidefold.domain.table.table_spec import Column, TableSpec
 from tidefold.sources.debezium.avro_schema import connect_words
 from tidefold.sources.debezium.connect_schema import types_by
-from tidefold.sources.debezium.unavailable_values import is_unavailable, marks
+from tidefold.sources.records.unavailable_values import is_unavailable, marks
 
 TEXT = "__debezium_unavailable_value"
 BASE64 = "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ=="

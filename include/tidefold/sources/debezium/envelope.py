@@ -18,7 +18,6 @@ from tidefold.sources.debezium.connect_schema import column_names, forms_of, sch
 from tidefold.sources.debezium.mongodb import with_row
 from tidefold.sources.debezium.moved_keys import former_key
 from tidefold.sources.debezium.ordering import StreamOrder, order_of
-from tidefold.sources.debezium.unavailable_values import marks
 from tidefold.sources.ingest.accounting import COUNTING, Account, FilePosition, Order, RecordAccounting
 from tidefold.sources.records import record_types
 from tidefold.sources.records.column_aliases import has_aliases, resolve_aliases
@@ -35,6 +34,7 @@ from tidefold.sources.records.errors import (
 )
 from tidefold.sources.records.record_types import AnyHead, SourceBlock
 from tidefold.sources.records.row_decoder import Rows, rows_of
+from tidefold.sources.records.unavailable_values import marks
 
 # The marks of an initial snapshot's rows; those of an incremental one are ordinary changes.
 _INITIAL = frozenset(("true", "first", "first_in_data_collection", "last_in_data_collection", "last", True))

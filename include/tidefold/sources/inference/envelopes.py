@@ -11,10 +11,10 @@ import msgspec
 from tidefold.domain.table.table_spec import Column, TableSpec
 from tidefold.domain.table.table_spec_validation import column_mistakes
 from tidefold.sources.debezium.envelope import EnvelopeReader
-from tidefold.sources.debezium.unavailable_values import is_unavailable
 from tidefold.sources.inference.proposal import ProposedColumn
 from tidefold.sources.ingest.accounting import FilePosition
 from tidefold.sources.records.errors import RefusedRecordError, infer_type
+from tidefold.sources.records.unavailable_values import is_unavailable
 
 _encode = msgspec.json.Encoder().encode
 

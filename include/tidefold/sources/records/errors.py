@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 
 from tidefold.domain.log_state import TableSpec
-from tidefold.sources.debezium.unavailable_values import is_unavailable
 from tidefold.sources.records.record_types import NOTHING, AnyHead, RecordHead, SourceBlock
+from tidefold.sources.records.unavailable_values import is_unavailable
 from tidefold.typed_json import convert_value, make_decoder
 
 UPSERTS = ("r", "c", "u")

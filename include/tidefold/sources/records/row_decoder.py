@@ -11,10 +11,10 @@ import msgspec
 
 from tidefold.domain.log_state import TableSpec
 from tidefold.domain.table.types import parse_type
-from tidefold.sources.debezium.unavailable_values import is_unavailable
 from tidefold.sources.records import record_types
 from tidefold.sources.records.encodings import Conversion, Form, conversion
 from tidefold.sources.records.errors import RefusedRecordError
+from tidefold.sources.records.unavailable_values import is_unavailable
 from tidefold.typed_json import make_decoder
 
 
