@@ -16,6 +16,7 @@ from tidefold.domain.table.table_spec_validation import column_mistakes
 from tidefold.errors import InvalidInputError, RefusedError, StorageError, TidefoldError, wrap_unexpected
 from tidefold.operations.ingest import recovery
 from tidefold.operations.ingest.extract import apply_extract
+from tidefold.operations.ingest.find_landing_problems import find_problems
 from tidefold.operations.ingest.ingest_outcome import (
     IngestDetails,
     describe_failure,
@@ -25,7 +26,6 @@ from tidefold.operations.ingest.ingest_outcome import (
     join_extracts,
     join_outcomes,
 )
-from tidefold.operations.ingest.landing_problems import find_problems
 from tidefold.operations.ingest.log_ingest import LogIngest, plan_log
 from tidefold.operations.ingest.parse_round import IngestRun, parse_round
 from tidefold.operations.ingest.schema_update import add_found_columns
