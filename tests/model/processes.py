@@ -160,7 +160,7 @@ def end_announced(world: World, pick: Pick) -> Process:
     if found:
         run = pick(found)
         world.effects["a run was rolled forward" if run.takings is not None else "a run was given up"] += 1
-        recovery.settle(world.store, run)
+        recovery.recover_run(world.store, run)
     yield
 
 

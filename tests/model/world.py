@@ -246,7 +246,7 @@ class World:
         self.running.clear()
         self.store.before = self.store.after = None
         for run in list(write_intents.read_announced(self.store)):
-            recovery.settle(self.store, run)
+            recovery.recover_run(self.store, run)
         for log in LOGS:
             self.observe(log)
         self.check()

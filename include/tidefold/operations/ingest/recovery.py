@@ -46,7 +46,7 @@ def roll_forward(store: Store, logs: Collection[str]) -> None:
     try:
         runs = [r for r in write_intents.read_announced(store) if r.takings and any(t.log in logs for t in r.takings)]
         for run in runs:
-            settle(store, run)
+            recover_run(store, run)
     except TidefoldError as error:
         _log.warning("left for later: %s", error)
 
@@ -61,14 +61,14 @@ def find_abandoned(store: Store, instant: str) -> list[Announced]:
     ]
 
 
-def settle(store: Store, run: Announced) -> None:
+def recover_run(store: Store, run: Announced) -> None:
     """Commits or rejects a run's results for each of its logs, then deletes the files that no log needs."""
     brought: Mapping[str, Taking] = {taking.log: taking for taking in run.takings or ()}
     waiting = {**{t.log: IntentLog(t.log, t.shape, t.fence) for t in brought.values()}, **run.logs}
     errors = []
     for log, announced in waiting.items():
         try:
-            _settle_log(Ledger(store, log), announced, brought.get(log), ExpectedFiles([run]))
+            _recover_log(Ledger(store, log), announced, brought.get(log), ExpectedFiles([run]))
         except TidefoldError as error:
             errors.append(error)
     if errors:
@@ -89,7 +89,7 @@ def files_of(store: Store, run: Announced) -> tuple[str, ...]:
     return tuple(sorted({*run.files, *below}))
 
 
-def _settle_log(ledger: Ledger, announced: IntentLog, taking: Taking | None, files: ExpectedFiles) -> None:
+def _recover_log(ledger: Ledger, announced: IntentLog, taking: Taking | None, files: ExpectedFiles) -> None:
     state = ledger.peek(announced.shape)
     if state.fence > announced.fence or state.deletion is not DeletionState.NO:
         return  # Already committed or rejected; a dropped log stays dropped.

@@ -63,7 +63,7 @@ def _clean_store(pipeline: Pipeline, plan: bool) -> Outcome:
     announced_files = {run.run: recovery.files_of(pipeline.store, run) for run in runs}
     for run in () if plan else runs:
         try:
-            recovery.settle(pipeline.store, run)
+            recovery.recover_run(pipeline.store, run)
         except TidefoldError as error:  # Continue with the other runs.
             failed.append(error)
     if failed:

@@ -143,7 +143,7 @@ class Verification:
             return manifest_files(self.log, scope.kept, scope.local, scope.asked).values()
 
         found = examine(self.stores, plan(self.scope), tell=self._reporter("manifests"))
-        self._settle(found, plan, repair_file)
+        self._record_damage(found, plan, repair_file)
         files = manifest_files(self.log, self.scope.kept, self.scope.local, self.scope.asked)
         manifests = {}
         for snapshot in self.scope.kept:
@@ -168,7 +168,7 @@ class Verification:
 
         found = examine(self.stores, plan(self.scope), deep=self._read, tell=self._reporter("data files"))
         self.checked.count(found)
-        self._settle(found, plan, repair_file)
+        self._record_damage(found, plan, repair_file)
 
     def _check_segments(self) -> None:
         segments = check_segments.segment_files(self.scope.change_sets)
@@ -179,9 +179,9 @@ class Verification:
         def plan(scope: Scope) -> Iterable[StoredFile]:
             return check_segments.segment_files(scope.change_sets)
 
-        self._settle(found, plan, check_segments.repair_segment)
+        self._record_damage(found, plan, check_segments.repair_segment)
 
-    def _settle(self, found: _Found, plan: _Plan, repair: _Repair) -> None:
+    def _record_damage(self, found: _Found, plan: _Plan, repair: _Repair) -> None:
         """Records damage, unless the file was deleted on purpose since the check began. Repairs it if requested."""
         bad = {file: copies for file, copies in found.items() if any(copy.damaged for copy in copies)}
         named = self._find_named(plan) if bad else set()

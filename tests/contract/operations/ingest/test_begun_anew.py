@@ -171,7 +171,7 @@ def test_a_busy_log_is_not_a_refusal(pipeline: Pipeline, monkeypatch: pytest.Mon
     monkeypatch.setattr(Ledger, "commit", busy)
     assert ingest(pipeline, ["items"], in_process)[0].error_code == "LEDGER_BUSY"
     for run in seen:
-        recovery.settle(pipeline.store, run)
+        recovery.recover_run(pipeline.store, run)
     assert rows(pipeline, "items") == [0, 1]
     real(pipeline.ledger("items"), lambda state: register(state, Consumer("somebody", 1)))
     assert ingest(pipeline, ["items"], in_process)[0].status == "nothing"

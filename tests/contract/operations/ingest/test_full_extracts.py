@@ -313,7 +313,7 @@ def test_a_run_killed_at_any_point_leaves_no_half_extract(tmp_path: Path) -> Non
         assert live(again) == new, at
         assert sum(e.records for e in state_of(again).landed if e.length) == 6
         for silent in recovery.find_abandoned(again.store, "2099-01-01T00:00:00+00:00"):
-            recovery.settle(again.store, silent)
+            recovery.recover_run(again.store, silent)
         needed = {change_set.location.segment for change_set in state_of(again).change_sets}
         assert {entry.path for entry in again.store.list("changelog", unfinished=True)} == needed, at
 

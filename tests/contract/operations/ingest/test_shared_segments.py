@@ -185,7 +185,7 @@ def test_whoever_comes_in_between_tells_the_logs_and_the_writer_finds_it_done(
     def bring(*said):  # type: ignore[no-untyped-def]
         real(*said)
         for run in write_intents.read_announced(pipeline.store):
-            recovery.settle(pipeline.store, run)
+            recovery.recover_run(pipeline.store, run)
 
     monkeypatch.setattr(write_intents, "bring", bring)
     assert {o.status for o in ingest(pipeline, PAIR, in_process)} == {"taken"}
@@ -265,7 +265,7 @@ def test_what_was_on_its_way_to_a_dropped_log_never_reaches_the_next_of_that_nam
     monkeypatch.undo()
     drop(pipeline, "items", plan=False)
     for run in write_intents.read_announced(pipeline.store):
-        recovery.settle(pipeline.store, run)
+        recovery.recover_run(pipeline.store, run)
     assert pipeline.ledger("items").find() is None
     ingest(pipeline, ["items"], in_process)
     assert rows(pipeline, "items") == [0, 1]
@@ -297,7 +297,7 @@ def test_patience_is_only_a_delay(tmp_path: Path) -> None:
     def sleeps(work: Work, tasks: Sequence[str]) -> list[Answer]:
         future = (datetime.now(UTC) + timedelta(days=9_000)).isoformat(timespec="seconds")
         for run in recovery.find_abandoned(pipeline.store, future):
-            recovery.settle(pipeline.store, run)
+            recovery.recover_run(pipeline.store, run)
         return in_process(work, tasks)
 
     assert {o.error_code for o in ingest(pipeline, PAIR, sleeps)} == {"INTAKE_FENCED"}

@@ -267,7 +267,7 @@ def test_a_process_that_dies_while_it_copies_leaves_no_half_that_counts(
         land(healthy, 60, 2, ["items"])
         cycle(healthy, "run-after", ["items"])
         for run in write_intents.read_announced(healthy.store):
-            recovery.settle(healthy.store, run)
+            recovery.recover_run(healthy.store, run)
         retain(healthy)
         newest = healthy.ledger("items").read().latest
         assert newest

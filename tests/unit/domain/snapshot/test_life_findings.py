@@ -112,7 +112,7 @@ def test_a_writer_who_told_a_log_of_one_change_set_and_was_given_up_cannot_tell_
     )
     ledger.commit(lambda state: append(state, [_in_segment(state, 0)], fence))
     [run] = write_intents.read_announced(store)
-    recovery.settle(store, run)
+    recovery.recover_run(store, run)
     assert "changelog/x.seg" in store.files
     with pytest.raises(SupersededError):
         ledger.commit(lambda state: append(state, [_in_segment(state, 1)], fence))
@@ -146,7 +146,7 @@ def test_an_interrupted_drop_of_one_log_does_not_stop_the_others_of_its_run() ->
     write_intents.begin(store, Intent("run", 0, INSTANT, (IntentLog("accounts", SHAPE, fence),), ("changelog/x.seg",)))
     ledger.commit(lambda state: replace(state, deletion=DeletionState.GOING))
     [run] = write_intents.read_announced(store)
-    recovery.settle(store, run)
+    recovery.recover_run(store, run)
     assert list(write_intents.read_announced(store)) == []
 
 
