@@ -313,8 +313,8 @@ def test_counting_first_judges_as_asking_for_samples_at_once_does(
 @pytest.mark.parametrize(
     ("refused", "result", "said"),
     [
-        (1, "passed", "snapshot 1 passed: 3 checks passed; 1 warning: refused records 1 of 1,000 that landed since"),
-        (30, "failed", "snapshot 1 failed: 1 of 4 checks failed: refused records 30 of 1,000 that landed since"),
+        (1, "passed", "snapshot 1 passed: 3 checks passed; 1 warning: refused records 1 of 1,000 new records since"),
+        (30, "failed", "snapshot 1 failed: 1 of 4 checks failed: refused records 30 of 1,000 new records since"),
     ],
 )
 def test_refused_records_are_told_and_too_many_fail(

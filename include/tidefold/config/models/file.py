@@ -266,7 +266,7 @@ class QualityEntry(StrictModel):
         default=0.5, ge=0, le=1, description="largest share of rows that may be lost since the last snapshot"
     )
     max_refused: float = Field(
-        default=0.01, ge=0, le=1, description="largest share of landed records that may be refused"
+        default=0.01, ge=0, le=1, description="largest share of the new records that may be refused"
     )
 
 

@@ -13,6 +13,7 @@ from tidefold.domain.table.schema import shape_at
 from tidefold.errors import CorruptError
 from tidefold.ledger import read_manifest
 from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.quarantine.next_step import advise_on_refused, has_extracts
 from tidefold.quality.report.result import Findings, HistoryPoint, ValidationResult, point_of
 from tidefold.quality.report.verdict_store import find_stored_judgement
 from tidefold.quality.run.engine import QualityEngine
@@ -40,8 +41,10 @@ def find(pipeline: Pipeline, case: Case, manifest: Manifest, engine: QualityEngi
     """Runs all checks on the rows of the snapshot. Raises TidefoldError if a check could not be computed."""
     check_files(pipeline.store, manifest)
     base = _base(pipeline, case, manifest, engine)
-    landed = find_landed_range(case.state, case.snapshot)
-    checks = case.suite.checks(manifest.rows, base.rows if base else None, landed)
+    extracts = has_extracts(pipeline.log(case.state.log).source)
+    landed = find_landed_range(case.state, case.snapshot, extracts=extracts)
+    advice = advise_on_refused(pipeline, case.state)
+    checks = case.suite.checks(manifest.rows, base.rows if base else None, landed, advice)
     beside = ValidationContext(case.as_of, base, _targets(pipeline, case, checks, engine))
     rows = engine.read(pipeline.store, manifest)
     found = run_checks(rows, manifest.shape, checks, beside, engine.meter())

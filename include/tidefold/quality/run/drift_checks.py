@@ -51,10 +51,13 @@ def judge_numbers(check: Check, numbers: DriftInputs) -> CheckResult:
 
 def judge_refused(check: Check) -> CheckResult:
     """Returns the result of the check that counts records in quarantine. It never passes."""
-    refused, records, allowed = (check.kwargs[name] for name in ("refused", "records", "max_refused"))
-    share = f"{refused:,} of {records:,} that landed since the last snapshot ({refused / records:.1%})"
-    detail = f"{share}, allowed {allowed:.1%}: their rows are missing or stale; see `tidefold quarantine list`"
-    return result(check, False, observed=share, detail=detail)
+    refused, new, allowed, earlier = (check.kwargs[name] for name in ("refused", "new", "max_refused", "earlier"))
+    share = f"{refused:,} of {new:,} new records since the last snapshot ({refused / max(new, 1):.1%})"
+    parts = [f"{share}, allowed {allowed:.1%}"] if refused else []
+    parts += [f"{earlier:,} of earlier files still in quarantine"] if earlier else []
+    advice = check.kwargs["advice"] or "See `tidefold quarantine list`"
+    detail = f"{' and '.join(parts)}: their rows may be missing or stale. {advice.rstrip('.')}"
+    return result(check, False, observed=share if refused else parts[0], detail=detail)
 
 
 def _change(check: Check, now: float | Fraction | None, before: float | Fraction | None, compared: str) -> CheckResult:

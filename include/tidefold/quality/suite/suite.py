@@ -21,7 +21,7 @@ from tidefold.quality.suite.check import REFUSED_RECORDS, Check, Severity, Types
 from tidefold.quality.suite.suite_file import read_suite_file
 
 # A part of the hash. It rises when the meaning of a built-in check changes.
-_BUILT_IN = 2
+_BUILT_IN = 3
 # Refused records are missing or stale rows. One in a hundred is more than a few bad records.
 MAX_REFUSED = 0.01
 
@@ -31,7 +31,7 @@ class Suite:
     """The checks of a log.
 
     max_row_drop: the share of rows (0 to 1) that a snapshot may have less than its base.
-    max_refused: the share of records (0 to 1) that may be in quarantine of those that landed for it.
+    max_refused: the share of the new records (0 to 1) that may be in quarantine.
     """
 
     key: tuple[str, ...]
@@ -53,8 +53,15 @@ class Suite:
         }
         return hashlib.sha256(canonical(content).encode()).hexdigest()
 
-    def checks(self, rows: int, base_rows: int | None, landed: LandedRange | None = None) -> tuple[Check, ...]:
-        """Returns all checks of a snapshot. `base_rows`: rows of its base (None: no base). `landed`: its input."""
+    def checks(
+        self, rows: int, base_rows: int | None, landed: LandedRange | None = None, advice: str = ""
+    ) -> tuple[Check, ...]:
+        """Returns all checks of a snapshot.
+
+        base_rows: rows of its base; None: no base.
+        landed: its input.
+        advice: the next step for refused records.
+        """
         landed = landed or LandedRange()
         # A table without a key may hold equal rows.
         checks = [_build_unique(self.key), *(_build_not_null(column) for column in self.key)] if self.key else []
@@ -66,8 +73,8 @@ class Suite:
             # A fraction is exact: 1000 rows less 70 % are 300, not 300.00000000000006.
             least = math.ceil(base_rows * (1 - Fraction(str(self.max_row_drop))))
             checks.append(_build_check("row count", "expect_table_row_count_to_be_between", min_value=least))
-        if landed.refused:
-            checks.append(_build_refused(landed, self.max_refused))
+        if landed.refused or landed.earlier:
+            checks.append(_build_refused(landed, self.max_refused, advice))
         return (*checks, *self.own)
 
 
@@ -108,11 +115,17 @@ def _build_not_null(column: str) -> Check:
     return _build_check(f"{column} not null", "expect_column_values_to_not_be_null", column=column)
 
 
-def _build_refused(landed: LandedRange, allowed: float) -> Check:
-    """Returns a check that never passes: it warns, and fails if too many records are not in the table."""
-    share = Fraction(landed.refused, landed.records)
+def _build_refused(landed: LandedRange, allowed: float, advice: str) -> Check:
+    """Returns a check that never passes: it warns, and fails if too many new records are not in the table."""
+    share = Fraction(landed.refused, max(landed.new, 1))
     severity = Severity.FAIL if share > Fraction(str(allowed)) else Severity.WARN
-    kwargs = {"refused": landed.refused, "records": landed.records, "max_refused": allowed}
+    kwargs = {
+        "refused": landed.refused,
+        "new": landed.new,
+        "max_refused": allowed,
+        "earlier": landed.earlier,
+        "advice": advice,
+    }
     return Check("refused records", REFUSED_RECORDS, kwargs, severity, built_in=True)
 
 
