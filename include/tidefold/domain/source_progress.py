@@ -7,6 +7,10 @@ from enum import StrEnum
 from typing import NamedTuple
 
 
+# The suffix of a record that stands for all files of a partition before an import or a rebuild.
+IMPORTED = "+imported"
+
+
 class NameReading(StrEnum):
     """How a log reads the names of its landed files.
 
@@ -52,6 +56,8 @@ class LandedFileRecord:
     repeated: the same bytes came before at the same offset. Older versions counted resent and unproved records here.
     resent: the source's own order shows that it sent the record before.
     unproved: the offset was ingested before, and the earlier record is no longer there to compare with.
+    forgotten: how many of the unproved records lie below the position at which the log was imported, or its ledger
+        was rebuilt: the log knows the offset, but not the file.
     changed: the file's modification time in seconds. If it differs, the next ingest reads the file's bytes again.
     high, count, again, time, connector_run: the stream position of the partition after the file.
     run, instant: which run ingested the file, and when (ISO 8601), for people.
@@ -90,6 +96,7 @@ class LandedFileRecord:
     key_changes: int = 0
     resent: int = 0
     unproved: int = 0
+    forgotten: int = 0
     settled: tuple[str, ...] = ()
     etag: str = ""
     connector_run: str = ""

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from tidefold.domain.log_state import LogState
-from tidefold.domain.source_progress import LandedFileRecord, Position
+from tidefold.domain.source_progress import IMPORTED, LandedFileRecord, Position
 
 
 def positions_at(state: LogState, sqn: int) -> tuple[Position, ...]:
@@ -42,7 +42,7 @@ def accounts_of(positions: Iterable[Position]) -> tuple[LandedFileRecord, ...]:
     return tuple(
         LandedFileRecord(
             number=number,
-            name=f"{p.topic}+{p.partition}+imported",
+            name=f"{p.topic}+{p.partition}{IMPORTED}",
             length=0,
             checksum="",
             topic=p.topic,

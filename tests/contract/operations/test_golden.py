@@ -103,6 +103,7 @@ UNRELEASED = {
     "LogState.incarnation",
     "LandedFileRecord.resent",
     "LandedFileRecord.unproved",
+    "LandedFileRecord.forgotten",
     "LandingProblem.changed",
     "LandingProblem.code",
     "LandingProblem.fails",

@@ -17,7 +17,7 @@ from tidefold.operations.ingest.log_ingest import LogIngest
 from tidefold.sources.landing.folders import S3
 
 _SHOWN = 400
-_COUNTS = ("records", "changes", "tombstones", "ignored", "quarantined", "unproved", "repeated", "resent")
+_COUNTS = ("records", "changes", "tombstones", "ignored", "quarantined", "unproved", "forgotten", "repeated", "resent")
 
 
 def find_problems(intake: LogIngest, folder: str | None, instant: str) -> LandingProblems:
@@ -62,12 +62,13 @@ def _find_useless(intake: LogIngest) -> Iterator[LandingProblem]:
 
 def _judge_file(name: str, log: str, entries: Sequence[LandedFileRecord], *, alone: bool) -> Iterator[LandingProblem]:
     count = {one: sum(getattr(entry, one) for entry in entries) for one in _COUNTS}
-    if count["unproved"]:
+    unproved = count["unproved"] - count["forgotten"]
+    if unproved:
         message = (
-            f"`{name}` has {count['unproved']:,} records at offsets that were ingested before. They were not ingested. "
+            f"`{name}` has {unproved:,} records at offsets that were ingested before. They were not ingested. "
             "The file with the earlier records is gone or was edited, so tidefold cannot compare them."
         )
-        hint = "If they are new records, land them under the next free offsets. Otherwise remove the file."
+        hint = "If they are new records, land them under the next free offsets. Otherwise move the file out of the landing folder."
         yield LandingProblem(name, "LANDED_UNPROVED", message, hint, fails=False)
     elif count["quarantined"] == count["records"]:
         number = count["records"]
@@ -81,6 +82,8 @@ def _judge_file(name: str, log: str, entries: Sequence[LandedFileRecord], *, alo
             f"`tidefold quarantine retry {log}` reads them again."
         )
         yield LandingProblem(name, "LANDED_REFUSED", message, hint, fails=alone)
+    elif count["forgotten"]:
+        return  # Known from before an import or a rebuild.
     elif not count["changes"] + count["tombstones"] + count["ignored"] + count["quarantined"]:
         message = (
             f"`{name}` has no new record: {count['repeated']:,} have offsets that were ingested before, and the source "

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tidefold.domain.landing_problems import NO_PROBLEMS, WAITING, LandingProblem, find_failing
+from tidefold.domain.source_progress import LandedFileRecord
 from tidefold.domain.uploads import UploadTotals
 from tidefold.domain.wording import count_noun
 from tidefold.errors import InvalidInputError, TidefoldError
@@ -178,8 +179,15 @@ def _remarks(intake: LogIngest) -> list[str]:
         remarks.append(f"refused: {format_reasons(intake)}, see {where} in the store")
     if intake.no_copies:
         remarks.append(f"{len(intake.no_copies):,} segments without a local copy: {intake.no_copies[0]}")
+    if known := sum(_is_known(a.landed) for a in intake.arrivals):
+        remarks.append(f"{count_noun(known, 'file')} known from before the rebuild or import; nothing to do")
     remarks += [str(problem) for problem in intake.all_problems if not problem.stops]
     return remarks + [str(problem) for problem in _find_warnings(intake)]
+
+
+def _is_known(landed: LandedFileRecord) -> bool:
+    """Whether the log had all records of the file before it was imported, or its ledger was rebuilt."""
+    return 0 < landed.forgotten == landed.records - landed.repeated
 
 
 def _find_warnings(intake: LogIngest) -> list[LandingProblem]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tidefold.domain.log_state import TableSpec
-from tidefold.domain.source_progress import NO_POSITION, StreamPosition
+from tidefold.domain.source_progress import IMPORTED, NO_POSITION, StreamPosition
 from tidefold.domain.table.table_spec import Deletes, Engine
 from tidefold.sources.ingest.taken_records import Match, TakenRecords
 from tidefold.sources.records.errors import RefusedRecordError
@@ -121,6 +121,7 @@ class Account:
     repeated: int = 0
     resent: int = 0
     unproved: int = 0
+    forgotten: int = 0
     ignored: int = 0
     refused: dict[str, int] = field(default_factory=dict)
     lowest: int | None = None
@@ -261,3 +262,4 @@ class RecordAccounting:
             raise RefusedRecordError("OFFSET_TWICE", why)
         self._account.repeated += match is Match.SAME
         self._account.unproved += match is Match.UNKNOWN
+        self._account.forgotten += match is Match.UNKNOWN and file.endswith(IMPORTED)

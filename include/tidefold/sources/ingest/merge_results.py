@@ -183,6 +183,7 @@ def _build_record(task: FileTask, found: TaskResult, account: Account, kept: Rem
         repeated=account.repeated,
         resent=account.resent + account.changes - kept.changes,
         unproved=account.unproved,
+        forgotten=account.forgotten,
         quarantined=quarantined,
         ignored=account.ignored,
         sqn=None,

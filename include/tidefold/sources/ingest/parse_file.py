@@ -60,7 +60,7 @@ def parse_file(task: FileTask, parse: Callable[[BinaryIO], ParsedFile]) -> Parse
     account, bytes_and_place = parsed.account, (parsed.checksum, task.until, file.start)
     if account.unproved and any((f.checksum, f.length, f.start) == bytes_and_place for f in task.earlier):
         # A file with exactly these bytes was taken and is gone: the records are the same ones.
-        account.repeated, account.unproved = account.repeated + account.unproved, 0
+        account.repeated, account.unproved, account.forgotten = account.repeated + account.unproved, 0, 0
     return parsed
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from tidefold.domain.log_state import LogState
-from tidefold.domain.source_progress import NameReading
+from tidefold.domain.source_progress import IMPORTED, NameReading
 from tidefold.errors import InvalidInputError, RefusedError
 
 # Aiven's sink adds nothing but `.gz`.
@@ -22,8 +22,6 @@ _TAIL = r"\.(?P<extension>[a-z]+(?:\.[a-z]+)?)"
 # Kafka allows a topic letters, digits and `._-`, so the plus form is never ambiguous.
 _PLUS = re.compile(r"(?P<topic>[\w.-]{1,249})\+(?P<partition>\d{1,9})\+(?P<start>\d{10,18})" + _TAIL, re.ASCII)
 _DASH = re.compile(r"(?P<topic>[\w.-]{1,249})-(?P<partition>\d{1,9})-(?P<start>\d{1,18})" + _TAIL, re.ASCII)
-# The suffix that an import writes instead of a file name, for each partition.
-_IMPORTED = "+imported"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +85,7 @@ def reading_of(state: LogState) -> NameReading | None:
     if state.names is not None or not state.landed:
         return state.names
     names = (entry.name.rpartition("/")[2] for entry in state.landed)
-    plus = all(_PLUS.fullmatch(name) or name.endswith(_IMPORTED) for name in names)
+    plus = all(_PLUS.fullmatch(name) or name.endswith(IMPORTED) for name in names)
     return NameReading.KAFKA if plus else NameReading.KAFKA_DASH
 
 

@@ -179,6 +179,22 @@ def test_a_copy_with_an_older_ledger_is_refused_and_rebuilt(tmp_path: Path) -> N
     assert published(backup) == truth(12)
 
 
+def test_files_from_before_the_rebuild_are_known_and_no_problem(tmp_path: Path) -> None:
+    """Every landed file was LANDED_UNPROVED after a rebuild, with the advice to remove it."""
+    root = begin(tmp_path)
+    go_back(root, 1_000)
+    rebuild(opened(root), LOG, plan=False)
+    outcome = take(root)
+    assert "2 files known from before the rebuild or import; nothing to do" in outcome.message
+    assert "UNPROVED" not in outcome.message
+    assert (outcome.error_code, outcome.facts["not_taken"]) == (None, {})
+    assert opened(root).ledger(LOG).read().landing.total == 0
+    # A file that brings records of a file which was ingested since, and is gone, still is a problem.
+    last = sorted((root / "landing" / LOG).iterdir())[-1]
+    last.rename(last.with_name(last.name.replace("06.jsonl", "07.jsonl")))
+    assert take(root).facts["not_taken"] == {"LANDED_UNPROVED": 1}
+
+
 def test_without_the_manifest_of_what_the_table_shows_nothing_is_rebuilt(tmp_path: Path) -> None:
     root = begin(tmp_path)
     go_back(root, 1_000)
