@@ -92,8 +92,9 @@ def require_known(state: LogState, evidence: Evidence) -> None:
 
 def _hint(state: LogState) -> str:
     return (
-        f"Restore the newest copy of the folder `logs/{state.log}`. If there is none, `tidefold rebuild {state.log}` "
-        "makes the ledger again. Readers are not affected."
+        f"Put newer copies of `logs/{state.log}/ledger` and `pages` back, if you have them. Never replace or delete "
+        f"`logs/{state.log}/snapshots`: only add files that it lacks. Without a newer copy, `tidefold rebuild "
+        f"{state.log}` makes the ledger again. Readers are not affected."
     )
 
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple
 
-
 # The suffix of a record that stands for all files of a partition before an import or a rebuild.
 IMPORTED = "+imported"
 

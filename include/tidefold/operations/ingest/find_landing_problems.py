@@ -68,7 +68,10 @@ def _judge_file(name: str, log: str, entries: Sequence[LandedFileRecord], *, alo
             f"`{name}` has {unproved:,} records at offsets that were ingested before. They were not ingested. "
             "The file with the earlier records is gone or was edited, so tidefold cannot compare them."
         )
-        hint = "If they are new records, land them under the next free offsets. Otherwise move the file out of the landing folder."
+        hint = (
+            "If they are new records, land them under the next free offsets. Otherwise move the file out of the "
+            "landing folder."
+        )
         yield LandingProblem(name, "LANDED_UNPROVED", message, hint, fails=False)
     elif count["quarantined"] == count["records"]:
         number = count["records"]

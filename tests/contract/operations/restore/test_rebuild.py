@@ -16,6 +16,7 @@ from support.old_ledgers import (
     PATHS,
     Rows,
     begin,
+    copied,
     fold,
     go_back,
     land,
@@ -205,6 +206,41 @@ def test_without_the_manifest_of_what_the_table_shows_nothing_is_rebuilt(tmp_pat
             rebuild(opened(root), LOG, plan=plan)
         assert lost.value.code == "MANIFEST_LOST"
     assert contents(root) == before
+
+
+def test_an_older_copy_of_the_whole_folder_is_no_dead_end(tmp_path: Path) -> None:
+    """The advice was to put the folder of the log back: its manifests of newer snapshots were gone, and a circle began.
+
+    Both ways out that the message names work: the missing manifests, and a new beginning from the landed files.
+    """
+    root = begin(tmp_path)
+    folder = root / "store" / PATHS.folder
+    backup = copied(folder, tmp_path / "backup")
+    take(root)
+    fold(root, "meanwhile")
+    publish(root, "meanwhile")
+    newer = copied(folder, tmp_path / "newer")
+    copied(backup, folder)
+    error = take(root).error
+    assert error
+    assert error.code == "LEDGER_BEHIND"
+    assert f"Never replace or delete `{PATHS.manifests}`" in error.hint
+    with pytest.raises(CorruptError) as lost:
+        rebuild(opened(root), LOG)
+    assert lost.value.code == "MANIFEST_LOST"
+    assert f"move `{PATHS.folder}`, `{PATHS.table}` and `{PATHS.snapshots}` out of the store" in lost.value.hint
+    other = copied(root, tmp_path / "other")
+    shutil.copytree(newer / "snapshots", folder / "snapshots", dirs_exist_ok=True)
+    assert rebuild(opened(root), LOG, plan=False).status == "rebuilt"
+    assert published(root) == truth(9)
+    for moved in (PATHS.folder, PATHS.table, PATHS.snapshots):
+        shutil.rmtree(other / "store" / moved)
+    take(other)
+    fold(other, "again")
+    publish(other, "again")
+    assert published(other) == truth(9)
+    clean(opened(other), [LOG])
+    assert verify(opened(other), LOG).status == "whole"
 
 
 def test_without_the_log_of_the_table_nothing_is_rebuilt(tmp_path: Path) -> None:
