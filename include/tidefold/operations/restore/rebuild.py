@@ -53,8 +53,8 @@ def _require_proved(store: Store, state: LogState) -> None:
         raise CorruptError(
             "MANIFEST_LOST",
             f"The ledger of `{state.log}` cannot be rebuilt. {error.message}",
-            hint=f"Add the missing manifests to `logs/{state.log}/snapshots` from any newer copy. If no copy has them, put "
-            "the whole store back as it was at one moment; landed files since then are ingested again. Without a "
+            hint=f"Add the missing manifests to `logs/{state.log}/snapshots` from any newer copy. If no copy has them, "
+            "put the whole store back as it was at one moment; landed files since then are ingested again. Without a "
             f"backup, move `logs/{state.log}`, `tables/{state.log}` and `snapshots/{state.log}` out of the store: the "
             "log starts again from its landed files.",
         ) from error
