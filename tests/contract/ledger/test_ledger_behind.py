@@ -164,7 +164,7 @@ def test_the_error_names_what_the_ledger_does_not_know(tmp_path: Path) -> None:
         "Log `accounts`: snapshot 2 has a manifest, but the newest that its ledger knows is 1. "
         "The ledger is older than that; nothing was changed."
     )
-    assert "`logs/accounts`" in behind.value.hint
+    assert "`logs/accounts/ledger`" in behind.value.hint
 
 
 def test_putting_the_newer_ledger_back_is_the_way_out(tmp_path: Path) -> None:
