@@ -12,11 +12,13 @@ from tidefold.domain.ledger_rebuild import Proof, Rebuilt
 from tidefold.domain.log_state import LogState, State, TableSpec
 from tidefold.domain.paths import CHANGELOG, LogPaths
 from tidefold.domain.snapshot.manifest import Manifest
+from tidefold.domain.verify.expected_files import Damage, DamageKind
 from tidefold.errors import CorruptError
 from tidefold.ledger import decode_manifest, digest_of
 from tidefold.ledger.evidence import MANIFEST_FACT, find_evidence, find_shown, read_commit_facts
 from tidefold.operations.outcome import Details, Outcome, Status
 from tidefold.operations.pipeline import Pipeline, now
+from tidefold.operations.verify.check_delta_tables import check_published_table
 from tidefold.storage import Store
 
 
@@ -41,7 +43,8 @@ def rebuild(pipeline: Pipeline, log: str, plan: bool = True) -> Outcome:
         make(ledger.peek(shape))
     else:
         ledger.replace(shape, make)
-    return _outcome(made[-1], plan)
+    manifests = {proof.manifest.snapshot: proof.manifest for proof in proofs}
+    return _outcome(made[-1], check_published_table(pipeline.store, made[-1].state, manifests), plan)
 
 
 def _require_proved(store: Store, state: LogState) -> None:
@@ -110,7 +113,8 @@ def _find_versions(store: Store, log: str, digests: Sequence[str], newest: int |
 class RebuildDetails(Details):
     """The rebuilt ledger, or the plan for it.
 
-    `published`: id of the snapshot that the table shows.
+    `published`: id of the newest snapshot that the table showed.
+    `is_shown`: whether the head of the table still shows it; false after a foreign commit such as RESTORE.
     `aborted`: ids of snapshots that the table never showed.
     `goes_on_after`: the change set after which the log continues.
     `unknown`: what is lost.
@@ -118,26 +122,38 @@ class RebuildDetails(Details):
 
     snapshots: Sequence[int]
     published: int | None
+    is_shown: bool
     aborted: Sequence[int]
     goes_on_after: int
     unknown: Sequence[str]
     stopped: str | None
 
 
-def _outcome(made: Rebuilt, plan: bool) -> Outcome:
+def _describe_damage(shown: int | None, damage: Damage) -> str:
+    if damage.harm is not DamageKind.FOREIGN:
+        return f"the newest commit of tidefold shows snapshot {shown}, but the table is {damage.harm}"
+    return (
+        f"the table does not show snapshot {shown} any more, as another program committed other files. Readers see "
+        f"those. {damage.hint.rstrip('.')}"
+    )
+
+
+def _outcome(made: Rebuilt, damage: Damage | None, plan: bool) -> Outcome:
     state = made.state
     kept = [s.id for s in state.snapshots if s.state is State.COMPLETED]
     shown = max((s.id for s in state.snapshots if s.table_version is not None), default=None)
     details = RebuildDetails(
         snapshots=kept,
         published=shown,
+        is_shown=damage is None,
         aborted=[s.id for s in state.snapshots if s.abort_reason == ledger_rebuild.UNDECIDED],
         goes_on_after=state.last_sqn,
         unknown=list(made.unknown),
         stopped=state.stopped.why if state.stopped else None,
     )
     verb = "would rebuild" if plan else "rebuilt"
-    message = f"{verb} the ledger with {len(kept)} snapshots; the table shows snapshot {shown}"
+    message = f"{verb} the ledger with {len(kept)} snapshots; "
+    message += _describe_damage(shown, damage) if damage else f"the table shows snapshot {shown}"
     message += f"; the log continues after change set {state.last_sqn}"
     if state.stopped:
         message += f"; it is stopped: {state.stopped.why}"

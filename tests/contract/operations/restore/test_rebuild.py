@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 from typer.testing import CliRunner
 
 from support.builders import verdict_for
@@ -26,7 +27,7 @@ from support.old_ledgers import (
     snapshots,
     take,
 )
-from support.pipelines import contents, rows_of
+from support.pipelines import contents, judge_all, rows_of
 from tidefold.cli.app import app
 from tidefold.domain.ingest.append import require_open
 from tidefold.domain.ingest.stop_resume import resume
@@ -241,6 +242,23 @@ def test_an_older_copy_of_the_whole_folder_is_no_dead_end(tmp_path: Path) -> Non
     assert published(other) == truth(9)
     clean(opened(other), [LOG])
     assert verify(opened(other), LOG).status == "whole"
+
+
+def test_a_table_that_another_program_restored_is_not_said_to_show_the_newest_snapshot(tmp_path: Path) -> None:
+    root = begin(tmp_path)
+    DeltaTable(root / "store" / PATHS.table).restore(0)
+    go_back(root, 1_000)
+    for plan in (True, False):
+        outcome = rebuild(opened(root), LOG, plan=plan)
+        assert outcome.facts["published"] == 2
+        assert outcome.facts["is_shown"] is False
+        assert "the table does not show snapshot 2 any more" in outcome.message
+        assert f"`tidefold confirm {LOG} --reconcile`" in outcome.message
+    take(root)
+    fold(root, "after")
+    judge_all(opened(root))
+    assert confirm(opened(root), LOG, run_id="after", reconcile=True).status == "published"
+    assert published(root) == truth(9)
 
 
 def test_without_the_log_of_the_table_nothing_is_rebuilt(tmp_path: Path) -> None:
