@@ -35,7 +35,7 @@ from tidefold.ledger import Ledger, read_manifest, write_manifest
 from tidefold.operations.ingest import recovery
 from tidefold.operations.retention.file_gc import plan_forgotten, plan_sweep
 from tidefold.operations.retention.segment_gc import plan_release
-from tidefold.operations.retention.subsume import files_to_delete
+from tidefold.operations.retention.subsume import find_files_to_delete
 
 _TABLE = pa.table({"_kg": pa.array([0], pa.int32()), "_op": pa.array([UPSERT], pa.int8())})
 Plan = dict[str, list[Changes]]
@@ -263,7 +263,7 @@ def subsume(world: World, log: str) -> Process:
     state = world.commit(log, partial(protection.subsume, keep=world.keep))
     retired = protection.deletable(state, world.grace, INSTANT)
     yield
-    going = [entry.path for entry in files_to_delete(world.store, state, retired)]
+    going = [entry.path for entry in find_files_to_delete(world.store, state, retired)]
     yield
     world.store.delete(going)
     yield

@@ -38,7 +38,7 @@ def subsume(pipeline: Pipeline, log: str, plan: bool = False) -> Outcome:
     retired = protection.deletable(state, pipeline.config.retention.grace, now())
     if retired:
         ledger.require_current(state)
-    files = _find_files(pipeline.store, state, retired)
+    files = find_files_to_delete(pipeline.store, state, retired)
     if retired and not plan:
         delete_hidden(pipeline.store, ledger, state, [file.path for file in files])
     originals = delete_originals(find_owned_originals(retired), plan)
@@ -47,7 +47,7 @@ def subsume(pipeline: Pipeline, log: str, plan: bool = False) -> Outcome:
     return _describe(state, retired, files, originals, plan)
 
 
-def _find_files(store: Store, state: LogState, retired: Sequence[Snapshot]) -> tuple[StoredObject, ...]:
+def find_files_to_delete(store: Store, state: LogState, retired: Sequence[Snapshot]) -> tuple[StoredObject, ...]:
     """Returns the files that only these retired snapshots need: in their own folders and in the table's folder.
 
     Files that another snapshot names are left out.

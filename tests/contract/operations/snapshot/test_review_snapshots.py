@@ -30,7 +30,7 @@ from tidefold.operations.restore.drill import Trial, drill
 from tidefold.operations.restore.export import restore_to
 from tidefold.operations.retention.clean import clean
 from tidefold.operations.retention.drop_log import drop
-from tidefold.operations.retention.subsume import files_to_delete
+from tidefold.operations.retention.subsume import find_files_to_delete
 from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot.abort import abort
 from tidefold.operations.snapshot.confirm import confirm
@@ -132,7 +132,7 @@ def test_what_a_restore_may_fall_back_on_is_not_retired_under_it(pipeline: Pipel
     def run(work: Work, tasks: Sequence[str]) -> list[Answer]:
         wanted = pipeline.ledger(LOG).commit(lambda state: protection.subsume(state, 2))
         retired = protection.deletable(wanted, pipeline.config.retention.grace, "2030-01-01T00:00:00+00:00")
-        going.extend(e.path for e in files_to_delete(pipeline.store, wanted, retired))
+        going.extend(e.path for e in find_files_to_delete(pipeline.store, wanted, retired))
         return in_process(work, tasks)
 
     for file in files_of(pipeline, 2):
