@@ -32,6 +32,6 @@ def advise_on_refused(pipeline: Pipeline, state: LogState) -> str:
     else:
         step = "let the source send newer changes of their rows"
     return (
-        f"If the configuration was wrong, correct it, then `tidefold quarantine retry {log}`. If the records are wrong, "
-        f"{step}; then `tidefold quarantine settle {log} --reason REASON`."
+        f"If the configuration was wrong, correct it, then `tidefold quarantine retry {log}`. "
+        f"If the records are wrong, {step}; then `tidefold quarantine settle {log} --reason REASON`."
     )
