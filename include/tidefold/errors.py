@@ -95,6 +95,10 @@ class CorruptError(TidefoldError):
     exit_code = 5
 
 
+class OutdatedLedgerError(CorruptError):
+    """The store shows more of a log than its ledger knows: the ledger is an older copy, or it was lost."""
+
+
 class MissingFileError(CorruptError):
     """A file that the ledger names does not exist: it was lost, or the ledger is a backup."""
 

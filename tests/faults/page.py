@@ -166,8 +166,8 @@ _FIXED: dict[str, tuple[str, str]] = {
     "restore": ("101", "`test_restore_sources.py`"),
     "lives": ("10,000", "`make soak LIVES=1`; 300 in each `make test`"),
     "machines": (
-        "3, two smaller: missed",
-        "life cycle 500 x 50, writer 150 x 40, a ledger that goes back 12 x 20; engines by plain properties",
+        "3, one smaller: missed",
+        "life cycle and a ledger that goes back 500 x 50, writer 150 x 40; engines by plain properties",
     ),
     "input": ("124", "`test_bad_input.py`, `test_ingest_bad_input.py`; configuration 257 more"),
     "security": ("224", "`test_injected_strings.py` 184, `test_bad_parameters.py` and `test_page_rights.py` 40"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind, State
-from tidefold.errors import CorruptError
+from tidefold.errors import OutdatedLedgerError
 
 _PUBLISHABLE = (State.COMPLETED, State.SUBSUMED, State.DELETED)
 
@@ -78,14 +78,14 @@ def _find_unshown(state: LogState) -> tuple[object, ...]:
 
 
 def require_known(state: LogState, evidence: Evidence) -> None:
-    """Raises CorruptError if the store shows more than the ledger knows: LEDGER_LOST (a new one), LEDGER_BEHIND."""
+    """Raises OutdatedLedgerError if the store shows more than the ledger knows: LEDGER_LOST (a new one) or BEHIND."""
     found = _find_unknown(state, evidence)
     if found is None:
         return
     what = f"Log `{state.log}`: {found}."
     if state.version <= 1:
-        raise CorruptError("LEDGER_LOST", f"{what} The ledger was lost; nothing was changed.", hint=_hint(state))
-    raise CorruptError(
+        raise OutdatedLedgerError("LEDGER_LOST", f"{what} The ledger was lost; nothing was changed.", hint=_hint(state))
+    raise OutdatedLedgerError(
         "LEDGER_BEHIND", f"{what} The ledger is older than that; nothing was changed.", hint=_hint(state)
     )
 

@@ -5,6 +5,7 @@ To commit is to write version n+1 only if it is absent. No lock, clock or databa
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -22,7 +23,9 @@ from tidefold.errors import (
     ConflictError,
     CorruptError,
     NotFoundError,
+    OutdatedLedgerError,
     RefusedError,
+    TidefoldError,
     UnknownOutcomeError,
 )
 from tidefold.ledger.evidence import delete_high_water_marks, find_evidence, record_high_water_mark
@@ -33,6 +36,7 @@ from tidefold.storage import Store
 
 _TRIES = 50
 _INCARNATION = 8
+_messages = logging.getLogger(__name__)
 _NO_SHAPE = TableSpec((), (), "", 1, 1)
 # Versions that pruning leaves: a writer that sleeps through fewer commits still finds its version.
 KEPT_VERSIONS = 1_000
@@ -68,6 +72,20 @@ class Ledger:
         """Returns the newest state; None for a log that was not started, or was dropped. Raises CorruptError."""
         state = self._newest()
         return None if state is None or state.deletion is DeletionState.GONE else state
+
+    def find_current(self) -> LogState | None:
+        """Returns what `find` does. Raises OutdatedLedgerError if the store shows what the ledger does not know.
+
+        Two requests more, once in a process; three for a log without a ledger. Other damage of the store is no matter.
+        """
+        newest = self._newest()
+        try:
+            self.require_current(newest or LogState(self._log, _NO_SHAPE, 1))
+        except OutdatedLedgerError:
+            raise
+        except TidefoldError as error:
+            _messages.warning("%s: the ledger could not be compared with the table: %s", self._log, error)
+        return None if newest is None or newest.deletion is DeletionState.GONE else newest
 
     def exists(self) -> bool:
         """Whether the log was started and not dropped since. To get its state, call `find`."""

@@ -31,13 +31,20 @@ from tidefold.domain.log_state import LogState, Snapshot, State
 from tidefold.domain.paths import DataFileName
 from tidefold.domain.retention import references
 from tidefold.errors import CorruptError, TidefoldError
-from tidefold.operations.outcome import Outcome
+from tidefold.operations.inspect.read import ReadRequest, plan_read
+from tidefold.operations.inspect.status import status
+from tidefold.operations.outcome import Outcome, Status
+from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.quality.audit import audit
 from tidefold.operations.retention.clean import clean
 from tidefold.operations.retention.drop_log import drop
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
+from tidefold.operations.savepoint.take import SavepointRequest, take_savepoint
 from tidefold.operations.snapshot.abort import abort
 from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.verify.scrub import scrub
+from tidefold.operations.verify.verify import verify
 
 REFUSED = ("LEDGER_BEHIND", "LEDGER_LOST")
 
@@ -210,6 +217,46 @@ def test_any_trace_of_a_snapshot_shows_that_a_ledger_was_lost(tmp_path: Path, le
     before = contents(store)
     assert take(root).error_code == "LEDGER_LOST"
     assert contents(store) == before
+
+
+def plan_of_a_read(pipeline: Pipeline) -> Outcome:
+    plan_read(pipeline, LOG, ReadRequest())
+    return Outcome(LOG, Status.NOTHING, "planned")
+
+
+def find_status(pipeline: Pipeline) -> Outcome:
+    [found] = status(pipeline, [LOG])
+    return found.error or Outcome(LOG, Status.NOTHING, "no error")
+
+
+READERS: dict[str, Callable[[Pipeline], Outcome]] = {
+    "status": find_status,
+    "verify": lambda pipeline: verify(pipeline, LOG),
+    "scrub": lambda pipeline: scrub(pipeline, LOG),
+    "savepoint": lambda pipeline: take_savepoint(
+        pipeline, LOG, SavepointRequest(str(pipeline.config.path.parent / "s"))
+    ),
+    "audit": lambda pipeline: audit(pipeline, [LOG], None, None)[0],
+    "read": plan_of_a_read,
+}
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+@pytest.mark.parametrize("command", READERS)
+def test_who_only_reads_is_not_told_an_old_state_for_today_s(tmp_path: Path, command: str, is_lost: bool) -> None:
+    """The way out that each names is right: `verify` once advised to undo tidefold's own commits."""
+    root = begin(tmp_path)
+    if is_lost:
+        shutil.rmtree(root / "store" / PATHS.ledger)
+    else:
+        go_back(root, 6)
+    before = contents(root / "store")
+    try:
+        code = READERS[command](opened(root)).error_code
+    except TidefoldError as error:
+        code = error.code
+    assert code == ("LEDGER_LOST" if is_lost else "LEDGER_BEHIND")
+    assert contents(root / "store") == before
 
 
 def test_segments_of_a_lost_log_are_left_alone(tmp_path: Path) -> None:

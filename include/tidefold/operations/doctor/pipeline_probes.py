@@ -172,7 +172,7 @@ def probe_waiting_files(config: Config) -> list[WaitingFiles]:
 
 def _count_waiting(store: Store, log: str, address: str) -> WaitingFiles:
     """Counts files that are newer than all ingested ones. The ledger may have forgotten the names of older files."""
-    state = Ledger(store, log).find()
+    state = Ledger(store, log).find_current()
     known = {entry.name for entry in state.landed} | {p.file for p in state.landing.listed} if state else set[str]()
     newest = max((entry.changed for entry in state.landed), default=0.0) if state else 0.0
     listed = islice(folder_at(address).list_files(), MOST_FILES)

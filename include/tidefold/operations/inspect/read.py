@@ -91,8 +91,8 @@ def plan_read(pipeline: Pipeline, log: str, wanted: ReadRequest) -> ReadPlan:
 
 
 def require_state(pipeline: Pipeline, log: str) -> LogState:
-    """Returns the newest state of a configured log. Raises NotFoundError."""
-    state = pipeline.ledger(pipeline.log(log).id).find()
+    """Returns the newest state of a configured log. Raises NotFoundError, OutdatedLedgerError."""
+    state = pipeline.ledger(pipeline.log(log).id).find_current()
     if state is None:  # It never had a ledger, or was dropped.
         hint = f"`tidefold ingest {log}` starts it."
         raise NotFoundError("LOG_UNKNOWN", f"The store has no log `{log}`.", hint=hint)

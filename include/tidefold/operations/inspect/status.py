@@ -1,4 +1,4 @@
-"""The status of each log. Reads only the ledgers, and changes nothing."""
+"""The status of each log. Reads the ledgers, compares them with the tables, and changes nothing."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def status(pipeline: Pipeline, logs: Sequence[str], *, proofs: bool = False) -> 
 
 def _status(pipeline: Pipeline, log: str, use: LocalUse | None, proofs: bool) -> LogStatus:
     try:
-        state = pipeline.ledger(log).find()
+        state = pipeline.ledger(log).find_current()
         if state is None:
             found = LogStatus(log, begun=False)
         else:

@@ -57,7 +57,7 @@ def execute(pipeline: Pipeline, plan: AuditPlan, engine: QualityEngine | None) -
 def prepare(pipeline: Pipeline, log: str, run_id: str | None) -> AuditPlan | Outcome:
     """Finds the newest completed snapshot and its suite; an outcome if there is none. Raises TidefoldError."""
     pipeline.log(log)
-    state = pipeline.ledger(log).find()
+    state = pipeline.ledger(log).find_current()
     if state is None or state.latest is None:
         return Outcome(log, Status.NOTHING, "no completed snapshot to audit")
     snapshot, instant = state.latest, now()

@@ -68,7 +68,7 @@ def take_savepoint(pipeline: Pipeline, log: str, wanted: SavepointRequest, note:
     The description is written last: without it there is no savepoint. A repeated call returns `already`. `note`
     receives lines about the progress. Raises TidefoldError, and deletes the written files.
     """
-    state = pipeline.ledger(log).find()
+    state = pipeline.ledger(log).find_current()
     if state is None:
         raise NotFoundError("LOG_UNKNOWN", f"The store has no log `{log}`.", hint=f"`tidefold ingest {log}` starts it.")
     snapshot = _choose_snapshot(state, wanted.snapshot)

@@ -16,7 +16,7 @@ from tidefold.domain.storage_tier import StorageTier
 from tidefold.domain.verify.expected_files import Damage, FileRole
 from tidefold.domain.verify.scrub_round import ProofRecord, ScrubChoice, choose_files, record_scrub
 from tidefold.domain.wording import in_units
-from tidefold.errors import CorruptError, InvalidInputError
+from tidefold.errors import CorruptError, InvalidInputError, OutdatedLedgerError
 from tidefold.ledger import Ledger
 from tidefold.operations.outcome import Details, ErrorInfo, Outcome, Status
 from tidefold.operations.pipeline import Pipeline, now
@@ -114,9 +114,9 @@ def scrub(
     """
     try:
         # One that has read nothing yet: damage is looked for in all of its pages.
-        state = Ledger(pipeline.store, log).find()
+        state = Ledger(pipeline.store, log).find_current()
     except CorruptError as error:
-        if error.code == "LEDGER_NEWER":
+        if isinstance(error, OutdatedLedgerError) or error.code == "LEDGER_NEWER":
             raise
         alarm = alarm_of_ledger(log, error)
         message = f"ALARM, {alarm}"

@@ -64,11 +64,12 @@ def verify(
 ) -> Outcome:
     """Checks every copy of every file that the log needs. The outcome is an error (exit code 5) if damage is left.
 
-    Raises NotFoundError if the snapshot is not retained, CorruptError if the ledger cannot be read, StorageError.
+    Raises NotFoundError if the snapshot is not retained, CorruptError if the ledger cannot be read or is an older one,
+    StorageError.
     """
     wanted = asked or Asked()
     # One that has read nothing yet: damage is looked for in all of its pages.
-    state = Ledger(pipeline.store, log).find()
+    state = Ledger(pipeline.store, log).find_current()
     if state is None:
         return Outcome(log, Status.NOTHING, "the store has no such log")
     verification = Verification(pipeline, wanted, tell, scope_of(pipeline, state, wanted.snapshot))
