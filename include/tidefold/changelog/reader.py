@@ -77,6 +77,7 @@ def _cut(state: LogState, since: int) -> RefusedError:
     there = f"the first one left is {first}" if first is not None else "no change set is left"
     return RefusedError(
         "LOG_CUT",
-        f"Log `{state.log}` was truncated to change set {state.truncated_to}: {since + 1} is deleted, {there}.",
+        f"Log `{state.log}` was {state.cut_reason} to change set {state.truncated_to}: "
+        f"{since + 1} is deleted, {there}.",
         hint=f"Read a snapshot first. Then read the changes since {state.truncated_to}.",
     )

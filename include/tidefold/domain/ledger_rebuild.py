@@ -64,12 +64,43 @@ def rebuild(
         incarnation=incarnation,
         deletion=DeletionState.NO,
     )
-    unknown = ["holds and tags of the time since", *_unknown_verdicts(base, proofs)]
+    unknown = [*_list_forgotten_references(base, state), *_unknown_verdicts(base, proofs)]
     if newest is None or (base.last_sqn >= newest.to_sqn and _has_segments(base, newest, segments)):
         # The old ledger reaches at least to the newest snapshot. The next ingest reads later changes from the source.
         return Rebuilt(state, tuple(unknown))
-    unknown.append("quarantined records and ingested files: their counts begin again")
+    unknown += [*_list_forgotten_changes(base, newest), *_list_forgotten_decisions(base)]
     return Rebuilt(_cut(state, newest, manifest, instant), tuple(unknown))
+
+
+def _list_forgotten_references(base: LogState, state: LogState) -> list[str]:
+    """Returns the tags, holds and decisions that the rebuilt ledger does not have."""
+    is_empty = not (base.snapshots or base.change_sets or base.landed)
+    since = "" if is_empty else f" made after version {base.version} of the ledger"
+    gone = [f"tag {tag.name} of snapshot {tag.snapshot}" for tag in base.tags if tag not in state.tags]
+    gone += [f"hold {hold.name} of snapshot {hold.snapshot}" for hold in base.holds if hold not in state.holds]
+    every = "all tags, holds, consumers and `settle` decisions"
+    return [*gone, f"{every}{since}; set the tags, holds and consumers again"]
+
+
+def _list_forgotten_changes(base: LogState, newest: Snapshot) -> list[str]:
+    """Returns the change sets that are lost because the log has a gap up to the newest published snapshot."""
+    first, last = base.truncated_to + 1, newest.to_sqn
+    if last < first:
+        return []
+    known = f"up to {min(base.last_sqn, last)}" if base.last_sqn >= first else "none of them"
+    return [
+        f"change sets {first} to {last}, for `explain`, `restore --log-position replay`, `as-of` and `read --since`. "
+        f"The table has their rows. The ledger that is left names {known}, and a log with a gap cannot be replayed. "
+        "The next `tidefold clean` deletes their segments: to keep these files, copy `changelog/` first"
+    ]
+
+
+def _list_forgotten_decisions(base: LogState) -> list[str]:
+    """Returns what the ledger that is left has on landed files and consumers, and a cut log has not."""
+    settled = [f"`{entry.name}`: {note}" for entry in base.landed for note in entry.settled]
+    found = [f"`settle` decisions ({'; '.join(settled)})"] if settled else []
+    found += [f"consumer {one.name} at change set {one.sqn}" for one in base.readers]
+    return [*found, "quarantined records and ingested files: their counts begin again"]
 
 
 def _has_segments(base: LogState, newest: Snapshot, segments: Collection[str] | None) -> bool:
@@ -168,6 +199,7 @@ def _cut(state: LogState, newest: Snapshot, manifest: Manifest | None, instant: 
         state,
         change_sets=(),
         truncated_to=newest.to_sqn,
+        lost_from=_find_lost(state, newest),
         positions=positions or (),
         landed=accounts_of(positions or ()),
         # The change sets of tails are no longer known.
@@ -175,6 +207,12 @@ def _cut(state: LogState, newest: Snapshot, manifest: Manifest | None, instant: 
         readers=(),
         stopped=stopped,
     )
+
+
+def _find_lost(state: LogState, newest: Snapshot) -> int:
+    """Returns the first change set up to the newest snapshot that no `truncate` deleted; 0: there is none."""
+    first = state.lost_from or state.truncated_to + 1
+    return first if first <= newest.to_sqn else 0
 
 
 def _without_tail(snapshot: Snapshot) -> Snapshot:

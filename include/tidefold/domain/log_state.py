@@ -308,6 +308,7 @@ class LogState:
     snapshots: all snapshots, in the order of their ids.
     tags, holds, readers: tags, holds and consumers, which keep snapshots and the log longer than retention does.
     truncated_to: change sets up to here are deleted.
+    lost_from: change sets from here to `truncated_to` were lost when the ledger was rebuilt; 0: none were.
     garbage: segments that are marked for deletion.
     deletion: the progress of the deletion of the log. Until it is done, no transition is possible. The next log of this
         name continues the epochs and snapshot ids of this one, so that no number is used twice.
@@ -347,6 +348,12 @@ class LogState:
     names: NameReading | None = None
     landing: LandingProblems = NO_PROBLEMS
     uploads: UploadTotals | None = None
+    lost_from: int = 0
+
+    @property
+    def cut_reason(self) -> str:
+        """How the change sets up to `truncated_to` went away, for messages."""
+        return "cut by a rebuild of its ledger" if self.lost_from else "truncated"
 
     @property
     def schema(self) -> int:

@@ -115,6 +115,7 @@ UNRELEASED = {
     "LandingProblems.counts",
     "LandingProblems.listed",
     "LogState.landing",
+    "LogState.lost_from",
     "LogState.names",
     "Taking.landing",
     "LogState.schemas",

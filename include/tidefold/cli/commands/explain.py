@@ -59,7 +59,7 @@ def _describe(found: KeyExplained) -> list[Any]:
         columns = ("sqn>", "op", "order", "offset>", "committed", "outcome", "landed as")
         parts += ["", "other changes of this key, oldest first:", plain_table(columns, map(_other, others))]
     parts += [""] if found.unknown else []
-    parts += [_unknown(first, last) for first, last in found.unknown]
+    parts += [_unknown(first, last, found.lost_from) for first, last in found.unknown]
     if found.refused:
         refused = [(format_place(one.file, one.line), one.reason, one.detail) for one in found.refused]
         parts += ["", "refused records of this key, in quarantine:", plain_table(("where", "reason", "why"), refused)]
@@ -96,7 +96,9 @@ def _other(one: Origin) -> tuple[str, ...]:
     return (sqn, one.op, one.at, offset, committed, one.why, landed)
 
 
-def _unknown(first: int, last: int) -> str:
+def _unknown(first: int, last: int, lost_from: int) -> str:
+    if first == lost_from:
+        return f"not known any more: the change sets {first} to {last} were lost when the ledger was rebuilt."
     if first == 1:
         return f"not known any more: `tidefold truncate` deleted the change sets up to {last}."
     return (

@@ -253,11 +253,13 @@ def _outside(change: KeyChange, view: Sequence[FoldedRange], later: Sequence[Fol
 def unknown(state: LogState, view: Sequence[FoldedRange]) -> tuple[tuple[int, int], ...]:
     """Returns the ranges of change sets (first, last) within a view that do not have every change any more.
 
-    They were truncated, or compacted to the last change of each key.
+    They were truncated, lost when the ledger was rebuilt, or compacted to the last change of each key.
     """
     end = max((layer.to for layer in view), default=0)
-    cut = ((1, min(state.truncated_to, end)),) if state.truncated_to and end else ()
-    return (*cut, *((c.begin, c.sqn) for c in state.change_sets if c.begin < c.sqn and c.begin <= end))
+    cut = min(state.truncated_to, end)
+    lost = state.lost_from or cut + 1
+    gone = tuple((first, last) for first, last in ((1, min(cut, lost - 1)), (lost, cut)) if first <= last)
+    return (*gone, *((c.begin, c.sqn) for c in state.change_sets if c.begin < c.sqn and c.begin <= end))
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from tidefold.domain.commit_times import format_instant
-from tidefold.domain.log_state import ChangeSet, LogState, SnapshotKind
+from tidefold.domain.log_state import ChangeSet, LogState, Snapshot, SnapshotKind
 from tidefold.domain.retention.log_retention import LogRetention
 from tidefold.domain.retention.protection import newest, tails
 from tidefold.domain.snapshot.point_in_time import find_backfill_base
@@ -36,7 +36,7 @@ def bounds(state: LogState, keep: int | None, log: LogRetention | None = None) -
         return ()
     oldest = min(kept, key=lambda s: s.to_sqn)
     found = [
-        Bound("replay", oldest.to_sqn, f"the log can be replayed onto snapshot {oldest.id}, which is kept"),
+        Bound("replay", oldest.to_sqn, _describe_replay(state, oldest)),
         Bound("materialized", kept[-1].to_sqn, f"snapshot {kept[-1].id} is the newest completed one"),
         *_of_tails(state),
         *([_of_backfills(state, log)] if log else []),
@@ -52,6 +52,12 @@ def bounds(state: LogState, keep: int | None, log: LogRetention | None = None) -
         for s in state.as_of_attempts
     ]
     return tuple(sorted(found, key=lambda bound: bound.sqn))
+
+
+def _describe_replay(state: LogState, oldest: Snapshot) -> str:
+    if oldest.to_sqn < state.truncated_to:
+        return f"snapshot {oldest.id} is kept, but the log after it was {state.cut_reason} up to {state.truncated_to}"
+    return f"the log can be replayed onto snapshot {oldest.id}, which is kept"
 
 
 def _of_tails(state: LogState) -> Iterable[Bound]:
@@ -82,7 +88,7 @@ def truncate(state: LogState, keep: int | None, log: LogRetention | None = None)
     kept = tuple(c for c in state.change_sets if c.sqn > tightest.sqn)
     # A compacted change set is removed as a whole or not at all.
     cut = min([tightest.sqn, *(kept[0].begin - 1 for _ in kept[:1])])
-    return replace(state, change_sets=kept, truncated_to=cut, garbage=mark_garbage(state, kept))
+    return replace(state, change_sets=kept, truncated_to=cut, lost_from=0, garbage=mark_garbage(state, kept))
 
 
 def mark_garbage(state: LogState, kept: Sequence[ChangeSet]) -> tuple[str, ...]:

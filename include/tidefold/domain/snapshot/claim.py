@@ -262,7 +262,7 @@ def _restoring(state: LogState, begun: Snapshot, asked: RestorePoint) -> Snapsho
         raise RefusedError(
             "LOG_CUT",
             f"The changes after snapshot {wanted.id} of `{state.log}` cannot be replayed: the snapshot ends with "
-            f"change set {wanted.to_sqn}, and the log was truncated up to {state.truncated_to}.",
+            f"change set {wanted.to_sqn}, and the log was {state.cut_reason} up to {state.truncated_to}.",
             hint="`--log-position skip` restores the snapshot and leaves out the later changes.",
         )
     return replace(begun, to_sqn=wanted.to_sqn)

@@ -199,8 +199,9 @@ def _too_old(state: LogState, at: int, offered: Sequence[Older]) -> RefusedError
         return without_times(state.log, sum(c.rows for c in state.change_sets))
     return RefusedError(
         "AS_OF_TOO_OLD",
-        f"The rows of `{state.log}` as of {format_instant(at)} are no longer available: the changes were truncated, "
-        f"or the rows expired. The oldest possible instant is {format_instant(next_second(oldest))}.",
+        f"The rows of `{state.log}` as of {format_instant(at)} are no longer available: the log was "
+        f"{state.cut_reason}, or the rows expired. The oldest possible instant is "
+        f"{format_instant(next_second(oldest))}.",
         hint=f"`tidefold history {state.log}` lists the kept snapshots. `retention: {{log: 30d}}` in the configuration "
         "keeps, from now on, the log that backfills of the last 30 days need.",
     )

@@ -47,7 +47,7 @@ REMARKS = {
     RowAgreement.DELETED: "There is no row: it was deleted.",
     RowAgreement.EXPIRED: "There is no row: it was dropped for its age.",
     RowAgreement.IMPORTED: "The log does not have the change that made the row: the row was imported.",
-    RowAgreement.CUT: "The log no longer has the change that made the row: it was truncated.",
+    RowAgreement.CUT: "The log no longer has the change that made the row: it was truncated, or lost in a rebuild.",
     RowAgreement.ABSENT: "There is no row: no change of this key is folded.",
     RowAgreement.DIFFERS: "The row differs from the log: `tidefold verify` looks for damage.",
 }
@@ -143,6 +143,7 @@ class KeyExplained:
     made_by: the change that made or deleted the row; None: the log does not have it any more.
     changes: all changes of the key in the log, oldest first.
     unknown: ranges of change sets that no longer have every change.
+    lost_from: the range of `unknown` that begins here was lost when the ledger was rebuilt; 0: none was.
     kept: the row in each retained snapshot, oldest first.
     """
 
@@ -158,6 +159,7 @@ class KeyExplained:
     made_by: Origin | None
     changes: tuple[Origin, ...]
     unknown: tuple[tuple[int, int], ...]
+    lost_from: int
     kept: tuple[Kept, ...]
     refused: tuple[RefusedRecord, ...] = ()
 
@@ -218,6 +220,7 @@ class _Explaining:
             made_by=origins[winner.number] if winner and known else None,
             changes=tuple(origins.values()),
             unknown=unknown(state, folded),
+            lost_from=state.lost_from,
             kept=kept,
             refused=self._refused,
         )
@@ -340,7 +343,8 @@ class _Explaining:
 
     def _never(self) -> NotFoundError:
         cut = self._state.truncated_to
-        trace = f" The log was truncated up to change set {cut}: keys deleted before that are not known." if cut else ""
+        how = self._state.cut_reason
+        trace = f" The log was {how} up to change set {cut}: keys deleted before that are not known." if cut else ""
         return NotFoundError(
             "KEY_UNKNOWN",
             f"Neither the log of `{self._state.log}` nor a retained snapshot has the key {self._text}.{trace}",

@@ -216,7 +216,7 @@ def _cut(state: LogState, after: int) -> RefusedError:
     first = next((c.begin for c in state.change_sets if c.sqn > after), state.last_sqn + 1)
     return RefusedError(
         "LOG_CUT",
-        f"Log `{state.log}` was truncated: it begins at change set {first}, and {after + 1} is deleted.",
+        f"Log `{state.log}` was {state.cut_reason}: it begins at change set {first}, and {after + 1} is deleted.",
         hint=f"Read the changes since {first - 1} or later, or read rows (`table` or `live`).",
     )
 

@@ -26,6 +26,7 @@ from support.old_ledgers import (
     published,
     snapshots,
     take,
+    versions,
 )
 from support.pipelines import contents, judge_all, rows_of
 from tidefold.cli.app import app
@@ -39,7 +40,9 @@ from tidefold.domain.table.table_spec import Engine, Merge
 from tidefold.errors import CorruptError, RefusedError
 from tidefold.ledger import read_manifest
 from tidefold.operations.restore.rebuild import rebuild
+from tidefold.operations.retention import references
 from tidefold.operations.retention.clean import clean
+from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.verify.verify import verify
 
@@ -259,6 +262,41 @@ def test_a_table_that_another_program_restored_is_not_said_to_show_the_newest_sn
     judge_all(opened(root))
     assert confirm(opened(root), LOG, run_id="after", reconcile=True).status == "published"
     assert published(root) == truth(9)
+
+
+def test_the_plan_names_what_is_lost_and_explain_names_the_rebuild(tmp_path: Path) -> None:
+    """`explain` said that `truncate` had deleted the change sets; the plan did not name them."""
+    root = begin(tmp_path)
+    references.register(opened(root), LOG, "mirror", 1)
+    opened(root).ledger(LOG).commit(_settle_first)
+    references.tag(opened(root), LOG, "kept", 1)
+    count = len(versions(root))
+    take(root)
+    fold(root, "lost")
+    publish(root, "lost")
+    go_back(root, len(versions(root)) - count)
+    unknown = "\n".join(rebuild(opened(root), LOG).facts["unknown"])
+    assert "change sets 1 to 3, for `explain`" in unknown
+    assert "The ledger that is left names up to 2" in unknown
+    assert "copy `changelog/` first" in unknown
+    assert f"`settle` decisions (`{LOG}+0+0000000000.jsonl`: 1 ann: seen)" in unknown
+    assert "consumer mirror at change set 1" in unknown
+    assert f"`settle` decisions made after version {count} of the ledger" in unknown
+    rebuild(opened(root), LOG, plan=False)
+    state = opened(root).ledger(LOG).read()
+    assert (state.lost_from, state.truncated_to, [tag.name for tag in state.tags]) == (1, 3, ["kept"])
+    assert "was cut by a rebuild of its ledger up to 3" in truncate(opened(root), LOG).message
+    config = ["--config", str(root / "tidefold.yaml")]
+    said = CliRunner().invoke(app, ["explain", LOG, "1", *config]).output
+    assert "the change sets 1 to 3 were lost when the ledger was rebuilt" in said
+    assert "truncate" not in said.replace("it was truncated, or lost in a rebuild", "")
+    said = CliRunner().invoke(app, ["restore", LOG, "1", "--log-position", "replay", *config]).output
+    assert "cut by a rebuild of its ledger up to 3" in " ".join(said.split())
+
+
+def _settle_first(state: LogState) -> LogState:
+    first, *others = state.landed
+    return replace(state, landed=(replace(first, settled=("1 ann: seen",)), *others))
 
 
 def test_without_the_log_of_the_table_nothing_is_rebuilt(tmp_path: Path) -> None:
