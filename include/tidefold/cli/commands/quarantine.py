@@ -45,6 +45,7 @@ def list_reasons(terminal: Terminal, logs: Logs = None) -> int:
     """
     from tidefold.operations.outcome import Outcome
     from tidefold.operations.quarantine.inspect import count_refused
+    from tidefold.operations.quarantine.next_step import advise_on_log
     from tidefold.presentation.tables import plain_table
 
     pipeline = terminal.pipeline()
@@ -59,7 +60,11 @@ def list_reasons(terminal: Terminal, logs: Logs = None) -> int:
     shown = plain_table(columns, map(_count_row, found)) if found else "no record is refused"
     data = {"refused": [asdict(one) for one in found], "errors": [one.to_dict() for one in failed]}
     terminal.result(data, *([shown] if found or not failed else []))
+    for log in dict.fromkeys(one.log for one in found):
+        terminal.line(f"{log}: {advise_on_log(pipeline, log)}")
     print_lines(terminal, failed)
+    if found:
+        terminal.note(f"next: tidefold quarantine show {found[0].log}")
     return exit_code(failed)
 
 
@@ -71,16 +76,21 @@ def show(terminal: Terminal, log: Log, code: Code = None, limit: Limit = 20) -> 
 
     Example: tidefold quarantine show accounts --code VALUE_INVALID
 
-    Next: tidefold quarantine retry LOG, after you corrected the configuration or updated tidefold
+    Next: tidefold quarantine retry LOG, after you corrected the configuration or updated tidefold; for records that are
+    wrong: change their rows once more at the source, then tidefold quarantine settle LOG
     """
     from tidefold.operations.quarantine.inspect import show_refused
+    from tidefold.operations.quarantine.next_step import advise_on_log
 
-    records, more = show_refused(terminal.pipeline(), log, code, limit)
+    pipeline = terminal.pipeline()
+    records, more = show_refused(pipeline, log, code, limit)
     lines = [line for one in records for line in _describe_record(one)]
     data = {"log": log, "records": [asdict(one) for one in records], "more": more}
     terminal.result(data, *(lines or ["no such record is refused"]))
     if more:
         terminal.note(f"the first {limit} records; --limit shows more")
+    if records:
+        terminal.note(f"next: {advise_on_log(pipeline, log)}")
 
 
 def retry(terminal: Terminal, log: Log, code: Code = None) -> int:
@@ -94,14 +104,17 @@ def retry(terminal: Terminal, log: Log, code: Code = None) -> int:
 
     Example: tidefold quarantine retry accounts --code VALUE_INVALID
 
-    Next: tidefold materialize LOG
+    Next: tidefold materialize LOG, if records became changes
     """
     from tidefold.operations.outcome import for_each_log
+    from tidefold.operations.quarantine.retry import RetryDetails
     from tidefold.operations.quarantine.retry import retry as act
 
     pipeline = terminal.pipeline()
     outcomes = for_each_log(choose_logs(pipeline, [log]), lambda one: act(pipeline, one, code))
-    return print_outcomes(terminal, "quarantine retry", outcomes, after=f"tidefold materialize {log}")
+    appended = any(isinstance(one.details, RetryDetails) and one.details.changes for one in outcomes)
+    after = f"tidefold materialize {log}" if appended else ""
+    return print_outcomes(terminal, "quarantine retry", outcomes, after=after)
 
 
 def settle(

@@ -16,17 +16,21 @@ from tidefold.domain.log_state import LandedFileRecord
 from tidefold.operations.ingest.log_ingest import LogIngest
 from tidefold.sources.landing.folders import S3
 
-_SHOWN = 400
+_SHOWN = 600
 _COUNTS = ("records", "changes", "tombstones", "ignored", "quarantined", "unproved", "forgotten", "repeated", "resent")
 
 
-def find_problems(intake: LogIngest, folder: str | None, instant: str) -> LandingProblems:
-    """Returns all problems of the landing folder after this run. `folder`: its path or address; None: it has none."""
+def find_problems(intake: LogIngest, folder: str | None, instant: str, advice: str) -> LandingProblems:
+    """Returns all problems of the landing folder after this run.
+
+    folder: its path or address; None: it has none.
+    advice: the next step for refused records.
+    """
     not_taken = (
         LandingProblem(p.file, p.code, p.message[:_SHOWN], p.hint[:_SHOWN], size=p.size, changed=p.changed)
         for p in intake.all_problems
     )
-    found = {(p.file, p.code): p for p in (*not_taken, *_find_waiting(intake), *_find_useless(intake))}
+    found = {(p.file, p.code): p for p in (*not_taken, *_find_waiting(intake), *_find_useless(intake, advice))}
     listed = list_problems(found.values())
     stamped = replace(listed, listed=tuple(_add_stamp(p, intake, folder) for p in listed.listed))
     return with_first_seen(stamped, intake.begun.landing, instant)
@@ -49,18 +53,22 @@ def _find_waiting(intake: LogIngest) -> Iterator[LandingProblem]:
         yield LandingProblem(name, "LANDED_WAITING", message, hint, fails=bool(sizes.get(name)))
 
 
-def _find_useless(intake: LogIngest) -> Iterator[LandingProblem]:
+def _find_useless(intake: LogIngest, advice: str) -> Iterator[LandingProblem]:
     """Yields files that were ingested, still exist, and had nothing new."""
     alone = {file.name: file.alone for file in intake.files}
     accounts: dict[str, list[LandedFileRecord]] = {}
-    for entry in (intake.begun if intake.error else intake.state).landed:
+    landed = (intake.begun if intake.error else intake.state).landed
+    is_open = any(entry.quarantined for entry in landed)
+    for entry in landed:
         if entry.name in alone and (entry.quarantined or entry.repeated or entry.resent or entry.unproved):
             accounts.setdefault(entry.name, []).append(entry)
     for name, entries in accounts.items():
-        yield from _judge_file(name, intake.log, entries, alone=alone[name])
+        yield from _judge_file(name, intake.log, entries, advice, is_open=is_open, alone=alone[name])
 
 
-def _judge_file(name: str, log: str, entries: Sequence[LandedFileRecord], *, alone: bool) -> Iterator[LandingProblem]:
+def _judge_file(
+    name: str, log: str, entries: Sequence[LandedFileRecord], advice: str, *, is_open: bool, alone: bool
+) -> Iterator[LandingProblem]:
     count = {one: sum(getattr(entry, one) for entry in entries) for one in _COUNTS}
     unproved = count["unproved"] - count["forgotten"]
     if unproved:
@@ -81,8 +89,7 @@ def _judge_file(name: str, log: str, entries: Sequence[LandedFileRecord], *, alo
             f"`tidefold quarantine show {log}` prints each with its reason. Land corrected records under another name, "
             f"then `tidefold quarantine settle {log} --file {name} --reason REASON`."
             if alone
-            else f"`tidefold quarantine show {log}` prints each with its reason, "
-            f"`tidefold quarantine retry {log}` reads them again."
+            else f"`tidefold quarantine show {log}` prints each with its reason. {advice}"
         )
         yield LandingProblem(name, "LANDED_REFUSED", message, hint, fails=alone)
     elif count["forgotten"]:
@@ -95,6 +102,10 @@ def _judge_file(name: str, log: str, entries: Sequence[LandedFileRecord], *, alo
         hint = (
             "If its records should be new, check whether its name repeats the offsets of an earlier file. Or remove it."
         )
+        if count["resent"] and is_open:
+            hint = (
+                f"Copies of refused records at other offsets are not new, because the source sent them before. {advice}"
+            )
         yield LandingProblem(name, "LANDED_NOTHING_NEW", message, hint, fails=False)
 
 

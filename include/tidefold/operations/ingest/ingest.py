@@ -6,6 +6,7 @@ import logging
 import uuid
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import msgspec
 
@@ -32,6 +33,7 @@ from tidefold.operations.ingest.schema_update import add_found_columns
 from tidefold.operations.outcome import Outcome, Status
 from tidefold.operations.pipeline import Pipeline, now
 from tidefold.operations.quarantine.key_changes import REASON as KEY_CHANGE
+from tidefold.operations.quarantine.next_step import advise_on_refused, explain_refused_offsets
 from tidefold.operations.quarantine.retry import RetryDetails, retry
 
 _log = logging.getLogger(__name__)
@@ -141,8 +143,12 @@ def _check(pipeline: Pipeline, intake: LogIngest) -> LogIngest:
         error = caught
     if error:
         return intake.with_error(error)
+    explain = partial(explain_refused_offsets, pipeline, intake.state)
+    plan = replace(intake.plan, problems=tuple(map(explain, intake.plan.problems)))
+    intake = replace(intake, problems=tuple(map(explain, intake.problems)), plan=plan)
     config = pipeline.log(intake.log)
-    intake = replace(intake, landing=find_problems(intake, config.source.landing if config.source else None, now()))
+    folder = config.source.landing if config.source else None
+    intake = replace(intake, landing=find_problems(intake, folder, now(), advise_on_refused(pipeline, intake.state)))
     blocking = next((p.error for p in intake.all_problems if p.blocking and not p.stops), None)
     if blocking and not intake.arrivals and config.on_bad_file != "warn":
         return intake.with_error(blocking)

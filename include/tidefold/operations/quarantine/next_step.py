@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tidefold.config import SourceConfig
 from tidefold.domain.log_state import LogState
 from tidefold.domain.source_progress import NameReading
 from tidefold.operations.pipeline import Pipeline
+from tidefold.sources.landing.names import start_in
+from tidefold.sources.landing.problems import FileProblem
 
 
 def has_extracts(source: SourceConfig | None) -> bool:
@@ -19,14 +23,17 @@ def advise_on_refused(pipeline: Pipeline, state: LogState) -> str:
     A refused record keeps its offset, so a corrected file with the same offsets is never ingested.
     """
     source, log = pipeline.log(state.log).source, state.log
+    if state.names is NameReading.ANY and not has_extracts(source):
+        return (
+            "Land corrected records under another name, then "
+            f"`tidefold quarantine settle {log} --file FILE --reason REASON`."
+        )
     if source is None:
         step = "write their rows once more"
     elif has_extracts(source):
         step = "land the next extract with correct rows"
     elif source.format.startswith("debezium"):
         step = "change their rows once more at the source, or let Debezium take an incremental snapshot of their keys"
-    elif state.names is NameReading.ANY:
-        step = "land corrected records in a file with another name"
     elif source.format == "delta-cdf":
         step = "change their rows once more in the Delta table"
     else:
@@ -35,3 +42,32 @@ def advise_on_refused(pipeline: Pipeline, state: LogState) -> str:
         f"If the configuration was wrong, correct it, then `tidefold quarantine retry {log}`. "
         f"If the records are wrong, {step}; then `tidefold quarantine settle {log} --reason REASON`."
     )
+
+
+def advise_on_log(pipeline: Pipeline, log: str) -> str:
+    """Returns the same for a log by its name; empty if the log has no refused records. Raises TidefoldError."""
+    state = pipeline.ledger(log).find()
+    return advise_on_refused(pipeline, state) if state and any(entry.quarantined for entry in state.landed) else ""
+
+
+def explain_refused_offsets(pipeline: Pipeline, state: LogState, problem: FileProblem) -> FileProblem:
+    """Returns the problem of a landed file; if it brings refused records again, with the step that really helps."""
+    if state.names is NameReading.ANY:
+        return problem
+    refused = [entry for entry in state.landed if entry.quarantined or entry.settled]
+    if problem.code == "LANDED_CHANGED" and not problem.passing:
+        if not any(entry.name == problem.file for entry in refused):
+            return problem
+        hint = "Restore the earlier file. Its refused records keep their offsets, so no corrected file replaces them."
+        return replace(problem, hint=f"{hint} {advise_on_refused(pipeline, state)}")
+    offset, partition = problem.late_offset, problem.partition
+    for entry in refused if offset is not None else ():
+        start = start_in(entry.name.rpartition("/")[2])
+        if entry.partition == partition and 0 <= start <= (offset or 0) < entry.next_offset:
+            message = (
+                f"`{problem.file}` has offset {offset}, which `{entry.name}` had before it. Records of that file were "
+                "refused. They keep their offsets, so no corrected file replaces them."
+            )
+            hint = f"Move the file away. {advise_on_refused(pipeline, state)}"
+            return replace(problem, message=message, hint=hint)
+    return problem

@@ -51,6 +51,7 @@ from tidefold.operations.quarantine.key_changes import (
     read_refused_keys,
 )
 from tidefold.operations.quarantine.newer_changes import Awaited, Decision, find_newer
+from tidefold.operations.quarantine.next_step import advise_on_refused
 from tidefold.operations.quarantine.resent import ResentProof
 from tidefold.operations.snapshot.claiming import find_horizon
 from tidefold.sources.ingest.change_batches import with_commit_times
@@ -142,7 +143,8 @@ def retry(pipeline: Pipeline, log: str, reason: str | None = None) -> Outcome:
     faster.
     """
     recovery.roll_forward(pipeline.store, [log])
-    require_open(apply_configured_schema(pipeline, require_state(pipeline, log)))
+    begun = apply_configured_schema(pipeline, require_state(pipeline, log))
+    require_open(begun)
     became: Counter[str] = Counter()
     stay: Counter[str] = Counter()
     reasons: Counter[str] = Counter()
@@ -157,7 +159,7 @@ def retry(pipeline: Pipeline, log: str, reason: str | None = None) -> Outcome:
         # A key change may wait for an appended record.
         if became.total() == before or not stay["key_change"]:
             break
-    return _outcome(log, became, stay, reasons)
+    return _outcome(log, became, stay, reasons, advise_on_refused(pipeline, begun))
 
 
 def _retry_until_current(pipeline: Pipeline, log: str, path: str, reason: str | None) -> _SortedRecords:
@@ -347,7 +349,7 @@ def _count_settled(found: _SortedRecords) -> tuple[ResolvedCounts, ...]:
     return tuple(settled.values())
 
 
-def _outcome(log: str, became: Counter[str], stay: Counter[str], reasons: Counter[str]) -> Outcome:
+def _outcome(log: str, became: Counter[str], stay: Counter[str], reasons: Counter[str], advice: str) -> Outcome:
     details = RetryDetails(
         records=became.total() + stay.total(),
         changes=became["changes"],
@@ -363,4 +365,5 @@ def _outcome(log: str, became: Counter[str], stay: Counter[str], reasons: Counte
     parts = [f"{became[name]:,} {said}" for name, said in _BECAME.items() if became[name]]
     parts += [f"{stay[why]:,} stay: {said}" for why, said in _STAYS.items() if stay[why]]
     message = f"read {details.records:,} refused records again: {'; '.join(parts)}"
+    message += f". {advice.rstrip('.')}" if stay.total() > stay["any_name"] else ""
     return Outcome(log, Status.TAKEN if became.total() else Status.NOTHING, message, details=details)

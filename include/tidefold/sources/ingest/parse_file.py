@@ -56,7 +56,7 @@ def parse_file(task: FileTask, parse: Callable[[BinaryIO], ParsedFile]) -> Parse
     except DamagedError as error:
         raise UnfitFileError(report_damaged(file.name, str(error))) from error
     except LateOffsetError as error:
-        raise UnfitFileError(report_late(file.name, error.offset, task.next_offset)) from error
+        raise UnfitFileError(report_late(file.name, file.partition, error.offset, task.next_offset)) from error
     account, bytes_and_place = parsed.account, (parsed.checksum, task.until, file.start)
     if account.unproved and any((f.checksum, f.length, f.start) == bytes_and_place for f in task.earlier):
         # A file with exactly these bytes was taken and is gone: the records are the same ones.

@@ -25,6 +25,7 @@ class FileProblem:
     stops: the log's ingest is an error, even if other files were ingested.
     brings: the new columns of its record, with their types.
     size, changed: bytes and modification time of the file, if the listing has them.
+    late_offset, partition: the first offset that comes too late, and its partition.
     """
 
     file: str
@@ -37,6 +38,8 @@ class FileProblem:
     brings: tuple[tuple[str, str], ...] = ()
     size: int = 0
     changed: float = 0.0
+    late_offset: int | None = None
+    partition: int | None = None
 
     def __str__(self) -> str:
         return f"[{self.code}] {self.message}"
@@ -154,7 +157,7 @@ def report_growing(name: str) -> FileProblem:
     return FileProblem(name, "LANDED_GROWING", message, hint, passing=True)
 
 
-def report_late(name: str, offset: int, next_offset: int) -> FileProblem:
+def report_late(name: str, partition: int, offset: int, next_offset: int) -> FileProblem:
     message = (
         f"`{name}` has offset {offset}, which was never ingested, but the log expects {next_offset} and later. The "
         "file landed after newer files, so its records can no longer be appended in order."
@@ -163,7 +166,7 @@ def report_late(name: str, offset: int, next_offset: int) -> FileProblem:
         "To ingest them, if all landed files still exist: start the log again with `tidefold drop LOG` (it deletes "
         "table and snapshots too) and `tidefold ingest LOG`. To continue without them: move the file away."
     )
-    return FileProblem(name, "LANDED_LATE", message, hint)
+    return FileProblem(name, "LANDED_LATE", message, hint, late_offset=offset, partition=partition)
 
 
 def report_unfit_schema(name: str, why: str, *, stops: bool = False) -> FileProblem:

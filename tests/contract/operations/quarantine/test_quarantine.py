@@ -482,7 +482,9 @@ def test_the_command_line(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -
     assert len(json.loads(call("show", "items", "--format", "json").stdout)["records"]) == 4
     done = call("retry", "items")
     assert done.stdout == (
-        "items: taken: read 4 refused records again: 3 became changes; 1 stay: still cannot be read\n"
+        "items: taken: read 4 refused records again: 3 became changes; 1 stay: still cannot be read. If the "
+        "configuration was wrong, correct it, then `tidefold quarantine retry items`. If the records are wrong, "
+        f"{AT_THE_SOURCE}; then `{SETTLE}`\n"
     )
     # The first change of a process to a store without `store_id` also prints the line to add.
     assert re.sub(r"^The store at .*\n", "", done.stderr) == "next: tidefold materialize items\n"
@@ -533,3 +535,67 @@ def test_a_retry_notes_the_reason_of_today(pipeline: Pipeline, monkeypatch: pyte
     retry(wider, "items")
     assert state_of(wider) == before
     check_counts(wider)
+
+
+def land_refused(root: Path) -> Pipeline:
+    """A file of ten records is ingested, and the first record of the next file is refused."""
+    pipeline = make_landing(root)
+    land(root, 0, [record(i, i) for i in range(10)])
+    take(pipeline)
+    land(root, 10, ["{broken", *(record(i, i) for i in range(11, 20))])
+    take(pipeline)
+    return pipeline
+
+
+SETTLE = "tidefold quarantine settle items --reason REASON"
+AT_THE_SOURCE = "change their rows once more at the source, or let Debezium take an incremental snapshot of their keys"
+
+
+def test_each_command_prints_the_step_that_helps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fault: list and show printed no next step, and retry left a broken record without any."""
+    land_refused(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    for verb in (["list"], ["show", "items"], ["retry", "items"]):
+        said = call(*verb)
+        assert AT_THE_SOURCE in said.output
+        assert SETTLE in said.output
+    assert "next: tidefold quarantine show items" in call("list").stderr
+    assert call("settle", "items", "--reason", "changed").exit_code == 0
+    assert AT_THE_SOURCE not in call("list").output
+
+
+def test_a_corrected_file_is_refused_with_the_step_that_helps(tmp_path: Path) -> None:
+    """Fault: the hints were "land it under another name" and `tidefold drop`, and neither brought the record in."""
+    pipeline = land_refused(tmp_path)
+    former = land(tmp_path, 10, [record(i, i) for i in range(10, 20)])
+    said = take(pipeline)
+    assert (said.error_code, "another name" in said.error.hint) == ("LANDED_CHANGED", False)
+    assert AT_THE_SOURCE in said.error.hint
+    assert SETTLE in said.error.hint
+    former.write_bytes(b"\n".join([b"{broken", *(json.dumps(record(i, i)).encode() for i in range(11, 20))]) + b"\n")
+    late = land(tmp_path, 10, [record(10, 10)], "json")
+    said = take(pipeline)
+    assert said.error_code == "LANDED_LATE"
+    assert f"has offset 10, which `{former.name}` had before it" in said.message
+    assert "never ingested" not in said.message
+    assert "tidefold drop" not in said.message + said.error.hint
+    assert SETTLE in said.error.hint
+    late.unlink()
+    land(tmp_path, 20, [record(20, 10, order=1010)])
+    take(pipeline)
+    [useless] = [one for one in state_of(pipeline).landing.listed if one.code == "LANDED_NOTHING_NEW"]
+    assert SETTLE in useless.hint
+
+
+def test_a_retry_that_only_supersedes_names_no_next_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fault: it ended with "next: tidefold materialize", which then had nothing to do."""
+    pipeline = make_landing(tmp_path)
+    with older_program(monkeypatch, -5, 5):
+        land(tmp_path, 0, [record(0, 7), record(1, 1)])
+        take(pipeline)
+    land(tmp_path, 2, [record(2, 7)])
+    take(pipeline)
+    monkeypatch.chdir(tmp_path)
+    said = call("retry", "items")
+    assert "1 are superseded" in said.stdout
+    assert "materialize" not in said.stderr
