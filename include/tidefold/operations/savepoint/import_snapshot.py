@@ -85,7 +85,15 @@ class Import(msgspec.Struct, frozen=True, tag="import"):
         native = original.savepoint.kind is Layout.NATIVE
         # The files of a native savepoint are taken over unchanged, in the buckets that they were written for.
         shape = replace(configured, buckets=original.savepoint.shape.buckets) if native else configured
-        restored = RestoreInfo(mode=self.ownership, address=external.address, skipped=find_skipped_range(snapshot))
+        newest = state.snapshot(snapshot.base) if snapshot.base else None
+        restored = RestoreInfo(
+            mode=self.ownership,
+            address=external.address,
+            skipped=find_skipped_range(snapshot),
+            newest=newest.id if newest else None,
+            newest_rows=newest.rows if newest else 0,
+            older_by=_find_unsaved(state, external, newest) if newest else None,
+        )
         copy = pipeline.config.snapshots.copies or self.ownership is Ownership.NO_CLAIM
         tasks = _plan_tasks(state.log, snapshot, original, shape, SourcePlaces(pipeline.store.address), copy)
         return Attempt(
@@ -97,6 +105,13 @@ class Import(msgspec.Struct, frozen=True, tag="import"):
             restored=restored,
             redistribution=original.savepoint.redistribution,
         )
+
+
+def _find_unsaved(state: LogState, external: External, newest: Snapshot) -> tuple[int, int] | None:
+    """Returns the folded change sets after an original that is an older snapshot of this log; None: there are none."""
+    saved = state.snapshot(external.snapshot)
+    is_of_this_log = external.log == state.log and saved is not None and saved.to_sqn == external.sqn
+    return (external.sqn + 1, newest.to_sqn) if is_of_this_log and external.sqn < newest.to_sqn else None
 
 
 def _choose_kind(external: External) -> KindDecision:

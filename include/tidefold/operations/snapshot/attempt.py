@@ -24,6 +24,8 @@ class RestoreInfo:
     `mode`: the mode of the restore, or the owner of the imported files.
     `skipped`: first and last sqn of the change sets that are left out for good.
     `replayed`: first and last sqn of the change sets that the next run folds again.
+    `newest`, `newest_rows`: the newest completed snapshot and its rows, which an import replaces.
+    `older_by`: first and last sqn of its change sets that an imported older snapshot of the same log does not have.
     `dropped_columns`: columns of the restored snapshot that the log no longer has.
     `unread`: places whose manifests could not be used.
     """
@@ -33,6 +35,9 @@ class RestoreInfo:
     address: str = ""
     skipped: tuple[int, int] | None = None
     replayed: tuple[int, int] | None = None
+    newest: int | None = None
+    newest_rows: int = 0
+    older_by: tuple[int, int] | None = None
     dropped_columns: tuple[str, ...] = ()
     unread: tuple[Read, ...] = ()
 

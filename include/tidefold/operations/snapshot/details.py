@@ -86,12 +86,16 @@ class StagedRestore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedImport:
-    """The result of a staged import: the address of the original, its owner, and the fields of StagedRestore."""
+    """The result of a staged import: the address of the original, its owner, and the fields of StagedRestore.
+
+    older_by: first and last of the folded change sets that an imported older snapshot of the same log does not have.
+    """
 
     imported: str
     mode: str
     skipped: tuple[int, int] | None
     replayed: tuple[int, int] | None
+    older_by: tuple[int, int] | None = omit_if_none()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -129,7 +129,11 @@ def _details(
         )
     elif restored:
         imported = StagedImport(
-            imported=restored.address, mode=restored.mode, skipped=restored.skipped, replayed=restored.replayed
+            imported=restored.address,
+            mode=restored.mode,
+            skipped=restored.skipped,
+            replayed=restored.replayed,
+            older_by=restored.older_by,
         )
     return StagedDetails(
         kind=manifest.kind,
@@ -180,6 +184,10 @@ def _describe_restore(restored: RestoreInfo) -> str:
     said = f"; the rows of {restored.address or f'snapshot {restored.snapshot}'}"
     if restored.dropped_columns:
         said += f"; without columns that the log has no more: {', '.join(restored.dropped_columns)}"
+    if restored.newest:
+        said += f" instead of the {restored.newest_rows:,} rows of snapshot {restored.newest}"
+    if restored.older_by:
+        said += f"; older than that snapshot, without its {_span(*restored.older_by)}"
     if restored.skipped:
         said += f"; left out for good: {_span(*restored.skipped)}"
     if restored.replayed:

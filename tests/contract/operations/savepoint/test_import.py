@@ -65,6 +65,23 @@ def restored(pipeline: Pipeline, snapshot: int, run: str, mode: RestoreMode = Re
     return outcome
 
 
+# What the outcome says
+
+
+def test_an_older_savepoint_of_the_same_log_names_what_it_leaves_out(tmp_path: Path) -> None:
+    """Fewer rows were staged, and no word said that later changes, which were folded already, stay out."""
+    pipeline = make(tmp_path)
+    save(pipeline, tmp_path / "save")
+    changed(pipeline, {}, {60: "d 60", 61: "d 61"})
+    cycle(pipeline, "run-4")
+    changed(pipeline, {}, {62: "d 62"})
+    outcome = bring(pipeline, tmp_path / "save")
+    assert "instead of the 39 rows of snapshot 4" in outcome.message
+    assert "older than that snapshot, without its change set 4" in outcome.message
+    assert "left out for good: change set 5" in outcome.message
+    assert (outcome.facts["rows"], outcome.facts["older_by"]) == (37, (4, 4))
+
+
 # Whose the original is
 
 
