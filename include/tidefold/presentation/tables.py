@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tidefold.domain.snapshot.snapshot_signal import incremental_snapshot_signal
-from tidefold.domain.wording import format_minute, in_units
+from tidefold.domain.wording import count_noun, format_minute, in_units
 from tidefold.presentation.text import mask_control_characters
 
 if TYPE_CHECKING:
@@ -101,6 +101,12 @@ def remarks(found: Sequence[LogStatus]) -> list[str]:
             lines.append(f"{status.log}: {status.why}.")
         if status.schema_waits:
             lines.append(f"{status.log}: the next snapshot takes up {status.schema_waits}.")
+        if status.quarantined:
+            which = "its row" if status.quarantined == 1 else "their rows"
+            lines.append(
+                f"{status.log}: {count_noun(status.quarantined, 'refused record')}: {which} may be missing or stale; "
+                f"next: `tidefold quarantine show {status.log}`."
+            )
         lines += [f"{status.log}: {remark}" for remark in _landing(status)]
         if status.report:
             lines.append(f"{status.log}: `tidefold report {status.log}` names the page with the details.")

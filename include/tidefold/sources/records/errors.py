@@ -204,6 +204,11 @@ def unknown_column(what: str, types: Mapping[str, str], missing: Collection[str]
         f"{what} has {names}, which is not configured. To ingest it, add {', '.join(lines)[:300]} to `columns`; to "
         "leave it out, add it to `ignored`."
     )
+    if untyped := [name for name, type_ in types.items() if not type_]:
+        detail += (
+            f" The record shows no type for {', '.join(untyped)[:200]}, such as when the value is null: choose one, "
+            "such as `string`, and write it in place of TYPE."
+        )
     if missing:
         detail += (
             f" The record lacks {', '.join(missing)[:200]}. If a column was renamed, add its old name to `aliases`."

@@ -323,6 +323,8 @@ def test_with_evolve_a_column_without_a_certain_type_stops_the_log(tmp_path: Pat
     outcome = take(pipeline)
     assert (outcome.status, outcome.error_code, outcome.facts["changes"]) == ("stopped", "UNKNOWN_COLUMN", 1)
     assert "add `more: {type: 'TYPE', default: null}`" in outcome.message
+    # Fault: the line was printed as if it could be copied, and `TYPE` is no type.
+    assert "shows no type for more, such as when the value is null: choose one" in outcome.message
 
 
 def test_a_column_that_was_added_is_in_the_table_and_in_a_table_built_again(tmp_path: Path) -> None:

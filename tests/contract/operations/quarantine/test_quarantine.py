@@ -599,3 +599,13 @@ def test_a_retry_that_only_supersedes_names_no_next_step(tmp_path: Path, monkeyp
     said = call("retry", "items")
     assert "1 are superseded" in said.stdout
     assert "materialize" not in said.stderr
+
+
+def test_status_names_refused_records_until_they_are_settled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fault: `status` showed only a number in a column, so a table with a missing row looked as if nothing was open."""
+    land_refused(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    line = "items: 1 refused record: its row may be missing or stale; next: `tidefold quarantine show items`."
+    assert line in CliRunner().invoke(app, ["status", "items"]).output
+    call("settle", "items", "--reason", "changed")
+    assert "refused record" not in CliRunner().invoke(app, ["status", "items"]).output
