@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -58,7 +59,9 @@ def watch(trigger: WaitingTrigger, events: int, between: Any = None) -> list[dic
             between()
         return found
 
-    return asyncio.run(asyncio.wait_for(run(), 60))
+    # A browser of other tests keeps an event loop in the main thread.
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, asyncio.wait_for(run(), 60)).result()
 
 
 def test_a_landed_file_fires_once_and_the_next_one_again(tmp_path: Path) -> None:
