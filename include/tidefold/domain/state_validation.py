@@ -83,5 +83,6 @@ def _corrupt(code: str, log: str, what: str) -> CorruptError:
     return CorruptError(
         code,
         f"The ledger of `{log}` is damaged: {what}.",
-        hint="Nothing was changed. Restore the store's `logs` folder from a backup.",
+        hint=f"Nothing was changed. Put `logs/{log}/ledger` and `pages` back from a backup, "
+        "never an older `snapshots`.",
     )
