@@ -1,7 +1,10 @@
 """Plans a restore: for each bucket every way to make its rows again, the cheapest first (L6, I17).
 
-The first way is the snapshot's own files: the local copy, then the store. The next ways are older snapshots and the
-log. Planning reads manifests only.
+The first way is the snapshot's own files: the local copy, then the store, then the original of an imported file. The
+next ways are older snapshots and the log. Planning reads manifests only.
+
+How a source is chosen: `fold/source_places.py` lists the addresses of each file in this order, `fold/inputs.py` reads
+the first one whose bytes match the recorded checksum, and `fold/fold_bucket.py` tries the next way if there is none.
 """
 
 from __future__ import annotations
