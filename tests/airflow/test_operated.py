@@ -254,8 +254,7 @@ def test_a_killed_worker_is_replaced_and_makes_no_second_snapshot(shop: Shop, fi
     shop.change("items", {7: "g"})
     with all_on_spark(shop.pipeline.config.path):
         run = shop.trigger(logs=["items"])
-        wait_for(lambda: bool(shop.jobs("materialize")), lambda: json.dumps(run.tasks))
-        shop.kill_worker("materialize")
+        wait_for(lambda: shop.kill_worker("materialize"), lambda: json.dumps(run.tasks))
         run.green()
     made = [s for s in shop.state().snapshots if s.run == run.name]
     assert [s.state for s in made if s.state is not State.ABORTED] == [State.COMPLETED]

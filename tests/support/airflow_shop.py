@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import socket
 import time
 from collections.abc import Callable, Mapping
@@ -126,10 +124,19 @@ class Shop:
         """Returns the processes of a step's Spark job."""
         return [p for p in running(self.airflow) if any(f"jobs/{step}.py" in word for word in words_of(p))]
 
-    def kill_worker(self, step: str) -> None:
-        """Kills the process that runs the task, above its spark-submit, so that it cannot clean up."""
-        job = next(p for p in self.jobs(step) if "spark-submit" in " ".join(words_of(p)) or "java" in p.name())
-        os.kill(next(p.pid for p in job.parents() if "airflow" in " ".join(words_of(p)).lower()), signal.SIGKILL)
+    def kill_worker(self, step: str) -> bool:
+        """Kills the process that runs the task, above its Spark job, so that it cannot clean up.
+
+        Returns False if no job runs. The shell of spark-submit becomes Java under the same number: for a moment it has
+        no command line, so the caller asks again.
+        """
+        jobs = self.jobs(step)
+        for job in jobs:
+            with suppress(psutil.Error):
+                above = [p for p in job.parents() if p not in jobs]
+                next(p for p in above if "airflow" in " ".join(words_of(p)).lower()).kill()
+                return True
+        return False
 
     def metrics(self) -> dict[str, float]:
         """Returns the last value of every gauge that was sent so far."""
