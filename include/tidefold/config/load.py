@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from tidefold.config.models.alarms import AlarmsEntry, resolve_thresholds
 from tidefold.config.models.catalog import CatalogEntry
 from tidefold.config.models.file import (
+    CompactionConfig,
     FileEntry,
     LocalConfig,
     LogEntry,
@@ -148,6 +149,7 @@ class Config(_Resolved):
     retention: RetentionConfig
     snapshots: SnapshotsConfig = SnapshotsConfig()
     uploads: UploadsConfig = UploadsConfig()
+    compaction: CompactionConfig = CompactionConfig()
     targets: tuple[str, ...] = ()
     catalog: CatalogEntry | None = None
     logs: dict[str, LogConfig]
@@ -173,6 +175,7 @@ def load_config(path: Path) -> Config:
         retention=head.retention,
         snapshots=head.snapshots,
         uploads=head.uploads,
+        compaction=head.compaction,
         targets=tuple(head.targets),
         catalog=head.catalog,
         logs={log: _resolve(log, entry, base, head.alarms) for log, entry in logs.items()},

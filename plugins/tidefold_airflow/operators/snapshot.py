@@ -49,19 +49,21 @@ class TidefoldTailOperator(TidefoldLogOperator):
 
 class TidefoldCompactLogOperator(TidefoldLogOperator):
     """
-    Merges the waiting change sets of each log: only the last change of each key stays. Rows and counts stay the same.
+    Merges the waiting change sets of each log: only the changes that count stay. Rows and counts stay the same.
 
+    :param only_due: Do nothing below the numbers of ``compaction``, and leave out what backfills may need.
     :param is_dry_run: Only report what would be merged. (templated: true or false)
     :param logs, only, config: As for TidefoldSparkOperator. (templated)
     """
 
     template_fields: Sequence[str] = (*TidefoldLogOperator.template_fields, "is_dry_run")
 
-    def __init__(self, *, is_dry_run: bool | str = False, **kwargs: Any) -> None:
+    def __init__(self, *, only_due: bool = False, is_dry_run: bool | str = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
+        self.only_due = only_due
         self.is_dry_run = is_dry_run
 
     def act(self, scope: TaskScope, log: str) -> Outcome:
         from tidefold.operations.snapshot.compact_log import compact_log
 
-        return compact_log(scope.pipeline, log, parse_boolean("is_dry_run", self.is_dry_run))
+        return compact_log(scope.pipeline, log, parse_boolean("is_dry_run", self.is_dry_run), self.only_due)

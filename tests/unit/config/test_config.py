@@ -434,6 +434,7 @@ def test_the_json_schema_names_every_key_and_refuses_others() -> None:
         "retention",
         "snapshots",
         "uploads",
+        "compaction",
         "alarms",
         "logs",
     }

@@ -19,6 +19,7 @@ from tidefold.config.models.sources import SourceEntry
 from tidefold.config.models.spark import SparkConfig
 from tidefold.domain.commit_times import micros
 from tidefold.domain.key_groups import Redistribution, RedistributionMode
+from tidefold.domain.retention.compaction import CompactionTrigger
 from tidefold.domain.retention.log_retention import LogRetention
 from tidefold.domain.retention.protection import Grace
 from tidefold.domain.snapshot.kind_selection import KindPolicy
@@ -115,6 +116,22 @@ class UploadsConfig(StrictModel):
     def in_flight_bytes(self) -> int | None:
         """The limit of what is uploaded at once; None: the default of its way in."""
         return count_bytes(self.in_flight) if self.in_flight else None
+
+
+class CompactionConfig(StrictModel):
+    """When the change sets that wait to be folded are merged by themselves: before an ingest and before a tail."""
+
+    change_sets: int = Field(
+        default=1_000, ge=0, description="waiting change sets above which ingest and tail compact the log; 0: never"
+    )
+    bytes: Size = Field(
+        default=None,
+        description="waiting bytes above which they do, where a compaction leaves out changes (default: no limit)",
+    )
+
+    @property
+    def trigger(self) -> CompactionTrigger:
+        return CompactionTrigger(self.change_sets, count_bytes(self.bytes) if self.bytes else 0)
 
 
 _LEAST_RETAINED = 1
@@ -364,6 +381,7 @@ class FileEntry(StrictModel):
     retention: RetentionConfig = RetentionConfig()
     snapshots: SnapshotsConfig = SnapshotsConfig()
     uploads: UploadsConfig = UploadsConfig()
+    compaction: CompactionConfig = CompactionConfig()
     alarms: AlarmsEntry | None = Field(default=None, description="when a log raises an alarm; without it none does")
     catalog: CatalogEntry | None = Field(
         default=None, description="catalog in which Spark registers the published tables; without it none is registered"

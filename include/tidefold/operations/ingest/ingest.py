@@ -35,6 +35,7 @@ from tidefold.operations.pipeline import Pipeline, now
 from tidefold.operations.quarantine.key_changes import REASON as KEY_CHANGE
 from tidefold.operations.quarantine.next_step import advise_on_refused, explain_refused_offsets
 from tidefold.operations.quarantine.retry import RetryDetails, retry
+from tidefold.operations.snapshot.compact_log import compact_if_due
 
 _log = logging.getLogger(__name__)
 # After this many later files, only `quarantine retry` tries again to complete a waiting key change.
@@ -56,7 +57,8 @@ Prepared = LogIngest | Outcome
 def prepare(pipeline: Pipeline, logs: Sequence[str]) -> list[Prepared]:
     """Ends unfinished earlier runs of the logs, then lists the landed files of each log and plans what to parse.
 
-    An error of one log is its outcome and does not stop the others.
+    A log of which too much waits since earlier runs is compacted. An error of one log is its outcome and does not stop
+    the others.
     """
     recovery.roll_forward(pipeline.store, logs)
     return [_prepare_log(pipeline, log) for log in logs]
@@ -64,7 +66,8 @@ def prepare(pipeline: Pipeline, logs: Sequence[str]) -> list[Prepared]:
 
 def _prepare_log(pipeline: Pipeline, log: str) -> Prepared:
     try:
-        return plan_log(pipeline, log)
+        intake = plan_log(pipeline, log)
+        return plan_log(pipeline, log) if compact_if_due(pipeline, intake.begun) else intake
     except Exception as error:
         found = wrap_unexpected(error)
         if found is not error:

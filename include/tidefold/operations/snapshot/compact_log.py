@@ -1,7 +1,8 @@
-"""Compacts the log: merges runs of waiting change sets, and keeps only the last change of each key (C12)."""
+"""Compacts the log: merges runs of waiting change sets, and keeps only the changes that count (C12)."""
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,7 +20,7 @@ from tidefold.domain.log_state import ChangeSet, LogState, State
 from tidefold.domain.paths import CHANGELOG
 from tidefold.domain.retention import compaction, log_retention
 from tidefold.domain.table.schema import shape_at
-from tidefold.errors import ConflictError, RefusedError
+from tidefold.errors import ConflictError, RefusedError, TidefoldError
 from tidefold.fold.merge.compaction import compact_changes
 from tidefold.operations.ingest import recovery
 from tidefold.operations.local_copies.segments import write_segment
@@ -27,24 +28,53 @@ from tidefold.operations.outcome import Outcome, Status
 from tidefold.operations.pipeline import Pipeline, now
 from tidefold.operations.snapshot.details import CompactionDetails
 
+_log = logging.getLogger(__name__)
+_Runs = tuple[tuple[ChangeSet, ...], ...]
 
-def compact_log(pipeline: Pipeline, log: str, plan: bool = False) -> Outcome:
-    """Compacts each run of waiting change sets to the last change of each key. With `plan` nothing changes.
 
-    The replaced segments become garbage, which `truncate` deletes. Raises ConflictError if another process was faster.
+def compact_log(pipeline: Pipeline, log: str, plan: bool = False, only_due: bool = False) -> Outcome:
+    """Compacts each run of waiting change sets to the changes that count. With `plan` nothing changes.
+
+    The replaced segments become garbage, which `truncate` deletes. With `only_due` it does nothing below the configured
+    numbers, and leaves out what backfills may need. Raises ConflictError if another process was faster.
     """
     state = pipeline.ledger(log).find()
     kept_log = pipeline.config.retention.log_retention(now())
-    runs = compaction.find_compactable_runs(state, kept_log) if state else ()
+    if state is None:
+        runs: _Runs = ()
+    elif only_due:
+        runs = compaction.find_due_runs(state, pipeline.config.compaction.trigger, kept_log)
+    else:
+        runs = compaction.find_compactable_runs(state, kept_log)
     if state is None or not runs:
-        return Outcome(log, Status.NOTHING, _why_not(state))
+        few = "fewer change sets wait than `compaction` in the configuration asks for"
+        return Outcome(log, Status.NOTHING, few if only_due else _why_not(state))
     sets, rows = sum(map(len, runs)), sum(c.rows for run in runs for c in run)
     details = CompactionDetails(change_sets=sets, changes=rows, into=len(runs))
     if plan:
         return Outcome(log, Status.PLANNED, f"would compact {sets:,} change sets into {len(runs):,}", details=details)
     kept = sum(_compact_run(pipeline, state, run, kept_log) for run in runs)
     message = f"compacted {sets:,} change sets into {len(runs):,}: {kept:,} of {rows:,} changes are left"
+    if state.shape.merge.engine not in compaction.REDUCING:
+        message += f", because `merge: {state.shape.merge.engine}` needs each of them"
     return Outcome(log, Status.COMPACTED, message, details=replace(details, changes_kept=kept))
+
+
+def compact_if_due(pipeline: Pipeline, state: LogState) -> bool:
+    """Compacts a log of which more waits than configured. Returns whether the log changed; errors are warnings.
+
+    If nothing is due, it reads nothing.
+    """
+    kept_log = pipeline.config.retention.log_retention(now())
+    if not compaction.find_due_runs(state, pipeline.config.compaction.trigger, kept_log):
+        return False
+    try:
+        outcome = compact_log(pipeline, state.log, only_due=True)
+    except TidefoldError as error:
+        _log.warning("%s: the log is not compacted: %s", state.log, error)
+        return False
+    _log.info("%s: %s", state.log, outcome.message)
+    return outcome.status is Status.COMPACTED
 
 
 def _why_not(state: LogState | None) -> str:

@@ -8,6 +8,7 @@ from tidefold.domain.wording import count_noun
 from tidefold.operations.outcome import Outcome, Status
 from tidefold.operations.pipeline import Pipeline, now
 from tidefold.operations.snapshot.claiming import hash_request
+from tidefold.operations.snapshot.compact_log import compact_if_due
 from tidefold.operations.snapshot.confirm import roll_forward
 from tidefold.operations.snapshot.details import TailDetails
 
@@ -15,13 +16,16 @@ from tidefold.operations.snapshot.details import TailDetails
 def take_tail(pipeline: Pipeline, log: str, run_id: str) -> Outcome:
     """Makes a tail-only snapshot: complete at once, never published, with the verdict of its base.
 
-    Raises RefusedError if nothing was materialized yet. A repeated call of a run returns the same snapshot.
+    Before that, it compacts a log of which too much waits: nothing is compacted across the end of a tail. Raises
+    RefusedError if nothing was materialized yet. A repeated call of a run returns the same snapshot.
     """
     ledger = pipeline.ledger(log)
     before = ledger.find()
     if before is None:
         return Outcome(log, Status.NOTHING, "nothing was ingested yet")
     roll_forward(pipeline, log)
+    if claim.of_run(before, run_id) is None:
+        compact_if_due(pipeline, before)
     asked = claim.Claim(run_id, hash_request({"kind": SnapshotKind.TAIL}), SnapshotKind.TAIL, now())
     state = ledger.commit(lambda current: claim.tail(current, asked))
     snapshot = claim.of_run(state, run_id)
