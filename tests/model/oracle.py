@@ -216,7 +216,7 @@ class Oracle:
 
     def _claimed_over(self, one: Snapshot, attempt: Snapshot) -> None:
         asked = [a for a in self.asked if (a.run, a.request) == (one.run, one.request)]
-        stalled = any(a.stalled == attempt for a in asked)
+        stalled = any(a.stalled and a.stalled.attempt == attempt for a in asked)
         assert stalled or any(a.takeover for a in asked), "an attempt was claimed over without being asked to"
         self.effects["a stalled attempt was claimed over" if stalled else "takeover"] += 1
 

@@ -105,7 +105,8 @@ def roll_forward(world: World, pick: Pick) -> None:
 
 def _claim(world: World, log: str, pick: Pick, run: str, restore: claim.RestorePoint | None = None) -> claim.Claim:
     request = f"restore:{restore.snapshot}:{restore.mode}" if restore else "fold"
-    stalled = world.seen[log] if pick((False, True)) else None
+    seen = world.seen[log] if pick((False, True)) else None
+    stalled = claim.Stalled(seen, seen.progress) if seen else None
     return claim.Claim(run, request, SnapshotKind.FULL, INSTANT, pick((False, False, True)), stalled, restore)
 
 
@@ -259,6 +260,12 @@ def look(world: World, pick: Pick) -> None:
     world.seen[log] = state.open_attempt if state else None
 
 
+def _raise_count(state: LogState, snapshot_id: int) -> LogState:
+    """The heartbeat of an older program, which counts in the ledger."""
+    one = transitions.require_not_aborted(state, snapshot_id)
+    return state.with_snapshot(replace(one, progress=one.progress + 1)) if one.state is State.ONGOING else state
+
+
 @rule(1)
 def progress(world: World, pick: Pick) -> None:
     log = pick(LOGS)
@@ -266,7 +273,7 @@ def progress(world: World, pick: Pick) -> None:
     if found:
 
         def steps() -> Process:
-            world.commit(log, partial(claim.progress, snapshot_id=found.id), repeat=False)
+            world.commit(log, partial(_raise_count, snapshot_id=found.id), repeat=False)
             yield
 
         world.start("progress", steps(), whole=True)

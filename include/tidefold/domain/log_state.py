@@ -212,7 +212,7 @@ class Snapshot:
     abort_reason: why it was aborted; empty: it was not aborted.
     restored_from: the snapshot whose rows a restore brings back.
     skipped_from: change sets from here to `to_sqn` are left out for good; None: none are.
-    progress: a heartbeat count that the working process raises, so that others see that it is alive.
+    progress: heartbeats that an older program counted here. Newer ones count in a file of their own (a hint).
     published_at: ISO 8601, for people.
     expire: which rows it drops for their age, fixed when it began.
     drill: its newest restore drill.

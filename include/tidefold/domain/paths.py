@@ -131,6 +131,11 @@ class LogPaths:
         return f"{self.folder}/catalog"
 
     @property
+    def heartbeat(self) -> str:
+        """The file in which working processes count their heartbeats: a hint, the only file that is overwritten."""
+        return f"{self.folder}/heartbeat.json"
+
+    @property
     def quarantine(self) -> str:
         return f"{self.folder}/quarantine"
 

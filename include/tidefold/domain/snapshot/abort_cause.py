@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-_SUPERSEDED = re.compile(r"superseded by attempt (\d+)")
+_SUPERSEDED = re.compile(r"superseded by attempt (\d+)(?:, which saw no heartbeat after number \d+)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,9 +20,13 @@ class AbortCause:
     superseded_by: int | None = None
 
     @classmethod
-    def supersede(cls, epoch: int) -> AbortCause:
-        """Returns the cause for an attempt that the attempt of this epoch replaced."""
-        return cls(f"superseded by attempt {epoch}", epoch)
+    def supersede(cls, epoch: int, heartbeats: int | None = None) -> AbortCause:
+        """Returns the cause for an attempt that the attempt of this epoch replaced.
+
+        heartbeats: how many the newer attempt saw before it took over; None: a person or the same run replaced it.
+        """
+        seen = "" if heartbeats is None else f", which saw no heartbeat after number {heartbeats}"
+        return cls(f"superseded by attempt {epoch}{seen}", epoch)
 
     @classmethod
     def parse(cls, text: str) -> AbortCause:

@@ -14,7 +14,7 @@ from tidefold.domain.external_snapshot import External, Ownership
 from tidefold.domain.ingest.append import never_took
 from tidefold.domain.log_state import Expire, LogState, Snapshot, SnapshotKind, State
 from tidefold.domain.snapshot.abort_cause import AbortCause
-from tidefold.domain.snapshot.transitions import require_not_aborted, require_published, require_snapshot
+from tidefold.domain.snapshot.transitions import require_published, require_snapshot
 from tidefold.errors import RefusedError
 
 
@@ -34,11 +34,23 @@ class RestorePoint:
 
 
 @dataclass(frozen=True, slots=True)
+class Stalled:
+    """An attempt of another run that makes no progress.
+
+    attempt: as the ledger had it.
+    heartbeats: how many of its heartbeats were seen, the last time as the first.
+    """
+
+    attempt: Snapshot
+    heartbeats: int
+
+
+@dataclass(frozen=True, slots=True)
 class Claim:
     """The request for a snapshot.
 
     takeover: supersede an open attempt of another run.
-    stalled: supersede this attempt of another run if it made no progress since it was read.
+    stalled: supersede this attempt of another run if the ledger has not changed it since.
     because: why the snapshot is of this kind.
     expire: which rows it drops for their age.
     renew: make it even without new changes.
@@ -52,7 +64,7 @@ class Claim:
     kind: SnapshotKind
     instant: str
     takeover: bool = False
-    stalled: Snapshot | None = None
+    stalled: Stalled | None = None
     restore: RestorePoint | None = None
     because: str = ""
     expire: Expire | None = None
@@ -72,14 +84,15 @@ def claim(state: LogState, asked: Claim) -> LogState:
     if mine and mine.state is not State.ONGOING:
         return state
     attempt = state.open_attempt
-    if attempt and attempt.run != asked.run and not asked.takeover and attempt != asked.stalled:
+    stalled = asked.stalled if asked.stalled and asked.stalled.attempt == attempt else None
+    if attempt and attempt.run != asked.run and not asked.takeover and not stalled:
         raise build_open_error(state, attempt)
     if not attempt and not state.unfolded and not asked.restore and not asked.renew and not asked.external:
         return state
     require_published(state)
     if asked.restore:
         require_completed(state, asked.restore.snapshot)
-    free = supersede(state, attempt)
+    free = supersede(state, attempt, stalled)
     # Two owners would delete each other's files.
     for owner in find_owners(free):
         if asked.external and owner.external and owner.external.address == asked.external.address:
@@ -170,11 +183,11 @@ def build_open_error(state: LogState, attempt: Snapshot) -> RefusedError:
     )
 
 
-def supersede(state: LogState, attempt: Snapshot | None) -> LogState:
-    """Aborts an open attempt, because the next one replaces it."""
+def supersede(state: LogState, attempt: Snapshot | None, stalled: Stalled | None = None) -> LogState:
+    """Aborts an open attempt, because the next one replaces it. The cause names what was seen of a stalled one."""
     if attempt is None:
         return state
-    cause = AbortCause.supersede(state.epoch + 1)
+    cause = AbortCause.supersede(state.epoch + 1, stalled.heartbeats if stalled else None)
     return state.with_snapshot(replace(attempt, state=State.ABORTED, abort_reason=cause.text))
 
 
@@ -291,11 +304,3 @@ def build_owned_error(log: str, snapshot: int) -> RefusedError:
         f"Snapshot {snapshot} of `{log}` owns this original and deletes it when it is retired.",
         hint=f"`tidefold restore {log} {snapshot}` restores its rows.",
     )
-
-
-def progress(state: LogState, snapshot_id: int) -> LogState:
-    """Raises the heartbeat count of the attempt. Raises SupersededError if another attempt replaced it."""
-    snapshot = require_not_aborted(state, snapshot_id)
-    if snapshot.state is not State.ONGOING:
-        return state
-    return state.with_snapshot(replace(snapshot, progress=snapshot.progress + 1))

@@ -170,15 +170,15 @@ def came_later(state: LogState, snapshot: Snapshot) -> tuple[ChangeSet, ...]:
     return tuple(c for c in since if c.times is None or (c.times.first is not None and c.times.first < at))
 
 
-def find_given_up(state: LogState, instant: str, beat: float, patience: timedelta) -> tuple[Snapshot, ...]:
-    """Returns the open attempts whose process is dead, as far as their heartbeat count shows at `instant` (ISO 8601).
+def find_given_up(attempts: Sequence[Snapshot], instant: str, beat: float, patience: timedelta) -> tuple[Snapshot, ...]:
+    """Returns the attempts whose process is dead, as far as their heartbeat count shows at `instant` (ISO 8601).
 
     A live process raises the count every `beat` seconds. An attempt that is wrongly found loses its work, nothing else.
     """
     now = datetime.fromisoformat(instant)
     return tuple(
         s
-        for s in state.as_of_attempts
+        for s in attempts
         if now - datetime.fromisoformat(s.started_at) - timedelta(seconds=beat * s.progress) > patience
     )
 

@@ -34,7 +34,7 @@ from tidefold.operations.retention.file_gc import (
     plan_unnamed,
 )
 from tidefold.operations.retention.segment_gc import plan_orphans
-from tidefold.operations.snapshot.heartbeat import INTERVAL
+from tidefold.operations.snapshot.heartbeat import INTERVAL, add_heartbeats
 from tidefold.storage import Store
 from tidefold.storage.scratch import PATTERN, is_owner_alive
 
@@ -100,7 +100,7 @@ def _clean_log(pipeline: Pipeline, log: str, plan: bool) -> Outcome:
     state = ledger.find()
     if state is None:
         return Outcome(log, Status.NOTHING, "the store has no such log")
-    given_up = point_in_time.find_given_up(state, now(), INTERVAL, _PATIENCE)
+    given_up = _find_given_up(pipeline, state)
     # The state as it would be afterwards, because a plan writes nothing.
     state = (
         _abort_attempts(state, given_up)
@@ -135,6 +135,13 @@ def _find_aged(pipeline: Pipeline, state: LogState) -> tuple[str, ...]:
 
         files = find_old_log_files(pipeline.store, state.log, oldest)
     return (*files, *find_old_reports(pipeline.store, state, now(), pipeline.config.retention.report_days))
+
+
+def _find_given_up(pipeline: Pipeline, state: LogState) -> tuple[Snapshot, ...]:
+    """Returns the attempts as of an instant that make no progress, as the ledger has them."""
+    seen = add_heartbeats(pipeline.store, state.log, state.as_of_attempts)
+    dead = {one.id for one in point_in_time.find_given_up(seen, now(), INTERVAL, _PATIENCE)}
+    return tuple(one for one in state.as_of_attempts if one.id in dead)
 
 
 def _abort_attempts(state: LogState, seen: Sequence[Snapshot]) -> LogState:

@@ -29,6 +29,7 @@ from tidefold.operations.snapshot.claiming import (
     new_token,
 )
 from tidefold.operations.snapshot.expiry import find_last_clean_up
+from tidefold.operations.snapshot.heartbeat import add_heartbeats
 from tidefold.operations.snapshot.manifests import read_manifest_or_copy
 
 
@@ -67,7 +68,7 @@ class Fold(msgspec.Struct, frozen=True, tag="fold"):
             kind=chosen.kind,
             instant=instant,
             takeover=self.takeover,
-            stalled=self.stalled.get(state.log),
+            stalled=self._find_stalled(pipeline, state),
             because=chosen.because,
             expire=expire if chosen.kind is SnapshotKind.FULL or is_due else None,
             renew=self._renews(pipeline, state, expire, is_due),
@@ -75,6 +76,13 @@ class Fold(msgspec.Struct, frozen=True, tag="fold"):
             token=token,
         )
         return claim.claim(state, asked)
+
+    def _find_stalled(self, pipeline: Pipeline, state: LogState) -> claim.Stalled | None:
+        """Returns the open attempt if neither the ledger nor a heartbeat shows progress since it was seen."""
+        seen, attempt = self.stalled.get(state.log), state.open_attempt
+        if seen is None or attempt is None or add_heartbeats(pipeline.store, state.log, [attempt]) != (seen,):
+            return None
+        return claim.Stalled(attempt, seen.progress)
 
     def _renews(self, pipeline: Pipeline, state: LogState, expire: Expire | None, is_due: bool) -> bool:
         """Whether a snapshot is worth making without new changes."""

@@ -67,7 +67,7 @@ def materialize(
     be folded gives an error outcome and is left as it was; the others continue.
     """
     # The heartbeat lasts until the last file is linked, because an object store copies the whole table for that.
-    with heartbeat(pipeline.ledger) as heart:
+    with heartbeat(pipeline.store) as heart:
         begun = [_begin(pipeline, log, request, heart, (plans or {}).get(log)) for log in logs]
         attempts = [a for a in begun if isinstance(a, Attempt)]
         tasks = sort_by_weight([task for attempt in attempts for task in attempt.tasks])
@@ -91,7 +91,7 @@ def _begin(
     snapshot = of_run(state, request.run)
     if snapshot is None or snapshot.state is not State.ONGOING:
         return request.describe_unclaimed(pipeline, state)
-    heart.add(log, snapshot.id)
+    heart.add(log, snapshot)
     try:
         sweep(pipeline.store, ledger)
         clear_leftovers(pipeline, log, state)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,7 @@ from tidefold.operations.savepoint.take import take_savepoint
 from tidefold.operations.snapshot.abort import abort
 from tidefold.operations.snapshot.compact_log import compact_log
 from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.heartbeat import Heartbeat
 from tidefold.operations.snapshot.materialize import materialize
 from tidefold.operations.snapshot.point_in_time import explain_point_in_time, parse_instant
 from tidefold.operations.snapshot.request import Fold, PointInTime, Restore
@@ -333,6 +334,20 @@ def test_one_that_nobody_goes_on_with_is_aborted_by_clean(pipeline: Pipeline, mo
     [_, cleaned] = clean(pipeline, ["accounts"])
     assert (cleaned.facts["aborted"], cleaned.facts["files"] > 0) == ([3], True)
     assert pipeline.ledger("accounts").read().as_of_attempts == ()
+
+
+def test_one_whose_heartbeats_count_for_a_day_is_alive(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The count outlives the end of the work: approval of a staged snapshot takes its time, too."""
+    staged(pipeline, day(4), "b4")
+    [attempt] = pipeline.ledger("accounts").read().as_of_attempts
+    after = datetime.fromisoformat(attempt.started_at) + timedelta(days=1, seconds=40)
+    monkeypatch.setattr("tidefold.operations.retention.clean.now", after.isoformat)
+    assert clean(pipeline, ["accounts"], plan=True)[1].facts["aborted"] == [attempt.id]
+    heart = Heartbeat(pipeline.store)
+    heart.add("accounts", attempt)
+    heart.beat()
+    heart.beat()
+    assert clean(pipeline, ["accounts"], plan=True)[1].facts["aborted"] == []
 
 
 def test_a_squashed_run_serves_only_instants_outside_of_it(pipeline: Pipeline) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -14,16 +15,17 @@ from support.interleaved import run_then
 from support.pipelines import judge_all, make_pipeline, put, table_rows
 from tidefold.compute.runners import in_process
 from tidefold.domain.log_state import Snapshot, State
-from tidefold.domain.snapshot import claim
+from tidefold.domain.paths import LogPaths
 from tidefold.errors import InvalidInputError, SupersededError
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.heartbeat import LEAST_PATIENCE, find_stalled, heartbeat
+from tidefold.operations.snapshot.heartbeat import LEAST_PATIENCE, Heartbeat, add_heartbeats, find_stalled, heartbeat
 from tidefold.operations.snapshot.materialize import materialize
 from tidefold.operations.snapshot.request import Fold
 from tidefold.spark.request import Request, make_argument
 from tidefold.spark.steps import MaterializeStep
+from tidefold.storage.local_store import LocalStore
 
 LOGS = ["accounts", "tellers"]
 
@@ -68,29 +70,82 @@ def test_an_attempt_without_progress_is_taken_over_and_its_job_is_refused_when_i
     judge_all(pipeline)
     assert confirm(pipeline, "accounts", run_id="run-2").status == "published"
     assert len(table_rows(pipeline)) == 20
-    for late in (lambda: confirm(pipeline, "accounts", snapshot=attempt.id), lambda: beat(pipeline, attempt)):
-        with pytest.raises(SupersededError):
-            late()
+    with pytest.raises(SupersededError):
+        confirm(pipeline, "accounts", snapshot=attempt.id)
+    beat(pipeline, attempt)  # The job that slept finds out when it stages.
     assert [s.state for s in pipeline.ledger("accounts").read().snapshots] == [State.ABORTED, State.COMPLETED]
 
 
 def beat(pipeline: Pipeline, attempt: Snapshot) -> None:
-    pipeline.ledger("accounts").commit(partial(claim.progress, snapshot_id=attempt.id))
+    heart = Heartbeat(pipeline.store)
+    heart.add("accounts", attempt)
+    heart.beat()
 
 
-def test_an_attempt_that_shows_progress_is_left_alone(pipeline: Pipeline) -> None:
+def beat_as_older_programs(pipeline: Pipeline, attempt: Snapshot) -> None:
+    """They count in the ledger."""
+    pipeline.ledger("accounts").commit(lambda state: state.with_snapshot(replace(attempt, progress=1)))
+
+
+BEATS = [beat, beat_as_older_programs]
+
+
+@pytest.mark.parametrize("beat", BEATS)
+def test_an_attempt_that_shows_progress_is_left_alone(
+    pipeline: Pipeline, beat: Callable[[Pipeline, Snapshot], None]
+) -> None:
     attempt = begin(pipeline)
     found = stalled(pipeline, lambda: beat(pipeline, attempt))
     assert found == {}
     assert fold(pipeline, Fold("run-2", stalled=found)).error_code == "ATTEMPT_OPEN"
 
 
-def test_one_that_moves_between_the_look_and_the_claim_is_left_alone(pipeline: Pipeline) -> None:
+@pytest.mark.parametrize("beat", BEATS)
+def test_one_that_moves_between_the_look_and_the_claim_is_left_alone(
+    pipeline: Pipeline, beat: Callable[[Pipeline, Snapshot], None]
+) -> None:
     """I24: the count decides, whatever the clock said."""
     attempt = begin(pipeline)
     found = stalled(pipeline)
     beat(pipeline, attempt)
     assert fold(pipeline, Fold("run-2", stalled=found)).error_code == "ATTEMPT_OPEN"
+
+
+def test_a_takeover_names_the_attempt_and_the_heartbeat_that_it_saw(pipeline: Pipeline) -> None:
+    attempt = begin(pipeline)
+    beat(pipeline, attempt)
+    assert fold(pipeline, Fold("run-2", stalled=stalled(pipeline))).status == "staged"
+    old = pipeline.ledger("accounts").read().snapshot(attempt.id)
+    assert old
+    assert old.abort_reason == "superseded by attempt 2, which saw no heartbeat after number 1"
+    with pytest.raises(SupersededError) as late:
+        confirm(pipeline, "accounts", snapshot=attempt.id)
+    assert late.value.code == "SUPERSEDED"
+
+
+def test_a_heartbeat_is_a_hint_and_no_version_of_the_ledger(pipeline: Pipeline) -> None:
+    attempt = begin(pipeline)
+    before = pipeline.ledger("accounts").read()
+    for _ in range(3):
+        beat(pipeline, attempt)
+    assert pipeline.ledger("accounts").read() == before
+    path = LogPaths("accounts").heartbeat
+    assert [e.path for e in pipeline.store.list("logs/accounts") if "heartbeat" in e.path] == [path]
+    pipeline.store.delete([path])
+    pipeline.store.put_if_absent(path, b"torn {")
+    assert list(stalled(pipeline)) == ["accounts"]
+    beat(pipeline, attempt)
+    assert stalled(pipeline)["accounts"].progress == 1
+
+
+def test_attempts_of_one_log_beat_beside_each_other_and_old_ones_are_forgotten(pipeline: Pipeline) -> None:
+    attempts = [replace(begin(pipeline), id=number, epoch=number) for number in range(1, 12)]
+    for one in attempts:
+        beat(pipeline, one)
+    seen = add_heartbeats(pipeline.store, "accounts", attempts)
+    assert [one.progress for one in seen] == [0] * 3 + [1] * 8
+    [other] = add_heartbeats(pipeline.store, "accounts", [replace(attempts[-1], token="of a lost ledger")])
+    assert other.progress == 0
 
 
 def test_another_attempt_that_began_meanwhile_is_left_alone(pipeline: Pipeline) -> None:
@@ -144,15 +199,15 @@ def test_a_job_at_work_raises_its_count_until_it_ends(pipeline: Pipeline) -> Non
     attempt = begin(pipeline)
     raised = threading.Event()
 
-    def ledger(log: str) -> object:
-        raised.set()
-        return pipeline.ledger(log)
+    class Told(LocalStore):
+        def put_if_absent(self, path: str, data: bytes) -> None:
+            super().put_if_absent(path, data)
+            raised.set()
 
-    with heartbeat(ledger, interval=0.001) as heart:  # type: ignore[arg-type]
-        heart.add("accounts", attempt.id)
+    with heartbeat(Told(Path(pipeline.store.address)), interval=0.001) as heart:
+        heart.add("accounts", attempt)
         assert raised.wait(30)
-    after = pipeline.ledger("accounts").read().open_attempt
-    assert after
+    [after] = add_heartbeats(pipeline.store, "accounts", [attempt])
     assert after.progress > 0
     assert not [t for t in threading.enumerate() if t.name == "tidefold-heartbeat"]
 
