@@ -20,7 +20,8 @@ DOC = """
 | abort | aborts what was staged and not confirmed | none |
 
 To undo a restore, restore again. `replay`: the next run folds the later changes again (refused if the log is
-truncated). `skip`: the later changes are left out for good, and the history records it. A **dry run** (the default)
+truncated). `skip`: the later changes are left out for good, and the history records it. `carry`: as `replay`, and the
+changes of a tail-only snapshot are not folded now; its base becomes the table. A **dry run** (the default)
 lists every source of each file and changes nothing; the other tasks are then skipped.
 `tidefold restore LOG ID` does the same on the command line, and can write to another table.
 """

@@ -237,6 +237,8 @@ class Oracle:
         if mode == "skip":
             return Expected(found.rows, old.last_sqn, found.sqns)
         assert not source.as_of, "there is no place from which to replay"
+        if mode == "carry" and source.kind is SnapshotKind.TAIL:
+            found = self.expected[source.base or 0]
         assert found.position >= old.truncated_to, "what is to be replayed was cut"
         return found
 

@@ -60,7 +60,11 @@ def snapshot_param() -> Param:
 
 def log_position_param() -> Param:
     """Selects what a restore does with the changes after the snapshot."""
-    display = {"replay": "replay: fold them again with the next run", "skip": "skip: leave them out for good"}
+    display = {
+        "replay": "replay: fold them again with the next run",
+        "skip": "skip: leave them out for good",
+        "carry": "carry: as replay, and do not fold those of a tail now",
+    }
     return Param(
         "replay", type="string", enum=list(display), values_display=display, title="Changes after the snapshot"
     )

@@ -32,8 +32,8 @@ class TidefoldRestoreOperator(TidefoldSparkOperator):
     Stages the rows of a completed snapshot again, under a new id. Needs Spark only if rows must be folded again.
 
     :param snapshot: Id of the snapshot. (templated)
-    :param log_position: ``replay`` (the next run folds later changes again) or ``skip`` (they are left out for good).
-        (templated)
+    :param log_position: ``replay`` (the next run folds later changes again), ``skip`` (they are left out for good), or
+        ``carry`` (as ``replay``, and the changes of a tail are not folded either). (templated)
     :param is_dry_run: Only log from where each file would be read; the task is then skipped. (templated: true or false)
     :param logs, only, config: As for TidefoldSparkOperator; one log, because each log has its own ids. (templated)
     """
@@ -94,6 +94,6 @@ class TidefoldRestoreOperator(TidefoldSparkOperator):
             raise InvalidInputError(
                 "LOG_POSITION_UNKNOWN",
                 f"`log_position` cannot be `{self.log_position}`.",
-                hint="Use `replay` or `skip`.",
+                hint="Use `replay`, `skip` or `carry`.",
             )
         return Restore(scope.run, RestorePoint(snapshot, RestoreMode(self.log_position)))

@@ -26,7 +26,8 @@ LogPosition = Annotated[
     RestoreMode | None,
     typer.Option(
         "--log-position",
-        help="Changes after the snapshot: replay folds them again later, skip leaves them out.",
+        help="Changes after the snapshot: replay folds them again later, skip leaves them out, carry does not fold "
+        "those of a tail either.",
         show_default=False,
     ),
 ]
@@ -73,7 +74,9 @@ def restore(
     Continue with tidefold quality and tidefold confirm, as for any snapshot. The gate compares the row count with the
     newest snapshot. If the gate fails because rows are fewer, confirm with an override. --log-position replay also sets
     the log back: the next run folds the later changes again. It is refused if those changes were truncated.
-    --log-position skip leaves the later changes out for good, and records this. To undo a restore, restore again.
+    --log-position skip leaves the later changes out for good, and records this. --log-position carry restores the base
+    of a tail-only snapshot and leaves its changes in the log, to be folded by the next run. To undo a restore, restore
+    again.
     Nothing is deleted. A full snapshot needs no Spark. A tail-only snapshot is folded in one Spark job.
 
     tidefold reads each file from the local copy. If there is none, it reads the store; if that fails, it rebuilds the
@@ -110,7 +113,8 @@ def _check(
         raise InvalidInputError(
             "LOG_POSITION_MISSING",
             message,
-            hint="`--log-position replay` folds the later changes again; `--log-position skip` leaves them out.",
+            hint="`--log-position replay` folds the later changes again; `--log-position skip` leaves them out; "
+            "`--log-position carry` does not fold the changes of a tail either.",
         )
     if to is not None and (log_position is not None or dry_run):
         message = "--to does not change the log, so --log-position and --dry-run have no effect with it."

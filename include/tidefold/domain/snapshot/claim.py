@@ -19,10 +19,16 @@ from tidefold.errors import RefusedError
 
 
 class RestoreMode(StrEnum):
-    """What a restore does with the changes after the snapshot: fold them again later, or leave them out for good."""
+    """What a restore does with the changes after the snapshot.
+
+    REPLAY: the next fold folds them again.
+    SKIP: they are left out for good.
+    CARRY: as REPLAY. The change sets of a tail are not folded either: its base is restored, and they wait in the log.
+    """
 
     REPLAY = "replay"
     SKIP = "skip"
+    CARRY = "carry"
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,6 +264,7 @@ def _restoring(state: LogState, begun: Snapshot, asked: RestorePoint) -> Snapsho
     wanted = require_completed(state, asked.snapshot)
     is_tail = wanted.kind is SnapshotKind.TAIL
     origin = wanted.base if is_tail else wanted.id
+    end = wanted.from_sqn if is_tail and asked.mode is RestoreMode.CARRY else wanted.to_sqn
     begun = replace(
         begun, restored_from=origin, from_sqn=wanted.from_sqn if is_tail else wanted.to_sqn, horizon=wanted.horizon
     )
@@ -271,14 +278,14 @@ def _restoring(state: LogState, begun: Snapshot, asked: RestorePoint) -> Snapsho
             "The changes that it leaves out are spread over the log, so tidefold cannot replay them from one position.",
             hint="`--log-position skip` restores the snapshot and leaves out the later changes.",
         )
-    if wanted.to_sqn < state.truncated_to:
+    if end < state.truncated_to:
         raise RefusedError(
             "LOG_CUT",
-            f"The changes after snapshot {wanted.id} of `{state.log}` cannot be replayed: the snapshot ends with "
-            f"change set {wanted.to_sqn}, and the log was {state.cut_reason} up to {state.truncated_to}.",
+            f"The changes after snapshot {origin} of `{state.log}` cannot be replayed: the snapshot ends with "
+            f"change set {end}, and the log was {state.cut_reason} up to {state.truncated_to}.",
             hint="`--log-position skip` restores the snapshot and leaves out the later changes.",
         )
-    return replace(begun, to_sqn=wanted.to_sqn)
+    return replace(begun, to_sqn=end)
 
 
 def _importing(state: LogState, begun: Snapshot, external: External) -> Snapshot:

@@ -10,7 +10,7 @@ import msgspec
 from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot import claim
-from tidefold.domain.snapshot.claim import RestorePoint
+from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
 from tidefold.domain.snapshot.kind_selection import KindPolicy
 from tidefold.domain.snapshot.manifest import home
 from tidefold.domain.source_progress_history import positions_at
@@ -86,7 +86,7 @@ class Restore(msgspec.Struct, frozen=True, tag="restore"):
         source = None if snapshot.parent is None else state.snapshot(snapshot.parent)
         restored = RestoreInfo(
             mode=self.point.mode,
-            snapshot=self.point.snapshot,
+            snapshot=snapshot.parent if self.point.mode is RestoreMode.CARRY else self.point.snapshot,
             skipped=find_skipped_range(snapshot),
             replayed=(snapshot.to_sqn + 1, state.last_sqn) if snapshot.to_sqn < state.last_sqn else None,
             dropped_columns=find_dropped_columns(state.schemas, source.schema, snapshot.schema) if source else (),

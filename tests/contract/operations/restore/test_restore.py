@@ -104,7 +104,7 @@ def test_undo_is_one_more_restore(pipeline: Pipeline) -> None:
     assert find_restorers(history(pipeline, "accounts")) == {4: 1, 5: 3, 6: 4}
 
 
-@pytest.mark.parametrize("mode", list(RestoreMode))
+@pytest.mark.parametrize("mode", [RestoreMode.REPLAY, RestoreMode.SKIP])
 def test_a_tail_comes_back_as_the_fold_up_to_its_end(pipeline: Pipeline, mode: RestoreMode) -> None:
     rows = changed(pipeline, THIRD, {8: None, 52: "d 52"})
     tail = take_tail(pipeline, "accounts", "tail-1").snapshot
@@ -123,6 +123,33 @@ def test_a_tail_comes_back_as_the_fold_up_to_its_end(pipeline: Pipeline, mode: R
     else:
         cycle(pipeline, "run-7")
         assert table_rows(pipeline) == late
+
+
+@pytest.mark.parametrize("changes", [1, 3])
+def test_a_carried_tail_is_folded_by_the_next_run(pipeline: Pipeline, changes: int) -> None:
+    """C10: Flink's restored changelog handles. No row is written and no change set read, whatever the tail has."""
+    rows = THIRD
+    for number in range(changes):
+        rows = changed(pipeline, rows, {8: None, 52: f"d {number}"})
+    tail = take_tail(pipeline, "accounts", "tail-1").snapshot or 0
+    late = changed(pipeline, rows, {53: "late"})
+    cycle(pipeline, "run-5")
+    asking = Restore("back", back(tail, RestoreMode.CARRY))
+    assert pending(pipeline, ["accounts"], asking) == [], "no fold"
+    staged = cycle(pipeline, "back", back(tail, RestoreMode.CARRY))
+    assert (staged.facts["restored"], staged.facts["changes"], staged.facts["bytes_written"]) == (3, 0, 0)
+    assert staged.facts["replayed"] == (4, 4 + changes)
+    assert table_rows(pipeline) == THIRD
+    assert take_tail(pipeline, "accounts", "tail-2").facts["change_sets"] == changes + 1
+    cycle(pipeline, "run-7")
+    assert table_rows(pipeline) == late
+
+
+def test_a_carried_snapshot_without_a_tail_is_replayed(pipeline: Pipeline) -> None:
+    cycle(pipeline, "back", back(2, RestoreMode.CARRY))
+    assert table_rows(pipeline) == SECOND
+    cycle(pipeline, "run-5")
+    assert table_rows(pipeline) == THIRD
 
 
 def test_a_whole_snapshot_comes_back_without_spark(pipeline: Pipeline) -> None:

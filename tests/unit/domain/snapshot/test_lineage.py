@@ -44,7 +44,8 @@ class Life:
         if attempt is None:
             return
         if restore:
-            self.made[attempt.id] = self.made[restore.snapshot]
+            carries = restore.mode is RestoreMode.CARRY
+            self.made[attempt.id] = self.made[(carries and attempt.parent) or restore.snapshot]
         else:
             latest = self.state.latest
             below = self.made[latest.id] if latest else ()
