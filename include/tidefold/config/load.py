@@ -293,6 +293,8 @@ def _source(entry: LogEntry, base: Path) -> SourceConfig | None:
     given = options(source)
     if schemas := given.get("schemas"):
         given["schemas"] = schemas if "://" in schemas else str(base / schemas)
+    if entry.ttl and entry.ttl.on:
+        given["write_time"] = entry.ttl.column
     if isinstance(source, StateJsonEntry):
         # The source compares the key with the metadata of the state.
         given["ttl_days"] = entry.ttl.days if entry.ttl else None

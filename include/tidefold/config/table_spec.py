@@ -23,10 +23,18 @@ def shape_of(entry: LogEntry) -> TableSpec:
     """Returns the table definition, which the ledger compares with its own in each run."""
     by = tuple(entry.order) if isinstance(entry.order, list) else ()
     own = entry.source.orders[0] if entry.source else ARRIVAL
+    written = entry.ttl.column if entry.ttl and entry.ttl.on else None
     return TableSpec(
         key=tuple(entry.key),
         columns=tuple(
-            Column(name, column.type, column.encoding, tuple(column.aliases), column.default, column.optional)
+            Column(
+                name,
+                column.type,
+                column.encoding,
+                tuple(column.aliases),
+                column.default,
+                column.optional or (name == written and name not in entry.key),  # Records lack it.
+            )
             for name, column in entry.columns.items()
         ),
         order=COLUMNS if by else entry.order or own,

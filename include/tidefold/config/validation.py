@@ -11,7 +11,7 @@ from pathlib import Path, PurePath, PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit
 
-from tidefold.config.models.file import LogEntry
+from tidefold.config.models.file import LogEntry, TtlUpdate
 from tidefold.config.models.sources import (
     CsvEntry,
     CustomEntry,
@@ -259,6 +259,17 @@ def _ages(entry: LogEntry) -> Iterator[_Found]:
     if entry.ttl and (column is None or column.type not in ("date", "timestamp")):
         hint = "Name a column that contains the time at which a row was created or changed."
         yield "TTL_INVALID", ("ttl", "column"), "must be a column of type date or timestamp.", hint
+    if entry.ttl is None or entry.ttl.on is None:
+        return
+    if entry.ttl.on is TtlUpdate.READ_AND_WRITE:
+        hint = "Set `on: create-and-write`."
+        yield "TTL_ON", ("ttl", "on"), "cannot be known: nobody tells tidefold that a row of a table was read.", hint
+    elif entry.source is None:
+        hint = "Leave it out. The program that writes the log also writes the column."
+        yield "TTL_ON", ("ttl", "on"), "needs a source, whose changes have commit times.", hint
+    elif entry.ttl.column in (*entry.key, *(entry.order if isinstance(entry.order, list) else ())):
+        hint = "Name another column. tidefold writes the commit time of each change to it."
+        yield "TTL_ON", ("ttl", "column"), "cannot be a column of `key` or `order` with `on`.", hint
 
 
 def _owners(entry: LogEntry) -> Iterator[_Found]:

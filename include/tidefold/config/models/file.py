@@ -230,10 +230,23 @@ class TtlVisibility(StrEnum):
     NEVER = "never-return-expired"
 
 
+class TtlUpdate(StrEnum):
+    """What makes a row young again, if tidefold writes its age. The names are Flink's."""
+
+    CREATE_AND_WRITE = "create-and-write"
+    READ_AND_WRITE = "read-and-write"
+
+
 class TtlEntry(StrictModel):
     """How long rows are kept by their age. Full snapshots, restores, savepoints and exports drop expired rows."""
 
     column: Text = Field(description="date or timestamp column that defines a row's age")
+    on: TtlUpdate | None = Field(
+        default=None,
+        strict=False,
+        description="create-and-write: tidefold writes the commit time of each change to the column; without it the "
+        "source brings the column. read-and-write is refused, because nobody tells tidefold that a row was read",
+    )
     days: int = Field(ge=1, le=36_500, description="rows older than this many days are dropped")
     cleanup_interval: _LogSpan | None = Field(
         default=None,

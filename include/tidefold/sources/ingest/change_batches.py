@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidefold.changelog.key_group_hash import with_key_groups
-from tidefold.changelog.schema import CLEAR, arrow_type, change_schema, order_columns
+from tidefold.changelog.schema import CLEAR, MERGE, UPSERT, arrow_type, change_schema, has_absent, order_columns
 from tidefold.domain.log_state import Column, TableSpec
 from tidefold.domain.table.type_conversion import parse_value
 from tidefold.sources.api import Feed
@@ -24,12 +24,29 @@ _GROUPED_ROWS = 65_536
 
 
 def with_commit_times(table: pa.Table, shape: TableSpec, feed: Feed) -> pa.Table:
-    """Returns the same changes with the commit times in the configured order column, if there is one."""
-    column = feed.options.get("commit_time")
-    if column is None:
+    """Returns the same changes with their commit times.
+
+    `commit_time`, an order column: they come from it. `write_time`, a column of the table: they are written to it.
+    """
+    column, written = feed.options.get("commit_time"), feed.options.get("write_time")
+    if column is not None:
+        times = table.column(order_columns(shape)[shape.order_by.index(column)])
+        table = table.set_column(table.schema.get_field_index("_ts"), table.schema.field("_ts"), times)
+    return table if written is None else _with_write_time(table, written)
+
+
+def _with_write_time(table: pa.Table, column: str) -> pa.Table:
+    """Returns the changes with the commit time in a column of the rows that they write."""
+    field_ = table.schema.field(column)
+    times = table.column("_ts").cast(pa.timestamp("us")).cast(field_.type)
+    writes = pc.is_in(table.column("_op"), pa.array([UPSERT, MERGE], pa.int8()))
+    times = pc.if_else(writes, times, pa.scalar(None, field_.type))
+    table = table.set_column(table.schema.get_field_index(column), field_, times)
+    if not has_absent(table):
         return table
-    times = table.column(order_columns(shape)[shape.order_by.index(column)])
-    return table.set_column(table.schema.get_field_index("_ts"), table.schema.field("_ts"), times)
+    absent = table.schema.field("_absent")
+    said = [[name for name in names or () if name != column] or None for names in table.column("_absent").to_pylist()]
+    return table.set_column(table.schema.get_field_index("_absent"), absent, pa.array(said, absent.type))
 
 
 class TableBuilder:
