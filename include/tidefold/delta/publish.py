@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
@@ -28,13 +28,12 @@ from tidefold.delta.table_description import TableDescription, delta_schema, fin
 from tidefold.domain.paths import LogPaths, data_path
 from tidefold.domain.snapshot.manifest import DataFile, Manifest
 from tidefold.errors import AlreadyExistsError, ConflictError, CorruptError, NotFoundError
-from tidefold.storage import Store
+from tidefold.storage import Store, files_at_once, link_data_file
 
 _log = logging.getLogger(__name__)
 _TRIES = 5
 # As often as Spark makes one.
 _CHECKPOINT = 10
-_LINKERS = 8
 
 
 # Writes the files of the change data feed from one snapshot to the next, and returns them.
@@ -107,11 +106,12 @@ def provide_new_files(store: Store, manifest: Manifest, copy: bool = False, thre
 
 def _provide_files(store: Store, manifest: Manifest) -> None:
     """Checks that every file of the snapshot is in the table's folder, and adds missing ones."""
-    missing = _missing(store, manifest)
+    present = _list_present(store, manifest)
+    missing = _find_missing(manifest, present)
     # An incremental snapshot has its files nowhere else.
-    _link_all(store, manifest, missing)
+    _link_all(store, manifest, missing, taken=present)
     # Names of one file, or copies of it, are as short as it is.
-    cut = _missing(store, manifest) if missing else []
+    cut = _find_missing(manifest, _list_present(store, manifest)) if missing else []
     if cut:
         raise CorruptError(
             "DATA_FILE_CUT",
@@ -123,22 +123,35 @@ def _provide_files(store: Store, manifest: Manifest) -> None:
         store.sync(f"{LogPaths(manifest.log).table}/_data")
 
 
-def _missing(store: Store, manifest: Manifest) -> list[DataFile]:
+def _list_present(store: Store, manifest: Manifest) -> dict[str, int]:
+    """Returns the data files in the table's folder, and their lengths."""
+    return {entry.path: entry.bytes for entry in store.list(f"{LogPaths(manifest.log).table}/_data")}
+
+
+def _find_missing(manifest: Manifest, present: Mapping[str, int]) -> list[DataFile]:
     """Returns the files that are missing in the table's folder, or have another length."""
     table = LogPaths(manifest.log).table
-    present = {entry.path: entry.bytes for entry in store.list(f"{table}/_data")}
     return [f for f in manifest.files if present.get(data_path(table, f.name)) != f.bytes]
 
 
 def _link_all(
-    store: Store, manifest: Manifest, files: Iterable[DataFile], copy: bool = False, threads: int | None = None
+    store: Store,
+    manifest: Manifest,
+    files: Iterable[DataFile],
+    copy: bool = False,
+    threads: int | None = None,
+    taken: Container[str] = (),
 ) -> None:
+    """Links files of the snapshot into the table's folder. `taken`: the names that the folder has already."""
     table = LogPaths(manifest.log).table
 
     def put(file: DataFile) -> None:
-        source = data_path(manifest.home, file.name)
+        source, target = data_path(manifest.home, file.name), data_path(table, file.name)
         try:
-            store.link(source, data_path(table, file.name), copy=copy)
+            if target in taken:  # `link` compares the bytes.
+                store.link(source, target, copy=copy)
+            else:
+                link_data_file(store, source, target, file.bytes, copy)
         except NotFoundError as error:
             raise CorruptError(
                 "DATA_FILE_MISSING",
@@ -147,7 +160,7 @@ def _link_all(
             ) from error
 
     # Side by side: in an object store each takes a moment.
-    with ThreadPoolExecutor(threads or _LINKERS) as pool:
+    with ThreadPoolExecutor(files_at_once(store, threads)) as pool:
         list(pool.map(put, files))
 
 

@@ -33,7 +33,7 @@ from tidefold.fold.owned_rows import keep_owned
 from tidefold.fold.plan import Address, FoldPlan, Input, Recipe
 from tidefold.fold.rewrite import RewriteAction
 from tidefold.fold.task import FoldResult, FoldTask
-from tidefold.storage import Store
+from tidefold.storage import Store, link_data_file
 from tidefold.storage.addresses import meeting
 from tidefold.storage.scratch import open_scratch
 from tidefold.typed_json import decode_json
@@ -162,7 +162,8 @@ def _take_file(
     if source.root != target.root:
         how = _bring_file(task, source, opened, file, path, inputs)
         return (replace(file, carried=True), file.bytes if how == "copy" else 0) if how else (file, 0)
-    done = "kept" if source.path == path else inputs.store(target).link(source.path, path, copy=task.plan.copy)
+    store = inputs.store(target)
+    done = "kept" if source.path == path else link_data_file(store, source.path, path, file.bytes, task.plan.copy)
     return file, file.bytes if done == "copy" and file.carried else 0
 
 

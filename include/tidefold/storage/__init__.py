@@ -7,9 +7,24 @@ from urllib.parse import urlsplit
 
 from tidefold.storage.local_store import LocalStore
 from tidefold.storage.memory_store import MemoryStore
-from tidefold.storage.store import Store, StoredObject, compute_sha256, is_lost_by_disk
+from tidefold.storage.store import (
+    Store,
+    StoredObject,
+    compute_sha256,
+    files_at_once,
+    is_lost_by_disk,
+    link_data_file,
+)
 
-__all__ = ["Store", "StoredObject", "compute_sha256", "is_lost_by_disk", "open_store"]
+__all__ = [
+    "Store",
+    "StoredObject",
+    "compute_sha256",
+    "files_at_once",
+    "is_lost_by_disk",
+    "link_data_file",
+    "open_store",
+]
 
 
 def open_store(address: str, base: Path) -> Store:

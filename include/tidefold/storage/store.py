@@ -8,7 +8,7 @@ import io
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import BinaryIO, Protocol, cast
+from typing import BinaryIO, Protocol, cast, runtime_checkable
 
 from tidefold.errors import AlreadyExistsError, InvalidInputError
 
@@ -45,6 +45,39 @@ def make_outside_error(path: str) -> InvalidInputError:
     """The error of a path that leads out of the store."""
     hint = "If a stored document names this path, restore that document from a backup."
     return InvalidInputError("PATH_OUTSIDE_ROOT", f"`{path}` is outside the store.", hint=hint)
+
+
+@runtime_checkable
+class RemoteStore(Protocol):
+    """What a store across a network may offer besides the methods of a Store."""
+
+    def link_unique(self, source: str, target: str, size: int) -> str:
+        """Does what `link` does, with fewer requests. `target` is a name that only these bytes ever get.
+
+        size: the recorded length of the source.
+        """
+        ...
+
+    @property
+    def at_once(self) -> int:
+        """Returns how many requests of one log may run at the same time."""
+        ...
+
+
+# How many files a disk, or a store that says nothing else, handles at once.
+_FILES_AT_ONCE = 8
+
+
+def files_at_once(store: Store, configured: int | None) -> int:
+    """Returns how many files of one log are linked, copied or checked at the same time."""
+    return configured or (store.at_once if isinstance(store, RemoteStore) else _FILES_AT_ONCE)
+
+
+def link_data_file(store: Store, source: str, target: str, size: int, copy: bool = False) -> str:
+    """Does what `Store.link` does for a data file. The random part of its name makes the name unique."""
+    if isinstance(store, RemoteStore):
+        return store.link_unique(source, target, size)
+    return store.link(source, target, copy=copy)
 
 
 class Store(Protocol):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import concurrent.futures
 import multiprocessing
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +23,11 @@ from tidefold.errors import (
     TidefoldError,
     UnknownOutcomeError,
 )
-from tidefold.storage import Store, open_store
+from tidefold.storage import Store, link_data_file, open_store
 from tidefold.storage.s3 import upload
+from tidefold.storage.s3.client import PatientFileSystem, connect
+from tidefold.storage.s3.patience import PATIENCE, Outage
+from tidefold.storage.s3.traffic import read_traffic
 from tidefold.storage.s3.upload import PART
 
 HERE = Path("/")
@@ -338,7 +341,7 @@ def test_what_a_killed_writer_left_is_listed_and_deleted_by_name(s3: S3Bucket, s
 def test_a_link_is_a_copy_in_the_server_with_the_same_bytes(
     s3: S3Bucket, store: Store, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
-    monkeypatch.setattr(upload, "_COPIED_PART", 5 << 20)  # The largest one would need an object of gigabytes.
+    monkeypatch.setattr(upload, "COPIED_PART", 5 << 20)  # The largest one would need an object of gigabytes.
     data = os.urandom(size)
     store.put_if_absent("one", data)
     s3.server.heal()
@@ -362,6 +365,96 @@ def test_a_link_that_fails_leaves_no_parts(s3: S3Bucket, store: Store) -> None:
     with pytest.raises(StorageError):
         store.link("one", "two")
     assert names(store, unfinished=True) == ["one"]
+
+
+# Data files: names that only these bytes get
+
+
+def test_a_data_file_is_copied_with_one_request(s3: S3Bucket, store: Store) -> None:
+    store.put_if_absent("one.parquet", b"bytes")
+    s3.server.heal()
+    assert link_data_file(store, "one.parquet", "two.parquet", 5) == "copy"
+    assert [method for method, _ in s3.server.requests()] == ["PUT"]
+    assert store.read("two.parquet") == b"bytes"
+    assert names(store, unfinished=True) == ["one.parquet", "two.parquet"]
+
+
+@pytest.mark.parametrize("size", [0, 12 << 20])
+def test_an_empty_or_large_data_file_is_copied_as_a_link_is(
+    s3: S3Bucket, store: Store, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    monkeypatch.setattr(upload, "COPIED_PART", 5 << 20)
+    monkeypatch.setattr("tidefold.storage.s3.store.COPIED_PART", 5 << 20)
+    data = os.urandom(size)
+    store.put_if_absent("one", data)
+    assert link_data_file(store, "one", "two", size) == "copy"
+    assert store.read("two") == data
+
+
+def test_a_copy_whose_answer_is_lost_is_settled_and_one_of_nothing_is_not_found(s3: S3Bucket, store: Store) -> None:
+    store.put_if_absent("one", b"bytes")
+    s3.server.fail("PUT", "/two", lost=True)
+    assert link_data_file(store, "one", "two", 5) == "copy"
+    assert store.read("two") == b"bytes"
+    with pytest.raises(NotFoundError):
+        link_data_file(store, "none", "three", 5)
+
+
+def test_where_the_server_checks_the_condition_a_file_that_is_there_is_kept(s3: S3Bucket, store: Store) -> None:
+    """As Amazon's S3 does; moto does not."""
+    store.put_if_absent("one", b"bytes")
+    store.put_if_absent("two", b"bytes")
+    store.put_if_absent("three", b"other")
+    s3.server.fail("PUT", "/t", status=412, code="PreconditionFailed", times=2)
+    assert link_data_file(store, "one", "two", 5) == "kept"
+    with pytest.raises(AlreadyExistsError):
+        link_data_file(store, "one", "three", 5)
+    assert store.read("three") == b"other"
+
+
+# Outages
+
+
+@pytest.fixture
+def patient(s3: S3Bucket) -> Iterator[None]:
+    """Clients that try again at once, for as long as they like."""
+    clients = [connect(), connect(PatientFileSystem)]
+    before = [client.outage for client in clients]
+    for client in clients:
+        client.outage = Outage(PATIENCE, draw=lambda: 0.0)
+    yield
+    for client, outage in zip(clients, before, strict=True):
+        client.outage = outage
+
+
+@pytest.mark.usefixtures("patient")
+@pytest.mark.parametrize("call", _every_call(None))  # type: ignore[arg-type]
+def test_an_outage_is_outlasted_by_every_call(s3: S3Bucket, store: Store, call: str) -> None:
+    store.put_if_absent("there", b"bytes")
+    s3.server.heal()
+    for method in ("GET", "PUT", "POST", "HEAD"):
+        s3.server.fail(method, "", status=503, code="SlowDown", times=7)
+    _every_call(store)[call]()
+    assert len(s3.server.requests()) >= 8
+
+
+@pytest.mark.usefixtures("patient")
+def test_a_refusal_is_not_sent_again(s3: S3Bucket, store: Store) -> None:
+    s3.server.heal()
+    s3.server.fail("GET", "/x", status=403, code="AccessDenied", times=9)
+    with pytest.raises(StorageError):
+        store.read("x")
+    assert len(s3.server.requests()) == 1
+
+
+def test_requests_and_bytes_are_counted(s3: S3Bucket, store: Store) -> None:
+    before = read_traffic()
+    store.put_if_absent("one", b"12345")
+    assert store.read("one") == b"12345"
+    assert store.list("") != []
+    found = read_traffic().since(before)
+    assert found.requests == {"put_object": 1, "get_object": 1, "list_objects_v2": 1}
+    assert (found.total, found.sent, found.received) == (3, 5, 5)
 
 
 # Threads and processes

@@ -24,9 +24,7 @@ from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot.attempt import Attempt, RestoreInfo
 from tidefold.operations.snapshot.details import LocalCopyDetails, StagedDetails, StagedImport, StagedRestore
 from tidefold.operations.snapshot.task_results import describe_reads, find_failed_reads, read_from
-from tidefold.storage import Store, compute_sha256
-
-_LINKERS = 8
+from tidefold.storage import Store, compute_sha256, files_at_once, link_data_file
 
 
 def stage(pipeline: Pipeline, attempt: Attempt, results: Sequence[FoldResult]) -> Outcome:
@@ -82,10 +80,13 @@ def _carry(pipeline: Pipeline, attempt: Attempt, files: Sequence[DataFile]) -> i
         path = data_path(target, file.name)
         if path in there and _is_proved(store, path, file):
             return 0
-        done = store.link(data_path(source, file.name), path, copy=copy)
+        if path in there:  # Other bytes have the name, which `link` refuses.
+            store.link(data_path(source, file.name), path, copy=copy)
+            return 0
+        done = link_data_file(store, data_path(source, file.name), path, file.bytes, copy)
         return file.bytes if done == "copy" else 0
 
-    with ThreadPoolExecutor(pipeline.config.snapshots.threads or _LINKERS) as pool:
+    with ThreadPoolExecutor(files_at_once(store, pipeline.config.snapshots.threads)) as pool:
         return sum(pool.map(take, files))
 
 

@@ -2,30 +2,75 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from aiohttp import ClientError as TransportError
-from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, ParamValidationError
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    HTTPClientError,
+    NoCredentialsError,
+    ParamValidationError,
+)
+from botocore.exceptions import ConnectionError as EndpointError
 from botocore.parsers import ResponseParserError
+from fsspec.asyn import sync_wrapper
 from s3fs import S3FileSystem
 
 from tidefold.errors import InvalidInputError, NotFoundError, StorageError, TidefoldError
 from tidefold.storage.s3.address import S3Endpoint
+from tidefold.storage.s3.patience import Outage
+from tidefold.storage.s3.traffic import count_answer, count_request
 
 # The errors that s3fs raises: S3's responses (as OSError), and errors of the connection.
 FAILURES = (OSError, ClientError, BotoCoreError, ResponseParserError, TransportError)
+# No response came, or one that S3 did not write (a proxy did).
+_OUT_OF_REACH = (HTTPClientError, EndpointError, ResponseParserError, TransportError, ConnectionError, TimeoutError)
 _READ_SECONDS = 60
+# Files of one log that are copied, checked or read at once. botocore's own limit is 10 connections.
+REQUESTS_AT_ONCE = 64
 _BLOCK = 8 << 20
 _DENIED = {"AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken"}
 _ABSENT = {"NoSuchKey", "NoSuchBucket", "404", ""}  # "404": a HEAD; "": s3fs looked for a file and for a folder.
 _RIGHTS = "s3:GetObject, s3:PutObject, s3:DeleteObject, s3:ListBucket, s3:AbortMultipartUpload"
 
 
-class Once(S3FileSystem):  # type: ignore[misc]
-    """s3fs without its own retries: botocore retries as often as AWS_MAX_ATTEMPTS allows."""
+class PatientFileSystem(S3FileSystem):  # type: ignore[misc]
+    """s3fs that outlasts an outage of minutes. It also repeats a read whose body was cut off."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self.outage = Outage()
+
+    async def _call_s3(self, method: str, *arguments: Any, **named: Any) -> Any:
+        began, tries = self.outage.begin_request(), 0
+        while True:
+            count_request(method, named)
+            try:
+                answer = await super()._call_s3(method, *arguments, **named)
+            except FAILURES as error:
+                if not is_transient(error):
+                    self.outage.end()  # S3 answered, or the request cannot be sent at all.
+                    raise
+                tries += 1
+                pause = self.outage.choose_pause(began, tries, code_of(error) or type(error).__name__)
+                if pause is None:
+                    raise
+                await asyncio.sleep(pause)
+                continue
+            self.outage.end()
+            count_answer(method, answer)
+            return answer
+
+    call_s3 = sync_wrapper(_call_s3)
+
+
+class Once(PatientFileSystem):
+    """s3fs without its own retries: botocore retries, and then the patience of this process decides."""
 
     retries = 1
 
@@ -52,7 +97,7 @@ def _new(kind: type[S3FileSystem], endpoint: S3Endpoint) -> S3FileSystem:
         use_listings_cache=False,
         endpoint_url=endpoint.url,
         client_kwargs={"region_name": endpoint.region} if endpoint.region else {},
-        config_kwargs={"read_timeout": _READ_SECONDS},
+        config_kwargs={"read_timeout": _READ_SECONDS, "max_pool_connections": REQUESTS_AT_ONCE},
         default_block_size=_BLOCK,
     )
 
@@ -71,7 +116,7 @@ class Bucket:
     @property
     def files(self) -> S3FileSystem:
         """Returns s3fs for reading: it repeats a read whose body was cut off."""
-        return connect(S3FileSystem)
+        return connect(PatientFileSystem)
 
     def pages(self, method: str, **arguments: Any) -> Iterator[dict[str, Any]]:
         """Yields all pages of a listing. A page that announces more but gives no position is an error, not the end."""
@@ -155,6 +200,14 @@ def code_of(error: BaseException) -> str:
 def conflicts(error: BaseException) -> bool:
     """Whether S3 refused because another write of the name was running: the request can be sent again."""
     return code_of(error) in ("ConditionalRequestConflict", "409")
+
+
+def is_transient(error: BaseException) -> bool:
+    """Whether the same request may succeed later: S3 is overloaded, broken, or out of reach."""
+    status = _answer(error).get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    if status:
+        return status >= 500 or status in (408, 429)
+    return isinstance(error, _OUT_OF_REACH) or isinstance(error.__cause__, _OUT_OF_REACH)
 
 
 def was_sent(error: BaseException) -> bool:

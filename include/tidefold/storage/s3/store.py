@@ -13,8 +13,8 @@ from typing import BinaryIO, cast
 
 from tidefold.errors import AlreadyExistsError, InvalidInputError, NotFoundError, RefusedError, StorageError
 from tidefold.storage.s3.address import S3Address, S3Endpoint
-from tidefold.storage.s3.client import FAILURES, Bucket, code_of
-from tidefold.storage.s3.upload import PART, Multipart, UploadStream, find_put_mark, put
+from tidefold.storage.s3.client import FAILURES, REQUESTS_AT_ONCE, Bucket, code_of
+from tidefold.storage.s3.upload import COPIED_PART, PART, Multipart, UploadStream, copy_at_once, find_put_mark, put
 from tidefold.storage.store import StoredObject, make_outside_error
 
 _AT_ONCE = 1000  # Keys that one delete request may name.
@@ -94,6 +94,21 @@ class S3Store:
                 raise
             return "kept"
         return "copy"
+
+    def link_unique(self, source: str, target: str, size: int) -> str:
+        if not 0 < size <= COPIED_PART:
+            return self.link(source, target)
+        try:
+            copy_at_once(self._bucket, self._key(source), self._key(target), target)
+        except AlreadyExistsError:
+            if not self._same(source, target, size):
+                raise
+            return "kept"
+        return "copy"
+
+    @property
+    def at_once(self) -> int:
+        return REQUESTS_AT_ONCE
 
     @contextmanager
     def replace(self, paths: Sequence[str]) -> Iterator[BinaryIO]:

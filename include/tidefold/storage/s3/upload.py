@@ -12,7 +12,7 @@ from tidefold.storage.s3.client import FAILURES, Bucket, code_of, conflicts, ref
 from tidefold.storage.store import make_taken_error
 
 PART = 16 << 20
-_COPIED_PART = 512 << 20
+COPIED_PART = 512 << 20
 _CONFLICTS = 5
 # Stored with the object: the put that made it. If an answer is lost, botocore and aiohttp send the put again (aiohttp
 # whatever botocore's settings are, and silently). Then that very put finds its own name taken.
@@ -30,6 +30,27 @@ def put(bucket: Bucket, key: str, path: str, data: bytes) -> None:
                 continue
             _settle(bucket, key, path, mark, error)
         return
+
+
+def copy_at_once(bucket: Bucket, source: str, key: str, path: str) -> None:
+    """Copies an object of at most COPIED_PART bytes with one request. Raises as `put`, NotFoundError without a source.
+
+    Many S3-compatible servers ignore the condition and overwrite. So the name must belong to these bytes alone.
+    """
+    mark = uuid.uuid4().hex
+    try:
+        bucket.call(
+            "copy_object",
+            Key=key,
+            CopySource={"Bucket": bucket.name, "Key": source},
+            IfNoneMatch="*",
+            MetadataDirective="REPLACE",
+            Metadata={_PUT: mark},
+        )
+    except FileNotFoundError as error:
+        raise bucket.as_ours(path, error) from error
+    except FAILURES as error:
+        _settle(bucket, key, path, mark, error)
 
 
 def _settle(bucket: Bucket, key: str, path: str, mark: str, error: Exception) -> None:
@@ -85,8 +106,8 @@ class Multipart:
 
     def copy(self, source: str, size: int) -> None:
         """Copies the parts from another object of the bucket, without passing the bytes through this process."""
-        for number, start in enumerate(range(0, size, _COPIED_PART), 1):
-            end = min(start + _COPIED_PART, size) - 1
+        for number, start in enumerate(range(0, size, COPIED_PART), 1):
+            end = min(start + COPIED_PART, size) - 1
             sent = self._bucket.call(
                 "upload_part_copy",
                 **self._upload,
