@@ -61,7 +61,7 @@ errors: install ## Write docs/errors.md and the table of checks in docs/quality.
 
 ##@ Test
 
-test: install ## All tests: unit, model, contract, Spark, Airflow
+test: install ## All tests: unit, model, contract, Spark, Airflow, package
 	@scripts/run_tests
 
 test-unit: install ## Seconds: values, moves, parsing, configuration, command line
@@ -83,7 +83,7 @@ test-airflow: install ## A real Airflow with its scheduler and spark-submit
 	$(RUN) -m pytest tests/airflow
 
 .PHONY: test-package
-test-package: install ## About 5 minutes, not part of `make test`: the wheel in a new environment, and an Airflow of its own with a cluster and S3
+test-package: install ## About 3 minutes: the wheel in a new environment, and an Airflow of its own with a cluster and S3
 	$(RUN) -m pytest tests/package
 
 test-drills: install ## About 10 minutes on a quiet machine, not part of `make test`: four scheduled rounds of three DAGs in a real Airflow while an approval waits

@@ -20,11 +20,16 @@ from local_airflow.processes import Register, Started, stop
 from local_airflow.settings import PROJECT, Request, airflow_env
 
 Say = Callable[[str], None]
-# Without its log server (it listens on all addresses) the api-server reads the log files directly. No triggerer:
-# nothing of ours is deferred.
-_COMPONENTS = (("scheduler", "--skip-serve-logs"), ("dag-processor",), ("api-server",))
+# Without their log servers (they listen on all addresses) the api-server reads the log files directly.
+_COMPONENTS = (
+    ("scheduler", "--skip-serve-logs"),
+    ("dag-processor",),
+    ("api-server",),
+    # `waiting_asset` and deadlines need it.
+    ("triggerer", "--skip-serve-logs"),
+)
 _OWN = ("AIRFLOW", "TIDEFOLD_", "PYTHONPATH", "NO_PROXY", "no_proxy")
-_HEALTHY = ("metadatabase", "scheduler", "dag_processor")
+_HEALTHY = ("metadatabase", "scheduler", "dag_processor", "triggerer")
 
 
 @dataclass(frozen=True)
@@ -77,7 +82,7 @@ def _up(request: Request, register: Register, say: Say) -> LocalAirflow:
     airflow = LocalAirflow(request, AirflowApi(f"http://127.0.0.1:{port}", "admin", password), env)
     started = [register.start(c[0], _airflow(*c), env, airflow.log(c[0])) for c in _COMPONENTS]
     _wait(airflow, started)
-    say(f"scheduler, dag-processor and api-server healthy on port {port} ({time.monotonic() - since:.0f} s)")
+    say(f"scheduler, dag-processor, api-server and triggerer healthy on port {port} ({time.monotonic() - since:.0f} s)")
     return airflow
 
 

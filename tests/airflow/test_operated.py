@@ -317,5 +317,16 @@ def test_what_only_the_ledger_knows_has_the_code_of_the_command_line(
     assert shop.ledgers() == before
 
 
+def test_a_landed_file_starts_the_dag_that_waits_for_it(shop: Shop, first: Ran) -> None:
+    """The last test of the module, because this DAG takes every later change of `notes`."""
+    api = shop.airflow.api
+    api.set_paused("shop_waiting", False)
+    shop.change("notes", {90: "landed"})
+    wait_for(lambda: shop.shown("notes") == shop.held["notes"], lambda: json.dumps(api.runs("shop_waiting")))
+    latest = shop.state("notes").latest
+    assert latest
+    assert latest.run.startswith("shop_waiting/asset_triggered__")
+
+
 def files(shop: Shop) -> dict[str, int]:
     return {entry.path: entry.bytes for entry in shop.pipeline.store.list("")}

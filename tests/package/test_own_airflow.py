@@ -1,12 +1,12 @@
 """A user's own Airflow: the wheel in a new environment, a DAG of three lines, Spark's own cluster, a store in S3.
 
-No process of it runs in the clone or has it on a path. It takes minutes, so `make test-package` runs it, not `make
-test`.
+No process of it runs in the clone or has it on a path.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import secrets
 import urllib.request
 from collections.abc import Iterator
@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
+from local_airflow.api import AirflowApi
 from local_airflow.ports import free_port
 from local_airflow.processes import Register, stop
 from local_airflow.settings import PROJECT
@@ -123,11 +124,31 @@ def test_a_dag_of_three_lines_publishes_on_a_cluster_into_s3(
         "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
     }
     processes.start("airflow", "airflow", "standalone", more=airflow)
+    _wait_for_a_green_run(root, f"http://127.0.0.1:{web}")
     address = f"{bucket.address}/tables/accounts"
     options = {"aws_endpoint": bucket.server.url, "aws_allow_http": "true", **ENVIRONMENT}
-    wait_until(lambda: DeltaTable.is_deltatable(address, storage_options=options), _MINUTES * 60, every=2)
     assert len(DeltaTable(address, storage_options=options).to_pyarrow_table()) == 5_048
     assert {app["name"] for app in _read(page)["completedapps"]} >= {"tidefold ingest", "tidefold materialize"}
+
+
+def _wait_for_a_green_run(root: Path, address: str) -> None:
+    """Waits until the scheduler's first run has succeeded. A DAG that cannot be loaded or a failed run ends it."""
+    passwords = root / "airflow" / "simple_auth_manager_passwords.json.generated"
+
+    def is_green() -> bool:
+        if not passwords.exists():
+            return False
+        api = AirflowApi(address, "admin", json.loads(passwords.read_text())["admin"])
+        if api.health().get("scheduler") != "healthy":
+            return False
+        assert api.import_errors() == []
+        if not api.dags():
+            return False
+        states = {str(run["state"]) for run in api.runs("bank")}
+        assert "failed" not in states, (root / "airflow.log").read_text()[-5000:]
+        return "success" in states
+
+    wait_until(is_green, _MINUTES * 60, every=2)
 
 
 def _start_cluster(processes: Processes, master: str, page: int, env: dict[str, str]) -> None:
@@ -160,6 +181,8 @@ def _land(installed: Installed, store: str, master: str) -> Path:
         str(folder),
     )
     config = folder / "tidefold.yaml"
-    text = config.read_text().replace("store: store", f"store: {store}")
+    text = re.sub(r"^local: .*\n", "", config.read_text(), flags=re.MULTILINE)
+    text = text.replace("store: store", f"store: {store}")
     config.write_text(text.replace("spark: {", f'spark: {{master: "{master}", '))
+    installed.run("tidefold", "validate", "-c", str(config))
     return config

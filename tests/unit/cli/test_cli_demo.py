@@ -54,3 +54,13 @@ def test_a_jar_that_cannot_be_had_is_an_error_with_the_way_out(folder: Path, mon
     failed = call("jars")
     assert (failed.exit_code, "error [JARS_NOT_FETCHED]" in failed.stderr) == (6, True)
     assert "TIDEFOLD_JARS" in failed.stderr
+
+
+def test_a_demo_on_spark_without_jars_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After `tidefold jars` the same command works."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TIDEFOLD_JARS", str(tmp_path / "jars"))
+    done = CliRunner().invoke(app, ["demo", "--spark"])
+    assert done.exit_code != 0
+    assert "JARS_MISSING" in done.output
+    assert list(tmp_path.iterdir()) == []

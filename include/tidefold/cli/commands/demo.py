@@ -31,10 +31,14 @@ def demo(
     from tidefold.cli.output.outcomes import exit_code
     from tidefold.cli.sample import LOGS, PHASES, SMALL, land, prepare
     from tidefold.operations.snapshot.request import Fold
+    from tidefold.spark.jars import find_delta_jars
 
     root = Path(directory)
     if root.exists():
         raise RefusedError("DEMO_EXISTS", f"{root} exists already.", hint="Name a folder that does not exist.")
+    if spark:
+        # Before anything is written: after `tidefold jars` the same command works.
+        find_delta_jars()
     own = replace(terminal, config_path=prepare(root, SMALL if spark else None))
     pipeline = own.pipeline()
     outcomes = []
