@@ -6,7 +6,8 @@ An option that has no effect is a mistake. So is a source whose files do not det
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePath, PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit
@@ -354,13 +355,29 @@ def check_all(document: YamlDocument, base: Path, logs: Mapping[str, LogEntry]) 
         source = entry.source
         if source and source.place_key == "path" and not _path_mistake(source.place, source.schemes):
             folders.append((("logs", log, "source", "path"), _locate(source.place, base)))
-    for i, (place, folder) in enumerate(folders):
-        for other_place, other in folders[:i]:
-            if folder == other or folder in other.parents or other in folder.parents:
-                same = "is the same folder as" if folder == other else "is inside, or contains,"
-                message = f"{same} `{format_place(other_place)}` (line {document.line(other_place)})."
-                hint = "Give each log, the store and each root of local copies its own folder."
-                yield ConfigProblem("FOLDERS_OVERLAP", document.line(place), format_place(place), message, hint)
+    for (place, folder), (other_place, other) in _find_overlaps(folders):
+        same = "is the same folder as" if folder == other else "is inside, or contains,"
+        message = f"{same} `{format_place(other_place)}` (line {document.line(other_place)})."
+        hint = "Give each log, the store and each root of local copies its own folder."
+        yield ConfigProblem("FOLDERS_OVERLAP", document.line(place), format_place(place), message, hint)
+
+
+_Folder = tuple[Place, PurePath]
+
+
+def _find_overlaps(folders: Sequence[_Folder]) -> Iterator[tuple[_Folder, _Folder]]:
+    """Yields each folder with each earlier one that it equals, contains or lies in. Thousands of logs take no longer
+    than their folders' names are long.
+    """
+    named: defaultdict[PurePath, list[int]] = defaultdict(list)
+    inside: defaultdict[PurePath, list[int]] = defaultdict(list)
+    for number, (_, folder) in enumerate(folders):
+        around = [at for parent in (folder, *folder.parents) for at in named.get(parent, ())]
+        for at in sorted({*around, *inside.get(folder, ())}):
+            yield folders[number], folders[at]
+        named[folder].append(number)
+        for parent in folder.parents:
+            inside[parent].append(number)
 
 
 def _locate(address: str, base: Path) -> PurePath:
