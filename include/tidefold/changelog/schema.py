@@ -28,6 +28,9 @@ from tidefold.domain.table.types import Type, parse_type
 # values removes all rows, and is in a change set once for each key group. A merge has values to add to those of the row
 # (aggregates).
 UPSERT, DELETE, CLEAR, MERGE = 0, 1, 2, 3
+# Operations that depend on rows of other keys: the removal of a queue's head, and the sources and the target of merged
+# namespaces. An ingest replaces them before it commits; no change set of a log has them.
+POLL, MERGE_SOURCE, MERGE_TARGET = 4, 5, 6
 
 _ARROW = {
     "boolean": pa.bool_(),

@@ -196,6 +196,11 @@ def _state(entry: LogEntry, source: StateJsonEntry) -> Iterator[Mistake]:
         message = f"must be {wanted.get(kind, 'the columns of `key`')} for a {kind} state."
         hint = "The other columns of `key` identify the entry of a map or the element of a queue."
         yield "STATE_KEY", ("source", "state_key"), message, hint
+    unknown = [name for name in source.head if name not in entry.columns or "array" in entry.columns[name].type]
+    if source.head and (kind != "queue" or unknown):
+        which = f"names {', '.join(unknown)}, no column to sort by" if unknown else "has no effect"
+        hint = "Name the columns by which the processor orders the queue, such as `head: [due, id]`."
+        yield "STATE_HEAD", ("source", "head"), f"{which} for a {kind} state.", hint
     engine = Engine.AGGREGATE if kind in ("list", "reducing") else Engine.LAST
     if entry.merge.engine is not engine:
         yield "STATE_MERGE", ("merge",), f"must be `{engine}` for a {kind} state.", f"Set `engine: {engine}`."

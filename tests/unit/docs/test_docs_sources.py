@@ -77,7 +77,7 @@ def test_every_code_of_a_change_feed_is_named() -> None:
 
 def test_every_operation_of_a_state_is_named() -> None:
     text = (SOURCES / "state/source.py").read_text()
-    kinds = dict(re.findall(r'^            "(\w+)": \{(.*?)\},$', text, re.MULTILINE))
+    kinds = dict(re.findall(r'^            "(\w+)": \{(.*?)\},$', text, re.MULTILINE | re.DOTALL))
     assert set(kinds) == {"value", "reducing", "list", "map", "queue"}
     for kind, operations in kinds.items():
         [line] = [line for line in PAGE.splitlines() if line.startswith(f"| `{kind}`")]

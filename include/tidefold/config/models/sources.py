@@ -197,6 +197,10 @@ class StateJsonEntry(LandedEntry):
     kind: Literal["value", "reducing", "list", "map", "queue"] = Field(description="kind of state")
     state_key: list[Text] = Field(description="columns of the state's own key: the first columns of `key`")
     state: Text | None = Field(default=None, description="name of the state in its metadata")
+    head: list[Text] = Field(
+        default=[],
+        description="queue: columns that order the elements; a `poll` without a value removes the one with the lowest",
+    )
     names: _KafkaNames = None
     record: Literal["kafka", "value"] = Field(
         default="kafka",

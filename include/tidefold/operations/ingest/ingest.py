@@ -29,6 +29,7 @@ from tidefold.operations.ingest.ingest_outcome import (
 )
 from tidefold.operations.ingest.log_ingest import LogIngest, plan_log
 from tidefold.operations.ingest.parse_round import IngestRun, parse_round
+from tidefold.operations.ingest.resolve_operations import resolve_operations
 from tidefold.operations.ingest.schema_update import add_found_columns
 from tidefold.operations.outcome import Outcome, Status
 from tidefold.operations.pipeline import Pipeline, now
@@ -132,6 +133,7 @@ def _parse(pipeline: Pipeline, this: IngestRun, intakes: list[LogIngest], run: R
         while any(intake.plan.take and not intake.error for intake in intakes):
             intakes = parse_round(pipeline, this, intakes, run)
         intakes = [apply_extract(pipeline, this, intake, run) for intake in intakes]
+        intakes = [resolve_operations(pipeline, this, intake) for intake in intakes]
         intakes = [intake.with_run(this.id, now()) for intake in intakes]
     except StorageError as error:
         intakes = [intake.with_error(intake.error or error) if intake.plan.take else intake for intake in intakes]

@@ -113,6 +113,7 @@ class Account:
     snapshot: the order of the rows of an initial snapshot.
     cleared: the order of the last clear.
     truncates: how often the source emptied the whole table; a new initial snapshot does not count.
+    unresolved: how many changes depend on rows of other keys.
     """
 
     records: int = 0
@@ -133,6 +134,7 @@ class Account:
     snapshot: Order | None = None
     cleared: Order = ()
     truncates: int = 0
+    unresolved: int = 0
 
 
 class RecordAccounting:

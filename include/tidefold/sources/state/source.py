@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from tidefold.changelog.schema import CLEAR, DELETE, MERGE, UPSERT
+from tidefold.changelog.schema import CLEAR, DELETE, MERGE, MERGE_SOURCE, MERGE_TARGET, POLL, UPSERT
 from tidefold.domain.log_state import LogState, TableSpec
 from tidefold.domain.table.type_conversion import widens
 from tidefold.sources.api import Feed, Listing, RecordReader
@@ -36,6 +36,7 @@ class StateOptions(msgspec.Struct, frozen=True):
     record: str = "kafka"
     partitions: str = "one"
     ttl_days: int | None = None
+    head: tuple[str, ...] = ()
 
 
 class StateJson(KafkaLines):
@@ -76,6 +77,7 @@ class _Operation(msgspec.Struct):
     key: _Object | None = None
     value: msgspec.Raw = NULL
     values: list[msgspec.Raw] | None = None
+    sources: list[_Object] | None = None
     # The operation of metadata.
     name: str | None = None
     kind: str | None = None
@@ -97,8 +99,14 @@ class StateReader(RecordAccounting):
         self._list = next((c.name for c in shape.columns if c.name not in shape.key), "")
         of_kind: dict[str, dict[str, Callable[[_Operation], Iterable[tuple[int, Any]]]]] = {
             "value": {"set": self._set, "clear": self._clear},
-            "reducing": {"add": self._add, "set": self._set, "clear": self._clear},
-            "list": {"add": self._append, "add_all": self._append, "update": self._update, "clear": self._clear},
+            "reducing": {"add": self._add, "set": self._set, "merge": self._merge, "clear": self._clear},
+            "list": {
+                "add": self._append,
+                "add_all": self._append,
+                "update": self._update,
+                "merge": self._merge,
+                "clear": self._clear,
+            },
             "map": {"put": self._put, "put_all": self._put, "remove": self._remove, "clear": self._clear},
             "queue": {"add": self._put, "remove": self._remove, "poll": self._poll, "clear": self._clear},
         }
@@ -126,9 +134,12 @@ class StateReader(RecordAccounting):
         changes = list(take(operation))
         self.account.changes += bool(changes)
         self.account.ignored += not changes
-        for op, row in changes:
+        for number, (op, row) in enumerate(changes):
             self.account.truncates += op == CLEAR and operation.key is None
-            self.batch.add(op, (), record.offset, record.time, row)
+            self.account.unresolved += op in (POLL, MERGE_TARGET)
+            # The order of merged namespaces.
+            absent = [f"{number}"] if op == MERGE_SOURCE else None
+            self.batch.add(op, (), record.offset, record.time, row, absent)
 
     def _set(self, operation: _Operation) -> Iterable[tuple[int, Any]]:
         yield UPSERT, self._row(operation.key, _object(operation.value))
@@ -161,12 +172,26 @@ class StateReader(RecordAccounting):
         yield DELETE, self._rows.key(_merge_objects(self._key(operation.key), _object(operation.value)))
 
     def _poll(self, operation: _Operation) -> Iterable[tuple[int, Any]]:
-        """Removes the head, which the writer names."""
-        if operation.value == NULL:
+        """Removes the head: the element that the writer names, or the one that `head` says."""
+        if operation.value != NULL:
+            yield from self._remove(operation)
+        elif self._options.head:
+            yield POLL, self._rows.nothing() if not self._options.state_key else self._state_key(operation.key)
+        else:
             raise RefusedRecordError(
                 "POLL_UNNAMED", "`poll` has no `value`: it must name the element, by the columns of its key."
             )
-        return self._remove(operation)
+
+    def _merge(self, operation: _Operation) -> Iterable[tuple[int, Any]]:
+        """Merges the values of several keys (namespaces) into one."""
+        if not operation.sources:
+            raise RefusedRecordError("NOT_AN_OPERATION", "`merge` has no `sources`.")
+        for source in operation.sources:
+            yield MERGE_SOURCE, self._state_key(source)
+        yield MERGE_TARGET, self._state_key(operation.key)
+
+    def _state_key(self, key: _Object | None) -> Any:
+        return self._state_keys.key(_merge_objects(self._key(key), {}))
 
     def _clear(self, operation: _Operation) -> Iterable[tuple[int, Any]]:
         """Clears everything of one key; without a key, the whole state."""
@@ -178,7 +203,7 @@ class StateReader(RecordAccounting):
                 raise RefusedRecordError("CLEAR_PARTITIONS", why)
             yield CLEAR, self._rows.nothing()
         elif len(self._options.state_key) < len(self._shape.key):
-            yield CLEAR, self._state_keys.key(_merge_objects(self._key(operation.key), {}))
+            yield CLEAR, self._state_key(operation.key)
         else:
             yield DELETE, self._rows.key(_merge_objects(self._key(operation.key), {}))
 
