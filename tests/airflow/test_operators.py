@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,6 +27,7 @@ from tidefold.operations.snapshot.materialize import materialize
 from tidefold.operations.snapshot.request import Fold
 from tidefold.wiring import open_pipeline
 from tidefold_airflow import operators
+from tidefold_airflow.operators.list_logs import _take_turns
 from tidefold_airflow.operators.spark import INSTANT
 from tidefold_airflow.provider import get_provider_info
 
@@ -73,6 +75,36 @@ def test_clean_reports_the_store_beside_the_logs(pipeline: Pipeline) -> None:
     assert {log: what["result"] for log, what in found.items()} == {
         "(store)": "nothing", "accounts": "nothing", "tellers": "nothing",
     }  # fmt: skip
+
+
+def test_choose_returns_the_logs_of_many_that_have_something_to_do(tmp_path: Path) -> None:
+    names = [f"log_{number:03d}" for number in range(101)]
+    log = CONFIG[CONFIG.index("  accounts:") : CONFIG.index("  tellers:")]
+    for name in names:
+        (tmp_path / "landing" / name).mkdir(parents=True)
+    config = tmp_path / "tidefold.yaml"
+    config.write_text("version: 1\nstore: store\nlogs:\n" + "".join(log.replace("accounts", name) for name in names))
+    made = open_pipeline(config)
+    choose = partial(execute, operators.TidefoldListLogsOperator, made)
+    assert choose() == choose(logs=names) == names
+    # Where nobody has work, one log stays, so that the steps after it find that out.
+    assert choose(skip_idle=True) == names[:1]
+    put(made, [{"id": 1, "text": "a"}], log=names[7])
+    (tmp_path / "landing" / names[50] / "what is this.txt").write_text("x")
+    assert choose(skip_idle=True) == [names[7], names[50]]
+    assert choose(skip_idle=True, logs=names[:100]) == names[:100]
+
+
+def test_of_more_logs_than_airflow_maps_each_has_its_turn() -> None:
+    names = [f"log_{number:04d}" for number in range(3_000)]
+    seen: set[str] = set()
+    for run in range(20):
+        turn = _take_turns(names, f"run-{run}")
+        assert len(turn) == 1_000
+        assert turn == sorted(turn)
+        seen.update(turn)
+    assert seen == set(names)
+    assert _take_turns(names[:1_000], "run") == names[:1_000]
 
 
 def materialize_task(pipeline: Pipeline, **given: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 from tidefold.cli.output.outcomes import exit_code, print_lines
 from tidefold.cli.spark_submit import SparkApplication
@@ -13,6 +14,7 @@ from tidefold.operations.outcome import Outcome, Status
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot.request import SnapshotRequest
 from tidefold.spark.full_run import FullRun
+from tidefold.spark.steps import IngestStep
 
 
 @contextmanager
@@ -21,20 +23,26 @@ def open_run(
 ) -> Iterator[FullRun]:
     """Opens a run that prints its steps. Steps that need Spark share one application, which ends with the block."""
 
+    # Other processes may commit meanwhile: the number of the newest version is always read again.
+    pipeline = replace(pipeline, versions={})
+
     def report(step: str, outcomes: Sequence[Outcome]) -> None:
         # Errors go to stderr, so they need no heading.
         if any(not outcome.error for outcome in outcomes):
             terminal.line(step)
         print_lines(terminal, outcomes, indent="  ")
+        if step == IngestStep.name and run.idle:
+            terminal.line(f"  {len(run.idle):,} more logs have nothing new")
 
     with SparkApplication(terminal, pipeline) as application:
-        yield FullRun(
+        run = FullRun(
             pipeline,
             request,
             run_step=application.run_step,
             find_takeovers=lambda logs, asked: find_takeovers(terminal, pipeline, logs, asked, takeover_after),
             report=report,
         )
+        yield run
 
 
 def print_run(terminal: Terminal, run: FullRun, command: str, saved: Sequence[Outcome] | None = None) -> int:
@@ -44,8 +52,9 @@ def print_run(terminal: Terminal, run: FullRun, command: str, saved: Sequence[Ou
     """
     code = exit_code([*(o for outcomes in run.outcomes.values() for o in outcomes), *(saved or ())])
     steps = {name: [o.to_dict() for o in outcomes] for name, outcomes in run.outcomes.items()}
+    idle = {"idle": sorted(run.idle)} if run.idle else {}
     after = {} if saved is None else {"outcomes": [o.to_dict() for o in saved]}
-    terminal.json({"command": command, "run": run.id, "exit_code": code, "steps": steps, **after})
+    terminal.json({"command": command, "run": run.id, "exit_code": code, "steps": steps, **idle, **after})
     return code
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidefold.ledger.ledger import Compared, Ledger
+from tidefold.ledger.ledger import Compared, Ledger, Versions
 from tidefold.ledger.pages import Chunk
 from tidefold.ledger.serialization import (
     decode_manifest,
@@ -18,6 +18,7 @@ __all__ = [
     "Chunk",
     "Compared",
     "Ledger",
+    "Versions",
     "decode_manifest",
     "digest_of",
     "read_description",

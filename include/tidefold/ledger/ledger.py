@@ -9,7 +9,7 @@ import logging
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import msgspec
 
@@ -44,12 +44,28 @@ KEPT_VERSIONS = 1_000
 Compared = dict[str, tuple[int, Evidence]]
 
 
+@dataclass(frozen=True, slots=True)
+class ReadVersion:
+    """A ledger version that this process has read. Its number never gets another content."""
+
+    state: LogState
+    digest: str
+    pages: PageNames
+
+
+# By log: the newest version that was read.
+Versions = dict[str, ReadVersion]
+# A longer state is read again, so that thousands of them fit into memory.
+_CACHED_ITEMS = 2_000
+
+
 class Ledger:
     """Reads and commits the state of one log. `read` raises NotFoundError until `begin` has written version 1.
 
     pages: pages of this store that other ledgers have read (`Pages`).
     before_write: called before each version.
     compared: what other ledgers have compared with the store.
+    versions: versions that other ledgers have read; None: each call reads again.
     """
 
     def __init__(
@@ -59,6 +75,7 @@ class Ledger:
         pages: dict[str, Chunk] | None = None,
         before_write: Callable[[], None] = lambda: None,
         compared: Compared | None = None,
+        versions: Versions | None = None,
     ) -> None:
         self._store = store
         self._before_write = before_write
@@ -67,6 +84,7 @@ class Ledger:
         self._pages = Pages(store, log, {} if pages is None else pages)
         self._compared: Compared = {} if compared is None else compared
         self._digests: dict[int, str] = {}
+        self._read = versions
 
     def find(self) -> LogState | None:
         """Returns the newest state; None for a log that was not started, or was dropped. Raises CorruptError."""
@@ -120,6 +138,11 @@ class Ledger:
 
     def read_version(self, version: int) -> LogState:
         """Returns the state as of one ledger version."""
+        known = self._read.get(self._log) if self._read else None
+        if known and known.state.version == version:
+            self._digests[version] = known.digest
+            self._pages.remember(version, known.pages)
+            return known.state
         path = self._paths.ledger_version(version)
         data = self._store.read(path)
         head = decode_head(path, data)
@@ -130,9 +153,12 @@ class Ledger:
                 hint="Nothing was changed. Move the file away if it was copied there.",
             )
         self._digests[version] = digest_of(data)
-        return check_state(
-            self._pages.join(PageNames(head.pages, head.skipped), decode(path, bytes(head.state), LogState))
-        )
+        names = PageNames(head.pages, head.skipped)
+        state = check_state(self._pages.join(names, decode(path, bytes(head.state), LogState)))
+        items = len(state.change_sets) + len(state.landed) + len(state.snapshots)
+        if self._read is not None and items <= _CACHED_ITEMS:
+            self._read[self._log] = ReadVersion(state, self._digests[version], names)
+        return state
 
     def begin(self, shape: TableSpec, fence: int | None = None) -> LogState:
         """Returns the state. A new log starts empty, and an empty log accepts another table definition.

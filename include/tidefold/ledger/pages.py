@@ -120,6 +120,10 @@ class Pages:
         self._newest, self._names = recent.version, pages.names
         return replace(recent, **whole)
 
+    def remember(self, version: int, pages: PageNames) -> None:
+        """Continues after a version that another ledger of this process has read."""
+        self._newest, self._names = version, pages.names
+
     def forget(self) -> None:
         """Forgets the version that was read last: the ledger has no version now."""
         self._newest, self._names = 0, {}

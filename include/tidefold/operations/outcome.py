@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeVar
 
 from tidefold.domain.engine_name import EngineName
 from tidefold.errors import TidefoldError, wrap_unexpected
@@ -190,15 +191,30 @@ class Outcome:
         }
 
 
-def for_each_log(logs: Iterable[str], act: Callable[[str], Outcome]) -> list[Outcome]:
-    """Calls `act` for every log. An error of one log becomes its outcome and does not stop the others."""
-    outcomes = []
-    for log in logs:
+def for_each_log(logs: Iterable[str], act: Callable[[str], Outcome], at_once: int = 1) -> list[Outcome]:
+    """Calls `act` for every log. An error of one log becomes its outcome and does not stop the others.
+
+    at_once: how many logs at the same time.
+    """
+
+    def try_log(log: str) -> Outcome:
         try:
-            outcomes.append(act(log))
+            return act(log)
         except Exception as error:
             found = wrap_unexpected(error)
             if found is not error:
                 _log.error("%s: %s", log, found, exc_info=error)
-            outcomes.append(Outcome.of_error(log, found))
-    return outcomes
+            return Outcome.of_error(log, found)
+
+    return map_logs(try_log, list(logs), at_once)
+
+
+T = TypeVar("T")
+
+
+def map_logs(act: Callable[[str], T], logs: Sequence[str], at_once: int) -> list[T]:
+    """Returns what `act` returns for each log, in their order."""
+    if at_once == 1 or len(logs) < 2:
+        return [act(log) for log in logs]
+    with ThreadPoolExecutor(at_once) as pool:
+        return list(pool.map(act, logs))

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 
 from tidefold.config import Config, LogConfig
 from tidefold.errors import NotFoundError
-from tidefold.ledger import Chunk, Compared, Ledger
-from tidefold.storage import Store
+from tidefold.ledger import Chunk, Compared, Ledger, Versions
+from tidefold.storage import Store, logs_at_once
 from tidefold.storage.local_copies.roots import LocalRoots
 
 
@@ -20,6 +20,7 @@ class Pipeline:
     pages: a cache of the pages that its ledgers have read.
     before_write: called before a ledger is changed.
     compared: which ledgers were compared with the store.
+    versions: a cache of the newest ledger version of each log; None: each call reads it again.
     any_target: whether operations may write to and import from any address, as for a person at the command line;
         else only below the configured `targets`.
     """
@@ -30,10 +31,16 @@ class Pipeline:
     pages: dict[str, Chunk] = field(default_factory=dict, compare=False, repr=False)
     before_write: Callable[[], None] = field(default=lambda: None, compare=False, repr=False)
     compared: Compared = field(default_factory=dict, compare=False, repr=False)
+    versions: Versions | None = field(default=None, compare=False, repr=False)
     any_target: bool = True
 
     def ledger(self, log: str) -> Ledger:
-        return Ledger(self.store, log, self.pages, self.before_write, self.compared)
+        return Ledger(self.store, log, self.pages, self.before_write, self.compared, self.versions)
+
+    @property
+    def at_once(self) -> int:
+        """The number of logs that are looked at in parallel: several if each answer crosses a network."""
+        return logs_at_once(self.store)
 
     def log(self, log: str) -> LogConfig:
         """Returns the configuration of a log. Raises NotFoundError."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from tidefold.domain.log_state import State
-from tidefold.operations.outcome import Outcome, Status, for_each_log
+from tidefold.domain.log_state import LogState, State
+from tidefold.operations.outcome import Outcome, Status, for_each_log, map_logs
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot.abort import abort
 from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.idle import FEW_LOGS, has_nothing_to_fold
 from tidefold.operations.snapshot.request import SnapshotRequest
 from tidefold.spark.steps import AnyStep, IngestStep, MaterializeStep, QualityStep
 
@@ -25,6 +26,7 @@ class FullRun:
     find_takeovers: adds to the request the attempts of other runs that it may supersede.
     report: is called with the name of each step and its outcomes.
     outcomes: what each step did, by its name.
+    idle: of more than 100 logs, those without news. Only the ingest looks at them, and no outcome names them.
     """
 
     pipeline: Pipeline
@@ -33,6 +35,7 @@ class FullRun:
     find_takeovers: Callable[[Sequence[str], SnapshotRequest], SnapshotRequest] = lambda logs, request: request
     report: Callable[[str, Sequence[Outcome]], None] = lambda step, outcomes: None
     outcomes: dict[str, list[Outcome]] = field(default_factory=dict)
+    idle: frozenset[str] = frozenset()
 
     @property
     def id(self) -> str:
@@ -41,13 +44,26 @@ class FullRun:
 
     def run(self, logs: Sequence[str]) -> None:
         """Runs all steps. What this run has staged before is judged and confirmed, and nothing is ingested first."""
-        staged = [log for log in logs if self._has_staged(log)]
+        states = map_logs(lambda log: self.pipeline.ledger(log).find(), logs, self.pipeline.at_once)
+        staged = [log for log, state in zip(logs, states, strict=True) if self._has_staged(state)]
+        idle = (
+            [log for log, state in zip(logs, states, strict=True) if self._has_nothing(state)]
+            if len(logs) > FEW_LOGS
+            else []
+        )
 
         def work() -> None:
-            ingested = self._step(IngestStep(), [log for log in logs if log not in staged])
-            self._fold(ingested, logs, staged)
+            ingested = self._ingest([log for log in logs if log not in staged], idle)
+            self._fold(ingested, [log for log in logs if log not in self.idle], staged)
 
         self._abort_if_interrupted(work, logs)
+
+    def _ingest(self, logs: Sequence[str], idle: Sequence[str]) -> list[str]:
+        """Ingests. `idle`: logs that need nothing but an ingest. Those without news leave the run."""
+        outcomes = self.run_step(IngestStep(), logs)
+        without_news = frozenset(o.log for o in outcomes if o.status is Status.NOTHING and not o.error)
+        self.idle = without_news.intersection(idle)
+        return self._record(IngestStep.name, [o for o in outcomes if o.log not in self.idle])
 
     def fold(self, logs: Sequence[str]) -> None:
         """Runs the steps after ingest."""
@@ -61,8 +77,10 @@ class FullRun:
             self._abort(logs, f"run {self.id} was interrupted")
             raise
 
-    def _has_staged(self, log: str) -> bool:
-        state = self.pipeline.ledger(log).find()
+    def _has_nothing(self, state: LogState | None) -> bool:
+        return has_nothing_to_fold(self.pipeline, state, self.request)
+
+    def _has_staged(self, state: LogState | None) -> bool:
         attempt = state.open_attempt if state else None
         return attempt is not None and (attempt.run, attempt.state) == (self.id, State.STAGED)
 

@@ -121,7 +121,7 @@ class MaterializeStep(msgspec.Struct, frozen=True, tag="materialize"):
             # Files that are only linked need no Spark, however large they are.
             return PreparedLog(log, found, found.attempt.weight if found.attempt.writes_rows else 0)
 
-        return _prepare_each(logs, plan)
+        return _prepare_each(pipeline, logs, plan)
 
     def execute(self, pipeline: Pipeline, prepared: Sequence[PreparedLog[SnapshotPlan]], tell: Tell) -> list[Outcome]:
         plans = {one.log: one.plan for one in prepared}
@@ -149,7 +149,7 @@ class QualityStep(msgspec.Struct, frozen=True, tag="quality"):
                 return case
             return PreparedLog(log, case, 0 if judge.is_judged(case) else judge.weigh(pipeline, case))
 
-        return _prepare_each(logs, plan)
+        return _prepare_each(pipeline, logs, plan)
 
     def execute(self, pipeline: Pipeline, prepared: Sequence[PreparedLog[Case]], tell: Tell) -> list[Outcome]:
         cases = {one.log: one.plan for one in prepared}
@@ -178,7 +178,7 @@ class AuditStep(msgspec.Struct, frozen=True, tag="audit"):
                 return found
             return PreparedLog(log, found, 0 if found.stored else judge.weigh(pipeline, found.case))
 
-        return _prepare_each(logs, plan)
+        return _prepare_each(pipeline, logs, plan)
 
     def execute(self, pipeline: Pipeline, prepared: Sequence[PreparedLog[AuditPlan]], tell: Tell) -> list[Outcome]:
         plans = {one.log: one.plan for one in prepared}
@@ -203,7 +203,7 @@ class VerifyStep(msgspec.Struct, frozen=True, tag="verify"):
     def prepare(self, pipeline: Pipeline, logs: Sequence[str]) -> list[PreparedLog[None] | Outcome]:
         # Only Spark shows what readers on Spark get.
         return _prepare_each(
-            logs, lambda log: PreparedLog(log, None, None if check_readers.has_table(pipeline, log) else 0)
+            pipeline, logs, lambda log: PreparedLog(log, None, None if check_readers.has_table(pipeline, log) else 0)
         )
 
     def execute(self, pipeline: Pipeline, prepared: Sequence[PreparedLog[None]], tell: Tell) -> list[Outcome]:
@@ -226,7 +226,9 @@ class RegisterStep(msgspec.Struct, frozen=True, tag="register"):
     def prepare(self, pipeline: Pipeline, logs: Sequence[str]) -> list[PreparedLog[None] | Outcome]:
         # The catalog is Spark's.
         return _prepare_each(
-            logs, lambda log: register.describe_idle(pipeline, log, self.again) or PreparedLog(log, None, None)
+            pipeline,
+            logs,
+            lambda log: register.describe_idle(pipeline, log, self.again) or PreparedLog(log, None, None),
         )
 
     def execute(self, pipeline: Pipeline, prepared: Sequence[PreparedLog[None]], tell: Tell) -> list[Outcome]:
@@ -244,7 +246,7 @@ class RegisterStep(msgspec.Struct, frozen=True, tag="register"):
 AnyStep = IngestStep | MaterializeStep | QualityStep | AuditStep | VerifyStep | RegisterStep
 
 
-def _prepare_each(logs: Sequence[str], plan: Callable[[str], Any]) -> list[Any]:
+def _prepare_each(pipeline: Pipeline, logs: Sequence[str], plan: Callable[[str], Any]) -> list[Any]:
     """An error of one log is its outcome; the others are planned all the same."""
     plans: dict[str, Any] = {}
 
@@ -252,5 +254,5 @@ def _prepare_each(logs: Sequence[str], plan: Callable[[str], Any]) -> list[Any]:
         plans[log] = plan(log)
         return plans[log] if isinstance(plans[log], Outcome) else Outcome(log, Status.PENDING, "planned")
 
-    outcomes = for_each_log(logs, act)
+    outcomes = for_each_log(logs, act, pipeline.at_once)
     return [plans.get(outcome.log, outcome) for outcome in outcomes]

@@ -14,6 +14,7 @@ from tidefold.storage.store import (
     files_at_once,
     is_lost_by_disk,
     link_data_file,
+    logs_at_once,
 )
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "files_at_once",
     "is_lost_by_disk",
     "link_data_file",
+    "logs_at_once",
     "open_store",
 ]
 

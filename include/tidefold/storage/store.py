@@ -73,6 +73,11 @@ def files_at_once(store: Store, configured: int | None) -> int:
     return configured or (store.at_once if isinstance(store, RemoteStore) else _FILES_AT_ONCE)
 
 
+def logs_at_once(store: Store) -> int:
+    """Returns how many logs are looked at at the same time. On a disk the answers do not make anybody wait."""
+    return store.at_once if isinstance(store, RemoteStore) else 1
+
+
 def link_data_file(store: Store, source: str, target: str, size: int, copy: bool = False) -> str:
     """Does what `Store.link` does for a data file. The random part of its name makes the name unique."""
     if isinstance(store, RemoteStore):

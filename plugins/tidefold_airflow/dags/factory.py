@@ -31,7 +31,7 @@ DOC = """
 
 | task | does | Spark |
 |---|---|---|
-| choose | returns the logs of this run | none |
+| choose | returns the logs of this run; of more than 100, those with something to do | none |
 | ingest | reads new landed files and writes their changes to segments | one job, if needed |
 | materialize | folds new changes into a snapshot of each log, STAGED: no reader sees it | one job, if needed |
 | quality | judges every row of the staged files and stores the verdict | one job, if needed |
@@ -152,7 +152,9 @@ def _approval_dag(owner: str, logs: Sequence[str], options: Options) -> str | No
 
 def _tasks(logs: Logs | str, kind: str | None, options: Options, asks: str | None, only: Sequence[str]) -> None:
     config = {"config": options.config}
-    choose = operators.TidefoldListLogsOperator(task_id="choose", logs=logs, only=only, retries=1, **config)
+    choose = operators.TidefoldListLogsOperator(
+        task_id="choose", logs=logs, only=only, retries=1, skip_idle=True, **config
+    )
     each: dict[str, Any] = {"logs": choose.output, **config, **CONTINUE_ON_PARTIAL_FAILURE}
     spark = {**each, "conn_id": options.conn_id}
     ingest = operators.TidefoldIngestOperator(task_id="ingest", retries=2, skip_idle=True, **spark)
@@ -177,7 +179,7 @@ def _tasks(logs: Logs | str, kind: str | None, options: Options, asks: str | Non
     clean = operators.TidefoldCleanOperator(task_id="clean", retries=1, **each)
     alarms = operators.TidefoldAlarmsOperator(
         task_id="alarms",
-        logs=choose.output,
+        logs=logs,  # Also logs without news may be late.
         only=only,
         retries=1,
         trigger_rule="all_done",

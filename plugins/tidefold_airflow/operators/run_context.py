@@ -60,7 +60,7 @@ def open_scope(config: str | None, logs: Logs, context: Context, only: Sequence[
             hint="Give a list. For a template, set render_template_as_native_obj=True on the DAG.",
         )
     # A user who may set a parameter of a run must not be able to write anywhere on the worker.
-    pipeline = replace(open_pipeline(config_path(config)), any_target=False)
+    pipeline = replace(open_pipeline(config_path(config)), any_target=False, versions={})
     chosen = list(logs or only or pipeline.config.logs)
     for log in chosen:
         if only and log not in only:

@@ -31,7 +31,7 @@ from tidefold.operations.ingest.log_ingest import LogIngest, plan_log
 from tidefold.operations.ingest.parse_round import IngestRun, parse_round
 from tidefold.operations.ingest.resolve_operations import resolve_operations
 from tidefold.operations.ingest.schema_update import add_found_columns
-from tidefold.operations.outcome import Outcome, Status
+from tidefold.operations.outcome import Outcome, Status, map_logs
 from tidefold.operations.pipeline import Pipeline, now
 from tidefold.operations.quarantine.key_changes import REASON as KEY_CHANGE
 from tidefold.operations.quarantine.next_step import advise_on_refused, explain_refused_offsets
@@ -62,7 +62,7 @@ def prepare(pipeline: Pipeline, logs: Sequence[str]) -> list[Prepared]:
     the others.
     """
     recovery.roll_forward(pipeline.store, logs)
-    return [_prepare_log(pipeline, log) for log in logs]
+    return map_logs(partial(_prepare_log, pipeline), logs, pipeline.at_once)
 
 
 def _prepare_log(pipeline: Pipeline, log: str) -> Prepared:

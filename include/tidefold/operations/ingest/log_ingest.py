@@ -138,6 +138,20 @@ def plan_log(pipeline: Pipeline, log: str) -> LogIngest:
     )
 
 
+def has_news(pipeline: Pipeline, state: LogState) -> bool:
+    """Whether files landed that the log has not ingested, or that need attention. Writes nothing."""
+    config = pipeline.log(state.log)
+    if config.source is None:
+        return False
+    source = source_of(config.source.feed)
+    listing = source.listing(state)
+    if listing.problems or find_rewritten(listing.files, state):
+        return True
+    endings = {file.name: source.ending(file, taken) for file, taken in newest_files(listing.files, state)}
+    plan = plan_files(listing.files, endings, state)
+    return bool(plan.take or plan.problems)
+
+
 def files_to_parse(intake: LogIngest, run: str) -> list[LogFiles]:
     """Returns the planned files that no earlier round of the run has read, in one part for each task."""
     if intake.error or intake.feed is None:

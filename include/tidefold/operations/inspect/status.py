@@ -19,7 +19,7 @@ from tidefold.operations.inspect.alarm_record import find_alarm_record
 from tidefold.operations.inspect.alarms import find_alarms
 from tidefold.operations.local_copies.inventory import LocalUse, local_use
 from tidefold.operations.local_copies.manage import copies_here
-from tidefold.operations.outcome import Outcome
+from tidefold.operations.outcome import Outcome, map_logs
 from tidefold.operations.pipeline import Pipeline, now
 from tidefold.operations.verify.proof_record import find_proof
 
@@ -91,7 +91,7 @@ def status(pipeline: Pipeline, logs: Sequence[str], *, proofs: bool = False) -> 
         requests for each log.
     """
     use = local_use(pipeline)
-    return [_status(pipeline, log, use, proofs) for log in logs]
+    return map_logs(lambda log: _status(pipeline, log, use, proofs), logs, pipeline.at_once)
 
 
 def _status(pipeline: Pipeline, log: str, use: LocalUse | None, proofs: bool) -> LogStatus:
