@@ -90,15 +90,15 @@ def land(folder: Path, name: str) -> None:
 def count_calls(store: object, calls: Counter[str]) -> None:
     """Counts the calls of a store from now on."""
 
-    def counting(name: str, call: Callable[..., object]) -> Callable[..., object]:
-        def counted(*arguments: object, **named: object) -> object:
+    def wrap(name: str, call: Callable[..., object]) -> Callable[..., object]:
+        def count_call(*arguments: object, **named: object) -> object:
             calls[name] += 1
             return call(*arguments, **named)
 
-        return counted
+        return count_call
 
     for name in _VERBS:
-        setattr(store, name, counting(name, getattr(store, name)))
+        setattr(store, name, wrap(name, getattr(store, name)))
 
 
 def run(pipeline: Pipeline, name: str) -> FullRun:
@@ -122,17 +122,17 @@ def measure(folder: Path) -> ManyLogs:
     calls: Counter[str] = Counter()
     count_calls(pipeline.store, calls)
 
-    def timed(act: Callable[[], object]) -> tuple[float, float]:
+    def measure_one(act: Callable[[], object]) -> tuple[float, float]:
         before, begun = calls.total(), time.perf_counter()
         act()
         return time.perf_counter() - begun, (calls.total() - before) / len(logs)
 
-    shown = timed(lambda: status(pipeline, logs))
+    shown = measure_one(lambda: status(pipeline, logs))
     print("status", shown, dict(calls), file=sys.stderr)
     pipeline = open_pipeline(folder / "tidefold.yaml")
     calls.clear()
     count_calls(pipeline.store, calls)
-    idle = timed(lambda: run(pipeline, "idle"))
+    idle = measure_one(lambda: run(pipeline, "idle"))
     print("idle", idle, dict(calls), file=sys.stderr)
     pipeline = open_pipeline(folder / "tidefold.yaml")
     step = max(1, len(logs) // NEWS)
