@@ -1,4 +1,4 @@
-"""Takes the pictures of docs/page.md: the page in a real Airflow, over a small pipeline with a past.
+"""Takes the pictures of docs/page.md and docs/airflow.md: the page and a run in a real Airflow, over a small pipeline.
 
 `make page-pictures` takes all; names as arguments: only these. It needs a Chromium (scripts/install_browser).
 """
@@ -10,11 +10,13 @@ import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
 
 from playwright.sync_api import Page
 
 from local_airflow.settings import PROJECT, Request
 from local_airflow.stack import LocalAirflow, down, up
+from support.airflow_stack import wait_until
 from support.browser import chromium, frame_of, logged_in
 from support.page_store import Story, tell
 
@@ -42,6 +44,9 @@ PICTURES = (
     Picture("page-explain", "/logs/accounts/explain?c.id=1&view=live", 1040),
 )
 
+# A run of Airflow's own pages, with the graph of its tasks.
+RUN = Picture("run", "/dags/tidefold_materialize/runs/", 900)
+
 
 def main() -> None:
     """Starts Airflow over the pipeline, paused, and visits each page."""
@@ -67,6 +72,22 @@ def _take(airflow: LocalAirflow, story: Story) -> None:
             with logged_in(browser, api.address, api.user, api.password, picture.dark) as page:
                 size = _shoot(page, api.address, picture)
             print(f"{picture.name}.png: {size:,} bytes")
+        if RUN.name in (sys.argv[1:] or [RUN.name]):
+            with logged_in(browser, api.address, api.user, api.password) as page:
+                _shoot_run(page, airflow)
+
+
+def _shoot_run(page: Page, airflow: LocalAirflow) -> None:
+    """Starts a run, waits until it has ended, and takes its page."""
+    dag, api = "tidefold_materialize", airflow.api
+    api.set_paused(dag, False)
+    run = api.trigger(dag)
+    wait_until(lambda: all(one["state"] in ("success", "failed") for one in api.runs(dag)))
+    page.set_viewport_size({"width": 1280, "height": RUN.height})
+    page.goto(f"{api.address}{RUN.path}{quote(run)}")
+    page.get_by_role("button", name="Show Graph").click()
+    page.wait_for_timeout(4000)
+    print(f"{RUN.name}.png: {_save(page, RUN):,} bytes")
 
 
 def _shoot(page: Page, address: str, picture: Picture) -> int:
@@ -75,6 +96,10 @@ def _shoot(page: Page, address: str, picture: Picture) -> int:
     frame_of(page, f"/tidefold{picture.path.partition('?')[0]}")
     # A report in its sandbox does not say when it is painted.
     page.wait_for_timeout(1500)
+    return _save(page, picture)
+
+
+def _save(page: Page, picture: Picture) -> int:
     path = IMAGES / f"{picture.name}.png"
     page.screenshot(path=path, scale="css")
     size = path.stat().st_size

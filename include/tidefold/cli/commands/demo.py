@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -39,6 +40,8 @@ def demo(
     if spark:
         # Before anything is written: after `tidefold jars` the same command works.
         find_delta_jars()
+        # Its jobs take seconds: the second compiler would cost more than it saves.
+        os.environ.setdefault("TIDEFOLD_SPARK_C1", "1")
     own = replace(terminal, config_path=prepare(root, SMALL if spark else None))
     pipeline = own.pipeline()
     outcomes = []
