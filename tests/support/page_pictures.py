@@ -1,4 +1,4 @@
-"""Takes the pictures of docs/page.md and docs/airflow.md: the page and a run in a real Airflow, over a small pipeline.
+"""Takes the pictures of docs/page.md and docs/airflow.md: the page, and a run, each in a real Airflow.
 
 `make page-pictures` takes all; names as arguments: only these. It needs a Chromium (scripts/install_browser).
 """
@@ -8,6 +8,8 @@ from __future__ import annotations
 import shutil
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
@@ -18,7 +20,8 @@ from local_airflow.settings import PROJECT, Request
 from local_airflow.stack import LocalAirflow, down, up
 from support.airflow_stack import wait_until
 from support.browser import chromium, frame_of, logged_in
-from support.page_store import Story, tell
+from support.page_store import tell
+from tidefold.cli.sample import PHASES, land, prepare
 
 IMAGES = PROJECT / "docs" / "images"
 _LARGEST = 200_000
@@ -49,22 +52,33 @@ RUN = Picture("run", "/dags/tidefold_materialize/runs/", 900)
 
 
 def main() -> None:
-    """Starts Airflow over the pipeline, paused, and visits each page."""
+    """Starts Airflow over the pipeline, paused, and visits each page; then another one, for a run of the sample."""
     root = Path(tempfile.mkdtemp(prefix="tidefold-pictures-"))
     try:
-        (root / "pipeline").mkdir()
-        story = tell(root / "pipeline", "delivered", runs=14)
-        request = Request(root / "airflow", story.root / "tidefold.yaml", "@hourly", paused=True)
-        airflow = up(request, print)
-        try:
-            _take(airflow, story)
-        finally:
-            down(request.root, print)
+        if sys.argv[1:] != [RUN.name]:
+            (root / "pipeline").mkdir()
+            story = tell(root / "pipeline", "delivered", runs=14)
+            with _started(Request(root / "airflow", story.root / "tidefold.yaml", "@hourly", paused=True)) as airflow:
+                _take(airflow)
+        if RUN.name in (sys.argv[1:] or [RUN.name]):
+            config = prepare(root / "sample", above=None)
+            land(config, PHASES[0])
+            with _started(Request(root / "second", config, "")) as airflow:
+                _take_run(airflow)
     finally:
         shutil.rmtree(root)
 
 
-def _take(airflow: LocalAirflow, story: Story) -> None:
+@contextmanager
+def _started(request: Request) -> Iterator[LocalAirflow]:
+    airflow = up(request, print)
+    try:
+        yield airflow
+    finally:
+        down(request.root, print)
+
+
+def _take(airflow: LocalAirflow) -> None:
     IMAGES.mkdir(exist_ok=True)
     api = airflow.api
     for browser in chromium():
@@ -72,22 +86,20 @@ def _take(airflow: LocalAirflow, story: Story) -> None:
             with logged_in(browser, api.address, api.user, api.password, picture.dark) as page:
                 size = _shoot(page, api.address, picture)
             print(f"{picture.name}.png: {size:,} bytes")
-        if RUN.name in (sys.argv[1:] or [RUN.name]):
-            with logged_in(browser, api.address, api.user, api.password) as page:
-                _shoot_run(page, airflow)
 
 
-def _shoot_run(page: Page, airflow: LocalAirflow) -> None:
+def _take_run(airflow: LocalAirflow) -> None:
     """Starts a run, waits until it has ended, and takes its page."""
     dag, api = "tidefold_materialize", airflow.api
-    api.set_paused(dag, False)
     run = api.trigger(dag)
     wait_until(lambda: all(one["state"] in ("success", "failed") for one in api.runs(dag)))
-    page.set_viewport_size({"width": 1280, "height": RUN.height})
-    page.goto(f"{api.address}{RUN.path}{quote(run)}")
-    page.get_by_role("button", name="Show Graph").click()
-    page.wait_for_timeout(4000)
-    print(f"{RUN.name}.png: {_save(page, RUN):,} bytes")
+    for browser in chromium():
+        with logged_in(browser, api.address, api.user, api.password) as page:
+            page.set_viewport_size({"width": 1280, "height": RUN.height})
+            page.goto(f"{api.address}{RUN.path}{quote(run)}")
+            page.get_by_role("button", name="Show Graph").click()
+            page.wait_for_timeout(4000)
+            print(f"{RUN.name}.png: {_save(page, RUN):,} bytes")
 
 
 def _shoot(page: Page, address: str, picture: Picture) -> int:

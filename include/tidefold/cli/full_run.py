@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -22,27 +22,40 @@ def open_run(
     terminal: Terminal, pipeline: Pipeline, request: SnapshotRequest, takeover_after: float | None = None
 ) -> Iterator[FullRun]:
     """Opens a run that prints its steps. Steps that need Spark share one application, which ends with the block."""
+    with open_runs(terminal, pipeline, takeover_after) as begin:
+        yield begin(request)
+
+
+@contextmanager
+def open_runs(
+    terminal: Terminal, pipeline: Pipeline, takeover_after: float | None = None
+) -> Iterator[Callable[[SnapshotRequest], FullRun]]:
+    """As `open_run`, for several runs after each other, which share the application too."""
 
     # Other processes may commit meanwhile: the number of the newest version is always read again.
     pipeline = replace(pipeline, versions={})
 
-    def report(step: str, outcomes: Sequence[Outcome]) -> None:
-        # Errors go to stderr, so they need no heading.
-        if any(not outcome.error for outcome in outcomes):
-            terminal.line(step)
-        print_lines(terminal, outcomes, indent="  ")
-        if step == IngestStep.name and run.idle:
-            terminal.line(f"  {len(run.idle):,} more logs have nothing new")
-
     with SparkApplication(terminal, pipeline) as application:
-        run = FullRun(
-            pipeline,
-            request,
-            run_step=application.run_step,
-            find_takeovers=lambda logs, asked: find_takeovers(terminal, pipeline, logs, asked, takeover_after),
-            report=report,
-        )
-        yield run
+
+        def begin(request: SnapshotRequest) -> FullRun:
+            def report(step: str, outcomes: Sequence[Outcome]) -> None:
+                # Errors go to stderr, so they need no heading.
+                if any(not outcome.error for outcome in outcomes):
+                    terminal.line(step)
+                print_lines(terminal, outcomes, indent="  ")
+                if step == IngestStep.name and run.idle:
+                    terminal.line(f"  {len(run.idle):,} more logs have nothing new")
+
+            run = FullRun(
+                pipeline,
+                request,
+                run_step=application.run_step,
+                find_takeovers=lambda logs, asked: find_takeovers(terminal, pipeline, logs, asked, takeover_after),
+                report=report,
+            )
+            return run
+
+        yield begin
 
 
 def print_run(terminal: Terminal, run: FullRun, command: str, saved: Sequence[Outcome] | None = None) -> int:

@@ -27,6 +27,9 @@ _READS_TABLES = ("verify", "register")
 # Spark's classes as `make install` left them, loaded and checked: half of what the start of a JVM costs.
 ARCHIVE = jar_folder() / "spark.jsa"
 
+# `1` leaves the JVM's second compiler out.
+QUICK_COMPILER = "TIDEFOLD_SPARK_C1"
+
 _LOOPBACK = "127.0.0.1"
 _OTHER_MACHINES = ("yarn", "k8s://")
 # The packages that executors import.
@@ -92,7 +95,7 @@ def _java_options(scratch: Path) -> list[str]:
     if ARCHIVE.exists():
         # One of another Java or of other jars is left alone by the JVM; it need not tell.
         java += [f'"-XX:SharedArchiveFile={ARCHIVE}"', "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
-    if os.environ.get("TIDEFOLD_SPARK_C1") == "1":
+    if os.environ.get(QUICK_COMPILER) == "1":
         # Half of a short job's CPU time is the second compiler's; jobs over big tables want it.
         java.append("-XX:TieredStopAtLevel=1")
     return java

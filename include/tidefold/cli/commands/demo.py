@@ -27,12 +27,13 @@ def demo(
 
     Next: tidefold read accounts -c tidefold-demo/tidefold.yaml
     """
-    from tidefold.cli.full_run import open_run
+    from tidefold.cli.full_run import open_runs
     from tidefold.cli.options import run_id
     from tidefold.cli.output.outcomes import exit_code
     from tidefold.cli.sample import LOGS, PHASES, SMALL, land, prepare
     from tidefold.operations.snapshot.request import Fold
     from tidefold.spark.jars import find_delta_jars
+    from tidefold.spark.submit import QUICK_COMPILER
 
     root = Path(directory)
     if root.exists():
@@ -41,15 +42,16 @@ def demo(
         # Before anything is written: after `tidefold jars` the same command works.
         find_delta_jars()
         # Its jobs take seconds: the second compiler would cost more than it saves.
-        os.environ.setdefault("TIDEFOLD_SPARK_C1", "1")
+        os.environ.setdefault(QUICK_COMPILER, "1")
     own = replace(terminal, config_path=prepare(root, SMALL if spark else None))
     pipeline = own.pipeline()
     outcomes = []
-    for phase in PHASES[:2]:
-        terminal.line(f"{phase}: {land(own.config_path, phase)} files landed in {root / 'landing'}")
-        with open_run(own, pipeline, Fold(run_id(None))) as whole:
+    with open_runs(own, pipeline) as begin:
+        for phase in PHASES[:2]:
+            terminal.line(f"{phase}: {land(own.config_path, phase)} files landed in {root / 'landing'}")
+            whole = begin(Fold(run_id(None)))
             whole.run(list(LOGS))
-        outcomes += [outcome for step in whole.outcomes.values() for outcome in step]
+            outcomes += [outcome for step in whole.outcomes.values() for outcome in step]
     code = exit_code(outcomes)
     terminal.json(
         {
