@@ -47,8 +47,8 @@ PICTURES = (
     Picture("page-explain", "/logs/accounts/explain?c.id=1&view=live", 1040),
 )
 
-# A run of Airflow's own pages, with the graph of its tasks.
-RUN = Picture("run", "/dags/tidefold_materialize/runs/", 900)
+# A run on Airflow's own page, with the state of each task.
+RUN = Picture("run", "/dags/tidefold_materialize/runs/", 720)
 
 
 def main() -> None:
@@ -58,19 +58,19 @@ def main() -> None:
         if sys.argv[1:] != [RUN.name]:
             (root / "pipeline").mkdir()
             story = tell(root / "pipeline", "delivered", runs=14)
-            with _started(Request(root / "airflow", story.root / "tidefold.yaml", "@hourly", paused=True)) as airflow:
+            with _open_airflow(Request(root / "airflow", story.root / "tidefold.yaml", "@hourly", paused=True)) as airflow:
                 _take(airflow)
         if RUN.name in (sys.argv[1:] or [RUN.name]):
             config = prepare(root / "sample", above=None)
             land(config, PHASES[0])
-            with _started(Request(root / "second", config, "")) as airflow:
+            with _open_airflow(Request(root / "second", config, "")) as airflow:
                 _take_run(airflow)
     finally:
         shutil.rmtree(root)
 
 
 @contextmanager
-def _started(request: Request) -> Iterator[LocalAirflow]:
+def _open_airflow(request: Request) -> Iterator[LocalAirflow]:
     airflow = up(request, print)
     try:
         yield airflow
@@ -97,7 +97,6 @@ def _take_run(airflow: LocalAirflow) -> None:
         with logged_in(browser, api.address, api.user, api.password) as page:
             page.set_viewport_size({"width": 1280, "height": RUN.height})
             page.goto(f"{api.address}{RUN.path}{quote(run)}")
-            page.get_by_role("button", name="Show Graph").click()
             page.wait_for_timeout(4000)
             print(f"{RUN.name}.png: {_save(page, RUN):,} bytes")
 
