@@ -58,7 +58,8 @@ def main() -> None:
         if sys.argv[1:] != [RUN.name]:
             (root / "pipeline").mkdir()
             story = tell(root / "pipeline", "delivered", runs=14)
-            with _open_airflow(Request(root / "airflow", story.root / "tidefold.yaml", "@hourly", paused=True)) as airflow:
+            paused = Request(root / "airflow", story.root / "tidefold.yaml", "@hourly", paused=True)
+            with _open_airflow(paused) as airflow:
                 _take(airflow)
         if RUN.name in (sys.argv[1:] or [RUN.name]):
             config = prepare(root / "sample", above=None)
