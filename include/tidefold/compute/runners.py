@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from tidefold.compute.broadcast_work import BroadcastWork, Work
 from tidefold.errors import TidefoldError, from_wire, to_wire, wrap_unexpected
+from tidefold.storage.cancellation import cancel_writes
 
 if TYPE_CHECKING:
     from pyspark import Broadcast
@@ -54,7 +55,13 @@ def in_threads(tell: Callable[[int, int], None] = lambda done, total: None) -> R
 
         with ThreadPoolExecutor(_THREADS) as pool:
             # What was not begun is left when one of them is interrupted.
-            return list(pool.map(one, tasks))
+            answers = pool.map(one, tasks)
+            try:
+                return list(answers)
+            except BaseException:
+                with cancel_writes():
+                    pool.shutdown(cancel_futures=True)
+                raise
 
     return run
 

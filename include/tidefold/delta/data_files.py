@@ -18,6 +18,7 @@ from tidefold.domain.paths import DataFileName, change_path, data_path
 from tidefold.domain.snapshot.manifest import DataFile
 from tidefold.errors import AlreadyExistsError
 from tidefold.storage import Store
+from tidefold.storage.cancellation import require_not_cancelled
 from tidefold.storage.store import make_taken_error
 
 _ROW_GROUP_ROWS = 262_144
@@ -36,6 +37,7 @@ class _Tally:
         self.closed = False
 
     def write(self, data: Any) -> int:
+        require_not_cancelled()
         view = memoryview(data)
         self.sha256.update(view)
         self.bytes += view.nbytes

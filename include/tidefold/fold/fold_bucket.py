@@ -35,6 +35,7 @@ from tidefold.fold.rewrite import RewriteAction
 from tidefold.fold.task import FoldResult, FoldTask
 from tidefold.storage import Store, link_data_file
 from tidefold.storage.addresses import meeting
+from tidefold.storage.cancellation import require_not_cancelled
 from tidefold.storage.scratch import open_scratch
 from tidefold.typed_json import decode_json
 
@@ -193,6 +194,7 @@ def _bring_file(
 def _copy(old: BinaryIO, new: BinaryIO, sha256: str, source: Address) -> None:
     digest = hashlib.sha256()
     while chunk := old.read(_CHUNK):
+        require_not_cancelled()
         digest.update(chunk)
         new.write(chunk)
     if digest.hexdigest() != sha256:

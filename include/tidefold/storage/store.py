@@ -6,6 +6,7 @@ import errno
 import hashlib
 import io
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import BinaryIO, Protocol, cast, runtime_checkable
@@ -76,6 +77,16 @@ def files_at_once(store: Store, configured: int | None) -> int:
 def logs_at_once(store: Store) -> int:
     """Returns how many logs are looked at at the same time. On a disk the answers do not make anybody wait."""
     return store.at_once if isinstance(store, RemoteStore) else 1
+
+
+def delete_files(store: Store, paths: Sequence[str], threads: int = 1) -> None:
+    """Deletes files, in no order. Several threads share the paths."""
+    if threads == 1 or len(paths) <= 1:
+        store.delete(paths)
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        for _ in pool.map(store.delete, [paths[number::threads] for number in range(threads)]):
+            pass
 
 
 def link_data_file(store: Store, source: str, target: str, size: int, copy: bool = False) -> str:

@@ -177,6 +177,7 @@ class RetentionConfig(StrictModel):
         ge=1,
         description="days without a change after which `clean` deletes files in scratch folders",
     )
+    threads: int = Field(default=1, ge=1, description="threads that delete files of the store")
     report_days: int = Field(
         default=90, ge=1, description="days after which `clean` removes reports of aborted and deleted snapshots"
     )

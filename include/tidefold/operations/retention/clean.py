@@ -35,7 +35,7 @@ from tidefold.operations.retention.file_gc import (
 )
 from tidefold.operations.retention.segment_gc import plan_orphans
 from tidefold.operations.snapshot.heartbeat import INTERVAL, add_heartbeats
-from tidefold.storage import Store
+from tidefold.storage import Store, delete_files
 from tidefold.storage.scratch import PATTERN, is_owner_alive
 
 # Stands for the whole store in the outcome, where other outcomes have a log. No log can have this name.
@@ -70,7 +70,7 @@ def _clean_store(pipeline: Pipeline, plan: bool) -> Outcome:
         raise failed[0]
     orphans = plan_orphans(pipeline.store, list(pipeline.config.logs))
     if not plan:
-        pipeline.store.delete(orphans)
+        delete_files(pipeline.store, sorted(orphans), pipeline.config.retention.threads)
     files = sorted({*orphans, *(path for found in announced_files.values() for path in found)})
     listed = [_describe_run(run, announced_files[run.run]) for run in runs]
     scratch = find_scratch(pipeline.config.path.parent, now(), pipeline.config.retention.scratch_days)
@@ -114,7 +114,7 @@ def _clean_log(pipeline: Pipeline, log: str, plan: bool) -> Outcome:
     going = tuple(path for plan_of in plans for path in plan_of(pipeline.store, state))
     going += _find_aged(pipeline, state)
     if not plan:
-        going = delete_hidden(pipeline.store, ledger, state, going)
+        going = delete_hidden(pipeline.store, ledger, state, going, pipeline.config.retention.threads)
     details = CleanDetails(files=len(going), paths=list(going), aborted=[s.id for s in given_up])
     if not going and not given_up:
         return Outcome(log, Status.NOTHING, "nothing was left behind", details=details)

@@ -18,7 +18,7 @@ from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.retention.details import DropDetails
 from tidefold.operations.retention.segment_gc import plan_release
 from tidefold.operations.savepoint.external import delete_originals, find_owned_originals
-from tidefold.storage import Store, StoredObject
+from tidefold.storage import Store, StoredObject, delete_files
 
 # After this many deleted files, `drop` checks again that the rest still belongs to this log.
 _AT_ONCE = 500
@@ -61,7 +61,8 @@ def drop(pipeline: Pipeline, log: str, plan: bool = True) -> Outcome:
     gone = ledger.commit(_end_deletion, of_dropped=True)
     # The next log of this name never gives any of these names again.
     last = LogPaths(log).ledger_version(gone.version)
-    pipeline.store.delete([file.path for file in own if file.path != last])
+    rest = [file.path for file in own if file.path != last]
+    delete_files(pipeline.store, rest, pipeline.config.retention.threads)
     return Outcome(log, Status.DROPPED, f"deleted {counted}", details=details)
 
 
@@ -80,7 +81,7 @@ def _delete(pipeline: Pipeline, state: LogState, paths: Sequence[str]) -> None:
                 f"Another command has dropped `{state.log}`, or started it again, at the same time.",
                 hint=f"`tidefold status {state.log}` shows the current state.",
             )
-        pipeline.store.delete(paths[begin : begin + _AT_ONCE])
+        delete_files(pipeline.store, paths[begin : begin + _AT_ONCE], pipeline.config.retention.threads)
 
 
 def _delete_leftovers(pipeline: Pipeline, gone: LogState, plan: bool) -> Outcome:

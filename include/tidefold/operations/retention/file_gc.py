@@ -14,7 +14,7 @@ from tidefold.domain.retention.protection import with_files
 from tidefold.errors import CorruptError, NotFoundError
 from tidefold.ledger import Ledger, decode_manifest, digest_of, read_manifest
 from tidefold.ledger.evidence import ATTEMPT_FACT, EPOCH_FACT, list_manifests, read_commit_facts
-from tidefold.storage import Store, StoredObject
+from tidefold.storage import Store, StoredObject, delete_files
 
 # Snapshots in these states keep their files.
 _KEPT = (State.COMPLETED, State.STAGED, State.SUBSUMED)
@@ -34,7 +34,9 @@ def sweep(store: Store, ledger: Ledger) -> int:
     return len(delete_hidden(store, ledger, state, files))
 
 
-def delete_hidden(store: Store, ledger: Ledger, state: LogState, paths: Sequence[str]) -> tuple[str, ...]:
+def delete_hidden(
+    store: Store, ledger: Ledger, state: LogState, paths: Sequence[str], threads: int = 1
+) -> tuple[str, ...]:
     """Deletes these files of a log, except those that the published table shows. Returns the deleted paths.
 
     Raises CorruptError, and deletes nothing, if the store shows something that the ledger does not know.
@@ -44,7 +46,7 @@ def delete_hidden(store: Store, ledger: Ledger, state: LogState, paths: Sequence
     evidence = ledger.require_current(state)
     shown = frozenset() if evidence.is_as_known else _find_shown_files(store, state.log)
     going = tuple(path for path in paths if path not in shown)
-    store.delete(going)
+    delete_files(store, going, threads)
     return going
 
 

@@ -40,7 +40,7 @@ def subsume(pipeline: Pipeline, log: str, plan: bool = False) -> Outcome:
         ledger.require_current(state)
     files = find_files_to_delete(pipeline.store, state, retired)
     if retired and not plan:
-        delete_hidden(pipeline.store, ledger, state, [file.path for file in files])
+        delete_hidden(pipeline.store, ledger, state, [file.path for file in files], pipeline.config.retention.threads)
     originals = delete_originals(find_owned_originals(retired), plan)
     if retired and not plan:
         ledger.commit(lambda now: protection.mark_deleted(now, [s.id for s in retired]))

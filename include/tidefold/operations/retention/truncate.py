@@ -12,6 +12,7 @@ from tidefold.operations.outcome import Outcome, Status
 from tidefold.operations.pipeline import Pipeline, now
 from tidefold.operations.retention.details import TruncateDetails
 from tidefold.operations.retention.segment_gc import plan_release
+from tidefold.storage import delete_files
 
 
 def truncate(pipeline: Pipeline, log: str, plan: bool = False) -> Outcome:
@@ -30,7 +31,7 @@ def truncate(pipeline: Pipeline, log: str, plan: bool = False) -> Outcome:
     if not plan and released.unneeded:
         ledger.require_current(state)
     if not plan:
-        pipeline.store.delete([entry.path for entry in released.unneeded])
+        delete_files(pipeline.store, [entry.path for entry in released.unneeded], pipeline.config.retention.threads)
         ledger.commit(lambda current: log_bounds.forget_garbage(current, released.settled))
         ledger.prune()
     unneeded = {entry.path: entry.bytes for entry in released.unneeded}

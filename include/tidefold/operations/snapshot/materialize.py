@@ -72,7 +72,17 @@ def materialize(
         attempts = [a for a in begun if isinstance(a, Attempt)]
         tasks = sort_by_weight([task for attempt in attempts for task in attempt.tasks])
         _log.info("folding %d buckets of %d logs", len(tasks), len(attempts))
-        answers = run(*deal(tasks))
+        try:
+            answers = run(*deal(tasks))
+        except BaseException:
+            for attempt in attempts:
+                _log.warning(
+                    "%s: snapshot %d was cancelled. The files that were being written are closed and deleted. The next "
+                    "run deletes the others.",
+                    attempt.log,
+                    attempt.snapshot.id,
+                )
+            raise
         folded = {a.log: [r for t, r in zip(tasks, answers, strict=True) if t.plan.log == a.log] for a in attempts}
         return [b if isinstance(b, Outcome) else _finish(pipeline, b, folded[b.log]) for b in begun]
 
