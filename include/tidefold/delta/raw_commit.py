@@ -174,8 +174,9 @@ def _remove(path: str, active: Active) -> Mapping[str, object]:
 
 
 def _change(file: DataFile) -> Mapping[str, object]:
-    said = {"path": f"{CHANGE_FOLDER}/{file.name}", "partitionValues": {}, "size": file.bytes, "dataChange": False}
-    return {"cdc": said}
+    facts = {"partitionValues": {}, "size": file.bytes, "dataChange": False}
+    # Nothing else keeps the checksum, which `verify` needs.
+    return {"cdc": {"path": f"{CHANGE_FOLDER}/{file.name}", **facts, "tags": {"sha256": file.sha256}}}
 
 
 def _vector(given: Deletions | None) -> Mapping[str, object]:

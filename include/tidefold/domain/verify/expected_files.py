@@ -26,6 +26,7 @@ class FileRole(StrEnum):
     DELTA_LOG = "delta log"
     TABLE = "published table"
     SEGMENT = "segment"
+    CHANGE_DATA = "change data file"
 
 
 class DamageKind(StrEnum):

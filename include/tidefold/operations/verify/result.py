@@ -147,6 +147,11 @@ def _hint(state: LogState, damage: Damage, lost: set[int]) -> str:
         return f"`tidefold verify {state.log} --repair` repairs it from another copy."
     if damage.part is FileRole.SEGMENT:
         return _segment_hint(state, damage)
+    if damage.part is FileRole.CHANGE_DATA:
+        return (
+            "The table itself is whole. A consumer that has not read these changes reads all rows of the table and "
+            "continues from that version; or restore the file from a backup."
+        )
     if state.open_attempt and state.open_attempt.id in damage.snapshots:
         return f"`tidefold abort {state.log}`; the next run folds the same changes again."
     whole = [s for s in state.snapshots if s.in_main_lineage and s.state is State.COMPLETED and s.id not in lost]

@@ -171,6 +171,7 @@ _MEANS = {
     FileRole.MANIFEST: "the files of snapshot {ids} are not known without it, so the snapshot cannot be restored",
     FileRole.DELTA_LOG: "a reader of snapshot {ids} as a table of its own does not get its rows",
     FileRole.TABLE: "readers of the published table do not get the rows of snapshot {ids}",
+    FileRole.CHANGE_DATA: "consumers of the change data feed do not get the changes of snapshot {ids}",
     FileRole.SEGMENT: "a fold or a replay of these changes cannot read them",
 }
 _LOCAL = "restores read the store instead of this local copy"

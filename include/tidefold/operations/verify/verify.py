@@ -26,7 +26,8 @@ from tidefold.ledger import Ledger, read_manifest_at
 from tidefold.operations.outcome import Outcome, Status
 from tidefold.operations.pipeline import Pipeline, now
 from tidefold.operations.verify import check_delta_tables, check_segments
-from tidefold.operations.verify.check_files import Stores, Tell, examine, still_named
+from tidefold.operations.verify.check_change_data import list_change_files
+from tidefold.operations.verify.check_files import Stores, Tell, examine, is_read, still_named
 from tidefold.operations.verify.proof_record import write_proof
 from tidefold.operations.verify.repair import repair_file
 from tidefold.operations.verify.result import Checked, add_warning, outcome_of
@@ -113,6 +114,7 @@ class Verification:
         self._check_data_files(manifests)
         self._check_own_logs(manifests)
         self._check_published_table(manifests)
+        self._check_change_data()
         self._check_segments()
         return outcome_of(self.scope, self.damage, self.checked, self.asked.repair)
 
@@ -170,6 +172,23 @@ class Verification:
         found = examine(self.stores, plan(self.scope), deep=self._read, tell=self._reporter("data files"))
         self.checked.count(found)
         self._record_damage(found, plan, repair_file)
+
+    def _check_change_data(self) -> None:
+        """Checks what the commits of the published table name. Without a checksum only presence and length."""
+        files = self._plan_change_data(self.scope)
+        deep = frozenset(file for file in files if file.sha256 and is_read(file, self._read))
+        found = examine(self.stores, files, deep=deep, tell=self._reporter("change data files"))
+        self.checked.count(found)
+        bad = {file: copies for file, copies in found.items() if any(copy.damaged for copy in copies)}
+        # The only copy: nothing repairs it.
+        still = self._find_named(self._plan_change_data) if bad else set()
+        self.damage += [one for file, copies in bad.items() for one in damages(file, still_named(copies, still))]
+
+    def _plan_change_data(self, scope: Scope) -> tuple[StoredFile, ...]:
+        entry = self.pipeline.config.logs.get(self.log)
+        if not entry or not entry.change_feed:
+            return ()
+        return list_change_files(self.pipeline.store, self.log, scope.kept, scope.asked)
 
     def _check_segments(self) -> None:
         segments = check_segments.segment_files(self.scope.change_sets)

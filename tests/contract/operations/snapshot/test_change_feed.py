@@ -38,6 +38,7 @@ from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
 from tidefold.operations.snapshot.request import Fold, Restore, SnapshotRequest
+from tidefold.operations.verify.verify import Asked, verify
 
 KINDS = (KindPolicy.FULL, KindPolicy.INCREMENTAL)
 
@@ -220,3 +221,43 @@ def test_change_files_go_with_their_snapshot(tmp_path: Path) -> None:
     kept = {s.id for s in pipeline.ledger(LOG).read().snapshots if s.state in (State.COMPLETED, State.SUBSUMED)}
     assert snapshots == kept
     assert_exact(pipeline, 4)
+
+
+@pytest.mark.parametrize("harm", ["missing", "cut", "altered"])
+def test_verify_names_a_damaged_file_of_the_feed(tmp_path: Path, harm: str) -> None:
+    """Its only copy: nothing is repaired, and the table stays whole."""
+    made = make_pipeline(tmp_path, FEED)
+    for run, text in (("run-0", "a"), ("run-1", "b")):
+        put(made, [{"id": 1, "text": text}])
+        publish(made, Fold(run))
+    assert verify(made, LOG).status == "whole"
+    [action] = [one["cdc"] for one in actions_of(made, 1) if "cdc" in one]
+    path = f"{LogPaths(LOG).table}/{action['path']}"
+    file = tmp_path / "store" / path
+    whole = file.read_bytes()
+    file.unlink() if harm == "missing" else file.write_bytes(whole[:-1] if harm == "cut" else whole[:-1] + b"!")
+    outcome = verify(made, LOG, Asked(repair=True))
+    [damage] = outcome.facts["damage"]
+    assert (damage["part"], damage["harm"], damage["paths"]) == ("change data file", harm, [path])
+    assert (damage["snapshots"], damage["repaired"]) == ([2], "")
+    assert "continues from that version" in damage["hint"]
+    assert outcome.error_code == "DAMAGED"
+    assert (verify(made, LOG, Asked(deep=False)).status == "whole") is (harm == "altered")
+    assert len(open_table(made).to_pyarrow_table()) == 1
+
+
+def test_verify_reads_a_feed_without_checksums_by_its_length(tmp_path: Path) -> None:
+    """Versions of older programs have none."""
+    made = make_pipeline(tmp_path, FEED)
+    for run, text in (("run-0", "a"), ("run-1", "b")):
+        put(made, [{"id": 1, "text": text}])
+        publish(made, Fold(run))
+    commit = tmp_path / "store" / f"{LogPaths(LOG).table}/_delta_log/{1:020d}.json"
+    actions = actions_of(made, 1)
+    for action in actions:
+        action.get("cdc", {}).pop("tags", None)
+    commit.write_text("\n".join(map(json.dumps, actions)))
+    assert verify(made, LOG).status == "whole"
+    [action] = [one["cdc"] for one in actions if "cdc" in one]
+    (tmp_path / "store" / LogPaths(LOG).table / action["path"]).unlink()
+    assert verify(made, LOG).error_code == "DAMAGED"
