@@ -1,7 +1,7 @@
 # Every command a contributor needs. The same ones run in .ci/run.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help install lock lint test errors wrap test-unit test-model test-contract test-spark test-airflow test-faults test-drills bench bench-counts bench-ingest bench-log bench-listing bench-long bench-quality bench-scale bench-snapshot fault-matrix two-coordinators unsynced soak demo up airflow down clean
+.PHONY: help install lock lint test errors wrap test-unit test-model test-contract test-spark test-airflow test-faults test-drills bench bench-counts bench-ingest bench-log bench-listing bench-long bench-quality bench-s3 bench-scale bench-snapshot fault-matrix two-coordinators unsynced soak demo up airflow down clean
 
 # Set in some shells; with it every start would compile all its imports again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -113,7 +113,10 @@ bench-long: install ## About 5 minutes: 10,000 small segments, 50 snapshots in a
 bench-quality: install ## About 3 minutes: the quality gate over a million rows, before and after; writes docs/benchmarks/quality.md
 	ROWS=$(if $(filter file,$(origin ROWS)),1000000,$(ROWS)) ROUNDS=$(ROUNDS) $(RUN) benchmarks/quality.py
 
-bench-scale: install ## Seconds: bytes and CPU of dealing up to 10,000 buckets and 1,000 change sets; writes docs/benchmarks/scale.md
+bench-s3: install ## About a minute: requests, bytes and seconds of snapshots in S3; writes docs/benchmarks/s3.md
+	PYTHONPATH=include:plugins:scripts:tests $(PYTHON) benchmarks/s3.py
+
+bench-scale: install ## About 10 minutes: bytes and CPU of dealing up to 10,000 buckets and 1,000 change sets, ledger requests, runs over 100 to 5,000 logs; writes docs/benchmarks/scale.md
 	PYTHONPATH=include:plugins:tests $(PYTHON) benchmarks/scale.py
 
 bench-run: install ## About an hour: whole runs, cold start included, by tidefold and by the usual job; writes docs/benchmarks/run.md

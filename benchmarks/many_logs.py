@@ -45,6 +45,7 @@ class ManyLogs:
     """What one size cost.
 
     logs: how many are configured.
+    open: seconds to read and check the configuration.
     idle, status: seconds and requests of each log, for a run without news and for `status`.
     news: seconds of a run in which NEWS logs have one new file each.
     """
@@ -128,12 +129,10 @@ def measure(folder: Path) -> ManyLogs:
         return time.perf_counter() - begun, (calls.total() - before) / len(logs)
 
     shown = measure_one(lambda: status(pipeline, logs))
-    print("status", shown, dict(calls), file=sys.stderr)
     pipeline = open_pipeline(folder / "tidefold.yaml")
     calls.clear()
     count_calls(pipeline.store, calls)
     idle = measure_one(lambda: run(pipeline, "idle"))
-    print("idle", idle, dict(calls), file=sys.stderr)
     pipeline = open_pipeline(folder / "tidefold.yaml")
     step = max(1, len(logs) // NEWS)
     for name in logs[::step][:NEWS]:
@@ -153,8 +152,6 @@ def measure_apart(logs: int) -> ManyLogs:
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as made:
-        begun = time.perf_counter()
         make(Path(made), int(sys.argv[1]))
-        print("made", time.perf_counter() - begun, file=sys.stderr)
         found = measure(Path(made))
         print(json.dumps(asdict(found)))

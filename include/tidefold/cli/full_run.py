@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 from tidefold.cli.output.outcomes import exit_code, print_lines
 from tidefold.cli.spark_submit import SparkApplication
@@ -15,6 +16,7 @@ from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot.request import SnapshotRequest
 from tidefold.spark.full_run import FullRun
 from tidefold.spark.steps import IngestStep
+from tidefold.storage.s3.traffic import read_traffic
 
 
 @contextmanager
@@ -67,8 +69,18 @@ def print_run(terminal: Terminal, run: FullRun, command: str, saved: Sequence[Ou
     steps = {name: [o.to_dict() for o in outcomes] for name, outcomes in run.outcomes.items()}
     idle = {"idle": sorted(run.idle)} if run.idle else {}
     after = {} if saved is None else {"outcomes": [o.to_dict() for o in saved]}
-    terminal.json({"command": command, "run": run.id, "exit_code": code, "steps": steps, **idle, **after})
+    shown = {"command": command, "run": run.id, "exit_code": code, "steps": steps}
+    terminal.json({**shown, **idle, **after, **_report_traffic(terminal)})
     return code
+
+
+def _report_traffic(terminal: Terminal) -> dict[str, Any]:
+    """Prints what this process and S3 exchanged, and returns it for the JSON output; nothing without S3."""
+    found = read_traffic()
+    if not found.total:
+        return {}
+    terminal.line(str(found))
+    return {"s3": {"requests": dict(found.requests), "bytes_sent": found.sent, "bytes_received": found.received}}
 
 
 def print_next_steps(terminal: Terminal, run: FullRun) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from tidefold.operations.outcome import Outcome
+from tidefold.storage.s3.traffic import read_traffic
 from tidefold.storage.safe_files import make_private_folder
 from tidefold_airflow.observability.metrics import of_outcomes, send
 
@@ -43,6 +44,8 @@ def report(outcomes: Sequence[Outcome], context: Context) -> Summary:
     summary = {outcome.log: _summarize(outcome) for outcome in outcomes}
     for outcome in outcomes:
         _log.log(logging.ERROR if outcome.error else logging.INFO, "%s: %s", outcome.log, outcome.message)
+    if (traffic := read_traffic()).total:
+        _log.info("This task: %s.", traffic)
     failed = [o for o in outcomes if o.error]
     if failed:
         # A failed task returns nothing, but its results for the other logs must be visible.

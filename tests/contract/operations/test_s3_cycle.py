@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 
 import polars
 import pytest
 from deltalake import DeltaTable
+from typer.testing import CliRunner
 
 from support.pipelines import CONFIG, judge_all, make_pipeline, put, snapshot_rows, table_rows, with_log_shape
 from support.s3_server import S3Bucket
 from tidefold.changelog.schema import DELETE
+from tidefold.cli.app import app
 from tidefold.compute.runners import in_process
+from tidefold.domain.external_snapshot import Ownership
 from tidefold.domain.log_state import Column
 from tidefold.domain.paths import LogPaths
 from tidefold.errors import StorageError
@@ -21,10 +26,12 @@ from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.retention.drop_log import drop
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
+from tidefold.operations.savepoint.take import SavepointRequest, take_savepoint
 from tidefold.operations.snapshot.abort import abort
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Fold
+from tidefold.operations.snapshot.request import Fold, Import
+from tidefold.read.content_checksum import ContentChecksum, compute_checksum
 
 Rows = dict[int, str | None]
 
@@ -142,3 +149,39 @@ def test_columns_and_files_change_in_one_commit(pipeline: Pipeline) -> None:
         assert {row["id"]: row["label"] for row in rows} == {i: "b" if i == 3 else "a" for i in range(10)}
     put(renamed, [{"id": 4, "label": "c"}])
     assert cycle(renamed, "run-3").facts["table_version"] == 2
+
+
+def test_the_same_changes_give_the_same_content_in_s3_and_on_disk(
+    pipeline: Pipeline, tmp_path: Path, s3: S3Bucket
+) -> None:
+    """Each also imports the savepoint of the other."""
+    disk = make_pipeline(tmp_path / "disk")
+    for one in (pipeline, disk):
+        grow(one, 3)
+    assert checksum_of(pipeline) == checksum_of(disk)
+    for number, (giver, taker) in enumerate(((pipeline, disk), (disk, pipeline))):
+        put(giver, [{"id": 5, "text": f"changed {number}"}])
+        cycle(giver, f"more-{number}")
+        address = f"s3://{s3.name}/savepoint-{number}"
+        assert take_savepoint(giver, "accounts", SavepointRequest(address)).status == "saved"
+        [staged] = materialize(taker, ["accounts"], Import(f"in-{number}", address, Ownership.NO_CLAIM), in_process)
+        assert staged.status == "staged", staged
+        judge_all(taker)
+        assert confirm(taker, "accounts").status == "published"
+        assert checksum_of(taker) == checksum_of(giver)
+
+
+def checksum_of(pipeline: Pipeline) -> ContentChecksum:
+    table = DeltaTable(pipeline.store.uri(LogPaths("accounts").table), storage_options=pipeline.store.options())
+    found = table.to_pyarrow_table(columns=["id", "text"])
+    return compute_checksum(found.to_batches(), 2)
+
+
+def test_a_run_names_its_requests_and_bytes(pipeline: Pipeline) -> None:
+    put(pipeline, [{"id": 1, "text": "a"}])
+    command = ["run", "accounts", "--config", str(pipeline.config.path)]
+    done = CliRunner().invoke(app, command)
+    assert re.search(r"\n[\d,]+ requests to S3, [\d,]+ bytes sent, [\d,]+ bytes received\n", done.stdout), done.output
+    found = json.loads(CliRunner().invoke(app, [*command, "--format", "json"]).stdout)["s3"]
+    assert found["requests"]["list_objects_v2"] > 0
+    assert found["bytes_received"] > 0

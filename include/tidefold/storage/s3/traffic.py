@@ -25,6 +25,9 @@ class Traffic:
         """The number of all requests."""
         return sum(self.requests.values())
 
+    def __str__(self) -> str:
+        return f"{self.total:,} requests to S3, {self.sent:,} bytes sent, {self.received:,} bytes received"
+
     def since(self, earlier: Traffic) -> Traffic:
         """Returns what was added since an earlier count."""
         added = Counter(self.requests)
