@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 import secrets
+import subprocess
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -48,6 +49,15 @@ def test_the_package_is_whole(installed: Installed) -> None:
     [examples] = (installed.programs.parent / "lib").glob("python*/site-packages/tidefold_airflow/example_dags")
     assert (examples / "tidefold_restore.py").is_file()
     assert str(PROJECT) not in told
+
+
+def test_the_install_page_copies_a_ready_dag(installed: Installed) -> None:
+    page = (PROJECT / "docs" / "install.md").read_text()
+    [command] = re.findall(r"^```bash\n(cp .*?)^```$", page, re.DOTALL | re.MULTILINE)
+    folder = installed.root / "copied"
+    (folder / "dags").mkdir(parents=True)
+    subprocess.run(["bash", "-euc", command], cwd=folder, env=installed.env(), check=True)
+    assert (folder / "dags" / "tidefold_restore.py").is_file()
 
 
 def test_airflow_knows_the_provider_and_the_plugin(installed: Installed) -> None:

@@ -118,6 +118,25 @@ def test_the_commands_of_a_page_run(folder: Path, name: str) -> None:
         call(*shlex.split(command.replace("/backup/", f"{folder}/backup/"))[1:])
 
 
+@pytest.mark.parametrize("name", ["README.md", "docs/cli.md", "docs/install.md"])
+def test_the_first_commands_of_a_page_run_on_landed_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """What a newcomer types, in its order; `doctor` judges the machine and has tests of its own."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("TIDEFOLD_CONFIG", raising=False)
+    (tmp_path / "landing").mkdir()
+    for day in (20, 21):
+        rows = "".join(f"{day + i},{i}.50,2026-11-{day}T10:0{i}:00Z\n" for i in range(2))
+        (tmp_path / "landing" / f"orders-{day}.csv").write_text(f"order_id,amount,updated_at\n{rows}")
+    blocks = "".join(_FENCE.findall((PROJECT / name).read_text()))
+    commands = [found.split("#")[0] for found in re.findall(r"^(?:\./)?tidefold ([^\n]+)$", blocks, re.MULTILINE)]
+    assert commands
+    for command in commands:
+        if not command.startswith("doctor"):
+            call(*shlex.split(command))
+
+
 def test_commands_are_found() -> None:
     assert sum(len(list(list_commands(page.read_text()))) for page in PAGES) > 200
     assert find_command(["quarantine", "none"]) is None

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
+import msgspec
+
 from tidefold.domain.log_state import Snapshot
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.verify.expected_files import Expected, FileRole, StoredFile, StoredLocation
@@ -32,9 +34,13 @@ def _describe_file(log: str, version: int, snapshot: int, action: Mapping[str, A
 
 
 def _read_change_actions(store: Store, log: str, version: int) -> list[Mapping[str, Any]]:
-    """Returns none if Delta's retention has deleted the commit: then no reader finds its feed."""
+    """Returns none if Delta's retention has deleted the commit, or if it is damaged: no reader finds its feed then.
+
+    The check of the published table reports a damaged commit.
+    """
     try:
         lines = store.read(f"{LogPaths(log).table}/_delta_log/{version:020d}.json").splitlines()
-    except NotFoundError:
+        actions = [decode_json(line, dict[str, Any]) for line in lines]
+    except (NotFoundError, msgspec.DecodeError):
         return []
-    return [action["cdc"] for action in (decode_json(line, dict[str, Any]) for line in lines) if "cdc" in action]
+    return [action["cdc"] for action in actions if "cdc" in action]

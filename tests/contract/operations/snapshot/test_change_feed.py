@@ -261,3 +261,13 @@ def test_verify_reads_a_feed_without_checksums_by_its_length(tmp_path: Path) -> 
     [action] = [one["cdc"] for one in actions if "cdc" in one]
     (tmp_path / "store" / LogPaths(LOG).table / action["path"]).unlink()
     assert verify(made, LOG).error_code == "DAMAGED"
+
+
+def test_verify_reports_a_damaged_commit_as_damage_of_the_table(tmp_path: Path) -> None:
+    made = make_pipeline(tmp_path, FEED)
+    put(made, [{"id": 1, "text": "a"}])
+    publish(made, Fold("run-0"))
+    commit = tmp_path / "store" / f"{LogPaths(LOG).table}/_delta_log/{0:020d}.json"
+    commit.write_bytes(commit.read_bytes()[:-40])
+    outcome = verify(made, LOG)
+    assert [one["part"] for one in outcome.facts["damage"]] == ["published table"]
