@@ -39,6 +39,7 @@ ENGINES = {
     "partial": "partial",
     "aggregate": "{engine: aggregate, aggregates: {n: sum}}",
     "history": "history",
+    "append": "append",
 }
 FACTORS: dict[str, tuple[Any, ...]] = {
     "engine": tuple(ENGINES),
@@ -82,10 +83,25 @@ def test_every_two_values_meet() -> None:
     assert len(CASES) < 25
 
 
+def test_the_page_lists_the_cases() -> None:
+    """docs/flink.md; the expected lines are in the message."""
+    lines = [f"| {' | '.join(str(value) for value in (*FACTORS,))} |"]
+    lines += ["|---" * len(FACTORS) + "|"]
+    lines += [f"| {' | '.join(_describe(value) for value in case.values())} |" for case in CASES]
+    page = (Path(__file__).parents[4] / "docs/flink.md").read_text()
+    assert "\n".join(lines) in page, "\n".join(lines)
+
+
+def _describe(value: Any) -> str:
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
+
+
 def configured(case: Case, copies: bool) -> str:
     merge = f"    merge: {ENGINES[case['engine']]}\n    deletion_vectors: {str(case['vectors']).lower()}\n"
     text = CONFIG.replace("columns: {id: int, text: string}", "columns: {id: int, text: string, n: long}", 1)
     text = text.replace("    key_groups: 16\n", f"{merge}    key_groups: 16\n", 1)
+    if case["engine"] == "append":
+        text = text.replace("    key: [id]\n", "", 1)
     local = "local: {mode: files, path: local}\n" if copies else ""
     return text.replace("store: store\n", f"store: store\n{local}")
 
