@@ -30,15 +30,15 @@ class SparkFrames:
     spark: SparkSession
 
     def table(self, rows: list[Row]) -> JudgedRows:
-        return SparkRows(self._frame(rows))
+        return SparkRows(lambda: self._frame(rows))
 
     def numbers(self, values: Iterable[int]) -> JudgedRows:
-        return SparkRows(self.spark.createDataFrame([(n,) for n in values], "number int"))
+        return SparkRows(lambda: self.spark.createDataFrame([(n,) for n in values], "number int"))
 
     def broken(self, rows: list[Row]) -> JudgedRows:
         whole = self._frame(rows)
         failing = {c: whole["id"].cast("string").substr(1, 0).cast(TYPES[c]) for c in ("price", "shop")}
-        return SparkRows(whole.withColumns(failing))
+        return SparkRows(lambda: whole.withColumns(failing))
 
     def _frame(self, rows: list[Row]) -> DataFrame:
         schema = ", ".join(f"{n} {t.replace('timestamp', 'timestamp_ltz')}" for n, t in TYPES.items())

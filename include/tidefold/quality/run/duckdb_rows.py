@@ -31,7 +31,7 @@ from tidefold.storage import Store
 from tidefold.storage.scratch import open_scratch
 
 if TYPE_CHECKING:
-    from great_expectations.core import ExpectationSuiteValidationResult, ExpectationValidationResult
+    from great_expectations.core import ExpectationValidationResult
     from great_expectations.expectations.expectation import Expectation
 
     from tidefold.quality.run.gx_duckdb import GxSession
@@ -54,11 +54,14 @@ _MEMORY = 1 << 30
 
 def can_judge(check: Check) -> bool:
     """Whether a check gives the same verdict here as on Spark."""
-    if check.own:
-        return True
-    if check.type == "expect_column_values_to_match_regex":
-        return translate_regex(str(check.kwargs.get("regex", ""))) is not None
-    return check.type in _EXPECTATIONS
+    return check.own or can_judge_expectation(check.type, check.kwargs)
+
+
+def can_judge_expectation(type_: str, kwargs: Mapping[str, Any]) -> bool:
+    """As `can_judge`, of an expectation of Great Expectations."""
+    if type_ == "expect_column_values_to_match_regex":
+        return translate_regex(str(kwargs.get("regex", ""))) is not None
+    return type_ in _EXPECTATIONS
 
 
 @dataclass(slots=True)
@@ -137,9 +140,9 @@ class DuckDBRows:
     engine: DuckDBEngine
     table: str
 
-    def validate(self, expectations: Sequence[Expectation], form: dict[str, Any]) -> ExpectationSuiteValidationResult:
-        found = self.engine.open_session().validate(self.table, expectations, form)
-        for answer in found.results if form.get("unexpected_index_column_names") else ():
+    def validate(self, expectations: Sequence[Expectation], form: dict[str, Any]) -> list[ExpectationValidationResult]:
+        found = [*self.engine.open_session().validate(self.table, expectations, form).results]
+        for answer in found if form.get("unexpected_index_column_names") else ():
             self._add_keys(answer, form["unexpected_index_column_names"], form["partial_unexpected_count"])
         return found
 

@@ -14,7 +14,7 @@ from tidefold.quality.run.cost import Meter
 from tidefold.storage import Store
 
 if TYPE_CHECKING:
-    from great_expectations.core import ExpectationSuiteValidationResult
+    from great_expectations.core import ExpectationValidationResult
     from great_expectations.expectations.expectation import Expectation
 
     from tidefold.domain.snapshot.manifest import Manifest
@@ -39,7 +39,7 @@ class MissingValues:
 class JudgedRows(Protocol):
     """All rows of a snapshot, in a form that an engine can query."""
 
-    def validate(self, expectations: Sequence[Expectation], form: dict[str, Any]) -> ExpectationSuiteValidationResult:
+    def validate(self, expectations: Sequence[Expectation], form: dict[str, Any]) -> list[ExpectationValidationResult]:
         """Returns the results of expectations over all rows.
 
         form: the result format of Great Expectations.

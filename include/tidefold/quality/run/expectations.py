@@ -17,7 +17,7 @@ from tidefold.quality.suite.check import Check, Severity
 from tidefold.yaml_files.model import suggest
 
 if TYPE_CHECKING:
-    from great_expectations.core import ExpectationSuiteValidationResult, ExpectationValidationResult
+    from great_expectations.core import ExpectationValidationResult
     from great_expectations.expectations.expectation import Expectation
 
 _log = logging.getLogger(__name__)
@@ -78,7 +78,7 @@ def _add_samples(
         _log.warning("no samples of bad rows: %s", error)
         return
     for position, answer in answers.items():
-        if not _exception(answer.exception_info or {}):
+        if not find_exception(answer.exception_info or {}):
             sample, keys = _sample(answer.to_json_dict()["result"], key)
             results[position] = replace(results[position], sample=sample, keys=keys)
 
@@ -123,19 +123,21 @@ def _expectation(check: Check, position: int) -> Expectation:
 
 def _validate(
     rows: JudgedRows, expectations: Sequence[Expectation], form: dict[str, Any]
-) -> ExpectationSuiteValidationResult:
+) -> list[ExpectationValidationResult]:
     try:
         return rows.validate(expectations, form)
+    except TidefoldError:
+        raise
     except Exception as error:  # Any exception here must become an error of this log, never a pass.
         raise not_computed("all of the log", str(error)) from error
 
 
-def _by_position(answers: ExpectationSuiteValidationResult) -> dict[int, ExpectationValidationResult]:
-    return {a.expectation_config.meta[_POSITION]: a for a in answers.results if a.expectation_config}
+def _by_position(answers: Sequence[ExpectationValidationResult]) -> dict[int, ExpectationValidationResult]:
+    return {a.expectation_config.meta[_POSITION]: a for a in answers if a.expectation_config}
 
 
 def _result(check: Check, answer: ExpectationValidationResult) -> CheckResult:
-    broken = _exception(answer.exception_info or {})
+    broken = find_exception(answer.exception_info or {})
     if broken:
         raise not_computed(check.name, broken)
     seen: Mapping[str, Any] = answer.to_json_dict()["result"]
@@ -149,7 +151,7 @@ def _result(check: Check, answer: ExpectationValidationResult) -> CheckResult:
     )
 
 
-def _exception(info: Mapping[str, Any]) -> str | None:
+def find_exception(info: Mapping[str, Any]) -> str | None:
     """Returns the message of an exception. It is flat, or nested under the id of each metric that failed."""
     flat = [info, *(v for v in info.values() if isinstance(v, Mapping))]
     raised = (

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from tidefold.changelog.schema import table_schema
+from tidefold.compute.runners import on_spark
 from tidefold.domain.engine_name import EngineName
 from tidefold.domain.log_state import Column as TableColumn
 from tidefold.domain.log_state import TableSpec
@@ -17,7 +19,9 @@ from tidefold.domain.paths import data_path
 from tidefold.domain.snapshot.manifest import DataFile, Manifest
 from tidefold.errors import TidefoldError
 from tidefold.quality.report.result import clip_text
+from tidefold.quality.run.bucket_counts import TABLE, Count, bucket_counter, can_count
 from tidefold.quality.run.cost import Meter
+from tidefold.quality.run.duckdb_rows import can_judge_expectation, open_duckdb
 from tidefold.quality.run.engine import ColumnNumbers, MissingValues
 from tidefold.quality.run.gx_import import load_for_spark
 from tidefold.quality.run.staged_rows import JUDGE_AGAIN, file_rows
@@ -26,7 +30,7 @@ from tidefold.quality.suite.check import family
 from tidefold.storage import Store, open_store
 
 if TYPE_CHECKING:
-    from great_expectations.core import ExpectationSuiteValidationResult
+    from great_expectations.core import ExpectationValidationResult
     from great_expectations.expectations.expectation import Expectation
     from pyspark.sql import Column, DataFrame, SparkSession
 
@@ -42,19 +46,55 @@ class SparkEngine:
 
     def read(self, store: Store, manifest: Manifest) -> SparkRows:
         """Returns all rows of exactly the manifest's files, every column nullable. Raises TidefoldError."""
-        return SparkRows(_read(self.spark, store, manifest))
+        counter = bucket_counter(store.address, manifest, on_spark(self.spark)) if manifest.shown else None
+        return SparkRows(partial(_read, self.spark, store, manifest), manifest.shape, counter)
 
     def meter(self) -> Meter:
         return Meter(self.spark.sparkContext)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SparkRows:
-    """Rows of a snapshot as a DataFrame."""
+    """Rows of a snapshot as a DataFrame.
 
-    rows: DataFrame
+    open: returns it. Only what counts by bucket cannot do needs it.
+    shape, counter: of the snapshot's files; without them Spark judges all expectations.
+    """
 
-    def validate(self, expectations: Sequence[Expectation], form: dict[str, Any]) -> ExpectationSuiteValidationResult:
+    open: Callable[[], DataFrame]
+    shape: TableSpec | None = None
+    counter: Count | None = None
+
+    @cached_property
+    def rows(self) -> DataFrame:
+        return self.open()
+
+    def validate(self, expectations: Sequence[Expectation], form: dict[str, Any]) -> list[ExpectationValidationResult]:
+        """Counts bucket by bucket where that gives the same counts; Spark does the rest, and all samples."""
+        counted = [] if form.get("partial_unexpected_count") else [e for e in expectations if self._can_count(e)]
+        rest = [e for e in expectations if all(e is not one for one in counted)]
+        return [*self._count(counted, form), *self._judge(rest, form)]
+
+    def _can_count(self, expectation: Expectation) -> bool:
+        asked = expectation.configuration
+        return (
+            self.shape is not None
+            and self.counter is not None
+            and can_judge_expectation(asked.type, asked.kwargs)
+            and can_count(asked.type, asked.kwargs, self.shape)
+        )
+
+    def _count(self, expectations: Sequence[Expectation], form: dict[str, Any]) -> list[ExpectationValidationResult]:
+        if not expectations or self.shape is None or self.counter is None:
+            return []
+        with open_duckdb() as engine:
+            none = table_schema(self.shape).empty_table().to_reader()
+            table = engine.load(TABLE, none).table
+            return [*engine.open_session().validate_elsewhere(table, expectations, form, self.counter).results]
+
+    def _judge(self, expectations: Sequence[Expectation], form: dict[str, Any]) -> list[ExpectationValidationResult]:
+        if not expectations:
+            return []
         load_for_spark()
         import great_expectations as gx
 
@@ -65,7 +105,7 @@ class SparkRows:
         batch = source.add_dataframe_asset("rows").add_batch_definition_whole_dataframe("all")
         suite = context.suites.add(gx.ExpectationSuite("suite", expectations=list(expectations)))
         validation = gx.ValidationDefinition(name="gate", data=batch, suite=suite)
-        return validation.run(batch_parameters={"dataframe": self.rows}, result_format=form)
+        return [*validation.run(batch_parameters={"dataframe": self.rows}, result_format=form).results]
 
     def aggregate(self, asked: Mapping[str, tuple[str, bool]]) -> tuple[int, Mapping[str, ColumnNumbers]]:
         from pyspark.sql import functions as f

@@ -6,7 +6,7 @@ log. If its schema declares a column NOT NULL, Spark replaces `IS NULL` by false
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -36,9 +36,15 @@ def check_files(store: Store, manifest: Manifest) -> None:
     _compare(manifest, "the store", wanted, {path: size for path, size in stored.items() if path in wanted})
 
 
-def file_rows(store: Store, folder: str, file: DataFile, shape: TableSpec) -> Iterator[pa.RecordBatch]:
-    """Yields the rows of one file that are not deleted, every column nullable and of its current type."""
-    schema = pa.schema([field.with_nullable(True) for field in table_schema(shape)])
+def file_rows(
+    store: Store, folder: str, file: DataFile, shape: TableSpec, columns: Sequence[str] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Yields the rows of one file that are not deleted, every column nullable and of its current type.
+
+    columns: those that are read; None: all.
+    """
+    wanted = [f for f in table_schema(shape) if columns is None or f.name in columns]
+    schema = pa.schema([field.with_nullable(True) for field in wanted])
     with store.open(data_path(folder, file.name)) as stream:
         parquet = pq.ParquetFile(stream)
         there = [name for name in schema.names if name in parquet.schema_arrow.names]
