@@ -50,7 +50,7 @@ app.callback(help=help_text(main))(main)
 # As the user types them: each command is the function of this name in the module of this name.
 _GROUPS = {
     "Begin": "demo init validate doctor jars",
-    "Look (no Spark)": "status history read explain report diff verify scrub drill",
+    "Look (no Spark)": "status sets history read explain report diff verify scrub drill",
     "Work": "run ingest materialize quality audit restore as-of register",
     "Savepoints": "savepoint import resume",
     "Log (no Spark)": "tail compact-log consumer",

@@ -143,6 +143,12 @@ def choose_logs(pipeline: Pipeline, logs: Sequence[str] | None) -> list[str]:
     return [pipeline.log(log).id for log in dict.fromkeys(logs or pipeline.config.logs)]
 
 
+def add_logs_of_sets(pipeline: Pipeline, logs: Sequence[str]) -> list[str]:
+    """Returns the logs and the other logs of their sets, which are published together."""
+    members = [log for one in pipeline.config.sets.values() if set(one.logs) & set(logs) for log in one.logs]
+    return list(dict.fromkeys([*logs, *members]))
+
+
 _Config = Annotated[
     Path, typer.Option("--config", "-c", envvar="TIDEFOLD_CONFIG", help="The configuration file.", show_default=True)
 ]

@@ -1,6 +1,15 @@
 """The configuration of a pipeline: `load_config` reads and checks `tidefold.yaml`, and reports every mistake in it."""
 
-from tidefold.config.load import Config, LogConfig, QualityConfig, SourceConfig, key_line, load_config, log_mistakes
+from tidefold.config.load import (
+    Config,
+    LogConfig,
+    QualityConfig,
+    SetConfig,
+    SourceConfig,
+    key_line,
+    load_config,
+    log_mistakes,
+)
 from tidefold.config.models.file import json_schema
 from tidefold.config.models.sizes import count_bytes
 from tidefold.config.models.spark import SparkConfig
@@ -12,6 +21,7 @@ __all__ = [
     "ConfigProblem",
     "LogConfig",
     "QualityConfig",
+    "SetConfig",
     "SourceConfig",
     "SparkConfig",
     "config_error",

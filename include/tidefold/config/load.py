@@ -21,10 +21,11 @@ from tidefold.config.models.file import (
     TtlVisibility,
     UploadsConfig,
 )
+from tidefold.config.models.sets import SetEntry
 from tidefold.config.models.sources import StateJsonEntry, options
 from tidefold.config.models.spark import SparkConfig
 from tidefold.config.table_spec import lateness, shape_of, stops_of
-from tidefold.config.validation import check_all, check_log
+from tidefold.config.validation import check_all, check_log, check_sets
 from tidefold.domain.alarms import AlarmThresholds
 from tidefold.domain.key_groups import Redistribution
 from tidefold.domain.log_state import Expire
@@ -138,6 +139,21 @@ class LogConfig(_Resolved):
     alarms: AlarmThresholds | None = None
 
 
+class SetConfig(_Resolved):
+    """One set: logs whose tables are published together.
+
+    transactions: the absolute folder or address where the transaction topic lands.
+    may_be_empty: logs of which nothing may have landed.
+    equal_sums: lists of (log, column) whose sums must be equal.
+    """
+
+    name: str
+    logs: tuple[str, ...]
+    transactions: str
+    may_be_empty: tuple[str, ...] = ()
+    equal_sums: tuple[tuple[tuple[str, str], ...], ...] = ()
+
+
 class Config(_Resolved):
     """A whole pipeline. `path` is absolute; `store` is as written, relative to the folder of `path`."""
 
@@ -153,6 +169,11 @@ class Config(_Resolved):
     targets: tuple[str, ...] = ()
     catalog: CatalogEntry | None = None
     logs: dict[str, LogConfig]
+    sets: dict[str, SetConfig] = {}
+
+    def set_of(self, log: str) -> SetConfig | None:
+        """Returns the set of a log; None: its table is published alone."""
+        return next((one for one in self.sets.values() if log in one.logs), None)
 
 
 def load_config(path: Path) -> Config:
@@ -164,6 +185,7 @@ def load_config(path: Path) -> Config:
     problems += found
     head = _read_head(document, problems)
     problems += check_all(document, base, logs)
+    problems += check_sets(document, base, head.sets if head else {}, logs)
     if problems or head is None:
         raise config_error(path, problems)
     return Config(
@@ -179,6 +201,7 @@ def load_config(path: Path) -> Config:
         targets=tuple(head.targets),
         catalog=head.catalog,
         logs={log: _resolve(log, entry, base, head.alarms) for log, entry in logs.items()},
+        sets={name: _resolve_set(name, entry, base) for name, entry in head.sets.items()},
     )
 
 
@@ -271,6 +294,18 @@ def _resolve(log: str, entry: LogEntry, base: Path, alarms: AlarmsEntry | None) 
             max_refused=quality.max_refused,
         ),
         ttl=_ttl(entry.ttl, entry.columns[entry.ttl.column].type) if entry.ttl else None,
+    )
+
+
+def _resolve_set(name: str, entry: SetEntry, base: Path) -> SetConfig:
+    place = entry.transactions or ""
+    sums = ((column.partition(".")[::2] for column in columns) for columns in entry.equal_sums)
+    return SetConfig(
+        name=name,
+        logs=tuple(entry.logs),
+        transactions=place if "://" in place else str(base / place),
+        may_be_empty=tuple(entry.may_be_empty),
+        equal_sums=tuple(tuple(columns) for columns in sums),
     )
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from tidefold.config.models.file import LogEntry, TtlUpdate
+from tidefold.config.models.sets import SetEntry, find_set_mistakes
 from tidefold.config.models.sources import (
     CsvEntry,
     CustomEntry,
@@ -383,6 +384,48 @@ def _find_overlaps(folders: Sequence[_Folder]) -> Iterator[tuple[_Folder, _Folde
         named[folder].append(number)
         for parent in folder.parents:
             inside[parent].append(number)
+
+
+def check_sets(
+    document: YamlDocument, base: Path, sets: Mapping[str, SetEntry], logs: Mapping[str, LogEntry]
+) -> Iterator[ConfigProblem]:
+    """Checks each set, that no log is in two sets, and that each transaction topic has a folder of its own."""
+    if not sets:
+        return
+    owners: dict[str, str] = {}
+    for name, entry in sets.items():
+        found = [*find_set_mistakes(entry, logs), *_find_set_names(name), *_find_set_folders(entry, base, logs)]
+        for i, log in enumerate(entry.logs):
+            if (owner := owners.setdefault(log, name)) != name:
+                message = f"is `{log}`, which is in set `{owner}`."
+                found.append(("SET_LOG_TWICE", ("logs", i), message, "Put each log into one set."))
+        for code, below, message, hint in found:
+            place: Place = ("sets", name, *below)
+            yield ConfigProblem(code, document.line(place), format_place(place), message, hint)
+
+
+def _find_set_names(name: str) -> Iterator[Mistake]:
+    try:
+        check_log_id(name)
+    except InvalidInputError as error:
+        yield "SET_NAME", (), "cannot be the name of a set.", error.hint
+
+
+def _find_set_folders(entry: SetEntry, base: Path, logs: Mapping[str, LogEntry]) -> Iterator[Mistake]:
+    if not entry.transactions:
+        return
+    if wrong := _path_mistake(entry.transactions, ("", "file", "s3")):
+        code, message, hint = wrong
+        yield code, ("transactions",), message, hint
+        return
+    folder = _locate(entry.transactions, base)
+    for log, one in logs.items():
+        if one.source and one.source.place_key == "path":
+            other = _locate(one.source.place, base)
+            if folder == other or folder in other.parents or other in folder.parents:
+                message = f"is the same folder as, is inside, or contains `logs.{log}.source.path`."
+                hint = "Land the transaction topic in a folder of its own."
+                yield "FOLDERS_OVERLAP", ("transactions",), message, hint
 
 
 def _locate(address: str, base: Path) -> PurePath:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from deltalake import CommitProperties, Transaction
@@ -10,6 +12,8 @@ from deltalake.transaction import AddAction
 
 from tidefold.domain.snapshot.manifest import DataFile, Manifest
 from tidefold.ledger.evidence import ATTEMPT_FACT, EPOCH_FACT, MANIFEST_FACT, SNAPSHOT_FACT, transactions_of
+
+NO_FACTS: Mapping[str, str] = MappingProxyType({})
 
 
 def make_add_action(file: DataFile) -> AddAction:
@@ -38,9 +42,9 @@ def list_transactions(manifest: Manifest, digest: str) -> dict[str, int]:
     return transactions_of(manifest.log, manifest.snapshot, manifest.epoch, digest) if digest else {}
 
 
-def make_properties(manifest: Manifest, digest: str) -> CommitProperties:
+def make_properties(manifest: Manifest, digest: str, further: Mapping[str, str] = NO_FACTS) -> CommitProperties:
     """Returns the properties of a commit through deltalake: facts and transactions."""
-    facts: dict[str, Any] = {**list_facts(manifest, digest)}
+    facts: dict[str, Any] = {**list_facts(manifest, digest), **further}
     kept = [Transaction(app, version) for app, version in list_transactions(manifest, digest).items()]
     # Never retried by the library: a conflict means that ledger and table are read again first.
     return CommitProperties(custom_metadata=facts, max_commit_retries=0, app_transactions=kept)

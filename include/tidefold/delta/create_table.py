@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from deltalake.transaction import create_table_with_add_actions
 
-from tidefold.delta.commit_content import list_facts, list_transactions, make_add_action, make_properties
+from tidefold.delta.commit_content import NO_FACTS, list_facts, list_transactions, make_add_action, make_properties
 from tidefold.delta.delta_errors import convert_errors
 from tidefold.delta.raw_commit import TableCommit, TableMetadata, TableProtocol, write_first
 from tidefold.delta.table_description import TableDescription
@@ -29,14 +31,25 @@ def is_table(store: Store, path: str) -> bool:
     return any(e.path.endswith((".json", ".parquet")) for e in store.list(f"{path}/_delta_log"))
 
 
-def create_table(store: Store, path: str, manifest: Manifest, digest: str, described: TableDescription) -> None:
-    """Commits version 0 of a table with the files of the manifest. `digest`: empty for the table of a snapshot."""
+def create_table(
+    store: Store,
+    path: str,
+    manifest: Manifest,
+    digest: str,
+    described: TableDescription,
+    facts: Mapping[str, str] = NO_FACTS,
+) -> None:
+    """Commits version 0 of a table with the files of the manifest.
+
+    digest: empty for the table of a snapshot.
+    facts: further facts for the commit.
+    """
     schema, properties = described.describe(manifest), described.properties
     vectors = any(file.deletions for file in manifest.shown)
     # deltalake refuses properties that are not Delta's.
     if vectors or described.change_feed or described.facts:
         commit = TableCommit(
-            list_facts(manifest, digest),
+            {**list_facts(manifest, digest), **facts},
             manifest.shown,
             metadata=TableMetadata(schema, described.comment, properties),
             protocol=TableProtocol(vectors, described.change_feed),
@@ -53,7 +66,7 @@ def create_table(store: Store, path: str, manifest: Manifest, digest: str, descr
         description=described.comment,
         configuration=properties,
         storage_options=store.options(),
-        commit_properties=make_properties(manifest, digest),
+        commit_properties=make_properties(manifest, digest, facts),
     )
     store.sync(f"{path}/_delta_log/{0:020d}.json")
     # deltalake makes folders and syncs none: without these the whole log could be lost with a power cut.

@@ -46,10 +46,12 @@ class Publication:
 
     description: comments and properties of the table.
     write_feed: writes the change data feed; None: the table has none.
+    facts: further facts for the commit, such as the point of a set.
     """
 
     description: TableDescription = field(default_factory=TableDescription)
     write_feed: FeedWriter | None = None
+    facts: Mapping[str, str] = field(default_factory=dict)
 
 
 def publish(
@@ -204,7 +206,7 @@ class PublishAttempt:
     def _create(self, path: str) -> int | None:
         store = self.store
         try:
-            create_table(store, path, self.manifest, self.digest, self.how.description)
+            create_table(store, path, self.manifest, self.digest, self.how.description, self.how.facts)
         except (DeltaError, AlreadyExistsError):
             if not is_table(store, path):
                 raise
@@ -220,7 +222,7 @@ class PublishAttempt:
                     RemoveAction(path, True, get_millis(), active.size, {}) for path, active in commit.removes.items()
                 ]
                 actions: list[AddAction | RemoveAction] = [*map(make_add_action, commit.adds), *removes]
-                said = make_properties(manifest, self.digest)
+                said = make_properties(manifest, self.digest, self.how.facts)
                 schema = delta_schema(manifest)
                 table.create_write_transaction(actions, mode="append", schema=schema, commit_properties=said)
         except (CommitFailedError, AlreadyExistsError):
@@ -241,7 +243,7 @@ class PublishAttempt:
         vectors = any(f.deletions for f in after.values())
         wanted = TableProtocol(found.vectors or vectors, found.feed or self.how.description.change_feed)
         return TableCommit(
-            list_facts(manifest, self.digest),
+            {**list_facts(manifest, self.digest), **self.how.facts},
             [f for path, f in after.items() if path not in same],
             {path: active for path, active in before.items() if path not in same},
             metadata=_find_new_metadata(table, manifest, self.how.description),

@@ -140,6 +140,23 @@ class LogPaths:
         return f"{self.folder}/quarantine"
 
 
+@dataclass(frozen=True, slots=True)
+class SetPaths:
+    """The paths of one set's objects, relative to the root of the store."""
+
+    name: str
+
+    def __post_init__(self) -> None:
+        check_log_id(self.name)
+
+    @property
+    def ledger(self) -> str:
+        return f"sets/{self.name}/ledger"
+
+    def version(self, number: int) -> str:
+        return f"{self.ledger}/{number:010d}.json"
+
+
 def record_path(folder: str, number: int) -> str:
     """Returns the path of a numbered record. In its folder, the record with the highest number counts."""
     return f"{folder}/{number:010d}.json"

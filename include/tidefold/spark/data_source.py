@@ -8,6 +8,7 @@ Spark finds it by itself when this folder is on PYTHONPATH (`pyspark_tidefold`);
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,13 +25,14 @@ if TYPE_CHECKING:
     from tidefold.operations.inspect.read import What
     from tidefold.read.plan import ReadPlan
 
-_OPTIONS = ("config", "log", "what", "snapshot", "since", "key", "share", "distribution")
+_OPTIONS = ("config", "log", "what", "snapshot", "since", "key", "share", "distribution", "set")
 
 
 class TidefoldSource(DataSource):  # type: ignore[misc]  # pyspark is not type-checked here
     """Options: `config` path of tidefold.yaml, `log` its id, `what` one of table (default), live, log; `snapshot` id,
     `since` sqn, `key` JSON object, `share` as 2/8 with `distribution` split, union or broadcast (default: as the
-    snapshot says). The plan is made by `load()` and stays what it was.
+    snapshot says); `set` a set's name: the rows of its published version. The plan is made by `load()` and stays what
+    it was.
     """
 
     _plan: ReadPlan | None = None
@@ -65,7 +67,7 @@ def register(spark: SparkSession) -> None:
 
 def plan_of(options: Mapping[str, str]) -> ReadPlan:
     """The plan that the options ask for. Raises InvalidInputError for unknown ones, and what `plan_read` raises."""
-    from tidefold.operations.inspect.read import ReadRequest, plan_read
+    from tidefold.operations.inspect.read import ReadRequest, What, plan_read
     from tidefold.wiring import open_pipeline
 
     for name in options:
@@ -79,9 +81,14 @@ def plan_of(options: Mapping[str, str]) -> ReadPlan:
         key=options.get("key"),
         share=_share(options),
     )
-    return plan_read(
-        open_pipeline(Path(_require_option(options, "config")).absolute()), _require_option(options, "log"), wanted
-    )
+    pipeline, log = open_pipeline(Path(_require_option(options, "config")).absolute()), _require_option(options, "log")
+    if of_set := options.get("set"):
+        from tidefold.operations.sets.read import find_member
+
+        if wanted.what is not What.TABLE or wanted.snapshot is not None:
+            raise _wrong("`set` reads published rows; it works without `what` and `snapshot`.")
+        wanted = replace(wanted, snapshot=find_member(pipeline, of_set, log).snapshot)
+    return plan_read(pipeline, log, wanted)
 
 
 def _require_option(options: Mapping[str, str], name: str) -> str:

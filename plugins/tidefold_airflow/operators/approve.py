@@ -134,12 +134,12 @@ def _pointless(state: LogState, snapshot: int | str) -> Outcome:
 
 
 def _decide(scope: TaskScope, log: str, staged: Snapshot, answer: Answer) -> Outcome:
+    from tidefold.operations.sets.confirm import confirm_log
     from tidefold.operations.snapshot.abort import abort
-    from tidefold.operations.snapshot.confirm import confirm
 
     if answer.approved:
         # `confirm` refuses an override without a name or a reason, as on the command line.
-        return confirm(scope.pipeline, log, staged.id, override_by=answer.by or " ", why=answer.why or " ")
+        return confirm_log(scope.pipeline, log, staged.id, override_by=answer.by or " ", why=answer.why or " ")
     who = f"rejected by {answer.by}" if answer.by else "rejected"
     abort(scope.pipeline, log, f"{who}: {answer.why or 'no reason given'}", snapshot=staged.id)
     raise GateFailedError(

@@ -24,6 +24,8 @@ class TidefoldConfirmOperator(TidefoldLogOperator):
     """
     Confirms and publishes every log whose verdict allows it. Fails if a log did not pass.
 
+    Logs of a set are published together, or not at all: the first of their tasks decides for all of them.
+
     Sends an asset event for each table that shows a new snapshot (`tidefold_airflow.observability.assets.table_asset`).
 
     :param approval_dag: The DAG that asks a person where the gate refused (`tidefold_approval_dag`). The snapshot then
@@ -47,12 +49,12 @@ class TidefoldConfirmOperator(TidefoldLogOperator):
 
     def act(self, scope: TaskScope, log: str) -> Outcome:
         from tidefold.errors import GateFailedError
-        from tidefold.operations.snapshot.confirm import confirm
+        from tidefold.operations.sets.confirm import confirm_log
 
         if log in self._waiting and self.approval_dag:
             return still_waits(scope, log, self.approval_dag)
         try:
-            return confirm(scope.pipeline, log, run_id=scope.run)
+            return confirm_log(scope.pipeline, log, run_id=scope.run)
         except GateFailedError:
             staged = scope.pipeline.ledger(log).read().open_of(scope.run)
             if self.approval_dag is None or staged is None:

@@ -32,18 +32,19 @@ def confirm(
 
     Needs a passing verdict for exactly the staged files. --override-by with --reason publishes a snapshot that failed
     its gate; the ledger keeps the name and the reason for ever. A second confirm changes nothing, but finishes an
-    interrupted publication. If another program committed to the table (OPTIMIZE, UPDATE), confirm is refused. Undo that
-    commit, or replace it with --reconcile. Starts no Spark, unless `catalog` is configured and the table is not yet
-    registered there.
+    interrupted publication. A log in a set is confirmed with all logs of its set, or not at all. If another program
+    committed to the table (OPTIMIZE, UPDATE), confirm is refused. Undo that commit, or replace it with --reconcile.
+    Starts no Spark, unless `catalog` is configured and the table is not yet registered there.
 
     Example: tidefold confirm accounts
 
     Next: read the table with any Delta reader; tidefold status
     """
     from tidefold.cli.after_publication import register_new_tables
-    from tidefold.operations.snapshot.confirm import confirm as act
+    from tidefold.operations.sets.confirm import confirm_log
 
     pipeline = terminal.pipeline()
-    outcome = act(pipeline, pipeline.log(log).id, snapshot, override_by=override_by, why=reason, reconcile=reconcile)
+    known = pipeline.log(log).id
+    outcome = confirm_log(pipeline, known, snapshot, override_by=override_by, why=reason, reconcile=reconcile)
     register_new_tables(terminal, pipeline, [log])
     return print_outcomes(terminal, "confirm", [outcome])

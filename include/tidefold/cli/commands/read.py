@@ -37,6 +37,10 @@ HowShared = Annotated[
         show_default="as the snapshot says",
     ),
 ]
+OfSet = Annotated[
+    str | None,
+    typer.Option("--set", help="The rows of the published version of this set.", metavar="NAME", show_default=False),
+]
 Limit = Annotated[int, typer.Option("--limit", help="Maximum number of rows.", min=1)]
 
 
@@ -49,13 +53,15 @@ def read(
     since: Since = None,
     share: ShareOfRows = None,
     distribution: HowShared = None,
+    of_set: OfSet = None,
     limit: Limit = 20,
 ) -> None:
     """Show the rows of a log: published, of one snapshot, or live; or show its change sets.
 
     --live adds the changes that were ingested after the newest snapshot, and writes nothing. --changes shows the log
     itself: each change with its change set (_sqn), its operation (_op: 0 upsert, 1 delete) and its source position.
-    --share reads only the key groups of one of several workers. For large reads use a Delta reader on the table, or
+    --set reads the rows of the set's published version: all tables of one set agree with each other. --share reads
+    only the key groups of one of several workers. For large reads use a Delta reader on the table, or
     spark.read.format("tidefold"). Starts no Spark.
 
     Example: tidefold read accounts --live --limit 5
@@ -68,8 +74,15 @@ def read(
     wanted = _parse_wanted(live, snapshot, changes, since)
     if distribution is not None and share is None:
         raise InvalidInputError("READ_OPTIONS", "--distribution needs --share.", hint="Add --share, such as 2/8.")
+    pipeline = terminal.pipeline()
+    if of_set is not None:
+        from tidefold.operations.sets.read import find_member
+
+        if live or changes or snapshot is not None:
+            raise InvalidInputError("READ_OPTIONS", "--set reads the published rows.", hint="Give it alone.")
+        wanted = replace(wanted, snapshot=find_member(pipeline, of_set, log).snapshot)
     wanted = wanted if share is None else replace(wanted, share=Share.parse(share, distribution))
-    schema, batches = read_rows(terminal.pipeline(), log, wanted)
+    schema, batches = read_rows(pipeline, log, wanted)
     with closing(batches):  # Files that are open at the end of the process raise warnings.
         rows = list(islice((row for batch in batches for row in batch.to_pylist()), limit + 1))
     shown, more = rows[:limit], len(rows) > limit

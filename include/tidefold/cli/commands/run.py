@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidefold.cli.options import KindOfSnapshot, Logs, RunId, Takeover, TakeoverAfter, run_id
-from tidefold.cli.terminal import Terminal, choose_logs
+from tidefold.cli.terminal import Terminal, add_logs_of_sets, choose_logs
 from tidefold.errors import TidefoldError
 
 
@@ -18,7 +18,8 @@ def run(
     """Run the whole cycle: ingest, materialize, quality, and confirm what passed.
 
     A snapshot that fails its gate is aborted. The table stays unchanged, and the next run folds the same changes again.
-    An error of one log does not stop the others. Exit code 3 if a gate failed.
+    An error of one log does not stop the others. Exit code 3 if a gate failed. Logs in a set are published together,
+    or not at all; naming one of them runs all.
 
     Example: tidefold run accounts
 
@@ -31,7 +32,7 @@ def run(
 
     pipeline = terminal.pipeline()
     request = Fold(run_id(run), takeover, kind)
-    chosen = choose_logs(pipeline, logs)
+    chosen = add_logs_of_sets(pipeline, choose_logs(pipeline, logs))
     with open_run(terminal, pipeline, request, takeover_after) as whole:
         whole.run(chosen)
     try:

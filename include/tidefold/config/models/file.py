@@ -14,6 +14,7 @@ from tidefold.config.models.catalog import CatalogEntry
 from tidefold.config.models.columns import ColumnValue
 from tidefold.config.models.merge import LateEntry, MergeEntry, MergeValue, OrderValue
 from tidefold.config.models.schema_policy import SchemaEntry, SchemaValue
+from tidefold.config.models.sets import SetEntry
 from tidefold.config.models.sizes import Size, count_bytes
 from tidefold.config.models.sources import SourceEntry
 from tidefold.config.models.spark import SparkConfig
@@ -403,6 +404,9 @@ class FileEntry(StrictModel):
     targets: list[Text] = Field(
         default=[],
         description="folders, here or in S3, below which Airflow's operators may restore, write and import snapshots",
+    )
+    sets: dict[str, SetEntry] = Field(
+        default={}, description="logs whose tables are published together, at one point of the source's log"
     )
     logs: Annotated[dict[str, LogEntry], BeforeValidator(_require_log)] = Field(min_length=1)
 

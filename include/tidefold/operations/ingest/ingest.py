@@ -36,6 +36,7 @@ from tidefold.operations.pipeline import Pipeline, now
 from tidefold.operations.quarantine.key_changes import REASON as KEY_CHANGE
 from tidefold.operations.quarantine.next_step import advise_on_refused, explain_refused_offsets
 from tidefold.operations.quarantine.retry import RetryDetails, retry
+from tidefold.operations.sets.limit_ingest import limit_to_points
 from tidefold.operations.snapshot.compact_log import compact_if_due
 
 _log = logging.getLogger(__name__)
@@ -59,10 +60,11 @@ def prepare(pipeline: Pipeline, logs: Sequence[str]) -> list[Prepared]:
     """Ends unfinished earlier runs of the logs, then lists the landed files of each log and plans what to parse.
 
     A log of which too much waits since earlier runs is compacted. An error of one log is its outcome and does not stop
-    the others.
+    the others. Logs of a set are limited to its point.
     """
     recovery.roll_forward(pipeline.store, logs)
-    return map_logs(partial(_prepare_log, pipeline), logs, pipeline.at_once)
+    prepared = map_logs(partial(_prepare_log, pipeline), logs, pipeline.at_once)
+    return limit_to_points(pipeline, prepared)
 
 
 def _prepare_log(pipeline: Pipeline, log: str) -> Prepared:

@@ -179,6 +179,7 @@ def _remarks(intake: LogIngest) -> list[str]:
         remarks.append(f"refused: {format_reasons(intake)}, see {where} in the store")
     if intake.no_copies:
         remarks.append(f"{len(intake.no_copies):,} segments without a local copy: {intake.no_copies[0]}")
+    remarks += [intake.waits] if intake.waits else []
     if known := sum(_is_known(a.landed) for a in intake.arrivals):
         remarks.append(f"{count_noun(known, 'file')} known from before the rebuild or import; nothing to do")
     remarks += [str(problem) for problem in intake.all_problems if not problem.stops]

@@ -23,7 +23,7 @@ from tidefold.operations.snapshot.claiming import find_horizon
 from tidefold.sources.api import Feed, Listing
 from tidefold.sources.ingest.merge_results import RemainingChanges, TaskResult, merge
 from tidefold.sources.ingest.parse_task import LogFiles, LogResult
-from tidefold.sources.ingest.plan import FilePlan, bins, newest_files, plan_files
+from tidefold.sources.ingest.plan import FilePlan, bins, limit_plan, newest_files, plan_files
 from tidefold.sources.landing.completeness import Ending
 from tidefold.sources.landing.listing import LandedFile, find_rewritten
 from tidefold.sources.landing.problems import FileProblem
@@ -65,6 +65,8 @@ class LogIngest:
     landing: the problems of the landing folder to record; None: nothing is recorded.
     extract: the full extract that the run ingested; None: none.
     uploads: what the uploads of the run cost so far.
+    bound: for each file that is ingested, how many of its records at most; None: no limit.
+    waits: why records wait that have landed; empty: none do.
     """
 
     log: str
@@ -87,6 +89,8 @@ class LogIngest:
     landing: LandingProblems | None = None
     extract: ExtractTaken | None = None
     uploads: UploadTotals = NO_UPLOADS
+    bound: Mapping[str, int] | None = None
+    waits: str = ""
 
     @property
     def all_problems(self) -> tuple[FileProblem, ...]:
@@ -96,6 +100,10 @@ class LogIngest:
     def weight(self) -> int:
         """About how many bytes are to be parsed."""
         return sum(task.weight for task in self.plan.take)
+
+    def with_bound(self, bound: Mapping[str, int]) -> LogIngest:
+        """Returns the ingest limited to the first records of each file; other files wait."""
+        return replace(self, bound=bound, plan=limit_plan(self.plan, bound))
 
     def with_error(self, error: TidefoldError) -> LogIngest:
         """Returns the ingest with an error, so that its log does not change."""
@@ -195,10 +203,11 @@ def _merge(intake: LogIngest, store: Store, found: dict[str, TaskResult]) -> Log
     stopped = intake.stopped | merged.stopped
     rest = [file for file in intake.files if file.queue not in stopped]
     kept_problems = [p for p in intake.plan.problems if p.file not in {f.name for f in rest}]
+    plan = plan_files(rest, intake.endings, merged.state)
     return replace(
         intake,
         state=merged.state,
-        plan=plan_files(rest, intake.endings, merged.state),
+        plan=plan if intake.bound is None else limit_plan(plan, intake.bound),
         arrivals=(*intake.arrivals, *merged.arrivals),
         problems=(*intake.problems, *kept_problems, *merged.problems),
         stopped=stopped,

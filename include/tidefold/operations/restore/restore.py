@@ -30,6 +30,7 @@ from tidefold.operations.snapshot.claiming import (
     find_skipped_range,
     hash_request,
     new_token,
+    require_no_set,
 )
 
 
@@ -49,6 +50,7 @@ class Restore(msgspec.Struct, frozen=True, tag="restore"):
     def prepare_claim(self, pipeline: Pipeline, log: str) -> Claimant:
         """Raises TidefoldError, also for a log that has ingested nothing."""
         pipeline.ledger(log).read()
+        require_no_set(pipeline, log)
         bring_up_to_date(pipeline, log, self.run)
         return self.claimant(pipeline)
 

@@ -17,6 +17,7 @@ from tidefold.operations.pipeline import Pipeline, now
 from tidefold.operations.retention.details import SubsumeDetails
 from tidefold.operations.retention.file_gc import delete_hidden
 from tidefold.operations.savepoint.external import delete_originals, find_owned_originals
+from tidefold.operations.sets.publish import finish_set
 from tidefold.storage import Store, StoredObject
 
 _WITH_FILES = (State.COMPLETED, State.STAGED, State.SUBSUMED)
@@ -33,6 +34,8 @@ def subsume(pipeline: Pipeline, log: str, plan: bool = False) -> Outcome:
         return Outcome(log, Status.NOTHING, "the log has no snapshot yet")
     keep = pipeline.config.retention.keep
     if keep is not None:
+        if not plan:
+            finish_set(pipeline, log)  # Readers of the set use the snapshot before until all tables are published.
         retire = partial(protection.subsume, keep=keep, log=pipeline.config.retention.log_retention(now()))
         state = retire(state) if plan else ledger.commit(retire)
     retired = protection.deletable(state, pipeline.config.retention.grace, now())

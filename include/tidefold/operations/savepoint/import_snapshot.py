@@ -31,6 +31,7 @@ from tidefold.operations.snapshot.claiming import (
     find_skipped_range,
     hash_request,
     new_token,
+    require_no_set,
 )
 
 
@@ -49,6 +50,7 @@ class Import(msgspec.Struct, frozen=True, tag="import"):
 
     def prepare_claim(self, pipeline: Pipeline, log: str) -> Claimant:
         """Checks the original before anything changes. Raises TidefoldError."""
+        require_no_set(pipeline, log)
         external = check_original(pipeline, log, self.address, self.ownership).external(self.ownership)
         pipeline.ledger(log).begin(pipeline.log(log).shape)
         bring_up_to_date(pipeline, log, self.run)

@@ -8,6 +8,7 @@ from tidefold.operations.local_copies.manage import prune
 from tidefold.operations.outcome import Outcome, Status
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.retention.file_gc import sweep
+from tidefold.operations.sets.publish import give_up_staged
 from tidefold.operations.snapshot.details import AbortDetails
 
 
@@ -22,6 +23,7 @@ def abort(pipeline: Pipeline, log: str, reason: str, snapshot: int | None = None
         return Outcome(log, Status.NOTHING, "the log has no snapshot yet")
     chosen = snapshot if snapshot is not None else _open_attempt(state, run_id)
     if chosen is not None:
+        give_up_staged(pipeline, log, state.snapshot(chosen))
         ledger.commit(lambda state: transitions.abort(state, chosen, reason))
         prune(pipeline, log, chosen)
     # Also deletes files of earlier attempts that were killed before they could clean up.

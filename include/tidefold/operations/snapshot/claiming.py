@@ -12,9 +12,11 @@ import msgspec
 from tidefold.domain.log_state import LogState, Snapshot, State
 from tidefold.domain.snapshot.claim import of_run
 from tidefold.domain.snapshot.kind_selection import KindDecision, KindInputs, KindPolicy, select_kind
+from tidefold.errors import RefusedError
 from tidefold.operations.ingest.schema_update import apply_configured_schema
 from tidefold.operations.outcome import Outcome, Status
 from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.sets.publish import finish_set
 from tidefold.operations.snapshot.confirm import roll_forward
 
 
@@ -29,9 +31,21 @@ def new_token() -> str:
 
 
 def bring_up_to_date(pipeline: Pipeline, log: str, run: str) -> None:
-    """Before a claim: publishes a completed snapshot, and gives the log its configured columns."""
+    """Before a claim: publishes a completed snapshot and what its set decided, and gives the log its columns."""
+    finish_set(pipeline, log)
     roll_forward(pipeline, log)
     apply_configured_schema(pipeline, pipeline.ledger(log).read(), run)
+
+
+def require_no_set(pipeline: Pipeline, log: str) -> None:
+    """Raises RefusedError if the log is in a set: rows of another point would stand beside those of the set."""
+    chosen = pipeline.config.set_of(log)
+    if chosen:
+        raise RefusedError(
+            "SET_TOGETHER",
+            f"`{log}` is in set `{chosen.name}`: rows of another point would be published beside its other tables.",
+            hint=f"Restore into a folder or another log. Or remove `{log}` from the set in the configuration first.",
+        )
 
 
 def choose_kind(pipeline: Pipeline, state: LogState, asked: KindPolicy | None) -> KindDecision:

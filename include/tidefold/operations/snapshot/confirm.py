@@ -10,7 +10,7 @@ from tidefold.delta.published_table import Published
 from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind, State
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot import claim, transitions
-from tidefold.errors import AlreadyExistsError
+from tidefold.errors import AlreadyExistsError, RefusedError
 from tidefold.ledger import read_manifest
 from tidefold.operations.outcome import Outcome, Status
 from tidefold.operations.pipeline import Pipeline, now
@@ -38,9 +38,10 @@ def confirm(
     ledger = pipeline.ledger(log)
     if not ledger.exists():
         return Outcome(log, Status.NOTHING, "nothing was ingested yet")
-    chosen = _choose(ledger.read(), snapshot, run_id)
+    chosen = choose_snapshot(ledger.read(), snapshot, run_id)
     if chosen and chosen.as_of:
         return _confirm_point_in_time(pipeline, log, chosen, override_by, why)
+    _require_alone(pipeline, log)
     rolled = roll_forward(pipeline, log, reconcile)
     if chosen is None or (rolled is not None and chosen.id == rolled):
         if rolled is None:
@@ -52,6 +53,17 @@ def confirm(
     ledger.commit(lambda state: transitions.confirm(state, chosen.id))
     roll_forward(pipeline, log, reconcile)
     return _outcome(log, Status.PUBLISHED, transitions.require_snapshot(ledger.read(), chosen.id))
+
+
+def _require_alone(pipeline: Pipeline, log: str) -> None:
+    """Raises RefusedError if the log is in a set, whose tables are confirmed together."""
+    chosen = pipeline.config.set_of(log)
+    if chosen:
+        raise RefusedError(
+            "SET_TOGETHER",
+            f"`{log}` is in set `{chosen.name}`, whose tables are published together.",
+            hint="`tidefold run` or `tidefold confirm` publishes the whole set.",
+        )
 
 
 def _let_through(pipeline: Pipeline, log: str, snapshot: int, override_by: str | None, why: str | None) -> None:
@@ -115,7 +127,8 @@ def _find_published(pipeline: Pipeline, state: LogState) -> Published | None:
     return Published(read_manifest_or_copy(pipeline, state.log, last), last.table_version)
 
 
-def _choose(state: LogState, snapshot: int | None, run_id: str | None) -> Snapshot | None:
+def choose_snapshot(state: LogState, snapshot: int | None, run_id: str | None) -> Snapshot | None:
+    """Returns a snapshot by its id, by its run, or the open one; None: there is none."""
     if snapshot is not None:
         return transitions.require_snapshot(state, snapshot)
     if run_id is not None:

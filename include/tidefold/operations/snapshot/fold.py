@@ -20,6 +20,7 @@ from tidefold.ledger import read_manifest
 from tidefold.operations.local_copies.manage import places_of
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline, now
+from tidefold.operations.sets.publish import give_up_staged
 from tidefold.operations.snapshot.attempt import Attempt, Claimant
 from tidefold.operations.snapshot.claiming import (
     bring_up_to_date,
@@ -51,6 +52,10 @@ class Fold(msgspec.Struct, frozen=True, tag="fold"):
         if not pipeline.ledger(log).exists():
             return None
         bring_up_to_date(pipeline, log, self.run)
+        if self.takeover or log in self.stalled:
+            state = pipeline.ledger(log).read()
+            rival = state.open_attempt
+            give_up_staged(pipeline, log, rival if rival and rival.run != self.run else None)
         return self.claimant(pipeline)
 
     def claimant(self, pipeline: Pipeline) -> Claimant:

@@ -190,7 +190,7 @@ def _build_record(task: FileTask, found: TaskResult, account: Account, kept: Rem
         quarantine=found.quarantine if quarantined else None,
         changed=task.file.stamp.changed,
         etag=task.file.stamp.etag,
-        complete=found.result.problem is None,
+        complete=found.result.problem is None and task.most is None,
         truncates=account.truncates if kept.changes else 0,
         key_changes=account.refused.get("UNAVAILABLE_AFTER_KEY_CHANGE", 0),
     )

@@ -178,6 +178,12 @@ def _earlier(file: LandedFile, landed: Iterable[LandedFileRecord], there: Collec
     )
 
 
+def limit_plan(plan: FilePlan, bound: Mapping[str, int]) -> FilePlan:
+    """Returns the plan with the first records of each file only. `bound`: how many, with those that were taken."""
+    left = ((task, bound.get(task.file.name, 0) - task.records) for task in plan.take)
+    return replace(plan, take=tuple(replace(task, most=most) for task, most in left if most > 0))
+
+
 def _sum_taken(landed: Iterable[LandedFileRecord]) -> dict[str, _TakenSoFar]:
     """The sum of what was taken of each file, which may have grown several times."""
     known: dict[str, _TakenSoFar] = {}

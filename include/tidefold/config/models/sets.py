@@ -1,0 +1,90 @@
+"""The `sets:` of `tidefold.yaml`: logs whose tables are published together, at one point of the source's log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, Protocol
+
+from pydantic import Field
+
+from tidefold.config.models.sources import DebeziumEntry, SourceEntry
+from tidefold.domain.table.table_spec import POSTGRESQL
+from tidefold.domain.table.table_spec_validation import Mistake
+from tidefold.yaml_files.model import StrictModel, Text
+
+# Types whose sums do not depend on the order of the rows.
+_SUMMED = ("int", "long", "decimal")
+
+
+class SetEntry(StrictModel):
+    """Logs of one database whose tables always show the same point of its log."""
+
+    logs: list[Text] = Field(min_length=1, description="logs of the set; each is in one set at most")
+    consistent: Literal[True] = Field(
+        default=True, description="all tables of the set are published at one point of the source's log, or none"
+    )
+    transactions: Text | None = Field(
+        default=None,
+        description="folder, here or in S3, where the connector's topic `PREFIX.transaction` lands; it proves which "
+        "transactions have landed completely",
+    )
+    may_be_empty: list[Text] = Field(
+        default=[], description="logs whose tables were empty in the initial snapshot, so that nothing may have landed"
+    )
+    equal_sums: list[list[Text]] = Field(
+        default=[], description="lists of columns as `log.column` whose sums over all rows must be equal"
+    )
+
+
+class SourcedLog(Protocol):
+    """What a set needs to know of a log."""
+
+    @property
+    def source(self) -> SourceEntry | None: ...
+
+    @property
+    def columns(self) -> Mapping[str, Any]: ...
+
+
+def find_set_mistakes(entry: SetEntry, logs: Mapping[str, SourcedLog]) -> Iterator[Mistake]:
+    """Yields the mistakes of one set. `logs`: all logs of the file."""
+    if entry.transactions is None:
+        yield (
+            "SET_TRANSACTIONS",
+            ("transactions",),
+            "is missing: without the transaction topic, nothing proves that all tables have the same transactions.",
+            "Set `provide.transaction.metadata: true` in the connector, let its topic `PREFIX.transaction` land in a "
+            "folder of its own, and name that folder here.",
+        )
+    for i, log in enumerate(entry.logs):
+        if log not in logs:
+            yield "SET_LOG_UNKNOWN", ("logs", i), f"is `{log}`, which is not a log.", f"Logs: {', '.join(logs)}."
+        elif not _has_postgresql_lines(logs[log].source):
+            yield (
+                "SET_SOURCE",
+                ("logs", i),
+                f"is `{log}`, whose records do not show a point of the source's log that tidefold can prove.",
+                "A set needs `format: debezium-json` with `connector: postgresql` and without `schemas`.",
+            )
+        if log in entry.logs[:i]:
+            yield "SET_LOG_TWICE", ("logs", i), f"is `{log}`, which is in the set already.", "Remove it."
+    for i, log in enumerate(entry.may_be_empty):
+        if log not in entry.logs:
+            yield "SET_LOG_UNKNOWN", ("may_be_empty", i), f"is `{log}`, which is not in `logs`.", "Remove it."
+    yield from _find_sum_mistakes(entry, logs)
+
+
+def _find_sum_mistakes(entry: SetEntry, logs: Mapping[str, SourcedLog]) -> Iterator[Mistake]:
+    """Yields the columns of `equal_sums` that have no exact sum."""
+    for i, names in enumerate(entry.equal_sums):
+        for j, name in enumerate(names):
+            log, _, column = name.partition(".")
+            found = logs[log].columns.get(column) if log in entry.logs and log in logs else None
+            if found is None or found.type.partition("(")[0] not in _SUMMED:
+                hint = f"Write `LOG.COLUMN`, a column of type {' or '.join(_SUMMED)} of {', '.join(entry.logs)}."
+                yield "SET_COLUMN", ("equal_sums", i, j), f"is `{name}`, not a column with exact sums.", hint
+
+
+def _has_postgresql_lines(source: SourceEntry | None) -> bool:
+    is_json = isinstance(source, DebeziumEntry) and source.format == "debezium-json"
+    return is_json and getattr(source, "connector", None) == POSTGRESQL and not getattr(source, "schemas", None)

@@ -1,0 +1,106 @@
+"""The state of a set as one frozen value, and its transitions. Pure.
+
+The state decides which snapshots of the logs are published together. A log's own ledger follows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from tidefold.domain.sets.point import SetPoint
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A snapshot of a log of the set. version: the table version that shows it; None: not published yet."""
+
+    log: str
+    snapshot: int
+    version: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SetVersion:
+    """Snapshots of all logs at one point.
+
+    number: counts the versions of the set, from 1.
+    position, transaction: the point, as in SetPoint.
+    members: one for each log that has rows; a log without any change has none.
+    run, instant: the run that decided, and when (ISO 8601), for people.
+    """
+
+    number: int
+    position: int
+    transaction: str
+    members: tuple[Member, ...]
+    run: str = ""
+    instant: str = ""
+
+    def member(self, log: str) -> Member | None:
+        return next((one for one in self.members if one.log == log), None)
+
+
+@dataclass(frozen=True, slots=True)
+class SetState:
+    """Everything that tidefold knows about one set.
+
+    version: counts the stored states; each is one conditional write.
+    writer: a random text of the process that wrote it.
+    point: up to where the logs ingest; None: no point is proved yet.
+    decided: the version that is decided and perhaps not yet published everywhere; None: nothing is open.
+    published: the version that readers use.
+    given_up: snapshots that are aborted; no decision may contain them.
+    waits: for each log that held the newest point back, the reason.
+    """
+
+    name: str
+    version: int = 0
+    writer: str = ""
+    point: SetPoint | None = None
+    decided: SetVersion | None = None
+    published: SetVersion | None = None
+    given_up: tuple[Member, ...] = ()
+    waits: Mapping[str, str] | None = None
+
+    @property
+    def shown(self) -> Mapping[str, int]:
+        """The snapshots of the newest version that is decided or published, by log."""
+        newest = self.decided or self.published
+        return {one.log: one.snapshot for one in newest.members} if newest else {}
+
+
+def move_point(state: SetState, point: SetPoint | None, waits: Mapping[str, str]) -> SetState:
+    """Records the newest proved point and which logs hold it back."""
+    return replace(state, point=point, waits=dict(waits) or None)
+
+
+def decide(state: SetState, members: tuple[Member, ...], run: str, instant: str) -> SetState:
+    """Decides that these snapshots are published together at the present point; unchanged if they already are."""
+    assert state.point is not None
+    assert state.decided is None
+    given_up = {(one.log, one.snapshot) for one in state.given_up}
+    assert not given_up & {(one.log, one.snapshot) for one in members}
+    now = (state.point.position, {one.log: one.snapshot for one in members})
+    if state.published and now == (state.published.position, state.shown):
+        return state
+    number = state.published.number + 1 if state.published else 1
+    version = SetVersion(number, state.point.position, state.point.transaction, members, run, instant)
+    # Snapshots that were given up are aborted by now, or older than these: ids rise.
+    highest = {one.log: one.snapshot for one in members}
+    open_ones = tuple(one for one in state.given_up if one.snapshot > highest.get(one.log, 0))
+    return replace(state, decided=version, given_up=open_ones)
+
+
+def record_published(state: SetState, number: int, versions: Mapping[str, int]) -> SetState:
+    """Makes a decided version the one that readers use, once all its tables show it."""
+    if state.decided is None or state.decided.number != number:
+        return state
+    members = tuple(replace(one, version=versions[one.log]) for one in state.decided.members)
+    return replace(state, decided=None, published=replace(state.decided, members=members))
+
+
+def give_up(state: SetState, log: str, snapshot: int) -> SetState:
+    """Records that a staged snapshot is aborted, so that no later decision contains it."""
+    mine = Member(log, snapshot)
+    return state if mine in state.given_up else replace(state, given_up=(*state.given_up, mine))

@@ -1,0 +1,170 @@
+"""Confirms the snapshots of a set together: one conditional write decides for all of them, or for none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tidefold.config import SetConfig
+from tidefold.domain.log_state import LogState, Snapshot, State
+from tidefold.domain.sets.set_state import Member, SetState, decide
+from tidefold.domain.snapshot import transitions
+from tidefold.errors import ConflictError, GateFailedError, RefusedError, TidefoldError, wrap_unexpected
+from tidefold.operations.outcome import Outcome, Status, for_each_log
+from tidefold.operations.pipeline import Pipeline, now
+from tidefold.operations.sets.checks import find_unequal_sums
+from tidefold.operations.sets.publish import publish_decided
+from tidefold.operations.sets.set_ledger import set_ledger
+from tidefold.operations.snapshot import confirm
+
+_TRIES = 10
+
+
+def confirm_logs(pipeline: Pipeline, logs: Sequence[str], run_id: str | None) -> list[Outcome]:
+    """Confirms and publishes the snapshots of a run: logs in a set together, each other log alone.
+
+    A set that is held does not stop other sets and logs.
+    """
+    alone = [log for log in logs if pipeline.config.set_of(log) is None]
+    outcomes = {o.log: o for o in for_each_log(alone, lambda log: confirm.confirm(pipeline, log, run_id=run_id))}
+    for chosen in pipeline.config.sets.values():
+        if any(log in chosen.logs for log in logs):
+            outcomes |= confirm_set(pipeline, chosen, run_id)
+    return [outcomes[log] for log in logs]
+
+
+def confirm_log(
+    pipeline: Pipeline,
+    log: str,
+    snapshot: int | None = None,
+    run_id: str | None = None,
+    override_by: str | None = None,
+    why: str | None = None,
+    reconcile: bool = False,
+) -> Outcome:
+    """Confirms one snapshot; if its log is in a set, the whole set. The other arguments are those of `confirm`."""
+    chosen = pipeline.config.set_of(log)
+    state = pipeline.ledger(log).find() if chosen else None
+    found = confirm.choose_snapshot(state, snapshot, run_id) if state else None
+    if chosen is None or (found and found.as_of):
+        return confirm.confirm(pipeline, log, snapshot, run_id, override_by, why, reconcile)
+    if reconcile:
+        confirm.roll_forward(pipeline, log, reconcile)
+    if found and found.state is State.STAGED and (override_by or why):
+        by, reason = override_by or "", why or ""
+        pipeline.ledger(log).commit(lambda newest: transitions.override(newest, found.id, by, reason))
+    return confirm_set(pipeline, chosen, found.run if found else run_id)[log]
+
+
+def confirm_set(pipeline: Pipeline, chosen: SetConfig, run_id: str | None) -> dict[str, Outcome]:
+    """Decides for the snapshots of all logs of a set, publishes them, and returns an outcome for each log.
+
+    If one log cannot be published at the set's point, none is: each log's outcome names it.
+    """
+    try:
+        return _confirm(pipeline, chosen, run_id)
+    except Exception as error:
+        found = wrap_unexpected(error)
+        return {log: Outcome.of_error(log, found) for log in chosen.logs}
+
+
+def _confirm(pipeline: Pipeline, chosen: SetConfig, run_id: str | None) -> dict[str, Outcome]:
+    ledger = set_ledger(pipeline, chosen.name)
+    for _ in range(_TRIES):
+        # The set is read before its logs: a later change of a log needs a later version of the set.
+        state = publish_decided(pipeline, chosen, ledger, ledger.read())
+        if state.point is None:
+            return _describe_idle(chosen, state, "has no point yet")
+        logs = {log: pipeline.ledger(log).find() for log in chosen.logs}
+        found = {log: _find_candidate(log, logs[log], state, run_id) for log in chosen.logs}
+        held = {log: one for log, one in found.items() if isinstance(one, TidefoldError)}
+        if held:
+            return _describe_held(chosen, logs, held)
+        members = tuple(Member(log, one.id) for log, one in found.items() if isinstance(one, Snapshot))
+        if not members:
+            return _describe_idle(chosen, state, "has no rows yet")
+        wanted = decide(state, members, run_id or "", now())
+        if wanted is state:
+            return _describe_published(chosen, state, Status.ALREADY)
+        if unequal := find_unequal_sums(pipeline, chosen, {one.log: one.snapshot for one in members}):
+            return _describe_held(chosen, logs, {chosen.logs[0]: GateFailedError("SET_SUMS", unequal, hint=_SUMS)})
+        decided = ledger.try_commit(state, wanted)
+        if decided:
+            return _describe_published(chosen, publish_decided(pipeline, chosen, ledger, decided), Status.PUBLISHED)
+    raise ConflictError("SET_BUSY", f"Other processes changed set `{chosen.name}` {_TRIES} times.")
+
+
+_SUMS = "Compare the source's own sums. If they agree, look for quarantined records: `tidefold quarantine LOG`."
+
+
+def _find_candidate(
+    log: str, state: LogState | None, of_set: SetState, run_id: str | None
+) -> Snapshot | TidefoldError | None:
+    """Returns the snapshot of a log that has exactly the changes of the set's point; None: it has no change at all.
+
+    An error: why the log cannot be published at the point.
+    """
+    assert of_set.point is not None
+    cut = of_set.point.cut(log) or 0
+    taken = max((p.next_offset for p in state.positions), default=0) if state else 0
+    if taken != cut:
+        return _hold(log, f"it has ingested the records before offset {taken}, and the point needs those before {cut}")
+    if state is None or (state.latest is None and state.open_attempt is None and not state.change_sets):
+        return None
+    staged = state.open_attempt
+    if staged and staged.state is State.STAGED and staged.to_sqn == state.last_sqn and not staged.restored_from:
+        if run_id is not None and staged.run != run_id:
+            return _hold(log, f"snapshot {staged.id} of another run ({staged.run}) is open")
+        if Member(log, staged.id) in of_set.given_up:
+            return _hold(log, f"snapshot {staged.id} is being aborted")
+        if staged.verdict is None or not staged.verdict.allows:
+            why = "failed its gate" if staged.verdict else "has no verdict"
+            return GateFailedError(
+                "SET_HELD", f"snapshot {staged.id} {why}", hint=f"`tidefold report {log}` shows why."
+            )
+        return staged
+    if state.latest and state.latest.to_sqn == state.last_sqn and state.latest.published:
+        return state.latest
+    return _hold(log, "no snapshot contains all its changes up to the point")
+
+
+def _hold(log: str, why: str) -> RefusedError:
+    return RefusedError("SET_HELD", why, hint=f"`tidefold status {log}` shows the log; then `tidefold run`.")
+
+
+def _describe_held(
+    chosen: SetConfig, logs: Mapping[str, LogState | None], held: Mapping[str, TidefoldError]
+) -> dict[str, Outcome]:
+    """Returns the outcomes of a set that is held. Nothing was decided."""
+    log, first = next(iter(held.items()))
+    others = f" (and {len(held) - 1} more)" if len(held) > 1 else ""
+    message = f"Set `{chosen.name}` is held by `{log}`{others}: {first.message}. None of its tables is published."
+    kind = GateFailedError if isinstance(first, GateFailedError) else RefusedError
+    error = kind(first.code, message, hint=first.hint)
+    outcomes = {}
+    for name in chosen.logs:
+        state = logs[name]
+        staged = state.open_attempt if state else None
+        outcomes[name] = Outcome.of_error(name, error, staged.id if staged else None)
+    return outcomes
+
+
+def _describe_idle(chosen: SetConfig, state: SetState, why: str) -> dict[str, Outcome]:
+    waits = "; ".join(f"`{log}`: {reason}" for log, reason in (state.waits or {}).items())
+    message = f"set `{chosen.name}` {why}" + (f" ({waits})" if waits else "")
+    return {log: Outcome(log, Status.NOTHING, message) for log in chosen.logs}
+
+
+def _describe_published(chosen: SetConfig, state: SetState, status: Status) -> dict[str, Outcome]:
+    version = state.published
+    assert version is not None
+    outcomes = {}
+    for log in chosen.logs:
+        member = version.member(log)
+        outcomes[log] = Outcome(log, Status.NOTHING, f"`{log}` has no rows in version {version.number} of its set")
+        if member:
+            message = (
+                f"snapshot {member.snapshot} is version {member.version} of the table, in version {version.number} of "
+                f"set `{chosen.name}` at position {version.position}"
+            )
+            outcomes[log] = Outcome(log, status, message, member.snapshot)
+    return outcomes

@@ -1,0 +1,140 @@
+"""Limits the ingest of a set's logs to the newest point that is proved for all of them.
+
+Everything that lands is looked at. Records after the point wait in the landing folder, so each log's ledger never
+contains more than the point, and folds, restores and reads need no rules of their own.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from tidefold.config import SetConfig
+from tidefold.domain.sets.point import FoundPoint, SetPoint, find_point
+from tidefold.domain.sets.progress import LogProgress, SourceRecord, follow_records
+from tidefold.domain.sets.set_state import move_point
+from tidefold.errors import ConflictError, RefusedError, wrap_unexpected
+from tidefold.operations.ingest.log_ingest import LogIngest, plan_log
+from tidefold.operations.outcome import Outcome
+from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.sets.publish import publish_decided
+from tidefold.operations.sets.set_ledger import set_ledger
+from tidefold.sources.debezium.transactions import LandedEnds, read_ends, read_records
+from tidefold.sources.landing.folders import name_at
+
+_TRIES = 5
+
+
+def limit_to_points(pipeline: Pipeline, prepared: Sequence[LogIngest | Outcome]) -> list[LogIngest | Outcome]:
+    """Returns the planned ingests; those of logs in a set are limited to the point of the set.
+
+    If the point of a set cannot be found, its logs get an error; other logs continue.
+    """
+    found = {one.log: one for one in prepared}
+    for chosen in pipeline.config.sets.values():
+        asked = [log for log in chosen.logs if log in found]
+        if asked:
+            found |= _limit_set(pipeline, chosen, {log: found[log] for log in asked})
+    return [found[one.log] for one in prepared]
+
+
+def _limit_set(
+    pipeline: Pipeline, chosen: SetConfig, asked: Mapping[str, LogIngest | Outcome]
+) -> Mapping[str, LogIngest | Outcome]:
+    failed = next((one for one in asked.values() if isinstance(one, Outcome)), None)
+    try:
+        if failed:
+            raise RefusedError(
+                "SET_HELD",
+                f"Set `{chosen.name}` ingests nothing, because `{failed.log}` cannot be planned.",
+                hint=f"Correct `{failed.log}` as its own error says, then run again.",
+            )
+        plans = {log: one for log, one in asked.items() if isinstance(one, LogIngest)}
+        plans |= {log: plan_log(pipeline, log) for log in chosen.logs if log not in plans}
+        limited = _find_limits(pipeline, chosen, plans)
+    except Exception as error:
+        found = wrap_unexpected(error)
+        return {log: one if isinstance(one, Outcome) else Outcome.of_error(log, found) for log, one in asked.items()}
+    return {log: limited[log] for log in asked}
+
+
+def _find_limits(pipeline: Pipeline, chosen: SetConfig, plans: Mapping[str, LogIngest]) -> dict[str, LogIngest]:
+    ledger = set_ledger(pipeline, chosen.name)
+    for _ in range(_TRIES):
+        state = publish_decided(pipeline, chosen, ledger, ledger.read())
+        landed = read_ends(chosen.transactions, state.point.read_to if state.point else -1)
+        scans = {log: _scan_log(pipeline, chosen, state.point, landed, plan) for log, plan in plans.items()}
+        found = find_point(landed.ends, {log: scan.progress for log, scan in scans.items()}, state.point)
+        if ledger.try_commit(state, move_point(state, found.point, found.waits)):
+            return {log: _limit_log(chosen, plan, scans[log], found) for log, plan in plans.items()}
+    raise ConflictError("SET_BUSY", f"Other processes changed set `{chosen.name}` {_TRIES} times.")
+
+
+def _limit_log(chosen: SetConfig, plan: LogIngest, scan: _LogScan, found: FoundPoint) -> LogIngest:
+    cut = found.point.cut(plan.log) if found.point else None
+    limited = plan.with_bound({} if cut is None else scan.count_before(cut))
+    if (cut or 0) < scan.progress.next_offset or found.point is None:
+        waits = "; ".join(f"`{log}`: {why}" for log, why in found.waits.items())
+        return replace(limited, waits=f"records wait for set `{chosen.name}`" + (f" ({waits})" if waits else ""))
+    return limited
+
+
+@dataclass(frozen=True, slots=True)
+class _LogScan:
+    """The new records of a log. offsets: those of each file, in order. taken: records taken of each file before."""
+
+    progress: LogProgress
+    offsets: dict[str, array[int]] = field(default_factory=dict)
+    taken: dict[str, int] = field(default_factory=dict)
+
+    def count_before(self, cut: int) -> dict[str, int]:
+        """Returns for each file how many of its records come before an offset."""
+        return {name: self.taken[name] + bisect_left(offsets, cut) for name, offsets in self.offsets.items()}
+
+
+def _scan_log(
+    pipeline: Pipeline, chosen: SetConfig, point: SetPoint | None, landed: LandedEnds, plan: LogIngest
+) -> _LogScan:
+    positions = plan.state.positions
+    offsets: dict[str, array[int]] = {task.file.name: array("q") for task in plan.plan.take}
+    taken = {task.file.name: task.records for task in plan.plan.take}
+
+    def follow() -> Iterator[SourceRecord]:
+        for name, record in read_records(plan.plan.take):
+            offsets[name].append(record.offset)
+            yield record
+
+    if len({(p.topic, p.partition) for p in positions} | {(f.topic, f.partition) for f in plan.files}) > 1:
+        raise RefusedError(
+            "SET_PARTITIONS",
+            f"`{plan.log}` of set `{chosen.name}` has several partitions, so no offset cuts it at one point.",
+            hint="Give the topic one partition, as Debezium does by default, and let it land in a new folder.",
+        )
+    progress = follow_records(
+        _find_table(pipeline, landed, plan),
+        follow(),
+        positions[0].next_offset if positions else 0,
+        known=point is not None and point.cut(plan.log) is not None,
+        may_be_empty=plan.log in chosen.may_be_empty,
+    )
+    return _LogScan(progress, offsets, taken)
+
+
+def _find_table(pipeline: Pipeline, landed: LandedEnds, plan: LogIngest) -> str:
+    """Returns the name of the log's table as the transaction topic has it: its topic without the prefix."""
+    topics = [p.topic for p in plan.state.positions] + [f.topic for f in plan.files]
+    source = pipeline.log(plan.log).source
+    topic = topics[0] if topics else name_at(source.address) if source else ""
+    if not landed.prefix:
+        return topic
+    if not topic.startswith(f"{landed.prefix}."):
+        raise RefusedError(
+            "SET_TOPIC",
+            f"`{plan.log}` has the topic `{topic}`, which does not begin with `{landed.prefix}.` as the transaction "
+            "topic does.",
+            hint="All logs of a set and its transaction topic come from one connector. A log of which nothing has "
+            "landed needs a folder with the name of its topic.",
+        )
+    return topic.removeprefix(f"{landed.prefix}.")

@@ -1,0 +1,60 @@
+"""Publishes what a set has decided: each log's ledger and table follow. Any process may finish it after a crash."""
+
+from __future__ import annotations
+
+from tidefold.config import SetConfig
+from tidefold.domain.log_state import Snapshot, State
+from tidefold.domain.sets.set_state import SetState, give_up, record_published
+from tidefold.domain.snapshot import transitions
+from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.sets.set_ledger import SetLedger, set_ledger
+from tidefold.operations.snapshot import confirm
+
+
+def publish_decided(pipeline: Pipeline, chosen: SetConfig, ledger: SetLedger, state: SetState) -> SetState:
+    """Publishes the tables of a decided version that do not show it yet, then makes it the version of readers.
+
+    Returns the state after that; without an open decision, the given one. Repeating it changes nothing.
+    """
+    decided = state.decided
+    if decided is None:
+        return state
+    versions = {one.log: _publish_member(pipeline, one.log, one.snapshot) for one in decided.members}
+    return ledger.commit(lambda newest: record_published(newest, decided.number, versions))
+
+
+def _publish_member(pipeline: Pipeline, log: str, snapshot: int) -> int:
+    """Completes and publishes one snapshot, and returns the version of its table."""
+    ledger = pipeline.ledger(log)
+    found = transitions.require_snapshot(ledger.read(), snapshot)
+    if found.state is State.STAGED:
+        ledger.commit(lambda state: transitions.confirm(state, snapshot))
+    confirm.roll_forward(pipeline, log)
+    published = transitions.require_snapshot(ledger.read(), snapshot)
+    assert published.table_version is not None
+    return published.table_version
+
+
+def finish_set(pipeline: Pipeline, log: str) -> None:
+    """Publishes what the set of a log has decided, if it is in one. Call it before the log's snapshots change."""
+    chosen = pipeline.config.set_of(log)
+    if chosen:
+        ledger = set_ledger(pipeline, chosen.name)
+        publish_decided(pipeline, chosen, ledger, ledger.read())
+
+
+def give_up_staged(pipeline: Pipeline, log: str, snapshot: Snapshot | None) -> None:
+    """Announces that a staged snapshot is aborted, so that the set of its log never decides for it.
+
+    If the set has decided already, the snapshot is published instead, and the abort that follows is refused.
+    """
+    chosen = pipeline.config.set_of(log)
+    if chosen is None or snapshot is None or snapshot.state is not State.STAGED or snapshot.as_of is not None:
+        return
+    ledger = set_ledger(pipeline, chosen.name)
+
+    def transition(state: SetState) -> SetState:
+        decided = state.decided.member(log) if state.decided else None
+        return state if decided and decided.snapshot == snapshot.id else give_up(state, log, snapshot.id)
+
+    publish_decided(pipeline, chosen, ledger, ledger.commit(transition))

@@ -1,0 +1,57 @@
+"""What `validate` refuses of a set, and that each refusal names the next step."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from support.bank_sets import SET, config
+from tidefold.config import ConfigError, load_config
+
+
+def _load(folder: Path, text: str) -> None:
+    (folder / "tidefold.yaml").write_text(text)
+    load_config(folder / "tidefold.yaml")
+
+
+def test_a_set_is_read(tmp_path: Path) -> None:
+    (tmp_path / "tidefold.yaml").write_text(config())
+    found = load_config(tmp_path / "tidefold.yaml")
+    assert found.set_of("tellers") == found.sets["bank"]
+    assert found.sets["bank"].transactions == str(tmp_path / "landing" / "bank.transaction")
+    assert found.sets["bank"].equal_sums == ((("branches", "bbalance"), ("tellers", "tbalance")),)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "code", "says"),
+    [
+        ("    transactions: landing/bank.transaction\n", "", "SET_TRANSACTIONS", "provide.transaction.metadata"),
+        ("tellers, history]", "tellers, histories]", "SET_LOG_UNKNOWN", "histories"),
+        ("tellers, history]", "tellers, history, tellers]", "SET_LOG_TWICE", "tellers"),
+        ("may_be_empty: [history]", "may_be_empty: [orders]", "SET_LOG_UNKNOWN", "orders"),
+        ("tellers.tbalance", "tellers.balance", "SET_COLUMN", "tellers.balance"),
+        ("landing/bank.transaction", "landing/bank.public.tellers", "FOLDERS_OVERLAP", "folder of its own"),
+        ("landing/bank.transaction", "../elsewhere", "CONFIG_PATH", "sets.bank.transactions"),
+        ("  bank:\n", "  Bank:\n", "SET_NAME", "sets.Bank"),
+        ("    logs: [acc", "    consistent: false\n    logs: [acc", "CONFIG_UNKNOWN_VALUE", "consistent"),
+    ],
+)
+def test_a_wrong_set_is_refused(tmp_path: Path, old: str, new: str, code: str, says: str) -> None:
+    assert old in SET
+    with pytest.raises(ConfigError) as caught:
+        _load(tmp_path, config(SET.replace(old, new)))
+    assert code in str(caught.value)
+    assert says in str(caught.value)
+
+
+def test_a_log_is_in_one_set(tmp_path: Path) -> None:
+    second = f"{SET}  other: {{logs: [tellers], transactions: landing/bank.transaction}}\n"
+    with pytest.raises(ConfigError, match="SET_LOG_TWICE"):
+        _load(tmp_path, config(second))
+
+
+@pytest.mark.parametrize(("old", "new"), [("debezium-json", "debezium-avro"), ("postgresql", "mariadb")])
+def test_a_source_without_proof_is_refused(tmp_path: Path, old: str, new: str) -> None:
+    with pytest.raises(ConfigError, match="SET_SOURCE"):
+        _load(tmp_path, config().replace(old, new, 1))
