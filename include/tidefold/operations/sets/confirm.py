@@ -11,7 +11,6 @@ from tidefold.domain.snapshot import transitions
 from tidefold.errors import ConflictError, GateFailedError, RefusedError, TidefoldError, wrap_unexpected
 from tidefold.operations.outcome import Outcome, Status, for_each_log
 from tidefold.operations.pipeline import Pipeline, now
-from tidefold.operations.sets.checks import find_unequal_sums
 from tidefold.operations.sets.publish import publish_decided
 from tidefold.operations.sets.set_ledger import set_ledger
 from tidefold.operations.snapshot import confirm
@@ -85,12 +84,22 @@ def _confirm(pipeline: Pipeline, chosen: SetConfig, run_id: str | None) -> dict[
         wanted = decide(state, members, run_id or "", now())
         if wanted is state:
             return _describe_published(chosen, state, Status.ALREADY)
-        if unequal := find_unequal_sums(pipeline, chosen, {one.log: one.snapshot for one in members}):
+        if unequal := _find_unequal_sums(pipeline, chosen, members):
             return _describe_held(chosen, logs, {chosen.logs[0]: GateFailedError("SET_SUMS", unequal, hint=_SUMS)})
         decided = ledger.try_commit(state, wanted)
         if decided:
             return _describe_published(chosen, publish_decided(pipeline, chosen, ledger, decided), Status.PUBLISHED)
     raise ConflictError("SET_BUSY", f"Other processes changed set `{chosen.name}` {_TRIES} times.")
+
+
+def _find_unequal_sums(pipeline: Pipeline, chosen: SetConfig, members: Sequence[Member]) -> str:
+    """Returns which configured sums differ; empty: all are equal."""
+    if not chosen.equal_sums:
+        return ""
+    # It reads rows, which a confirmation does not need otherwise.
+    from tidefold.operations.sets.checks import find_unequal_sums
+
+    return find_unequal_sums(pipeline, chosen, {one.log: one.snapshot for one in members})
 
 
 _SUMS = "Compare the source's own sums. If they agree, look for quarantined records: `tidefold quarantine LOG`."

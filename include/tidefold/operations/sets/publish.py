@@ -8,7 +8,6 @@ from tidefold.domain.sets.set_state import SetState, give_up, record_published
 from tidefold.domain.snapshot import transitions
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.sets.set_ledger import SetLedger, set_ledger
-from tidefold.operations.snapshot import confirm
 
 
 def publish_decided(pipeline: Pipeline, chosen: SetConfig, ledger: SetLedger, state: SetState) -> SetState:
@@ -25,11 +24,14 @@ def publish_decided(pipeline: Pipeline, chosen: SetConfig, ledger: SetLedger, st
 
 def _publish_member(pipeline: Pipeline, log: str, snapshot: int) -> int:
     """Completes and publishes one snapshot, and returns the version of its table."""
+    # Commands that only look for an open decision do not load deltalake.
+    from tidefold.operations.snapshot.confirm import roll_forward
+
     ledger = pipeline.ledger(log)
     found = transitions.require_snapshot(ledger.read(), snapshot)
     if found.state is State.STAGED:
         ledger.commit(lambda state: transitions.confirm(state, snapshot))
-    confirm.roll_forward(pipeline, log)
+    roll_forward(pipeline, log)
     published = transitions.require_snapshot(ledger.read(), snapshot)
     assert published.table_version is not None
     return published.table_version
