@@ -427,6 +427,7 @@ def test_the_json_schema_names_every_key_and_refuses_others() -> None:
         "version",
         "store",
         "store_id",
+        "sets",
         "targets",
         "catalog",
         "spark",
