@@ -81,8 +81,9 @@ def _propose_folder(
     if stems:
         notes = [*notes, f"its folder holds files of several kinds ({', '.join(stems[:4])}): give each a folder"]
     seen = ", ".join(PurePosixPath(file.name).name for file in layout.choose_sample(files))
-    sampled = f"Files of {folder}, {len(rows):,} rows sampled of {seen}."
     path = str(folder)
+    named = "the landing folder itself" if path == "." else path
+    sampled = f"Files of {named}, {len(rows):,} rows sampled of {seen}."
     return propose_rows(
         SampledFeed(log, path, path, format_, columns, rows, sampled, options, notes=tuple(notes), questions=questions)
     )
