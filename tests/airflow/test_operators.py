@@ -267,6 +267,8 @@ def test_a_log_is_compacted_unless_it_is_a_dry_run(pipeline: Pipeline) -> None:
     before = pipeline.ledger("accounts").read()
     planned = execute(operators.TidefoldCompactLogOperator, pipeline, logs=["accounts"], is_dry_run=True)
     assert (planned["accounts"]["result"], pipeline.ledger("accounts").read()) == ("planned", before)
+    few = execute(operators.TidefoldCompactLogOperator, pipeline, logs=["accounts"], only_due=True)
+    assert few["accounts"]["result"] == "nothing"
     done = execute(operators.TidefoldCompactLogOperator, pipeline, logs=["accounts"])
     assert done["accounts"]["result"] == "compacted"
     assert len(pipeline.ledger("accounts").read().unfolded) == 1

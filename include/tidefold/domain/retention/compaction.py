@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tidefold.domain.commit_times import merge_ranges
+from tidefold.domain.commit_times import CommitTimeRange, merge_ranges
 from tidefold.domain.log_state import ChangeSet, LogState, State
 from tidefold.domain.retention.log_bounds import mark_garbage
 from tidefold.domain.retention.log_retention import LogRetention
@@ -42,13 +42,16 @@ def find_compactable_runs(state: LogState, log: LogRetention | None = None) -> t
     ends = {s.to_sqn for s in state.snapshots if (s.open or s.state is State.COMPLETED) and s.as_of is None}
     ends |= {consumer.sqn for consumer in state.readers}
     runs: list[list[ChangeSet]] = [[]]
+    size, times = 0, None  # Of the run so far, so that a long log is read once.
     for change_set in state.unfolded:
-        is_large = sum(c.location.length for c in runs[-1]) + change_set.location.length > _COMPACTED_BYTES
-        if is_large or (log and runs[-1] and _crosses_step((*runs[-1], change_set), log)):
+        size, times = size + change_set.location.length, _join_times(runs[-1], times, change_set)
+        if size > _COMPACTED_BYTES or (log and runs[-1] and _crosses_step(times, log)):
             runs.append([])
+            size, times = change_set.location.length, change_set.times
         runs[-1].append(change_set)
         if change_set.sqn in ends:
             runs.append([])
+            size = 0
     inside = {e for e in ends for c in state.unfolded if c.begin <= e < c.sqn}
     return tuple(tuple(run) for run in runs if len(run) > 1 and not inside)
 
@@ -93,9 +96,15 @@ def _split_at_backfills(run: Sequence[ChangeSet], log: LogRetention | None) -> l
     return [tuple(part) for part in parts]
 
 
-def _crosses_step(run: Sequence[ChangeSet], log: LogRetention) -> bool:
-    """Whether an instant of a backfill is between changes of a run."""
-    times = merge_ranges(one.times for one in run)
+def _join_times(
+    run: Sequence[ChangeSet], times: CommitTimeRange | None, change_set: ChangeSet
+) -> CommitTimeRange | None:
+    """Returns the commit times of a run with one more change set."""
+    return merge_ranges((times, change_set.times)) if run else change_set.times
+
+
+def _crosses_step(times: CommitTimeRange | None, log: LogRetention) -> bool:
+    """Whether an instant of a backfill is between changes of these commit times."""
     if times is None:
         return True  # A change set of an older version has no commit times.
     if times.first is None or times.last is None or times.last < log.since:
