@@ -1,7 +1,7 @@
 # Every command a contributor needs. The same ones run in .ci/run.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help install lock lint test errors wrap test-unit test-model test-contract test-spark test-airflow test-faults test-drills bench bench-counts bench-ingest bench-log bench-listing bench-long bench-quality bench-s3 bench-scale bench-snapshot fault-matrix two-coordinators unsynced soak demo up airflow down clean
+.PHONY: help install lock lint test errors wrap test-unit test-model test-contract test-spark test-airflow test-faults test-drills bench bench-counts bench-ingest bench-log bench-listing bench-long bench-capacity bench-quality bench-s3 bench-scale bench-snapshot fault-matrix two-coordinators unsynced soak demo up airflow down clean
 
 # Set in some shells; with it every start would compile all its imports again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -118,6 +118,10 @@ bench-s3: install ## About a minute: requests, bytes and seconds of snapshots in
 
 bench-scale: install ## About 10 minutes: bytes and CPU of dealing up to 10,000 buckets and 1,000 change sets, ledger requests, runs over 100 to 5,000 logs; writes docs/benchmarks/scale.md
 	PYTHONPATH=include:plugins:tests $(PYTHON) benchmarks/scale.py
+
+bench-capacity: install ## About 3 minutes: a model of the CPU of folds, checked at sizes that it has not seen; writes docs/scale.md
+	PYTHONPATH=include:tests $(PYTHON) benchmarks/capacity.py
+	$(RUN) scripts/wrap_text.py
 
 bench-run: install ## About an hour: whole runs, cold start included, by tidefold and by the usual job; writes docs/benchmarks/run.md
 	ROWS=$(if $(filter file,$(origin ROWS)),1000000,$(ROWS)) ROUNDS=$(if $(filter file,$(origin ROUNDS)),5,$(ROUNDS)) SIZES="$(SIZES)" WAYS="$(WAYS)" $(RUN) benchmarks/run.py
