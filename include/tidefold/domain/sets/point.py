@@ -7,7 +7,7 @@ position is the position of a commit in the source's log. Decision 0048 explains
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tidefold.domain.sets.progress import LogProgress, RecordRun
@@ -87,9 +87,20 @@ def find_point(ends: Sequence[TransactionEnd], logs: Mapping[str, LogProgress], 
         if start is None:
             return FoundPoint(None, _explain(judges, newest), newest)
         position, transaction, read_to = start, "", -1
-    cuts = tuple(Cut(log, judge.cut_at(position)) for log, judge in sorted(judges.items()))
+    cuts = tuple(_find_cuts(judges, position, before))
     waits = _explain(judges, newest) if newest is not None and newest > position else {}
     return FoundPoint(SetPoint(position, transaction, read_to, cuts), waits, newest)
+
+
+def _find_cuts(judges: Mapping[str, _LogJudge], position: int, before: SetPoint | None) -> Iterator[Cut]:
+    """Yields where each log is cut. A log for which an older point is not proved keeps its cut of then, or has none.
+
+    Such a log went on while it was in no set, or came into the set after that point.
+    """
+    for log, judge in sorted(judges.items()):
+        offset = judge.cut_at(position) if judge.has_all_to(position) else before.cut(log) if before else None
+        if offset is not None:
+            yield Cut(log, offset)
 
 
 def _leave_out_resent(ends: Sequence[TransactionEnd], before: SetPoint | None) -> list[TransactionEnd]:

@@ -100,7 +100,7 @@ def follow_records(
     table: str, records: Iterable[SourceRecord], taken_to: int, *, known: bool, may_be_empty: bool = False
 ) -> LogProgress:
     """Returns what the new records of a log show. `records`: in offset order, from `taken_to` on."""
-    scan = _RecordScan(taken_to)
+    scan = _RecordScan(taken_to, is_adopted=not known and taken_to > 0)
     for record in records:
         scan.add(record)
     snapshot = None
@@ -123,7 +123,7 @@ def follow_records(
 class _RecordScan:
     """Adds up the records of one log."""
 
-    def __init__(self, taken_to: int) -> None:
+    def __init__(self, taken_to: int, is_adopted: bool) -> None:
         self.next_offset = taken_to
         self.first_offset: int | None = None
         self.runs: list[RecordRun] = []
@@ -133,6 +133,8 @@ class _RecordScan:
         self.snapshot_last: int | None = None
         self.is_whole = False
         self._ahead: dict[str, set[int]] = {}
+        # Of the first transaction of an adopted log, records may have been ingested before.
+        self._may_begin_later = is_adopted
         # Whether every row of the present snapshot, from its first one on, has been seen.
         self._has_all_rows = False
         self._was_snapshot = False
@@ -158,7 +160,9 @@ class _RecordScan:
             self.runs.append(RecordRun(record.offset, self.next_offset, record.transaction, record.after))
 
     def _count(self, transaction: str, number: int) -> None:
-        reached, ahead = self.seen.get(transaction, 0), self._ahead.get(transaction)
+        begins = number - 1 if self._may_begin_later else 0
+        self._may_begin_later = False
+        reached, ahead = self.seen.get(transaction, begins), self._ahead.get(transaction)
         if number == reached + 1:
             reached = number
             while ahead and reached + 1 in ahead:

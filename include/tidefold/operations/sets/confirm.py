@@ -113,7 +113,9 @@ def _find_candidate(
     An error: why the log cannot be published at the point.
     """
     assert of_set.point is not None
-    cut = of_set.point.cut(log) or 0
+    cut = of_set.point.cut(log)
+    if cut is None:
+        return _hold(log, "it has not reached the point yet")
     taken = max((p.next_offset for p in state.positions), default=0) if state else 0
     if taken != cut:
         return _hold(log, f"it has ingested the records before offset {taken}, and the point needs those before {cut}")

@@ -112,11 +112,13 @@ def _scan_log(
             f"`{plan.log}` of set `{chosen.name}` has several partitions, so no offset cuts it at one point.",
             hint="Give the topic one partition, as Debezium does by default, and let it land in a new folder.",
         )
+    taken_to, cut = positions[0].next_offset if positions else 0, point.cut(plan.log) if point else None
     progress = follow_records(
         _find_table(pipeline, landed, plan),
         follow(),
-        positions[0].next_offset if positions else 0,
-        known=point is not None and point.cut(plan.log) is not None,
+        taken_to,
+        # A log that went beyond the point, while it was in no set, joins it anew.
+        known=cut is not None and taken_to <= cut,
         may_be_empty=plan.log in chosen.may_be_empty,
     )
     return _LogScan(progress, offsets, taken)

@@ -106,6 +106,21 @@ def test_a_failed_gate_publishes_no_table_of_the_set(tmp_path: Path) -> None:
     assert check_bank(pipeline) == max(replay().rows)
 
 
+def test_logs_that_went_on_without_the_set_join_it_again(tmp_path: Path) -> None:
+    pipeline = make_bank(tmp_path)
+    land(tmp_path, {name: count // 4 for name, count in ALL.items()})
+    run(pipeline, "r1")
+    before = check_bank(pipeline)
+    land(tmp_path, {name: count // 2 for name, count in ALL.items()})
+    run(make_bank(tmp_path, config("")), "alone")
+    pipeline = make_bank(tmp_path)
+    run(pipeline, "r2")
+    assert check_bank(pipeline) == before
+    land(tmp_path, ALL)
+    run(pipeline, "r3")
+    assert check_bank(pipeline) == max(replay().rows)
+
+
 def test_the_replay_gives_the_dump_of_the_server() -> None:
     """The naive replay is right: after the last transaction it has the rows that the server had."""
     last = replay().rows[max(replay().rows)]

@@ -212,6 +212,26 @@ def test_a_log_that_was_ingested_before_begins_with_its_first_new_transaction() 
     assert (found.position, found.cut("a")) == (20, 4)
 
 
+def test_a_log_ahead_of_the_point_keeps_its_cut_until_a_newer_point_is_proved() -> None:
+    before = SetPoint(10, "t0", 0, (found_cuts(3)[0],))
+    found = find_point([], {"a": _log([], taken_to=7, known=False)}, before)
+    assert found.point == before
+
+
+def test_a_new_log_of_a_published_set_has_no_cut_before_its_snapshot_is_whole() -> None:
+    rows = [SourceRecord(0, after=5, is_snapshot=True, begins=True)]
+    found = find_point([], {"a": _log(rows, known=False)}, SetPoint(10, "t0", 0, ()))
+    assert found.point == SetPoint(10, "t0", 0, ())
+
+
+def test_an_adopted_log_may_have_the_begin_of_its_first_transaction() -> None:
+    records = [SourceRecord(3, "t1", 2, 10), SourceRecord(4, "t1", 3, 10)]
+    ends = [TransactionEnd("t0", 10, 0, {"a": 3}), TransactionEnd("t1", 20, 1, {"a": 3})]
+    found = find_point(ends, {"a": _log(records, taken_to=3, known=False)}, None).point
+    assert found is not None
+    assert (found.position, found.cut("a")) == (20, 5)
+
+
 def test_a_late_file_of_an_initial_snapshot_holds_the_set() -> None:
     rows = [SourceRecord(i, after=5, is_snapshot=True, begins=i == 0, ends=i == 2) for i in range(3)]
     logs = {"a": _log([rows[0], rows[2]], known=False)}
