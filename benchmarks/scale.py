@@ -7,16 +7,27 @@ from __future__ import annotations
 
 import pickle
 import time
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from typing import TypeVar
 
+from many_logs import NEWS, count_calls, measure_apart
 from support.dealing import DealtBytes, count_bytes, tasks_of
-from tables import machine, write_page
+from support.pipelines import CONFIG, put
+from tables import folder, machine, write_page
 from tidefold.compute.broadcast_work import BroadcastWork
+from tidefold.domain.ingest.append import IngestedFile, append
 from tidefold.fold.fold_bucket import FoldWork, deal
 from tidefold.fold.plan_fold import sort_by_weight
 from tidefold.ledger.stored_form import encode
+from tidefold.operations.inspect.status import status
+from tidefold.wiring import open_pipeline
 
+LOGS = (100, 1_000, 5_000)
+STEP = 500
+LEDGERS = (100, 1_000, 10_000)
 SIZES = ((100, 100), (100, 1_000), (1_000, 1_000), (10_000, 100), (10_000, 1_000))
 EXECUTORS, GOAL = 4, 20e6
 T = TypeVar("T")
@@ -66,6 +77,48 @@ def _verdict(buckets: int, change_sets: int, sent: DealtBytes) -> str:
     return f"< {GOAL / 1e6:.0f} MB: {'met' if _all(sent) < GOAL else '**missed**'}"
 
 
+def log_line(logs: int) -> str:
+    found = measure_apart(logs)
+    cells = [f"{found.logs:,}", f"{found.open:.1f} s", f"{found.idle:.1f} s", f"{found.idle_requests:.2f}"]
+    cells += [f"{found.status:.1f} s", f"{found.status_requests:.2f}", f"{found.news:.1f} s", f"{found.published:,}"]
+    seconds = found.open + found.idle
+    goal = f"<= 30 s and 3 requests: {'met' if seconds <= 30 and found.idle_requests < 3.1 else '**missed**'}"
+    return f"| {' | '.join(cells)} | {goal if logs == LOGS[-1] else ''} |"
+
+
+def ledger_line(count: int) -> str:
+    with folder() as made:
+        (made / "tidefold.yaml").write_text(CONFIG)
+        pipeline = open_pipeline(made / "tidefold.yaml")
+        put(pipeline, [{"id": 1, "text": "a"}])
+        state = pipeline.ledger("accounts").read()
+        [change_set], [landed], [position] = state.change_sets, state.landed, state.positions
+        place = change_set.location
+        for begin in range(1, count, STEP):
+            files = [
+                IngestedFile(
+                    replace(landed, number=0, name=f"accounts+0+{n:010d}.jsonl", first_offset=n, next_offset=n + 1),
+                    replace(
+                        change_set,
+                        sqn=0,
+                        high=(1, n),
+                        location=replace(place, segment=f"changelog/bench/{n}.seg"),
+                    ),
+                    replace(position, next_offset=n + 1, high=(1, n)),
+                )
+                for n in range(begin, min(begin + STEP, count))
+            ]
+            pipeline.ledger("accounts").commit(partial(append, arrivals=files))
+        cold, calls = open_pipeline(made / "tidefold.yaml"), Counter[str]()
+        count_calls(cold.store, calls)
+        begun = time.perf_counter()
+        [found] = status(cold, ["accounts"])
+        taken = time.perf_counter() - begun
+        assert found.change_sets == count, found
+        head = max(entry.bytes for entry in cold.store.list("logs/accounts/ledger")[-1:])
+        return f"| {count:,} | {calls.total():,} | {taken:.2f} | {head:,} |"
+
+
 def main() -> None:
     write_page(
         "scale.md",
@@ -91,6 +144,27 @@ def main() -> None:
             "| buckets | change sets | plan | texts | function | all | copied | plan, CPU | unpack, CPU | goal |",
             "|---|---|---|---|---|---|---|---|---|---|",
             *(line(*size) for size in SIZES),
+            "",
+            "## Many logs",
+            "",
+            "A pipeline on the local disk in one process. **Open** reads and checks the configuration. **Idle** is a",
+            f"run without news. **News** is a run in which {NEWS} logs (or all, if they are fewer) have one new file;",
+            "it publishes them one after the other. Requests are calls of the store for each log. A run without news",
+            "lists the ledger twice and reads one version; in S3, 64 logs at the same time. Landing folders are",
+            "listed besides. A run over at most 100 logs takes each of them through every step.",
+            "",
+            "| logs | open | idle | requests | status | requests | news | published | goal |",
+            "|---|---|---|---|---|---|---|---|---|",
+            *(log_line(logs) for logs in LOGS),
+            "",
+            "## Ledger",
+            "",
+            "A cold `status` of one log whose change sets wait. Its requests are three listings, the head of the",
+            "ledger, and the pages, which are read side by side.",
+            "",
+            "| change sets | requests | seconds | bytes of the head |",
+            "|---|---|---|---|",
+            *(ledger_line(count) for count in LEDGERS),
         ],
     )
 
