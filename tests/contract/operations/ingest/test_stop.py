@@ -31,7 +31,7 @@ from tidefold.operations.ingest.ingest import ingest
 from tidefold.operations.inspect.status import status
 from tidefold.operations.outcome import Outcome, Status
 from tidefold.operations.pipeline import Pipeline
-from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.sets.confirm import confirm_logs
 from tidefold.operations.snapshot.materialize import materialize
 from tidefold.operations.snapshot.request import Fold
 from tidefold.spark import full_run as spark_full_run
@@ -121,7 +121,7 @@ def test_a_stop_that_was_killed_goes_on_when_it_is_called_again(
 
     with monkeypatch.context() as dying:
         dying.setattr(SparkApplication, "run_step", steps(cut=die))
-        dying.setattr(spark_full_run, "confirm", _dying(confirm, "confirm", die))
+        dying.setattr(spark_full_run, "confirm_logs", _dying(confirm_logs, "confirm", die))
         dying.setattr(stop_with_savepoint, "take_savepoint", _dying(stop_with_savepoint.take_savepoint, "save", die))
         if cut == ("save", "half"):
             from tidefold.operations.savepoint import take as savepoint
