@@ -201,7 +201,7 @@ def page_cases(cases: Sequence[str]) -> list[str]:
         "  about 250 MB. Changes that reach all buckets rewrite the whole table in each run: run less often, or",
         "  use [deletion vectors](tuning.md).",
         "- **100,000 files**: a full snapshot in S3 copies each file that no change reaches, for one request each.",
-        "  Publishing lists the table's folder: one request for 1,000 files.",
+        "  Publishing looks at the new files only: one request each, or one for a folder of up to 1,000 files.",
         "- **1 GB/s of changes**: the CPU of the fold decides. Compare `fold` with how often you want to publish.",
         "- **5,000 logs**: a run without news takes seconds on a disk ([many logs](benchmarks/scale.md)). A DAG run",
         "  works on at most 1,000 logs with news, with one `confirm` task each.",

@@ -173,7 +173,7 @@ def publish(
     how: Publication | None = None,
 ) -> int:
     """Does what `delta.publish.publish` does, which also provides the files."""
-    real._provide_files(store, manifest)
+    real._provide_files(store, manifest, {})
     path, after = LogPaths(manifest.log).table, {f.name for f in manifest.files}
     facts = _facts(manifest, digest)
     for _ in range(5):

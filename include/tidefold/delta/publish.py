@@ -28,7 +28,7 @@ from tidefold.delta.table_description import TableDescription, delta_schema, fin
 from tidefold.domain.paths import LogPaths, data_path
 from tidefold.domain.snapshot.manifest import DataFile, Manifest
 from tidefold.errors import AlreadyExistsError, ConflictError, CorruptError, NotFoundError
-from tidefold.storage import Store, files_at_once, link_data_file
+from tidefold.storage import SizedStore, Store, files_at_once, link_data_file
 
 _log = logging.getLogger(__name__)
 _TRIES = 5
@@ -70,7 +70,6 @@ def publish(
     digest: sha256 of the manifest, which identifies the commit.
     reconcile: replace the files that other programs committed (such as OPTIMIZE), instead of refusing.
     """
-    _provide_files(store, manifest)
     attempt = PublishAttempt(store, manifest, digest, previous, reconcile, how or Publication())
     for _ in range(_TRIES):
         with convert_errors(LogPaths(manifest.log).table):
@@ -106,14 +105,21 @@ def provide_new_files(store: Store, manifest: Manifest, copy: bool = False, thre
     _link_all(store, manifest, [f for f in manifest.files if not f.carried], copy, threads)
 
 
-def _provide_files(store: Store, manifest: Manifest) -> None:
-    """Checks that every file of the snapshot is in the table's folder, and adds missing ones."""
-    present = _list_present(store, manifest)
-    missing = _find_missing(manifest, present)
+def _provide_files(store: Store, manifest: Manifest, shown: Mapping[str, int]) -> None:
+    """Checks that every file of the snapshot is in the table's folder, and adds missing ones.
+
+    shown: the files that the table shows now, and their lengths. A store across a network is not asked for them again.
+    """
+    folder = f"{LogPaths(manifest.log).table}/_data"
+    wanted = manifest.files
+    if isinstance(store, SizedStore):
+        wanted = tuple(file for file in wanted if shown.get(f"_data/{file.name}") != file.bytes)
+    present = _find_present(store, folder, wanted)
+    missing = _find_missing(folder, wanted, present)
     # An incremental snapshot has its files nowhere else.
     _link_all(store, manifest, missing, taken=present)
     # Names of one file, or copies of it, are as short as it is.
-    cut = _find_missing(manifest, _list_present(store, manifest)) if missing else []
+    cut = _find_missing(folder, missing, _find_present(store, folder, missing))
     if cut:
         raise CorruptError(
             "DATA_FILE_CUT",
@@ -122,18 +128,19 @@ def _provide_files(store: Store, manifest: Manifest) -> None:
         )
     if manifest.files:
         # The process that linked the others may have been killed before it synced.
-        store.sync(f"{LogPaths(manifest.log).table}/_data")
+        store.sync(folder)
 
 
-def _list_present(store: Store, manifest: Manifest) -> dict[str, int]:
-    """Returns the data files in the table's folder, and their lengths."""
-    return {entry.path: entry.bytes for entry in store.list(f"{LogPaths(manifest.log).table}/_data")}
+def _find_present(store: Store, folder: str, files: Sequence[DataFile]) -> dict[str, int]:
+    """Returns which of these files are in the table's folder, and their lengths. Other files may be in the result."""
+    if isinstance(store, SizedStore):
+        return store.find_sizes(folder, [f"{folder}/{file.name}" for file in files])
+    return {entry.path: entry.bytes for entry in store.list(folder)} if files else {}
 
 
-def _find_missing(manifest: Manifest, present: Mapping[str, int]) -> list[DataFile]:
+def _find_missing(folder: str, files: Sequence[DataFile], present: Mapping[str, int]) -> list[DataFile]:
     """Returns the files that are missing in the table's folder, or have another length."""
-    table = LogPaths(manifest.log).table
-    return [f for f in manifest.files if present.get(data_path(table, f.name)) != f.bytes]
+    return [file for file in files if present.get(f"{folder}/{file.name}") != file.bytes]
 
 
 def _link_all(
@@ -192,6 +199,7 @@ class PublishAttempt:
                     hint=f"Restore `{path}/_delta_log` from a backup. Until then read a full snapshot in "
                     f"`snapshots/{manifest.log}/`.",
                 ) from None
+            _provide_files(store, manifest, {})
             return self._create(path)
         except DeltaError:
             if self.previous is not None or not _delete_empty_commit(store, path):
@@ -201,6 +209,7 @@ class PublishAttempt:
         if done is not None:
             return done
         require_untouched(store, table, manifest, self.previous, self.reconcile)
+        _provide_files(store, manifest, active_files(table))
         return self.commit(table)
 
     def _create(self, path: str) -> int | None:

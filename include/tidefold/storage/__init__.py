@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 from tidefold.storage.local_store import LocalStore
 from tidefold.storage.memory_store import MemoryStore
 from tidefold.storage.store import (
+    SizedStore,
     Store,
     StoredObject,
     compute_sha256,
@@ -19,6 +20,7 @@ from tidefold.storage.store import (
 )
 
 __all__ = [
+    "SizedStore",
     "Store",
     "StoredObject",
     "compute_sha256",

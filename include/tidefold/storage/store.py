@@ -65,6 +65,18 @@ class RemoteStore(Protocol):
         ...
 
 
+@runtime_checkable
+class SizedStore(Protocol):
+    """What a store whose listings are expensive may offer besides the methods of a Store."""
+
+    def find_sizes(self, folder: str, paths: Sequence[str]) -> dict[str, int]:
+        """Returns the sizes of these files, all below the folder. An absent file is left out.
+
+        The number of requests does not grow with the number of other files in the folder. Those may be in the result.
+        """
+        ...
+
+
 # How many files a disk, or a store that says nothing else, handles at once.
 _FILES_AT_ONCE = 8
 

@@ -32,6 +32,7 @@ from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
 from tidefold.operations.snapshot.request import Fold, Import
 from tidefold.read.content_checksum import ContentChecksum, compute_checksum
+from tidefold.storage.s3 import store as s3_store
 
 Rows = dict[int, str | None]
 
@@ -103,6 +104,37 @@ def test_carried_files_are_copied_by_the_server(pipeline: Pipeline, s3: S3Bucket
     read = {address.split("?")[0] for method, address in s3.server.requests() if method == "GET"}
     bases = {path for path in read if path.endswith(".parquet")}
     assert len(bases) == staged.facts["files"] - staged.facts["files_carried"]
+
+
+def test_publishing_looks_at_new_files_only(pipeline: Pipeline, s3: S3Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many files the table and its older versions have."""
+    grow(pipeline, 3)
+    put(pipeline, [{"id": 1, "text": "x"}])
+    staged = fold(pipeline, "next")
+    judge_all(pipeline)
+    new = staged.facts["files"] - staged.facts["files_carried"]
+    assert 0 < new < staged.facts["files"]
+    monkeypatch.setattr(s3_store, "_PAGE", 1)
+    s3.server.heal()
+    confirm(pipeline, "accounts", run_id="next")
+    asked = [(method, address) for method, address in s3.server.requests() if "_data" in address]
+    looked = [address for method, address in asked if method == "HEAD" and address.endswith(".parquet?")]
+    assert len(looked) == new
+    assert [method for method, address in asked if address not in looked] == ["GET"]
+
+
+def test_a_new_file_that_was_lost_is_put_back_before_it_is_published(pipeline: Pipeline) -> None:
+    history = grow(pipeline, 1)
+    put(pipeline, [{"id": 1, "text": "x"}])
+    fold(pipeline, "next")
+    judge_all(pipeline)
+    store, table = pipeline.store, LogPaths("accounts").table
+    shown = DeltaTable(store.uri(table), storage_options=store.options()).get_add_actions().column("path").to_pylist()
+    new = [e.path for e in store.list(f"{table}/_data") if e.path.removeprefix(f"{table}/") not in shown]
+    assert new
+    store.delete(new)
+    confirm(pipeline, "accounts", run_id="next")
+    assert table_rows(pipeline) == {**history[1], 1: "x"}
 
 
 def test_commits_whose_answers_are_lost_are_published_once(pipeline: Pipeline, s3: S3Bucket) -> None:

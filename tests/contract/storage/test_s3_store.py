@@ -23,7 +23,8 @@ from tidefold.errors import (
     TidefoldError,
     UnknownOutcomeError,
 )
-from tidefold.storage import Store, link_data_file, open_store
+from tidefold.storage import SizedStore, Store, link_data_file, open_store
+from tidefold.storage.s3 import store as s3_store
 from tidefold.storage.s3 import upload
 from tidefold.storage.s3.client import PatientFileSystem, connect
 from tidefold.storage.s3.patience import PATIENCE, Outage
@@ -269,6 +270,39 @@ def test_objects_that_were_not_deleted_are_named(s3: S3Bucket, store: Store) -> 
     with pytest.raises(StorageError, match=r"1 of 2 objects, the first is `two`: AccessDenied") as failed:
         store.delete(["one", "two"])
     assert failed.value.code == "S3_NOT_DELETED"
+
+
+def test_sizes_of_few_files_in_a_large_folder_cost_no_listing_of_it(
+    s3: S3Bucket, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert isinstance(store, SizedStore)
+    for number in range(6):
+        store.put_if_absent(f"f/{number}", b"x" * number)
+    monkeypatch.setattr(s3_store, "_PAGE", 2)
+    s3.server.heal()
+    found = store.find_sizes("f", ["f/1", "f/4", "f/5", "f/absent"])
+    assert {path: found.get(path) for path in ("f/1", "f/4", "f/5", "f/absent")} == {
+        "f/1": 1,
+        "f/4": 4,
+        "f/5": 5,
+        "f/absent": None,
+    }
+    assert sorted(method for method, _ in s3.server.requests()) == ["GET", "HEAD", "HEAD", "HEAD", "HEAD"]
+    monkeypatch.setattr(s3_store, "_PAGE", 1000)
+    s3.server.heal()
+    assert store.find_sizes("f", ["f/4", "f/absent"])["f/4"] == 4
+    assert store.find_sizes("f", []) == {}
+    assert [method for method, _ in s3.server.requests()] == ["GET"]
+
+
+def test_a_refused_look_at_a_file_is_no_absence(s3: S3Bucket, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert isinstance(store, SizedStore)
+    for number in range(3):
+        store.put_if_absent(f"f/{number}", b"x")
+    monkeypatch.setattr(s3_store, "_PAGE", 1)
+    s3.server.fail("HEAD", "/f/2", status=403, code="AccessDenied")
+    with pytest.raises(StorageError):
+        store.find_sizes("f", ["f/2"])
 
 
 # Uploads in parts

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import BinaryIO, cast
 
@@ -19,6 +20,7 @@ from tidefold.storage.store import StoredObject, make_outside_error
 
 _AT_ONCE = 1000  # Keys that one delete request may name.
 _COMPARED = 8 << 20
+_PAGE = 1000  # Names in one page of a listing.
 # An upload that was not completed is not an object. It is listed under a name that `delete` recognizes.
 _UNFINISHED = re.compile(r"(?P<path>.+)\.(?P<upload>(?:[0-9a-f]{2})+)\.part", re.DOTALL)
 
@@ -113,8 +115,7 @@ class S3Store:
     @contextmanager
     def replace(self, paths: Sequence[str]) -> Iterator[BinaryIO]:
         """Fills free names only: many S3-compatible stores cannot replace exactly the object that was read."""
-        keys = [self._key(path) for path in paths]
-        taken = [path for path, key in zip(paths, keys, strict=True) if self._exists(path, key)]
+        taken = [path for path in paths if self._find_size(path) is not None]
         if taken:
             raise RefusedError(
                 "S3_NO_REPLACE",
@@ -125,14 +126,6 @@ class S3Store:
             yield stream
         for path in paths[1:]:
             self.link(paths[0], path)
-
-    def _exists(self, path: str, key: str) -> bool:
-        try:
-            with self._bucket.translate_errors(path):
-                self._size(key)
-        except NotFoundError:
-            return False
-        return True
 
     def identity(self, path: str) -> str:
         return self.uri(path)
@@ -175,6 +168,26 @@ class S3Store:
                     for item in page.get("Uploads", [])
                 ]
         return sorted(found, key=lambda entry: entry.path)
+
+    def find_sizes(self, folder: str, paths: Sequence[str]) -> dict[str, int]:
+        """Returns the sizes of files. One request shows a small folder. In a larger one, each file costs a request."""
+        if not paths:
+            return {}
+        with self._bucket.translate_errors(folder):
+            prefix = f"{self._key(folder)}/".lstrip("/")
+            page = self._bucket.call("list_objects_v2", Prefix=prefix, MaxKeys=_PAGE)
+        found = {self._path(item["Key"]): item["Size"] for item in page.get("Contents", [])}
+        left = [path for path in paths if path not in found] if page.get("IsTruncated") else []
+        with ThreadPoolExecutor(self.at_once) as pool:
+            sizes = zip(left, pool.map(self._find_size, left), strict=True)
+            return found | {path: size for path, size in sizes if size is not None}
+
+    def _find_size(self, path: str) -> int | None:
+        try:
+            with self._bucket.translate_errors(path):
+                return self._size(self._key(path))
+        except NotFoundError:
+            return None
 
     def delete(self, paths: Iterable[str]) -> None:
         keys = []
