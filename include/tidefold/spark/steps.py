@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
@@ -24,12 +24,16 @@ from tidefold.operations.quality.baseline import Case
 from tidefold.operations.snapshot.materialize import SnapshotPlan, materialize, prepare
 from tidefold.operations.snapshot.request import Import, SnapshotRequest
 from tidefold.operations.verify import check_readers
-from tidefold.quality.run.duckdb_rows import open_duckdb
+from tidefold.quality.run.duckdb_rows import DuckDBEngine, open_engines
 
 P = TypeVar("P")
 _log = logging.getLogger(__name__)
 # Savepoints of at most so many bytes are imported without Spark though `spark.above` is 0B.
 _SMALL_IMPORT = 64 << 20
+# How many snapshots one Spark application judges at the same time. Each needs a thread of the driver.
+_JUDGED_AT_ONCE = 8
+# How many snapshots this process judges at the same time if it waits for a network.
+_ENGINES = 4
 # Called with a log, how many of its buckets are done, and of how many.
 Tell = Callable[[str, int, int], None]
 
@@ -155,13 +159,12 @@ class QualityStep(msgspec.Struct, frozen=True, tag="quality"):
         cases = {one.log: one.plan for one in prepared}
         if not any(one.weight for one in prepared):
             return for_each_log(cases, lambda log: judge.judge_case(pipeline, cases[log], None))
-        with open_duckdb() as engine:
-            return for_each_log(cases, lambda log: judge.judge_case(pipeline, cases[log], engine))
+        return _with_engines(pipeline, cases, lambda log, engine: judge.judge_case(pipeline, cases[log], engine))
 
     def run_on_spark(self, pipeline: Pipeline, logs: Sequence[str]) -> list[Outcome]:
         from tidefold.quality.run.spark_rows import SparkEngine
 
-        return judge.judge(pipeline, logs, self.run, SparkEngine(spark_session(self.name)))
+        return judge.judge(pipeline, logs, self.run, SparkEngine(spark_session(self.name)), _JUDGED_AT_ONCE)
 
 
 class AuditStep(msgspec.Struct, frozen=True, tag="audit"):
@@ -184,13 +187,12 @@ class AuditStep(msgspec.Struct, frozen=True, tag="audit"):
         plans = {one.log: one.plan for one in prepared}
         if not any(one.weight for one in prepared):
             return for_each_log(plans, lambda log: audit.execute(pipeline, plans[log], None))
-        with open_duckdb() as engine:
-            return for_each_log(plans, lambda log: audit.execute(pipeline, plans[log], engine))
+        return _with_engines(pipeline, plans, lambda log, engine: audit.execute(pipeline, plans[log], engine))
 
     def run_on_spark(self, pipeline: Pipeline, logs: Sequence[str]) -> list[Outcome]:
         from tidefold.quality.run.spark_rows import SparkEngine
 
-        return audit.audit(pipeline, logs, self.run, SparkEngine(spark_session(self.name)))
+        return audit.audit(pipeline, logs, self.run, SparkEngine(spark_session(self.name)), _JUDGED_AT_ONCE)
 
 
 class VerifyStep(msgspec.Struct, frozen=True, tag="verify"):
@@ -256,3 +258,17 @@ def _prepare_each(pipeline: Pipeline, logs: Sequence[str], plan: Callable[[str],
 
     outcomes = for_each_log(logs, act, pipeline.at_once)
     return [plans.get(outcome.log, outcome) for outcome in outcomes]
+
+
+def _with_engines(
+    pipeline: Pipeline, logs: Collection[str], act: Callable[[str, DuckDBEngine], Outcome]
+) -> list[Outcome]:
+    """Judges logs in this process, several at the same time if each waits for a network."""
+    count = min(_ENGINES, pipeline.at_once, len(logs))
+    with open_engines(count) as lend:
+
+        def judge_log(log: str) -> Outcome:
+            with lend() as engine:
+                return act(log, engine)
+
+        return for_each_log(logs, judge_log, count)

@@ -76,6 +76,8 @@ def spark_conf(config: Config, step: str = "") -> dict[str, str]:
         "spark.local.dir": str(scratch),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.sql.shuffle.partitions": "4",
+        # Snapshots are judged side by side: the tasks of a large one do not come before those of all others.
+        "spark.scheduler.mode": "FAIR",
         "spark.sql.session.timeZone": "UTC",
         "spark.databricks.delta.snapshotPartitions": "2",
         # A file that is gone or damaged is an error, never fewer rows.

@@ -464,6 +464,7 @@ def test_settings_of_spark_are_texts_as_spark_writes_them(tmp_path: Path) -> Non
         ("spark.driver.memory: 4g", "Use the key `spark.driver_memory`"),
         ("spark.sql.files.ignoreMissingFiles: true", "could hide rows"),
         ("executor.cores: 4", "begin with `spark.`"),
+        ("spark.submit.deployMode: cluster", "must be `client`"),
     ],
 )
 def test_settings_that_tidefold_needs_are_refused_by_name(tmp_path: Path, setting: str, says: str) -> None:

@@ -48,6 +48,12 @@ def test_what_the_user_sets_counts(tmp_path: Path) -> None:
     assert (found["spark.executor.cores"], found["spark.sql.shuffle.partitions"]) == ("4", "200")
 
 
+def test_a_large_table_does_not_come_before_all_others(tmp_path: Path) -> None:
+    """Snapshots that are judged side by side each have a pool of Spark's scheduler."""
+    assert on(tmp_path)["spark.scheduler.mode"] == "FAIR"
+    assert on_cluster(tmp_path, "conf: {spark.scheduler.mode: FIFO}")["spark.scheduler.mode"] == "FIFO"
+
+
 def test_the_package_travels_with_the_job_if_workers_have_no_path_to_it(tmp_path: Path) -> None:
     found = on_cluster(tmp_path, "ship_code: true")
     assert "spark.executorEnv.PYTHONPATH" not in found

@@ -57,6 +57,9 @@ def _find_mistake(name: str, given: Any) -> Any:
             "is set by tidefold.",
             f"Use the key `{key}`." if key else "Remove it: another value could hide rows or change times.",
         )
+    if name == "spark.submit.deployMode" and given != "client":
+        hint = "Remove it. The driver reads `tidefold.yaml` and returns its outcomes through files of its machine."
+        return mistake("SPARK_SETTING", "must be `client`: the driver runs where the command runs.", hint)
     if isinstance(given, (dict, list)) or given is None:
         return mistake("CONFIG_WRONG_TYPE", "must be a text, a number, true or false.")
     return None

@@ -33,17 +33,20 @@ class AuditPlan:
     stored: ValidationResult | None
 
 
-def audit(pipeline: Pipeline, logs: Sequence[str], run_id: str | None, engine: QualityEngine | None) -> list[Outcome]:
+def audit(
+    pipeline: Pipeline, logs: Sequence[str], run_id: str | None, engine: QualityEngine | None, at_once: int = 1
+) -> list[Outcome]:
     """Audits the newest completed snapshot of each log. Changes nothing but the report.
 
     A repeated call of the same run returns the first result. Ages count up to the start of the run.
+    at_once: as for `judge`.
     """
 
     def act(log: str) -> Outcome:
         plan = prepare(pipeline, log, run_id)
         return plan if isinstance(plan, Outcome) else execute(pipeline, plan, engine)
 
-    return for_each_log(logs, act)
+    return for_each_log(logs, act, at_once)
 
 
 def execute(pipeline: Pipeline, plan: AuditPlan, engine: QualityEngine | None) -> Outcome:

@@ -78,18 +78,22 @@ def _explain_lost_files(pipeline: Pipeline, case: Case) -> Iterator[None]:
         raise
 
 
-def judge(pipeline: Pipeline, logs: Sequence[str], run_id: str | None, engine: QualityEngine | None) -> list[Outcome]:
+def judge(
+    pipeline: Pipeline, logs: Sequence[str], run_id: str | None, engine: QualityEngine | None, at_once: int = 1
+) -> list[Outcome]:
     """Gives every log's staged snapshot (of this run, or any when `run_id` is None) its verdict: passed or failed.
 
     A snapshot that this suite judged before keeps its verdict, and no engine is needed. If a check cannot be computed,
     that is an error of its log, never a pass; the other logs continue.
+
+    at_once: how many logs are judged at the same time; more than one only with an engine that allows it.
     """
 
     def act(log: str) -> Outcome:
         case = prepare(pipeline, log, run_id)
         return case if isinstance(case, Outcome) else judge_case(pipeline, case, engine)
 
-    return for_each_log(logs, act)
+    return for_each_log(logs, act, at_once)
 
 
 def judge_case(pipeline: Pipeline, case: Case, engine: QualityEngine | None) -> Outcome:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import math
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
+from queue import LifoQueue
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -131,6 +132,25 @@ def open_duckdb(memory: int = _MEMORY) -> Iterator[DuckDBEngine]:
             yield DuckDBEngine(address, connection)
         finally:
             opened.close()
+
+
+@contextmanager
+def open_engines(count: int) -> Iterator[Callable[[], AbstractContextManager[DuckDBEngine]]]:
+    """Opens some engines, which share the memory of one. Returns what lends an engine to one thread at a time."""
+    free: LifoQueue[DuckDBEngine] = LifoQueue()
+
+    @contextmanager
+    def lend() -> Iterator[DuckDBEngine]:
+        engine = free.get()
+        try:
+            yield engine
+        finally:
+            free.put(engine)
+
+    with ExitStack() as opened:
+        for _ in range(count):
+            free.put(opened.enter_context(open_duckdb(_MEMORY // count)))
+        yield lend
 
 
 @dataclass(frozen=True, slots=True)

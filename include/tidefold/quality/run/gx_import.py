@@ -11,6 +11,7 @@ import importlib.util
 import logging
 import os
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.abc import MetaPathFinder
@@ -21,29 +22,34 @@ from tidefold.pause_gc import pause_collection
 
 _HIDDEN = ("pyspark.ml", "boto3", "botocore")
 _LATER = frozenset({"scipy.stats", "altair"})
+_one_at_a_time = threading.RLock()
 
 
 def load() -> None:
     """Loads Great Expectations, so that its seconds do not count as the cost of a log's checks."""
-    # Before the import, which reads it.
-    os.environ["GX_ANALYTICS_ENABLED"] = "false"
-    if "great_expectations.expectations" in sys.modules:
-        return
-    # At the level of Airflow's tasks it writes 300 lines about its own classes.
-    logger = logging.getLogger("great_expectations")
-    if logger.level == logging.NOTSET:
-        logger.setLevel(logging.WARNING)
-    with _hide_unused(), _load_later(), pause_collection():
-        import great_expectations.expectations  # noqa: F401
+    with _one_at_a_time:
+        # Before the import, which reads it.
+        os.environ["GX_ANALYTICS_ENABLED"] = "false"
+        if "great_expectations.expectations" in sys.modules:
+            return
+        # At the level of Airflow's tasks it writes 300 lines about its own classes.
+        logger = logging.getLogger("great_expectations")
+        if logger.level == logging.NOTSET:
+            logger.setLevel(logging.WARNING)
+        with _hide_unused(), _load_later(), pause_collection():
+            import great_expectations.expectations  # noqa: F401
 
 
 def load_for_spark() -> None:
     """Loads what Great Expectations needs to judge on Spark, also in a process that has judged without it."""
-    load()
-    from great_expectations.compatibility import pyspark
-    from pyspark.ml.feature import Bucketizer
+    with _one_at_a_time:
+        load()
+        from great_expectations.compatibility import pyspark
+        from pyspark.ml.feature import Bucketizer
 
-    pyspark.Bucketizer = Bucketizer
+        pyspark.Bucketizer = Bucketizer
+        # A module that is loaded by its first use must not be used by two threads first.
+        getattr(sys.modules.get("scipy.stats"), "norm", None)
 
 
 @contextmanager
