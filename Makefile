@@ -116,8 +116,8 @@ bench-quality: install ## About 3 minutes: the quality gate over a million rows,
 bench-s3: install ## About a minute: requests, bytes and seconds of snapshots in S3; writes docs/benchmarks/s3.md
 	PYTHONPATH=include:plugins:scripts:tests $(PYTHON) benchmarks/s3.py
 
-bench-scale: install ## About 10 minutes: bytes and CPU of dealing up to 10,000 buckets and 1,000 change sets, ledger requests, runs over 100 to 5,000 logs; writes docs/benchmarks/scale.md
-	PYTHONPATH=include:plugins:tests $(PYTHON) benchmarks/scale.py
+bench-scale: install ## About 10 minutes, goes on where it was stopped: bytes and CPU of dealing up to 10,000 buckets and 1,000 change sets, ledger requests, runs over 100 to 5,000 logs; writes docs/benchmarks/scale.md
+	PYTHONPATH=include:plugins:tests:scripts $(PYTHON) benchmarks/scale.py
 
 bench-capacity: install ## About 3 minutes: a model of the CPU of folds, checked at sizes that it has not seen; writes docs/scale.md
 	PYTHONPATH=include:tests $(PYTHON) benchmarks/capacity.py

@@ -15,12 +15,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from support.page_store import client
 from support.pipelines import judge_all, put
 from tidefold.compute.runners import in_process
 from tidefold.operations.inspect.status import status
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.idle import find_busy_logs
 from tidefold.operations.snapshot.materialize import materialize
 from tidefold.operations.snapshot.request import Fold
 from tidefold.spark.dispatch import run_without_spark
@@ -48,6 +50,9 @@ class ManyLogs:
     open: seconds to read and check the configuration.
     idle, status: seconds and requests of each log, for a run without news and for `status`.
     news: seconds of a run in which NEWS logs have one new file each.
+    page, search: seconds and requests (of all logs together) of the first page in Airflow, and of the first part of the
+        search for logs that need attention.
+    chosen: how many tasks `confirm` a DAG run with that news would get.
     """
 
     logs: int
@@ -58,6 +63,11 @@ class ManyLogs:
     status_requests: float
     news: float
     published: int
+    page: float
+    page_requests: int
+    search: float
+    search_requests: int
+    chosen: int
 
 
 def make(folder: Path, logs: int) -> None:
@@ -137,17 +147,30 @@ def measure(folder: Path) -> ManyLogs:
     step = max(1, len(logs) // NEWS)
     for name in logs[::step][:NEWS]:
         land(folder, name)
+    chosen = len(find_busy_logs(replace(pipeline, versions={}), logs))
     begun = time.perf_counter()
     full = run(pipeline, "news")
     news = time.perf_counter() - begun
     published = sum(one.status == "published" for one in full.outcomes["confirm"])
-    return ManyLogs(len(logs), opened, *idle, *shown, news, published)
+    page, search = measure_page(folder / "tidefold.yaml", "/"), measure_page(folder / "tidefold.yaml", "/?attention=1")
+    return ManyLogs(len(logs), opened, *idle, *shown, news, published, *page, *search, chosen)
+
+
+def measure_page(config: Path, address: str) -> tuple[float, int]:
+    """Returns seconds and requests of a page in Airflow, whose server has read the configuration before."""
+    pipeline, calls = open_pipeline(config), Counter[str]()
+    count_calls(pipeline.store, calls)
+    reader = client(pipeline)
+    begun = time.perf_counter()
+    answer = reader.get(address)
+    assert answer.status_code == 200, answer.text
+    return time.perf_counter() - begun, calls.total()
 
 
 def measure_apart(logs: int) -> ManyLogs:
     """Makes and measures one size in a process of its own."""
     done = subprocess.run([sys.executable, __file__, str(logs)], check=True, capture_output=True, text=True)
-    return ManyLogs(**json.loads(done.stdout))
+    return ManyLogs(**json.loads(done.stdout.splitlines()[-1]))
 
 
 if __name__ == "__main__":

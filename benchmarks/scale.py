@@ -1,19 +1,22 @@
 """What a run of many buckets and change sets sends to Spark's processes, and what planning and unpacking it costs.
 
 `make bench-scale` writes docs/benchmarks/scale.md. It starts no Spark: it pickles what the runner on Spark pickles.
+A run that was stopped goes on where it ended: each result is added to var/bench-scale.json, which the page replaces.
 """
 
 from __future__ import annotations
 
+import json
 import pickle
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
-from typing import TypeVar
+from pathlib import Path
+from typing import Any, TypeVar
 
-from many_logs import NEWS, count_calls, measure_apart
+from many_logs import NEWS, ManyLogs, count_calls, measure_apart
 from support.dealing import DealtBytes, count_bytes, tasks_of
 from support.pipelines import CONFIG, put
 from tables import folder, machine, write_page
@@ -30,7 +33,19 @@ STEP = 500
 LEDGERS = (100, 1_000, 10_000)
 SIZES = ((100, 100), (100, 1_000), (1_000, 1_000), (10_000, 100), (10_000, 1_000))
 EXECUTORS, GOAL = 4, 20e6
+RESULTS = Path(__file__).parents[1] / "var" / "bench-scale.json"
 T = TypeVar("T")
+
+
+def keep(name: str, measure: Callable[[], Any]) -> Any:
+    """Returns a result of an earlier, unfinished run, or measures and stores it."""
+    found = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    if name not in found:
+        print(f"{time.strftime('%H:%M:%S')} {name}", flush=True)
+        found[name] = measure()
+        RESULTS.parent.mkdir(exist_ok=True)
+        RESULTS.write_text(json.dumps(found, indent=1))
+    return found[name]
 
 
 def cpu_seconds(act: Callable[[], T]) -> tuple[float, T]:
@@ -77,13 +92,18 @@ def _verdict(buckets: int, change_sets: int, sent: DealtBytes) -> str:
     return f"< {GOAL / 1e6:.0f} MB: {'met' if _all(sent) < GOAL else '**missed**'}"
 
 
-def log_line(logs: int) -> str:
-    found = measure_apart(logs)
+def log_line(found: ManyLogs) -> str:
     cells = [f"{found.logs:,}", f"{found.open:.1f} s", f"{found.idle:.1f} s", f"{found.idle_requests:.2f}"]
     cells += [f"{found.status:.1f} s", f"{found.status_requests:.2f}", f"{found.news:.1f} s", f"{found.published:,}"]
     seconds = found.open + found.idle
     goal = f"<= 30 s and 3 requests: {'met' if seconds <= 30 and found.idle_requests < 3.1 else '**missed**'}"
-    return f"| {' | '.join(cells)} | {goal if logs == LOGS[-1] else ''} |"
+    return f"| {' | '.join(cells)} | {goal if found.logs == LOGS[-1] else ''} |"
+
+
+def page_line(found: ManyLogs) -> str:
+    cells = [f"{found.logs:,}", f"{found.page:.2f} s", f"{found.page_requests:,}"]
+    cells += [f"{found.search:.2f} s", f"{found.search_requests:,}", f"{found.chosen:,}"]
+    return f"| {' | '.join(cells)} |"
 
 
 def ledger_line(count: int) -> str:
@@ -120,6 +140,9 @@ def ledger_line(count: int) -> str:
 
 
 def main() -> None:
+    dealt = [keep(f"{size[0]} buckets, {size[1]} change sets", partial(line, *size)) for size in SIZES]
+    many = [ManyLogs(**keep(f"{logs} logs", lambda logs=logs: asdict(measure_apart(logs)))) for logs in LOGS]
+    ledgers = [keep(f"{count} change sets", partial(ledger_line, count)) for count in LEDGERS]
     write_page(
         "scale.md",
         [
@@ -143,7 +166,7 @@ def main() -> None:
             "",
             "| buckets | change sets | plan | texts | function | all | copied | plan, CPU | unpack, CPU | goal |",
             "|---|---|---|---|---|---|---|---|---|---|",
-            *(line(*size) for size in SIZES),
+            *dealt,
             "",
             "## Many logs",
             "",
@@ -155,7 +178,15 @@ def main() -> None:
             "",
             "| logs | open | idle | requests | status | requests | news | published | goal |",
             "|---|---|---|---|---|---|---|---|---|",
-            *(log_line(logs) for logs in LOGS),
+            *map(log_line, many),
+            "",
+            "**Page** is the first page in Airflow, **search** the first part of the search for logs that need attention.",
+            "Their requests are those of all logs together, besides the configuration, which the server reads once.",
+            "**Tasks** is how many tasks `confirm` a DAG run with that news has; each other step is one task.",
+            "",
+            "| logs | page | requests | search | requests | tasks |",
+            "|---|---|---|---|---|---|",
+            *map(page_line, many),
             "",
             "## Ledger",
             "",
@@ -164,9 +195,10 @@ def main() -> None:
             "",
             "| change sets | requests | seconds | bytes of the head |",
             "|---|---|---|---|",
-            *(ledger_line(count) for count in LEDGERS),
+            *ledgers,
         ],
     )
+    RESULTS.unlink()
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tidefold.config import load_config
+from tidefold.config import Config, load_config
 from tidefold.operations.pipeline import Pipeline, now
 from tidefold.storage import open_store
 from tidefold.storage.identity import IdentityGuard
@@ -16,7 +16,7 @@ from tidefold.storage.local_copies.copies import open_roots
 if TYPE_CHECKING:
     from tidefold.changelog.writer import Changelog, WriterSettings
 
-__all__ = ["Pipeline", "now", "open_changelog", "open_pipeline"]
+__all__ = ["Pipeline", "connect", "now", "open_changelog", "open_pipeline"]
 
 _log = logging.getLogger(__name__)
 
@@ -27,7 +27,11 @@ def open_pipeline(config_path: Path, announce: Callable[[str], None] = _log.warn
     announce: gets a sentence when this process gives the store its id.
     Raises InvalidInputError; RefusedError when `store_id` names another store.
     """
-    config = load_config(config_path)
+    return connect(load_config(config_path), announce)
+
+
+def connect(config: Config, announce: Callable[[str], None] = _log.warning) -> Pipeline:
+    """Opens the store of a configuration, as `open_pipeline` does."""
     base = config.path.parent
     store = open_store(config.store, base)
     guard = IdentityGuard(store, config.store_id, announce)

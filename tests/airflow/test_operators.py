@@ -27,6 +27,7 @@ from tidefold.operations.snapshot.materialize import materialize
 from tidefold.operations.snapshot.request import Fold
 from tidefold.wiring import open_pipeline
 from tidefold_airflow import operators
+from tidefold_airflow.dags.factory import tidefold_dag
 from tidefold_airflow.operators.list_logs import _take_turns
 from tidefold_airflow.operators.spark import INSTANT
 from tidefold_airflow.provider import get_provider_info
@@ -93,6 +94,25 @@ def test_choose_returns_the_logs_of_many_that_have_something_to_do(tmp_path: Pat
     (tmp_path / "landing" / names[50] / "what is this.txt").write_text("x")
     assert choose(skip_idle=True) == [names[7], names[50]]
     assert choose(skip_idle=True, logs=names[:100]) == names[:100]
+
+
+def test_of_five_thousand_logs_a_run_maps_only_those_with_news(tmp_path: Path) -> None:
+    names = [f"log_{number:04d}" for number in range(5_000)]
+    log = "  {0}:\n    source: {{format: debezium-json, connector: postgresql, path: landing/{0}}}\n"
+    log += "    key: [id]\n    columns: {{id: int}}\n    key_groups: 4\n    buckets: 1\n"
+    config = tmp_path / "tidefold.yaml"
+    config.write_text("version: 1\nstore: store\nlogs:\n" + "".join(map(log.format, names)))
+    for name in names:
+        (tmp_path / "landing" / name).mkdir(parents=True)
+    news = names[::25]
+    for name in news:
+        (tmp_path / "landing" / name / f"{name}+0+0000000000.json").write_text("{}\n")
+    chosen = execute(operators.TidefoldListLogsOperator, open_pipeline(config), skip_idle=True)
+    assert (len(chosen), chosen) == (200, news)
+    # One task for each chosen log in `confirm`, and one task for all of them in every other step.
+    dag = tidefold_dag("many", schedule=None, config=str(config))
+    assert [task.task_id for task in dag.tasks if task.is_mapped] == ["confirm"]
+    assert dag.get_task("choose").skip_idle
 
 
 def test_of_more_logs_than_airflow_maps_each_has_its_turn() -> None:

@@ -6,6 +6,8 @@ Each address of a log exists twice: without prefix for the pipeline of TIDEFOLD_
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
+from functools import lru_cache
+from pathlib import Path
 from typing import Any, TypeVar
 
 from fastapi import APIRouter, FastAPI, Request
@@ -14,12 +16,14 @@ from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, Response
 
+from tidefold.config import Config, load_config
 from tidefold.domain.log_state import LogState
 from tidefold.operations.pipeline import Pipeline
-from tidefold.wiring import open_pipeline
+from tidefold.wiring import connect
 from tidefold_airflow.ui import responses
+from tidefold_airflow.ui.log_pages import LogPage
 from tidefold_airflow.ui.open_pipelines import Opened, PipelineOpener
-from tidefold_airflow.ui.request import log_asked, run_asked, snapshot_asked, state_asked, text_asked
+from tidefold_airflow.ui.request import log_asked, logs_asked, run_asked, snapshot_asked, state_asked, text_asked
 from tidefold_airflow.ui.views.doctor import DoctorView, view_doctor
 from tidefold_airflow.ui.views.explain import view_explanation
 from tidefold_airflow.ui.views.log import view_log
@@ -60,7 +64,23 @@ def build_app(
 def _open_configured(config: str) -> Pipeline:
     from tidefold_airflow.operators.run_context import config_path
 
-    return open_pipeline(config_path(config or None))
+    path = config_path(config or None)
+    return connect(_read_config(path, _sign(path)))
+
+
+def _sign(path: Path) -> tuple[int, ...]:
+    """Returns numbers that change when a file is edited or replaced; none if it cannot be looked at."""
+    try:
+        found = path.stat()
+    except OSError:
+        return ()
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+@lru_cache(maxsize=16)
+def _read_config(path: Path, signature: tuple[int, ...]) -> Config:
+    """Reads a configuration once for each of its versions: one of 5,000 logs takes seconds."""
+    return load_config(path)
 
 
 async def _render_refusal(request: Request, error: Exception) -> Response:
@@ -92,24 +112,28 @@ class _Pages:
         self._worker = worker
 
     async def logs(self, request: Request) -> Response:
-        def work() -> tuple[list[LogLine], DoctorView | None]:
+        query = logs_asked(request)
+
+        def work() -> tuple[LogPage[LogLine], DoctorView | None]:
             opened = self._opener.open(request)
             if opened is None:
-                return [], None
+                return LogPage(query), None
             # Findings name all logs, so only users who may see all logs may read them.
-            return overview(opened.pipeline), view_doctor(opened.pipeline) if opened.whole else None
+            return overview(opened.pipeline, query), view_doctor(opened.pipeline) if opened.whole else None
 
-        lines, doctor = await self._worker.run(work)
-        view = {"lines": lines, "totals": totals(lines), "dag": None, "doctor": doctor}
+        found, doctor = await self._worker.run(work)
+        view = {"logs": found, "totals": totals(found.lines), "dag": None, "doctor": doctor}
         return responses.page(request, "logs.html.j2", view)
 
     async def dag(self, request: Request) -> Response:
-        def work() -> list[LogLine]:
-            found = self._opener.open_dag(request)
-            return overview(found[0].pipeline) if found else []
+        query = logs_asked(request)
 
-        lines, dag = await self._worker.run(work), request.path_params["dag_id"]
-        view = {"lines": lines, "totals": totals(lines), "dag": dag, "doctor": None}
+        def work() -> LogPage[LogLine]:
+            opened = self._opener.open_dag(request)
+            return overview(opened[0].pipeline, query) if opened else LogPage(query)
+
+        found, dag = await self._worker.run(work), request.path_params["dag_id"]
+        view = {"logs": found, "totals": totals(found.lines), "dag": dag, "doctor": None}
         return responses.page(request, "logs.html.j2", view)
 
     async def log(self, request: Request) -> Response:
@@ -141,10 +165,10 @@ class _Pages:
         return responses.page(request, "explain.html.j2", {"log": found.state.log, "view": found}, status)
 
     async def run(self, request: Request) -> Response:
-        run = run_asked(request)
+        run, query = run_asked(request), logs_asked(request)
 
-        def work() -> list[tuple[Opened, list[LogOfRun]]]:
-            return [(opened, view_run(opened.pipeline, run)) for opened in self._opener.open_dag(request)]
+        def work() -> list[tuple[Opened, LogPage[LogOfRun]]]:
+            return [(opened, view_run(opened.pipeline, run, query)) for opened in self._opener.open_dag(request)]
 
         found = await self._worker.run(work)
         return responses.page(request, "run.html.j2", {"run": run, "pipelines": found})

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tidefold.domain.log_state import LogState, Snapshot
 from tidefold.errors import InvalidInputError, NotFoundError
+from tidefold_airflow.ui.log_pages import LogQuery
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -80,6 +81,15 @@ def run_asked(request: Request) -> Run:
             hint="Open this page from the run in Airflow.",
         )
     return Run(dag, run)
+
+
+def logs_asked(request: Request) -> LogQuery:
+    """Returns which logs the reader asks for: `?name=`, `?attention=1` and `?from=`."""
+    start = number_of(text_asked(request, "from", _LONGEST_NUMBER) or "0")
+    if start is None:
+        raise InvalidInputError("PAGE_NUMBER", "`from` is not a number.", hint="Use the links of the page.")
+    name = (text_asked(request, "name", _LONGEST_ID) or "").strip()
+    return LogQuery(name, bool(text_asked(request, "attention", 8)), start)
 
 
 def text_asked(request: Request, name: str, longest: int) -> str | None:

@@ -1,8 +1,7 @@
-"""Shows all logs of the pipeline."""
+"""Shows the logs of the pipeline, page by page."""
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 
@@ -10,10 +9,11 @@ from tidefold.operations.inspect.status import LogStatus, add_records, status_of
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 from tidefold_airflow.ui.health import Lag, Note, Word, lag_of, status_of_error, to_do, word_of_log
+from tidefold_airflow.ui.log_pages import LogPage, LogQuery, read_page
 from tidefold_airflow.ui.responses import hide_unexpected
 
-# Each ledger takes a moment to read from a remote store.
-_AT_ONCE = 8
+# The tones of logs that a person should look at.
+_OUT_OF_ORDER = ("bad", "warn")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class LogLine:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Sums over all logs."""
+    """Sums over the logs of a page."""
 
     logs: int
     good: int
@@ -40,14 +40,17 @@ class Totals:
     bytes: int
 
 
-def overview(pipeline: Pipeline) -> list[LogLine]:
-    """Returns one line a log, in the order of the configuration. An unreadable log shows its error."""
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return list(pool.map(partial(_line, pipeline), pipeline.config.logs))
+def overview(pipeline: Pipeline, query: LogQuery) -> LogPage[LogLine]:
+    """Returns the lines of a page, in the order of the configuration. An unreadable log shows its error."""
+
+    def is_wanted(line: LogLine) -> bool:
+        return line.word.tone in _OUT_OF_ORDER if query.attention else True
+
+    return read_page(list(pipeline.config.logs), query, pipeline.at_once, partial(_line, pipeline), is_wanted)
 
 
 def totals(lines: list[LogLine]) -> Totals:
-    """Computes the sums over all logs."""
+    """Computes the sums over the logs of a page."""
     latest = [line.status.latest for line in lines if line.status.latest]
     tones = [line.word.tone for line in lines]
     return Totals(

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from tidefold.operations.pipeline import Pipeline
+from tidefold_airflow.ui.log_pages import LINES, LogPage, LogQuery, read_page
 from tidefold_airflow.ui.request import Run
 from tidefold_airflow.ui.responses import hide_unexpected
 from tidefold_airflow.ui.views.log import SnapshotLine, lines
-
-_AT_ONCE = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +25,16 @@ class LogOfRun:
     error: str = ""
 
 
-def view_run(pipeline: Pipeline, run: Run) -> list[LogOfRun]:
-    """Returns each configured log, those first that the run changed."""
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        found = list(pool.map(partial(_of_log, pipeline, run), pipeline.config.logs))
-    return sorted(found, key=lambda one: not (one.snapshots or one.error))
+def view_run(pipeline: Pipeline, run: Run, query: LogQuery) -> LogPage[LogOfRun]:
+    """Returns logs of one page, those first that the run changed. Of many logs, only those that it changed."""
+    logs = list(pipeline.config.logs)
+    few = len(logs) <= LINES
+
+    def is_wanted(one: LogOfRun) -> bool:
+        return few or bool(one.snapshots or one.error)
+
+    page = read_page(logs, query, pipeline.at_once, partial(_of_log, pipeline, run), is_wanted)
+    return replace(page, lines=sorted(page.lines, key=lambda one: not (one.snapshots or one.error)))
 
 
 def _of_log(pipeline: Pipeline, run: Run, log: str) -> LogOfRun:
