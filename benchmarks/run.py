@@ -40,7 +40,7 @@ from tidefold.wiring import open_pipeline
 ROWS = int(os.environ.get("ROWS", "1000000"))
 ROUNDS = int(os.environ.get("ROUNDS", "5"))
 SIZES = os.environ.get("SIZES", "10kB,1MB,1%,100MB").split(",")
-WAYS = os.environ.get("WAYS", "sample,airflow,tidefold,spark,usual").split(",")
+WAYS = os.environ.get("WAYS", "sample,airflow,tidefold,spark,fold,usual").split(",")
 TOPIC = "shop.public.accounts"
 JOB = Path(__file__).parent / "peers" / "usual_job.py"
 COLUMNS = {
@@ -84,7 +84,7 @@ def main() -> None:
             _measure_sample(scratch)
         if "airflow" in WAYS:
             run_airflow.measure(ROUNDS)
-        if set(WAYS) & {"tidefold", "spark", "usual"}:
+        if set(WAYS) & {"tidefold", "spark", "fold", "usual"}:
             base = _make_base(scratch)
             for round_ in range(ROUNDS):
                 for size in SIZES:
@@ -108,7 +108,7 @@ def _measure_sample(scratch: Path) -> None:
 
 def _measure_size(base: Base, scratch: Path, size: str, round_: int) -> None:
     changed = _count_changes(base, size)
-    for way in ("tidefold", "spark", "usual"):
+    for way in ("tidefold", "spark", "fold", "usual"):
         if way not in WAYS:
             continue
         root = scratch / "run"
@@ -126,13 +126,15 @@ def _command_of(way: str, base: Base, root: Path, landed: Path) -> tuple[list[st
     config = root / "tidefold.yaml"
     if way == "usual":
         return _usual(config, {"do": "run", "landed": str(landed), "checks": base.checks})
-    if way == "spark":
+    if way == "fold":
+        _call(_tidefold(config, "ingest"))
+    if way in ("spark", "fold"):
         config.write_text(config.read_text() + "spark: {above: 0B}\n")
-    return _tidefold(config), {}
+    return _tidefold(config, "materialize" if way == "fold" else "run"), {}
 
 
-def _tidefold(config: Path) -> list[str]:
-    return [sys.executable, "-m", "tidefold.cli", "run", "--config", str(config)]
+def _tidefold(config: Path, command: str = "run") -> list[str]:
+    return [sys.executable, "-m", "tidefold.cli", command, "--config", str(config)]
 
 
 def _usual(config: Path, asked: dict[str, Any]) -> tuple[list[str], dict[str, str]]:
@@ -223,6 +225,8 @@ def _call(command: Sequence[str], env: dict[str, str] | None = None) -> None:
 
 def _check(way: str, root: Path, changed: int) -> None:
     """The table has all rows, and the changes are in it."""
+    if way == "fold":
+        return
     table = DeltaTable(str(root / ("usual" if way == "usual" else "store/tables/accounts")))
     if way == "usual":
         if table.version() < 1:
