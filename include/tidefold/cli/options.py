@@ -42,6 +42,12 @@ def complete_log(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 Log = Annotated[str, typer.Argument(help="Id of the log.", metavar="LOG", autocompletion=complete_log)]
+LogOrSet = Annotated[
+    str | None,
+    typer.Argument(
+        help="Id of the log; none with --set.", metavar="LOG", show_default=False, autocompletion=complete_log
+    ),
+]
 Logs = Annotated[
     list[str] | None,
     typer.Argument(help="Ids of logs. Default: all.", metavar="LOG", show_default=False, autocompletion=complete_log),

@@ -22,7 +22,7 @@ from tidefold.operations.quality import audit, judge
 from tidefold.operations.quality.audit import AuditPlan
 from tidefold.operations.quality.baseline import Case
 from tidefold.operations.snapshot.materialize import SnapshotPlan, materialize, prepare
-from tidefold.operations.snapshot.request import Import, SnapshotRequest
+from tidefold.operations.snapshot.request import Import, ImportSet, SnapshotRequest
 from tidefold.operations.verify import check_readers
 from tidefold.quality.run.duckdb_rows import DuckDBEngine, open_engines
 
@@ -115,7 +115,7 @@ class MaterializeStep(msgspec.Struct, frozen=True, tag="materialize"):
 
     @property
     def limit(self) -> int:
-        return _SMALL_IMPORT if isinstance(self.request, Import) else 0
+        return _SMALL_IMPORT if isinstance(self.request, Import | ImportSet) else 0
 
     def prepare(self, pipeline: Pipeline, logs: Sequence[str]) -> list[PreparedLog[SnapshotPlan] | Outcome]:
         def plan(log: str) -> PreparedLog[SnapshotPlan] | Outcome:

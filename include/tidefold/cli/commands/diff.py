@@ -7,34 +7,63 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidefold.cli.options import Log
+from tidefold.cli.options import LogOrSet
 from tidefold.cli.terminal import Terminal, list_values
+from tidefold.cli.whole_set import OfSet, WholeSet
+from tidefold.errors import InvalidInputError
 
 if TYPE_CHECKING:
+    from tidefold.operations.pipeline import Pipeline
     from tidefold.read.row_diff import Difference
 
-Before = Annotated[int, typer.Argument(help="Id of the earlier snapshot.", metavar="A", min=1)]
-After = Annotated[int, typer.Argument(help="Id of the later snapshot.", metavar="B", min=1)]
+Before = Annotated[
+    int | None, typer.Argument(help="Id of the earlier snapshot.", metavar="A", min=1, show_default=False)
+]
+After = Annotated[int | None, typer.Argument(help="Id of the later snapshot.", metavar="B", min=1, show_default=False)]
 Limit = Annotated[int, typer.Option("--limit", help="Maximum number of rows to show.", min=0)]
 Keys = Annotated[bool, typer.Option("--keys", help="Show only the keys.")]
 
 
-def diff(terminal: Terminal, log: Log, before: Before, after: After, limit: Limit = 20, keys: Keys = False) -> None:
+def diff(
+    terminal: Terminal,
+    log: LogOrSet = None,
+    before: Before = None,
+    after: After = None,
+    limit: Limit = 20,
+    keys: Keys = False,
+    of_set: OfSet = None,
+) -> None:
     """Count the rows added, changed and removed between two snapshots, and show some of them.
 
     Compares all rows by key. Either snapshot may be tail-only or staged. Files that both snapshots share are not read.
-    The counts are exact, whatever --limit is. Starts no Spark.
+    The counts are exact, whatever --limit is. --set NAME A B counts the rows of all tables between two versions of a
+    set. Starts no Spark.
 
     Example: tidefold diff accounts 11 12 --limit 5
 
+    Example: tidefold diff --set bank 3 4
+
     Next: tidefold restore LOG ID --log-position replay, if the later snapshot is wrong
     """
+    pipeline = terminal.pipeline()
+    if of_set is not None:
+        # The first two arguments are the versions.
+        if log is None or not log.isdecimal() or before is None or after is not None:
+            raise InvalidInputError("SET_OPTIONS", "--set takes two versions.", hint="Give --set NAME A B.")
+        WholeSet(terminal, pipeline, of_set).diff(int(log), before)
+        return
+    if log is None or before is None or after is None:
+        hint = "Give LOG A B; `tidefold history LOG` lists the snapshots."
+        raise InvalidInputError("SNAPSHOT_MISSING", "A diff needs a log and two snapshots.", hint=hint)
+    _diff(terminal, pipeline, pipeline.log(log).id, before, after, limit, keys)
+
+
+def _diff(terminal: Terminal, pipeline: Pipeline, log: str, before: int, after: int, limit: int, keys: bool) -> None:
     from tidefold.domain.wording import in_units
     from tidefold.operations.inspect.diff import diff as act
     from tidefold.presentation.tables import plain_table
 
-    pipeline = terminal.pipeline()
-    found = act(pipeline, pipeline.log(log).id, before, after, limit)
+    found = act(pipeline, log, before, after, limit)
     more = found.total > len(found.rows)
     rows = [{"change": row.change, "key": row.key} if keys else asdict(row) for row in found.rows]
     read = {"files": found.files, "files_read": found.files_read, "bytes_read": found.bytes_read}

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidefold.cli.options import DryRun, Log, RunId, Takeover, run_id
+from tidefold.cli.options import DryRun, LogOrSet, RunId, Takeover, run_id
 from tidefold.cli.output.outcomes import print_outcomes
 from tidefold.cli.output.progress import BucketLine
 from tidefold.cli.output.restore import plan_lines, print_reads
 from tidefold.cli.terminal import Terminal
+from tidefold.cli.whole_set import OfSet, VersionNumber, WholeSet, require_log, require_no_log
 from tidefold.domain.snapshot.claim import RestoreMode
 from tidefold.errors import InvalidInputError
 
@@ -21,7 +22,10 @@ if TYPE_CHECKING:
     from tidefold.operations.pipeline import Pipeline
     from tidefold.operations.restore.restore import Restore
 
-OldId = Annotated[int, typer.Argument(help="Id of the snapshot to restore.", metavar="SNAPSHOT", min=1)]
+OldId = Annotated[
+    int | None,
+    typer.Argument(help="Id of the snapshot to restore.", metavar="SNAPSHOT", min=1, show_default=False),
+]
 LogPosition = Annotated[
     RestoreMode | None,
     typer.Option(
@@ -59,8 +63,8 @@ ShareOfRows = Annotated[
 
 def restore(
     terminal: Terminal,
-    log: Log,
-    snapshot: OldId,
+    log: LogOrSet = None,
+    snapshot: OldId = None,
     log_position: LogPosition = None,
     run: RunId = None,
     takeover: Takeover = False,
@@ -68,6 +72,8 @@ def restore(
     to: To = None,
     key_groups: Groups = None,
     share: ShareOfRows = None,
+    of_set: OfSet = None,
+    version: VersionNumber = None,
 ) -> int:
     """Restore the rows of an older snapshot as a new, staged snapshot. Readers do not see it yet.
 
@@ -82,9 +88,11 @@ def restore(
     tidefold reads each file from the local copy. If there is none, it reads the store; if that fails, it rebuilds the
     file from an older snapshot and the log. The checksum must match, and the outcome names the source of each file.
     --dry-run prints this plan and changes nothing. --to writes the rows as a separate Delta table, and does not change
-    the log.
+    the log. --set with --version restores all tables of a set at one point; one confirm publishes them together.
 
     Example: tidefold restore accounts 12 --log-position replay
+
+    Example: tidefold restore --set bank --version 3 --log-position replay
 
     Example: tidefold restore accounts 12 --to /mnt/audit/accounts --key-groups 0-31
 
@@ -94,8 +102,15 @@ def restore(
     from tidefold.operations.restore.restore import Restore
 
     pipeline = terminal.pipeline()
-    name = pipeline.log(log).id
+    if of_set is not None:
+        _check_set(log_position, to, require_no_log(of_set, log, snapshot, dry_run, key_groups, share))
+        whole = WholeSet(terminal, pipeline, of_set)
+        return whole.export(version, to) if to is not None else whole.restore(run_id(run), version, takeover)
+    name = pipeline.log(require_log(log, of_set, version)).id
     _check(log_position, dry_run, to, key_groups, share)
+    if snapshot is None:
+        hint = f"`tidefold history {name}` lists the snapshots."
+        raise InvalidInputError("SNAPSHOT_MISSING", "A restore needs the id of a snapshot.", hint=hint)
     if to is not None:
         return _restore_to(terminal, pipeline, name, snapshot, to, key_groups, share)
     point = RestorePoint(snapshot, log_position or RestoreMode.REPLAY)
@@ -125,6 +140,20 @@ def _check(
     if share is not None and (to is None or key_groups is not None):
         message = "--share needs --to, and works without --key-groups."
         raise InvalidInputError("SHARE_OPTIONS", message, hint="Give --to PATH --share I/N.")
+
+
+def _check_set(log_position: RestoreMode | None, to: str | None, name: str) -> None:
+    """Refuses to leave out changes of a set: its later versions would be no point of the source's log."""
+    if log_position is RestoreMode.REPLAY or (log_position is None and to is not None):
+        return
+    if log_position is None:
+        _check(None, False, None, None, None)
+    raise InvalidInputError(
+        "SET_REPLAYS",
+        f"The restore of set `{name}` needs `--log-position replay`: if changes are left out, later versions are no "
+        "point of the source's log.",
+        hint=f"Give `--log-position replay`. `tidefold restore --set {name} --to FOLDER` writes the tables elsewhere.",
+    )
 
 
 def _restore(terminal: Terminal, pipeline: Pipeline, log: str, request: Restore) -> int:

@@ -7,9 +7,10 @@ from typing import Annotated
 
 import typer
 
-from tidefold.cli.options import Log, SnapshotId, Takeover
+from tidefold.cli.options import LogOrSet, SnapshotId, Takeover
 from tidefold.cli.output.outcomes import print_outcomes
 from tidefold.cli.terminal import Terminal
+from tidefold.cli.whole_set import OfSet, VersionNumber, WholeSet, require_log, require_no_log
 from tidefold.domain.external_snapshot import Layout
 from tidefold.errors import InvalidInputError
 
@@ -34,8 +35,8 @@ Reason = Annotated[str, typer.Option("--reason", help="With --stop: the reason."
 
 def savepoint(
     terminal: Terminal,
-    log: Log,
     to: To,
+    log: LogOrSet = None,
     snapshot: SnapshotId = None,
     layout: Kept = Layout.NATIVE,
     overwrite: Overwrite = False,
@@ -43,6 +44,8 @@ def savepoint(
     by: By = None,
     reason: Reason = "a savepoint was asked for",
     takeover: Takeover = False,
+    of_set: OfSet = None,
+    version: VersionNumber = None,
 ) -> int:
     """Write a copy of a completed snapshot to an address of your choice. tidefold never deletes it.
 
@@ -50,7 +53,8 @@ def savepoint(
     self-contained Delta table with copies of the snapshot's files. --as canonical writes plain Parquet for any engine.
     tidefold verifies all bytes. It writes savepoint.json last: a folder without it is not a savepoint. --stop first
     stops the log, then folds, judges, confirms and saves its changes. After an interruption, call the same command
-    again to continue. Starts Spark only with --stop.
+    again to continue. --set saves all tables of a set at one point: a savepoint of each, and set.json. Starts Spark
+    only with --stop.
 
     Example: tidefold savepoint accounts --to /backup/accounts-may --as canonical
 
@@ -62,7 +66,12 @@ def savepoint(
     from tidefold.operations.savepoint.take import SavepointRequest, take_savepoint
 
     pipeline = terminal.pipeline()
-    known = pipeline.log(log).id
+    if of_set is not None:
+        from tidefold.operations.sets.savepoint import SetSavepointRequest
+
+        named = require_no_log(of_set, log, snapshot, stop)
+        return WholeSet(terminal, pipeline, named).save(SetSavepointRequest(to, version, layout, overwrite))
+    known = pipeline.log(require_log(log, of_set, version)).id
     wanted = SavepointRequest(to, snapshot, layout, overwrite)
     if not stop:
         return print_outcomes(terminal, "savepoint", [take_savepoint(pipeline, known, wanted, terminal.note)])

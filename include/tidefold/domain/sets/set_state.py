@@ -10,6 +10,9 @@ from dataclasses import dataclass, replace
 
 from tidefold.domain.sets.point import SetPoint
 
+# So many snapshots are named in the versions that a state remembers.
+_KEPT_MEMBERS = 400
+
 
 @dataclass(frozen=True, slots=True)
 class Member:
@@ -28,6 +31,8 @@ class SetVersion:
     position, transaction: the point, as in SetPoint.
     members: one for each log that has rows; a log without any change has none.
     run, instant: the run that decided, and when (ISO 8601), for people.
+    point: the whole point, from which a set that imports this version continues; None: an older version of tidefold.
+    restored: the version whose rows it has again; 0: none.
     """
 
     number: int
@@ -36,6 +41,8 @@ class SetVersion:
     members: tuple[Member, ...]
     run: str = ""
     instant: str = ""
+    point: SetPoint | None = None
+    restored: int = 0
 
     def member(self, log: str) -> Member | None:
         return next((one for one in self.members if one.log == log), None)
@@ -52,6 +59,7 @@ class SetState:
     published: the version that readers use.
     given_up: snapshots that are aborted; no decision may contain them.
     waits: for each log that held the newest point back, the reason.
+    earlier: versions that readers used before, the newest last. The oldest ones are forgotten.
     """
 
     name: str
@@ -62,6 +70,12 @@ class SetState:
     published: SetVersion | None = None
     given_up: tuple[Member, ...] = ()
     waits: Mapping[str, str] | None = None
+    earlier: tuple[SetVersion, ...] = ()
+
+    @property
+    def versions(self) -> tuple[SetVersion, ...]:
+        """The versions that readers used or use, the newest last."""
+        return (*self.earlier, self.published) if self.published else self.earlier
 
     @property
     def shown(self) -> Mapping[str, int]:
@@ -78,18 +92,35 @@ def move_point(state: SetState, point: SetPoint | None, waits: Mapping[str, str]
 def decide(state: SetState, members: tuple[Member, ...], run: str, instant: str) -> SetState:
     """Decides that these snapshots are published together at the present point; unchanged if they already are."""
     assert state.point is not None
-    assert state.decided is None
-    given_up = {(one.log, one.snapshot) for one in state.given_up}
-    assert not given_up & {(one.log, one.snapshot) for one in members}
     now = (state.point.position, {one.log: one.snapshot for one in members})
     if state.published and now == (state.published.position, state.shown):
         return state
-    number = state.published.number + 1 if state.published else 1
-    version = SetVersion(number, state.point.position, state.point.transaction, members, run, instant)
+    point = state.point
+    return _decide(state, SetVersion(0, point.position, point.transaction, members, run, instant, point))
+
+
+def decide_again(
+    state: SetState, wanted: SetVersion, members: tuple[Member, ...], run: str, instant: str, *, is_import: bool = False
+) -> SetState:
+    """Decides that these snapshots, which have the rows of another version, are published together at its point.
+
+    wanted: an earlier version of the set. With `is_import` it is a version of another store, and the set continues
+        from its point.
+    """
+    of_store = 0 if is_import else wanted.number
+    version = replace(wanted, members=members, run=run, instant=instant, restored=of_store)
+    return _decide(replace(state, point=wanted.point, waits=None) if is_import else state, version)
+
+
+def _decide(state: SetState, version: SetVersion) -> SetState:
+    assert state.decided is None
+    given_up = {(one.log, one.snapshot) for one in state.given_up}
+    assert not given_up & {(one.log, one.snapshot) for one in version.members}
     # Snapshots that were given up are aborted by now, or older than these: ids rise.
-    highest = {one.log: one.snapshot for one in members}
+    highest = {one.log: one.snapshot for one in version.members}
     open_ones = tuple(one for one in state.given_up if one.snapshot > highest.get(one.log, 0))
-    return replace(state, decided=version, given_up=open_ones)
+    number = state.published.number + 1 if state.published else 1
+    return replace(state, decided=replace(version, number=number), given_up=open_ones)
 
 
 def record_published(state: SetState, number: int, versions: Mapping[str, int]) -> SetState:
@@ -97,7 +128,14 @@ def record_published(state: SetState, number: int, versions: Mapping[str, int]) 
     if state.decided is None or state.decided.number != number:
         return state
     members = tuple(replace(one, version=versions[one.log]) for one in state.decided.members)
-    return replace(state, decided=None, published=replace(state.decided, members=members))
+    earlier = _forget_oldest(state.versions)
+    return replace(state, decided=None, published=replace(state.decided, members=members), earlier=earlier)
+
+
+def _forget_oldest(versions: tuple[SetVersion, ...]) -> tuple[SetVersion, ...]:
+    """Returns the newest versions, at least one: the state is written with each change, so it must stay small."""
+    most = _KEPT_MEMBERS // max(1, max((len(one.members) for one in versions), default=1))
+    return versions[-max(1, most) :]
 
 
 def give_up(state: SetState, log: str, snapshot: int) -> SetState:

@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 
 from tidefold.config import SetConfig
 from tidefold.domain.log_state import LogState, Snapshot, State
-from tidefold.domain.sets.set_state import Member, SetState, decide
+from tidefold.domain.sets.set_state import Member, SetState, decide, decide_again
 from tidefold.domain.snapshot import transitions
 from tidefold.errors import ConflictError, GateFailedError, RefusedError, TidefoldError, wrap_unexpected
 from tidefold.operations.outcome import Outcome, Status, for_each_log
 from tidefold.operations.pipeline import Pipeline, now
+from tidefold.operations.sets.earlier_version import StagedVersion, explain_staged, find_restored_version, find_staged
 from tidefold.operations.sets.publish import publish_decided
 from tidefold.operations.sets.set_ledger import set_ledger
 from tidefold.operations.snapshot import confirm
@@ -71,17 +72,20 @@ def _confirm(pipeline: Pipeline, chosen: SetConfig, run_id: str | None) -> dict[
     for _ in range(_TRIES):
         # The set is read before its logs: a later change of a log needs a later version of the set.
         state = publish_decided(pipeline, chosen, ledger, ledger.read())
-        if state.point is None:
-            return _describe_idle(chosen, state, "has no point yet")
         logs = {log: pipeline.ledger(log).find() for log in chosen.logs}
-        found = {log: _find_candidate(log, logs[log], state, run_id) for log in chosen.logs}
+        again = find_restored_version(state, logs, run_id) or _find_imported(state, logs, run_id)
+        if again is None and state.point is None:
+            return _describe_idle(chosen, state, "has no point yet")
+        if again is None and _shows_restored(state, logs):
+            return _describe_published(chosen, state, Status.ALREADY)
+        found = {log: _find_candidate(log, one, state, run_id, again) for log, one in logs.items()}
         held = {log: one for log, one in found.items() if isinstance(one, TidefoldError)}
         if held:
             return _describe_held(chosen, logs, held)
         members = tuple(Member(log, one.id) for log, one in found.items() if isinstance(one, Snapshot))
         if not members:
             return _describe_idle(chosen, state, "has no rows yet")
-        wanted = decide(state, members, run_id or "", now())
+        wanted = _decide(state, members, run_id or "", again)
         if wanted is state:
             return _describe_published(chosen, state, Status.ALREADY)
         if unequal := _find_unequal_sums(pipeline, chosen, members):
@@ -90,6 +94,32 @@ def _confirm(pipeline: Pipeline, chosen: SetConfig, run_id: str | None) -> dict[
         if decided:
             return _describe_published(chosen, publish_decided(pipeline, chosen, ledger, decided), Status.PUBLISHED)
     raise ConflictError("SET_BUSY", f"Other processes changed set `{chosen.name}` {_TRIES} times.")
+
+
+def _find_imported(state: SetState, logs: Mapping[str, LogState | None], run: str | None) -> StagedVersion | None:
+    """Returns the version of a savepoint that an import has staged."""
+    if not any(one.external for one in find_staged(logs, run).values()):
+        return None
+    # Most confirmations need no code of savepoints.
+    from tidefold.operations.sets.savepoint import find_imported_version
+
+    return find_imported_version(state, logs, run)
+
+
+def _decide(state: SetState, members: tuple[Member, ...], run: str, again: StagedVersion | None) -> SetState:
+    """Returns the state with the decision; the given one if these snapshots are published already."""
+    if again is None:
+        return decide(state, members, run, now())
+    return decide_again(state, again.version, members, run, now(), is_import=again.is_import)
+
+
+def _shows_restored(state: SetState, logs: Mapping[str, LogState | None]) -> bool:
+    """Whether all tables show a restored version, and no log has begun to fold the later changes again."""
+    if state.published is None or not state.published.restored:
+        return False
+    members = {one.log: one.snapshot for one in state.published.members}
+    newest = {log: one.latest.id for log, one in logs.items() if log in members and one and one.latest}
+    return newest == members and not any(one and one.open_attempt for one in logs.values())
 
 
 def _find_unequal_sums(pipeline: Pipeline, chosen: SetConfig, members: Sequence[Member]) -> str:
@@ -106,12 +136,14 @@ _SUMS = "Compare the source's own sums. If they agree, look for quarantined reco
 
 
 def _find_candidate(
-    log: str, state: LogState | None, of_set: SetState, run_id: str | None
+    log: str, state: LogState | None, of_set: SetState, run_id: str | None, again: StagedVersion | None
 ) -> Snapshot | TidefoldError | None:
     """Returns the snapshot of a log that has exactly the changes of the set's point; None: it has no change at all.
 
-    An error: why the log cannot be published at the point.
+    An error: why the log cannot be published at the point. again: the version whose rows are published again.
     """
+    if again:
+        return again.find_candidate(log, state, of_set)
     assert of_set.point is not None
     cut = of_set.point.cut(log)
     if cut is None:
@@ -125,14 +157,7 @@ def _find_candidate(
     if staged and staged.state is State.STAGED and staged.to_sqn == state.last_sqn and not staged.restored_from:
         if run_id is not None and staged.run != run_id:
             return _hold(log, f"snapshot {staged.id} of another run ({staged.run}) is open")
-        if Member(log, staged.id) in of_set.given_up:
-            return _hold(log, f"snapshot {staged.id} is being aborted")
-        if staged.verdict is None or not staged.verdict.allows:
-            why = "failed its gate" if staged.verdict else "has no verdict"
-            return GateFailedError(
-                "SET_HELD", f"snapshot {staged.id} {why}", hint=f"`tidefold report {log}` shows why."
-            )
-        return staged
+        return explain_staged(log, staged, of_set) or staged
     if state.latest and state.latest.to_sqn == state.last_sqn and state.latest.published:
         return state.latest
     return _hold(log, "no snapshot contains all its changes up to the point")

@@ -43,8 +43,10 @@ def limit_to_points(pipeline: Pipeline, prepared: Sequence[LogIngest | Outcome])
 def _limit_set(
     pipeline: Pipeline, chosen: SetConfig, asked: Mapping[str, LogIngest | Outcome]
 ) -> Mapping[str, LogIngest | Outcome]:
-    failed = next((one for one in asked.values() if isinstance(one, Outcome)), None)
     try:
+        if any(isinstance(one, Outcome) for one in asked.values()):
+            asked = _plan_again(pipeline, chosen, asked)
+        failed = next((one for one in asked.values() if isinstance(one, Outcome)), None)
         if failed:
             raise RefusedError(
                 "SET_HELD",
@@ -60,10 +62,26 @@ def _limit_set(
     return {log: limited[log] for log in asked}
 
 
+def _plan_again(
+    pipeline: Pipeline, chosen: SetConfig, asked: Mapping[str, LogIngest | Outcome]
+) -> Mapping[str, LogIngest | Outcome]:
+    """Finishes an open decision, which may be why a log cannot be planned: an import, for example. Then plans again."""
+    ledger = set_ledger(pipeline, chosen.name)
+    state = ledger.read()
+    if state.decided is None:
+        return asked
+    publish_decided(pipeline, chosen, ledger, state)
+    return {log: plan_log(pipeline, log) if isinstance(one, Outcome) else one for log, one in asked.items()}
+
+
 def _find_limits(pipeline: Pipeline, chosen: SetConfig, plans: Mapping[str, LogIngest]) -> dict[str, LogIngest]:
     ledger = set_ledger(pipeline, chosen.name)
     for _ in range(_TRIES):
-        state = publish_decided(pipeline, chosen, ledger, ledger.read())
+        state = ledger.read()
+        if state.decided:
+            state = publish_decided(pipeline, chosen, ledger, state)
+            # An import that is finished now moves the positions of the logs.
+            plans = {log: plan_log(pipeline, log) for log in plans}
         landed = read_ends(chosen.transactions, state.point.read_to if state.point else -1)
         scans = {log: _scan_log(pipeline, chosen, state.point, landed, plan) for log, plan in plans.items()}
         found = find_point(landed.ends, {log: scan.progress for log, scan in scans.items()}, state.point)
@@ -100,11 +118,14 @@ def _scan_log(
     positions = plan.state.positions
     offsets: dict[str, array[int]] = {task.file.name: array("q") for task in plan.plan.take}
     taken = {task.file.name: task.records for task in plan.plan.take}
+    taken_to, cut = positions[0].next_offset if positions else 0, point.cut(plan.log) if point else None
 
     def follow() -> Iterator[SourceRecord]:
         for name, record in read_records(plan.plan.take):
             offsets[name].append(record.offset)
-            yield record
+            # After an import, files from before it are read once. Their records are in the imported rows.
+            if record.offset >= taken_to:
+                yield record
 
     if len({(p.topic, p.partition) for p in positions} | {(f.topic, f.partition) for f in plan.files}) > 1:
         raise RefusedError(
@@ -112,7 +133,6 @@ def _scan_log(
             f"`{plan.log}` of set `{chosen.name}` has several partitions, so no offset cuts it at one point.",
             hint="Give the topic one partition, as Debezium does by default, and let it land in a new folder.",
         )
-    taken_to, cut = positions[0].next_offset if positions else 0, point.cut(plan.log) if point else None
     progress = follow_records(
         _find_table(pipeline, landed, plan),
         follow(),

@@ -12,6 +12,9 @@ from tidefold.errors import InvalidInputError, NotFoundError
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.sets.set_ledger import set_ledger
 
+# So many earlier versions are shown to people; programs get all.
+_SHOWN = 5
+
 
 @dataclass(frozen=True, slots=True)
 class TableVersion:
@@ -74,8 +77,14 @@ def describe_set(pipeline: Pipeline, chosen: SetConfig) -> SetDescription:
     if version is None:
         lines = [f"{chosen.name}: nothing is published; {point}"]
     else:
-        lines = [f"{chosen.name}: version {version.number} at position {version.position}, since {version.instant}"]
+        restored = f", restored from version {version.restored}" if version.restored else ""
+        where = f"version {version.number} at position {version.position}, since {version.instant}"
+        lines = [f"{chosen.name}: {where}{restored}"]
         lines += [f"  {m.log}: snapshot {m.snapshot}, version {m.version} of the table" for m in version.members]
+    lines += [
+        f"  earlier: version {one.number} at position {one.position}, since {one.instant}"
+        for one in reversed(state.earlier[-_SHOWN:])
+    ]
     lines += [f"  waits for {log}: {why}" for log, why in waits.items()]
     if state.decided:
         lines.append(f"  version {state.decided.number} is decided; the next command publishes the rest of it")
@@ -85,6 +94,7 @@ def describe_set(pipeline: Pipeline, chosen: SetConfig) -> SetDescription:
         "point": state.point.position if state.point else None,
         "waits": waits,
         "published": asdict(version) if version else None,
+        "earlier": [asdict(one) for one in state.earlier],
         "decided": state.decided.number if state.decided else None,
         "tables": {log: asdict(one) for log, one in find_tables(pipeline, chosen.name).items()} if version else {},
     }

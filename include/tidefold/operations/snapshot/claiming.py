@@ -44,7 +44,7 @@ def require_no_set(pipeline: Pipeline, log: str) -> None:
         raise RefusedError(
             "SET_TOGETHER",
             f"`{log}` is in set `{chosen.name}`: rows of another point would be published beside its other tables.",
-            hint=f"Restore into a folder or another log. Or remove `{log}` from the set in the configuration first.",
+            hint=f"Use --set {chosen.name}, or restore into a folder. Or remove `{log}` from the configured set.",
         )
 
 

@@ -1,0 +1,159 @@
+"""The commands that act on one log, for a whole set: restore, savepoint, import, drill and diff."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tidefold.cli.output.outcomes import print_outcomes
+from tidefold.cli.output.progress import BucketLine
+from tidefold.cli.output.restore import print_reads
+from tidefold.cli.terminal import Terminal
+from tidefold.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from tidefold.compute.runners import Runner
+    from tidefold.operations.pipeline import Pipeline
+    from tidefold.operations.restore.drill import Trial
+    from tidefold.operations.sets.savepoint import ImportSet, SetSavepointRequest
+
+OfSet = Annotated[
+    str | None,
+    typer.Option("--set", help="Act on all logs of this set, instead of one log.", metavar="NAME", show_default=False),
+]
+VersionNumber = Annotated[
+    int | None,
+    typer.Option(
+        "--version", help="With --set: the number of the version.", metavar="N", min=1, show_default="the published one"
+    ),
+]
+
+
+def require_log(log: str | None, named: str | None, version: int | None = None) -> str:
+    """Returns the log of a command. Raises InvalidInputError unless it has a log and no option of a set."""
+    if log is None:
+        raise InvalidInputError("LOG_MISSING", "The command needs a log.", hint="Give LOG, or --set NAME.")
+    if named is not None or version is not None:
+        raise InvalidInputError(
+            "SET_OPTIONS", "--set acts on all logs of a set, so the command takes no log.", hint="Give LOG or --set."
+        )
+    return log
+
+
+def require_no_log(named: str, *others: object) -> str:
+    """Returns the name of the set. Raises InvalidInputError if arguments of one log were given too."""
+    if any(others):
+        raise InvalidInputError(
+            "SET_OPTIONS",
+            "--set acts on all logs of a set, so arguments of one log have no meaning.",
+            hint="Give --set NAME with --version, and leave out the log, its snapshot and options of one log.",
+        )
+    return named
+
+
+@dataclass(frozen=True, slots=True)
+class WholeSet:
+    """One command on a set. named: its name."""
+
+    terminal: Terminal
+    pipeline: Pipeline
+    named: str
+
+    def restore(self, run: str, version: int | None, takeover: bool) -> int:
+        """Stages the rows of an earlier version for all logs."""
+        from tidefold.cli.spark_submit import run_step
+        from tidefold.operations.sets.restore import RestoreSet, restore_set
+        from tidefold.spark.steps import MaterializeStep
+
+        if version is None:
+            hint = f"`tidefold sets {self.named}` lists the versions."
+            raise InvalidInputError("SET_VERSION_MISSING", "The restore of a set needs --version.", hint=hint)
+        request = RestoreSet(run, self.named, version, takeover)
+        step = MaterializeStep(request)
+        outcomes = restore_set(
+            self.pipeline, request, lambda logs: run_step(self.terminal, self.pipeline, step, list(logs))
+        )
+        code = print_outcomes(self.terminal, "restore", outcomes, after=self._describe_next())
+        print_reads(self.terminal, outcomes)
+        return code
+
+    def export(self, version: int | None, address: str) -> int:
+        """Writes the tables of a version as separate Delta tables."""
+        from tidefold.operations.sets.restore import export_set, find_earlier_version
+
+        found = find_earlier_version(self.pipeline, self.named, version)
+        outcomes = export_set(self.pipeline, found, address, self._make_runner)
+        code = print_outcomes(self.terminal, "restore", outcomes)
+        print_reads(self.terminal, outcomes)
+        return code
+
+    def save(self, wanted: SetSavepointRequest) -> int:
+        """Writes a savepoint of all tables of a version."""
+        from tidefold.operations.sets.savepoint import save_set
+
+        outcomes = save_set(self.pipeline, self.named, wanted, self.terminal.note)
+        after = f"tidefold import --set {self.named} {wanted.address}, in a new store"
+        return print_outcomes(self.terminal, "savepoint", outcomes, after=after)
+
+    def import_(self, request: ImportSet) -> int:
+        """Stages the rows of a set's savepoint for all logs."""
+        from tidefold.cli.spark_submit import run_step
+        from tidefold.operations.sets.savepoint import import_set
+        from tidefold.spark.steps import MaterializeStep
+
+        step = MaterializeStep(request)
+        outcomes = import_set(
+            self.pipeline, request, lambda logs: run_step(self.terminal, self.pipeline, step, list(logs))
+        )
+        return print_outcomes(self.terminal, "import", outcomes, after=self._describe_next())
+
+    def drill(self, version: int | None, scratch: str | None) -> int:
+        """Tests whether all tables of a version can be restored."""
+        from tidefold.operations.restore.drill import Trial
+        from tidefold.operations.sets.drill import drill_set
+        from tidefold.operations.sets.restore import find_earlier_version
+
+        def make_trial(log: str) -> Trial:
+            return Trial(scratch, self._make_runner(log))
+
+        found = find_earlier_version(self.pipeline, self.named, version)
+        outcomes = drill_set(self.pipeline, self.named, found, make_trial)
+        code = print_outcomes(self.terminal, "drill", outcomes)
+        print_reads(self.terminal, outcomes)
+        return code
+
+    def diff(self, before: int, after: int) -> None:
+        """Counts the rows that differ between two versions, for each table."""
+        from tidefold.operations.inspect.diff import diff
+        from tidefold.operations.sets.restore import find_earlier_version
+
+        versions = [find_earlier_version(self.pipeline, self.named, number) for number in (before, after)]
+        first, second = ({one.log: one.snapshot for one in version.members} for version in versions)
+        points = [version.position for version in versions]
+        lines, tables = [f"{self.named}: from version {before} at {points[0]} to version {after} at {points[1]}"], []
+        for log in self.pipeline.config.sets[self.named].logs:
+            shown: dict[str, Any] = {"log": log, "before": first.get(log), "after": second.get(log)}
+            if log in first and log in second:
+                found = diff(self.pipeline, log, first[log], second[log], 0)
+                shown |= found.counts
+                lines.append(f"  {log}: {', '.join(f'{count:,} {kind}' for kind, count in found.counts.items())}")
+            else:
+                only = [str(n) for n, rows in zip((before, after), (first, second), strict=True) if log in rows]
+                lines.append(f"  {log}: it has rows only in version {only[0]}" if only else f"  {log}: no rows")
+            tables.append(shown)
+        self.terminal.result({"set": self.named, "before": before, "after": after, "tables": tables}, *lines)
+        self.terminal.note(
+            "next: tidefold diff LOG A B shows the rows of one table, by the snapshots of `tidefold sets`"
+        )
+
+    def _make_runner(self, log: str) -> Runner:
+        from tidefold.compute.runners import in_threads
+
+        return in_threads(partial(BucketLine(self.terminal.note), log))
+
+    def _describe_next(self) -> str:
+        logs = self.pipeline.config.sets[self.named].logs
+        return f"tidefold quality {' '.join(logs)}, then tidefold confirm {logs[0]}, which publishes the whole set"

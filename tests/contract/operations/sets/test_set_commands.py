@@ -1,0 +1,126 @@
+"""The commands of a whole set: what they print, what they refuse, and their exit codes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from support.bank_sets import ENDS, LOGS, check_bank, config, land, make_bank, replay, run
+from tidefold.cli.app import app
+from tidefold.operations.sets.restore import find_earlier_version
+from tidefold.wiring import open_pipeline
+
+FIRST = {"accounts": 310, "branches": 20, "tellers": 20, "history": 12, ENDS: 12}
+SECOND = {"accounts": 420, "branches": 120, "tellers": 130, "history": 110, ENDS: 40}
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("commands") / "bank"
+    pipeline = make_bank(folder, config() + "spark: {above: 1GB}\n")
+    for number, upto in enumerate((FIRST, SECOND), 1):
+        land(folder, upto)
+        run(pipeline, f"r{number}")
+    return folder
+
+
+@pytest.fixture
+def bank(template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "bank"
+    shutil.copytree(template, folder)
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def call(*given: str) -> Result:
+    return CliRunner().invoke(app, list(given), prog_name="tidefold")
+
+
+def call_json(*given: str) -> Any:
+    result = call(*given, "--format", "json")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def test_a_set_is_restored_judged_and_confirmed(bank: Path) -> None:
+    pipeline = open_pipeline(bank / "tidefold.yaml")
+    first = find_earlier_version(pipeline, "bank", 1).position
+    done = call("restore", "--set", "bank", "--version", "1", "--log-position", "replay", "--run", "back")
+    assert done.exit_code == 0, done.output
+    assert "then tidefold confirm accounts, which publishes the whole set" in done.stderr
+    assert check_bank(pipeline) != first
+    assert call("quality", *LOGS).exit_code in (0, 3)
+    for log in LOGS:
+        # The gate of the rows: the earlier version has fewer.
+        call("confirm", log, "--override-by", "me", "--reason", "the later changes were wrong")
+    assert check_bank(pipeline) == first
+    lines = call("sets", "bank").stdout.splitlines()
+    assert lines[0].startswith(f"bank: version 3 at position {first}, since ")
+    assert lines[0].endswith(", restored from version 1")
+    assert any(line.startswith("  earlier: version 1 at ") for line in lines)
+
+
+def test_what_would_break_the_set_is_refused(bank: Path) -> None:
+    refused = {
+        ("restore", "--set", "bank", "--version", "1", "--log-position", "skip"): "SET_REPLAYS",
+        ("restore", "--set", "bank", "--version", "1"): "LOG_POSITION_MISSING",
+        ("restore", "--set", "bank", "--log-position", "replay"): "SET_VERSION_MISSING",
+        ("restore", "tellers", "1", "--set", "bank", "--log-position", "replay"): "SET_OPTIONS",
+        ("restore", "tellers", "1", "--log-position", "replay"): "SET_TOGETHER",
+        ("restore", "--log-position", "replay"): "LOG_MISSING",
+        ("restore", "tellers", "--log-position", "replay"): "SNAPSHOT_MISSING",
+        ("restore", "--set", "none", "--version", "1", "--log-position", "replay"): "SET_UNKNOWN",
+        ("restore", "--set", "bank", "--version", "7", "--log-position", "replay"): "SET_VERSION_UNKNOWN",
+        ("import", "tellers", "elsewhere"): "SET_TOGETHER",
+        ("import", "--set", "bank", "elsewhere"): "SAVEPOINT_UNKNOWN",
+        ("import", "--set", "bank", "tellers", "elsewhere"): "SET_OPTIONS",
+        ("savepoint", "--set", "bank", "--to", "x", "--stop"): "SET_OPTIONS",
+        ("savepoint", "tellers", "--to", "x", "--version", "1"): "SET_OPTIONS",
+        ("drill", "tellers", "--set", "bank"): "SET_OPTIONS",
+        ("diff", "--set", "bank", "tellers", "1", "2"): "SET_OPTIONS",
+    }
+    for given, code in refused.items():
+        result = call(*given)
+        assert result.exit_code != 0, given
+        assert f"[{code}]" in result.output, (given, result.output)
+
+
+def test_a_savepoint_moves_a_set_to_another_store(bank: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = call_json("savepoint", "--set", "bank", "--to", str(tmp_path / "save"))
+    assert [one["result"] for one in said["outcomes"]] == ["saved"] * 4
+    make_bank(tmp_path / "new", config() + "spark: {above: 1GB}\n")
+    monkeypatch.chdir(tmp_path / "new")
+    assert call("import", "--set", "bank", str(tmp_path / "save")).exit_code == 0
+    assert call("quality", *LOGS).exit_code == 0
+    assert call("confirm", "tellers").exit_code == 0
+    position = check_bank(open_pipeline(tmp_path / "new" / "tidefold.yaml"))
+    assert position == check_bank(open_pipeline(bank / "tidefold.yaml"))
+
+
+def test_a_drill_tests_all_tables_and_their_sums(bank: Path) -> None:
+    done = call("drill", "--set", "bank")
+    assert done.exit_code == 0, done.output
+    position = find_earlier_version(open_pipeline(bank / "tidefold.yaml"), "bank").position
+    assert f"bank: passed: version 2 at position {position}: 4 tables restored, 1 sums compared" in done.stdout
+
+
+def test_a_diff_counts_the_rows_of_each_table(bank: Path) -> None:
+    said = call_json("diff", "--set", "bank", "1", "2")
+    found = {one["log"]: one for one in said["tables"]}
+    pipeline = open_pipeline(bank / "tidefold.yaml")
+    before, after = (replay().rows[find_earlier_version(pipeline, "bank", n).position] for n in (1, 2))
+    for log in LOGS:
+        assert found[log]["added"] == len(after[log].keys() - before[log].keys())
+        changed = [key for key in after[log].keys() & before[log].keys() if after[log][key] != before[log][key]]
+        assert found[log]["changed"] == len(changed)
+
+
+def test_the_tables_of_an_earlier_version_are_written_to_a_folder(bank: Path, tmp_path: Path) -> None:
+    said = call_json("restore", "--set", "bank", "--version", "1", "--to", str(tmp_path / "elsewhere"))
+    assert [one["result"] for one in said["outcomes"]] == ["restored"] * len(said["outcomes"])
+    assert (tmp_path / "elsewhere" / "tellers" / "_delta_log").is_dir()
