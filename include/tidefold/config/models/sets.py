@@ -12,6 +12,8 @@ from tidefold.domain.table.table_spec import POSTGRESQL
 from tidefold.domain.table.table_spec_validation import Mistake
 from tidefold.yaml_files.model import StrictModel, Text
 
+_FORMATS = ("debezium-json", "debezium-avro", "debezium-parquet")
+_CONNECTORS = (POSTGRESQL,)
 # Types whose sums do not depend on the order of the rows.
 _SUMMED = ("int", "long", "decimal")
 
@@ -59,12 +61,20 @@ def find_set_mistakes(entry: SetEntry, logs: Mapping[str, SourcedLog]) -> Iterat
     for i, log in enumerate(entry.logs):
         if log not in logs:
             yield "SET_LOG_UNKNOWN", ("logs", i), f"is `{log}`, which is not a log.", f"Logs: {', '.join(logs)}."
-        elif not _has_postgresql_lines(logs[log].source):
+        elif not _shows_places(logs[log].source):
             yield (
                 "SET_SOURCE",
                 ("logs", i),
                 f"is `{log}`, whose records do not show a point of the source's log that tidefold can prove.",
-                "A set needs `format: debezium-json` with `connector: postgresql` and without `schemas`.",
+                f"A set needs one of `format: {', '.join(_FORMATS)}` without `schemas`, and one of "
+                f"`connector: {', '.join(_CONNECTORS)}`.",
+            )
+        elif entry.logs[0] in logs and _find_connector(logs[log].source) != _find_connector(logs[entry.logs[0]].source):
+            yield (
+                "SET_SOURCES",
+                ("logs", i),
+                f"is `{log}`, whose `format`, `connector` or `names` differ from those of `{entry.logs[0]}`.",
+                "All logs of a set and its transaction topic come from one connector and one sink.",
             )
         if log in entry.logs[:i]:
             yield "SET_LOG_TWICE", ("logs", i), f"is `{log}`, which is in the set already.", "Remove it."
@@ -85,6 +95,14 @@ def _find_sum_mistakes(entry: SetEntry, logs: Mapping[str, SourcedLog]) -> Itera
                 yield "SET_COLUMN", ("equal_sums", i, j), f"is `{name}`, not a column with exact sums.", hint
 
 
-def _has_postgresql_lines(source: SourceEntry | None) -> bool:
-    is_json = isinstance(source, DebeziumEntry) and source.format == "debezium-json"
-    return is_json and getattr(source, "connector", None) == POSTGRESQL and not getattr(source, "schemas", None)
+def _shows_places(source: SourceEntry | None) -> bool:
+    """Whether its records show their transactions and places in the source's log."""
+    known = isinstance(source, DebeziumEntry) and source.format in _FORMATS and source.connector in _CONNECTORS
+    return known and not getattr(source, "schemas", None)
+
+
+def _find_connector(source: SourceEntry | None) -> tuple[str, ...]:
+    """Returns what all logs of a set have in common."""
+    if not isinstance(source, DebeziumEntry):
+        return ()
+    return (source.format, source.connector, source.names or "")

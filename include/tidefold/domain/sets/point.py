@@ -1,7 +1,8 @@
 """Finds the point of a source's log up to which every log of a set has all its records. Pure.
 
 The proof is the connector's transaction topic: for each transaction it says how many records each table has. A
-position is the position of a commit in the source's log. Decision 0048 explains why the rules are sound.
+position is the position of a commit in the source's log; of a binlog, that of the last record of the set's tables
+before the commit. Decisions 0048 and 0051 explain why the rules are sound.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 
 from tidefold.domain.sets.progress import LogProgress, RecordRun
 
@@ -17,22 +19,43 @@ from tidefold.domain.sets.progress import LogProgress, RecordRun
 class TransactionEnd:
     """The end of a transaction, as the transaction topic says it.
 
-    position: the position of its commit. offset: the offset of the END record.
+    position: the position of its commit; None: its id does not say it, and the records of the transaction do.
+    offset: the offset of the END record.
     counts: the number of records of each table.
+    rank: the order of its id among the ids of its source; None: the position is the order.
+    begins: how many times the transaction began before it ended. More than once: the connector was killed in it.
+    is_restarted: whether it began again after it had ended, because the connector was killed after the END.
     """
 
     id: str
-    position: int
+    position: int | None
     offset: int
     counts: Mapping[str, int]
+    rank: int | None = None
+    begins: int = 1
+    is_restarted: bool = False
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+        return f"the transaction at position {self.position}" if self.rank is None else f"transaction {self.id}"
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Where a log is cut at a point: records from this offset on come later, and the one before it does not."""
+    """Where a log is cut at a point: records from this offset on come later, and the one before it does not.
+
+    late: a file landed late, below the offset, and its records from this offset on come after the point; None: no file.
+    """
 
     log: str
     offset: int
+    late: int | None = None
+
+    @property
+    def bound(self) -> int:
+        """The offset up to which new records are ingested."""
+        return self.offset if self.late is None else self.late
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,16 +66,23 @@ class SetPoint:
     transaction: the id of that transaction; empty: the point is the initial snapshot.
     read_to: the offset of the last END record that it contains; -1: none.
     cuts: where each log is cut.
+    rank: as in TransactionEnd.
     """
 
     position: int
     transaction: str
     read_to: int
     cuts: tuple[Cut, ...]
+    rank: int | None = None
+
+    def find_cut(self, log: str) -> Cut | None:
+        """Returns where a log is cut; None: the log is not part of the point."""
+        return next((one for one in self.cuts if one.log == log), None)
 
     def cut(self, log: str) -> int | None:
-        """Returns where a log is cut; None: the log is not part of the point."""
-        return next((one.offset for one in self.cuts if one.log == log), None)
+        """Returns the offset at which a log is cut; None: the log is not part of the point."""
+        found = self.find_cut(log)
+        return found.offset if found else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +92,13 @@ class FoundPoint:
     point: the newest proved point; None: there is none yet.
     waits: for each log that holds the set back, the reason.
     newest: the position of the newest transaction whose END has landed; None: no END is new.
+    disorder: why the transactions have no order, so that no point can be found; empty: they have one.
     """
 
     point: SetPoint | None
     waits: Mapping[str, str]
     newest: int | None
+    disorder: str = ""
 
 
 def find_point(ends: Sequence[TransactionEnd], logs: Mapping[str, LogProgress], before: SetPoint | None) -> FoundPoint:
@@ -74,22 +106,27 @@ def find_point(ends: Sequence[TransactionEnd], logs: Mapping[str, LogProgress], 
 
     ends: the END records after `before`, in offset order without a gap. Records that were sent again are left out.
     """
-    fresh = _leave_out_resent(ends, before)
-    judges = {log: _LogJudge(progress, fresh) for log, progress in logs.items()}
-    newest = fresh[-1].position if fresh else None
-    chosen = next((e for e in reversed(fresh) if all(j.has_all_to(e.position) for j in judges.values())), None)
+    fresh, disorder = _leave_out_resent(ends, before)
+    placed, misplaced = _place_ends(fresh, logs, before.position if before else -1)
+    if disorder or misplaced:
+        return FoundPoint(before, {}, None, disorder or misplaced)
+    proofs = _find_proofs(fresh, logs)
+    judges = {log: _LogJudge(progress, placed, proofs) for log, progress in logs.items()}
+    newest = placed[-1].position if placed else None
+    chosen = next((e for e in reversed(placed) if all(j.has_all_to(e.position) for j in judges.values())), None)
     if chosen:
-        position, transaction, read_to = chosen.position, chosen.id, chosen.offset
+        position, transaction, read_to = chosen.position, chosen.end.id, chosen.end.offset
+        rank = chosen.end.rank
     elif before:
-        position, transaction, read_to = before.position, before.transaction, before.read_to
+        position, transaction, read_to, rank = before.position, before.transaction, before.read_to, before.rank
     else:
         start = _find_snapshot(logs)
         if start is None:
             return FoundPoint(None, _explain(judges, newest), newest)
-        position, transaction, read_to = start, "", -1
+        position, transaction, read_to, rank = start, "", -1, None
     cuts = tuple(_find_cuts(judges, position, before))
     waits = _explain(judges, newest) if newest is not None and newest > position else {}
-    return FoundPoint(SetPoint(position, transaction, read_to, cuts), waits, newest)
+    return FoundPoint(SetPoint(position, transaction, read_to, cuts, rank), waits, newest)
 
 
 def _find_cuts(judges: Mapping[str, _LogJudge], position: int, before: SetPoint | None) -> Iterator[Cut]:
@@ -98,20 +135,122 @@ def _find_cuts(judges: Mapping[str, _LogJudge], position: int, before: SetPoint 
     Such a log went on while it was in no set, or came into the set after that point.
     """
     for log, judge in sorted(judges.items()):
-        offset = judge.cut_at(position) if judge.has_all_to(position) else before.cut(log) if before else None
-        if offset is not None:
-            yield Cut(log, offset)
+        cut = judge.cut_at(log, position) if judge.has_all_to(position) else before.find_cut(log) if before else None
+        if cut is not None:
+            yield cut
 
 
-def _leave_out_resent(ends: Sequence[TransactionEnd], before: SetPoint | None) -> list[TransactionEnd]:
-    """Returns each transaction once: the connector sends ENDs again after a kill, with the same positions."""
-    reached = before.position if before else -1
+def _leave_out_resent(ends: Sequence[TransactionEnd], before: SetPoint | None) -> tuple[list[TransactionEnd], str]:
+    """Returns each transaction once, and why they have no order (empty: they have one).
+
+    The connector sends ENDs again after a kill, without leaving one out. So ids that go back must come to the newest
+    one again before a newer one follows. Otherwise the source, or another source, wrote them in another order.
+    """
+    reached, newest = _find_reached(ends, before), before.transaction if before else ""
     fresh: list[TransactionEnd] = []
+    last = newest
     for end in ends:
-        if end.position > reached:
+        rank = end.position if end.rank is None else end.rank
+        assert rank is not None
+        if rank > reached:
+            if end.rank is not None and newest and last != newest:
+                return fresh, f"transaction {end.id} follows {last}, and {newest} came before"
             fresh.append(end)
-            reached = end.position
-    return fresh
+            reached, newest = rank, end.id
+        last = end.id
+    return fresh, ""
+
+
+def _find_reached(ends: Sequence[TransactionEnd], before: SetPoint | None) -> int:
+    """Returns the rank of the point before; -1: it contains no transaction."""
+    if before is None:
+        return -1
+    if ends and ends[0].rank is not None:
+        return -1 if before.rank is None else before.rank
+    return before.position
+
+
+@dataclass(frozen=True, slots=True)
+class _PlacedEnd:
+    """An END with a position, its own or one that the records of the set's tables show."""
+
+    end: TransactionEnd
+    position: int
+
+
+def _place_ends(
+    ends: Sequence[TransactionEnd], logs: Mapping[str, LogProgress], floor: int
+) -> tuple[list[_PlacedEnd], str]:
+    """Returns the ENDs with their positions, and why they have no order (empty: they have one).
+
+    One without a record in the set's tables moves nothing: it has the position of the END before. One whose records
+    have not landed has the position of the END after it, or one more than the END before. It is no point in either
+    case, because the log that lacks the records has no proof of that position.
+    """
+    known = [end.position if end.position is not None else _find_place(end, logs) for end in ends]
+    placed: list[_PlacedEnd] = []
+    last, last_known = floor, floor
+    following = _find_following(known)
+    for end, position, later in zip(ends, known, following, strict=True):
+        if position is not None:
+            if position <= last_known:
+                return [], f"{end.name} is at position {position}, and position {last_known} came before"
+            last = last_known = position
+        elif any(end.counts.get(log.table) for log in logs.values()):
+            last = last + 1 if later is None else later
+        placed.append(_PlacedEnd(end, last))
+    return placed, ""
+
+
+def _find_following(known: Sequence[int | None]) -> list[int | None]:
+    """Returns for each position the next one that is known."""
+    found: list[int | None] = []
+    later: int | None = None
+    for position in reversed(known):
+        found.append(later)
+        later = later if position is None else position
+    return found[::-1]
+
+
+def _find_place(end: TransactionEnd, logs: Mapping[str, LogProgress]) -> int | None:
+    """Returns the position of the last landed record of a transaction; None: none has landed."""
+    return max((log.places[end.id] for log in logs.values() if end.id in log.places), default=None)
+
+
+class _Proof(Enum):
+    """What proves that a table has all records of a transaction."""
+
+    COUNT = "the count of its END"
+    LATER = "a later record"
+    EITHER = "the count of its END, or a later record"
+
+
+def _find_proofs(ends: Sequence[TransactionEnd], logs: Mapping[str, LogProgress]) -> dict[str, _Proof]:
+    """Returns what proves each transaction, by its id.
+
+    A connector that was killed in a transaction, and had stored its place there, sends BEGIN and the rest again. Before
+    version 3.6.1 it counts and numbers only the rest. So the count of the END may be too low, or the numbers may not
+    reach the count of an END that came before the kill. A later record in the same topic proves both.
+    """
+    renumbers = [log.renumbers for log in logs.values()]
+    if False in renumbers and True not in renumbers:
+        return {}
+    found = {}
+    for end in ends:
+        if end.begins > 1 and not _begins_alike(end, logs):
+            found[end.id] = _Proof.LATER
+        elif end.is_restarted:
+            found[end.id] = _Proof.EITHER
+    return found
+
+
+def _begins_alike(end: TransactionEnd, logs: Mapping[str, LogProgress]) -> bool:
+    """Whether a transaction began with the same record each time, so that all its records were counted.
+
+    A connector never goes back behind its stored place. So no time before could have begun in the middle.
+    """
+    firsts = [place for log in logs.values() for place in log.firsts.get(end.id, ())]
+    return len(firsts) >= end.begins and len(set(firsts)) == 1
 
 
 def _find_snapshot(logs: Mapping[str, LogProgress]) -> int | None:
@@ -133,16 +272,37 @@ def _find_snapshot(logs: Mapping[str, LogProgress]) -> int | None:
 class _LogJudge:
     """Decides for one log which points are proved."""
 
-    def __init__(self, progress: LogProgress, ends: Sequence[TransactionEnd]) -> None:
+    def __init__(self, progress: LogProgress, ends: Sequence[_PlacedEnd], proofs: Mapping[str, _Proof]) -> None:
         self._log = progress
-        self._positions = {end.id: end.position for end in ends}
-        seen = progress.seen or {}
-        missing = (end for end in ends if seen.get(end.id, 0) < end.counts.get(progress.table, 0))
+        self._positions = {one.end.id: one.position for one in ends}
         first = progress.first_transaction
         self._first = self._positions.get(first.transaction or "") if first else None
-        # What was ingested before the log came into the set ends before its first new transaction.
-        floor = self._first if progress.is_adopted and self._first is not None else -1
-        self._missing = [end.position for end in missing if end.position >= floor]
+        if progress.is_adopted and first and self._first is not None:
+            # What was ingested before the log came into the set ends before its first new transaction.
+            ends = ends[next(i for i, one in enumerate(ends) if one.end.id == first.transaction) :]
+        held = [
+            (one.position, why) for one in ends if (why := self._explain_end(one, proofs.get(one.end.id, _Proof.COUNT)))
+        ]
+        self._missing, self._reasons = [position for position, _ in held], [why for _, why in held]
+
+    def _explain_end(self, one: _PlacedEnd, proof: _Proof) -> str:
+        """Returns why it is not proved that all records of a transaction have landed; empty: it is."""
+        end = one.end
+        is_counted = self._log.seen.get(end.id, 0) >= end.counts.get(self._log.table, 0)
+        if is_counted and proof is not _Proof.LATER:
+            return ""
+        if proof is not _Proof.COUNT and self._has_later_than(one):
+            return ""
+        if not is_counted:
+            return f"records of {end.name} have not landed"
+        return f"no record after {end.name} has landed, and the connector was killed while it sent that transaction"
+
+    def _has_later_than(self, one: _PlacedEnd) -> bool:
+        """Whether all records up to one of a later transaction have landed. A topic keeps its order."""
+        return any(
+            run.offset < self._log.unbroken_to and run.transaction != one.end.id and self._is_later(run, one.position)
+            for run in self._log.runs
+        )
 
     def has_all_to(self, position: int) -> bool:
         """Whether all records of all transactions up to this position have landed."""
@@ -184,13 +344,15 @@ class _LogJudge:
             replaced = snapshot.last
         at = bisect_right(self._missing, replaced)
         if at < len(self._missing) and self._missing[at] <= position:
-            return f"records of the transaction at position {self._missing[at]} have not landed"
+            return self._reasons[at]
         return ""
 
-    def cut_at(self, position: int) -> int:
-        """Returns the offset after the last record before the first one that comes after this position."""
-        later = (run.before for run in self._log.runs if self._is_later(run, position))
-        return next(later, self._log.next_offset)
+    def cut_at(self, log: str, position: int) -> Cut:
+        """Returns the cut after the last record before the first one that comes after this position."""
+        later = next((run for run in self._log.runs if self._is_later(run, position)), None)
+        if later is None:
+            return Cut(log, self._log.next_offset)
+        return Cut(log, later.before, later.offset if later.offset < later.before else None)
 
     def _is_later(self, run: RecordRun, position: int) -> bool:
         if run.transaction is None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +16,9 @@ class SourceRecord:
     is_snapshot: whether it is a row of an initial snapshot.
     begins, ends: whether it is marked as the first or the last row of its table in the snapshot.
     is_untracked: whether it is a streamed change whose connector wrote no transaction.
+    place: where the source's log has the change itself; empty: unknown. Its first number is a position.
+    total: its number among all records of its transaction, from 1; 0: unknown.
+    renumbers: whether its connector may number a transaction anew from the middle of it, after a kill.
     """
 
     offset: int
@@ -26,6 +29,9 @@ class SourceRecord:
     begins: bool = False
     ends: bool = False
     is_untracked: bool = False
+    place: tuple[int, ...] = ()
+    total: int = 0
+    renumbers: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +39,8 @@ class RecordRun:
     """Neighbouring records of one transaction, or of one initial snapshot (`transaction` is None).
 
     offset: the offset of the first one.
-    before: the offset after the record before it. Topics may have gaps, so it can be lower than `offset`.
+    before: the offset after the record before it. Topics may have gaps, so it can be lower than `offset`. Of records
+        that landed late it is `taken_to` of the log, which is higher.
     after: as for SourceRecord.
     """
 
@@ -64,6 +71,10 @@ class LogProgress:
     known: whether the set has published or planned this log before.
     runs: the runs of records, in offset order.
     seen: for each transaction, up to which number all its records of this table have landed.
+    places: for each transaction, the highest position of a record, if records have one.
+    firsts: for each transaction, the places of the records with the number 1 in it, once for each time that they came.
+    renumbers: whether the connector of any record numbers anew, as in SourceRecord; None: no record says it.
+    unbroken_to: all records below this offset, from `taken_to` on, have landed.
     next_offset: the offset after the last landed record.
     first_offset: the offset of the first new record; None: there is none.
     untracked: the first record without a transaction that needs one; None: there is none.
@@ -74,7 +85,11 @@ class LogProgress:
     taken_to: int
     known: bool
     runs: tuple[RecordRun, ...] = ()
-    seen: Mapping[str, int] | None = None
+    seen: Mapping[str, int] = field(default_factory=dict)
+    places: Mapping[str, int] = field(default_factory=dict)
+    firsts: Mapping[str, Sequence[tuple[int, ...]]] = field(default_factory=dict)
+    renumbers: bool | None = None
+    unbroken_to: int = 0
     snapshot: InitialSnapshot | None = None
     next_offset: int = 0
     first_offset: int | None = None
@@ -97,10 +112,20 @@ class LogProgress:
 
 
 def follow_records(
-    table: str, records: Iterable[SourceRecord], taken_to: int, *, known: bool, may_be_empty: bool = False
+    table: str,
+    records: Iterable[SourceRecord],
+    taken_to: int,
+    *,
+    known: bool,
+    may_be_empty: bool = False,
+    is_unbroken: bool = True,
 ) -> LogProgress:
-    """Returns what the new records of a log show. `records`: in offset order, from `taken_to` on."""
-    scan = _RecordScan(taken_to, is_adopted=not known and taken_to > 0)
+    """Returns what the new records of a log show.
+
+    records: in offset order; those before `taken_to` are from files that landed late.
+    is_unbroken: whether the log has ingested all offsets below `taken_to`.
+    """
+    scan = _RecordScan(taken_to, is_adopted=not known and taken_to > 0, is_unbroken=is_unbroken)
     for record in records:
         scan.add(record)
     snapshot = None
@@ -112,6 +137,10 @@ def follow_records(
         known,
         runs=tuple(scan.runs),
         seen=scan.seen,
+        places=scan.places,
+        firsts=scan.firsts,
+        renumbers=scan.renumbers,
+        unbroken_to=scan.unbroken_to,
         snapshot=snapshot,
         next_offset=scan.next_offset,
         first_offset=scan.first_offset,
@@ -123,16 +152,21 @@ def follow_records(
 class _RecordScan:
     """Adds up the records of one log."""
 
-    def __init__(self, taken_to: int, is_adopted: bool) -> None:
+    def __init__(self, taken_to: int, is_adopted: bool, is_unbroken: bool) -> None:
         self.next_offset = taken_to
         self.first_offset: int | None = None
         self.runs: list[RecordRun] = []
         self.seen: dict[str, int] = {}
+        self.places: dict[str, int] = {}
+        self.firsts: dict[str, list[tuple[int, ...]]] = {}
+        self.renumbers: bool | None = None
+        self.unbroken_to = taken_to if is_unbroken else -1
         self.untracked: int | None = None
         self.snapshot_first: int | None = None
         self.snapshot_last: int | None = None
         self.is_whole = False
-        self._ahead: dict[str, set[int]] = {}
+        # For each transaction: up to which number its present numbering has no gap, and the last number.
+        self._numbering: dict[str, tuple[int, int]] = {}
         # Of the first transaction of an adopted log, records may have been ingested before.
         self._may_begin_later = is_adopted
         # Whether every row of the present snapshot, from its first one on, has been seen.
@@ -143,7 +177,7 @@ class _RecordScan:
         follows = record.offset == self.next_offset
         if record.transaction is not None:
             self._add_run(record)
-            self._count(record.transaction, record.number)
+            self._count(record.transaction, record)
         elif record.is_snapshot:
             self._add_run(record)
             self._add_snapshot_row(record, follows)
@@ -151,6 +185,8 @@ class _RecordScan:
             self.untracked = record.offset
         if self.first_offset is None:
             self.first_offset = record.offset
+        if record.offset == self.unbroken_to:
+            self.unbroken_to += 1
         self._was_snapshot = record.is_snapshot
         self.next_offset = max(self.next_offset, record.offset + 1)
 
@@ -159,18 +195,27 @@ class _RecordScan:
         if last is None or (last.transaction, last.after) != (record.transaction, record.after):
             self.runs.append(RecordRun(record.offset, self.next_offset, record.transaction, record.after))
 
-    def _count(self, transaction: str, number: int) -> None:
+    def _count(self, transaction: str, record: SourceRecord) -> None:
+        """Counts a record of a transaction.
+
+        If the number does not rise, the connector was killed and sends records again. It may number them anew from the
+        middle of the transaction. Then numbers from before and after the kill are never added up.
+        """
+        number = record.number
+        self.renumbers = bool(self.renumbers) or record.renumbers
         begins = number - 1 if self._may_begin_later else 0
         self._may_begin_later = False
-        reached, ahead = self.seen.get(transaction, begins), self._ahead.get(transaction)
+        reached, last = self._numbering.get(transaction, (begins, begins))
+        if number <= last and record.renumbers:
+            reached = 0
         if number == reached + 1:
             reached = number
-            while ahead and reached + 1 in ahead:
-                reached += 1
-                ahead.discard(reached)
-        elif number > reached:
-            self._ahead.setdefault(transaction, set()).add(number)
-        self.seen[transaction] = reached
+        self._numbering[transaction] = (reached, number)
+        self.seen[transaction] = max(self.seen.get(transaction, 0), reached)
+        if record.place:
+            self.places[transaction] = max(self.places.get(transaction, 0), record.place[0])
+            if record.total == 1:
+                self.firsts.setdefault(transaction, []).append(record.place)
 
     def _add_snapshot_row(self, record: SourceRecord, follows: bool) -> None:
         if self.snapshot_first is None:

@@ -21,6 +21,7 @@ from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.sets.publish import publish_decided
 from tidefold.operations.sets.set_ledger import set_ledger
+from tidefold.sources.api import Feed
 from tidefold.sources.debezium.transactions import LandedEnds, read_ends, read_records
 from tidefold.sources.landing.folders import name_at
 
@@ -82,18 +83,32 @@ def _find_limits(pipeline: Pipeline, chosen: SetConfig, plans: Mapping[str, LogI
             state = publish_decided(pipeline, chosen, ledger, state)
             # An import that is finished now moves the positions of the logs.
             plans = {log: plan_log(pipeline, log) for log in plans}
-        landed = read_ends(chosen.transactions, state.point.read_to if state.point else -1)
+        landed = read_ends(*_find_topic(chosen, plans), state.point)
         scans = {log: _scan_log(pipeline, chosen, state.point, landed, plan) for log, plan in plans.items()}
         found = find_point(landed.ends, {log: scan.progress for log, scan in scans.items()}, state.point)
+        if found.disorder:
+            raise RefusedError(
+                "SET_ORDER",
+                f"The transactions of set `{chosen.name}` have no order: {found.disorder}.",
+                hint="The connector reads another server, or the server started its log again. Let a new snapshot "
+                "land in new folders, and name these in the set and its logs.",
+            )
         if ledger.try_commit(state, move_point(state, found.point, found.waits)):
             return {log: _limit_log(chosen, plan, scans[log], found) for log, plan in plans.items()}
     raise ConflictError("SET_BUSY", f"Other processes changed set `{chosen.name}` {_TRIES} times.")
 
 
+def _find_topic(chosen: SetConfig, plans: Mapping[str, LogIngest]) -> tuple[Feed, str]:
+    """Returns the transaction topic's folder, in the format of the logs, and their connector."""
+    plan = plans[chosen.logs[0]]
+    assert plan.feed is not None
+    return replace(plan.feed, path=chosen.transactions), plan.state.shape.order
+
+
 def _limit_log(chosen: SetConfig, plan: LogIngest, scan: _LogScan, found: FoundPoint) -> LogIngest:
-    cut = found.point.cut(plan.log) if found.point else None
-    limited = plan.with_bound({} if cut is None else scan.count_before(cut))
-    if (cut or 0) < scan.progress.next_offset or found.point is None:
+    cut = found.point.find_cut(plan.log) if found.point else None
+    limited = plan.with_bound({} if cut is None else scan.count_before(cut.bound))
+    if (cut.bound if cut else 0) < scan.progress.next_offset or found.point is None:
         waits = "; ".join(f"`{log}`: {why}" for log, why in found.waits.items())
         return replace(limited, waits=f"records wait for set `{chosen.name}`" + (f" ({waits})" if waits else ""))
     return limited
@@ -118,13 +133,14 @@ def _scan_log(
     positions = plan.state.positions
     offsets: dict[str, array[int]] = {task.file.name: array("q") for task in plan.plan.take}
     taken = {task.file.name: task.records for task in plan.plan.take}
+    known = {task.file.name: task.taken for task in plan.plan.take}
     taken_to, cut = positions[0].next_offset if positions else 0, point.cut(plan.log) if point else None
 
     def follow() -> Iterator[SourceRecord]:
-        for name, record in read_records(plan.plan.take):
+        for name, record in read_records(plan.feed, plan.plan.take, plan.state.shape.order) if plan.feed else ():
             offsets[name].append(record.offset)
-            # After an import, files from before it are read once. Their records are in the imported rows.
-            if record.offset >= taken_to:
+            # A file may bring records again. After an import, files from before it do: they are in the imported rows.
+            if not any(first <= record.offset < end for first, end in known[name]):
                 yield record
 
     if len({(p.topic, p.partition) for p in positions} | {(f.topic, f.partition) for f in plan.files}) > 1:
@@ -140,8 +156,20 @@ def _scan_log(
         # A log that went beyond the point, while it was in no set, joins it anew.
         known=cut is not None and taken_to <= cut,
         may_be_empty=plan.log in chosen.may_be_empty,
+        is_unbroken=_has_no_gap(plan),
     )
     return _LogScan(progress, offsets, taken)
+
+
+def _has_no_gap(plan: LogIngest) -> bool:
+    """Whether the log has ingested all offsets from its first one on."""
+    ranges = sorted((one.first_offset, one.next_offset) for one in plan.state.landed)
+    reached = ranges[0][0] if ranges else 0
+    for first, end in ranges:
+        if first > reached:
+            return False
+        reached = max(reached, end)
+    return True
 
 
 def _find_table(pipeline: Pipeline, landed: LandedEnds, plan: LogIngest) -> str:

@@ -1,64 +1,44 @@
-"""Reads what Debezium's records say about transactions: in the transaction topic, and in the records of tables.
-
-Facts (PostgreSQL, connector 3.6): the id of a record's transaction is `txid:lsn` with the position of the record, the
-id of an END is `txid:lsn` with the position of the commit. The first number of `source.sequence` is the position of
-the commit before. The numbers of a transaction's records count in each table from 1, also after a kill.
-"""
+"""Reads what Debezium's records say about transactions: in the transaction topic, and in the records of tables."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Annotated
+from dataclasses import dataclass, field, replace
+from typing import Annotated, cast
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
-from tidefold.domain.sets.point import TransactionEnd
+from tidefold.domain.sets.point import SetPoint, TransactionEnd
 from tidefold.domain.sets.progress import SourceRecord
 from tidefold.domain.source_progress import NameReading
 from tidefold.errors import RefusedError, StorageError, TidefoldError
-from tidefold.sources.debezium.ordering import postgresql_order
+from tidefold.sources.api import Feed
+from tidefold.sources.debezium.json_source import DebeziumJson
+from tidefold.sources.debezium.transaction_places import ChangeHead, RecordPlaces, TransactionId, parse_end_id
 from tidefold.sources.ingest.plan import FileTask
-from tidefold.sources.landing.completeness import ending_of
+from tidefold.sources.ingest.taken_records import TakenFile
 from tidefold.sources.landing.listing import LandedFile, list_landed, open_landed
-from tidefold.sources.landing.names import LINES
 from tidefold.sources.landing.streams import CutShortError, DamagedError, Fingerprint, ShrunkError, file_chunks
-from tidefold.sources.records.errors import RefusedRecordError
+from tidefold.sources.registry import source_of
 from tidefold.typed_json import make_decoder
 
 _TOPIC = ".transaction"
-_STREAMED = (None, "false", False)
-_INITIAL = ("true", "first", "first_in_data_collection", "last_in_data_collection", "last", True)
-_FIRST = ("first", "first_in_data_collection")
-_LAST = ("last", "last_in_data_collection")
+_JSON = "debezium-json"
 _UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _OFFSET = Annotated[int, Meta(ge=0, le=2**63 - 2)]
 
 
-class _Transaction(msgspec.Struct):
-    id: str = ""
-    data_collection_order: int = 0
+class _Value(ChangeHead):
+    payload: ChangeHead | None = None
 
 
-class _Source(msgspec.Struct):
-    sequence: str | None = None
-    snapshot: str | bool | None = None
+class _Record(_Value):
+    """A record, or a value alone."""
 
-
-class _Change(msgspec.Struct):
-    op: str | None = None
-    source: _Source | None = None
-    transaction: _Transaction | None = None
-
-
-class _Value(_Change):
-    payload: _Change | None = None
-
-
-class _Record(msgspec.Struct):
     offset: _OFFSET | None = None
-    value: _Value | None = None
+    value: _Value | UnsetType | None = UNSET
 
 
 class _TableCount(msgspec.Struct):
@@ -69,6 +49,7 @@ class _TableCount(msgspec.Struct):
 class _Marker(msgspec.Struct):
     status: str | None = None
     id: str = ""
+    event_count: int | None = None
     data_collections: list[_TableCount] | None = None
 
 
@@ -76,39 +57,42 @@ class _MarkerValue(_Marker):
     payload: _Marker | None = None
 
 
-class _MarkerRecord(msgspec.Struct):
+class _MarkerRecord(_MarkerValue):
+    """A record of the transaction topic, or its value alone."""
+
     offset: _OFFSET | None = None
-    value: _MarkerValue | None = None
+    value: _MarkerValue | UnsetType | None = UNSET
 
 
 _records = make_decoder(_Record)
 _markers = make_decoder(_MarkerRecord)
 
 
-def read_records(tasks: tuple[FileTask, ...]) -> Iterator[tuple[str, SourceRecord]]:
+def read_records(feed: Feed, tasks: Sequence[FileTask], connector: str) -> Iterator[tuple[str, SourceRecord]]:
     """Yields the name of the file and the place of each new record of a log, in offset order. Raises StorageError."""
+    places = RecordPlaces(connector)
     for task in tasks:
         begin = 0 if task.from_beginning else task.begin
-        for offset, line in _read_lines(task.file, task.until, begin, task.records):
-            yield task.file.name, _place_record(line, offset)
+        for offset, text in _read_texts(feed, task.file, task.until, begin, task.records):
+            yield task.file.name, _place_record(places, text, offset)
 
 
-def _read_lines(file: LandedFile, until: int, begin: int = 0, skip: int = 0) -> Iterator[tuple[int, bytes]]:
-    """Yields the lines that are not blank, with the offset that each has if it says none.
+def _read_texts(feed: Feed, file: LandedFile, until: int, begin: int = 0, skip: int = 0) -> Iterator[tuple[int, bytes]]:
+    """Yields the records of a file as texts, with the offset that each has if it says none.
 
-    begin: the byte where reading begins. skip: how many records lie before the first one to yield.
+    begin: the byte where reading of lines begins. skip: how many records lie before the first one to yield.
     Raises StorageError if the file cannot be read.
     """
-    number = skip if begin else 0
     try:
+        if feed.format == _JSON:
+            yield from _read_lines(file, until, begin, skip)
+            return
+        taken = TakenFile(file.name, "", file.path, file.gzip, until, "", file.start, ())
         with open_landed(file) as stream:
-            stream.seek(begin)
-            for chunk in file_chunks(Fingerprint(stream, until).blocks(), gzip=file.gzip, begins=not begin):
-                for line in filter(bytes.strip, chunk.lines):
-                    number += 1
-                    if number > skip:
-                        yield file.start + number - 1, line
-    except (OSError, CutShortError, DamagedError, ShrunkError) as error:
+            for number, text in enumerate(_source_of(feed).texts(stream, taken)):
+                if number >= skip:
+                    yield file.start + number, text
+    except (OSError, ValueError, CutShortError, DamagedError, ShrunkError) as error:
         if isinstance(error, TidefoldError):
             raise
         raise StorageError(
@@ -118,38 +102,29 @@ def _read_lines(file: LandedFile, until: int, begin: int = 0, skip: int = 0) -> 
         ) from error
 
 
-def _place_record(line: bytes, offset: int) -> SourceRecord:
-    """Returns the place of a record. One that cannot be read has none: the count of its transaction stays short."""
+def _source_of(feed: Feed) -> DebeziumJson:
+    return cast("DebeziumJson", source_of(feed))
+
+
+def _read_lines(file: LandedFile, until: int, begin: int, skip: int) -> Iterator[tuple[int, bytes]]:
+    number = skip if begin else 0
+    with open_landed(file) as stream:
+        stream.seek(begin)
+        for chunk in file_chunks(Fingerprint(stream, until).blocks(), gzip=file.gzip, begins=not begin):
+            for line in filter(bytes.strip, chunk.lines):
+                number += 1
+                if number > skip:
+                    yield file.start + number - 1, line
+
+
+def _place_record(places: RecordPlaces, text: bytes, offset: int) -> SourceRecord:
     try:
-        record = _records.decode(line)
+        record = _records.decode(text)
     except _UNDECODABLE:
         return SourceRecord(offset)
     offset = offset if record.offset is None else record.offset
-    value = record.value
-    change = value.payload if value and value.payload else value
-    if change is None or change.source is None:
-        return SourceRecord(offset)
-    after = _find_commit_before(change.source.sequence)
-    if after is None:
-        return SourceRecord(offset)
-    mark = change.source.snapshot
-    if change.transaction and change.transaction.id:
-        return SourceRecord(offset, _short_id(change.transaction.id), change.transaction.data_collection_order, after)
-    if mark in _INITIAL:
-        return SourceRecord(offset, None, 0, after, is_snapshot=True, begins=mark in _FIRST, ends=mark in _LAST)
-    return SourceRecord(offset, is_untracked=mark in _STREAMED and change.op is not None)
-
-
-def _find_commit_before(sequence: str | None) -> int | None:
-    try:
-        return postgresql_order(sequence)[0]
-    except RefusedRecordError:
-        return None
-
-
-def _short_id(text: str) -> str:
-    """Returns the number of the transaction: the position beside it differs from record to record."""
-    return text.partition(":")[0]
+    value = record if record.value is UNSET else record.value
+    return places.find(value.payload if value and value.payload else value, offset)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,68 +138,115 @@ class LandedEnds:
     ends: tuple[TransactionEnd, ...]
 
 
-def read_ends(folder: str, after: int) -> LandedEnds:
-    """Returns the ENDs of a landed transaction topic behind an offset, up to the first gap between its offsets.
+def read_ends(feed: Feed, connector: str, before: SetPoint | None) -> LandedEnds:
+    """Returns the ENDs of a landed transaction topic behind a point, up to the first gap between its offsets.
 
-    after: the offset of the last END that is known; -1: none.
+    feed: the folder of the topic, with the format of the logs. before: None: from the beginning of the topic.
     Raises NotFoundError or StorageError if the folder cannot be read, RefusedError if it is not such a topic.
     """
-    files, problems = list_landed(folder, LINES, NameReading.KAFKA)
+    source = _source_of(feed)
+    reading = NameReading(feed.options.get("names") or NameReading.KAFKA)
+    files, problems = list_landed(feed.path, source.extensions, reading)
     blocked = [problem for problem in problems if problem.blocking]
     if blocked:
-        raise _build_foreign_error(folder, blocked[0].message)
+        raise _build_foreign_error(feed.path, blocked[0].message)
     topics = {(file.topic, file.partition) for file in files}
     if not topics:
         return LandedEnds("", ())
     topic = files[0].topic
     if len(topics) > 1 or not topic.endswith(_TOPIC):
-        raise _build_foreign_error(folder, f"it has files of {', '.join(sorted({name for name, _ in topics}))}")
-    return LandedEnds(topic.removesuffix(_TOPIC), tuple(_find_ends(folder, files, after)))
+        raise _build_foreign_error(feed.path, f"it has files of {', '.join(sorted({name for name, _ in topics}))}")
+    ends = _EndReader(feed.path, connector, before)
+    for offset, text in _read_topic(feed, source, files, before.read_to if before else -1):
+        ends.add(offset, text)
+    return LandedEnds(topic.removesuffix(_TOPIC), tuple(ends.found))
 
 
-def _find_ends(folder: str, files: Sequence[LandedFile], after: int) -> Iterator[TransactionEnd]:
+def _read_topic(
+    feed: Feed, source: DebeziumJson, files: Sequence[LandedFile], after: int
+) -> Iterator[tuple[int, _Marker]]:
+    """Yields the records behind an offset, up to the first gap between offsets."""
     expected = after + 1
     for i, file in enumerate(files):
         if i + 1 < len(files) and files[i + 1].start <= expected:
             continue
-        until = ending_of(file).complete if file is files[-1] else file.size
+        until = source.ending(file, 0).complete if file is files[-1] else file.size
         if not until:
             continue
-        for here, line in _read_lines(file, until):
-            offset, marker = _read_marker(folder, line, here)
+        for here, text in _read_texts(feed, file, until):
+            offset, marker = _read_marker(feed.path, text, here)
             if offset > expected:
                 return
             if offset == expected:
                 expected += 1
-                if end := _make_end(marker, offset):
-                    yield end
+                yield offset, marker
 
 
-def _read_marker(folder: str, line: bytes, offset: int) -> tuple[int, _Marker]:
+def _read_marker(folder: str, text: bytes, offset: int) -> tuple[int, _Marker]:
     try:
-        record = _markers.decode(line)
+        record = _markers.decode(text)
     except _UNDECODABLE as error:
         raise _build_foreign_error(folder, f"the record at offset {offset} cannot be read ({error})") from error
     offset = offset if record.offset is None else record.offset
-    value = record.value
+    value = record if record.value is UNSET else record.value
     marker = value.payload if value and value.payload else value
     if marker is None or marker.status not in ("BEGIN", "END"):
         raise _build_foreign_error(folder, f"the record at offset {offset} is no BEGIN and no END")
     return offset, marker
 
 
-def _make_end(marker: _Marker, offset: int) -> TransactionEnd | None:
-    if marker.status != "END":
-        return None
-    number, _, position = marker.id.partition(":")
-    if not position.isdecimal():
-        raise RefusedError(
-            "SET_POSITION_UNKNOWN",
-            f"The END at offset {offset} has the id `{marker.id[:80]}`, not the number and position of a transaction.",
-            hint="A set needs the transaction topic of Debezium's PostgreSQL connector, version 2 or later.",
-        )
-    counts = {one.data_collection: one.event_count for one in marker.data_collections or ()}
-    return TransactionEnd(number, int(position), offset, counts)
+@dataclass(slots=True)
+class _EndReader:
+    """Collects the ENDs of a transaction topic."""
+
+    folder: str
+    connector: str
+    before: SetPoint | None
+    found: list[TransactionEnd] = field(default_factory=list)
+    _begins: Counter[str] = field(default_factory=Counter)
+    _ended: dict[str, int] = field(default_factory=dict)
+    _origin: str = ""
+
+    def __post_init__(self) -> None:
+        known = parse_end_id(self.before.transaction, self.connector) if self.before else None
+        self._origin = known.origin if known else ""
+
+    def add(self, offset: int, marker: _Marker) -> None:
+        """Adds a BEGIN or an END. Raises RefusedError if its transaction has no order among the others."""
+        id = self._parse(offset, marker)
+        if marker.status == "BEGIN":
+            self._begins[id.id] += 1
+            at = self._ended.get(id.id)
+            if at is not None:
+                self.found[at] = replace(self.found[at], is_restarted=True)
+            return
+        counts = {one.data_collection: one.event_count for one in marker.data_collections or ()}
+        if id.origin != self._origin and not counts:
+            return  # It has nothing of any table, so its order does not matter.
+        if id.origin != self._origin and self._origin:
+            raise RefusedError(
+                "SET_ORIGINS",
+                f"The transaction topic in `{self.folder}` has transactions of {self._origin} and, at offset {offset}, "
+                f"of {id.origin}. Their ids have no common order.",
+                hint="A set needs one origin: one GTID domain in MariaDB, one source UUID in MySQL. After a change of "
+                "the server, let a new snapshot land in new folders and name these in the set and its logs.",
+            )
+        self._origin = id.origin
+        self._ended.setdefault(id.id, len(self.found))
+        begins = max(self._begins[id.id], 1)
+        self.found.append(TransactionEnd(id.id, id.position, offset, counts, id.rank, begins))
+
+    def _parse(self, offset: int, marker: _Marker) -> TransactionId:
+        found = parse_end_id(marker.id, self.connector)
+        if found is None:
+            raise RefusedError(
+                "SET_POSITION_UNKNOWN",
+                f"The {marker.status} at offset {offset} has the id `{marker.id[:80]}`, which is not the id of a "
+                f"transaction as the connector for {self.connector} writes it.",
+                hint="A set needs the transaction topic of Debezium's connector for PostgreSQL, MySQL or MariaDB, "
+                "version 2 or later.",
+            )
+        return found
 
 
 def _build_foreign_error(folder: str, why: str) -> RefusedError:
