@@ -13,7 +13,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 def describe_metrics() -> Iterator[str]:
     """Yields the lines of the page."""
     from tidefold.changelog.writer.metrics import MetricsSnapshot
-    from tidefold_airflow.observability.metrics import OTHER_GAUGES, STATUS_GAUGES
+    from tidefold_airflow.observability.metrics import OTHER_GAUGES, SET_AGE, SET_GAUGES, STATUS_GAUGES
 
     yield "# Metrics\n"
     yield "Airflow sends each as a gauge `tidefold.<log>.<name>` with the tag `log`, through StatsD or OpenTelemetry"
@@ -22,6 +22,11 @@ def describe_metrics() -> Iterator[str]:
     yield "| gauge | is |\n|---|---|"
     meanings = {name: meaning for name, (meaning, _) in STATUS_GAUGES.items()}
     yield from (f"| `{name}` | {meaning} |" for name, meaning in {**meanings, **OTHER_GAUGES}.items())
+    yield "\n## State of a set\n"
+    yield "These are `tidefold.set.<set>.<name>`, with the tag `set` ([sets](../sets.md)).\n"
+    yield "| gauge | is |\n|---|---|"
+    yield from (f"| `{name}` | {meaning} |" for name, (meaning, _) in SET_GAUGES.items())
+    yield f"| `{SET_AGE}` | age of the published version |"
     for step, kind in _list_steps().items():
         yield f"\n## {step}\n"
         yield f"{_describe_fields(kind)}\n"

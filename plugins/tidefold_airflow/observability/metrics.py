@@ -18,17 +18,22 @@ from tidefold.operations.outcome import Status
 if TYPE_CHECKING:
     from tidefold.operations.inspect.status import LogStatus
     from tidefold.operations.outcome import Outcome
+    from tidefold.operations.sets.status import SetStatus
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Gauge:
-    """`name` below `tidefold.<log>`, as `materialize.rows`."""
+    """`name` below `tidefold.<log>`, as `materialize.rows`, or below `tidefold.set.<set>`.
+
+    log: the log, or the set if `of_set`.
+    """
 
     log: str
     name: str
     value: float
+    of_set: bool = False
 
 
 # What each number of a log's status means, and where it is.
@@ -54,6 +59,25 @@ OTHER_GAUGES = {
     "failed_runs": "failed runs in a row",
     "<task>.failed": "1 if the task failed for this log, or its gate did",
 }
+
+# What each number of a set means, and where it is.
+SET_GAUGES: dict[str, tuple[str, Callable[[SetStatus], float]]] = {
+    "lag.transactions": ("landed transactions that the set is behind, as its slowest log is", lambda s: s.lag),
+    "version": ("number of the published version", lambda s: s.version or 0),
+    "held": ("1 if a log holds the set", lambda s: float(bool(s.waits))),
+    "unreadable": ("1 if the ledger of the set cannot be read", lambda s: float(s.error is not None)),
+}
+SET_AGE = "age_seconds"
+
+
+def of_sets(found: Sequence[SetStatus], now: datetime) -> Iterator[Gauge]:
+    """Yields the lag of each set, and the age of its published version in seconds."""
+    for status in found:
+        for name, (_, measure) in SET_GAUGES.items():
+            yield Gauge(status.name, name, measure(status), of_set=True)
+        age = status.age(now)
+        if age is not None:
+            yield Gauge(status.name, SET_AGE, age, of_set=True)
 
 
 def of_outcomes(step: str, outcomes: Sequence[Outcome]) -> Iterator[Gauge]:
@@ -94,9 +118,10 @@ def send(gauges: Iterator[Gauge]) -> None:
     from airflow.sdk.observability import stats
 
     for gauge in gauges:
-        log = re.sub(r"[^A-Za-z0-9_-]", "_", gauge.log)
+        name = re.sub(r"[^A-Za-z0-9_-]", "_", gauge.log)
+        below, kind = (f"set.{name}", "set") if gauge.of_set else (name, "log")
         try:
-            stats.gauge(f"tidefold.{log}.{gauge.name}", gauge.value, tags={"log": log})
+            stats.gauge(f"tidefold.{below}.{gauge.name}", gauge.value, tags={kind: name})
         except Exception as error:
             _log.warning("The metric %s could not be sent: %s", gauge.name, error)
             return

@@ -6,7 +6,7 @@ import hashlib
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from tidefold_airflow.observability.metrics import of_status, send
+from tidefold_airflow.observability.metrics import of_sets, of_status, send
 from tidefold_airflow.operators.base import TidefoldLogOperator
 from tidefold_airflow.operators.run_context import airflow_errors, open_scope
 
@@ -35,9 +35,13 @@ class TidefoldListLogsOperator(TidefoldLogOperator):
         with airflow_errors():
             scope = open_scope(self.config, self.logs, context, self.only)
         from tidefold.operations.inspect.status import status
+        from tidefold.operations.sets.status import read_sets
         from tidefold.operations.snapshot.idle import FEW_LOGS, find_busy_logs
 
-        send(of_status(status(scope.pipeline, scope.logs), datetime.now(UTC)))
+        found = status(scope.pipeline, scope.logs)
+        send(of_status(found, datetime.now(UTC)))
+        if scope.pipeline.config.sets:
+            send(of_sets(read_sets(scope.pipeline, found), datetime.now(UTC)))
         chosen = scope.logs
         if self.skip_idle and len(chosen) > FEW_LOGS:
             busy = find_busy_logs(scope.pipeline, chosen)

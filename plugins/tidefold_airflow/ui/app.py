@@ -31,6 +31,7 @@ from tidefold_airflow.ui.views.overview import LogLine, overview, totals
 from tidefold_airflow.ui.views.quarantine import view_quarantine
 from tidefold_airflow.ui.views.retention import view_retention
 from tidefold_airflow.ui.views.run import LogOfRun, view_run
+from tidefold_airflow.ui.views.sets import SetLine, view_sets
 from tidefold_airflow.ui.views.snapshot import read_stored_report, view_snapshot
 from tidefold_airflow.ui.visible_pipelines import VisiblePipelines
 
@@ -114,26 +115,31 @@ class _Pages:
     async def logs(self, request: Request) -> Response:
         query = logs_asked(request)
 
-        def work() -> tuple[LogPage[LogLine], DoctorView | None]:
+        def work() -> tuple[LogPage[LogLine], list[SetLine], DoctorView | None]:
             opened = self._opener.open(request)
             if opened is None:
-                return LogPage(query), None
+                return LogPage(query), [], None
+            found = overview(opened.pipeline, query)
             # Findings name all logs, so only users who may see all logs may read them.
-            return overview(opened.pipeline, query), view_doctor(opened.pipeline) if opened.whole else None
+            doctor = view_doctor(opened.pipeline) if opened.whole else None
+            return found, view_sets(opened.pipeline, found.lines), doctor
 
-        found, doctor = await self._worker.run(work)
-        view = {"logs": found, "totals": totals(found.lines), "dag": None, "doctor": doctor}
+        found, sets, doctor = await self._worker.run(work)
+        view = {"logs": found, "totals": totals(found.lines), "dag": None, "sets": sets, "doctor": doctor}
         return responses.page(request, "logs.html.j2", view)
 
     async def dag(self, request: Request) -> Response:
         query = logs_asked(request)
 
-        def work() -> LogPage[LogLine]:
+        def work() -> tuple[LogPage[LogLine], list[SetLine]]:
             opened = self._opener.open_dag(request)
-            return overview(opened[0].pipeline, query) if opened else LogPage(query)
+            if not opened:
+                return LogPage(query), []
+            found = overview(opened[0].pipeline, query)
+            return found, view_sets(opened[0].pipeline, found.lines)
 
-        found, dag = await self._worker.run(work), request.path_params["dag_id"]
-        view = {"logs": found, "totals": totals(found.lines), "dag": dag, "doctor": None}
+        (found, sets), dag = await self._worker.run(work), request.path_params["dag_id"]
+        view = {"logs": found, "totals": totals(found.lines), "dag": dag, "sets": sets, "doctor": None}
         return responses.page(request, "logs.html.j2", view)
 
     async def log(self, request: Request) -> Response:

@@ -14,8 +14,8 @@ def status(terminal: Terminal, logs: Logs = None) -> int:
     Shows the published snapshot, the open attempt, changes that are not folded yet, source positions, refused records,
     and why the newest snapshot was not published. It also shows the newest tail, holds, consumers, segments to delete,
     local copies, the newest proof of the files (scrub, verify) and the newest restore drill. A proof or drill older
-    than 35 days is marked OLD. ALARM marks each value over a threshold of `alarms` in the configuration.
-    Starts no Spark.
+    than 35 days is marked OLD. ALARM marks each value over a threshold of `alarms` in the configuration. A set shows
+    its point, its lag, its slowest log, and why it waits. Starts no Spark.
 
     Example: tidefold status accounts --format json
 
@@ -25,6 +25,7 @@ def status(terminal: Terminal, logs: Logs = None) -> int:
     from tidefold.operations.inspect.status import status as read_status
     from tidefold.operations.local_copies.inventory import local_use
     from tidefold.operations.pipeline import now
+    from tidefold.operations.sets.status import read_sets, set_lines
     from tidefold.presentation.proofs import describe_status, proof_lines
     from tidefold.presentation.tables import alarm_lines, local_lines, position_table, remarks, status_table
 
@@ -36,7 +37,13 @@ def status(terminal: Terminal, logs: Logs = None) -> int:
         *([position_table(found), ""] if any(p.next_offset for s in found for p in s.positions) else []),
     ]
     use = local_use(pipeline)
-    data = {"logs": [describe_status(s) for s in found], "local": asdict(use) if use else None}
+    sets = read_sets(pipeline, found)
+    data = {
+        "logs": [describe_status(s) for s in found],
+        "sets": [asdict(one) for one in sets],
+        "local": asdict(use) if use else None,
+    }
     lines = [line for s in found for line in proof_lines(s, now())]
-    terminal.result(data, *parts, *alarm_lines(found), *remarks(found), *lines, *local_lines(use))
+    of_sets = [line for one in sets for line in set_lines(one)]
+    terminal.result(data, *parts, *alarm_lines(found), *of_sets, *remarks(found), *lines, *local_lines(use))
     return exit_code(s.error for s in found if s.error)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from tidefold.domain.sets.progress import LogProgress, RecordRun
@@ -93,12 +93,14 @@ class FoundPoint:
     waits: for each log that holds the set back, the reason.
     newest: the position of the newest transaction whose END has landed; None: no END is new.
     disorder: why the transactions have no order, so that no point can be found; empty: they have one.
+    behind: for each log that holds the set back, how many transactions come after those that it has completely.
     """
 
     point: SetPoint | None
     waits: Mapping[str, str]
     newest: int | None
     disorder: str = ""
+    behind: Mapping[str, int] = field(default_factory=dict)
 
 
 def find_point(ends: Sequence[TransactionEnd], logs: Mapping[str, LogProgress], before: SetPoint | None) -> FoundPoint:
@@ -122,11 +124,22 @@ def find_point(ends: Sequence[TransactionEnd], logs: Mapping[str, LogProgress], 
     else:
         start = _find_snapshot(logs)
         if start is None:
-            return FoundPoint(None, _explain(judges, newest), newest)
+            return FoundPoint(None, _explain(judges, newest), newest, behind=_count_behind(judges, placed))
         position, transaction, read_to, rank = start, "", -1, None
     cuts = tuple(_find_cuts(judges, position, before))
     waits = _explain(judges, newest) if newest is not None and newest > position else {}
-    return FoundPoint(SetPoint(position, transaction, read_to, cuts, rank), waits, newest)
+    point = SetPoint(position, transaction, read_to, cuts, rank)
+    return FoundPoint(point, waits, newest, behind=_count_behind(judges, placed))
+
+
+def _count_behind(judges: Mapping[str, _LogJudge], ends: Sequence[_PlacedEnd]) -> dict[str, int]:
+    """Returns how many of the transactions each log has not; logs that have all are left out."""
+    found = {}
+    for log, judge in judges.items():
+        complete = next((at for at, end in reversed([*enumerate(ends, 1)]) if judge.has_all_to(end.position)), 0)
+        if complete < len(ends):
+            found[log] = len(ends) - complete
+    return found
 
 
 def _find_cuts(judges: Mapping[str, _LogJudge], position: int, before: SetPoint | None) -> Iterator[Cut]:

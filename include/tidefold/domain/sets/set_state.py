@@ -59,6 +59,7 @@ class SetState:
     published: the version that readers use.
     given_up: snapshots that are aborted; no decision may contain them.
     waits: for each log that held the newest point back, the reason.
+    behind: for each of these logs, how many transactions it is behind the newest one.
     earlier: versions that readers used before, the newest last. The oldest ones are forgotten.
     """
 
@@ -71,6 +72,7 @@ class SetState:
     given_up: tuple[Member, ...] = ()
     waits: Mapping[str, str] | None = None
     earlier: tuple[SetVersion, ...] = ()
+    behind: Mapping[str, int] | None = None
 
     @property
     def versions(self) -> tuple[SetVersion, ...]:
@@ -84,9 +86,11 @@ class SetState:
         return {one.log: one.snapshot for one in newest.members} if newest else {}
 
 
-def move_point(state: SetState, point: SetPoint | None, waits: Mapping[str, str]) -> SetState:
-    """Records the newest proved point and which logs hold it back."""
-    return replace(state, point=point, waits=dict(waits) or None)
+def move_point(
+    state: SetState, point: SetPoint | None, waits: Mapping[str, str], behind: Mapping[str, int] | None = None
+) -> SetState:
+    """Records the newest proved point, which logs hold it back, and by how many transactions."""
+    return replace(state, point=point, waits=dict(waits) or None, behind=dict(behind or {}) or None)
 
 
 def decide(state: SetState, members: tuple[Member, ...], run: str, instant: str) -> SetState:
@@ -109,7 +113,7 @@ def decide_again(
     """
     of_store = 0 if is_import else wanted.number
     version = replace(wanted, members=members, run=run, instant=instant, restored=of_store)
-    return _decide(replace(state, point=wanted.point, waits=None) if is_import else state, version)
+    return _decide(replace(state, point=wanted.point, waits=None, behind=None) if is_import else state, version)
 
 
 def _decide(state: SetState, version: SetVersion) -> SetState:

@@ -93,7 +93,7 @@ def _find_limits(pipeline: Pipeline, chosen: SetConfig, plans: Mapping[str, LogI
                 hint="The connector reads another server, or the server started its log again. Let a new snapshot "
                 "land in new folders, and name these in the set and its logs.",
             )
-        if ledger.try_commit(state, move_point(state, found.point, found.waits)):
+        if ledger.try_commit(state, move_point(state, found.point, found.waits, found.behind)):
             return {log: _limit_log(chosen, plan, scans[log], found) for log, plan in plans.items()}
     raise ConflictError("SET_BUSY", f"Other processes changed set `{chosen.name}` {_TRIES} times.")
 

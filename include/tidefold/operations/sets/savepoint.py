@@ -98,16 +98,19 @@ def save_set(pipeline: Pipeline, name: str, wanted: SetSavepointRequest, note: N
 
 def _require_point(pipeline: Pipeline, chosen: SetConfig, version: SetVersion) -> SetVersion:
     """Returns the version with its whole point. A version that an older tidefold published does not have it."""
-    if version.point:
-        return version
-    point = set_ledger(pipeline, chosen.name).read().point
-    if point and point.position == version.position:
-        return replace(version, point=point)
-    raise RefusedError(
-        "SET_POINT_UNKNOWN",
-        f"Version {version.number} of set `{chosen.name}` does not say where its logs are cut.",
-        hint="An older tidefold published it. Save a version that this one has published.",
-    )
+    point = version.point
+    if point is None:
+        newest = set_ledger(pipeline, chosen.name).read().point
+        point = newest if newest and newest.position == version.position else None
+    late = next((one.log for one in point.cuts if one.late is not None), None) if point else None
+    if point is None or late:
+        why = f"a file of `{late}` landed late, and a part of it waits" if late else "its whole point is not known"
+        raise RefusedError(
+            "SET_POINT_UNKNOWN",
+            f"Version {version.number} of set `{chosen.name}` cannot be saved: {why}.",
+            hint="`tidefold run` publishes a newer version. Save that one.",
+        )
+    return replace(version, point=point)
 
 
 def _write_description(store: Store, chosen: SetConfig, version: SetVersion) -> None:
