@@ -1,7 +1,7 @@
 # Every command a contributor needs. The same ones run in .ci/run.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help install lock lint test errors wrap test-unit test-model test-contract test-spark test-airflow test-faults test-drills bench bench-counts bench-ingest bench-log bench-listing bench-long bench-capacity bench-quality bench-s3 bench-scale bench-snapshot fault-matrix two-coordinators unsynced soak demo up airflow down clean
+.PHONY: help install lock lint test errors wrap test-unit test-model test-contract test-spark test-airflow test-faults test-drills bench bench-counts bench-ingest bench-log bench-listing bench-long bench-capacity bench-quality bench-s3 bench-scale bench-sets bench-snapshot fault-matrix two-coordinators unsynced soak demo up airflow down clean
 
 # Set in some shells; with it every start would compile all its imports again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -118,6 +118,9 @@ bench-s3: install ## About a minute: requests, bytes and seconds of snapshots in
 
 bench-scale: install ## About 10 minutes, goes on where it was stopped: bytes and CPU of dealing up to 10,000 buckets and 1,000 change sets, ledger requests, runs over 100 to 5,000 logs; writes docs/benchmarks/scale.md
 	PYTHONPATH=include:plugins:tests:scripts $(PYTHON) benchmarks/scale.py
+
+bench-sets: install ## About 5 minutes: a set of four logs against the same logs alone, in seconds and store calls; writes docs/benchmarks/sets.md
+	ROUNDS=$(ROUNDS) PYTHONPATH=include:plugins:tests:scripts $(PYTHON) benchmarks/sets.py
 
 bench-capacity: install ## About 3 minutes: a model of the CPU of folds, checked at sizes that it has not seen; writes docs/scale.md
 	PYTHONPATH=include:tests $(PYTHON) benchmarks/capacity.py

@@ -109,10 +109,10 @@ def find_point(ends: Sequence[TransactionEnd], logs: Mapping[str, LogProgress], 
     ends: the END records after `before`, in offset order without a gap. Records that were sent again are left out.
     """
     fresh, disorder = _leave_out_resent(ends, before)
-    placed, misplaced = _place_ends(fresh, logs, before.position if before else -1)
+    proofs = _find_proofs(fresh, logs)
+    placed, misplaced = _place_ends(fresh, logs, proofs, before.position if before else -1)
     if disorder or misplaced:
         return FoundPoint(before, {}, None, disorder or misplaced)
-    proofs = _find_proofs(fresh, logs)
     judges = {log: _LogJudge(progress, placed, proofs) for log, progress in logs.items()}
     newest = placed[-1].position if placed else None
     chosen = next((e for e in reversed(placed) if all(j.has_all_to(e.position) for j in judges.values())), None)
@@ -192,13 +192,13 @@ class _PlacedEnd:
 
 
 def _place_ends(
-    ends: Sequence[TransactionEnd], logs: Mapping[str, LogProgress], floor: int
+    ends: Sequence[TransactionEnd], logs: Mapping[str, LogProgress], proofs: Mapping[str, _Proof], floor: int
 ) -> tuple[list[_PlacedEnd], str]:
     """Returns the ENDs with their positions, and why they have no order (empty: they have one).
 
     One without a record in the set's tables moves nothing: it has the position of the END before. One whose records
-    have not landed has the position of the END after it, or one more than the END before. It is no point in either
-    case, because the log that lacks the records has no proof of that position.
+    have not landed, as far as is known, has the position of the END after it, or one more than the END before. It is no
+    point in either case, because the log that lacks the records has no proof of that position.
     """
     known = [end.position if end.position is not None else _find_place(end, logs) for end in ends]
     placed: list[_PlacedEnd] = []
@@ -209,7 +209,7 @@ def _place_ends(
             if position <= last_known:
                 return [], f"{end.name} is at position {position}, and position {last_known} came before"
             last = last_known = position
-        elif any(end.counts.get(log.table) for log in logs.values()):
+        elif proofs.get(end.id) is _Proof.LATER or any(end.counts.get(log.table) for log in logs.values()):
             last = last + 1 if later is None else later
         placed.append(_PlacedEnd(end, last))
     return placed, ""
@@ -288,6 +288,7 @@ class _LogJudge:
     def __init__(self, progress: LogProgress, ends: Sequence[_PlacedEnd], proofs: Mapping[str, _Proof]) -> None:
         self._log = progress
         self._positions = {one.end.id: one.position for one in ends}
+        self._indexes = {one.end.id: index for index, one in enumerate(ends)}
         first = progress.first_transaction
         self._first = self._positions.get(first.transaction or "") if first else None
         if progress.is_adopted and first and self._first is not None:
@@ -312,10 +313,14 @@ class _LogJudge:
 
     def _has_later_than(self, one: _PlacedEnd) -> bool:
         """Whether all records up to one of a later transaction have landed. A topic keeps its order."""
-        return any(
-            run.offset < self._log.unbroken_to and run.transaction != one.end.id and self._is_later(run, one.position)
-            for run in self._log.runs
-        )
+        own = self._indexes[one.end.id]
+        for run in self._log.runs:
+            if run.offset >= self._log.unbroken_to:
+                return False
+            index = self._indexes.get(run.transaction or "")
+            if index > own if index is not None else self._is_later(run, one.position):
+                return True
+        return False
 
     def has_all_to(self, position: int) -> bool:
         """Whether all records of all transactions up to this position have landed."""

@@ -165,6 +165,8 @@ class _RecordScan:
         self.snapshot_first: int | None = None
         self.snapshot_last: int | None = None
         self.is_whole = False
+        # The newest transaction, with a position before it.
+        self._newest: tuple[int, str] = (-1, "")
         # For each transaction: up to which number its present numbering has no gap, and the last number.
         self._numbering: dict[str, tuple[int, int]] = {}
         # Of the first transaction of an adopted log, records may have been ingested before.
@@ -201,8 +203,16 @@ class _RecordScan:
         If the number does not rise, the connector was killed and sends records again. It may number them anew from the
         middle of the transaction. Then numbers from before and after the kill are never added up.
         """
-        number = record.number
         self.renumbers = bool(self.renumbers) or record.renumbers
+        if record.place:
+            self.places[transaction] = max(self.places.get(transaction, 0), record.place[0])
+            if record.total == 1:
+                self.firsts.setdefault(transaction, []).append(record.place)
+        if record.after < self._newest[0] and transaction != self._newest[1]:
+            # A later transaction stands before it in the topic, and an earlier copy of it before that one.
+            return
+        self._newest = (max(record.after, self._newest[0]), transaction)
+        number = record.number
         begins = number - 1 if self._may_begin_later else 0
         self._may_begin_later = False
         reached, last = self._numbering.get(transaction, (begins, begins))
@@ -212,10 +222,6 @@ class _RecordScan:
             reached = number
         self._numbering[transaction] = (reached, number)
         self.seen[transaction] = max(self.seen.get(transaction, 0), reached)
-        if record.place:
-            self.places[transaction] = max(self.places.get(transaction, 0), record.place[0])
-            if record.total == 1:
-                self.firsts.setdefault(transaction, []).append(record.place)
 
     def _add_snapshot_row(self, record: SourceRecord, follows: bool) -> None:
         if self.snapshot_first is None:
