@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from airflow.sdk.exceptions import AirflowException
 
-from tidefold.errors import GateFailedError
+from tidefold.errors import GateFailedError, InvalidInputError
 from tidefold.operations.outcome import ErrorInfo, Status
 from tidefold_airflow.observability.links import ReportLink, SnapshotLink
 from tidefold_airflow.operators.approval_run import still_waits, waits
@@ -96,6 +96,7 @@ class TidefoldSparkOperator(SparkSubmitOperator):
         from tidefold.spark.result_file import read_outcomes
         from tidefold.spark.submit import job_env, job_path, spark_conf
 
+        self._require_client_mode()
         result = result_path(scope, context)
         config = scope.pipeline.config
         self.application = str(job_path(self.step))
@@ -111,6 +112,17 @@ class TidefoldSparkOperator(SparkSubmitOperator):
                 raise
             return outcomes
         return read_outcomes(result)
+
+    def _require_client_mode(self) -> None:
+        """Raises InvalidInputError if the connection or the task asks for another deploy mode than client."""
+        mode = self._get_hook()._connection["deploy_mode"]
+        if mode not in (None, "", "client"):
+            raise InvalidInputError(
+                "DEPLOY_MODE",
+                f"The connection `{self._conn_id}` or the task asks for the deploy mode `{mode}`. The driver reads "
+                "`tidefold.yaml` and returns its outcomes through files of the machine where the task runs.",
+                hint="Remove `deploy-mode` from the connection's extra: executors still run on the cluster.",
+            )
 
 
 class TidefoldIngestOperator(TidefoldSparkOperator):
