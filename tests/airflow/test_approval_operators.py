@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,9 +9,9 @@ from typing import Any
 
 import pytest
 from airflow.sdk import DAG
-from airflow.sdk.exceptions import AirflowFailException, AirflowRuntimeError, ErrorType, TaskAwaitingInput
-from airflow.sdk.execution_time.comms import ErrorResponse, GetDagRun, TriggerDagRun
+from airflow.sdk.exceptions import AirflowFailException, TaskAwaitingInput
 
+from support.fake_approvals import ASKS, FakeAirflow, execute
 from support.pipelines import judge_all, make_pipeline, put, table_rows
 from tidefold.compute.runners import in_process
 from tidefold.domain.log_state import LogState, Snapshot, State
@@ -26,37 +25,6 @@ from tidefold_airflow.dags.factory import Options, tidefold_dag, tidefold_group
 from tidefold_airflow.observability import assets
 from tidefold_airflow.operators import approval, approval_run
 from tidefold_airflow.operators.run_context import waiting_logs
-
-ASKS = "dag_approval"
-NOW = datetime(2026, 11, 22, 9, 30, 59, tzinfo=UTC)
-
-
-@dataclass
-class FakeAirflow:
-    """The runs of one DAG, by id; `missing`: it has no such DAG."""
-
-    runs: dict[str, str] = field(default_factory=dict)
-    asked: list[dict[str, Any]] = field(default_factory=list)
-    missing: bool = False
-
-    def send(self, message: Any) -> Any:
-        assert message.dag_id == ASKS
-        if isinstance(message, TriggerDagRun):
-            if self.missing:
-                raise _not_found()
-            if message.run_id in self.runs:
-                return ErrorResponse(error=ErrorType.DAGRUN_ALREADY_EXISTS)
-            self.asked.append(dict(message.conf or {}))
-            self.runs[message.run_id] = "queued"
-            return None
-        assert isinstance(message, GetDagRun)
-        if message.run_id not in self.runs:
-            raise _not_found()
-        return SimpleNamespace(state=self.runs[message.run_id], run_after=NOW)
-
-
-def _not_found() -> AirflowRuntimeError:
-    return AirflowRuntimeError(ErrorResponse(error=ErrorType.API_SERVER_ERROR, detail={"status_code": 404}))
 
 
 @pytest.fixture
@@ -78,31 +46,6 @@ def pipeline(tmp_path: Path) -> Pipeline:
     materialize(made, ["accounts"], Fold("dag/run-1"), in_process)
     judge_all(made, passed=False)
     return made
-
-
-def execute(kind: type[Any], pipeline: Pipeline, run: str, upstream: Any = None, **given: Any) -> Any:
-    """What a task of that operator returns; `upstream`: what the step before it returned."""
-    task = kind(task_id="task", config=str(pipeline.config.path), **given)
-    before = (
-        [SimpleNamespace(task_id="before", task_type="TidefoldMaterializeOperator")] if upstream is not None else []
-    )
-    instance = SimpleNamespace(
-        id="id",
-        task_id="task",
-        xcom_push=lambda key, value: None,
-        xcom_pull=lambda task_ids, map_indexes: upstream,
-        get_task_states=lambda dag_id, task_ids, run_ids: {},
-        dag_id="dag",
-        run_id=run,
-        task=SimpleNamespace(upstream_list=before),
-    )
-    events: Any = SimpleNamespace(add=lambda asset, extra: None)
-    context = {
-        "dag_run": SimpleNamespace(dag_id="dag", run_id=run),
-        "ti": instance,
-        "outlet_events": {assets.TABLES: events},
-    }
-    return kind.execute.__wrapped__(task, context), task, context
 
 
 def state_of(pipeline: Pipeline) -> LogState:

@@ -91,22 +91,54 @@ def ask_about(dag: str, log: str, snapshot: Snapshot) -> Outcome:
 
 
 def waits(scope: TaskScope, log: str, dag: str) -> Outcome | None:
-    """Returns the outcome of a step for a log whose open snapshot waits for a person; None: it does not wait.
+    """Returns the outcome of a step for a log that waits for a person; None: it does not wait.
 
-    Aborts a snapshot whose approval has ended without an answer, so that the log continues.
+    A log of a set also waits while a person is asked about another log of the set. Aborts a snapshot whose approval has
+    ended without an answer, so that the log continues.
     """
-    state = scope.pipeline.ledger(log).find()
-    attempt = state.open_attempt if state else None
-    if attempt is None or not needs_answer(attempt):
+    chosen = scope.pipeline.config.set_of(log)
+    for one in (log, *(other for other in (chosen.logs if chosen else ()) if other != log)):
+        state = scope.pipeline.ledger(one).find()
+        attempt = state.open_attempt if state else None
+        if attempt is None or not needs_answer(attempt):
+            continue
+        found = find_approval(dag, one, attempt)
+        if found and found.open:
+            since = f"waits for an approval since {found.since} (required actions of {dag})"
+            of = "" if one == log else f" of `{one}` in its set"
+            return Outcome(log, Status.WAITS, f"skipped: snapshot {attempt.id}{of} {since}", attempt.id)
+        if found:
+            return _give_up(scope, log, one, attempt)
+    return None
+
+
+def explain_open(scope: TaskScope, log: str, dag: str) -> Outcome | None:
+    """Returns the outcome of a log that another attempt blocked; None: nobody was asked about that attempt."""
+    found = waits(scope, log, dag)
+    if found or scope.pipeline.config.set_of(log) is None:
+        return found
+    state = scope.pipeline.ledger(log).read()
+    if state.open_attempt:
         return None
-    found = find_approval(dag, log, attempt)
-    if found is None:
-        return None
-    if found.open:
-        since = f"waits for an approval since {found.since} (required actions of {dag})"
-        message = f"skipped: snapshot {attempt.id} {since}"
-        return Outcome(log, Status.WAITS, message, attempt.id)
-    return _give_up(scope, log, attempt)
+    # The attempt was given up with another log of the set, a moment ago.
+    last = state.snapshots[-1]
+    message = f"snapshot {last.id} aborted ({last.abort_reason}); the next run folds its changes again"
+    return Outcome(log, Status.ABORTED, message, last.id)
+
+
+def find_asked(scope: TaskScope, log: str) -> Outcome | None:
+    """Returns the outcome of a log whose set needs the answer of a person about another log; None: it needs none.
+
+    The task of that log asks.
+    """
+    chosen = scope.pipeline.config.set_of(log)
+    for other in (one for one in (chosen.logs if chosen else ()) if one != log):
+        state = scope.pipeline.ledger(other).find()
+        attempt = state.open_attempt if state else None
+        if attempt and needs_answer(attempt):
+            message = f"its set waits for a person: snapshot {attempt.id} of `{other}` failed its quality gate"
+            return Outcome(log, Status.WAITS, message)
+    return None
 
 
 def still_waits(scope: TaskScope, log: str, dag: str) -> Outcome:
@@ -115,14 +147,15 @@ def still_waits(scope: TaskScope, log: str, dag: str) -> Outcome:
     return waits(scope, log, dag) or Outcome(log, Status.NOTHING, message)
 
 
-def _give_up(scope: TaskScope, log: str, attempt: Snapshot) -> Outcome | None:
-    from tidefold.operations.snapshot.abort import abort
+def _give_up(scope: TaskScope, log: str, asked: str, attempt: Snapshot) -> Outcome:
+    """Aborts the snapshot of the log that was asked about. In a set, those of the other logs go with it."""
+    from tidefold.operations.sets.undecided import abort_version
 
     # The answer may have taken effect between the two reads.
-    state = scope.pipeline.ledger(log).read()
+    state = scope.pipeline.ledger(asked).read()
     if state.open_attempt != attempt:
         return Outcome(log, Status.WAITS, f"skipped: snapshot {attempt.id} was just decided about", attempt.id)
-    done = abort(scope.pipeline, log, "its approval ended without an answer", snapshot=attempt.id)
+    done = abort_version(scope.pipeline, asked, "its approval ended without an answer", attempt.id)
     return Outcome(log, Status.ABORTED, f"{done.message}; the next run folds its changes again", attempt.id)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tidefold.errors import GateFailedError
 from tidefold.operations.outcome import Outcome, Status, for_each_log
 from tidefold_airflow.operators.approval import Answer, ApprovalQuestion, ask, read_answer
-from tidefold_airflow.operators.approval_run import needs_answer
+from tidefold_airflow.operators.approval_run import find_asked, needs_answer
 from tidefold_airflow.operators.base import TidefoldLogOperator
 from tidefold_airflow.operators.confirm import TidefoldConfirmOperator, report_page
 from tidefold_airflow.operators.results import Summary, report
@@ -82,7 +82,11 @@ class TidefoldApprovalOperator(TidefoldConfirmOperator):
             )
         self.log.info("Answer: %s", answer)
         given = answer or Answer(approved=False, by="", why="nobody was asked in time")
-        return self._report(scope, for_each_log([state.log], lambda log: _decide(scope, log, staged, given)), context)
+        outcomes = for_each_log([state.log], lambda log: _decide(scope, log, staged, given))
+        if given.approved and not outcomes[0].error:
+            # The other tables of its set are published too, and their consumers wait for an event.
+            outcomes += _describe_set(scope, state.log, staged.run)
+        return self._report(scope, outcomes, context)
 
 
 class TidefoldUnansweredOperator(TidefoldLogOperator):
@@ -103,12 +107,12 @@ class TidefoldUnansweredOperator(TidefoldLogOperator):
         self.manifest = manifest
 
     def act(self, scope: TaskScope, log: str) -> Outcome:
-        from tidefold.operations.snapshot.abort import abort
+        from tidefold.operations.sets.undecided import abort_version
 
         staged = find_staged(scope.pipeline.ledger(log).read(), self.snapshot, self.manifest)
         if staged is None:
             return Outcome(log, Status.NOTHING, f"snapshot {self.snapshot} waits for nobody")
-        return abort(scope.pipeline, log, "its approval ended without an answer", snapshot=staged.id)
+        return abort_version(scope.pipeline, log, "its approval ended without an answer", staged.id)
 
 
 def find_staged(state: LogState, snapshot: int | str, manifest: str | None) -> Snapshot | None:
@@ -135,18 +139,29 @@ def _pointless(state: LogState, snapshot: int | str) -> Outcome:
 
 def _decide(scope: TaskScope, log: str, staged: Snapshot, answer: Answer) -> Outcome:
     from tidefold.operations.sets.confirm import confirm_log
-    from tidefold.operations.snapshot.abort import abort
+    from tidefold.operations.sets.undecided import abort_version
 
     if answer.approved:
         # `confirm` refuses an override without a name or a reason, as on the command line.
-        return confirm_log(scope.pipeline, log, staged.id, override_by=answer.by or " ", why=answer.why or " ")
+        outcome = confirm_log(scope.pipeline, log, staged.id, override_by=answer.by or " ", why=answer.why or " ")
+        # Another table of the set needs an answer too. The last answer publishes the set.
+        return (find_asked(scope, log) or outcome) if outcome.error else outcome
     who = f"rejected by {answer.by}" if answer.by else "rejected"
-    abort(scope.pipeline, log, f"{who}: {answer.why or 'no reason given'}", snapshot=staged.id)
+    abort_version(scope.pipeline, log, f"{who}: {answer.why or 'no reason given'}", staged.id)
     raise GateFailedError(
         "GATE_FAILED",
         f"Snapshot {staged.id} of `{log}` failed its quality gate and was {who}.",
         hint="The snapshot is aborted. The next run folds its changes again.",
     )
+
+
+def _describe_set(scope: TaskScope, log: str, run: str) -> list[Outcome]:
+    """Returns the outcomes of the other logs of a set that is published; none if the log is in no set."""
+    from tidefold.operations.sets.confirm import confirm_set
+
+    chosen = scope.pipeline.config.set_of(log)
+    found = confirm_set(scope.pipeline, chosen, run) if chosen else {}
+    return [outcome for other, outcome in found.items() if other != log and outcome.status is Status.ALREADY]
 
 
 def _question(log: str, staged: Snapshot, config: str | None, until: datetime, patience: timedelta) -> ApprovalQuestion:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidefold_airflow.observability.assets import TABLES, announce, asset_in
 from tidefold_airflow.observability.lineage import lineage_of
-from tidefold_airflow.operators.approval_run import ask_about, still_waits
+from tidefold_airflow.operators.approval_run import ask_about, find_asked, needs_answer, still_waits
 from tidefold_airflow.operators.base import TidefoldLogOperator
 from tidefold_airflow.operators.results import Summary, report
 from tidefold_airflow.operators.run_context import TaskScope, airflow_errors, open_scope, require_ran, waiting_logs
@@ -29,7 +29,8 @@ class TidefoldConfirmOperator(TidefoldLogOperator):
     Sends an asset event for each table that shows a new snapshot (`tidefold_airflow.observability.assets.table_asset`).
 
     :param approval_dag: The DAG that asks a person where the gate refused (`tidefold_approval_dag`). The snapshot then
-        stays STAGED, and the run continues without it. None: nobody is asked, and the log fails.
+        stays STAGED, and the run continues without it. In a set, all its logs wait for the answer. None: nobody is
+        asked, and the log fails.
     :param logs, only, config: As for TidefoldSparkOperator. (templated)
     """
 
@@ -54,12 +55,23 @@ class TidefoldConfirmOperator(TidefoldLogOperator):
         if log in self._waiting and self.approval_dag:
             return still_waits(scope, log, self.approval_dag)
         try:
-            return confirm_log(scope.pipeline, log, run_id=scope.run)
+            outcome = confirm_log(scope.pipeline, log, run_id=scope.run)
         except GateFailedError:
             staged = scope.pipeline.ledger(log).read().open_of(scope.run)
             if self.approval_dag is None or staged is None:
                 raise
             return ask_about(self.approval_dag, log, staged)
+        if outcome.error and self.approval_dag and scope.pipeline.config.set_of(log):
+            return self._ask_for_set(scope, log, self.approval_dag) or outcome
+        return outcome
+
+    def _ask_for_set(self, scope: TaskScope, log: str, dag: str) -> Outcome | None:
+        """Asks about this log of a held set if its gate refused; None: no answer of a person would help."""
+        state = scope.pipeline.ledger(log).find()
+        staged = state.open_of(scope.run) if state else None
+        if staged and needs_answer(staged):
+            return ask_about(dag, log, staged)
+        return find_asked(scope, log)
 
     def _report(self, scope: TaskScope, outcomes: list[Outcome], context: Context) -> Summary:
         shown = {o.log: o.snapshot for o in outcomes if not o.error and o.snapshot is not None}

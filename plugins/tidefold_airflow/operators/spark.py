@@ -14,7 +14,7 @@ from airflow.sdk.exceptions import AirflowException
 from tidefold.errors import GateFailedError, InvalidInputError
 from tidefold.operations.outcome import ErrorInfo, Status
 from tidefold_airflow.observability.links import ReportLink, SnapshotLink
-from tidefold_airflow.operators.approval_run import still_waits, waits
+from tidefold_airflow.operators.approval_run import explain_open, still_waits
 from tidefold_airflow.operators.idle_tasks import find_idle_steps, is_without_work, skip
 from tidefold_airflow.operators.results import Summary, report, result_path
 from tidefold_airflow.operators.run_context import (
@@ -89,7 +89,7 @@ class TidefoldSparkOperator(SparkSubmitOperator):
         # Query Airflow only if another attempt blocks this one.
         if self.approval_dag is None or outcome.error_code != "ATTEMPT_OPEN":
             return outcome
-        return waits(scope, outcome.log, self.approval_dag) or outcome
+        return explain_open(scope, outcome.log, self.approval_dag) or outcome
 
     def _submit(self, scope: TaskScope, step: AnyStep, logs: Sequence[str], context: Context) -> list[Outcome]:
         from tidefold.spark.request import Request, make_argument

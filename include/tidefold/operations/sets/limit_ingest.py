@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tidefold.config import SetConfig
+from tidefold.domain.log_state import Snapshot
 from tidefold.domain.sets.point import FoundPoint, SetPoint, find_point
 from tidefold.domain.sets.progress import LogProgress, SourceRecord, follow_records
 from tidefold.domain.sets.set_state import move_point
@@ -21,6 +22,7 @@ from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.sets.publish import publish_decided
 from tidefold.operations.sets.set_ledger import set_ledger
+from tidefold.operations.sets.undecided import find_undecided
 from tidefold.sources.api import Feed
 from tidefold.sources.debezium.transactions import LandedEnds, read_ends, read_records
 from tidefold.sources.landing.folders import name_at
@@ -83,6 +85,8 @@ def _find_limits(pipeline: Pipeline, chosen: SetConfig, plans: Mapping[str, LogI
             state = publish_decided(pipeline, chosen, ledger, state)
             # An import that is finished now moves the positions of the logs.
             plans = {log: plan_log(pipeline, log) for log in plans}
+        if undecided := find_undecided(plan.state for plan in plans.values()):
+            return {log: _wait_for_person(chosen, plan, undecided) for log, plan in plans.items()}
         landed = read_ends(*_find_topic(chosen, plans), state.point)
         scans = {log: _scan_log(pipeline, chosen, state.point, landed, plan) for log, plan in plans.items()}
         found = find_point(landed.ends, {log: scan.progress for log, scan in scans.items()}, state.point)
@@ -96,6 +100,13 @@ def _find_limits(pipeline: Pipeline, chosen: SetConfig, plans: Mapping[str, LogI
         if ledger.try_commit(state, move_point(state, found.point, found.waits, found.behind)):
             return {log: _limit_log(chosen, plan, scans[log], found) for log, plan in plans.items()}
     raise ConflictError("SET_BUSY", f"Other processes changed set `{chosen.name}` {_TRIES} times.")
+
+
+def _wait_for_person(chosen: SetConfig, plan: LogIngest, undecided: Mapping[str, Snapshot]) -> LogIngest:
+    """Returns an ingest of nothing: with more changes, the staged snapshots would not be those of the point."""
+    log, snapshot = next(iter(undecided.items()))
+    why = f"snapshot {snapshot.id} of `{log}` failed its gate; confirm it with an override, or abort it"
+    return replace(plan.with_bound({}), waits=f"set `{chosen.name}` waits: {why}")
 
 
 def _find_topic(chosen: SetConfig, plans: Mapping[str, LogIngest]) -> tuple[Feed, str]:
