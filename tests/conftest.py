@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
+from support.azure_server import AzureServer, find_azurite
 from support.s3_server import ENVIRONMENT, FOREIGN, S3Bucket, S3Server
 
 settings.register_profile("tidefold", deadline=None)
@@ -35,3 +36,21 @@ def s3(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Bucke
     s3_server.heal()
     yield bucket
     s3_server.heal()
+
+
+@pytest.fixture(scope="session")
+def azure_server() -> Iterator[AzureServer]:
+    program = find_azurite()
+    if program is None:
+        pytest.skip("There is no Azurite: `npm install azurite`, then name its `azurite-blob` in AZURITE.")
+    server = AzureServer(program)
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def azure(azure_server: AzureServer, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The address of a folder in a new container, and the environment by which adlfs and deltalake find it."""
+    for name, value in azure_server.environment.items():
+        monkeypatch.setenv(name, value)
+    return f"abfss://{azure_server.make_container()}@devstoreaccount1.dfs.core.windows.net/a/store"

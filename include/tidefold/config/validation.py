@@ -34,6 +34,8 @@ from tidefold.domain.table.table_spec_validation import Mistake
 from tidefold.domain.table.types import parse_type
 from tidefold.errors import InvalidInputError
 from tidefold.sources.registry import custom_sources
+from tidefold.storage.azure.address import ACCOUNT_VARIABLE, AzureAddress
+from tidefold.storage.azure.address import SCHEMES as AZURE_SCHEMES
 from tidefold.storage.plugins import find_schemes
 from tidefold.storage.s3.address import S3Address
 from tidefold.yaml_files.document import ConfigProblem, Place, YamlDocument, format_place
@@ -211,8 +213,14 @@ def _state(entry: LogEntry, source: StateJsonEntry) -> Iterator[Mistake]:
         yield "STATE_MERGE", ("merge", "aggregates"), "must be `list` for the one column of a list state.", hint
 
 
-_STORE_SCHEMES = ("", "file", "s3")
-_SCHEME_EXAMPLES = {"": "a path", "file": "file:///absolute/path", "s3": "s3://bucket/folder"}
+_STORE_SCHEMES = ("", "file", "s3", "abfss", "abfs")
+_SCHEME_EXAMPLES = {
+    "": "a path",
+    "file": "file:///absolute/path",
+    "s3": "s3://bucket/folder",
+    "abfss": "abfss://container@account.dfs.core.windows.net/folder",
+    "abfs": "abfs://container/folder",
+}
 _CONTAINER_SCHEMES = ("abfs", "abfss", "wasb", "wasbs")
 
 
@@ -318,6 +326,8 @@ def _path_mistake(address: str, schemes: tuple[str, ...]) -> tuple[str, str, str
         return "NOT_IN_THIS_VERSION", f"cannot be a `{scheme}:` address in this version.", f"Use {allowed}."
     if scheme == "s3":
         return _s3_mistake(address)
+    if scheme in AZURE_SCHEMES:
+        return _azure_mistake(address)
     if scheme not in _STORE_SCHEMES:
         return None  # The package that brings the store knows what its addresses look like.
     rest = address.removeprefix(f"{scheme}://") if scheme else address
@@ -338,6 +348,14 @@ def _s3_mistake(address: str) -> tuple[str, str, str] | None:
         if error.code == "STORE_SECRET":
             return "CONFIG_SECRET", "contains credentials.", error.hint
         return "CONFIG_PATH", "is not an S3 address: `s3://bucket/folder`.", error.hint
+    return None
+
+
+def _azure_mistake(address: str) -> tuple[str, str, str] | None:
+    try:
+        AzureAddress.parse(address, {ACCOUNT_VARIABLE: "any"})  # Only who opens the store needs the account.
+    except InvalidInputError as error:
+        return "CONFIG_PATH", "is not an address of a folder in Azure.", error.hint
     return None
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from tidefold.errors import InvalidInputError
+from tidefold.storage.azure.address import SCHEMES as AZURE_SCHEMES
 from tidefold.storage.local_store import LocalStore
 from tidefold.storage.memory_store import MemoryStore
 from tidefold.storage.store import (
@@ -34,8 +36,9 @@ __all__ = [
 
 
 def open_store(address: str, base: Path) -> Store:
-    """Opens the store at an address: a path (relative to `base`), `file:///path`, `s3://bucket/folder`, `memory://name`,
-    or an address of a store that an installed package brings.
+    """Opens the store at an address: a path (relative to `base`), `file:///path`, `s3://bucket/folder`,
+    `abfss://container@account.dfs.core.windows.net/folder`, `memory://name`, or an address of a store that an installed
+    package brings.
 
     Raises InvalidInputError for any other scheme: only a store whose conditional put is proved can be used.
     """
@@ -51,6 +54,20 @@ def open_store(address: str, base: Path) -> Store:
         from tidefold.storage.s3.store import S3Store
 
         return S3Store(address)
+    if scheme in AZURE_SCHEMES:
+        return _open_azure(address)
     from tidefold.storage.plugins import open_plugin
 
     return open_plugin(scheme, address)
+
+
+def _open_azure(address: str) -> Store:
+    try:
+        from tidefold.storage.azure.store import AzureStore
+    except ModuleNotFoundError as error:
+        raise InvalidInputError(
+            "STORE_EXTRA",
+            f"Stores in Azure need the package `{error.name}`, which is not installed.",
+            hint='Install it: `pip install "tidefold[azure]"`, also where Spark\'s tasks run.',
+        ) from error
+    return AzureStore(address)

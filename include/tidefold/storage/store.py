@@ -77,6 +77,19 @@ class SizedStore(Protocol):
         ...
 
 
+@runtime_checkable
+class MarkedStore(Protocol):
+    """What an object store may offer besides the methods of a Store, so that it can be proved."""
+
+    def keeps_marks(self, path: str) -> bool:
+        """Whether the store keeps with an object which put made it. That settles a put whose answer was lost."""
+        ...
+
+    def read_instant(self, path: str) -> float:
+        """Returns when the store wrote an object, by its clock: seconds since 1970."""
+        ...
+
+
 # How many files a disk, or a store that says nothing else, handles at once.
 _FILES_AT_ONCE = 8
 

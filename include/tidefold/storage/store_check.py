@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from tidefold.errors import AlreadyExistsError, NotFoundError, StorageError, TidefoldError
-from tidefold.storage.store import Store
+from tidefold.storage.store import MarkedStore, Store
 
 _FOLDER = "probes"
 
@@ -50,14 +50,12 @@ def measure_skew(store: Store) -> float | None:
 
 
 def _read_instant(store: Store, path: str) -> float | None:
-    if not store.address.startswith("s3://"):
-        try:
-            return os.stat(store.uri(path)).st_mtime
-        except OSError:
-            return None
-    from tidefold.storage.s3.store import S3Store
-
-    return store.read_instant(path) if isinstance(store, S3Store) else None
+    if isinstance(store, MarkedStore):
+        return store.read_instant(path)
+    try:
+        return os.stat(store.uri(path)).st_mtime
+    except OSError:
+        return None
 
 
 _Step = tuple[str, Callable[[], None]]
@@ -85,11 +83,7 @@ def _steps(store: Store, folder: str) -> Iterator[_Step]:
 
 
 def _is_marked(store: Store, path: str) -> bool:
-    if not store.address.startswith("s3://"):
-        return True
-    from tidefold.storage.s3.store import S3Store
-
-    return not isinstance(store, S3Store) or store.keeps_marks(path)
+    return not isinstance(store, MarkedStore) or store.keeps_marks(path)
 
 
 def _copy(store: Store, source: str, target: str) -> None:

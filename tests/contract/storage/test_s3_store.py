@@ -24,12 +24,12 @@ from tidefold.errors import (
     UnknownOutcomeError,
 )
 from tidefold.storage import SizedStore, Store, link_data_file, open_store
+from tidefold.storage.patience import PATIENCE, Outage
 from tidefold.storage.s3 import store as s3_store
 from tidefold.storage.s3 import upload
 from tidefold.storage.s3.client import PatientFileSystem, connect
-from tidefold.storage.s3.patience import PATIENCE, Outage
 from tidefold.storage.s3.traffic import read_traffic
-from tidefold.storage.s3.upload import PART
+from tidefold.storage.upload_stream import PART
 
 HERE = Path("/")
 

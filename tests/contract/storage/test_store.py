@@ -29,6 +29,12 @@ class TestS3Store(SnapshotStorageContract):
         return s3.address
 
 
+class TestAzureStore(SnapshotStorageContract):
+    @pytest.fixture
+    def address(self, azure: str) -> str:
+        return azure
+
+
 class TestMemoryStore(ChangelogStorageContract):
     """deltalake cannot read this process's memory, so it holds changelogs only."""
 

@@ -41,6 +41,15 @@ def test_a_store_on_disk_and_in_s3_is_found_fit_and_left_empty(
         assert "refuse to copy over it" in json.loads(validate(address, "--format", "json").stdout)["done"]
 
 
+def test_a_store_in_azure_is_found_fit_and_left_empty(
+    validate: Callable[..., Result], azure: str, tmp_path: Path
+) -> None:
+    done = validate(azure)
+    assert done.exit_code == 0, done.stderr
+    assert "refuse to copy over it" in json.loads(validate(azure, "--format", "json").stdout)["done"]
+    assert open_store(azure, tmp_path).list("", unfinished=True) == []
+
+
 def test_offline_asks_no_store(s3: S3Bucket, tmp_path: Path) -> None:
     make_pipeline(tmp_path, CONFIG.replace("store: store", "store: s3://no-such-bucket/a"))
     assert CliRunner().invoke(app, ["validate", "-c", str(tmp_path / "tidefold.yaml")]).exit_code == 0

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from tidefold.storage.s3.patience import FIRST_PATIENCE, PATIENCE, Outage, find_patience
+from tidefold.storage.patience import FIRST_PATIENCE, PATIENCE, Outage, find_patience
 
 
 class Clock:

@@ -384,8 +384,8 @@ class FileEntry(StrictModel):
 
     version: Annotated[Literal[1], BeforeValidator(_spell_boolean)]
     store: Text = Field(
-        description="path relative to this file, file:///absolute/path, s3://bucket/folder, or an address of an "
-        "installed store"
+        description="path relative to this file, file:///absolute/path, s3://bucket/folder, "
+        "abfss://container@account.dfs.core.windows.net/folder, or an address of an installed store"
     )
     store_id: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")] | None = Field(
         default=None,

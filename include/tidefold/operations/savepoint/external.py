@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from tidefold.fold.source_places import SourcePlaces
 
 _log = logging.getLogger(__name__)
+_KNOWN = ("s3://", "abfs://", "abfss://", "file:///")
 _OF_STORE = re.compile(r"(?P<root>.+)/snapshots/(?P<log>[a-z][a-z0-9_]{0,62})/(?P<snapshot>\d{10})")
 
 
@@ -68,9 +69,10 @@ def require_target(pipeline: Pipeline, store: Store) -> None:
 def open_address(address: str) -> Store:
     """Opens the folder at an address. A path is relative to the working folder. Raises InvalidInputError."""
     scheme = address.partition("://")[0]
-    is_known = "://" not in address or address.startswith(("s3://", "file:///")) or scheme in find_schemes()
+    is_known = "://" not in address or address.startswith(_KNOWN) or scheme in find_schemes()
     if not is_known:
-        known = ["a path", "`file:///absolute/path`", "`s3://bucket/folder`", *(f"`{s}://...`" for s in find_schemes())]
+        known = ["a path", "`file:///absolute/path`", "`s3://bucket/folder`", "`abfss://...`"]
+        known += [f"`{name}://...`" for name in find_schemes()]
         raise InvalidInputError(
             "ADDRESS_SCHEME",
             "The address is neither a folder nor an address of a known store.",

@@ -22,8 +22,8 @@ from fsspec.asyn import sync_wrapper
 from s3fs import S3FileSystem
 
 from tidefold.errors import InvalidInputError, NotFoundError, StorageError, TidefoldError
+from tidefold.storage.patience import Outage
 from tidefold.storage.s3.address import S3Endpoint
-from tidefold.storage.s3.patience import Outage
 from tidefold.storage.s3.traffic import count_answer, count_request
 
 # The errors that s3fs raises: S3's responses (as OSError), and errors of the connection.

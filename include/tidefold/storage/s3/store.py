@@ -15,8 +15,9 @@ from typing import BinaryIO, cast
 from tidefold.errors import AlreadyExistsError, InvalidInputError, NotFoundError, RefusedError, StorageError
 from tidefold.storage.s3.address import S3Address, S3Endpoint
 from tidefold.storage.s3.client import FAILURES, REQUESTS_AT_ONCE, Bucket, code_of
-from tidefold.storage.s3.upload import COPIED_PART, PART, Multipart, UploadStream, copy_at_once, find_put_mark, put
+from tidefold.storage.s3.upload import COPIED_PART, Multipart, copy_at_once, find_put_mark, put
 from tidefold.storage.store import StoredObject, make_outside_error
+from tidefold.storage.upload_stream import PART, UploadStream
 
 _AT_ONCE = 1000  # Keys that one delete request may name.
 _COMPARED = 8 << 20
@@ -73,7 +74,8 @@ class S3Store:
 
     @contextmanager
     def create(self, path: str) -> Iterator[BinaryIO]:
-        stream = UploadStream(self._bucket, self._key(path), path)
+        where = (self._bucket, self._key(path), path)
+        stream = UploadStream(lambda data: put(*where, data), lambda: Multipart(*where))
         try:
             yield cast(BinaryIO, stream)
         except BaseException:

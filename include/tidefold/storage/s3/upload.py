@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import uuid
 from contextlib import suppress
 from typing import Any
@@ -11,7 +10,6 @@ from tidefold.errors import UnknownOutcomeError
 from tidefold.storage.s3.client import FAILURES, Bucket, code_of, conflicts, refuses, was_sent
 from tidefold.storage.store import make_taken_error
 
-PART = 16 << 20
 COPIED_PART = 512 << 20
 _CONFLICTS = 5
 # Stored with the object: the put that made it. If an answer is lost, botocore and aiohttp send the put again (aiohttp
@@ -142,48 +140,3 @@ class Multipart:
         """Deletes the parts. If that fails they stay, invisible, and `Store.list(unfinished=True)` lists them."""
         with suppress(*FAILURES):
             self._bucket.call("abort_multipart_upload", **self._upload)
-
-
-class UploadStream(io.BufferedIOBase):
-    """A file that is written front to back: one PUT if it is small, else parts during the write."""
-
-    def __init__(self, bucket: Bucket, key: str, path: str) -> None:
-        super().__init__()
-        self._where = (bucket, key, path)
-        self._buffer = bytearray()
-        self._sent = 0
-        self._multipart: Multipart | None = None
-
-    def writable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._sent + len(self._buffer)
-
-    def write(self, data: Any, /) -> int:
-        view = memoryview(data).cast("B")
-        self._buffer += view
-        while len(self._buffer) >= PART:
-            self._send(bytes(self._buffer[:PART]))
-        return view.nbytes
-
-    def _send(self, part: bytes) -> None:
-        if self._multipart is None:
-            self._multipart = Multipart(*self._where)
-        self._multipart.add(part)
-        del self._buffer[: len(part)]
-        self._sent += len(part)
-
-    def complete(self) -> None:
-        """Makes the file visible if its name is free, after everything was written."""
-        if self._multipart is None:
-            put(*self._where, bytes(self._buffer))
-            return
-        if self._buffer:
-            self._send(bytes(self._buffer))
-        self._multipart.complete()
-
-    def abort(self) -> None:
-        """Deletes everything that was written."""
-        if self._multipart is not None:
-            self._multipart.abort()

@@ -1,4 +1,4 @@
-"""Waits while S3 is overloaded or out of reach, and sends the request again. One patience belongs to one client."""
+"""Waits while a store is overloaded or out of reach, and sends a request again. One patience belongs to one client."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 _log = logging.getLogger(__name__)
 # An outage of minutes is common: a restart of a server, or a bucket that divides its partitions under load.
 PATIENCE = 300.0
-# An S3 that never answered this process is more likely a wrong address than an outage.
+# A store that never answered this process is more likely a wrong address than an outage.
 FIRST_PATIENCE = 75.0
 # How long a pause may be. The bound doubles with each try, and each pause is random below it.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 20.0
@@ -30,11 +30,13 @@ class Outage:
     """Decides how long to wait after a failed request. It knows of all requests of one client.
 
     patience: how many seconds an outage may last.
+    service: the name of the store in lines about an outage.
     clock: returns seconds; never set back.
     draw: returns a random number from 0 to 1. Without it, all clients would come back at the same moment.
     """
 
     patience: float = field(default_factory=find_patience)
+    service: str = "S3"
     clock: Callable[[], float] = time.monotonic
     draw: Callable[[], float] = random.random
     _answered: bool = False
@@ -42,7 +44,7 @@ class Outage:
     _told: float = 0.0
 
     def end(self) -> None:
-        """Records that S3 answered a request."""
+        """Records that the store answered a request."""
         self._answered, self._began = True, None
 
     def begin_request(self) -> float:
@@ -66,7 +68,8 @@ class Outage:
         if now - self._told >= _LINE_SECONDS:
             self._told = now
             _log.warning(
-                "S3 has failed for %.0f s (%s). The request is sent again for %.0f s more.",
+                "%s has failed for %.0f s (%s). The request is sent again for %.0f s more.",
+                self.service,
                 now - self._began,
                 reason,
                 left,

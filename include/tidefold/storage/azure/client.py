@@ -1,0 +1,145 @@
+"""Sends requests to Azure's blob service through adlfs, with one client a process, and converts errors to the Store's.
+
+adlfs is fsspec's Azure. Its own writes replace objects, so conditional requests use the client that it holds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from adlfs import AzureBlobFileSystem
+from aiohttp import ClientError as TransportError
+from azure.core.exceptions import (
+    AzureError,
+    ClientAuthenticationError,
+    HttpResponseError,
+    ResourceNotFoundError,
+    ServiceRequestError,
+    ServiceResponseError,
+)
+from fsspec.asyn import sync
+
+from tidefold.errors import NotFoundError, StorageError, TidefoldError
+from tidefold.storage.azure.address import AzureAccount, AzureAddress
+from tidefold.storage.patience import PATIENCE, Outage
+
+T = TypeVar("T")
+FAILURES = (AzureError, OSError, TransportError)
+# Files of one log that are copied, checked or deleted at once.
+REQUESTS_AT_ONCE = 64
+# The patience of this module decides, not the client's own retries. A read whose body was cut off is repeated.
+ONCE = {"retry_total": 0, "connection_timeout": 20, "read_timeout": 60}
+_RIGHTS = "the role Storage Blob Data Contributor"
+
+# Never emptied. A forked process has no event loop, and must not use the sockets of its parent.
+_clients: dict[tuple[int, AzureAccount], tuple[AzureBlobFileSystem, Outage]] = {}
+
+
+def _connect(account: AzureAccount) -> tuple[AzureBlobFileSystem, Outage]:
+    key = (os.getpid(), account)
+    if key not in _clients:
+        given: dict[str, Any] = {"connection_string": account.connection} if account.connection else {"anon": False}
+        files = AzureBlobFileSystem(account_name=account.name, skip_instance_cache=True, **given)
+        _clients.setdefault(key, (files, Outage(PATIENCE, "Azure")))
+    return _clients[key]
+
+
+class Container:
+    """One container. `call` raises the errors of Azure. `translate_errors` converts them into those of the Store."""
+
+    def __init__(self, address: AzureAddress) -> None:
+        self.name = address.container
+        self.account = AzureAccount.of(address.account)
+
+    def call(self, act: Callable[[Any], Awaitable[T]]) -> T:
+        """Runs requests on a client of the container, and repeats all of them while Azure is out of reach."""
+        files, outage = _connect(self.account)
+        found: T = sync(files.loop, self._insist, files, outage, act)
+        return found
+
+    async def _insist(self, files: Any, outage: Outage, act: Callable[[Any], Awaitable[T]]) -> T:
+        began, tries = outage.begin_request(), 0
+        while True:
+            try:
+                answer = await act(files.service_client.get_container_client(self.name))
+            except FAILURES as error:
+                if not is_transient(error):
+                    outage.end()
+                    raise
+                tries += 1
+                pause = outage.choose_pause(began, tries, code_of(error) or type(error).__name__)
+                if pause is None:
+                    raise
+                await asyncio.sleep(pause)
+                continue
+            outage.end()
+            return answer
+
+    @contextmanager
+    def translate_errors(self, path: str) -> Iterator[None]:
+        """Converts errors. Raises NotFoundError only if Azure reported that the object itself is absent (I23)."""
+        try:
+            yield
+        except TidefoldError:
+            raise
+        except FAILURES as error:
+            raise self.as_ours(path, error) from error
+
+    def as_ours(self, path: str, error: Exception) -> TidefoldError:
+        """Returns the error to raise for a failed request about a path."""
+        code = code_of(error)
+        if isinstance(error, ResourceNotFoundError) and code in ("BlobNotFound", ""):
+            # The answer to a HEAD names no code, also if the container is missing.
+            if code or self._exists():
+                return NotFoundError("NOT_FOUND", f"`{path}` does not exist.")
+            code = "ContainerNotFound"
+        if code == "ContainerNotFound":
+            return StorageError(
+                "AZURE_CONTAINER_MISSING",
+                f"The container `{self.name}` does not exist in account `{self.account.name}`.",
+                hint="Create it, or correct `store`.",
+            )
+        if isinstance(error, ClientAuthenticationError) or status_of(error) in (401, 403):
+            hint = f"Set AZURE_STORAGE_ACCOUNT_KEY or AZURE_STORAGE_SAS_TOKEN, or give the identity {_RIGHTS}."
+            return StorageError("AZURE_DENIED", f"`{path}`: Azure refuses access ({code or 'no code'}).", hint=hint)
+        # The first line: the others repeat headers of the request.
+        said = (str(error).splitlines() or [""])[0]
+        hint = "Call again. If it happens again, check AZURE_STORAGE_ENDPOINT and the state of Azure."
+        return StorageError("STORAGE", f"`{path}`: {code or type(error).__name__}: {said}", hint=hint)
+
+    def _exists(self) -> bool:
+        try:
+            self.call(lambda container: container.get_container_properties(**ONCE))
+        except ResourceNotFoundError:
+            return False
+        except FAILURES as error:
+            raise self.as_ours(self.name, error) from error
+        return True
+
+
+def code_of(error: BaseException) -> str:
+    """Returns Azure's error code; "" without one."""
+    code = getattr(error, "error_code", None)
+    return str(getattr(code, "value", code) or "")
+
+
+def status_of(error: BaseException) -> int:
+    """Returns the HTTP status of an answer; 0 without an answer."""
+    return (error.status_code or 0) if isinstance(error, HttpResponseError) else 0
+
+
+def is_transient(error: BaseException) -> bool:
+    """Whether the same request may succeed later: Azure is overloaded, broken, or out of reach."""
+    if status := status_of(error):
+        return status >= 500 or status in (408, 429)
+    lost = (ServiceRequestError, ServiceResponseError, TransportError, ConnectionError, TimeoutError)
+    return isinstance(error, lost) or (isinstance(error, HttpResponseError) and not error.status_code)
+
+
+def refuses(error: BaseException) -> bool:
+    """Whether Azure refused for a reason other than the condition. An earlier, lost try may have succeeded."""
+    return status_of(error) in (401, 403, 404)

@@ -1,0 +1,53 @@
+"""Azurite, the emulator of Azure's blob service by Microsoft, on a free port of this machine."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import uuid
+
+_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="  # Azurite's own.
+_LISTENS = re.compile(rb"listens on (http://\S+)")
+
+
+def find_azurite() -> str | None:
+    """Returns the program `azurite-blob`; None if it is not installed."""
+    return os.environ.get("AZURITE") or shutil.which("azurite-blob")
+
+
+class AzureServer:
+    """The server as the tests see it. Its account is `devstoreaccount1`."""
+
+    def __init__(self, program: str) -> None:
+        given = ["--blobHost", "127.0.0.1", "--blobPort", "0", "--inMemoryPersistence", "--disableTelemetry"]
+        quiet = ["--silent", "--skipApiVersionCheck"]
+        self._process = subprocess.Popen([program, *given, *quiet], stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)
+        assert self._process.stdout
+        found = None
+        while found is None:
+            line = self._process.stdout.readline()
+            assert line, "Azurite ended"
+            found = _LISTENS.search(line)
+        self.url = found[1].decode()
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {
+            "AZURE_STORAGE_ACCOUNT_NAME": "devstoreaccount1",
+            "AZURE_STORAGE_ACCOUNT_KEY": _KEY,
+            "AZURE_STORAGE_USE_EMULATOR": "true",
+            "AZURITE_BLOB_STORAGE_URL": self.url,
+        }
+
+    def make_container(self) -> str:
+        from azure.storage.blob import BlobServiceClient
+
+        name = f"test-{uuid.uuid4().hex[:12]}"
+        BlobServiceClient(f"{self.url}/devstoreaccount1", credential=_KEY).create_container(name)
+        return name
+
+    def stop(self) -> None:
+        self._process.terminate()
+        self._process.wait()
