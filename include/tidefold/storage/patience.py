@@ -30,15 +30,15 @@ class Outage:
     """Decides how long to wait after a failed request. It knows of all requests of one client.
 
     patience: how many seconds an outage may last.
-    service: the name of the store in lines about an outage.
     clock: returns seconds; never set back.
     draw: returns a random number from 0 to 1. Without it, all clients would come back at the same moment.
+    service: the name of the store in lines about an outage.
     """
 
     patience: float = field(default_factory=find_patience)
-    service: str = "S3"
     clock: Callable[[], float] = time.monotonic
     draw: Callable[[], float] = random.random
+    service: str = "S3"
     _answered: bool = False
     _began: float | None = None
     _told: float = 0.0

@@ -44,7 +44,7 @@ def _connect(account: AzureAccount) -> tuple[AzureBlobFileSystem, Outage]:
     if key not in _clients:
         given: dict[str, Any] = {"connection_string": account.connection} if account.connection else {"anon": False}
         files = AzureBlobFileSystem(account_name=account.name, skip_instance_cache=True, **given)
-        _clients.setdefault(key, (files, Outage(PATIENCE, "Azure")))
+        _clients.setdefault(key, (files, Outage(PATIENCE, service="Azure")))
     return _clients[key]
 
 
