@@ -1,4 +1,4 @@
-"""The commands that act on one log, for a whole set: restore, savepoint, import, drill and diff."""
+"""The commands that act on one log, for a whole set: restore, savepoint, import, drill, diff and as-of."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from tidefold.cli.output.outcomes import print_outcomes
 from tidefold.cli.output.progress import BucketLine
 from tidefold.cli.output.restore import print_reads
 from tidefold.cli.terminal import Terminal
-from tidefold.errors import InvalidInputError
+from tidefold.errors import InvalidInputError, TidefoldError
 
 if TYPE_CHECKING:
     from tidefold.compute.runners import Runner
     from tidefold.operations.pipeline import Pipeline
     from tidefold.operations.restore.drill import Trial
     from tidefold.operations.sets.savepoint import ImportSet, SetSavepointRequest
+    from tidefold.operations.snapshot.point_in_time import PointInTime
 
 OfSet = Annotated[
     str | None,
@@ -148,6 +149,26 @@ class WholeSet:
         self.terminal.note(
             "next: tidefold diff LOG A B shows the rows of one table, by the snapshots of `tidefold sets`"
         )
+
+    def as_of(self, request: PointInTime) -> int:
+        """Makes a snapshot of each log as of an instant, and records them together."""
+        from tidefold.cli.full_run import open_run, print_run
+        from tidefold.operations.outcome import Outcome
+        from tidefold.operations.sets.point_in_time import keep_past_version, require_one_point
+        from tidefold.operations.sets.read import find_set
+
+        chosen = find_set(self.pipeline, self.named)
+        require_one_point(self.pipeline, chosen)
+        with open_run(self.terminal, self.pipeline, request) as whole:
+            whole.fold(list(chosen.logs))
+        if not any(one.error for outcomes in whole.outcomes.values() for one in outcomes):
+            try:
+                kept = keep_past_version(self.pipeline, chosen, request.at, request.run)
+            except TidefoldError as error:
+                kept = Outcome.of_error(self.named, error)
+            whole.outcomes["set"] = [kept]
+            whole.report("set", [kept])
+        return print_run(self.terminal, whole, "as-of")
 
     def _make_runner(self, log: str) -> Runner:
         from tidefold.compute.runners import in_threads

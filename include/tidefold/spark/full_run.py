@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from tidefold.domain.log_state import LogState, State
 from tidefold.operations.outcome import Outcome, Status, for_each_log, map_logs
 from tidefold.operations.pipeline import Pipeline
-from tidefold.operations.sets.confirm import confirm_logs
+from tidefold.operations.sets.confirm import confirm_logs, confirm_past
 from tidefold.operations.snapshot.abort import abort
 from tidefold.operations.snapshot.idle import FEW_LOGS, has_nothing_to_fold
-from tidefold.operations.snapshot.request import SnapshotRequest
+from tidefold.operations.snapshot.request import PointInTime, SnapshotRequest
 from tidefold.spark.steps import AnyStep, IngestStep, MaterializeStep, QualityStep
 
 # The log has everything up to the error, and that is folded.
@@ -88,7 +88,10 @@ class FullRun:
         folded = self._step(MaterializeStep(self.find_takeovers(going, self.request)), going)
         judged = self._step(QualityStep(self.id), [log for log in logs if log in folded or log in staged])
         # Also if nothing is staged: this finishes a publication that a crash interrupted.
-        outcomes = confirm_logs(self.pipeline, judged, self.id)
+        if isinstance(self.request, PointInTime):
+            outcomes = confirm_past(self.pipeline, judged, self.id)
+        else:
+            outcomes = confirm_logs(self.pipeline, judged, self.id)
         confirmed = self._record("confirm", outcomes)
         self._abort([log for log in logs if log not in confirmed], f"run {self.id} did not confirm it")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tidefold.cli.options import At, DryRun, Logs, RunId, Takeover, run_id
 from tidefold.cli.output.outcomes import print_outcomes
 from tidefold.cli.terminal import Terminal, choose_logs
+from tidefold.cli.whole_set import OfSet, WholeSet, require_no_log
 
 
 def as_of(
@@ -14,6 +15,7 @@ def as_of(
     run: RunId = None,
     takeover: Takeover = False,
     dry_run: DryRun = False,
+    of_set: OfSet = None,
 ) -> int:
     """Make a full snapshot of everything that the source had committed before an instant.
 
@@ -21,7 +23,8 @@ def as_of(
     (as-of-2026-11-05) keeps it until you run untag and subsume. tidefold never publishes it and never builds another
     snapshot on it, so the table, the log and scheduled runs are not affected. If a snapshot of that instant exists, the
     command does nothing. If the log was truncated after the instant, the command is refused and names the oldest
-    possible instant. --dry-run only prints the base snapshot and the number of changes to fold.
+    possible instant. --dry-run only prints the base snapshot and the number of changes to fold. --set makes the
+    snapshots of all logs of a set, and records that they belong together.
 
     Example: tidefold as-of accounts --at 2026-11-05T00:00:00Z
 
@@ -33,6 +36,8 @@ def as_of(
 
     request = PointInTime(run_id(run), parse_instant(at), takeover)
     pipeline = terminal.pipeline()
+    if of_set is not None:
+        return WholeSet(terminal, pipeline, require_no_log(of_set, logs, dry_run)).as_of(request)
     chosen = choose_logs(pipeline, logs)
     if dry_run:
         return print_outcomes(

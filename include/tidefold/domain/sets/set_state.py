@@ -49,6 +49,23 @@ class SetVersion:
 
 
 @dataclass(frozen=True, slots=True)
+class PastVersion:
+    """Snapshots of all logs with the changes that the source had committed before an instant.
+
+    at: the instant, in microseconds since 1970 UTC.
+    position: up to where the set had ingested. Later changes can be from before the instant too.
+    members: one for each log that had rows.
+    run, instant: the run that recorded it, and when (ISO 8601), for people.
+    """
+
+    at: int
+    position: int
+    members: tuple[Member, ...]
+    run: str = ""
+    instant: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class SetState:
     """Everything that tidefold knows about one set.
 
@@ -60,6 +77,7 @@ class SetState:
     given_up: snapshots that are aborted; no decision may contain them.
     waits: for each log that held the newest point back, the reason.
     behind: for each of these logs, how many transactions it is behind the newest one.
+    past: versions as of an instant; they are never published.
     earlier: versions that readers used before, the newest last. The oldest ones are forgotten.
     """
 
@@ -73,6 +91,7 @@ class SetState:
     waits: Mapping[str, str] | None = None
     earlier: tuple[SetVersion, ...] = ()
     behind: Mapping[str, int] | None = None
+    past: tuple[PastVersion, ...] = ()
 
     @property
     def versions(self) -> tuple[SetVersion, ...]:
@@ -146,3 +165,13 @@ def give_up(state: SetState, log: str, snapshot: int) -> SetState:
     """Records that a staged snapshot is aborted, so that no later decision contains it."""
     mine = Member(log, snapshot)
     return state if mine in state.given_up else replace(state, given_up=(*state.given_up, mine))
+
+
+def record_past(state: SetState, version: PastVersion) -> SetState:
+    """Records the version as of an instant; unchanged if the same snapshots are recorded for it."""
+    before = next((one for one in state.past if one.at == version.at), None)
+    if before and before.members == version.members:
+        return state
+    others = tuple(one for one in state.past if one.at != version.at)
+    most = max(1, _KEPT_MEMBERS // max(1, len(version.members)))
+    return replace(state, past=(*others, version)[-most:])

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from tidefold.config import SetConfig
 from tidefold.domain.log_state import LogState, Snapshot, State
+from tidefold.domain.sets.point import SetPoint
 from tidefold.domain.sets.set_state import Member, SetState, decide, decide_again
 from tidefold.domain.snapshot import transitions
 from tidefold.errors import ConflictError, GateFailedError, RefusedError, TidefoldError, wrap_unexpected
@@ -30,6 +31,22 @@ def confirm_logs(pipeline: Pipeline, logs: Sequence[str], run_id: str | None) ->
         if any(log in chosen.logs for log in logs):
             outcomes |= confirm_set(pipeline, chosen, run_id)
     return [outcomes[log] for log in logs]
+
+
+def confirm_past(pipeline: Pipeline, logs: Sequence[str], run_id: str) -> list[Outcome]:
+    """Confirms the snapshots that a run made as of an instant. They are kept and not published, so a set is not asked.
+
+    A log of a set that got none is not changed.
+    """
+
+    def act(log: str) -> Outcome:
+        state = pipeline.ledger(log).find()
+        found = confirm.choose_snapshot(state, None, run_id) if state else None
+        if found is None and pipeline.config.set_of(log):
+            return Outcome(log, Status.NOTHING, "this run made no snapshot of it")
+        return confirm.confirm(pipeline, log, run_id=run_id)
+
+    return for_each_log(logs, act)
 
 
 def confirm_log(
@@ -145,12 +162,8 @@ def _find_candidate(
     if again:
         return again.find_candidate(log, state, of_set)
     assert of_set.point is not None
-    cut = of_set.point.cut(log)
-    if cut is None:
-        return _hold(log, "it has not reached the point yet")
-    taken = max((p.next_offset for p in state.positions), default=0) if state else 0
-    if taken != cut:
-        return _hold(log, f"it has ingested the records before offset {taken}, and the point needs those before {cut}")
+    if missing := explain_missing(log, state, of_set.point):
+        return missing
     if state is None or (state.latest is None and state.open_attempt is None and not state.change_sets):
         return None
     staged = state.open_attempt
@@ -161,6 +174,17 @@ def _find_candidate(
     if state.latest and state.latest.to_sqn == state.last_sqn and state.latest.published:
         return state.latest
     return _hold(log, "no snapshot contains all its changes up to the point")
+
+
+def explain_missing(log: str, state: LogState | None, point: SetPoint) -> TidefoldError | None:
+    """Returns why a log has not exactly the changes up to the point; None: it has."""
+    cut = point.cut(log)
+    if cut is None:
+        return _hold(log, "it has not reached the point yet")
+    taken = max((p.next_offset for p in state.positions), default=0) if state else 0
+    if taken != cut:
+        return _hold(log, f"it has ingested the records before offset {taken}, and the point needs those before {cut}")
+    return None
 
 
 def _hold(log: str, why: str) -> RefusedError:

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from tidefold.config import SetConfig
+from tidefold.domain.commit_times import format_instant
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.sets.set_state import Member, SetVersion
 from tidefold.errors import InvalidInputError, NotFoundError
@@ -85,6 +86,10 @@ def describe_set(pipeline: Pipeline, chosen: SetConfig) -> SetDescription:
         f"  earlier: version {one.number} at position {one.position}, since {one.instant}"
         for one in reversed(state.earlier[-_SHOWN:])
     ]
+    lines += [
+        f"  as of {format_instant(one.at)}: {', '.join(f'{m.log} snapshot {m.snapshot}' for m in one.members)}"
+        for one in state.past
+    ]
     lines += [f"  waits for {log}: {why}" for log, why in waits.items()]
     if state.decided:
         lines.append(f"  version {state.decided.number} is decided; the next command publishes the rest of it")
@@ -95,6 +100,7 @@ def describe_set(pipeline: Pipeline, chosen: SetConfig) -> SetDescription:
         "waits": waits,
         "published": asdict(version) if version else None,
         "earlier": [asdict(one) for one in state.earlier],
+        "as_of": [{**asdict(one), "at": format_instant(one.at)} for one in state.past],
         "decided": state.decided.number if state.decided else None,
         "tables": {log: asdict(one) for log, one in find_tables(pipeline, chosen.name).items()} if version else {},
     }

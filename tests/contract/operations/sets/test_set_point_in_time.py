@@ -1,0 +1,137 @@
+"""The tables of a set as of an instant: whole transactions, the same in all tables, recorded together."""
+
+from __future__ import annotations
+
+import json
+import random
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from support.bank_sets import (
+    ENDS,
+    KEYS,
+    LOGS,
+    captured,
+    check_bank,
+    config,
+    count_records,
+    count_violations,
+    land,
+    make_bank,
+    replay,
+    run,
+)
+from tidefold.cli.app import app
+from tidefold.compute.runners import in_process
+from tidefold.domain.commit_times import format_instant
+from tidefold.operations.ingest.ingest import ingest
+from tidefold.operations.inspect.read import ReadRequest, read_rows
+from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.sets.set_ledger import set_ledger
+from tidefold.wiring import open_pipeline
+
+ALL = {name: count_records(name) for name in (*LOGS, ENDS)}
+
+
+@cache
+def _commit_times() -> dict[int, int]:
+    """Returns the commit time of each transaction, by the position of its commit."""
+    positions = {}
+    for _, lines in captured()[ENDS]:
+        for one in (json.loads(line)["value"] for line in lines):
+            if one["status"] == "END":
+                number, position = one["id"].split(":")
+                positions.setdefault(number, int(position))
+    found: dict[int, int] = {}
+    for log in LOGS:
+        for _, lines in captured()[log]:
+            for value in (json.loads(line)["value"] for line in lines):
+                if value and value["transaction"]:
+                    found[positions[value["transaction"]["id"].split(":")[0]]] = value["source"]["ts_us"]
+    return found
+
+
+def _expect(at: int) -> dict[str, dict[int, dict[str, Any]]]:
+    times = _commit_times()
+    before = [position for position, time in times.items() if time < at]
+    # In this capture, the order of commit times is that of the positions.
+    return replay().rows[max(before, default=min(replay().rows))]
+
+
+@pytest.fixture
+def bank(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
+    make_bank(tmp_path, config() + "spark: {above: 1GB}\n")
+    monkeypatch.chdir(tmp_path)
+    return open_pipeline(tmp_path / "tidefold.yaml")
+
+
+def call(*given: str) -> Result:
+    return CliRunner().invoke(app, list(given), prog_name="tidefold")
+
+
+def _read(pipeline: Pipeline, at: int) -> dict[str, dict[int, dict[str, Any]]]:
+    [version] = [one for one in set_ledger(pipeline, "bank").read().past if one.at == at]
+    found: dict[str, dict[int, dict[str, Any]]] = {log: {} for log in LOGS}
+    for member in version.members:
+        _, batches = read_rows(pipeline, member.log, ReadRequest(snapshot=member.snapshot))
+        key = KEYS[member.log]
+        found[member.log] = {row[key]: row for batch in batches for row in batch.to_pylist()}
+    return found
+
+
+def test_all_tables_have_the_transactions_before_the_instant(bank: Pipeline, tmp_path: Path) -> None:
+    land(tmp_path, ALL)
+    run(bank, "r1")
+    published = check_bank(bank)
+    for number, at in enumerate(random.Random(4).sample(sorted(_commit_times().values()), 3)):
+        done = call("as-of", "--set", "bank", "--at", format_instant(at), "--run", f"past-{number}")
+        assert done.exit_code == 0, done.output
+        assert "bank: completed: 4 tables as of " in done.stdout
+        rows = _read(bank, at)
+        assert rows == _expect(at)
+        assert count_violations(rows) == 0
+        assert check_bank(bank) == published
+        again = call("as-of", "--set", "bank", "--at", format_instant(at), "--run", f"again-{number}")
+        assert "bank: already: " in again.stdout, again.output
+    assert len([line for line in call("sets").stdout.splitlines() if line.startswith("  as of ")]) == 3
+    run(bank, "r2")
+    assert check_bank(bank) == published
+
+
+def test_logs_that_are_not_at_one_point_are_refused_by_name(bank: Pipeline, tmp_path: Path) -> None:
+    at = format_instant(max(_commit_times().values()))
+    assert "[SET_HELD] Set `bank` has no point yet" in call("as-of", "--set", "bank", "--at", at).output
+    land(tmp_path, {name: count // 2 for name, count in ALL.items()})
+    run(bank, "r1")
+    land(tmp_path, ALL)
+    # A process that ingests one log only was killed before the others.
+    ingest(bank, ["tellers"], in_process)
+    done = call("as-of", "--set", "bank", "--at", at)
+    assert done.exit_code == 3
+    assert "[SET_HELD] Set `bank` is held by `accounts`: " in done.output
+
+
+def test_late_changes_are_not_left_out_silently(bank: Pipeline, tmp_path: Path) -> None:
+    at = max(_commit_times().values())
+    land(tmp_path, {name: count // 2 for name, count in ALL.items()})
+    run(bank, "r1")
+    assert call("as-of", "--set", "bank", "--at", format_instant(at)).exit_code == 0
+    land(tmp_path, ALL)
+    run(bank, "r2")
+    done = call("as-of", "--set", "bank", "--at", format_instant(at))
+    assert "lacks changes that arrived later" in done.output
+    assert done.exit_code == 3
+
+
+def test_one_log_of_a_set_as_of_an_instant_does_not_touch_the_set(bank: Pipeline, tmp_path: Path) -> None:
+    land(tmp_path, ALL)
+    run(bank, "r1")
+    before = set_ledger(bank, "bank").read()
+    done = call("as-of", "tellers", "--at", format_instant(max(_commit_times().values())))
+    assert done.exit_code == 0, done.output
+    assert "is kept by its tag" in done.stdout
+    assert set_ledger(bank, "bank").read() == before
