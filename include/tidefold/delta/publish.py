@@ -28,7 +28,7 @@ from tidefold.delta.table_description import TableDescription, delta_schema, fin
 from tidefold.domain.paths import LogPaths, data_path
 from tidefold.domain.snapshot.manifest import DataFile, Manifest
 from tidefold.errors import AlreadyExistsError, ConflictError, CorruptError, NotFoundError
-from tidefold.storage import SizedStore, Store, files_at_once, link_data_file
+from tidefold.storage import SizedStore, Store, files_at_once, find_sizes, link_data_file
 
 _log = logging.getLogger(__name__)
 _TRIES = 5
@@ -114,12 +114,12 @@ def _provide_files(store: Store, manifest: Manifest, shown: Mapping[str, int]) -
     wanted = manifest.files
     if isinstance(store, SizedStore):
         wanted = tuple(file for file in wanted if shown.get(f"_data/{file.name}") != file.bytes)
-    present = _find_present(store, folder, wanted)
+    present = find_sizes(store, folder, _list_paths(folder, wanted))
     missing = _find_missing(folder, wanted, present)
     # An incremental snapshot has its files nowhere else.
     _link_all(store, manifest, missing, taken=present)
     # Names of one file, or copies of it, are as short as it is.
-    cut = _find_missing(folder, missing, _find_present(store, folder, missing))
+    cut = _find_missing(folder, missing, find_sizes(store, folder, _list_paths(folder, missing)))
     if cut:
         raise CorruptError(
             "DATA_FILE_CUT",
@@ -131,11 +131,8 @@ def _provide_files(store: Store, manifest: Manifest, shown: Mapping[str, int]) -
         store.sync(folder)
 
 
-def _find_present(store: Store, folder: str, files: Sequence[DataFile]) -> dict[str, int]:
-    """Returns which of these files are in the table's folder, and their lengths. Other files may be in the result."""
-    if isinstance(store, SizedStore):
-        return store.find_sizes(folder, [f"{folder}/{file.name}" for file in files])
-    return {entry.path: entry.bytes for entry in store.list(folder)} if files else {}
+def _list_paths(folder: str, files: Sequence[DataFile]) -> list[str]:
+    return [f"{folder}/{file.name}" for file in files]
 
 
 def _find_missing(folder: str, files: Sequence[DataFile], present: Mapping[str, int]) -> list[DataFile]:

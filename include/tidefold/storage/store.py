@@ -94,6 +94,13 @@ class MarkedStore(Protocol):
 _FILES_AT_ONCE = 8
 
 
+def find_sizes(store: Store, folder: str, paths: Sequence[str]) -> dict[str, int]:
+    """Returns the sizes of these files, all below the folder, and perhaps of others. An absent file is left out."""
+    if isinstance(store, SizedStore):
+        return store.find_sizes(folder, paths)
+    return {entry.path: entry.bytes for entry in store.list(folder)} if paths else {}
+
+
 def files_at_once(store: Store, configured: int | None) -> int:
     """Returns how many files of one log are linked, copied or checked at the same time."""
     return configured or (store.at_once if isinstance(store, RemoteStore) else _FILES_AT_ONCE)

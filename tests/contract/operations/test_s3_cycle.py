@@ -123,6 +123,21 @@ def test_publishing_looks_at_new_files_only(pipeline: Pipeline, s3: S3Bucket, mo
     assert [method for method, address in asked if address not in looked] == ["GET"]
 
 
+def test_subsume_looks_at_the_files_of_retired_snapshots_only(
+    pipeline: Pipeline, s3: S3Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grow(pipeline, 4)
+    monkeypatch.setattr(s3_store, "_PAGE", 1)
+    before = {entry.path for entry in pipeline.store.list("")}
+    s3.server.heal()
+    outcome = subsume(pipeline, "accounts")
+    pages = [address for method, address in s3.server.requests() if method == "GET" and "tables" in address]
+    assert [("max-keys=1" in page, "_data" in page) for page in pages if "list-type" in page] == [(True, True)]
+    gone = before - {entry.path for entry in pipeline.store.list("")}
+    assert (outcome.status, outcome.facts["files"]) == ("subsumed", len({p for p in gone if "/ledger/" not in p}))
+    assert set(outcome.facts["paths"]) == {p for p in gone if "/ledger/" not in p}
+
+
 def test_a_new_file_that_was_lost_is_put_back_before_it_is_published(pipeline: Pipeline) -> None:
     history = grow(pipeline, 1)
     put(pipeline, [{"id": 1, "text": "x"}])

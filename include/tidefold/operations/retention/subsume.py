@@ -18,7 +18,7 @@ from tidefold.operations.retention.details import SubsumeDetails
 from tidefold.operations.retention.file_gc import delete_hidden
 from tidefold.operations.savepoint.external import delete_originals, find_owned_originals
 from tidefold.operations.sets.publish import finish_set
-from tidefold.storage import Store, StoredObject
+from tidefold.storage import Store, StoredObject, find_sizes
 
 _WITH_FILES = (State.COMPLETED, State.STAGED, State.SUBSUMED)
 
@@ -68,9 +68,10 @@ def find_files_to_delete(store: Store, state: LogState, retired: Sequence[Snapsh
         # Without a manifest the files were deleted: by a call that this ledger does not know, because it is a backup.
         with suppress(MissingFileError):
             going_names |= _find_names(store, state, [snapshot])
-    beside = {data_path(paths.table, name) for name in going_names - needed}
+    beside = sorted(data_path(paths.table, name) for name in going_names - needed)
+    sizes = find_sizes(store, f"{paths.table}/_data", beside)
     own = [entry for s in retired for entry in store.list(paths.snapshot(s.id), unfinished=True)]
-    return (*own, *(e for e in store.list(f"{paths.table}/_data") if e.path in beside))
+    return (*own, *(StoredObject(path, sizes[path]) for path in beside if path in sizes))
 
 
 def _find_names(store: Store, state: LogState, snapshots: Sequence[Snapshot]) -> set[str]:
