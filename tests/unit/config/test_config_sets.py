@@ -54,7 +54,7 @@ def test_a_log_is_in_one_set(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"connector: postgresql": "connector: mariadb"},
+        {"connector: postgresql": "connector: oracle"},
         {"format: debezium-json, connector: postgresql": "format: debezium-json, schemas: avro, connector: postgresql"},
     ],
 )
@@ -66,13 +66,13 @@ def test_a_source_without_proof_is_refused(tmp_path: Path, changes: dict[str, st
         _load(tmp_path, text)
 
 
-@pytest.mark.parametrize(("old", "new"), [("debezium-json", "debezium-avro")])
+@pytest.mark.parametrize(("old", "new"), [("debezium-json", "debezium-avro"), ("postgresql", "mariadb")])
 def test_logs_of_two_sources_are_refused(tmp_path: Path, old: str, new: str) -> None:
     with pytest.raises(ConfigError, match="SET_SOURCES"):
         _load(tmp_path, config().replace(old, new, 1))
 
 
-@pytest.mark.parametrize("connector", ["postgresql"])
+@pytest.mark.parametrize("connector", ["postgresql", "mysql", "mariadb"])
 @pytest.mark.parametrize("form", ["debezium-json", "debezium-avro", "debezium-parquet"])
 def test_sources_with_transactions_are_accepted(tmp_path: Path, connector: str, form: str) -> None:
     _load(tmp_path, config().replace("debezium-json", form).replace("postgresql", connector))

@@ -8,12 +8,12 @@ from typing import Any, Literal, Protocol
 from pydantic import Field
 
 from tidefold.config.models.sources import DebeziumEntry, SourceEntry
-from tidefold.domain.table.table_spec import POSTGRESQL
+from tidefold.domain.table.table_spec import MARIADB, MYSQL, POSTGRESQL
 from tidefold.domain.table.table_spec_validation import Mistake
 from tidefold.yaml_files.model import StrictModel, Text
 
 _FORMATS = ("debezium-json", "debezium-avro", "debezium-parquet")
-_CONNECTORS = (POSTGRESQL,)
+_CONNECTORS = (POSTGRESQL, MYSQL, MARIADB)
 # Types whose sums do not depend on the order of the rows.
 _SUMMED = ("int", "long", "decimal")
 
