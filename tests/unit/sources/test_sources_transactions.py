@@ -49,8 +49,8 @@ def test_the_id_of_a_transaction(connector: str, text: str, expected: Transactio
 
 
 def _binlog(pos: int | None, transaction: str | None = "0-7-1", **source: Any) -> ChangeHead:
-    block = TransactionBlock(transaction, 1, 1) if transaction else None
-    return ChangeHead("u", PlaceBlock(file="mybin.000007", pos=pos, row=2, **source), block)
+    block = TransactionBlock(transaction, 1) if transaction else None
+    return ChangeHead("u", PlaceBlock(file="mybin.000007", pos=pos, **source), block)
 
 
 def test_records_of_a_transaction_of_a_binlog_are_after_the_same_position() -> None:
@@ -58,7 +58,7 @@ def test_records_of_a_transaction_of_a_binlog_are_after_the_same_position() -> N
     first, second = (places.find(_binlog(pos), i) for i, pos in enumerate((345, 400)))
     other = places.find(_binlog(900, "0-7-2"), 2)
     assert [one.after for one in (first, second, other)] == [FILE_7_POSITION_345 - 1] * 2 + [7 * 10**10 + 899]
-    assert (second.place, second.total, second.number) == ((7 * 10**10 + 400, 2), 1, 1)
+    assert (second.place, second.number) == (7 * 10**10 + 400, 1)
 
 
 def test_a_row_of_a_snapshot_stands_at_the_place_of_the_snapshot() -> None:
@@ -101,10 +101,24 @@ def test_a_transaction_that_began_more_than_once(tmp_path: Path) -> None:
         ("END", "0-7-2", {}),
     )
     ends = read_ends(feed, "mariadb", None).ends
-    assert ends[0] == TransactionEnd("0-7-1", None, 2, {"d.a": 2}, 1, begins=2, is_restarted=True)
+    assert ends[0] == TransactionEnd("0-7-1", None, 2, {"d.a": 2}, 1, is_partial=True, is_restarted=True)
     assert ends[2] == TransactionEnd("0-7-2", None, 6, {}, 2)
     after = read_ends(feed, "mariadb", SetPoint(5, "0-7-1", 2, (), 1)).ends
     assert [(end.id, end.offset) for end in after] == [("0-7-1", 4), ("0-7-2", 6)]
+
+
+def test_a_transaction_before_which_the_connector_started_is_whole(tmp_path: Path) -> None:
+    feed = _land(
+        tmp_path,
+        ("BEGIN", "0-7-1", {}),
+        ("END", "0-7-1", {"d.a": 2}),
+        ("BEGIN", "0-7-2", {}),
+        ("BEGIN", "0-7-1", {}),
+        ("END", "0-7-1", {"d.a": 1}),
+        ("BEGIN", "0-7-2", {}),
+        ("END", "0-7-2", {"d.a": 5}),
+    )
+    assert [end.is_partial for end in read_ends(feed, "mariadb", None).ends] == [False, False, False]
 
 
 def test_gtids_of_two_domains_have_no_order(tmp_path: Path) -> None:

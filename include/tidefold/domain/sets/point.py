@@ -23,7 +23,7 @@ class TransactionEnd:
     offset: the offset of the END record.
     counts: the number of records of each table.
     rank: the order of its id among the ids of its source; None: the position is the order.
-    begins: how many times the transaction began before it ended. More than once: the connector was killed in it.
+    is_partial: whether the connector was killed in the transaction, and may have counted only the rest of it.
     is_restarted: whether it began again after it had ended, because the connector was killed after the END.
     """
 
@@ -32,7 +32,7 @@ class TransactionEnd:
     offset: int
     counts: Mapping[str, int]
     rank: int | None = None
-    begins: int = 1
+    is_partial: bool = False
     is_restarted: bool = False
 
     @property
@@ -250,20 +250,11 @@ def _find_proofs(ends: Sequence[TransactionEnd], logs: Mapping[str, LogProgress]
         return {}
     found = {}
     for end in ends:
-        if end.begins > 1 and not _begins_alike(end, logs):
+        if end.is_partial:
             found[end.id] = _Proof.LATER
         elif end.is_restarted:
             found[end.id] = _Proof.EITHER
     return found
-
-
-def _begins_alike(end: TransactionEnd, logs: Mapping[str, LogProgress]) -> bool:
-    """Whether a transaction began with the same record each time, so that all its records were counted.
-
-    A connector never goes back behind its stored place. So no time before could have begun in the middle.
-    """
-    firsts = [place for log in logs.values() for place in log.firsts.get(end.id, ())]
-    return len(firsts) >= end.begins and len(set(firsts)) == 1
 
 
 def _find_snapshot(logs: Mapping[str, LogProgress]) -> int | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 
@@ -16,8 +16,7 @@ class SourceRecord:
     is_snapshot: whether it is a row of an initial snapshot.
     begins, ends: whether it is marked as the first or the last row of its table in the snapshot.
     is_untracked: whether it is a streamed change whose connector wrote no transaction.
-    place: where the source's log has the change itself; empty: unknown. Its first number is a position.
-    total: its number among all records of its transaction, from 1; 0: unknown.
+    place: the position of the record itself; None: the id of its transaction's END has a position.
     renumbers: whether its connector may number a transaction anew from the middle of it, after a kill.
     """
 
@@ -29,8 +28,7 @@ class SourceRecord:
     begins: bool = False
     ends: bool = False
     is_untracked: bool = False
-    place: tuple[int, ...] = ()
-    total: int = 0
+    place: int | None = None
     renumbers: bool = False
 
 
@@ -72,7 +70,6 @@ class LogProgress:
     runs: the runs of records, in offset order.
     seen: for each transaction, up to which number all its records of this table have landed.
     places: for each transaction, the highest position of a record, if records have one.
-    firsts: for each transaction, the places of the records with the number 1 in it, once for each time that they came.
     renumbers: whether the connector of any record numbers anew, as in SourceRecord; None: no record says it.
     unbroken_to: all records below this offset, from `taken_to` on, have landed.
     next_offset: the offset after the last landed record.
@@ -87,7 +84,6 @@ class LogProgress:
     runs: tuple[RecordRun, ...] = ()
     seen: Mapping[str, int] = field(default_factory=dict)
     places: Mapping[str, int] = field(default_factory=dict)
-    firsts: Mapping[str, Sequence[tuple[int, ...]]] = field(default_factory=dict)
     renumbers: bool | None = None
     unbroken_to: int = 0
     snapshot: InitialSnapshot | None = None
@@ -138,7 +134,6 @@ def follow_records(
         runs=tuple(scan.runs),
         seen=scan.seen,
         places=scan.places,
-        firsts=scan.firsts,
         renumbers=scan.renumbers,
         unbroken_to=scan.unbroken_to,
         snapshot=snapshot,
@@ -158,7 +153,6 @@ class _RecordScan:
         self.runs: list[RecordRun] = []
         self.seen: dict[str, int] = {}
         self.places: dict[str, int] = {}
-        self.firsts: dict[str, list[tuple[int, ...]]] = {}
         self.renumbers: bool | None = None
         self.unbroken_to = taken_to if is_unbroken else -1
         self.untracked: int | None = None
@@ -204,10 +198,8 @@ class _RecordScan:
         middle of the transaction. Then numbers from before and after the kill are never added up.
         """
         self.renumbers = bool(self.renumbers) or record.renumbers
-        if record.place:
-            self.places[transaction] = max(self.places.get(transaction, 0), record.place[0])
-            if record.total == 1:
-                self.firsts.setdefault(transaction, []).append(record.place)
+        if record.place is not None:
+            self.places[transaction] = max(self.places.get(transaction, 0), record.place)
         if record.after < self._newest[0] and transaction != self._newest[1]:
             # A later transaction stands before it in the topic, and an earlier copy of it before that one.
             return

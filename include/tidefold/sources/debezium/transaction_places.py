@@ -42,7 +42,6 @@ class TransactionBlock(msgspec.Struct):
     """The `transaction` of a record."""
 
     id: str = ""
-    total_order: int = 0
     data_collection_order: int = 0
 
 
@@ -50,11 +49,9 @@ class PlaceBlock(msgspec.Struct):
     """What the `source` of a record says about its place."""
 
     sequence: str | None = None
-    lsn: int | None = None
     snapshot: str | bool | None = None
     file: str | None = None
     pos: Annotated[int, Meta(ge=0)] | None = None
-    row: int | None = None
     version: str | None = None
 
 
@@ -122,26 +119,24 @@ class RecordPlaces:
                 block.data_collection_order,
                 after,
                 place=place,
-                total=block.total_order,
                 renumbers=self._renumbers(source.version),
             )
         if mark in _INITIAL:
             return SourceRecord(offset, None, 0, after, is_snapshot=True, begins=mark in _FIRST, ends=mark in _LAST)
         return SourceRecord(offset, is_untracked=mark in _STREAMED and change.op is not None)
 
-    def _find_position(self, source: PlaceBlock) -> tuple[int, tuple[int, ...]] | None:
+    def _find_position(self, source: PlaceBlock) -> tuple[int, int | None] | None:
         """Returns the position of the commit before (of a binlog: of the record) and the place of the record."""
         if self._is_binlog:
             file = _BINLOG.fullmatch(source.file or "")
             if file is None or source.pos is None or source.pos >= _FILE_SIZE:
                 return None
             position = int(file[1]) * _FILE_SIZE + source.pos
-            return position, (position, source.row or 0)
+            return position, position
         try:
-            before, own = postgresql_order(source.sequence)
+            return postgresql_order(source.sequence)[0], None
         except RefusedRecordError:
             return None
-        return before, (own,)
 
     def _find_before(self, transaction: str, position: int) -> int:
         """Returns a position before the transaction of a record. A binlog has no other transaction in it."""

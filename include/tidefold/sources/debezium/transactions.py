@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, cast
@@ -203,7 +202,9 @@ class _EndReader:
     connector: str
     before: SetPoint | None
     found: list[TransactionEnd] = field(default_factory=list)
-    _begins: Counter[str] = field(default_factory=Counter)
+    # The transaction of the record before, if that is a BEGIN; and those that began in the middle.
+    _begun: str = ""
+    _partial: frozenset[str] = frozenset()
     _ended: dict[str, int] = field(default_factory=dict)
     _origin: str = ""
 
@@ -215,11 +216,15 @@ class _EndReader:
         """Adds a BEGIN or an END. Raises RefusedError if its transaction has no order among the others."""
         id = self._parse(offset, marker)
         if marker.status == "BEGIN":
-            self._begins[id.id] += 1
+            # A connector that starts before the transaction sends the END of the one before it again.
+            is_first_of_run = id.id == self._begun
+            self._partial = self._partial | {id.id} if is_first_of_run else self._partial - {id.id}
+            self._begun = id.id
             at = self._ended.get(id.id)
             if at is not None:
                 self.found[at] = replace(self.found[at], is_restarted=True)
             return
+        self._begun = ""
         counts = {one.data_collection: one.event_count for one in marker.data_collections or ()}
         if id.origin != self._origin and not counts:
             return  # It has nothing of any table, so its order does not matter.
@@ -233,8 +238,7 @@ class _EndReader:
             )
         self._origin = id.origin
         self._ended.setdefault(id.id, len(self.found))
-        begins = max(self._begins[id.id], 1)
-        self.found.append(TransactionEnd(id.id, id.position, offset, counts, id.rank, begins))
+        self.found.append(TransactionEnd(id.id, id.position, offset, counts, id.rank, id.id in self._partial))
 
     def _parse(self, offset: int, marker: _Marker) -> TransactionId:
         found = parse_end_id(marker.id, self.connector)

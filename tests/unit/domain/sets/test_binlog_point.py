@@ -60,29 +60,25 @@ class Binlog:
         for topic, count in lost.items():
             kept[topic] -= count
         numbers: Counter[str] = Counter()
-        total = 0
         for one in events:
             kind, i, r = one
             if kind == "BEGIN" or (kind == "row" and self.goes_on and r and not numbers):
-                numbers, total = Counter(), 0
+                numbers = Counter()
                 if self.goes_on and r:
-                    numbers, total = Counter(self.transactions[i][:r]), r
+                    numbers = Counter(self.transactions[i][:r])
             topic = self._topic_of(one)
             if kind == "row":
                 table = self.transactions[i][r]
                 numbers[table] += 1
-                total += 1
             elif kind == "END":
                 done = self.transactions[i] if self.goes_on else self.transactions[i][r:]
-                numbers, total = Counter(), 0
+                numbers = Counter()
             kept[topic] -= 1
             if kept[topic] < 0:
                 continue
             if kind == "row" and table != OTHER:
-                place = (self.place(i, r), 0)
-                record = SourceRecord(
-                    0, f"t{i}", numbers[table], place[0] - 1, place=place, total=total, renumbers=not self.goes_on
-                )
+                place = self.place(i, r)
+                record = SourceRecord(0, f"t{i}", numbers[table], place - 1, place=place, renumbers=not self.goes_on)
                 self._send(table, record, (i, r))
             elif kind != "row":
                 self.marks.append((i, dict(Counter(done)) if kind == "END" else None))
@@ -99,14 +95,18 @@ class Binlog:
         self.rows[table].append(row)
 
     def find_ends(self, after: int, upto: int) -> list[TransactionEnd]:
-        begins: Counter[int] = Counter()
-        found = []
+        """As the reader of the transaction topic finds them."""
+        partial: set[int] = set()
+        begun: int | None = None
+        found: list[TransactionEnd] = []
         for offset, (i, counts) in enumerate(self.marks[after + 1 : upto], after + 1):
             if counts is None:
-                begins[i] += 1
+                partial = partial | {i} if begun == i else partial - {i}
+                begun = i
                 found = [replace(end, is_restarted=end.is_restarted or end.rank == i) for end in found]
             else:
-                found.append(TransactionEnd(f"t{i}", None, offset, counts, i, max(begins[i], 1)))
+                begun = None
+                found.append(TransactionEnd(f"t{i}", None, offset, counts, i, is_partial=i in partial))
         return found
 
 
@@ -242,6 +242,20 @@ def test_a_count_of_a_part_of_a_transaction_proves_nothing() -> None:
     assert point.transaction == ""
 
 
+def test_a_kill_that_loses_a_begin_and_keeps_records_proves_nothing() -> None:
+    """Two runs begin with the same record in the middle of the transaction. The BEGIN of the first one is lost."""
+    log = Binlog([["a", "a", "c"]], goes_on=False)
+    log.snapshot()
+    log.run((0, 0), 3, {})
+    log.run((0, 2), 2, {"marks": 1})
+    log.run((0, 2), 3, {})
+    assert log.marks == [(0, None), (0, None), (0, {"c": 1})]
+    landed = Landed({"a": 2, "b": 2, "c": 4, "marks": 3}, {})
+    point = _follow(log, [landed])[0].found.point
+    assert point is not None
+    assert point.transaction == ""
+
+
 def test_such_a_transaction_is_proved_by_a_later_record_of_each_table() -> None:
     log = _partly_sent()
     whole = Landed({t: len(log.topics[t]) for t in TABLES} | {"marks": len(log.marks)}, {})
@@ -256,15 +270,15 @@ def test_such_a_transaction_is_proved_by_a_later_record_of_each_table() -> None:
     assert point.transaction == "t1"
 
 
-def test_a_transaction_that_began_with_the_same_record_each_time_is_whole() -> None:
-    log = Binlog([["a", "a", "b"]], goes_on=False)
+def test_a_transaction_is_whole_if_the_connector_started_before_it() -> None:
+    log = Binlog([["a"], ["a", "a", "b"]], goes_on=False)
     log.snapshot()
-    log.run((0, 0), 3, {})
-    log.run((0, 0), 5, {})
+    log.run((0, 0), 6, {})
+    log.run((0, 0), 8, {})
     landed = Landed({t: len(log.topics[t]) for t in TABLES} | {"marks": len(log.marks)}, {})
     point = _follow(log, [landed])[0].found.point
     assert point is not None
-    assert point.transaction == "t0"
+    assert point.transaction == "t1"
 
 
 @pytest.mark.parametrize("ranks", [(5, 7, 6, 8), (5, 6, 4, 7)])
@@ -276,7 +290,7 @@ def test_transactions_in_another_order_than_their_ids_are_refused(ranks: tuple[i
 
 def test_positions_that_go_back_are_refused() -> None:
     """The connector reads another server, whose binlog has other positions."""
-    records = [SourceRecord(i, f"0-1-{i}", 1, p - 1, place=(p, 0)) for i, p in enumerate((900, 100))]
+    records = [SourceRecord(i, f"0-1-{i}", 1, p - 1, place=p) for i, p in enumerate((900, 100))]
     ends = [TransactionEnd(f"0-1-{i}", None, i, {"a": 1}, i) for i in range(2)]
     found = find_point(ends, {"a": follow_records("a", records, 0, known=True)}, SetPoint(5, "", -1, ()))
     assert found.disorder == "transaction 0-1-1 is at position 100, and position 900 came before"
