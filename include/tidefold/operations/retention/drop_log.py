@@ -28,8 +28,9 @@ def drop(pipeline: Pipeline, log: str, plan: bool = True) -> Outcome:
     """Deletes table, snapshots, segments, verdicts, quarantine and the ledger except its last head. `plan` only lists
     them.
 
-    The next call finishes an interrupted drop. Raises RefusedError while an attempt is open.
+    The next call finishes an interrupted drop. Raises RefusedError while an attempt is open, or the log is in a set.
     """
+    _require_no_set(pipeline, log)
     ledger = pipeline.ledger(log)
     try:
         state = ledger.read()
@@ -64,6 +65,16 @@ def drop(pipeline: Pipeline, log: str, plan: bool = True) -> Outcome:
     rest = [file.path for file in own if file.path != last]
     delete_files(pipeline.store, rest, pipeline.config.retention.threads)
     return Outcome(log, Status.DROPPED, f"deleted {counted}", details=details)
+
+
+def _require_no_set(pipeline: Pipeline, log: str) -> None:
+    chosen = pipeline.config.set_of(log)
+    if chosen:
+        raise RefusedError(
+            "SET_TOGETHER",
+            f"`{log}` is in set `{chosen.name}`, whose readers open its table together with the others.",
+            hint=f"Remove `{log}` from the set in the configuration first.",
+        )
 
 
 def _find_owned_originals(state: LogState) -> tuple[External, ...]:

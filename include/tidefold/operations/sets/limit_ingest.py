@@ -87,9 +87,10 @@ def _find_limits(pipeline: Pipeline, chosen: SetConfig, plans: Mapping[str, LogI
             plans = {log: plan_log(pipeline, log) for log in plans}
         if undecided := find_undecided(plan.state for plan in plans.values()):
             return {log: _wait_for_person(chosen, plan, undecided) for log, plan in plans.items()}
-        landed = read_ends(*_find_topic(chosen, plans), state.point)
-        scans = {log: _scan_log(pipeline, chosen, state.point, landed, plan) for log, plan in plans.items()}
-        found = find_point(landed.ends, {log: scan.progress for log, scan in scans.items()}, state.point)
+        before = _leave_out_new(state.point, plans)
+        landed = read_ends(*_find_topic(chosen, plans), before)
+        scans = {log: _scan_log(pipeline, chosen, before, landed, plan) for log, plan in plans.items()}
+        found = find_point(landed.ends, {log: scan.progress for log, scan in scans.items()}, before)
         if found.disorder:
             raise RefusedError(
                 "SET_ORDER",
@@ -100,6 +101,15 @@ def _find_limits(pipeline: Pipeline, chosen: SetConfig, plans: Mapping[str, LogI
         if ledger.try_commit(state, move_point(state, found.point, found.waits, found.behind)):
             return {log: _limit_log(chosen, plan, scans[log], found) for log, plan in plans.items()}
     raise ConflictError("SET_BUSY", f"Other processes changed set `{chosen.name}` {_TRIES} times.")
+
+
+def _leave_out_new(point: SetPoint | None, plans: Mapping[str, LogIngest]) -> SetPoint | None:
+    """Returns the point without the cuts of logs that have ingested nothing: they were dropped, and begin anew."""
+    if point is None:
+        return None
+    begun = {log for log, plan in plans.items() if plan.state.positions}
+    cuts = tuple(one for one in point.cuts if one.offset == 0 or one.log in begun)
+    return point if cuts == point.cuts else replace(point, cuts=cuts)
 
 
 def _wait_for_person(chosen: SetConfig, plan: LogIngest, undecided: Mapping[str, Snapshot]) -> LogIngest:

@@ -6,6 +6,7 @@ from tidefold.config import SetConfig
 from tidefold.domain.log_state import Snapshot, State
 from tidefold.domain.sets.set_state import SetState, give_up, record_published
 from tidefold.domain.snapshot import transitions
+from tidefold.errors import CorruptError
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.sets.set_ledger import SetLedger, set_ledger
 
@@ -28,12 +29,19 @@ def _publish_member(pipeline: Pipeline, log: str, snapshot: int) -> int:
     from tidefold.operations.snapshot.confirm import roll_forward
 
     ledger = pipeline.ledger(log)
-    found = transitions.require_snapshot(ledger.read(), snapshot)
-    if found.state is State.STAGED:
+    found = ledger.read().snapshot(snapshot)
+    if found and found.state is State.STAGED:
         ledger.commit(lambda state: transitions.confirm(state, snapshot))
     roll_forward(pipeline, log)
-    published = transitions.require_snapshot(ledger.read(), snapshot)
-    assert published.table_version is not None
+    published = ledger.read().snapshot(snapshot)
+    if published is None or published.table_version is None:
+        # A ledger that was set back or rebuilt does not know what it had staged.
+        state = published.state if published else "unknown"
+        raise CorruptError(
+            "SET_MEMBER_LOST",
+            f"A set has decided to publish snapshot {snapshot} of `{log}`, which is {state} in the log's ledger.",
+            hint=f"Put `logs/{log}` back from a copy that is newer than the decision.",
+        )
     return published.table_version
 
 

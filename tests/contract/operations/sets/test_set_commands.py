@@ -77,6 +77,7 @@ def test_what_would_break_the_set_is_refused(bank: Path) -> None:
         ("restore", "--set", "none", "--version", "1", "--log-position", "replay"): "SET_UNKNOWN",
         ("restore", "--set", "bank", "--version", "7", "--log-position", "replay"): "SET_VERSION_UNKNOWN",
         ("import", "tellers", "elsewhere"): "SET_TOGETHER",
+        ("drop", "tellers", "--yes"): "SET_TOGETHER",
         ("import", "--set", "bank", "elsewhere"): "SAVEPOINT_UNKNOWN",
         ("import", "--set", "bank", "tellers", "elsewhere"): "SET_OPTIONS",
         ("savepoint", "--set", "bank", "--to", "x", "--stop"): "SET_OPTIONS",

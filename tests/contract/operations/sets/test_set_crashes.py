@@ -213,3 +213,20 @@ sets:
     assert set_ledger(pipeline, "others").read().published
     assert set_ledger(pipeline, "money").read().published is None
     assert replay().rows
+
+
+def test_a_decision_about_a_lost_snapshot_is_an_error_with_a_name(template: Path, tmp_path: Path) -> None:
+    """The ledger of one log is set back between the decision and its publication."""
+    pipeline = _copy(template, tmp_path / "copy")
+    folder = tmp_path / "copy" / "store"
+    for at in range(_count_calls(template, tmp_path / "other")):
+        pipeline = _copy(template, tmp_path / "copy")
+        with suppress(Killed):
+            confirm_logs(replace(pipeline, store=FaultyStore(folder, at, Fault.KILLED_AFTER)), LOGS, "r2")
+        if set_ledger(pipeline, "bank").read().decided:
+            break
+    staged = pipeline.ledger("tellers").read().open_attempt
+    assert staged
+    pipeline.ledger("tellers").commit(lambda state: state.with_snapshot(replace(staged, state=State.ABORTED)))
+    outcomes = confirm_logs(open_pipeline(pipeline.config.path), LOGS, "r3")
+    assert {o.error_code for o in outcomes} == {"SET_MEMBER_LOST"}

@@ -28,6 +28,7 @@ from support.bank_sets import (
     run,
 )
 from tidefold.operations.outcome import Status
+from tidefold.operations.retention.drop_log import drop
 from tidefold.operations.sets.set_ledger import set_ledger
 
 ALL = {name: count_records(name) for name in (*LOGS, ENDS)}
@@ -153,3 +154,26 @@ def test_without_the_set_the_same_landings_break_the_sums(tmp_path: Path) -> Non
             found[name] += count_violations(read_alone(pipeline))
     assert found["alone"] > 0
     assert found["set"] == 0
+
+
+def test_a_log_that_was_dropped_joins_the_set_anew(tmp_path: Path) -> None:
+    """Its landed files must be complete: that it was cut at the point before proves nothing of what lands now."""
+    pipeline = make_bank(tmp_path)
+    land(tmp_path, {name: count // 2 for name, count in ALL.items()})
+    run(pipeline, "r1")
+    before = check_bank(pipeline)
+    drop(make_bank(tmp_path, config("")), "tellers", plan=False)
+    folder = tmp_path / "landing" / "bank.public.tellers"
+    land(tmp_path, ALL)
+    first = sorted(folder.iterdir())[0]
+    content = first.read_bytes()
+    first.unlink()
+    pipeline = make_bank(tmp_path)
+    run(pipeline, "r2")
+    version = set_ledger(pipeline, "bank").read().published
+    assert version
+    assert version.position == before
+    first.write_bytes(content)
+    run(pipeline, "r3")
+    run(pipeline, "r4")
+    assert check_bank(pipeline) == max(replay().rows)
