@@ -41,7 +41,7 @@ def validate(
 
     config = load_config(terminal.config_path)
     check_suites(config)
-    warnings = [*missing_folders(config), *find_lasting_rows(config)]
+    warnings = [*missing_folders(config), *find_lasting_rows(config), *find_growing_copies(config)]
     for warning in warnings:
         terminal.note(f"warning: {warning}")
     data = {"valid": True, "config": str(config.path), "logs": list(config.logs), "warnings": warnings}
@@ -110,4 +110,16 @@ def find_lasting_rows(config: Config) -> list[str]:
         f"{log.id}: `ttl` drops no row, because incremental snapshots keep them. Set `ttl.cleanup_interval: 1d`."
         for log in config.logs.values()
         if log.ttl and log.ttl.cleanup_micros is None
+    ]
+
+
+def find_growing_copies(config: Config) -> list[str]:
+    """Returns a warning if each run copies whole tables in an object store, and every copy is kept."""
+    if "://" not in config.store or config.store.startswith("file://"):
+        return []
+    if config.snapshots.kind is not KindPolicy.FULL or config.retention.keep is not None:
+        return []
+    return [
+        "each run copies its whole tables inside the store, and every copy is kept. Set `snapshots: {kind: auto}` and "
+        "`retention: {snapshots: 30}`, as `tidefold init` does."
     ]

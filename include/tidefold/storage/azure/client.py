@@ -10,6 +10,7 @@ import os
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 from adlfs import AzureBlobFileSystem
 from aiohttp import ClientError as TransportError
@@ -42,7 +43,9 @@ _clients: dict[tuple[int, AzureAccount], tuple[AzureBlobFileSystem, Outage]] = {
 def _connect(account: AzureAccount) -> tuple[AzureBlobFileSystem, Outage]:
     key = (os.getpid(), account)
     if key not in _clients:
-        given: dict[str, Any] = {"connection_string": account.connection} if account.connection else {"anon": False}
+        given: dict[str, Any] = {"anon": False, "account_host": urlsplit(account.endpoint).netloc or None}
+        if account.connection:
+            given = {"connection_string": account.connection}
         files = AzureBlobFileSystem(account_name=account.name, skip_instance_cache=True, **given)
         _clients.setdefault(key, (files, Outage(PATIENCE, service="Azure")))
     return _clients[key]
