@@ -21,7 +21,7 @@ from tables import HEAD, Row, folder, machine, ratios, seconds, write_page
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.sets.set_ledger import set_ledger
 
-TRANSACTIONS = int(os.environ.get("TRANSACTIONS", "50000"))
+TRANSACTIONS = int(os.environ.get("TRANSACTIONS", "20000"))
 ROUNDS = int(os.environ.get("ROUNDS", "5"))
 PARTS = ("first run, half of the records", "second run, the other half", "run without news")
 _CALLS = ("get", "range", "put", "list", "link", "delete", "files opened")
