@@ -22,8 +22,10 @@ DOC = """
 To undo a restore, restore again. `replay`: the next run folds the later changes again (refused if the log is
 truncated). `skip`: the later changes are left out for good, and the history records it. `carry`: as `replay`, and the
 changes of a tail-only snapshot are not folded now; its base becomes the table. A **dry run** (the default)
-lists every source of each file and changes nothing; the other tasks are then skipped.
-`tidefold restore LOG ID` does the same on the command line, and can write to another table.
+says what a restore would do and changes nothing; the other tasks are then skipped.
+`tidefold restore LOG ID` does the same on the command line, where `--dry-run` lists every source of each file. It can
+also write to another table. **The restored rows must stay?** Choose `skip`, or pause the log's DAG before a `replay`:
+its next run folds the later changes again.
 """
 
 with DAG(

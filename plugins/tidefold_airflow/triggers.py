@@ -21,8 +21,8 @@ class WaitingTrigger(BaseEventTrigger):
     """
     Fires when enough waits for the next run: landed files, and change sets that no snapshot has folded.
 
-    It does not fire again before something else waits. An error, such as a store that does not answer, is logged, and
-    the next look tries again.
+    It does not fire again before something else comes: the change set that the run itself makes of the files is no
+    reason. An error, such as a store that does not answer, is logged, and the next look tries again.
 
     :param config: Path of ``tidefold.yaml``.
     :param logs: These logs together; none: all that the configuration names.
@@ -52,18 +52,20 @@ class WaitingTrigger(BaseEventTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Yields an event for each reason to begin a run."""
-        since, fired = time.monotonic(), ""
+        since, before, has_news = time.monotonic(), None, False
         while True:
             try:
                 waiting = await asyncio.to_thread(self._measure)
             except Exception as error:
                 self.log.warning("What waits could not be measured: %s", error)
             else:
+                has_news = bool(waiting) and (has_news or waiting.is_news(before))
+                before = waiting
                 if not waiting:
                     since = time.monotonic()
                 reason = self._find_reason(waiting, time.monotonic() - since)
-                if reason and waiting.mark != fired:
-                    fired, since = waiting.mark, time.monotonic()
+                if reason and has_news:
+                    since, has_news = time.monotonic(), False
                     found = {"reason": reason, "files": waiting.files, "bytes": waiting.bytes}
                     yield TriggerEvent(found)  # type: ignore[no-untyped-call]
             await asyncio.sleep(self.look_every)
@@ -93,13 +95,17 @@ def waiting_asset(
     """An asset whose events say that enough waits: `schedule=[waiting_asset("orders", above="100MB")]`.
 
     :param name: the name of the asset, one for each DAG.
-    :param config, logs: see `tidefold_dag`.
+    :param config: as for `tidefold_dag`; without the file, the DAG is an import error.
+    :param logs: see `tidefold_dag`.
     :param above: bytes that must wait, such as `100MB`; `0B`: anything, so a landed file starts a run.
     :param after: how long something may wait before a run begins all the same; None: for ever.
     :param look_every: the time between two looks at the landing folders and the ledgers.
     """
+    from tidefold.config import load_config
     from tidefold.config.models.sizes import count_bytes
 
+    # In the triggerer, where nobody looks, it would be a warning only.
+    load_config(config_path(config))
     trigger = WaitingTrigger(
         str(config_path(config)),
         list(logs),

@@ -13,6 +13,7 @@ from airflow.sdk import Asset
 
 from support.landing import land, make_landing, record, take
 from tidefold.domain.run_trigger import RunThresholds, WaitingWork, find_reason, spread_schedule
+from tidefold.errors import NotFoundError
 from tidefold.operations.inspect.waiting import measure_waiting
 from tidefold_airflow import tidefold_dag, waiting_asset
 from tidefold_airflow.triggers import WaitingTrigger
@@ -44,7 +45,27 @@ def test_what_waits_is_measured_and_nothing_is_written(tmp_path: Path) -> None:
     assert not (tmp_path / "store").exists()
     take(pipeline)
     ingested = measure_waiting(pipeline, ["items"])
-    assert (ingested.files, ingested.bytes > 0, ingested.mark != landed.mark) == (0, True, True)
+    assert (ingested.files, ingested.bytes > 0) == (0, True)
+    assert landed.is_news(None)
+    assert not ingested.is_news(landed)
+
+
+@pytest.mark.parametrize(
+    ("landed", "last", "is_news"),
+    [
+        ({"a": "1"}, {"a": 5, "b": 2}, False),
+        ({}, {"a": 6, "b": 2}, False),  # Ingested.
+        ({"a": "2"}, {"a": 5, "b": 2}, True),
+        ({"b": "1"}, {"a": 6, "b": 2}, True),
+        ({"a": "1"}, {"a": 6, "b": 2}, True),  # Another writer appended it.
+        ({}, {"a": 6, "b": 3}, True),
+    ],
+)
+def test_what_comes_is_news_and_what_the_run_ingests_is_none(
+    landed: dict[str, str], last: dict[str, int], is_news: bool
+) -> None:
+    before = WaitingWork(1, 10, frozenset({("a", "1")}), {"a": 5, "b": 2})
+    assert WaitingWork(1, 10, frozenset(landed.items()), last).is_news(before) is is_news
 
 
 def watch(trigger: WaitingTrigger, events: int, between: Any = None) -> list[dict[str, Any]]:
@@ -71,6 +92,31 @@ def test_a_landed_file_fires_once_and_the_next_one_again(tmp_path: Path) -> None
     more = lambda: land(tmp_path, 20, [record(offset, offset) for offset in range(20, 25)])  # noqa: E731
     first, second = watch(trigger, 2, more)
     assert (first["files"], second["files"]) == (1, 2)
+
+
+def test_the_run_that_ingests_the_file_starts_no_second_run(tmp_path: Path) -> None:
+    """Also if its gate fails: the changes wait, and nothing else came."""
+    pipeline = make_landing(tmp_path)
+    land(tmp_path, 0, [record(offset, offset) for offset in range(20)])
+    trigger = WaitingTrigger(str(tmp_path / "tidefold.yaml"), ["items"], look_every=0.001)
+    real, looks = trigger._measure, []
+
+    def measure() -> WaitingWork:
+        looks.append(real())
+        if len(looks) == 20:
+            land(tmp_path, 20, [record(offset, offset) for offset in range(20, 25)])
+        found: WaitingWork = looks[-1]
+        return found
+
+    trigger._measure = measure  # type: ignore[method-assign]
+    first, second = watch(trigger, 2, lambda: take(pipeline))
+    assert (first["files"], second["files"]) == (1, 1)
+    assert any(look.files == 0 and look.bytes for look in looks)
+
+
+def test_a_dag_without_its_configuration_is_an_import_error(tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError, match="config="):
+        waiting_asset("orders", config=str(tmp_path / "tidefold.yaml"))
 
 
 def test_a_look_that_fails_is_tried_again(tmp_path: Path) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 _MINUTES = {"@hourly": 60, "@daily": 24 * 60, "@weekly": 7 * 24 * 60}
 
@@ -14,15 +15,24 @@ class WaitingWork:
 
     files: landed files that no ingest has read.
     bytes: their bytes, and those of the change sets that no snapshot has folded.
-    mark: differs whenever something else waits.
+    landed: the same files, each with its log and what changes if the file does.
+    last: the newest change set of each log.
     """
 
     files: int
     bytes: int
-    mark: str = ""
+    landed: frozenset[tuple[str, str]] = frozenset()
+    last: Mapping[str, int] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         return self.bytes > 0 or self.files > 0
+
+    def is_news(self, before: WaitingWork | None) -> bool:
+        """Whether something came since an earlier look. Files that an ingest has made into a change set are none."""
+        if before is None or self.landed - before.landed:
+            return True
+        ingested = {log for log, _ in before.landed - self.landed}
+        return any(sqn > before.last.get(log, 0) and log not in ingested for log, sqn in self.last.items())
 
 
 @dataclass(frozen=True, slots=True)

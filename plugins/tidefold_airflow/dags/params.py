@@ -72,7 +72,7 @@ def log_position_param() -> Param:
 
 def dry_run_param(default: bool) -> Param:
     """Switches the dry run of everything that deletes or replaces."""
-    described = "Change nothing. The tasks' logs list what a real run would do."
+    described = "Change nothing. The tasks' logs say what a real run would do."
     return Param(default, type="boolean", title="Dry run", description=described)
 
 

@@ -34,7 +34,7 @@ class TidefoldRestoreOperator(TidefoldSparkOperator):
     :param snapshot: Id of the snapshot. (templated)
     :param log_position: ``replay`` (the next run folds later changes again), ``skip`` (they are left out for good), or
         ``carry`` (as ``replay``, and the changes of a tail are not folded either). (templated)
-    :param is_dry_run: Only log from where each file would be read; the task is then skipped. (templated: true or false)
+    :param is_dry_run: Only log what a restore would do; the task is then skipped. (templated: true or false)
     :param logs, only, config: As for TidefoldSparkOperator; one log, because each log has its own ids. (templated)
     """
 

@@ -198,7 +198,9 @@ def standing(told: KeyHistory, present: bool, same: bool, was_kept: bool) -> Row
     if winner is None:
         if told.imported is not None:
             return RowAgreement.IMPORTED
-        return RowAgreement.CUT if present or was_kept else RowAgreement.ABSENT
+        # A row that only snapshots before a restore have is explained by the changes that the restore left out.
+        was_left_out = any(change.fate is ChangeOutcome.SKIPPED for change in told.changes)
+        return RowAgreement.CUT if present or (was_kept and not was_left_out) else RowAgreement.ABSENT
     if winner.removes and not present:
         return RowAgreement.DELETED
     if present and same and not winner.removes:

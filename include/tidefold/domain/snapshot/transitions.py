@@ -112,10 +112,13 @@ def confirm(state: LogState, snapshot_id: int) -> LogState:
         raise _not_judged(state, snapshot)
     _check_binding(state, snapshot, snapshot.verdict)
     if not snapshot.verdict.allows:
+        log = state.log
         raise GateFailedError(
             "GATE_FAILED",
             f"Snapshot {snapshot.id} of `{state.log}` failed its quality gate: {snapshot.verdict.summary}.",
-            hint=f"`tidefold report {state.log}` shows why. Abort it, or confirm it with --override-by and --reason.",
+            hint=f"`tidefold report {log}` shows why. Mend the data or the suite, then run the log again. "
+            f"To publish these rows all the same: `tidefold confirm {log} --override-by NAME --reason TEXT`; "
+            f"if the snapshot was aborted, first `tidefold materialize {log}` and `tidefold quality {log}`.",
         )
     if snapshot.as_of:
         return _add_tag(state.with_snapshot(replace(snapshot, state=State.COMPLETED)), snapshot, snapshot.as_of.tag)

@@ -145,6 +145,9 @@ def judge_airflow(found: AirflowSetup) -> Iterator[DoctorFinding]:
         message = f"The connection `{found.connection}` does not exist: Airflow then starts Spark on YARN."
         hint = f"""Set AIRFLOW_CONN_{found.connection.upper()}='{{"conn_type": "spark", "host": "local[*]"}}'."""
         yield DoctorFinding("airflow", FAIL, message, hint)
-    elif found.has_connection is None:
+    elif found.has_connection:
+        message = f"Tasks run Spark where the connection `{found.connection}` says, not on `spark.master`."
+        yield DoctorFinding("airflow", OK, message)
+    else:
         message = f"Whether Airflow has the connection `{found.connection}` is not known: AIRFLOW_HOME is not set."
         yield DoctorFinding("airflow", OK, message)

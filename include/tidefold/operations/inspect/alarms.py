@@ -51,7 +51,10 @@ def _find_failed_gate(status: LogStatus) -> Iterator[LogAlarm]:
         return
     hint = f"read `tidefold report {status.log}`, mend the data or the suite, then run the log again."
     if waits and attempt:
-        hint = f"`tidefold report {status.log}`; then decide in Airflow's required actions, or `confirm` or `abort` it."
+        hint = (
+            f"read `tidefold report {status.log}`. A DAG with an approval asks among Airflow's required actions; one "
+            "without aborts the snapshot by itself. Mend the data or the suite, then run the log again."
+        )
     yield LogAlarm(status.log, AlarmKind.GATE, f"{status.why or 'the quality gate failed'}.", hint)
 
 

@@ -47,7 +47,7 @@ REMARKS = {
     RowAgreement.DELETED: "There is no row: it was deleted.",
     RowAgreement.EXPIRED: "There is no row: it was dropped for its age.",
     RowAgreement.IMPORTED: "The log does not have the change that made the row: the row was imported.",
-    RowAgreement.CUT: "The log no longer has the change that made the row: it was truncated, or lost in a rebuild.",
+    RowAgreement.CUT: "The log does not have the change that made the row: it was truncated, or lost in a rebuild.",
     RowAgreement.ABSENT: "There is no row: no change of this key is folded.",
     RowAgreement.DIFFERS: "The row differs from the log: `tidefold verify` looks for damage.",
 }

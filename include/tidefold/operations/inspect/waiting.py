@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 
 from tidefold.domain.run_trigger import WaitingWork
@@ -13,11 +12,11 @@ from tidefold.operations.pipeline import Pipeline
 def measure_waiting(pipeline: Pipeline, logs: Sequence[str]) -> WaitingWork:
     """Returns what waits for these logs together. Raises TidefoldError."""
     files = size = 0
-    mark = hashlib.sha256()
+    landed, last = set(), {}
     for log in logs:
         planned = plan_log(pipeline, log)
         files += len(planned.plan.take)
         size += planned.weight + sum(c.location.length for c in planned.begun.unfolded)
-        names = [f"{task.file.name} {task.weight}" for task in planned.plan.take]
-        mark.update(f"{log} {planned.begun.last_sqn} {names}".encode())
-    return WaitingWork(files, size, mark.hexdigest())
+        landed |= {(log, f"{task.file.name} {task.weight}") for task in planned.plan.take}
+        last[log] = planned.begun.last_sqn
+    return WaitingWork(files, size, frozenset(landed), last)

@@ -44,6 +44,12 @@ def confirm(
     _require_alone(pipeline, log)
     rolled = roll_forward(pipeline, log, reconcile)
     if chosen is None or (rolled is not None and chosen.id == rolled):
+        if rolled is None and (override_by or why):
+            raise RefusedError(
+                "NOTHING_TO_OVERRIDE",
+                f"No snapshot of `{log}` waits for confirmation.",
+                hint=f"If it was aborted, `tidefold materialize {log}` and `tidefold quality {log}` make it again.",
+            )
         if rolled is None:
             return Outcome(log, Status.NOTHING, "no snapshot waits for confirmation")
         return _outcome(log, Status.PUBLISHED, transitions.require_snapshot(ledger.read(), rolled))

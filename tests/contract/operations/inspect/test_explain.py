@@ -197,6 +197,9 @@ def test_tails_and_restores(pipeline: Pipeline) -> None:
     assert told(found) == [(1, ChangeOutcome.CURRENT), *[(sqn, ChangeOutcome.SKIPPED) for sqn in (2, 2, 3, 4)]]
     assert {one.run for one in found.changes[1:]} == {"back"}
     assert [kept.snapshot for kept in found.kept] == [1, 2, 3, 4]
+    left_out = of(pipeline, 3)
+    assert (left_out.row, left_out.standing) == (None, RowAgreement.ABSENT)
+    assert told(left_out) == [(3, ChangeOutcome.SKIPPED)]
 
 
 def test_rows_that_were_imported_are_said_to_be(tmp_path: Path) -> None:

@@ -151,6 +151,9 @@ def test_an_override_publishes_what_the_gate_refused_and_names_who(pipeline: Pip
     assert latest
     assert latest.verdict
     assert latest.verdict.override_by == "ann"
+    with pytest.raises(RefusedError, match="No snapshot of `accounts` waits") as none:
+        confirm(pipeline, "accounts", override_by="ann", why="again")
+    assert none.value.code == "NOTHING_TO_OVERRIDE"
 
 
 def test_a_zombie_that_wakes_after_a_retry_is_refused_and_cleans_up(pipeline: Pipeline) -> None:
