@@ -19,7 +19,7 @@ from tidefold.sources.debezium.transaction_places import ChangeHead, RecordPlace
 from tidefold.sources.ingest.plan import FileTask
 from tidefold.sources.ingest.taken_records import TakenFile
 from tidefold.sources.landing.listing import LandedFile, list_landed, open_landed
-from tidefold.sources.landing.streams import CutShortError, DamagedError, Fingerprint, ShrunkError, file_chunks
+from tidefold.sources.landing.streams import CutShortError, DamagedError, ShrunkError, file_chunks, read_blocks
 from tidefold.sources.registry import source_of
 from tidefold.typed_json import make_decoder
 
@@ -109,7 +109,7 @@ def _read_lines(file: LandedFile, until: int, begin: int, skip: int) -> Iterator
     number = skip if begin else 0
     with open_landed(file) as stream:
         stream.seek(begin)
-        for chunk in file_chunks(Fingerprint(stream, until).blocks(), gzip=file.gzip, begins=not begin):
+        for chunk in file_chunks(read_blocks(stream, until), gzip=file.gzip, begins=not begin):
             for line in filter(bytes.strip, chunk.lines):
                 number += 1
                 if number > skip:

@@ -48,6 +48,17 @@ class Chunk:
         return self.data.split(b"\n")
 
 
+def read_blocks(stream: BinaryIO, until: int) -> Iterator[bytes]:
+    """Yields the rest of a stream up to byte `until`. Raises ShrunkError if the file has become shorter."""
+    position = stream.tell()
+    while position < until:
+        block = stream.read(min(BLOCK, until - position))
+        if not block:
+            raise ShrunkError
+        position += len(block)
+        yield block
+
+
 class Fingerprint:
     """Reads a stream up to byte `until` and computes the sha256 of what it read."""
 
@@ -70,13 +81,8 @@ class Fingerprint:
         return self._read(self._until)
 
     def _read(self, until: int) -> Iterator[bytes]:
-        position = self._stream.tell()
-        while position < until:
-            block = self._stream.read(min(BLOCK, until - position))
-            if not block:
-                raise ShrunkError
+        for block in read_blocks(self._stream, until):
             self._hash.update(block)
-            position += len(block)
             yield block
 
     @property
