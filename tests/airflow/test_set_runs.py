@@ -93,7 +93,7 @@ def test_a_slow_topic_and_a_set_on_spark(story: BankShop) -> None:
     story.land(0.6, tellers=900)
     with all_on_spark(story.shop.pipeline.config.path), java_started(story.shop.airflow) as java:
         story.trigger().green()
-    assert any("jobs/materialize.py" in " ".join(words) for words in java)
+    assert any("jobs/materialize.py" in words for words in java)
     assert story.check() == 26598096
 
 
