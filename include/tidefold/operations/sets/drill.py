@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tidefold.domain.sets.set_state import SetVersion
+from tidefold.domain.wording import count_noun
 from tidefold.errors import CorruptError
 from tidefold.operations.outcome import Outcome, Status, for_each_log
 from tidefold.operations.pipeline import Pipeline
@@ -27,6 +28,6 @@ def drill_set(pipeline: Pipeline, name: str, version: SetVersion, trial: Callabl
     if unequal:
         message = f"version {version.number} of set `{name}` is not consistent: {unequal}"
         return [*outcomes, Outcome.of_error(name, CorruptError("SET_SUMS", message))]
-    sums = f", {len(chosen.equal_sums)} sums compared" if chosen.equal_sums else ""
+    sums = f", {count_noun(len(chosen.equal_sums), 'sum')} compared" if chosen.equal_sums else ""
     message = f"version {version.number} at position {version.position}: {len(outcomes)} tables restored{sums}"
     return [*outcomes, Outcome(name, Status.PASSED, message)]

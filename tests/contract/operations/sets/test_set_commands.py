@@ -107,7 +107,7 @@ def test_a_drill_tests_all_tables_and_their_sums(bank: Path) -> None:
     done = call("drill", "--set", "bank")
     assert done.exit_code == 0, done.output
     position = find_earlier_version(open_pipeline(bank / "tidefold.yaml"), "bank").position
-    assert f"bank: passed: version 2 at position {position}: 4 tables restored, 1 sums compared" in done.stdout
+    assert f"bank: passed: version 2 at position {position}: 4 tables restored, 1 sum compared" in done.stdout
 
 
 def test_a_diff_counts_the_rows_of_each_table(bank: Path) -> None:
