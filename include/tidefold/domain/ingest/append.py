@@ -78,8 +78,7 @@ def append(
                 f"Another run ingested records of {stand.topic} partition {stand.partition} at the same time.",
                 hint="Nothing was appended. Run ingest again: it continues at the log's positions.",
             )
-    for arrival in arrivals:
-        state = _append_one(state, arrival)
+    state = _append_all(state, arrivals) if arrivals else state
     return replace(state, uploads=(state.uploads or UploadTotals()) + uploads) if uploads else state
 
 
@@ -137,7 +136,36 @@ def _without_place(entry: LandedFileRecord) -> LandedFileRecord:
     return replace(entry, number=0, sqn=None, run="", instant="").with_stream(NO_POSITION)
 
 
-def _append_one(state: LogState, arrival: IngestedFile) -> LogState:
+def _append_all(state: LogState, arrivals: Sequence[IngestedFile]) -> LogState:
+    """Copies the lists of the state once, because a log may have 100,000 entries and a landing as many files."""
+    known = {(p.topic, p.partition): p for p in state.positions}
+    change_sets, landed, last, names = [*state.change_sets], [*state.landed], state.last_sqn, state.names
+    for arrival in arrivals:
+        position, sqn = arrival.position, None
+        _require_next(state, arrival, known.get((position.topic, position.partition)))
+        if arrival.change_set:
+            last = sqn = last + 1
+            change_sets.append(replace(arrival.change_set, sqn=sqn, schema=state.schema))
+        known[position.topic, position.partition] = position
+        landed.append(replace(arrival.landed, sqn=sqn, number=len(landed) + 1).with_stream(position.stream))
+        names = arrival.names or names
+    # A segment may be marked as garbage before its writer commits the rest; it is still announced, and stays.
+    taken = {arrival.change_set.location.segment for arrival in arrivals if arrival.change_set}
+    return replace(
+        state,
+        change_sets=tuple(change_sets),
+        garbage=tuple(path for path in state.garbage if path not in taken),
+        landed=tuple(landed),
+        positions=tuple(known[place] for place in sorted(known)),
+        names=names,
+    )
+
+
+def _require_next(state: LogState, arrival: IngestedFile, before: Position | None) -> None:
+    """Raises RefusedError or ConflictError if a file cannot follow.
+
+    before: the position of its partition.
+    """
     landed, position = arrival.landed, arrival.position
     if arrival.change_set and arrival.change_set.key_groups.last >= state.shape.key_groups:
         raise RefusedError(
@@ -145,8 +173,6 @@ def _append_one(state: LogState, arrival: IngestedFile) -> LogState:
             f"A change set was written for more key groups than the {state.shape.key_groups} of log `{state.log}`.",
             hint="Nothing was appended. Write with the log's own table definition.",
         )
-    known = {(p.topic, p.partition): p for p in state.positions}
-    before = known.get((position.topic, position.partition))
     if before and landed.first_offset < before.next_offset:
         raise ConflictError(
             "OFFSETS_TAKEN",
@@ -154,17 +180,6 @@ def _append_one(state: LogState, arrival: IngestedFile) -> LogState:
             f"ingested, and {landed.name} begins at {landed.first_offset}.",
             hint="Another ingest was faster. Run ingest again: it continues at the log's positions.",
         )
-    sqn = None
-    if arrival.change_set:
-        sqn = state.last_sqn + 1
-        # A segment may be marked as garbage before its writer commits the rest; it is still announced, and stays.
-        garbage = tuple(path for path in state.garbage if path != arrival.change_set.location.segment)
-        change_sets = (*state.change_sets, replace(arrival.change_set, sqn=sqn, schema=state.schema))
-        state = replace(state, change_sets=change_sets, garbage=garbage)
-    known[position.topic, position.partition] = position
-    record = replace(landed, sqn=sqn, number=len(state.landed) + 1).with_stream(position.stream)
-    positions = tuple(known[k] for k in sorted(known))
-    return replace(state, landed=(*state.landed, record), positions=positions, names=arrival.names or state.names)
 
 
 def give_up(state: LogState, fence: int) -> LogState:
