@@ -30,7 +30,7 @@ from tidefold.wiring import open_pipeline
 
 LOGS = (100, 1_000, 5_000)
 STEP = 500
-LEDGERS = (100, 1_000, 10_000)
+LEDGERS = (100, 1_000, 10_000, 100_000)
 SIZES = ((100, 100), (100, 1_000), (1_000, 1_000), (10_000, 100), (10_000, 1_000))
 EXECUTORS, GOAL = 4, 20e6
 RESULTS = Path(__file__).parents[1] / "var" / "bench-scale.json"
@@ -114,7 +114,8 @@ def ledger_line(count: int) -> str:
         state = pipeline.ledger("accounts").read()
         [change_set], [landed], [position] = state.change_sets, state.landed, state.positions
         place = change_set.location
-        for begin in range(1, count, STEP):
+        step = max(STEP, count // 20)
+        for begin in range(1, count, step):
             files = [
                 IngestedFile(
                     replace(landed, number=0, name=f"accounts+0+{n:010d}.jsonl", first_offset=n, next_offset=n + 1),
@@ -126,17 +127,19 @@ def ledger_line(count: int) -> str:
                     ),
                     replace(position, next_offset=n + 1, high=(1, n)),
                 )
-                for n in range(begin, min(begin + STEP, count))
+                for n in range(begin, min(begin + step, count))
             ]
             pipeline.ledger("accounts").commit(partial(append, arrivals=files))
-        cold, calls = open_pipeline(made / "tidefold.yaml"), Counter[str]()
-        count_calls(cold.store, calls)
-        begun = time.perf_counter()
-        [found] = status(cold, ["accounts"])
-        taken = time.perf_counter() - begun
-        assert found.change_sets == count, found
+        calls, taken = 0, float("inf")
+        for _ in range(3):
+            cold, counted = open_pipeline(made / "tidefold.yaml"), Counter[str]()
+            count_calls(cold.store, counted)
+            begun = time.perf_counter()
+            [found] = status(cold, ["accounts"])
+            calls, taken = counted.total(), min(taken, time.perf_counter() - begun)
+            assert found.change_sets == count, found
         head = max(entry.bytes for entry in cold.store.list("logs/accounts/ledger")[-1:])
-        return f"| {count:,} | {calls.total():,} | {taken:.2f} | {head:,} |"
+        return f"| {count:,} | {calls:,} | {taken:.2f} | {head:,} |"
 
 
 def main() -> None:
@@ -191,7 +194,7 @@ def main() -> None:
             "## Ledger",
             "",
             "A cold `status` of one log whose change sets wait. Its requests are three listings, the head of the",
-            "ledger, and the pages, which are read side by side.",
+            "ledger, and the pages, which are read side by side. The least seconds of three are listed.",
             "",
             "| change sets | requests | seconds | bytes of the head |",
             "|---|---|---|---|",
@@ -202,7 +205,6 @@ def main() -> None:
             "## Not measured here",
             "",
             "- CPU seconds for each row with 1 to 4 executors: that needs a cluster.",
-            "- A ledger of 100,000 change sets: the benchmark was stopped after 170 seconds, before it had made one.",
         ],
     )
     RESULTS.unlink()
