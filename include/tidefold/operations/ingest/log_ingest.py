@@ -65,7 +65,7 @@ class LogIngest:
     landing: the problems of the landing folder to record; None: nothing is recorded.
     extract: the full extract that the run ingested; None: none.
     uploads: what the uploads of the run cost so far.
-    bound: for each file that is ingested, how many of its records at most; None: no limit.
+    bound: for each file that is ingested, how many of its records at most (None: all); None: no file is limited.
     waits: why records wait that have landed; empty: none do.
     """
 
@@ -89,7 +89,7 @@ class LogIngest:
     landing: LandingProblems | None = None
     extract: ExtractTaken | None = None
     uploads: UploadTotals = NO_UPLOADS
-    bound: Mapping[str, int] | None = None
+    bound: Mapping[str, int | None] | None = None
     waits: str = ""
 
     @property
@@ -101,7 +101,7 @@ class LogIngest:
         """About how many bytes are to be parsed."""
         return sum(task.weight for task in self.plan.take)
 
-    def with_bound(self, bound: Mapping[str, int]) -> LogIngest:
+    def with_bound(self, bound: Mapping[str, int | None]) -> LogIngest:
         """Returns the ingest limited to the first records of each file; other files wait."""
         return replace(self, bound=bound, plan=limit_plan(self.plan, bound))
 

@@ -143,9 +143,14 @@ class _LogScan:
     offsets: dict[str, array[int]] = field(default_factory=dict)
     taken: dict[str, int] = field(default_factory=dict)
 
-    def count_before(self, cut: int) -> dict[str, int]:
-        """Returns for each file how many of its records come before an offset."""
-        return {name: self.taken[name] + bisect_left(offsets, cut) for name, offsets in self.offsets.items()}
+    def count_before(self, cut: int) -> dict[str, int | None]:
+        """Returns for each file how many of its records come before an offset; None: all of them."""
+        found: dict[str, int | None] = {}
+        for name, offsets in self.offsets.items():
+            count, taken = bisect_left(offsets, cut), self.taken[name]
+            # A file that is ingested to its end is not read again.
+            found[name] = None if count == len(offsets) and count + taken else taken + count
+        return found
 
 
 def _scan_log(

@@ -14,7 +14,7 @@ from tidefold.domain.sets.progress import SourceRecord
 from tidefold.domain.source_progress import NameReading
 from tidefold.errors import RefusedError, StorageError, TidefoldError
 from tidefold.sources.api import Feed
-from tidefold.sources.debezium.json_source import DebeziumJson
+from tidefold.sources.debezium.json_source import DebeziumJson, offset_in
 from tidefold.sources.debezium.transaction_places import ChangeHead, RecordPlaces, TransactionId, parse_end_id
 from tidefold.sources.ingest.plan import FileTask
 from tidefold.sources.ingest.taken_records import TakenFile
@@ -24,6 +24,8 @@ from tidefold.sources.registry import source_of
 from tidefold.typed_json import make_decoder
 
 _TOPIC = ".transaction"
+_TAIL_BYTES = 64 << 10
+_UNKNOWN = 2**63
 _JSON = "debezium-json"
 _UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _OFFSET = Annotated[int, Meta(ge=0, le=2**63 - 2)]
@@ -170,7 +172,7 @@ def _read_topic(
         if i + 1 < len(files) and files[i + 1].start <= expected:
             continue
         until = source.ending(file, 0).complete if file is files[-1] else file.size
-        if not until:
+        if not until or (feed.format == _JSON and not file.gzip and _find_last_offset(file, until) < expected):
             continue
         for here, text in _read_texts(feed, file, until):
             offset, marker = _read_marker(feed.path, text, here)
@@ -179,6 +181,19 @@ def _read_topic(
             if offset == expected:
                 expected += 1
                 yield offset, marker
+
+
+def _find_last_offset(file: LandedFile, until: int) -> int:
+    """Returns the offset in the last record, so that a file without news is not read; a huge one if it says none."""
+    begin = max(0, until - _TAIL_BYTES)
+    try:
+        with open_landed(file) as stream:
+            stream.seek(begin)
+            lines = stream.read(until - begin).rstrip().splitlines()
+    except OSError:
+        return _UNKNOWN  # Reading the file reports it.
+    offset = offset_in(lines[-1]) if len(lines) > 1 else None
+    return _UNKNOWN if offset is None else offset
 
 
 def _read_marker(folder: str, text: bytes, offset: int) -> tuple[int, _Marker]:

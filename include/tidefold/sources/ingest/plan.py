@@ -178,10 +178,19 @@ def _earlier(file: LandedFile, landed: Iterable[LandedFileRecord], there: Collec
     )
 
 
-def limit_plan(plan: FilePlan, bound: Mapping[str, int]) -> FilePlan:
-    """Returns the plan with the first records of each file only. `bound`: how many, with those that were taken."""
-    left = ((task, bound.get(task.file.name, 0) - task.records) for task in plan.take)
-    return replace(plan, take=tuple(replace(task, most=most) for task, most in left if most > 0))
+def limit_plan(plan: FilePlan, bound: Mapping[str, int | None]) -> FilePlan:
+    """Returns the plan with the first records of each file only.
+
+    bound: how many records of a file, with those that were taken; None: all. A file without a bound waits.
+    """
+    take: list[FileTask] = []
+    for task in plan.take:
+        most = bound.get(task.file.name, 0)
+        if most is None:
+            take.append(task)
+        elif most > task.records:
+            take.append(replace(task, most=most - task.records))
+    return replace(plan, take=tuple(take))
 
 
 def _sum_taken(landed: Iterable[LandedFileRecord]) -> dict[str, _TakenSoFar]:

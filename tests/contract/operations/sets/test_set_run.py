@@ -27,6 +27,7 @@ from support.bank_sets import (
     replay,
     run,
 )
+from tidefold.operations.ingest.log_ingest import plan_log
 from tidefold.operations.outcome import Status
 from tidefold.operations.retention.drop_log import drop
 from tidefold.operations.sets.set_ledger import set_ledger
@@ -177,3 +178,13 @@ def test_a_log_that_was_dropped_joins_the_set_anew(tmp_path: Path) -> None:
     run(pipeline, "r3")
     run(pipeline, "r4")
     assert check_bank(pipeline) == max(replay().rows)
+
+
+def test_files_that_were_ingested_to_their_end_are_not_read_again(tmp_path: Path) -> None:
+    pipeline = make_bank(tmp_path)
+    land(tmp_path, {**ALL, "tellers": 900})
+    run(pipeline, "r1")
+    land(tmp_path, ALL)
+    run(pipeline, "r2")
+    assert check_bank(pipeline) == max(replay().rows)
+    assert [plan_log(pipeline, log).plan.take for log in LOGS] == [()] * len(LOGS)
