@@ -89,6 +89,10 @@ test-package: install ## About 3 minutes: the wheel in a new environment, and an
 test-drills: install ## About 10 minutes on a quiet machine, not part of `make test`: four scheduled rounds of three DAGs in a real Airflow while an approval waits
 	$(RUN) -m pytest tests/drills
 
+.PHONY: test-cluster
+test-cluster: install ## About 20 minutes, not part of `make test`: outages of workers, executors, driver and S3 on a cluster, through Airflow; writes docs/benchmarks/cluster.md (needs Go; STORIES='driver': only those)
+	PYTHONPATH=include:plugins:scripts:tests $(PYTHON) -m cluster
+
 ##@ Measure
 
 bench: install ## Folding changes by tidefold and by its peers; writes docs/benchmarks/fold.md; the first run fetches a Spark each for Iceberg, Hudi and Paimon (ROWS=10000000: the full one; PEERS=delta,iceberg,hudi,paimon,ducklake; SHARES=0.01,0.1; PARTS=lakes)
@@ -131,6 +135,11 @@ bench-capacity: install ## About 3 minutes: a model of the CPU of folds, checked
 
 bench-run: install ## About an hour: whole runs, cold start included, by tidefold and by the usual job; writes docs/benchmarks/run.md
 	ROWS=$(if $(filter file,$(origin ROWS)),1000000,$(ROWS)) ROUNDS=$(if $(filter file,$(origin ROUNDS)),5,$(ROUNDS)) SIZES="$(SIZES)" WAYS="$(WAYS)" $(RUN) benchmarks/run.py
+
+.PHONY: bench-executors
+bench-executors: install ## About 5 minutes: CPU of a fold on one, two and four executors of a cluster; writes its part of docs/scale.md
+	PYTHONPATH=include:plugins:scripts:tests $(PYTHON) benchmarks/executors.py
+	$(RUN) scripts/wrap_text.py
 
 bench-snapshot: install ## About 10 minutes: full snapshots and restores against plain copies and Spark; writes docs/benchmarks/snapshot.md
 	PYTHONPATH=include:plugins:tests $(PYTHON) benchmarks/snapshot.py
@@ -177,6 +186,14 @@ airflow: install ## A command of the Airflow that `make up` started: make airflo
 
 down: ## Stop what `make up` (or an interrupted demo) started
 	@if [ -x $(PYTHON) ]; then $(RUN) -m local_airflow down; fi
+
+.PHONY: cluster cluster-land
+PHASE ?= phase2
+cluster: install ## A Spark master, two workers, an S3 server (needs Go) and Airflow on them, until Ctrl-C (WORKER_PYTHON=...: the interpreter of the workers)
+	@$(RUN) -m local_cluster up
+
+cluster-land: install ## Land more changes of the sample for `make cluster` (PHASE=phase3)
+	@$(RUN) -m local_cluster land $(PHASE)
 
 .PHONY: page-pictures
 page-pictures: install ## About a minute: the pictures of docs/page.md, taken of the page in a real Airflow

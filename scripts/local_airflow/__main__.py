@@ -10,6 +10,7 @@ from pathlib import Path
 from local_airflow.errors import LocalAirflowError
 from local_airflow.settings import PROJECT, Request
 from local_airflow.stack import LocalAirflow, call_airflow, down, up
+from local_cluster.stack import stop_all
 
 VAR = PROJECT / "var"
 
@@ -58,7 +59,8 @@ def _sample() -> Path:
 
 
 def _down() -> int:
-    stopped = [down(root, _say) for root in (VAR, VAR / "demo")]
+    # The last one is a `make cluster` that was killed before it could stop what it had started.
+    stopped = [*(down(root, _say) for root in (VAR, VAR / "demo")), stop_all(VAR / "cluster", _say)]
     if not any(stopped):
         _say("nothing was running")
     return 0

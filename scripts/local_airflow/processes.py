@@ -51,12 +51,14 @@ class Register:
         part.write_text(json.dumps([asdict(entry) for entry in started]))
         part.replace(self._path)
 
-    def start(self, name: str, argv: Sequence[str], env: Mapping[str, str], log: Path) -> Started:
-        """Starts a program detached from this one and writes it down."""
+    def start(
+        self, name: str, argv: Sequence[str], env: Mapping[str, str], log: Path, cwd: Path | None = None
+    ) -> Started:
+        """Starts a program detached from this one and writes it down. `cwd`: the folder in which it works."""
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("ab") as stream:
             child = subprocess.Popen(
-                argv, env=env, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream, start_new_session=True
+                argv, env=env, cwd=cwd, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream, start_new_session=True
             )
         started = Started(name, child.pid, psutil.Process(child.pid).create_time(), str(log))
         self.write([*self.read(), started])

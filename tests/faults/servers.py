@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from local_cluster.versitygw import MODULE, find_program
 from support.s3_server import ENVIRONMENT, S3Server
 
 # Where it is as fast as memory: nothing of a test has to survive the machine.
@@ -41,11 +42,11 @@ def versitygw() -> Iterator[tuple[str, dict[str, str]]]:
 
     Raises FileNotFoundError without the program.
     """
-    program = os.environ.get("VERSITYGW") or shutil.which("versitygw")
+    program = find_program() or shutil.which("versitygw")
     if not program:
         raise FileNotFoundError(
-            "There is no versitygw: `go install github.com/versity/versitygw/cmd/versitygw@v1.8.0`, then put it on "
-            "the PATH or name it in VERSITYGW."
+            f"There is no versitygw: `go install {MODULE}`, then put it on the PATH or name it in VERSITYGW. "
+            "`make cluster` builds it, too."
         )
     keys = {"ROOT_ACCESS_KEY": "testing", "ROOT_SECRET_KEY": "testing-secret"}
     with tempfile.TemporaryDirectory() as folder, socket.socket() as free:

@@ -54,6 +54,18 @@ def test_good_rows_pass_and_the_verdict_is_stored_and_bound(pipeline: Pipeline, 
     assert "3 checks passed" in Path(outcome.facts["report"]).read_text()
 
 
+def test_logs_are_judged_side_by_side(pipeline: Pipeline, spark: SparkSession) -> None:
+    """Each with an expectation that only Spark computes, so that Great Expectations works in two threads."""
+    only_spark = {"type": "expect_column_value_lengths_to_be_between", "kwargs": {"column": "filler", "max_value": 6}}
+    for log, rows in (("accounts", ROWS), ("pairs", [*ROWS, (7, 1, "far too long")])):
+        give_suite(pipeline, only_spark, log=log)
+        stage(pipeline, rows, log)
+    outcomes = judge(pipeline, ["accounts", "pairs"], None, SparkEngine(spark), 8)
+    assert [(o.log, o.status, o.error) for o in outcomes] == [
+        ("accounts", "passed", None), ("pairs", "failed", None),
+    ]  # fmt: skip
+
+
 def test_judging_again_changes_nothing_and_needs_no_spark(pipeline: Pipeline, spark: SparkSession) -> None:
     stage(pipeline, ROWS)
     first = judge_one(pipeline, spark)

@@ -65,13 +65,22 @@ def put(pipeline: Pipeline, changes: list[dict[str, Any]], log: str = "accounts"
         {"_op": UPSERT, "_kg": 0, "_o0": 1, "_o1": first + i, "_partition": 0, "_offset": first + i, "_ts": 0, **change}
         for i, change in enumerate(changes)
     ]
-    table = with_key_groups(pa.Table.from_pylist(rows, schema=change_schema(shape)), shape)
+    return put_table(pipeline, pa.Table.from_pylist(rows, schema=change_schema(shape)), log)
+
+
+def put_table(pipeline: Pipeline, rows: pa.Table, log: str = "accounts") -> LogState:
+    """Appends one change set whose offsets go on from those of the log. Its key groups are computed here."""
+    shape = pipeline.log(log).shape
+    ledger = pipeline.ledger(log)
+    state = ledger.begin(shape)
+    first = state.positions[0].next_offset if state.positions else 0
+    table = with_key_groups(rows, shape)
     path = f"changelog/test/{uuid.uuid4().hex}.seg"
     [part] = write_segment(pipeline.store, path, [(log, table)])
-    end = first + len(changes)
+    count = len(rows)
+    end = first + count
     high = (1, end - 1)
     change_set = part.change_set(high)
-    count = len(changes)
     landed = LandedFileRecord(
         0, f"{log}+0+{first:010d}.jsonl", 1, "", log, 0, first, end, count, count, 0, 0, 0, 0, None
     )
