@@ -171,7 +171,9 @@ def describe(played: list[Played]) -> list[str]:
         "tables are compared with plain dicts to which the same changes were applied.",
         "",
         "*Left over* counts claims, files in the store that no ledger, manifest or table names, open uploads, and "
-        "files of tidefold on the disks of workers and driver.",
+        "files of tidefold on the disks of workers and driver. Spark's own folders do not count: a killed worker "
+        "leaves Spark's cache of jars on its disk, and a killed driver leaves `var/spark/spark-*`, which `tidefold "
+        "clean` deletes after `retention.scratch_days`.",
         "",
         "| story | what was struck | run in Airflow | tries of a task | seconds | tables | left over |",
         "|---|---|---|---|---|---|---|",

@@ -189,7 +189,10 @@ class Rig:
         return [f"open upload {one['Key']}" for one in uploads]
 
     def _find_scratch(self) -> list[str]:
-        """Files of workers beside Spark's own, and scratch folders of drivers."""
+        """Files of workers beside Spark's own, and scratch folders of drivers.
+
+        Spark deletes its folders on a worker when an application ends, but not if the worker was killed.
+        """
         spark = self.servers.spark.root
         kept = {"stdout", "stderr", "output.log"}
         found = [
@@ -197,6 +200,7 @@ class Rig:
             for name in WORKERS
             for path in (spark / name).rglob("*")
             if path.is_file() and path.name not in kept and path.suffix not in (".jar", ".zip", ".crc")
+            if not any(part.startswith(("spark-", "blockmgr-")) for part in path.relative_to(spark).parts)
         ]
         found += list((self.servers.root / "var").rglob("tidefold-p*"))
         found += list((self.servers.root / "var" / "results").glob("*"))

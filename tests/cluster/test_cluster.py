@@ -17,7 +17,7 @@ from local_cluster.versitygw import BUCKET, find_program
 from support.s3_server import ENVIRONMENT, S3Bucket, S3Server
 
 # Less than the client waits.
-_BUSY_SECONDS = 10
+_BUSY_SECONDS = 5
 
 
 class MotoServer:

@@ -83,9 +83,11 @@ writes its files, loses its answer and is run again by Spark. All changes are ta
 run every task twice in four ways: the first answer is lost,
 a copy ends after the answer, and two at once where the first or the second counts.
 
+Executors and workers that die while they fold, whose tasks Spark runs again on another one:
+[outages on a cluster](benchmarks/cluster.md).
+
 Not provoked: a copy that Spark's speculation starts by itself. Spark starts one only for a task that
-is slower than its neighbours, on another executor; a local master with one executor never does. A
-retried stage after a lost executor was not provoked in a test either. Both run a task twice, and the
+is slower than its neighbours, on another executor; a local master with one executor never does. The
 four ways above cover what the second run can do.
 """
 
