@@ -28,6 +28,7 @@ from tidefold.operations.snapshot.request import Fold
 from tidefold.wiring import open_pipeline
 from tidefold_airflow import operators
 from tidefold_airflow.dags.factory import tidefold_dag
+from tidefold_airflow.observability.assets import TABLES
 from tidefold_airflow.operators.list_logs import _take_turns
 from tidefold_airflow.operators.spark import INSTANT
 from tidefold_airflow.provider import get_provider_info
@@ -353,3 +354,12 @@ def test_the_package_offers_its_functions_and_describes_itself_to_airflow() -> N
     for path in (*found["extra-links"], *found["notifications"]):
         module, _, name = path.rpartition(".")
         assert isinstance(getattr(import_module(module), name), type)
+
+
+def test_airflow_knows_the_alias_of_the_tables_before_the_first_run(tmp_path: Path) -> None:
+    """Else each of two confirm tasks that end at the same moment records it, and Airflow lets one of them fail."""
+    from airflow.dag_processing.collection import _find_all_asset_aliases
+    from airflow.serialization.serialized_objects import LazyDeserializedDAG
+
+    dag = tidefold_dag("shop", schedule=None, config=str(tmp_path / "tidefold.yaml"))
+    assert {alias.name for alias in _find_all_asset_aliases([LazyDeserializedDAG.from_dag(dag)])} == {TABLES.name}

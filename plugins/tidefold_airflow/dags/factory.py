@@ -16,6 +16,7 @@ from tidefold_airflow import operators
 from tidefold_airflow.dags.approval import tidefold_approval_dag
 from tidefold_airflow.dags.params import AS_CONFIGURED, has_catalog, kind_param, logs_param
 from tidefold_airflow.dags.settings import Schedule, alarm_settings, dag_settings, deadline_settings
+from tidefold_airflow.observability.assets import TABLES
 from tidefold_airflow.operators.approve import LOOK_EVERY
 from tidefold_airflow.operators.run_context import Logs
 
@@ -169,6 +170,8 @@ def _tasks(logs: Logs | str, kind: str | None, options: Options, asks: str | Non
         task_id="confirm",
         retries=1,
         map_index_template="{{ task.logs[0] }}",
+        # Airflow then knows it before the first run: two tasks that end together do not both record it.
+        outlets=[TABLES],
         **asking,
         **config,
         **CONTINUE_ON_PARTIAL_FAILURE,

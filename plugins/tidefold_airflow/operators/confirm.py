@@ -35,7 +35,8 @@ class TidefoldConfirmOperator(TidefoldLogOperator):
     """
 
     def __init__(self, *, approval_dag: str | None = None, **kwargs: Any) -> None:
-        super().__init__(outlets=[*kwargs.pop("outlets", ()), TABLES], **kwargs)
+        outlets = [outlet for outlet in kwargs.pop("outlets", ()) if outlet != TABLES]
+        super().__init__(outlets=[*outlets, TABLES], **kwargs)
         self.approval_dag = approval_dag
         self._waiting: frozenset[str] = frozenset()
         self._lineage: OperatorLineage[Any, Any] | None = None
