@@ -226,8 +226,8 @@ def read_document(path: Path) -> YamlDocument:
         raise NotFoundError(
             "CONFIG_NOT_FOUND",
             f"There is no configuration file `{path}`.",
-            hint="Name the file: `--config`, `config=` in a DAG, or TIDEFOLD_CONFIG (in Airflow: for every component). "
-            "`tidefold init DIR` writes a new one.",
+            hint="`tidefold init DIR` writes one from landed files. --config or TIDEFOLD_CONFIG names another file. "
+            "In Airflow, set TIDEFOLD_CONFIG for every component, or config= of the DAG.",
         )
     if not path.is_file():
         mistake = ConfigProblem("CONFIG_NOT_A_FILE", 0, "", "is not a file.", "Name the YAML file itself.")
