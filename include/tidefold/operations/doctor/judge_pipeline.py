@@ -140,14 +140,12 @@ def judge_airflow(found: AirflowSetup) -> Iterator[DoctorFinding]:
     for file, error in found.import_errors.items():
         yield DoctorFinding("airflow", FAIL, f"DAG file {file} cannot be imported: {error}", "Mend what it names.")
     if not found.import_errors:
-        yield DoctorFinding("airflow", OK, f"Airflow {found.version}, {count_noun(found.dags, 'DAG')} imported.")
+        where = f" Spark runs where `{found.connection}` says, not on `spark.master`." if found.has_connection else ""
+        yield DoctorFinding("airflow", OK, f"Airflow {found.version}, {count_noun(found.dags, 'DAG')} imported.{where}")
     if found.has_connection is False:
         message = f"The connection `{found.connection}` does not exist: Airflow then starts Spark on YARN."
         hint = f"""Set AIRFLOW_CONN_{found.connection.upper()}='{{"conn_type": "spark", "host": "local[*]"}}'."""
         yield DoctorFinding("airflow", FAIL, message, hint)
-    elif found.has_connection:
-        message = f"Tasks run Spark where the connection `{found.connection}` says, not on `spark.master`."
-        yield DoctorFinding("airflow", OK, message)
-    else:
+    elif found.has_connection is None:
         message = f"Whether Airflow has the connection `{found.connection}` is not known: AIRFLOW_HOME is not set."
         yield DoctorFinding("airflow", OK, message)
