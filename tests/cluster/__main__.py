@@ -184,7 +184,8 @@ def describe(played: list[Played]) -> list[str]:
         "*Left over* counts claims, files in the store that no ledger, manifest or table names, open uploads, and "
         "files of tidefold on the disks of workers and driver. Spark's own folders do not count: a killed worker "
         "leaves Spark's cache of jars on its disk, and a killed driver leaves `var/spark/spark-*`, which `tidefold "
-        "clean` deletes after `retention.scratch_days`.",
+        "clean` deletes after `retention.scratch_days`. An ingest that died before it recorded its results leaves an "
+        "announcement of its files. `tidefold clean` ends it after an hour; here it is ended at once.",
         "",
         "| story | what was struck | run in Airflow | tries of a task | seconds | tables | left over |",
         "|---|---|---|---|---|---|---|",

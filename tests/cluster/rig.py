@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from support.airflow_stack import SELDOM, running, wait_until, words_of
 from support.landing import record, text_of
 from tidefold.domain.paths import LogPaths
 from tidefold.ledger import read_manifest
+from tidefold.operations.ingest.recovery import PATIENCE, find_abandoned, recover_run
 from tidefold.operations.pipeline import Pipeline
 from tidefold.wiring import open_pipeline
 
@@ -161,7 +163,14 @@ class Rig:
 
     def find_left(self) -> list[str]:
         """Returns what is left over: claims, files of the store that nothing names, uploads, files of the workers."""
+        self._end_dead_ingests()
         return [*self._find_claims(), *self._find_unnamed(), *self._find_uploads(), *self._find_scratch()]
+
+    def _end_dead_ingests(self) -> None:
+        """As `tidefold clean` does an hour later: an ingest that died before its results leaves an announcement."""
+        later = datetime.now(UTC) + 2 * PATIENCE
+        for run in find_abandoned(self.pipeline.store, later.isoformat()):
+            recover_run(self.pipeline.store, run)
 
     def _find_claims(self) -> list[str]:
         states = {log: self.pipeline.ledger(log).read() for log in LOGS}
