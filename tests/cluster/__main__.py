@@ -151,17 +151,6 @@ def main() -> int:
     return 0 if played and all(one.is_good for one in played) else 1
 
 
-_NOTES = [
-    "",
-    "Stories that are not in the table were not recorded yet.",
-    "",
-    "The run that outlasted the missing server ended red for another reason. Two `confirm` tasks ended at the "
-    "same moment, both published their table, and Airflow 3.3.2 set one of them to failed: both inserted the "
-    "same asset alias (`idx_asset_alias_name_unique`). It was the first run of that Airflow; later runs find it.",
-    "",
-]
-
-
 def record(played: Played) -> None:
     """Records a story, and writes the page again with all that were recorded."""
     known = json.loads(RECORD.read_text()) if RECORD.exists() else {}
@@ -195,7 +184,7 @@ def describe(played: list[Played]) -> list[str]:
         left = "nothing" if not one.left else f"**{len(one.left)}: {one.left[0]}**"
         cells = [one.name, one.did, one.state, str(one.tries), f"{one.seconds:.0f}", tables, left]
         head.append(f"| {' | '.join(cells)} |")
-    return [*head, *_NOTES]
+    return [*head, ""]
 
 
 if __name__ == "__main__":
