@@ -204,7 +204,8 @@ def main() -> None:
             "",
             "## Not measured here",
             "",
-            "- CPU seconds for each row with 1 to 4 executors: [scale.md](../scale.md#from-one-to-four-executors) has them.",
+            "- CPU seconds for each row with 1 to 4 executors: "
+            "[scale.md](../scale.md#from-one-to-four-executors) has them.",
         ],
     )
     RESULTS.unlink()
