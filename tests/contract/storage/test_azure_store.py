@@ -21,6 +21,7 @@ from tidefold.storage import SizedStore, Store, link_data_file, open_store
 from tidefold.storage.azure import client, upload
 from tidefold.storage.azure import store as azure_store
 from tidefold.storage.azure.address import AzureAccount, AzureAddress
+from tidefold.storage.object_store import READ
 from tidefold.storage.upload_stream import PART
 
 HERE = Path("/")
@@ -221,10 +222,10 @@ def test_sizes_of_few_files_in_a_large_folder_cost_no_listing_of_it(
 
 
 def test_a_large_file_is_read_in_any_order(store: Store) -> None:
-    data = os.urandom(3 * azure_store._READ + 5)
+    data = os.urandom(3 * READ + 5)
     store.put_if_absent("big", data)
     with store.open("big") as stream:
-        for start, length in ((5, 10), (2 * azure_store._READ - 3, 9), (0, 1), (len(data) - 4, 9), (len(data) + 9, 1)):
+        for start, length in ((5, 10), (2 * READ - 3, 9), (0, 1), (len(data) - 4, 9), (len(data) + 9, 1)):
             stream.seek(start)
             assert stream.read(length) == data[start : start + length]
     assert store.read("big") == data

@@ -5,10 +5,8 @@ adlfs is fsspec's Azure. Its own writes replace objects, so conditional requests
 
 from __future__ import annotations
 
-import asyncio
 import os
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -26,12 +24,13 @@ from fsspec.asyn import sync
 
 from tidefold.errors import NotFoundError, StorageError, TidefoldError
 from tidefold.storage.azure.address import AzureAccount, AzureAddress
+from tidefold.storage.object_client import ObjectClient, insist
 from tidefold.storage.patience import PATIENCE, Outage
 
 T = TypeVar("T")
 FAILURES = (AzureError, OSError, TransportError)
-# Files of one log that are copied, checked or deleted at once.
-REQUESTS_AT_ONCE = 64
+# Stored with the object: the put that made it. A put that is sent again then finds its own name taken.
+PUT_MARK = "tidefold_put"
 # The patience of this module decides, not the client's own retries. A read whose body was cut off is repeated.
 ONCE = {"retry_total": 0, "connection_timeout": 20, "read_timeout": 60}
 _RIGHTS = "the role Storage Blob Data Contributor"
@@ -51,8 +50,10 @@ def _connect(account: AzureAccount) -> tuple[AzureBlobFileSystem, Outage]:
     return _clients[key]
 
 
-class Container:
+class Container(ObjectClient):
     """One container. `call` raises the errors of Azure. `translate_errors` converts them into those of the Store."""
+
+    failures = FAILURES
 
     def __init__(self, address: AzureAddress) -> None:
         self.name = address.container
@@ -61,36 +62,12 @@ class Container:
     def call(self, act: Callable[[Any], Awaitable[T]]) -> T:
         """Runs requests on a client of the container, and repeats all of them while Azure is out of reach."""
         files, outage = _connect(self.account)
-        found: T = sync(files.loop, self._insist, files, outage, act)
+
+        def send() -> Awaitable[T]:
+            return act(files.service_client.get_container_client(self.name))
+
+        found: T = sync(files.loop, insist, outage, send, FAILURES, is_transient, code_of)
         return found
-
-    async def _insist(self, files: Any, outage: Outage, act: Callable[[Any], Awaitable[T]]) -> T:
-        began, tries = outage.begin_request(), 0
-        while True:
-            try:
-                answer = await act(files.service_client.get_container_client(self.name))
-            except FAILURES as error:
-                if not is_transient(error):
-                    outage.end()
-                    raise
-                tries += 1
-                pause = outage.choose_pause(began, tries, code_of(error) or type(error).__name__)
-                if pause is None:
-                    raise
-                await asyncio.sleep(pause)
-                continue
-            outage.end()
-            return answer
-
-    @contextmanager
-    def translate_errors(self, path: str) -> Iterator[None]:
-        """Converts errors. Raises NotFoundError only if Azure reported that the object itself is absent (I23)."""
-        try:
-            yield
-        except TidefoldError:
-            raise
-        except FAILURES as error:
-            raise self.as_ours(path, error) from error
 
     def as_ours(self, path: str, error: Exception) -> TidefoldError:
         """Returns the error to raise for a failed request about a path."""
@@ -113,6 +90,25 @@ class Container:
         said = (str(error).splitlines() or [""])[0]
         hint = "Call again. If it happens again, check AZURE_STORAGE_ENDPOINT and the state of Azure."
         return StorageError("STORAGE", f"`{path}`: {code or type(error).__name__}: {said}", hint=hint)
+
+    def find_put_mark(self, key: str) -> str | None:
+        try:
+            found = self.call(lambda client: client.get_blob_client(key).get_blob_properties(**ONCE))
+        except ResourceNotFoundError as error:
+            if not isinstance(self.as_ours(key, error), NotFoundError):
+                raise  # The container is missing.
+            return None
+        return str((found.metadata or {}).get(PUT_MARK, ""))
+
+    def name_failure(self, error: BaseException) -> str:
+        return code_of(error)
+
+    def refuses(self, error: BaseException) -> bool:
+        return status_of(error) in (401, 403, 404)
+
+    def blocks_name(self, error: BaseException) -> bool:
+        """Blocks of a killed writer are no object. Azurite refuses all writes to their name except a block list."""
+        return code_of(error) == "BlobAlreadyExists"
 
     def _exists(self) -> bool:
         try:
@@ -141,8 +137,3 @@ def is_transient(error: BaseException) -> bool:
         return status >= 500 or status in (408, 429)
     lost = (ServiceRequestError, ServiceResponseError, TransportError, ConnectionError, TimeoutError)
     return isinstance(error, lost) or (isinstance(error, HttpResponseError) and not error.status_code)
-
-
-def refuses(error: BaseException) -> bool:
-    """Whether Azure refused for a reason other than the condition. An earlier, lost try may have succeeded."""
-    return status_of(error) in (401, 403, 404)

@@ -8,17 +8,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from azure.core import MatchConditions
-from azure.core.exceptions import ResourceNotFoundError
 from azure.storage.blob import BlobBlock, generate_blob_sas
 
-from tidefold.errors import NotFoundError, UnknownOutcomeError
-from tidefold.storage.azure.client import FAILURES, ONCE, Container, code_of, refuses
+from tidefold.storage.azure.client import FAILURES, ONCE, PUT_MARK, Container
 from tidefold.storage.store import make_taken_error
 
 # What one request copies inside Azure.
 COPIED_AT_ONCE = 256 << 20
-# Stored with the object: the put that made it. A put that is sent again then finds its own name taken.
-_PUT = "tidefold_put"
 _SAS_HOURS = 12
 
 
@@ -28,7 +24,7 @@ def put(container: Container, key: str, path: str, data: bytes) -> None:
 
     async def send(client: Any) -> None:
         # One request: all callers send less than the client's limit for one.
-        await client.get_blob_client(key).upload_blob(data, overwrite=False, metadata={_PUT: mark}, **ONCE)
+        await client.get_blob_client(key).upload_blob(data, overwrite=False, metadata={PUT_MARK: mark}, **ONCE)
 
     if not _attempt(container, key, path, mark, send):
         upload = BlockUpload(container, key, path)
@@ -54,60 +50,19 @@ def copy_at_once(container: Container, source: str, key: str, path: str) -> bool
 
     async def send(client: Any) -> None:
         url = f"{client.get_blob_client(source).url}?{sas}"
-        named = {"metadata": {_PUT: mark}, "requires_sync": True, "match_condition": MatchConditions.IfMissing}
+        named = {"metadata": {PUT_MARK: mark}, "requires_sync": True, "match_condition": MatchConditions.IfMissing}
         await client.get_blob_client(key).start_copy_from_url(url, **named, **ONCE)
 
     return _attempt(container, key, path, mark, send)
 
 
 def _attempt(container: Container, key: str, path: str, mark: str, send: Callable[[Any], Awaitable[None]]) -> bool:
-    """Sends a write and finds out its outcome. Returns False if only blocks of a killed writer have the name.
-
-    Such blocks are no object, but Azurite refuses all writes to their name, except for a list of blocks.
-    """
+    """Sends a write and finds out its outcome. Returns False if only blocks of a killed writer have the name."""
     try:
         container.call(send)
     except FAILURES as error:
-        return _settle(container, key, path, mark, error)
+        return container.settle(key, path, mark, error)
     return True
-
-
-def _settle(container: Container, key: str, path: str, mark: str, error: Exception) -> bool:
-    """Returns True if this very put made the object, False if there is none and the name is refused all the same.
-
-    Otherwise raises the known outcome.
-    """
-    try:
-        found = find_put_mark(container, key)
-    except FAILURES:
-        raise _make_unknown(container, path, error) from error
-    if found == mark:
-        return True
-    if refuses(error):
-        raise container.as_ours(path, error) from error
-    if found is None and code_of(error) == "BlobAlreadyExists":
-        return False
-    if found is None:  # Absence proves nothing: the lost request may still arrive.
-        raise _make_unknown(container, path, error) from error
-    raise make_taken_error(path) from error
-
-
-def find_put_mark(container: Container, key: str) -> str | None:
-    """Returns the mark of the put that made an object, "" for a foreign object; None if it does not exist."""
-    try:
-        found = container.call(lambda client: client.get_blob_client(key).get_blob_properties(**ONCE))
-    except ResourceNotFoundError as error:
-        if not isinstance(container.as_ours(key, error), NotFoundError):
-            raise  # The container is missing.
-        return None
-    return str((found.metadata or {}).get(_PUT, ""))
-
-
-def _make_unknown(container: Container, path: str, error: Exception) -> UnknownOutcomeError:
-    why = container.as_ours(path, error)
-    code = why.code if refuses(error) else "UNKNOWN_OUTCOME"
-    said = code_of(error) or type(error).__name__
-    return UnknownOutcomeError(code, f"Whether `{path}` was written is not known ({said}).", hint=why.hint)
 
 
 class BlockUpload:
@@ -136,7 +91,7 @@ class BlockUpload:
 
         async def send(client: Any) -> None:
             blocks = [BlobBlock(block_id=block) for block in self._blocks]
-            named = {"metadata": {_PUT: self._mark}, "match_condition": MatchConditions.IfMissing}
+            named = {"metadata": {PUT_MARK: self._mark}, "match_condition": MatchConditions.IfMissing}
             await client.get_blob_client(self._key).commit_block_list(blocks, **named, **ONCE)
 
         if not _attempt(self._container, self._key, self._path, self._mark, send):

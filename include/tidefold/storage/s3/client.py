@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from aiohttp import ClientError as TransportError
@@ -22,6 +20,7 @@ from fsspec.asyn import sync_wrapper
 from s3fs import S3FileSystem
 
 from tidefold.errors import InvalidInputError, NotFoundError, StorageError, TidefoldError
+from tidefold.storage.object_client import REQUESTS_AT_ONCE, ObjectClient, insist
 from tidefold.storage.patience import Outage
 from tidefold.storage.s3.address import S3Endpoint
 from tidefold.storage.s3.traffic import count_answer, count_request
@@ -31,8 +30,9 @@ FAILURES = (OSError, ClientError, BotoCoreError, ResponseParserError, TransportE
 # No response came, or one that S3 did not write (a proxy did).
 _OUT_OF_REACH = (HTTPClientError, EndpointError, ResponseParserError, TransportError, ConnectionError, TimeoutError)
 _READ_SECONDS = 60
-# Files of one log that are copied, checked or read at once. botocore's own limit is 10 connections.
-REQUESTS_AT_ONCE = 64
+# Stored with the object: the put that made it. If an answer is lost, botocore and aiohttp send the put again (aiohttp
+# whatever botocore's settings are, and silently). Then that very put finds its own name taken.
+PUT_MARK = "tidefold-put"
 _BLOCK = 8 << 20
 _DENIED = {"AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken"}
 _ABSENT = {"NoSuchKey", "NoSuchBucket", "404", ""}  # "404": a HEAD; "": s3fs looked for a file and for a folder.
@@ -47,24 +47,13 @@ class PatientFileSystem(S3FileSystem):  # type: ignore[misc]
         self.outage = Outage()
 
     async def _call_s3(self, method: str, *arguments: Any, **named: Any) -> Any:
-        began, tries = self.outage.begin_request(), 0
-        while True:
+        async def send() -> Any:
             count_request(method, named)
-            try:
-                answer = await super()._call_s3(method, *arguments, **named)
-            except FAILURES as error:
-                if not is_transient(error):
-                    self.outage.end()  # S3 answered, or the request cannot be sent at all.
-                    raise
-                tries += 1
-                pause = self.outage.choose_pause(began, tries, code_of(error) or type(error).__name__)
-                if pause is None:
-                    raise
-                await asyncio.sleep(pause)
-                continue
-            self.outage.end()
+            answer = await super(PatientFileSystem, self)._call_s3(method, *arguments, **named)
             count_answer(method, answer)
             return answer
+
+        return await insist(self.outage, send, FAILURES, is_transient, code_of)
 
     call_s3 = sync_wrapper(_call_s3)
 
@@ -97,13 +86,16 @@ def _new(kind: type[S3FileSystem], endpoint: S3Endpoint) -> S3FileSystem:
         use_listings_cache=False,
         endpoint_url=endpoint.url,
         client_kwargs={"region_name": endpoint.region} if endpoint.region else {},
+        # botocore's own limit is 10 connections.
         config_kwargs={"read_timeout": _READ_SECONDS, "max_pool_connections": REQUESTS_AT_ONCE},
         default_block_size=_BLOCK,
     )
 
 
-class Bucket:
+class Bucket(ObjectClient):
     """One bucket. `call` raises the errors of s3fs. `translate_errors` converts them into those of the Store port."""
+
+    failures = FAILURES
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -131,16 +123,6 @@ class Bucket:
             if not all(following[name] for name in names):
                 raise StorageError("STORAGE", "S3 ended a listing too early.", hint="Call again.")
 
-    @contextmanager
-    def translate_errors(self, path: str) -> Iterator[None]:
-        """Converts errors. Raises NotFoundError only if S3 reported that the object itself is absent (I23)."""
-        try:
-            yield
-        except TidefoldError:
-            raise
-        except FAILURES as error:
-            raise self.as_ours(path, error) from error
-
     def as_ours(self, path: str, error: Exception) -> TidefoldError:
         """Returns the error to raise for a failed request about a path."""
         if not isinstance(error, FileNotFoundError) or code_of(error) not in _ABSENT:
@@ -153,6 +135,26 @@ class Bucket:
             f"The bucket `{self.name}` does not exist, or these credentials may not see it.",
             hint="Create it, or correct `store`, AWS_REGION and AWS_ENDPOINT_URL.",
         )
+
+    def find_put_mark(self, key: str) -> str | None:
+        try:
+            return str(self.call("head_object", Key=key).get("Metadata", {}).get(PUT_MARK, ""))
+        except FileNotFoundError:
+            return None
+
+    def name_failure(self, error: BaseException) -> str:
+        return code_of(error)
+
+    def refuses(self, error: BaseException) -> bool:
+        status = _answer(error).get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+        return 400 <= status < 500 and status not in (408, 409, 412, 429)
+
+    def was_sent(self, error: BaseException) -> bool:
+        return not isinstance(error, NoCredentialsError | ParamValidationError)
+
+    def name_doubt(self, error: BaseException, reason: TidefoldError) -> str:
+        # In a conflict the other writer may be an earlier try of this put.
+        return "S3_CONFLICT" if conflicts(error) else super().name_doubt(error, reason)
 
     def _exists(self) -> bool:
         try:
@@ -208,14 +210,3 @@ def is_transient(error: BaseException) -> bool:
     if status:
         return status >= 500 or status in (408, 429)
     return isinstance(error, _OUT_OF_REACH) or isinstance(error.__cause__, _OUT_OF_REACH)
-
-
-def was_sent(error: BaseException) -> bool:
-    """Whether S3 may have seen the request at all."""
-    return not isinstance(error, NoCredentialsError | ParamValidationError)
-
-
-def refuses(error: BaseException) -> bool:
-    """Whether S3 refused for another reason than the condition. An earlier, lost try may have succeeded."""
-    status = _answer(error).get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-    return 400 <= status < 500 and status not in (408, 409, 412, 429)

@@ -12,26 +12,26 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import BinaryIO, cast
 
-from tidefold.errors import AlreadyExistsError, InvalidInputError, NotFoundError, RefusedError, StorageError
+from tidefold.errors import InvalidInputError, NotFoundError, RefusedError, StorageError
+from tidefold.storage.object_store import ObjectStore
 from tidefold.storage.s3.address import S3Address, S3Endpoint
-from tidefold.storage.s3.client import FAILURES, REQUESTS_AT_ONCE, Bucket, code_of
-from tidefold.storage.s3.upload import COPIED_PART, Multipart, copy_at_once, find_put_mark, put
-from tidefold.storage.store import StoredObject, make_outside_error
-from tidefold.storage.upload_stream import PART, UploadStream
+from tidefold.storage.s3.client import FAILURES, Bucket, code_of
+from tidefold.storage.s3.upload import COPIED_PART, Multipart, copy_at_once, put
+from tidefold.storage.store import StoredObject
 
 _AT_ONCE = 1000  # Keys that one delete request may name.
-_COMPARED = 8 << 20
 _PAGE = 1000  # Names in one page of a listing.
 # An upload that was not completed is not an object. It is listed under a name that `delete` recognizes.
 _UNFINISHED = re.compile(r"(?P<path>.+)\.(?P<upload>(?:[0-9a-f]{2})+)\.part", re.DOTALL)
 
 
-class S3Store:
-    """Objects below a prefix. An object appears under its name only when it is complete."""
+class S3Store(ObjectStore):
+    """Objects below a prefix of a bucket."""
 
     def __init__(self, address: str) -> None:
-        self._place = S3Address.parse(address)
-        self._bucket = Bucket(self._place.bucket)
+        place = S3Address.parse(address)
+        self._bucket = Bucket(place.bucket)
+        super().__init__(place.prefix, self._bucket)
 
     def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
         key = self._key(path)
@@ -65,93 +65,38 @@ class S3Store:
                     raise  # Not an error of S3, but of the caller's own work.
                 raise self._bucket.as_ours(path, error) from error
 
-    def put_if_absent(self, path: str, data: bytes) -> None:
-        if len(data) > PART:
-            with self.create(path) as stream:
-                stream.write(data)
-        else:
-            put(self._bucket, self._key(path), path, data)
+    def _put(self, key: str, path: str, data: bytes) -> None:
+        put(self._bucket, key, path, data)
 
-    @contextmanager
-    def create(self, path: str) -> Iterator[BinaryIO]:
-        where = (self._bucket, self._key(path), path)
-        stream = UploadStream(lambda data: put(*where, data), lambda: Multipart(*where))
-        try:
-            yield cast(BinaryIO, stream)
-        except BaseException:
-            stream.abort()
-            raise
-        stream.complete()
+    def _begin_upload(self, key: str, path: str) -> Multipart:
+        return Multipart(self._bucket, key, path)
 
-    @property
-    def links(self) -> bool:
-        return False
-
-    def link(self, source: str, target: str, copy: bool = False) -> str:
-        old, new = self._key(source), self._key(target)
-        with self._bucket.translate_errors(source):
-            size = self._size(old)
-        try:
-            self._copy(source, old, target, new, size)
-        except AlreadyExistsError:
-            if not self._same(source, target, size):
-                raise
-            return "kept"
-        return "copy"
-
-    def link_unique(self, source: str, target: str, size: int) -> str:
-        if not 0 < size <= COPIED_PART:
-            return self.link(source, target)
-        try:
-            copy_at_once(self._bucket, self._key(source), self._key(target), target)
-        except AlreadyExistsError:
-            if not self._same(source, target, size):
-                raise
-            return "kept"
-        return "copy"
-
-    @property
-    def at_once(self) -> int:
-        return REQUESTS_AT_ONCE
-
-    @contextmanager
-    def replace(self, paths: Sequence[str]) -> Iterator[BinaryIO]:
-        """Fills free names only: many S3-compatible stores cannot replace exactly the object that was read."""
-        taken = [path for path in paths if self._find_size(path) is not None]
-        if taken:
-            raise RefusedError(
-                "S3_NO_REPLACE",
-                f"`{taken[0]}` exists, and tidefold never replaces an object in S3.",
-                hint=f"Remove the object (`aws s3 rm {self.uri(taken[0])}`) and call again: repair writes it back.",
-            )
-        with self.create(paths[0]) as stream:
-            yield stream
-        for path in paths[1:]:
-            self.link(paths[0], path)
-
-    def identity(self, path: str) -> str:
-        return self.uri(path)
-
-    def _copy(self, source: str, old: str, target: str, new: str, size: int) -> None:
+    def _copy(self, source: str, target: str, size: int) -> None:
         """Copies in parts, even if one request would do: in many S3-compatible stores that request has no condition."""
         if size == 0:
-            put(self._bucket, new, target, b"")  # Nothing cannot be copied in parts.
+            put(self._bucket, self._key(target), target, b"")  # Nothing cannot be copied in parts.
             return
-        upload = Multipart(self._bucket, new, target)
+        upload = Multipart(self._bucket, self._key(target), target)
         try:
             with self._bucket.translate_errors(source):
-                upload.copy(old, size)
+                upload.copy(self._key(source), size)
         except BaseException:
             upload.abort()
             raise
         upload.complete()
 
-    def _same(self, one: str, other: str, size: int) -> bool:
-        with self._bucket.translate_errors(other):
-            if self._size(self._key(other)) != size:
-                return False
-        starts = range(0, size, _COMPARED)
-        return all(self.read(one, start, _COMPARED) == self.read(other, start, _COMPARED) for start in starts)
+    def _copy_unique(self, source: str, target: str, size: int) -> None:
+        if 0 < size <= COPIED_PART:
+            copy_at_once(self._bucket, self._key(source), self._key(target), target)
+        else:
+            self._copy(source, target, self._require_size(source))
+
+    def _make_no_replace(self, path: str) -> RefusedError:
+        return RefusedError(
+            "S3_NO_REPLACE",
+            f"`{path}` exists, and tidefold never replaces an object in S3.",
+            hint=f"Remove the object (`aws s3 rm {self.uri(path)}`) and call again: repair writes it back.",
+        )
 
     def list(self, folder: str, unfinished: bool = False) -> list[StoredObject]:
         # Not s3fs's find: it returns a file for a folder of that name, and reports a missing bucket as a missing file.
@@ -184,13 +129,6 @@ class S3Store:
             sizes = zip(left, pool.map(self._find_size, left), strict=True)
             return found | {path: size for path, size in sizes if size is not None}
 
-    def _find_size(self, path: str) -> int | None:
-        try:
-            with self._bucket.translate_errors(path):
-                return self._size(self._key(path))
-        except NotFoundError:
-            return None
-
     def delete(self, paths: Iterable[str]) -> None:
         keys = []
         for path in paths:
@@ -222,46 +160,31 @@ class S3Store:
                 hint="Check that the credentials have the right s3:DeleteObject, then call again.",
             )
 
-    def sync(self, path: str) -> None:
-        return  # What S3 acknowledged is durable.
-
-    @property
-    def address(self) -> str:
-        return self.uri("")
-
     def uri(self, path: str) -> str:
         return f"s3://{self._full(self._key(path))}".rstrip("/")
 
     def options(self) -> dict[str, str]:
         return S3Endpoint.of().delta_options()
 
-    def keeps_marks(self, path: str) -> bool:
-        """Whether S3 stores with an object which put made it. tidefold needs that to settle a lost response."""
-        with self._bucket.translate_errors(path):
-            return bool(find_put_mark(self._bucket, self._key(path)))
-
     def read_instant(self, path: str) -> float:
         """Returns when S3 wrote an object, by its clock: seconds since 1970."""
         with self._bucket.translate_errors(path):
             return float(self._bucket.call("head_object", Key=self._key(path))["LastModified"].timestamp())
 
+    def _require_size(self, path: str) -> int:
+        key = self._key(path)
+        with self._bucket.translate_errors(path):
+            return self._size(key)
+
     def _size(self, key: str) -> int:
         return int(self._bucket.call("head_object", Key=key)["ContentLength"])
 
     def _full(self, key: str) -> str:
-        return f"{self._place.bucket}/{key}"
+        return f"{self._bucket.name}/{key}"
 
     def _key(self, path: str) -> str:
-        """Returns the object's key. Raises InvalidInputError if it is outside the root (I26)."""
-        parts = path.split("/")
-        if path.startswith("/") or ".." in parts:
-            raise make_outside_error(path)
         if "?" in path:
             raise InvalidInputError(
                 "PATH_INVALID", f"`{path}` contains `?`, which S3 clients read as the start of a version id."
             )
-        below = [part for part in parts if part not in ("", ".")]
-        return "/".join([*filter(None, [self._place.prefix]), *below])
-
-    def _path(self, key: str) -> str:
-        return key.removeprefix(f"{self._place.prefix}/" if self._place.prefix else "")
+        return super()._key(path)

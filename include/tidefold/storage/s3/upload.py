@@ -7,14 +7,10 @@ from contextlib import suppress
 from typing import Any
 
 from tidefold.errors import UnknownOutcomeError
-from tidefold.storage.s3.client import FAILURES, Bucket, code_of, conflicts, refuses, was_sent
-from tidefold.storage.store import make_taken_error
+from tidefold.storage.s3.client import FAILURES, PUT_MARK, Bucket, conflicts
 
 COPIED_PART = 512 << 20
 _CONFLICTS = 5
-# Stored with the object: the put that made it. If an answer is lost, botocore and aiohttp send the put again (aiohttp
-# whatever botocore's settings are, and silently). Then that very put finds its own name taken.
-_PUT = "tidefold-put"
 
 
 def put(bucket: Bucket, key: str, path: str, data: bytes) -> None:
@@ -22,11 +18,11 @@ def put(bucket: Bucket, key: str, path: str, data: bytes) -> None:
     mark = uuid.uuid4().hex
     for left in reversed(range(_CONFLICTS)):
         try:
-            bucket.call("put_object", Key=key, Body=data, IfNoneMatch="*", Metadata={_PUT: mark})
+            bucket.call("put_object", Key=key, Body=data, IfNoneMatch="*", Metadata={PUT_MARK: mark})
         except FAILURES as error:
             if conflicts(error) and left:
                 continue
-            _settle(bucket, key, path, mark, error)
+            bucket.settle(key, path, mark, error)
         return
 
 
@@ -43,45 +39,12 @@ def copy_at_once(bucket: Bucket, source: str, key: str, path: str) -> None:
             CopySource={"Bucket": bucket.name, "Key": source},
             IfNoneMatch="*",
             MetadataDirective="REPLACE",
-            Metadata={_PUT: mark},
+            Metadata={PUT_MARK: mark},
         )
     except FileNotFoundError as error:
         raise bucket.as_ours(path, error) from error
     except FAILURES as error:
-        _settle(bucket, key, path, mark, error)
-
-
-def _settle(bucket: Bucket, key: str, path: str, mark: str, error: Exception) -> None:
-    """Returns if this very put made the object. Otherwise raises the known outcome."""
-    if not was_sent(error):
-        raise bucket.as_ours(path, error) from error
-    try:
-        found = find_put_mark(bucket, key)
-    except FAILURES:
-        raise _unknown(bucket, path, error) from error
-    if found == mark:
-        return
-    if refuses(error):
-        raise bucket.as_ours(path, error) from error
-    if found is None:  # Absence proves nothing: the lost request may still arrive.
-        raise _unknown(bucket, path, error) from error
-    raise make_taken_error(path) from error
-
-
-def find_put_mark(bucket: Bucket, key: str) -> str | None:
-    """Returns the mark of the put that made an object, "" for a foreign object; None if it does not exist."""
-    try:
-        return str(bucket.call("head_object", Key=key).get("Metadata", {}).get(_PUT, ""))
-    except FileNotFoundError:
-        return None
-
-
-def _unknown(bucket: Bucket, path: str, error: Exception) -> UnknownOutcomeError:
-    why = bucket.as_ours(path, error)
-    # In a conflict the other writer may be an earlier try of this put.
-    code = "S3_CONFLICT" if conflicts(error) else why.code if refuses(error) else "UNKNOWN_OUTCOME"
-    said = code_of(error) or type(error).__name__
-    return UnknownOutcomeError(code, f"Whether `{path}` was written is not known ({said}).", hint=why.hint)
+        bucket.settle(key, path, mark, error)
 
 
 class Multipart:
@@ -91,7 +54,7 @@ class Multipart:
         self._bucket, self._path, self._mark = bucket, path, uuid.uuid4().hex
         self._parts: list[dict[str, Any]] = []
         with bucket.translate_errors(path):
-            begun = bucket.call("create_multipart_upload", Key=key, Metadata={_PUT: self._mark})
+            begun = bucket.call("create_multipart_upload", Key=key, Metadata={PUT_MARK: self._mark})
         self._key = key
         self._upload = {"Key": key, "UploadId": begun["UploadId"]}
 
@@ -129,7 +92,7 @@ class Multipart:
 
     def _settle(self, error: Exception) -> None:
         try:
-            _settle(self._bucket, self._key, self._path, self._mark, error)
+            self._bucket.settle(self._key, self._path, self._mark, error)
         except UnknownOutcomeError:
             raise  # It may still complete.
         except Exception:

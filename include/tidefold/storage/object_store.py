@@ -1,0 +1,151 @@
+"""What the stores in all object stores share: streams, copies to free names, paths and keys."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import BinaryIO, cast
+
+from tidefold.errors import AlreadyExistsError, NotFoundError, RefusedError
+from tidefold.storage.object_client import REQUESTS_AT_ONCE, ObjectClient
+from tidefold.storage.store import make_outside_error
+from tidefold.storage.upload_stream import PART, PartUpload, UploadStream
+
+# Bytes of one read of a comparison, or of a copy through this process.
+READ = 8 << 20
+
+
+class ObjectStore(ABC):
+    """Objects below a prefix. An object appears under its name only when it is complete."""
+
+    def __init__(self, prefix: str, client: ObjectClient) -> None:
+        self._prefix, self._client = prefix, client
+
+    @abstractmethod
+    def read(self, path: str, start: int = 0, length: int | None = None) -> bytes: ...
+
+    @abstractmethod
+    def open(self, path: str) -> AbstractContextManager[BinaryIO]: ...
+
+    @abstractmethod
+    def uri(self, path: str) -> str: ...
+
+    @abstractmethod
+    def _put(self, key: str, path: str, data: bytes) -> None:
+        """Sends one conditional request. Raises AlreadyExistsError, UnknownOutcomeError, StorageError."""
+
+    @abstractmethod
+    def _begin_upload(self, key: str, path: str) -> PartUpload: ...
+
+    @abstractmethod
+    def _copy(self, source: str, target: str, size: int) -> None:
+        """Copies an object to a free name. Raises as `_put`, NotFoundError."""
+
+    @abstractmethod
+    def _copy_unique(self, source: str, target: str, size: int) -> None:
+        """Does what `_copy` does, to a name that only these bytes ever get."""
+
+    @abstractmethod
+    def _require_size(self, path: str) -> int:
+        """Returns the size of an object. Raises NotFoundError, StorageError."""
+
+    @abstractmethod
+    def _make_no_replace(self, path: str) -> RefusedError:
+        """Returns the error of a replacement of an object."""
+
+    def put_if_absent(self, path: str, data: bytes) -> None:
+        if len(data) > PART:
+            with self.create(path) as stream:
+                stream.write(data)
+        else:
+            self._put(self._key(path), path, data)
+
+    @contextmanager
+    def create(self, path: str) -> Iterator[BinaryIO]:
+        key = self._key(path)
+        stream = UploadStream(lambda data: self._put(key, path, data), lambda: self._begin_upload(key, path))
+        try:
+            yield cast(BinaryIO, stream)
+        except BaseException:
+            stream.abort()
+            raise
+        stream.complete()
+
+    @property
+    def links(self) -> bool:
+        return False
+
+    def link(self, source: str, target: str, copy: bool = False) -> str:
+        self._key(target)  # Refused before any request, if it is outside the root.
+        return self._keep_same(source, target, self._require_size(source), self._copy)
+
+    def link_unique(self, source: str, target: str, size: int) -> str:
+        return self._keep_same(source, target, size, self._copy_unique)
+
+    def _keep_same(self, source: str, target: str, size: int, copy: Callable[[str, str, int], None]) -> str:
+        try:
+            copy(source, target, size)
+        except AlreadyExistsError:
+            if not self._is_same(source, target, size):
+                raise
+            return "kept"
+        return "copy"
+
+    def _is_same(self, one: str, other: str, size: int) -> bool:
+        if self._find_size(other) != size:
+            return False
+        return all(self.read(one, start, READ) == self.read(other, start, READ) for start in range(0, size, READ))
+
+    def _stream(self, source: str, target: str) -> None:
+        """Copies an object through this process."""
+        with self.open(source) as old, self.create(target) as new:
+            while part := old.read(READ):
+                new.write(part)
+
+    @property
+    def at_once(self) -> int:
+        return REQUESTS_AT_ONCE
+
+    @contextmanager
+    def replace(self, paths: Sequence[str]) -> Iterator[BinaryIO]:
+        """Fills free names only: many object stores cannot replace exactly the object that was read."""
+        taken = [path for path in paths if self._find_size(path) is not None]
+        if taken:
+            raise self._make_no_replace(taken[0])
+        with self.create(paths[0]) as stream:
+            yield stream
+        for path in paths[1:]:
+            self.link(paths[0], path)
+
+    def identity(self, path: str) -> str:
+        return self.uri(path)
+
+    def sync(self, path: str) -> None:
+        return  # What the service acknowledged is durable.
+
+    @property
+    def address(self) -> str:
+        return self.uri("")
+
+    def keeps_marks(self, path: str) -> bool:
+        """Whether the service stores with an object which put made it. That settles a put whose answer was lost."""
+        with self._client.translate_errors(path):
+            return bool(self._client.find_put_mark(self._key(path)))
+
+    def _find_size(self, path: str) -> int | None:
+        try:
+            return self._require_size(path)
+        except NotFoundError:
+            return None
+
+    def _key(self, path: str) -> str:
+        """Returns the object's key. Raises InvalidInputError if it is outside the root (I26)."""
+        parts = path.split("/")
+        if path.startswith("/") or ".." in parts:
+            raise make_outside_error(path)
+        below = [part for part in parts if part not in ("", ".")]
+        return "/".join([*filter(None, [self._prefix]), *below])
+
+    def _path(self, key: str) -> str:
+        return key.removeprefix(f"{self._prefix}/" if self._prefix else "")
