@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
-from support.azure_server import AzureServer, find_azurite
+from support.azure_server import AzureContainer, AzureServer, find_azurite
 from support.s3_server import ENVIRONMENT, FOREIGN, S3Bucket, S3Server
 
 settings.register_profile("tidefold", deadline=None)
@@ -49,8 +49,14 @@ def azure_server() -> Iterator[AzureServer]:
 
 
 @pytest.fixture
-def azure(azure_server: AzureServer, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The address of a folder in a new container, and the environment by which adlfs and deltalake find it."""
+def azure_landing(azure_server: AzureServer, monkeypatch: pytest.MonkeyPatch) -> AzureContainer:
+    """A new container, and the environment by which adlfs and deltalake find it."""
     for name, value in azure_server.environment.items():
         monkeypatch.setenv(name, value)
-    return f"abfss://{azure_server.make_container()}@devstoreaccount1.dfs.core.windows.net/a/store"
+    return azure_server.make_container()
+
+
+@pytest.fixture
+def azure(azure_landing: AzureContainer) -> str:
+    """The address of a folder in a new container, and the environment by which adlfs and deltalake find it."""
+    return azure_landing.address

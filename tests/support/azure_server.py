@@ -7,7 +7,10 @@ import re
 import shutil
 import subprocess
 import uuid
+from dataclasses import dataclass
+from typing import Any
 
+_ACCOUNT = "devstoreaccount1"
 _KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="  # Azurite's own.
 _LISTENS = re.compile(rb"listens on (http://\S+)")
 
@@ -15,6 +18,31 @@ _LISTENS = re.compile(rb"listens on (http://\S+)")
 def find_azurite() -> str | None:
     """Returns the program `azurite-blob`; None if it is not installed."""
     return os.environ.get("AZURITE") or shutil.which("azurite-blob")
+
+
+@dataclass(frozen=True)
+class AzureContainer:
+    """A separate container for one test.
+
+    client: another client than the store's: it sees what others see.
+    """
+
+    name: str
+    client: Any
+
+    @property
+    def root(self) -> str:
+        return f"abfss://{self.name}@{_ACCOUNT}.dfs.core.windows.net"
+
+    @property
+    def address(self) -> str:
+        return f"{self.root}/a/store"
+
+    def put(self, key: str, data: bytes) -> None:
+        self.client.upload_blob(key, data, overwrite=True)
+
+    def delete(self, key: str) -> None:
+        self.client.delete_blob(key)
 
 
 class AzureServer:
@@ -35,18 +63,18 @@ class AzureServer:
     @property
     def environment(self) -> dict[str, str]:
         return {
-            "AZURE_STORAGE_ACCOUNT_NAME": "devstoreaccount1",
+            "AZURE_STORAGE_ACCOUNT_NAME": _ACCOUNT,
             "AZURE_STORAGE_ACCOUNT_KEY": _KEY,
             "AZURE_STORAGE_USE_EMULATOR": "true",
             "AZURITE_BLOB_STORAGE_URL": self.url,
         }
 
-    def make_container(self) -> str:
+    def make_container(self) -> AzureContainer:
         from azure.storage.blob import BlobServiceClient
 
+        service = BlobServiceClient(f"{self.url}/{_ACCOUNT}", credential=_KEY)
         name = f"test-{uuid.uuid4().hex[:12]}"
-        BlobServiceClient(f"{self.url}/devstoreaccount1", credential=_KEY).create_container(name)
-        return name
+        return AzureContainer(name, service.create_container(name))
 
     def stop(self) -> None:
         self._process.terminate()

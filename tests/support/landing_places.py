@@ -1,7 +1,7 @@
-"""Runs tests of landed files twice: on this disk, and with the same files as objects in S3.
+"""Runs tests of landed files on this disk, and with the same files as objects in each object store.
 
-A test writes, removes and renames files on the disk. For S3 its log reads a bucket, and before each listing of a folder
-the bucket is made like it: what was written is put, what is gone is deleted.
+A test writes, removes and renames files on the disk. For an object store its log reads a bucket, and before each
+listing of a folder the bucket is made like it: what was written is put, what is gone is deleted.
 """
 
 from __future__ import annotations
@@ -9,18 +9,32 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 
-from support.s3_server import S3Bucket
 from tidefold.config import load
 from tidefold.sources.landing.folders import ListedFile
-from tidefold.sources.landing.s3_folder import S3Folder
+from tidefold.sources.landing.object_folder import ObjectFolder
 
-PLACES = ("disk", "s3")
+# The fixtures of their buckets have the same names.
+OBJECT_STORES = ("s3", "azure_landing")
+PLACES = ("disk", *OBJECT_STORES)
 # Of tests that are about links, folders or times of a disk.
 DISK_ONLY = "disk_only"
+
+
+class LandingBucket(Protocol):
+    """A bucket of a test."""
+
+    @property
+    def root(self) -> str:
+        """Its address, without a slash at the end."""
+        ...
+
+    def put(self, key: str, data: bytes) -> None: ...
+
+    def delete(self, key: str) -> None: ...
 
 
 @dataclass
@@ -28,44 +42,44 @@ class MirroredFolder:
     """A folder of the disk and the bucket that is made like it."""
 
     root: Path
-    bucket: S3Bucket
+    bucket: LandingBucket
     known: dict[str, tuple[bytes, float]] = field(default_factory=dict)
 
     def address_of(self, path: str) -> str:
         """Where a folder of the disk lies in the bucket; a folder elsewhere stays where it is."""
         below = Path(path)
         is_below = below.is_relative_to(self.root) and below != self.root
-        return f"s3://{self.bucket.name}/{below.relative_to(self.root)}" if is_below else path
+        return f"{self.bucket.root}/{below.relative_to(self.root)}" if is_below else path
 
     def mirror(self, address: str) -> None:
-        prefix = address.removeprefix(f"s3://{self.bucket.name}/")
-        folder, client = self.root / prefix, self.bucket.client
+        prefix = address.removeprefix(f"{self.bucket.root}/")
+        folder = self.root / prefix
         files = [path for path in folder.rglob("*") if path.is_file()]
         found = {str(p.relative_to(self.root)): (p.read_bytes(), p.stat().st_mtime) for p in files}
         if folder.is_dir():
-            found[f"{prefix}/"] = (b"", 0.0)
+            found[f"{prefix}/.keep"] = (b"", 0.0)
         for key in [key for key in self.known if key.startswith(f"{prefix}/") and key not in found]:
-            client.delete_object(Bucket=self.bucket.name, Key=key)
+            self.bucket.delete(key)
             del self.known[key]
         for key, content in found.items():
             if self.known.get(key) != content:
-                client.put_object(Bucket=self.bucket.name, Key=key, Body=content[0])
+                self.bucket.put(key, content[0])
         self.known |= found
 
 
-def mirror_landing(root: Path, bucket: S3Bucket, monkeypatch: pytest.MonkeyPatch) -> MirroredFolder:
+def mirror_landing(root: Path, bucket: LandingBucket, monkeypatch: pytest.MonkeyPatch) -> MirroredFolder:
     """From now on logs whose folder lies below `root` read the same files from the bucket."""
     mirrored = MirroredFolder(root, bucket)
-    read_source, list_files = load._source, S3Folder.list_files
+    read_source, list_files = load._source, ObjectFolder.list_files
 
     def read(*given: Any) -> Any:
         source = read_source(*given)
         return source.model_copy(update={"address": mirrored.address_of(source.address)}) if source else None
 
-    def listed(self: S3Folder, known: Collection[str] = ()) -> Iterator[ListedFile]:
+    def listed(self: ObjectFolder, known: Collection[str] = ()) -> Iterator[ListedFile]:
         mirrored.mirror(self.address)
         return list_files(self, known)
 
     monkeypatch.setattr(load, "_source", read)
-    monkeypatch.setattr(S3Folder, "list_files", listed)
+    monkeypatch.setattr(ObjectFolder, "list_files", listed)
     return mirrored

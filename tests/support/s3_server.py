@@ -94,6 +94,16 @@ class S3Bucket:
         return f"s3://{self.name}/a/store"
 
     @property
+    def root(self) -> str:
+        return f"s3://{self.name}"
+
+    def put(self, key: str, data: bytes) -> None:
+        self.client.put_object(Bucket=self.name, Key=key, Body=data)
+
+    def delete(self, key: str) -> None:
+        self.client.delete_object(Bucket=self.name, Key=key)
+
+    @property
     def client(self) -> Any:
         """Returns a client other than the store's: it sees what others see."""
         import boto3

@@ -5,6 +5,7 @@ An option that has no effect is a mistake. So is a source whose files do not det
 
 from __future__ import annotations
 
+import os
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,6 +16,7 @@ from urllib.parse import urlsplit
 from tidefold.config.models.file import LogEntry, TtlUpdate
 from tidefold.config.models.sets import SetEntry, find_set_mistakes
 from tidefold.config.models.sources import (
+    LANDING_SCHEMES,
     CsvEntry,
     CustomEntry,
     DebeziumEntry,
@@ -432,7 +434,7 @@ def _find_set_names(name: str) -> Iterator[Mistake]:
 def _find_set_folders(entry: SetEntry, base: Path, logs: Mapping[str, LogEntry]) -> Iterator[Mistake]:
     if not entry.transactions:
         return
-    if wrong := _path_mistake(entry.transactions, ("", "file", "s3")):
+    if wrong := _path_mistake(entry.transactions, (*LANDING_SCHEMES, "file")):
         code, message, hint = wrong
         yield code, ("transactions",), message, hint
         return
@@ -448,6 +450,9 @@ def _find_set_folders(entry: SetEntry, base: Path, logs: Mapping[str, LogEntry])
 
 def _locate(address: str, base: Path) -> PurePath:
     """Returns a form of an address that compares paths with paths and buckets with buckets."""
+    if address.startswith(tuple(f"{scheme}://" for scheme in AZURE_SCHEMES)):
+        place = AzureAddress.parse(address, {ACCOUNT_VARIABLE: os.environ.get(ACCOUNT_VARIABLE, "any")})
+        return PurePosixPath(place.uri(place.prefix))
     if "://" in address and not address.startswith("file://"):
         return PurePosixPath(address)
     return (base / address.removeprefix("file://")).resolve()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -34,6 +36,7 @@ __all__ = [
     "link_data_file",
     "logs_at_once",
     "open_store",
+    "require_extra",
 ]
 
 
@@ -57,19 +60,22 @@ def open_store(address: str, base: Path) -> Store:
 
         return S3Store(address)
     if scheme in AZURE_SCHEMES:
-        return _open_azure(address)
+        with require_extra("azure", "Azure"):
+            from tidefold.storage.azure.store import AzureStore
+        return AzureStore(address)
     from tidefold.storage.plugins import open_plugin
 
     return open_plugin(scheme, address)
 
 
-def _open_azure(address: str) -> Store:
+@contextmanager
+def require_extra(extra: str, place: str) -> Iterator[None]:
+    """Converts the error of a client that is not installed. Raises InvalidInputError, which names the extra."""
     try:
-        from tidefold.storage.azure.store import AzureStore
+        yield
     except ModuleNotFoundError as error:
         raise InvalidInputError(
             "STORE_EXTRA",
-            f"Stores in Azure need the package `{error.name}`, which is not installed.",
-            hint='Install it: `pip install "tidefold[azure]"`, also where Spark\'s tasks run.',
+            f"Folders in {place} need the package `{error.name}`, which is not installed.",
+            hint=f'Install it: `pip install "tidefold[{extra}]"`, also where Spark\'s tasks run.',
         ) from error
-    return AzureStore(address)

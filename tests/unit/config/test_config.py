@@ -224,7 +224,7 @@ BAD = [
     Bad("a password beside a container", "var/store", "abfss://me:hunter2@account/s", "CONFIG_SECRET", 2, "store"),
     Bad("a key with a slash in the store", "var/store", "s3://me:hun/ter2@bucket/b", "CONFIG_SECRET", 2, "store"),
     Bad("a landing folder of later", "landing/accounts", "gs://b/a", LATER, 11, f"{A}.source.path"),
-    Bad("a landing folder of Azure", "landing/accounts", "abfss://a@b.dfs.net/s", LATER, 11, f"{A}.source.path"),
+    Bad("no folder in Azure", "landing/accounts", "abfss://a@b.dfs.net/s", "CONFIG_PATH", 11, f"{A}.source.path"),
     Bad("missing key", "    key: [tid]\n", "", "LOG_WITHOUT_KEY", 23, f"{T}.key"),
     Bad("empty key", "key: [tid]", "key: []", "LOG_WITHOUT_KEY", 25, f"{T}.key"),
     Bad("key column twice", "[aid, bid]", "[aid, aid]", "KEY_COLUMN_TWICE", 12, f"{A}.key[1]"),

@@ -17,14 +17,21 @@ _UPSERTS = ["upsert", "insert", "update", "c", "r", "u", "I", "U"]
 _DELETES = ["delete", "d", "D"]
 
 
+# Where files can land: paths, and folders in object stores.
+LANDING_SCHEMES = ("", "s3", "abfss", "abfs")
+
+
 class LandedEntry(StrictModel):
     """The keys that all sources with a landing folder share."""
 
     by_columns: ClassVar[bool] = True
     place_key: ClassVar[str] = "path"
-    schemes: ClassVar[tuple[str, ...]] = ("", "s3")
+    schemes: ClassVar[tuple[str, ...]] = LANDING_SCHEMES
 
-    path: Text = Field(description="folder of landed files, relative to this file or absolute, or s3://bucket/folder")
+    path: Text = Field(
+        description="folder of landed files, relative to this file or absolute, s3://bucket/folder, or "
+        "abfss://container@account.dfs.core.windows.net/folder"
+    )
 
     @property
     def place(self) -> str:
@@ -283,11 +290,14 @@ class DeltaFeedEntry(StrictModel):
 
     by_columns: ClassVar[bool] = False
     place_key: ClassVar[str] = "table"
-    schemes: ClassVar[tuple[str, ...]] = ("", "file", "s3")
+    schemes: ClassVar[tuple[str, ...]] = (*LANDING_SCHEMES, "file")
     orders: ClassVar[tuple[str, ...]] = (VERSION,)
 
     format: Literal["delta-cdf"]
-    table: Text = Field(description="Delta table: a path, file:///absolute/path or s3://bucket/folder")
+    table: Text = Field(
+        description="Delta table: a path, file:///absolute/path, s3://bucket/folder, or "
+        "abfss://container@account.dfs.core.windows.net/folder"
+    )
     from_version: int | None = Field(
         default=None,
         ge=0,

@@ -14,7 +14,6 @@ from tidefold.domain.landing_problems import (
 )
 from tidefold.domain.log_state import LandedFileRecord
 from tidefold.operations.ingest.log_ingest import LogIngest
-from tidefold.sources.landing.folders import S3
 
 _SHOWN = 600
 _COUNTS = ("records", "changes", "tombstones", "ignored", "quarantined", "unproved", "forgotten", "repeated", "resent")
@@ -114,7 +113,7 @@ def _add_stamp(problem: LandingProblem, intake: LogIngest, folder: str | None) -
     known = next((file.stamp for file in intake.files if file.name == problem.file), None)
     if known:
         return replace(problem, size=known.size, changed=known.changed)
-    if problem.changed or folder is None or folder.startswith(S3):
+    if problem.changed or folder is None or "://" in folder:
         return problem
     try:
         found = os.stat(f"{folder}/{problem.file}", follow_symlinks=False)

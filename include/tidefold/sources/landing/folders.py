@@ -1,4 +1,4 @@
-"""Access to landed files: a folder on this machine's disks, or objects below a prefix in S3.
+"""Access to landed files: a folder on this machine's disks, or objects below a prefix in an object store.
 
 All code that lists or opens landed files uses this module.
 """
@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import BinaryIO, Protocol, TypeAlias
 
 from tidefold.errors import NotFoundError, StorageError
+from tidefold.storage import require_extra
+from tidefold.storage.azure.address import SCHEMES as AZURE_SCHEMES
 from tidefold.storage.safe_files import UnsafeFileError, list_below, open_regular, stat_regular
 
-S3 = "s3://"
-# A path, or `s3://bucket/prefix`.
+# A path, or the address of a folder in an object store, such as `s3://bucket/prefix`.
 Place: TypeAlias = str | os.PathLike[str]
 _TEMPORARY = (".tmp", ".part")
 _DELTA_LOG = "_delta_log"
@@ -93,13 +94,18 @@ class LandingPlace(Protocol):
 
 
 def folder_at(address: Place) -> LandingPlace:
-    """The landing folder at a path, or at `s3://bucket/prefix`."""
+    """The landing folder at a path, or at an address such as `s3://bucket/prefix`. Raises InvalidInputError."""
     text = os.fspath(address)
-    if text.startswith(S3):
-        # Imported here, so that only logs in S3 load the client.
+    scheme = text.partition("://")[0] if "://" in text else ""
+    # Imported here, so that only logs in an object store load its client.
+    if scheme == "s3":
         from tidefold.sources.landing.s3_folder import S3Folder
 
         return S3Folder(text)
+    if scheme in AZURE_SCHEMES:
+        with require_extra("azure", "Azure"):
+            from tidefold.sources.landing.azure_folder import AzureFolder
+        return AzureFolder(text)
     return DiskFolder(text)
 
 

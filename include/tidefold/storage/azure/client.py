@@ -137,3 +137,8 @@ def is_transient(error: BaseException) -> bool:
         return status >= 500 or status in (408, 429)
     lost = (ServiceRequestError, ServiceResponseError, TransportError, ConnectionError, TimeoutError)
     return isinstance(error, lost) or (isinstance(error, HttpResponseError) and not error.status_code)
+
+
+def is_folder(item: Any) -> bool:
+    """Whether a listed name is a directory of an account with a hierarchical namespace."""
+    return bool((item.metadata or {}).get("hdi_isfolder"))

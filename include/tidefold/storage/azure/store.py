@@ -12,7 +12,7 @@ from azure.core.exceptions import ResourceNotFoundError
 
 from tidefold.errors import RefusedError
 from tidefold.storage.azure.address import AzureAddress
-from tidefold.storage.azure.client import FAILURES, ONCE, Container, code_of
+from tidefold.storage.azure.client import FAILURES, ONCE, Container, code_of, is_folder
 from tidefold.storage.azure.upload import COPIED_AT_ONCE, BlockUpload, copy_at_once, put
 from tidefold.storage.object_client import REQUESTS_AT_ONCE
 from tidefold.storage.object_store import READ, ObjectStore
@@ -80,7 +80,7 @@ class AzureStore(ObjectStore):
         """Returns the files below a folder. Blocks that were never committed are in no listing: Azure deletes them."""
 
         async def load(client: Any) -> list[StoredObject]:
-            return [self._describe(item) async for item in self._list(client, folder) if not _is_folder(item)]
+            return [self._describe(item) async for item in self._list(client, folder) if not is_folder(item)]
 
         with self._container.translate_errors(folder):
             return sorted(self._container.call(load), key=lambda entry: entry.path)
@@ -136,11 +136,6 @@ class AzureStore(ObjectStore):
         with self._container.translate_errors(path):
             found = self._container.call(lambda client: client.get_blob_client(key).get_blob_properties(**ONCE))
         return int(found.size)
-
-
-def _is_folder(item: Any) -> bool:
-    """Whether a listed name is a directory of an account with a hierarchical namespace."""
-    return bool((item.metadata or {}).get("hdi_isfolder"))
 
 
 async def _gather(items: Sequence[str], act: Any) -> list[Any]:

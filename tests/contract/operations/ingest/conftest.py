@@ -1,4 +1,4 @@
-"""The place where files land: tests that use it run on a disk and in S3."""
+"""The place where files land: tests that use it run on a disk and in each object store."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from support.landing_places import DISK_ONLY, PLACES, mirror_landing
+from support.landing_places import DISK_ONLY, OBJECT_STORES, PLACES, mirror_landing
 
 
 @pytest.fixture(params=PLACES)
 def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    if request.param == "s3":
-        mirror_landing(tmp_path, request.getfixturevalue("s3"), monkeypatch)
+    if request.param in OBJECT_STORES:
+        mirror_landing(tmp_path, request.getfixturevalue(request.param), monkeypatch)
     return str(request.param)
 
 
@@ -21,13 +21,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that are about a disk have nothing to show in S3."""
+    """Tests that are about a disk have nothing to show in an object store."""
     items[:] = [
         item
         for item in items
         if not (
             item.get_closest_marker(DISK_ONLY)
             and getattr(item, "callspec", None)
-            and item.callspec.params.get("place") == "s3"  # type: ignore[attr-defined]
+            and item.callspec.params.get("place") in OBJECT_STORES  # type: ignore[attr-defined]
         )
     ]

@@ -1,0 +1,118 @@
+"""Objects below a prefix as landed files. An object is replaced as a whole, and its ETag shows that."""
+
+from __future__ import annotations
+
+import errno
+import io
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterator
+from typing import BinaryIO, ClassVar, TypeAlias, cast
+
+from tidefold.errors import NotFoundError
+from tidefold.sources.landing.folders import ListedFile, ReplacedFileError, Stamp, is_visible
+from tidefold.sources.landing.name_ranges import list_names, split_names
+from tidefold.storage.object_client import ObjectClient
+from tidefold.storage.ranges import RangeReader
+
+# Names relative to the prefix, and their stamps.
+StampPage: TypeAlias = list[tuple[str, Stamp]]
+# The bytes of one read request. Nearly all landed files are smaller.
+BLOCK = 8 << 20
+_DELTA_LOG = "_delta_log/"
+
+
+class ObjectFolder(ABC):
+    """All objects below a prefix. A listing has their sizes and ETags.
+
+    cuts: whether a listing may begin at a name.
+    mark: the name of an empty object that makes an empty folder.
+    """
+
+    pins = True
+    cuts: ClassVar[bool] = True
+    mark: ClassVar[str] = ""
+
+    def __init__(self, prefix: str, client: ObjectClient) -> None:
+        self._prefix, self._client = prefix, client
+
+    @property
+    @abstractmethod
+    def address(self) -> str: ...
+
+    @property
+    @abstractmethod
+    def options(self) -> dict[str, str] | None: ...
+
+    @abstractmethod
+    def _read_pages(self, after: str) -> Iterator[StampPage]:
+        """Yields the pages of all names after a name; after the empty name: all. Raises StorageError."""
+
+    @abstractmethod
+    def _find_stamp(self, key: str) -> Stamp:
+        """Asks for one object. Raises the errors of the client."""
+
+    @abstractmethod
+    def _open_pinned(self, key: str, name: str, stamp: Stamp) -> BinaryIO:
+        """Opens exactly this version of an object. Its reads raise OSError."""
+
+    @abstractmethod
+    def _is_replaced(self, error: Exception) -> bool:
+        """Whether a read was refused because the name has another object."""
+
+    @abstractmethod
+    def _is_absent(self, error: Exception) -> bool:
+        """Whether a request was refused because the name has no object."""
+
+    def list_files(self, known: Collection[str] = ()) -> Iterator[ListedFile]:
+        is_there = False
+        ranges = split_names(known) if self.cuts else [("", "")]
+        for name, stamp in list_names(self._read_pages, ranges):
+            is_there = True
+            # A "folder" that a browser of buckets made is an empty object.
+            if is_visible(name) and not (stamp.size == 0 and name.endswith("/")) and name:
+                yield ListedFile(name, stamp)
+        if not is_there:
+            raise NotFoundError(
+                "LANDING_MISSING",
+                f"There is no object below `{self.address}/`.",
+                hint=f"Check `source.path`. If nothing has landed yet, or landed files expire, create an empty object "
+                f"`{self.address}/{self.mark}`.",
+            )
+
+    def open(self, name: str, stamp: Stamp | None = None) -> BinaryIO:
+        key = self._key(name)
+        if stamp is None:
+            try:
+                stamp = self._find_stamp(key)
+            except self._client.failures as error:
+                raise self._as_os_error(error, name) from error
+        return self._open_pinned(key, name, stamp)
+
+    def _open_ranges(self, name: str, size: int, load: Callable[[int, int], bytes]) -> BinaryIO:
+        """Opens an object whose reads are requests for parts of it. `load` raises the errors of the client."""
+
+        def convert(start: int, length: int) -> bytes:
+            try:
+                return load(start, length)
+            except self._client.failures as error:
+                raise self._as_os_error(error, name) from error
+
+        return cast(BinaryIO, io.BufferedReader(RangeReader(convert, size), BLOCK))
+
+    def find_tables(self) -> list[str]:
+        names = (name for page in self._read_pages("") for name, _ in page)
+        found = {name.partition(_DELTA_LOG)[0] for name in names if f"/{_DELTA_LOG}" in f"/{name}"}
+        folders = sorted(folder.rstrip("/") or "." for folder in found if not folder or folder.endswith("/"))
+        return [one for one in folders if not any(one != other and one.startswith(f"{other}/") for other in folders)]
+
+    def _key(self, name: str) -> str:
+        return f"{self._prefix}/{name}" if self._prefix else name
+
+    def _as_os_error(self, error: Exception, name: str) -> OSError:
+        """Converts an error to the one that a file on a disk would raise."""
+        if self._is_replaced(error):
+            return ReplacedFileError(errno.ESTALE, "it was replaced while it was read", name)
+        if self._is_absent(error):
+            return FileNotFoundError(errno.ENOENT, "there is no such object", name)
+        text = " ".join(str(error).split())
+        return OSError(errno.EIO, f"{self._client.name_failure(error) or type(error).__name__}: {text}", name)
