@@ -72,16 +72,6 @@ def test_tail_fails_for_a_log_that_was_never_materialized_and_names_it(pipeline:
     assert len(pipeline.ledger("accounts").read().snapshots) == 2
 
 
-def test_a_driver_on_the_cluster_is_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its machine has neither the configuration nor the folder of the result."""
-    made = make_pipeline(tmp_path, f"{CONFIG}\nspark: {{above: 0B}}\n")
-    put(made, [{"id": 1, "text": "a"}])
-    cluster = {"conn_type": "spark", "host": "yarn", "extra": {"deploy-mode": "cluster"}}
-    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(cluster))
-    with pytest.raises(AirflowFailException, match=r"DEPLOY_MODE.*the deploy mode `cluster`"):
-        execute(operators.TidefoldMaterializeOperator, made)
-
-
 def test_clean_reports_the_store_beside_the_logs(pipeline: Pipeline) -> None:
     found = execute(operators.TidefoldCleanOperator, pipeline)
     assert {log: what["result"] for log, what in found.items()} == {

@@ -7,19 +7,17 @@ Checks the version of Java before it starts Spark.
 from __future__ import annotations
 
 import os
-import re
-import signal
-import subprocess
 import time
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 
 from tidefold.cli.output.progress import BucketLine
+from tidefold.cli.spark_process import ProgressNotes, SparkProcess, describe_death, name_file
 from tidefold.cli.terminal import Terminal
 from tidefold.config import Config
-from tidefold.errors import InvalidInputError, NotFoundError, TidefoldError
+from tidefold.errors import InvalidInputError, NotFoundError
 from tidefold.operations.doctor.finding import FindingLevel
 from tidefold.operations.doctor.judge_machine import judge_java
 from tidefold.operations.doctor.machine import find_java
@@ -29,8 +27,8 @@ from tidefold.spark.dispatch import run_without_spark
 from tidefold.spark.request import Request, make_argument
 from tidefold.spark.result_file import read_outcomes
 from tidefold.spark.steps import AnyStep
-from tidefold.spark.submit import submit_command
-from tidefold.storage.safe_files import make_private_folder
+from tidefold.spark.stored_job import delete_job, receive_outcomes, send_job
+from tidefold.spark.submit import submit_command, submit_stored_job
 
 
 def check_java() -> None:
@@ -43,10 +41,7 @@ def check_java() -> None:
         raise NotFoundError("JAVA_MISSING", failed.message, hint=failed.hint)
 
 
-_PROGRESS_SECONDS = 5.0
-_POLL_SECONDS = 0.05
 _GRACE_SECONDS = 10.0
-_TAIL_LINES = 20
 
 
 def run_step(terminal: Terminal, pipeline: Pipeline, step: AnyStep, logs: Sequence[str]) -> list[Outcome]:
@@ -77,13 +72,14 @@ class SparkApplication(AbstractContextManager["SparkApplication"]):
         found = run_without_spark(self._pipeline, step, logs, BucketLine(self._terminal.note))
         outcomes = {outcome.log: outcome for outcome in found.done}
         if found.spark:
-            outcomes |= {outcome.log: outcome for outcome in self._submit(step, found.spark)}
+            submit = self._submit_to_cluster if self._pipeline.config.spark.driver_on_cluster else self._submit
+            outcomes |= {outcome.log: outcome for outcome in submit(step, found.spark)}
         return [outcomes[log] for log in logs]
 
     def _submit(self, step: AnyStep, logs: Sequence[str]) -> list[Outcome]:
         """Sends the step to the job. A job that ends before it reports a result gives every log an error."""
         config = self._pipeline.config
-        result = _fresh_file(config.path.parent / "var" / "results", step, ".json")
+        result = name_file(config.path.parent / "var" / "results", step, ".json")
         request = Request(str(config.path), tuple(logs), step, str(result))
         began = time.monotonic()
         if self._job:
@@ -91,7 +87,7 @@ class SparkApplication(AbstractContextManager["SparkApplication"]):
             self._job.send(request)
         else:
             check_java()
-            output = _fresh_file(config.path.parent / "var" / "log", step, ".log")
+            output = name_file(config.path.parent / "var" / "log", step, ".log")
             self._terminal.note(f"{step.name}: starting Spark for {', '.join(logs)}; its output goes to {output}")
             self._job = _Job(config, request, output)
         self._wait(self._job, step, result, began)
@@ -99,91 +95,58 @@ class SparkApplication(AbstractContextManager["SparkApplication"]):
             self._terminal.note(f"{step.name}: Spark done after {time.monotonic() - began:.0f} s")
             return outcomes
         job, self._job = self._job, None
-        return _describe_death(self._terminal, step, logs, job.end(0), job.output)
+        return describe_death(self._terminal, step, logs, job.end(0), job.process.output)
 
     def _wait(self, job: _Job, step: AnyStep, result: Path, began: float) -> None:
         """Waits until the result exists or the job has ended. Prints every few seconds that the job runs."""
-        noted = began
-        while not result.exists() and job.runs():
-            if time.monotonic() - noted >= _PROGRESS_SECONDS:
-                noted = time.monotonic()
-                self._terminal.note(f"{step.name}: running, {noted - began:.0f} s")
+        progress = ProgressNotes(self._terminal, step, began)
+        while not result.exists() and job.process.runs():
+            progress.note()
+
+    def _submit_to_cluster(self, step: AnyStep, logs: Sequence[str]) -> list[Outcome]:
+        """Runs the step in an application of its own, whose driver is on the cluster."""
+        check_java()
+        pipeline, terminal, began = self._pipeline, self._terminal, time.monotonic()
+        output = name_file(pipeline.config.path.parent / "var" / "log", step, ".log")
+        terminal.note(f"{step.name}: sending {', '.join(logs)} to the cluster; spark-submit's output goes to {output}")
+        job = send_job(pipeline, step, logs)
+        try:
+            process = SparkProcess(submit_stored_job(pipeline.config, step.name, job), output)
+            code = _wait_for_end(process, ProgressNotes(terminal, step, began))
+            outcomes = receive_outcomes(pipeline.store, job)
+        finally:
+            # A driver that still works ends itself.
+            delete_job(pipeline.store, job)
+        if outcomes:
+            terminal.note(f"{step.name}: Spark done after {time.monotonic() - began:.0f} s")
+        return outcomes or describe_death(terminal, step, logs, code, output)
+
+
+def _wait_for_end(process: SparkProcess, progress: ProgressNotes) -> int:
+    """Returns the exit code. An interrupted wait ends the process."""
+    try:
+        while process.runs():
+            progress.note()
+    finally:
+        code = process.end(0)
+    return code
 
 
 class _Job:
-    """A process of spark-submit that executes one request after the other. It ends when this process ends.
-
-    output: the file with what it prints.
-    """
+    """A process of spark-submit that executes one request after the other. It ends when this process ends."""
 
     def __init__(self, config: Config, request: Request, output: Path) -> None:
-        self.output = output
         self._pipe = output.with_suffix(".requests")
         os.mkfifo(self._pipe, 0o600)
         # Open for reading and writing: opening does not wait for the job, and the pipe has no end while it is idle.
         self._requests = os.open(self._pipe, os.O_RDWR)
-        command = submit_command(config, replace(request, more=str(self._pipe)))
-        with output.open("wb") as sink:
-            # In a session of its own, so that the JVM and its Python workers can be ended as one.
-            self._process = subprocess.Popen(
-                command.argv,
-                env={**os.environ, **command.env},
-                stdin=subprocess.DEVNULL,
-                stdout=sink,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-        self._handler = signal.signal(signal.SIGTERM, _interrupt)
+        self.process = SparkProcess(submit_command(config, replace(request, more=str(self._pipe))), output)
 
     def send(self, request: Request) -> None:
         os.write(self._requests, make_argument(request).encode() + b"\n")
 
-    def runs(self) -> bool:
-        """Whether the job still runs after a short wait."""
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(_POLL_SECONDS)
-        return self._process.returncode is None
-
     def end(self, grace: float) -> int:
         """Returns the exit code. Without requests the job ends by itself; after `grace` seconds it is killed."""
-        signal.signal(signal.SIGTERM, self._handler)
         os.close(self._requests)
         self._pipe.unlink(missing_ok=True)
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(grace)
-        _end(self._process)
-        return self._process.returncode
-
-
-def _fresh_file(folder: Path, step: AnyStep, ending: str) -> Path:
-    make_private_folder(folder)
-    run = re.sub(r"[^\w.-]", "_", step.run or "any")[:80]
-    return folder / f"{run}-{step.name}-{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}{ending}"
-
-
-def _interrupt(number: int, frame: object) -> None:
-    raise KeyboardInterrupt
-
-
-def _end(job: subprocess.Popen[bytes]) -> None:
-    """Kills a job that still runs, and its children."""
-    if job.poll() is not None:
-        return
-    os.killpg(job.pid, signal.SIGTERM)
-    try:
-        job.wait(_GRACE_SECONDS)
-    except subprocess.TimeoutExpired:
-        os.killpg(job.pid, signal.SIGKILL)
-        job.wait()
-
-
-def _describe_death(terminal: Terminal, step: AnyStep, logs: Sequence[str], code: int, output: Path) -> list[Outcome]:
-    tail = output.read_text(errors="replace").splitlines()[-_TAIL_LINES:]
-    terminal.note("\n".join(["the last lines of its output:", *(f"  | {line}" for line in tail)]))
-    how = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
-    error = TidefoldError(
-        "JOB_DIED",
-        f"The Spark job of {step.name} {how} before it reported a result.",
-        hint=f"Read {output}. Then repeat the command with the --run of the open attempt that `tidefold status` shows.",
-    )
-    return [Outcome.of_error(log, error) for log in logs]
+        return self.process.end(grace)

@@ -27,7 +27,7 @@ from tidefold.config.models.sources import (
     ParquetEntry,
     StateJsonEntry,
 )
-from tidefold.config.models.spark import is_one_process
+from tidefold.config.models.spark import DEPLOY_MODE, is_one_process, runs_drivers
 from tidefold.config.table_spec import mistakes, shape_of
 from tidefold.domain.key_groups import RedistributionMode
 from tidefold.domain.paths import check_log_id
@@ -376,6 +376,7 @@ def check_all(document: YamlDocument, base: Path, logs: Mapping[str, LogEntry]) 
             folders.append((place, _locate(address, base)))
     yield from _copies_somewhere(document)
     yield from _copies_of_nobody(document)
+    yield from _find_driver_elsewhere(document)
     for log, entry in logs.items():
         # Several logs may read one Delta table, but only one may read a landing folder.
         source = entry.source
@@ -502,3 +503,39 @@ def _copies_of_nobody(document: YamlDocument) -> Iterator[ConfigProblem]:
         message = f"is not possible with `spark.master: {master}`: executors would write copies to their own disks."
         hint = "Remove `local`. If all machines see its folders as one disk, add `shared: true` to it."
         yield ConfigProblem("LOCAL_ON_CLUSTER", document.line(("local", "mode")), "local.mode", message, hint)
+
+
+def _find_driver_elsewhere(document: YamlDocument) -> Iterator[ConfigProblem]:
+    """Refuses cluster deploy mode where no driver can run, and folders beside the file, which that driver never sees.
+
+    Whether all machines see an absolute path is known only there.
+    """
+    spark = document.data.get("spark")
+    conf = spark.get("conf") if isinstance(spark, dict) else None
+    if not isinstance(conf, dict) or conf.get(DEPLOY_MODE) != "cluster":
+        return
+    master = spark.get("master", "local[*]")
+    if isinstance(master, str) and not runs_drivers(master):
+        place: Place = ("spark", "conf", DEPLOY_MODE)
+        message = f"cannot be `cluster` with `spark.master: {master}`: only YARN and Kubernetes run a driver in Python."
+        hint = "Remove it: executors run on the cluster in client mode, too."
+        yield ConfigProblem("DEPLOY_MODE", document.line(place), format_place(place), message, hint)
+    for place, address in _find_addresses(document):
+        if "://" not in address and not address.startswith("/"):
+            message = f"is `{address}`, beside this file. The driver runs on another machine (cluster deploy mode)."
+            hint = "Use s3://bucket/folder, or the absolute path of a disk that all machines see."
+            yield ConfigProblem("DEPLOY_MODE", document.line(place), format_place(place), message, hint)
+
+
+def _find_addresses(document: YamlDocument) -> Iterator[tuple[Place, str]]:
+    """Yields the store, and where the sources of logs and sets are."""
+    given: list[tuple[Place, Any]] = [(("store",), document.data.get("store"))]
+    logs, sets = document.data.get("logs"), document.data.get("sets")
+    for log, entry in logs.items() if isinstance(logs, dict) else ():
+        source = entry.get("source") if isinstance(entry, dict) else None
+        if isinstance(source, dict):
+            given += [(("logs", log, "source", key), source.get(key)) for key in ("path", "table", "schemas")]
+    for name, entry in sets.items() if isinstance(sets, dict) else ():
+        if isinstance(entry, dict):
+            given.append((("sets", name, "transactions"), entry.get("transactions")))
+    yield from ((place, address) for place, address in given if isinstance(address, str))

@@ -5,14 +5,25 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tidefold.domain.engine_name import EngineName
+from tidefold.domain.paths import JobPaths
 from tidefold.errors import TidefoldError
+from tidefold.operations.outcome import Outcome
+from tidefold.operations.pipeline import Pipeline
 from tidefold.spark.request import Request, parse_argument
 from tidefold.spark.result_file import write_outcomes
-from tidefold.wiring import open_pipeline
+from tidefold.spark.steps import AnyStep
+from tidefold.spark.stored_job import end_without_starter, read_request, send_outcomes
+from tidefold.storage import open_store
+from tidefold.storage.scratch import open_scratch
+from tidefold.wiring import connect, open_pipeline
+
+# The program and its request.
+_ARGUMENTS = 2
 
 
 def run_job(argv: Sequence[str]) -> int:
@@ -21,6 +32,8 @@ def run_job(argv: Sequence[str]) -> int:
     for noisy in ("py4j", "great_expectations"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
     try:
+        if len(argv) > _ARGUMENTS:
+            return _run_stored(*argv[1:])
         codes = [_run(request) for request in _read_requests(*argv[1:2])]
     except TidefoldError as error:
         print(f"error {error}", file=sys.stderr)
@@ -30,13 +43,37 @@ def run_job(argv: Sequence[str]) -> int:
 
 def _run(request: Request) -> int:
     """The exit code of the first log's error, or 0."""
-    found = request.step.run_on_spark(open_pipeline(Path(request.config)), request.logs)
-    outcomes = [outcome.with_engine(EngineName.SPARK) for outcome in found]
-    for outcome in outcomes:
-        print(f"{outcome.log}: {outcome.status}: {outcome.message}", flush=True)
+    outcomes = _run_step(request.step, open_pipeline(Path(request.config)), request.logs)
     if request.result:
         write_outcomes(Path(request.result), outcomes)
+    return _find_code(outcomes)
+
+
+def _run_step(step: AnyStep, pipeline: Pipeline, logs: Sequence[str]) -> list[Outcome]:
+    outcomes = [outcome.with_engine(EngineName.SPARK) for outcome in step.run_on_spark(pipeline, logs)]
+    for outcome in outcomes:
+        print(f"{outcome.log}: {outcome.status}: {outcome.message}", flush=True)
+    return outcomes
+
+
+def _find_code(outcomes: Sequence[Outcome]) -> int:
     return next((o.error.exit_code for o in outcomes if o.error), 0)
+
+
+def _run_stored(address: str, folder: str) -> int:
+    """The same for a request in the store, on a machine that has nothing else."""
+    store, paths = open_store(address, Path("/")), JobPaths(folder)
+    request, ended = read_request(store, paths), threading.Event()
+    threading.Thread(target=end_without_starter, args=(store, paths, ended), daemon=True).start()
+    with open_scratch() as scratch:
+        try:
+            outcomes = _run_step(request.read_step(), connect(request.read_config(Path(scratch))), request.logs)
+        except TidefoldError as error:
+            print(f"error {error}", file=sys.stderr)
+            outcomes = [Outcome.of_error(log, error) for log in request.logs]
+    ended.set()
+    send_outcomes(store, paths, outcomes)
+    return _find_code(outcomes)
 
 
 def _read_requests(argument: str = "") -> Iterator[Request]:

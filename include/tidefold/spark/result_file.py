@@ -1,4 +1,4 @@
-"""The file in which a Spark job returns its outcomes to the process that started it."""
+"""The form and the file in which a Spark job returns its outcomes to the process that started it."""
 
 from __future__ import annotations
 
@@ -23,10 +23,8 @@ class _StoredOutcome(msgspec.Struct):
     details: msgspec.Raw = msgspec.Raw(b"{}")
 
 
-def write_outcomes(path: Path, outcomes: Sequence[Outcome]) -> None:
-    """Writes the file at once: a reader sees all of it or nothing."""
-    make_private_folder(path.parent)
-    part = path.with_name(f"{path.name}.part")
+def encode_outcomes(outcomes: Sequence[Outcome]) -> bytes:
+    """Returns the stored form of outcomes."""
     stored = [
         _StoredOutcome(
             outcome=replace(outcome, details=Details()),
@@ -35,7 +33,20 @@ def write_outcomes(path: Path, outcomes: Sequence[Outcome]) -> None:
         )
         for outcome in outcomes
     ]
-    part.write_bytes(msgspec.json.encode({"outcomes": stored}))
+    return msgspec.json.encode({"outcomes": stored})
+
+
+def decode_outcomes(written: bytes) -> list[Outcome]:
+    """Returns the outcomes of a stored form."""
+    stored = decode_json(written, dict[str, list[_StoredOutcome]])["outcomes"]
+    return [replace(one.outcome, details=decode_json(one.details, _find_details(one.details_type))) for one in stored]
+
+
+def write_outcomes(path: Path, outcomes: Sequence[Outcome]) -> None:
+    """Writes the file at once: a reader sees all of it or nothing."""
+    make_private_folder(path.parent)
+    part = path.with_name(f"{path.name}.part")
+    part.write_bytes(encode_outcomes(outcomes))
     os.replace(part, path)
 
 
@@ -46,8 +57,7 @@ def read_outcomes(path: Path) -> list[Outcome]:
     except FileNotFoundError:
         return []
     path.unlink()
-    stored = decode_json(written, dict[str, list[_StoredOutcome]])["outcomes"]
-    return [replace(one.outcome, details=decode_json(one.details, _find_details(one.details_type))) for one in stored]
+    return decode_outcomes(written)
 
 
 def _find_details(place: str) -> type[Details]:

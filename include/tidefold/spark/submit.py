@@ -17,6 +17,7 @@ from tidefold.errors import InvalidInputError
 from tidefold.installation import CODE, PACKAGE, find_python_path, jar_folder, job_folder
 from tidefold.spark import jars
 from tidefold.spark.request import Request, make_argument
+from tidefold.spark.stored_job import StoredJob
 from tidefold.storage.s3.address import S3Endpoint
 from tidefold.storage.safe_files import make_private_folder
 
@@ -32,8 +33,9 @@ QUICK_COMPILER = "TIDEFOLD_SPARK_C1"
 
 _LOOPBACK = "127.0.0.1"
 _OTHER_MACHINES = ("yarn", "k8s://")
-# The packages that executors import.
+# The packages that executors import, and the files that they need.
 _SHIPPED = ("tidefold", "pyspark_tidefold")
+_ENDINGS = (".py", ".j2")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +56,10 @@ def job_path(step: str) -> Path:
 
 
 def spark_conf(config: Config, step: str = "") -> dict[str, str]:
-    """Spark's settings for every job. `spark.jars` says where Delta comes from; the driver is on loopback.
+    """Spark's settings for every job. `spark.jars` says where Delta comes from.
 
     `step`: what the job is for; a job that reads the tables of a store in S3 through Spark gets a client for S3.
     """
-    scratch = config.path.parent / "var" / "spark"
     has_client = step in _READS_TABLES and config.store.startswith("s3://")
     catalog = config.catalog.settings if config.catalog and step == "register" else {}
     return {
@@ -67,14 +68,9 @@ def spark_conf(config: Config, step: str = "") -> dict[str, str]:
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.driver.memory": config.spark.driver_memory,
-        "spark.driver.extraJavaOptions": " ".join(_java_options(scratch)),
-        **_driver(config.spark.master),
-        **_authenticate(config.spark.master),
-        **_code(config),
+        **(_place_on_cluster(config) if config.spark.driver_on_cluster else _place_here(config)),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.local.dir": str(scratch),
-        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.sql.shuffle.partitions": "4",
         # Snapshots are judged side by side: the tasks of a large one do not come before those of all others.
         "spark.scheduler.mode": "FAIR",
@@ -86,6 +82,37 @@ def spark_conf(config: Config, step: str = "") -> dict[str, str]:
         **catalog,
         # Last: what the user sets counts.
         **config.spark.conf,
+    }
+
+
+def _place_here(config: Config) -> dict[str, str]:
+    """The settings of a driver that runs where the command runs; without another name, it is on loopback."""
+    scratch = config.path.parent / "var" / "spark"
+    return {
+        "spark.driver.extraJavaOptions": " ".join(_java_options(scratch)),
+        **_driver(config.spark.master),
+        **_authenticate(config.spark.master),
+        **_code(config),
+        "spark.local.dir": str(scratch),
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+    }
+
+
+def _place_on_cluster(config: Config) -> dict[str, str]:
+    """The settings of a driver that the cluster runs. No path of this machine is in them, except of what is sent."""
+    kind = "spark.kubernetes.driverEnv" if config.spark.master.startswith("k8s://") else "spark.yarn.appMasterEnv"
+    env = {"GX_ANALYTICS_ENABLED": "false", **({} if config.spark.ship_code else _python_path())}
+    code = {f"spark.executorEnv.{name}": value for name, value in env.items()}
+    if config.spark.ship_code:
+        code["spark.submit.pyFiles"] = str(archive_code(config.path.parent / "var" / "spark"))
+    return {
+        **{f"{kind}.{name}": value for name, value in env.items()},
+        **code,
+        "spark.pyspark.python": config.spark.python or sys.executable,
+        # A second driver would repeat the step; whoever started the job decides about that.
+        "spark.yarn.maxAppAttempts": "1",
+        "spark.yarn.submit.waitAppCompletion": "true",
+        "spark.kubernetes.submission.waitAppCompletion": "true",
     }
 
 
@@ -147,7 +174,7 @@ def _code(config: Config) -> dict[str, str]:
 
 def archive_code(folder: Path) -> Path:
     """Writes the package as an archive that Python imports, unless it is there. Its name says what it contains."""
-    files = sorted(path for name in _SHIPPED for path in (CODE / name).rglob("*.py"))
+    files = sorted(path for name in _SHIPPED for ending in _ENDINGS for path in (CODE / name).rglob(f"*{ending}"))
     texts = {str(path.relative_to(CODE)): path.read_bytes() for path in files}
     digest = hashlib.sha256(b"".join(name.encode() + text for name, text in texts.items())).hexdigest()
     archive = folder / f"tidefold-{digest[:16]}.zip"
@@ -186,7 +213,10 @@ def _authenticate(master: str) -> dict[str, str]:
 
 
 def job_env(config: Config) -> dict[str, str]:
-    """Environment of the job's driver and of its Python workers."""
+    """Environment of the job's driver and of its Python workers, or of a spark-submit that only sends a job."""
+    if config.spark.driver_on_cluster:
+        # Spark would hand on the path to the code of this machine. The interpreter only finds Spark here.
+        return {"PYTHONPATH": "", "PYSPARK_PYTHON": sys.executable}
     scratch = config.path.parent / "var" / "spark"
     make_private_folder(scratch)
     driver = _driver(config.spark.master)
@@ -221,8 +251,14 @@ def submit_command(config: Config, request: Request) -> Command:
     return Command(argv, job_env(config))
 
 
-def spark_submit(master: str, conf: Mapping[str, str], job: Path, argument: str) -> tuple[str, ...]:
-    """The command line that runs a job with its one argument."""
+def submit_stored_job(config: Config, step: str, job: StoredJob) -> Command:
+    """The spark-submit call of a job whose request is in the store."""
+    argv = spark_submit(config.spark.master, spark_conf(config, step), job_path(step), *job.arguments)
+    return Command(argv, job_env(config))
+
+
+def spark_submit(master: str, conf: Mapping[str, str], job: Path, *arguments: str) -> tuple[str, ...]:
+    """The command line that runs a job with its arguments."""
     program = Path(sys.executable).with_name("spark-submit")
     settings = [part for key, value in conf.items() for part in ("--conf", f"{key}={value}")]
-    return (str(program), "--master", master, *settings, str(job), argument)
+    return (str(program), "--master", master, *settings, str(job), *arguments)

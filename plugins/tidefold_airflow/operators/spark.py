@@ -5,13 +5,14 @@ They are thin: scope, one call, report. No operation runs while a DAG is parsed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from airflow.sdk.exceptions import AirflowException
 
-from tidefold.errors import GateFailedError, InvalidInputError
+from tidefold.errors import GateFailedError
 from tidefold.operations.outcome import ErrorInfo, Status
 from tidefold_airflow.observability.links import ReportLink, SnapshotLink
 from tidefold_airflow.operators.approval_run import explain_open, still_waits
@@ -30,7 +31,9 @@ from tidefold_airflow.operators.spark_submit import SparkSubmitOperator
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from tidefold.config import Config
     from tidefold.operations.outcome import Outcome
+    from tidefold.operations.pipeline import Pipeline
     from tidefold.operations.snapshot.request import Fold, PointInTime
     from tidefold.spark.steps import AnyStep
 
@@ -56,6 +59,8 @@ class TidefoldSparkOperator(SparkSubmitOperator):
     operator_extra_links = (SnapshotLink(), ReportLink())
     # The DAG that asks a person about snapshots that the gate refused.
     approval_dag: str | None = None
+    # Ends a driver on a cluster.
+    _end_driver: Callable[[], None] = staticmethod(lambda: None)
 
     def __init__(self, *, logs: Logs = (), config: str | None = None, only: Sequence[str] = (), **kwargs: Any) -> None:
         super().__init__(name=f"tidefold-{self.step}", **kwargs)
@@ -92,37 +97,76 @@ class TidefoldSparkOperator(SparkSubmitOperator):
         return explain_open(scope, outcome.log, self.approval_dag) or outcome
 
     def _submit(self, scope: TaskScope, step: AnyStep, logs: Sequence[str], context: Context) -> list[Outcome]:
+        if (pipeline := self._find_cluster(scope.pipeline)) is not None:
+            return self._submit_to_cluster(pipeline, step, logs, context)
         from tidefold.spark.request import Request, make_argument
         from tidefold.spark.result_file import read_outcomes
-        from tidefold.spark.submit import job_env, job_path, spark_conf
 
-        self._require_client_mode()
         result = result_path(scope, context)
         config = scope.pipeline.config
+        argument = make_argument(Request(str(config.path), tuple(logs), step, str(result)))
+        return self._run_job(config, (argument,), partial(read_outcomes, result), context)
+
+    def _find_cluster(self, pipeline: Pipeline) -> Pipeline | None:
+        """Returns the pipeline with the connection's master, if that master runs the driver; None: it runs here."""
+        from tidefold.config.models.spark import DEPLOY_MODE
+
+        connection, spark = self._get_hook()._connection, pipeline.config.spark
+        mode = connection["deploy_mode"] or {**spark.conf, **(self.conf or {})}.get(DEPLOY_MODE)
+        if mode in (None, "", "client"):
+            return None
+        there = {"master": connection["master"], "conf": {**spark.conf, DEPLOY_MODE: mode}}
+        config = pipeline.config.model_copy(update={"spark": spark.model_copy(update=there)})
+        return replace(pipeline, config=config)
+
+    def _submit_to_cluster(
+        self, pipeline: Pipeline, step: AnyStep, logs: Sequence[str], context: Context
+    ) -> list[Outcome]:
+        """Submits a job whose driver runs on the cluster: request and outcomes travel through the store."""
+        from tidefold.spark.stored_job import delete_job, describe_application, receive_outcomes, send_job
+
+        job = send_job(pipeline, step, logs)
+        self._end_driver = partial(delete_job, pipeline.store, job)
+        # A retry sends a job of its own.
+        self.durable = False
+        read, died = partial(receive_outcomes, pipeline.store, job), None
+        try:
+            outcomes = self._run_job(pipeline.config, job.arguments, read, context)
+        except AirflowException as error:
+            outcomes, died = [], error
+        finally:
+            # A driver that still works ends itself.
+            self._end_driver()
+        if outcomes:
+            return outcomes
+        where = describe_application(str(self._hook and self._hook._yarn_application_id))
+        message = f"[JOB_DIED] The Spark job of {step.name} ended before it reported a result.{where}"
+        raise AirflowException(message) from died
+
+    def _run_job(
+        self, config: Config, arguments: Sequence[str], read: Callable[[], list[Outcome]], context: Context
+    ) -> list[Outcome]:
+        """Runs spark-submit. `read` returns the outcomes that the job has stored."""
+        from tidefold.spark.submit import job_env, job_path, spark_conf
+
         self.application = str(job_path(self.step))
-        self.application_args = [make_argument(Request(str(config.path), tuple(logs), step, str(result)))]
+        self.application_args = list(arguments)
         self.conf = {**spark_conf(config, self.step), **(self.conf or {})}
         self.env_vars = {**job_env(config), **(self.env_vars or {})}
         try:
             super().execute(context)
         except AirflowException:
             # A job that completed with failed logs also exits with an error code; its outcomes have the details.
-            outcomes = read_outcomes(result)
+            outcomes = read()
             if not any(outcome.error for outcome in outcomes):
                 raise
             return outcomes
-        return read_outcomes(result)
+        return read()
 
-    def _require_client_mode(self) -> None:
-        """Raises InvalidInputError if the connection or the task asks for another deploy mode than client."""
-        mode = self._get_hook()._connection["deploy_mode"]
-        if mode not in (None, "", "client"):
-            raise InvalidInputError(
-                "DEPLOY_MODE",
-                f"The connection `{self._conn_id}` or the task asks for the deploy mode `{mode}`. The driver reads "
-                "`tidefold.yaml` and returns its outcomes through files of the machine where the task runs.",
-                hint="Remove `deploy-mode` from the connection's extra: executors still run on the cluster.",
-            )
+    def on_kill(self) -> None:
+        """Ends the driver, also one on a cluster."""
+        self._end_driver()
+        super().on_kill()
 
 
 class TidefoldIngestOperator(TidefoldSparkOperator):

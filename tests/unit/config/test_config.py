@@ -465,7 +465,8 @@ def test_settings_of_spark_are_texts_as_spark_writes_them(tmp_path: Path) -> Non
         ("spark.driver.memory: 4g", "Use the key `spark.driver_memory`"),
         ("spark.sql.files.ignoreMissingFiles: true", "could hide rows"),
         ("executor.cores: 4", "begin with `spark.`"),
-        ("spark.submit.deployMode: cluster", "must be `client`"),
+        ("spark.submit.deployMode: remote", "must be `client` or `cluster`"),
+        ("spark.yarn.submit.waitAppCompletion: false", "waits for the outcomes"),
     ],
 )
 def test_settings_that_tidefold_needs_are_refused_by_name(tmp_path: Path, setting: str, says: str) -> None:
@@ -474,6 +475,26 @@ def test_settings_that_tidefold_needs_are_refused_by_name(tmp_path: Path, settin
     assert "SPARK_SETTING" in message
     assert setting.split(":")[0] in message
     assert says in message
+
+
+def on_cluster(master: str, base: str = "") -> str:
+    text = GOOD.replace("local[2]", master).replace("driver_memory: 512m", "conf: {spark.submit.deployMode: cluster}")
+    return text.replace("store: ", f"store: {base}").replace("path: ", f"path: {base}")
+
+
+@pytest.mark.parametrize("master", ["yarn", "k8s://https://h:6443"])
+def test_a_driver_on_the_cluster_needs_folders_that_it_sees(tmp_path: Path, master: str) -> None:
+    assert load_config(write(tmp_path, on_cluster(master, "/shared/"))).spark.driver_on_cluster
+    message = str(refusal(tmp_path, on_cluster(master)))
+    # The store, and the landing folders of two logs.
+    assert message.count("beside this file") == 3
+
+
+@pytest.mark.parametrize("master", ["local[2]", "spark://a:1,b:2", "local-cluster[2,1,1024]"])
+def test_masters_that_run_no_driver_in_python_are_refused(tmp_path: Path, master: str) -> None:
+    message = str(refusal(tmp_path, on_cluster(master, "/shared/")))
+    assert "DEPLOY_MODE" in message
+    assert master in message
 
 
 @pytest.mark.parametrize("shared", [False, True])

@@ -28,6 +28,15 @@ _OWN = {
     "spark.pyspark.python": "spark.python",
 }
 
+# Where the driver runs: `client` (where the command runs) or `cluster`.
+DEPLOY_MODE = "spark.submit.deployMode"
+_WAITS = ("spark.yarn.submit.waitAppCompletion", "spark.kubernetes.submission.waitAppCompletion")
+
+
+def runs_drivers(master: str) -> bool:
+    """Whether the machines of a master can run a driver in Python. Spark's standalone master refuses that."""
+    return master == "yarn" or master.startswith("k8s://")
+
 
 def is_one_process(master: str) -> bool:
     """Whether Spark's driver and its executors are one process of this machine."""
@@ -57,9 +66,10 @@ def _find_mistake(name: str, given: Any) -> Any:
             "is set by tidefold.",
             f"Use the key `{key}`." if key else "Remove it: another value could hide rows or change times.",
         )
-    if name == "spark.submit.deployMode" and given != "client":
-        hint = "Remove it. The driver reads `tidefold.yaml` and returns its outcomes through files of its machine."
-        return mistake("SPARK_SETTING", "must be `client`: the driver runs where the command runs.", hint)
+    if name == DEPLOY_MODE and given not in ("client", "cluster"):
+        return mistake("SPARK_SETTING", "must be `client` or `cluster`.", "Remove it: `client` is the default.")
+    if name in _WAITS and str(given).lower() != "true":
+        return mistake("SPARK_SETTING", "must be `true`: the command waits for the outcomes.", "Remove it.")
     if isinstance(given, (dict, list)) or given is None:
         return mistake("CONFIG_WRONG_TYPE", "must be a text, a number, true or false.")
     return None
@@ -102,6 +112,11 @@ class SparkConfig(StrictModel):
         default="64MB",
         description="a step that reads at most this many bytes runs without Spark; 0B: every step with rows uses Spark",
     )
+
+    @property
+    def driver_on_cluster(self) -> bool:
+        """Whether the cluster runs the driver, too (cluster deploy mode)."""
+        return self.conf.get(DEPLOY_MODE) == "cluster"
 
     @property
     def above_bytes(self) -> int:

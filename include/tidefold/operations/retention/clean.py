@@ -15,7 +15,7 @@ from typing import Any
 
 from tidefold.changelog.write_intents import Announced
 from tidefold.domain.log_state import LogState, Snapshot, State
-from tidefold.domain.paths import LogPaths
+from tidefold.domain.paths import JOBS, LogPaths, find_old_jobs
 from tidefold.domain.retention.protection import oldest_version
 from tidefold.domain.snapshot import point_in_time, transitions
 from tidefold.domain.wording import count_noun
@@ -73,19 +73,23 @@ def _clean_store(pipeline: Pipeline, plan: bool) -> Outcome:
         delete_files(pipeline.store, sorted(orphans), pipeline.config.retention.threads)
     files = sorted({*orphans, *(path for found in announced_files.values() for path in found)})
     listed = [_describe_run(run, announced_files[run.run]) for run in runs]
-    scratch = find_scratch(pipeline.config.path.parent, now(), pipeline.config.retention.scratch_days)
+    days = pipeline.config.retention.scratch_days
+    scratch = find_scratch(pipeline.config.path.parent, now(), days)
+    listed_jobs = (entry.path for entry in pipeline.store.list(JOBS))
+    jobs = find_old_jobs(listed_jobs, datetime.fromisoformat(now()) - timedelta(days=days))
     if not plan:
         remove_scratch(scratch)
-    entries = [str(path) for path in scratch] or None
+        delete_files(pipeline.store, jobs)
+    entries = [*map(str, scratch), *jobs] or None
     details = CleanStoreDetails(runs=listed, files=len(files), paths=files, scratch=entries)
     message = "no unfinished run"
     if files or runs:
         counted = f"{count_noun(len(runs), 'unfinished run')}, {len(files):,} announced files"
         deleted = "would be deleted" if plan else "were deleted"
         message = f"{'would end' if plan else 'ended'} {counted}; those that no log needs {deleted}"
-    if scratch:
-        message += f"; {'would remove' if plan else 'removed'} {len(scratch):,} entries of scratch folders"
-    if not files and not runs and not scratch:
+    if entries:
+        message += f"; {'would remove' if plan else 'removed'} {len(entries):,} entries of scratch folders"
+    if not files and not runs and not entries:
         return Outcome(STORE, Status.NOTHING, message, details=details)
     return Outcome(STORE, Status.PLANNED if plan else Status.CLEANED, message, details=details)
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from decimal import Decimal, InvalidOperation
 from functools import cache
-from pathlib import Path
+from importlib.resources import files
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+from jinja2 import DictLoader, Environment, StrictUndefined, Template
 
 from tidefold.quality.report.charts import HEIGHT, WIDTH, plots
 from tidefold.quality.report.result import CheckResult, ValidationResult, clip_text
 
+_TEMPLATE = "report.html.j2"
 _UNITS = ("B", "kB", "MB", "GB", "TB")
 # Limits the page, so that a browser opens it at once. verdict.json has all of them.
 _SHOWN = 300
@@ -34,7 +35,8 @@ def render(judgement: ValidationResult) -> str:
 @cache
 def _load_template() -> Template:
     environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
+        # The package may be an archive.
+        loader=DictLoader({_TEMPLATE: (files("tidefold.quality.report") / _TEMPLATE).read_text(encoding="utf-8")}),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -45,7 +47,7 @@ def _load_template() -> Template:
     environment.filters["clip_text"] = clip_text
     environment.filters["pairs"] = _pairs
     environment.filters["grouped"] = _group_thousands
-    return environment.get_template("report.html.j2")
+    return environment.get_template(_TEMPLATE)
 
 
 def readable_size(count: int) -> str:
