@@ -18,6 +18,7 @@ from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.retention.details import DropDetails
 from tidefold.operations.retention.segment_gc import plan_release
 from tidefold.operations.savepoint.external import delete_originals, find_owned_originals
+from tidefold.operations.sets.membership import require_alone
 from tidefold.storage import Store, StoredObject, delete_files
 
 # After this many deleted files, `drop` checks again that the rest still belongs to this log.
@@ -30,7 +31,12 @@ def drop(pipeline: Pipeline, log: str, plan: bool = True) -> Outcome:
 
     The next call finishes an interrupted drop. Raises RefusedError while an attempt is open, or the log is in a set.
     """
-    _require_no_set(pipeline, log)
+    require_alone(
+        pipeline,
+        log,
+        ", whose readers open its table together with the others.",
+        hint=f"Remove `{log}` from the set in the configuration first.",
+    )
     ledger = pipeline.ledger(log)
     try:
         state = ledger.read()
@@ -65,16 +71,6 @@ def drop(pipeline: Pipeline, log: str, plan: bool = True) -> Outcome:
     rest = [file.path for file in own if file.path != last]
     delete_files(pipeline.store, rest, pipeline.config.retention.threads)
     return Outcome(log, Status.DROPPED, f"deleted {counted}", details=details)
-
-
-def _require_no_set(pipeline: Pipeline, log: str) -> None:
-    chosen = pipeline.config.set_of(log)
-    if chosen:
-        raise RefusedError(
-            "SET_TOGETHER",
-            f"`{log}` is in set `{chosen.name}`, whose readers open its table together with the others.",
-            hint=f"Remove `{log}` from the set in the configuration first.",
-        )
 
 
 def _find_owned_originals(state: LogState) -> tuple[External, ...]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import closing
 from decimal import Decimal
+from itertools import chain
 
 import pyarrow.compute as pc
 
@@ -15,16 +16,25 @@ from tidefold.operations.pipeline import Pipeline
 
 def find_unequal_sums(pipeline: Pipeline, chosen: SetConfig, snapshots: Mapping[str, int]) -> str:
     """Returns which configured sums differ; empty: all are equal. A log without rows has the sum 0."""
+    wanted: dict[str, set[str]] = {}
+    for log, column in chain.from_iterable(chosen.equal_sums):
+        wanted.setdefault(log, set()).add(column)
+    found = {log: _add_up(pipeline, log, columns, snapshots.get(log)) for log, columns in wanted.items()}
     for columns in chosen.equal_sums:
-        sums = {f"{log}.{column}": _add_up(pipeline, log, column, snapshots.get(log)) for log, column in columns}
+        sums = {f"{log}.{column}": found[log][column] for log, column in columns}
         if len(set(sums.values())) > 1:
             return "the sums differ: " + ", ".join(f"{name} is {value:,}" for name, value in sums.items())
     return ""
 
 
-def _add_up(pipeline: Pipeline, log: str, column: str, snapshot: int | None) -> Decimal:
+def _add_up(pipeline: Pipeline, log: str, columns: Iterable[str], snapshot: int | None) -> Mapping[str, Decimal]:
+    """Returns the sums of the columns, in one pass over the rows."""
+    sums = dict.fromkeys(columns, Decimal(0))
     if snapshot is None:
-        return Decimal(0)
+        return sums
     _, batches = read_rows(pipeline, log, ReadRequest(snapshot=snapshot))
     with closing(batches):
-        return sum((Decimal(pc.sum(batch.column(column)).as_py() or 0) for batch in batches), Decimal(0))
+        for batch in batches:
+            for column in sums:
+                sums[column] += Decimal(pc.sum(batch.column(column)).as_py() or 0)
+    return sums

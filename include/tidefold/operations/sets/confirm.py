@@ -8,7 +8,6 @@ from tidefold.config import SetConfig
 from tidefold.domain.log_state import LogState, Snapshot, State
 from tidefold.domain.sets.point import SetPoint
 from tidefold.domain.sets.set_state import Member, SetState, decide, decide_again
-from tidefold.domain.snapshot import transitions
 from tidefold.errors import ConflictError, GateFailedError, RefusedError, TidefoldError, wrap_unexpected
 from tidefold.operations.outcome import Outcome, Status, for_each_log
 from tidefold.operations.pipeline import Pipeline, now
@@ -66,9 +65,10 @@ def confirm_log(
         return confirm.confirm(pipeline, log, snapshot, run_id, override_by, why, reconcile)
     if reconcile:
         confirm.roll_forward(pipeline, log, reconcile)
-    if found and found.state is State.STAGED and (override_by or why):
-        by, reason = override_by or "", why or ""
-        pipeline.ledger(log).commit(lambda newest: transitions.override(newest, found.id, by, reason))
+    if found is None:
+        confirm.require_no_override(log, override_by, why)
+    elif found.state is State.STAGED:
+        confirm.let_through(pipeline, log, found.id, override_by, why)
     return confirm_set(pipeline, chosen, found.run if found else run_id)[log]
 
 

@@ -12,10 +12,10 @@ import msgspec
 from tidefold.domain.log_state import LogState, Snapshot, State
 from tidefold.domain.snapshot.claim import of_run
 from tidefold.domain.snapshot.kind_selection import KindDecision, KindInputs, KindPolicy, select_kind
-from tidefold.errors import RefusedError
 from tidefold.operations.ingest.schema_update import apply_configured_schema
 from tidefold.operations.outcome import Outcome, Status
 from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.sets.membership import require_alone
 from tidefold.operations.sets.publish import finish_set
 from tidefold.operations.snapshot.confirm import roll_forward
 
@@ -38,14 +38,13 @@ def bring_up_to_date(pipeline: Pipeline, log: str, run: str) -> None:
 
 
 def require_no_set(pipeline: Pipeline, log: str) -> None:
-    """Raises RefusedError if the log is in a set: rows of another point would stand beside those of the set."""
-    chosen = pipeline.config.set_of(log)
-    if chosen:
-        raise RefusedError(
-            "SET_TOGETHER",
-            f"`{log}` is in set `{chosen.name}`: rows of another point would be published beside its other tables.",
-            hint=f"Use --set {chosen.name}, or restore into a folder. Or remove `{log}` from the configured set.",
-        )
+    """Raises RefusedError if the log is in a set: the set's tables are published at one point."""
+    require_alone(
+        pipeline,
+        log,
+        ": rows of another point would be published beside its other tables.",
+        hint=f"Use --set {{set}}, or restore into a folder. Or remove `{log}` from the configured set.",
+    )
 
 
 def choose_kind(pipeline: Pipeline, state: LogState, asked: KindPolicy | None) -> KindDecision:

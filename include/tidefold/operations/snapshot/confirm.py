@@ -14,6 +14,7 @@ from tidefold.errors import AlreadyExistsError, RefusedError
 from tidefold.ledger import read_manifest
 from tidefold.operations.outcome import Outcome, Status
 from tidefold.operations.pipeline import Pipeline, now
+from tidefold.operations.sets.membership import require_alone
 from tidefold.operations.snapshot.details import PointInTimeDetails, PublicationDetails
 from tidefold.operations.snapshot.manifests import read_manifest_or_copy
 from tidefold.operations.snapshot.publication import describe_publication
@@ -41,38 +42,38 @@ def confirm(
     chosen = choose_snapshot(ledger.read(), snapshot, run_id)
     if chosen and chosen.as_of:
         return _confirm_point_in_time(pipeline, log, chosen, override_by, why)
-    _require_alone(pipeline, log)
+    require_alone(
+        pipeline,
+        log,
+        ", whose tables are published together.",
+        hint="`tidefold run` or `tidefold confirm` publishes the whole set.",
+    )
     rolled = roll_forward(pipeline, log, reconcile)
     if chosen is None or (rolled is not None and chosen.id == rolled):
-        if rolled is None and (override_by or why):
-            raise RefusedError(
-                "NOTHING_TO_OVERRIDE",
-                f"No snapshot of `{log}` waits for confirmation.",
-                hint=f"If it was aborted, `tidefold materialize {log}` and `tidefold quality {log}` make it again.",
-            )
         if rolled is None:
+            require_no_override(log, override_by, why)
             return Outcome(log, Status.NOTHING, "no snapshot waits for confirmation")
         return _outcome(log, Status.PUBLISHED, transitions.require_snapshot(ledger.read(), rolled))
     if chosen.published or chosen.kind is SnapshotKind.TAIL:
         return _outcome(log, Status.ALREADY, chosen)
-    _let_through(pipeline, log, chosen.id, override_by, why)
+    let_through(pipeline, log, chosen.id, override_by, why)
     ledger.commit(lambda state: transitions.confirm(state, chosen.id))
     roll_forward(pipeline, log, reconcile)
     return _outcome(log, Status.PUBLISHED, transitions.require_snapshot(ledger.read(), chosen.id))
 
 
-def _require_alone(pipeline: Pipeline, log: str) -> None:
-    """Raises RefusedError if the log is in a set, whose tables are confirmed together."""
-    chosen = pipeline.config.set_of(log)
-    if chosen:
+def require_no_override(log: str, override_by: str | None, why: str | None) -> None:
+    """Raises RefusedError (NOTHING_TO_OVERRIDE) if somebody overrides the gate, but no snapshot waits."""
+    if override_by or why:
         raise RefusedError(
-            "SET_TOGETHER",
-            f"`{log}` is in set `{chosen.name}`, whose tables are published together.",
-            hint="`tidefold run` or `tidefold confirm` publishes the whole set.",
+            "NOTHING_TO_OVERRIDE",
+            f"No snapshot of `{log}` waits for confirmation.",
+            hint=f"If it was aborted, `tidefold materialize {log}` and `tidefold quality {log}` make it again.",
         )
 
 
-def _let_through(pipeline: Pipeline, log: str, snapshot: int, override_by: str | None, why: str | None) -> None:
+def let_through(pipeline: Pipeline, log: str, snapshot: int, override_by: str | None, why: str | None) -> None:
+    """Records who lets a refused snapshot through, and why, if anybody does."""
     if override_by or why:
         pipeline.ledger(log).commit(lambda state: transitions.override(state, snapshot, override_by or "", why or ""))
 
@@ -84,7 +85,7 @@ def _confirm_point_in_time(
     ledger = pipeline.ledger(log)
     before = snapshot.state in (State.COMPLETED, State.SUBSUMED, State.DELETED)
     if not before:
-        _let_through(pipeline, log, snapshot.id, override_by, why)
+        let_through(pipeline, log, snapshot.id, override_by, why)
         snapshot = transitions.require_snapshot(
             ledger.commit(lambda state: transitions.confirm(state, snapshot.id)), snapshot.id
         )

@@ -219,7 +219,7 @@ class _EndReader:
     found: list[TransactionEnd] = field(default_factory=list)
     # The transaction of the record before, if that is a BEGIN; and those that began in the middle.
     _begun: str = ""
-    _partial: frozenset[str] = frozenset()
+    _partial: set[str] = field(default_factory=set)
     _ended: dict[str, int] = field(default_factory=dict)
     _origin: str = ""
 
@@ -232,8 +232,10 @@ class _EndReader:
         id = self._parse(offset, marker)
         if marker.status == "BEGIN":
             # A connector that starts before the transaction sends the END of the one before it again.
-            is_first_of_run = id.id == self._begun
-            self._partial = self._partial | {id.id} if is_first_of_run else self._partial - {id.id}
+            if id.id == self._begun:
+                self._partial.add(id.id)
+            else:
+                self._partial.discard(id.id)
             self._begun = id.id
             at = self._ended.get(id.id)
             if at is not None:
