@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from support.bank_sets import ENDS, KEYS, LOGS, TOPICS, captured, config, make_bank, run
+from support.bank_sets import BANK, ENDS, KEYS, LOGS, TOPICS, config, make_bank, run
 from support.counted import counting
 from tables import HEAD, Row, folder, machine, ratios, seconds, write_page
 from tidefold.operations.pipeline import Pipeline
@@ -70,7 +70,7 @@ def make_records(transactions: int) -> MadeBank:
 
 def _find_form(log: str) -> dict[str, Any]:
     """Returns a streamed change of the capture."""
-    values = (json.loads(line)["value"] for _, lines in captured()[log] for line in lines)
+    values = (json.loads(line)["value"] for line in BANK.list_lines(log))
     return deepcopy(next(value for value in values if value and value["transaction"]))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 from collections.abc import Mapping
 from functools import cache
@@ -11,12 +10,13 @@ from typing import Any
 
 from support import bank_sets
 from support.bank_sets import ENDS, KEYS, LOGS, read_set
+from support.captured_bank import CapturedBank
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.sets.set_ledger import set_ledger
-from tidefold.wiring import open_pipeline
 
-DATA = Path(__file__).parents[1] / "data" / "bank_mariadb"
 TOPICS = {**{log: f"bank.bank.{log}" for log in LOGS}, ENDS: "bank.transaction"}
+BANK = CapturedBank(Path(__file__).parents[1] / "data" / "bank_mariadb", TOPICS)
+land, count_records = BANK.land, BANK.count_records
 ACCOUNTS, BALANCE = 300, 1_000
 Rows = Mapping[str, Mapping[int, Mapping[str, Any]]]
 
@@ -27,42 +27,12 @@ def config(sets: str = bank_sets.SET, kind: str = "full") -> str:
 
 
 def make_bank(folder: Path, text: str | None = None) -> Pipeline:
-    for topic in TOPICS.values():
-        (folder / "landing" / topic).mkdir(parents=True, exist_ok=True)
-    (folder / "tidefold.yaml").write_text(config() if text is None else text)
-    return open_pipeline(folder / "tidefold.yaml")
-
-
-@cache
-def captured() -> dict[str, tuple[tuple[str, tuple[bytes, ...]], ...]]:
-    """Returns the landed files of each topic: name and lines."""
-    found: dict[str, tuple[tuple[str, tuple[bytes, ...]], ...]] = {}
-    for name, topic in TOPICS.items():
-        files = sorted((DATA / "topics" / topic).iterdir())
-        found[name] = tuple(
-            (f.name.removesuffix(".gz"), tuple(gzip.decompress(f.read_bytes()).splitlines())) for f in files
-        )
-    return found
-
-
-def count_records(name: str) -> int:
-    return sum(len(lines) for _, lines in captured()[name])
-
-
-def land(folder: Path, upto: Mapping[str, int]) -> None:
-    """Lands the first records of each topic, in the captured files; the last one may be cut and grow later."""
-    for name, most in upto.items():
-        before = 0
-        for file, lines in captured()[name]:
-            take = lines[: max(0, most - before)]
-            before += len(lines)
-            if take:
-                (folder / "landing" / TOPICS[name] / file).write_bytes(b"\n".join(take) + b"\n")
+    return BANK.make(folder, config() if text is None else text)
 
 
 def list_transactions() -> list[str]:
     """Returns the ids of all transactions, in the order in which their ENDs came first."""
-    markers = (json.loads(line)["value"] for _, lines in captured()[ENDS] for line in lines)
+    markers = (json.loads(line)["value"] for line in BANK.list_lines(ENDS))
     return list(dict.fromkeys(one["id"] for one in markers if one["status"] == "END"))
 
 
@@ -72,7 +42,7 @@ def replay() -> dict[str, dict[str, dict[int, dict[str, Any]]]]:
     tables: dict[str, dict[int, dict[str, Any]]] = {log: {} for log in LOGS}
     changes: dict[str, dict[tuple[Any, ...], tuple[str, Any]]] = {}
     for log in LOGS:
-        for value in (json.loads(line)["value"] for _, lines in captured()[log] for line in lines):
+        for value in (json.loads(line)["value"] for line in BANK.list_lines(log)):
             if value and value["transaction"]:
                 source = value["source"]
                 place = (source["file"], source["pos"], source["row"], value["op"])

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
 import json
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -12,6 +12,7 @@ from typing import Any
 
 from deltalake import DeltaTable
 
+from support.captured_bank import CapturedBank
 from support.pipelines import judge_all
 from tidefold.compute.runners import in_process
 from tidefold.domain.log_state import State
@@ -26,11 +27,12 @@ from tidefold.operations.snapshot.materialize import materialize
 from tidefold.operations.snapshot.request import Fold
 from tidefold.wiring import open_pipeline
 
-DATA = Path(__file__).parents[1] / "data" / "bank_transactions"
 LOGS = ("accounts", "branches", "tellers", "history")
 KEYS = {"accounts": "aid", "branches": "bid", "tellers": "tid", "history": "hid"}
 ENDS = "transaction"
 TOPICS = {**{log: f"bank.public.{log}" for log in LOGS}, ENDS: "bank.transaction"}
+BANK = CapturedBank(Path(__file__).parents[1] / "data" / "bank_transactions", TOPICS)
+land, count_records = BANK.land, BANK.count_records
 _COLUMNS = {
     "accounts": "{aid: int, bid: int, abalance: long}",
     "branches": "{bid: int, bbalance: long}",
@@ -57,53 +59,35 @@ def config(sets: str = SET, kind: str = "full") -> str:
 
 
 def make_bank(folder: Path, text: str | None = None) -> Pipeline:
-    for topic in TOPICS.values():
-        (folder / "landing" / topic).mkdir(parents=True, exist_ok=True)
-    (folder / "tidefold.yaml").write_text(config() if text is None else text)
-    return open_pipeline(folder / "tidefold.yaml")
-
-
-@cache
-def captured() -> dict[str, tuple[tuple[str, tuple[bytes, ...]], ...]]:
-    """Returns the landed files of each topic: name and lines."""
-    found: dict[str, tuple[tuple[str, tuple[bytes, ...]], ...]] = {}
-    for name, topic in TOPICS.items():
-        files = sorted((DATA / "topics" / topic).iterdir())
-        found[name] = tuple(
-            (f.name.removesuffix(".gz"), tuple(gzip.decompress(f.read_bytes()).splitlines())) for f in files
-        )
-    return found
-
-
-def count_records(name: str) -> int:
-    return sum(len(lines) for _, lines in captured()[name])
-
-
-def land(folder: Path, upto: Mapping[str, int]) -> None:
-    """Lands the first records of each topic, in the captured files; the last one may be cut and grow later."""
-    for name, most in upto.items():
-        before = 0
-        for file, lines in captured()[name]:
-            take = lines[: max(0, most - before)]
-            before += len(lines)
-            if take:
-                (folder / "landing" / TOPICS[name] / file).write_bytes(b"\n".join(take) + b"\n")
+    return BANK.make(folder, config() if text is None else text)
 
 
 def run(pipeline: Pipeline, run_id: str, failing: str = "") -> list[Outcome]:
     """Runs all steps over all logs without a JVM. `failing`: the log that does not pass its gate."""
     ingest(pipeline, LOGS, in_process)
     materialize(pipeline, LOGS, Fold(run_id), in_process)
-    for log in LOGS:
-        state = pipeline.ledger(log).find()
-        attempt = state.open_of(run_id) if state else None
-        if attempt and attempt.state is State.STAGED:
-            judge_all(pipeline, log, passed=log != failing)
+    judge_staged(pipeline, run_id, failing)
     outcomes = confirm_logs(pipeline, LOGS, run_id)
     for outcome in outcomes:
         if outcome.error:
             abort(pipeline, outcome.log, "not confirmed", run_id=run_id)
     return outcomes
+
+
+def judge_staged(pipeline: Pipeline, run_id: str | None = None, failing: str = "") -> None:
+    """Judges the staged snapshots, of one run or of any. All pass, except that of the log `failing`."""
+    for log in LOGS:
+        state = pipeline.ledger(log).find()
+        attempt = state.open_of(run_id) if state else None
+        if attempt and attempt.state is State.STAGED:
+            judge_all(pipeline, log, passed=log != failing)
+
+
+def copy_bank(template: Path, folder: Path) -> Pipeline:
+    """Returns the pipeline of a copy, which replaces an earlier one."""
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(template, folder)
+    return open_pipeline(folder / "tidefold.yaml")
 
 
 @dataclass
@@ -116,11 +100,10 @@ class Replay:
 def _find_positions() -> dict[str, int]:
     """Returns the position of each transaction, by its number."""
     found: dict[str, int] = {}
-    for _, lines in captured()[ENDS]:
-        for record in map(json.loads, lines):
-            if record["value"]["status"] == "END":
-                number, position = record["value"]["id"].split(":")
-                found.setdefault(number, int(position))
+    for record in map(json.loads, BANK.list_lines(ENDS)):
+        if record["value"]["status"] == "END":
+            number, position = record["value"]["id"].split(":")
+            found.setdefault(number, int(position))
     return found
 
 
@@ -130,7 +113,7 @@ def replay() -> Replay:
     tables: dict[str, dict[int, dict[str, Any]]] = {log: {} for log in LOGS}
     changes: dict[int, dict[str, dict[int, Any]]] = {position: {log: {} for log in LOGS} for position in ends.values()}
     snapshot = 0
-    values = ((log, json.loads(line)["value"]) for log in LOGS for _, lines in captured()[log] for line in lines)
+    values = ((log, json.loads(line)["value"]) for log in LOGS for line in BANK.list_lines(log))
     for log, value in values:
         if value and value["transaction"]:
             number = value["transaction"]["id"].split(":")[0]

@@ -10,7 +10,7 @@ import typer
 
 from tidefold.cli.output.outcomes import print_outcomes
 from tidefold.cli.output.progress import BucketLine
-from tidefold.cli.output.restore import print_reads
+from tidefold.cli.output.restore import plan_lines, print_reads
 from tidefold.cli.terminal import Terminal
 from tidefold.errors import InvalidInputError, TidefoldError
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tidefold.compute.runners import Runner
     from tidefold.operations.pipeline import Pipeline
     from tidefold.operations.restore.drill import Trial
+    from tidefold.operations.sets.restore import RestoreSet
     from tidefold.operations.sets.savepoint import ImportSet, SetSavepointRequest
     from tidefold.operations.snapshot.point_in_time import PointInTime
 
@@ -63,16 +64,34 @@ class WholeSet:
     pipeline: Pipeline
     named: str
 
-    def restore(self, run: str, version: int | None, takeover: bool) -> int:
-        """Stages the rows of an earlier version for all logs."""
-        from tidefold.cli.spark_submit import run_step
-        from tidefold.operations.sets.restore import RestoreSet, restore_set
-        from tidefold.spark.steps import MaterializeStep
+    def build_restore(self, run: str, version: int | None, takeover: bool) -> RestoreSet:
+        """Returns the request to restore a version. Raises InvalidInputError without a version."""
+        from tidefold.operations.sets.restore import RestoreSet
 
         if version is None:
             hint = f"`tidefold sets {self.named}` lists the versions."
             raise InvalidInputError("SET_VERSION_MISSING", "The restore of a set needs --version.", hint=hint)
-        request = RestoreSet(run, self.named, version, takeover)
+        return RestoreSet(run, self.named, version, takeover)
+
+    def plan_restore(self, request: RestoreSet) -> int:
+        """Prints what a restore would do with each log. Changes nothing."""
+        from tidefold.operations.restore.explain import RestorePlanDetails
+        from tidefold.operations.sets.restore import explain_set
+
+        outcomes = explain_set(self.pipeline, request)
+        code = print_outcomes(self.terminal, "restore", outcomes)
+        for one in outcomes:
+            if isinstance(one.details, RestorePlanDetails):
+                for line in plan_lines(one.details):
+                    self.terminal.line(f"  {one.log}: {line}")
+        return code
+
+    def restore(self, request: RestoreSet) -> int:
+        """Stages the rows of an earlier version for all logs."""
+        from tidefold.cli.spark_submit import run_step
+        from tidefold.operations.sets.restore import restore_set
+        from tidefold.spark.steps import MaterializeStep
+
         step = MaterializeStep(request)
         outcomes = restore_set(
             self.pipeline, request, lambda logs: run_step(self.terminal, self.pipeline, step, list(logs))

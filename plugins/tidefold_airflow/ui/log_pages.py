@@ -49,7 +49,7 @@ class LogPage(Generic[T]):
     configured: int = 0
 
     @property
-    def divided(self) -> bool:
+    def is_divided(self) -> bool:
         """Whether there is more to see than this page."""
         return self.configured > LINES
 

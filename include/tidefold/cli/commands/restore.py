@@ -103,9 +103,12 @@ def restore(
 
     pipeline = terminal.pipeline()
     if of_set is not None:
-        _check_set(log_position, to, require_no_log(of_set, log, snapshot, dry_run, key_groups, share))
+        _check_set(log_position, dry_run, to, require_no_log(of_set, log, snapshot, key_groups, share))
         whole = WholeSet(terminal, pipeline, of_set)
-        return whole.export(version, to) if to is not None else whole.restore(run_id(run), version, takeover)
+        if to is not None:
+            return whole.export(version, to)
+        wanted = whole.build_restore(run_id(run), version, takeover)
+        return whole.plan_restore(wanted) if dry_run else whole.restore(wanted)
     name = pipeline.log(require_log(log, of_set, version)).id
     _check(log_position, dry_run, to, key_groups, share)
     if snapshot is None:
@@ -142,12 +145,11 @@ def _check(
         raise InvalidInputError("SHARE_OPTIONS", message, hint="Give --to PATH --share I/N.")
 
 
-def _check_set(log_position: RestoreMode | None, to: str | None, name: str) -> None:
+def _check_set(log_position: RestoreMode | None, dry_run: bool, to: str | None, name: str) -> None:
     """Refuses to leave out changes of a set: its later versions would be no point of the source's log."""
-    if log_position is RestoreMode.REPLAY or (log_position is None and to is not None):
+    _check(log_position, dry_run, to, None, None)
+    if log_position in (RestoreMode.REPLAY, None):
         return
-    if log_position is None:
-        _check(None, False, None, None, None)
     raise InvalidInputError(
         "SET_REPLAYS",
         f"The restore of set `{name}` needs `--log-position replay`: if changes are left out, later versions are no "

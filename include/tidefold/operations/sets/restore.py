@@ -11,8 +11,9 @@ from tidefold.domain.log_state import LogState, Snapshot
 from tidefold.domain.sets.set_state import Member, SetVersion
 from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
 from tidefold.errors import NotFoundError, RefusedError
-from tidefold.operations.outcome import Outcome, for_each_log
+from tidefold.operations.outcome import Outcome, Status, for_each_log
 from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.restore.explain import explain
 from tidefold.operations.restore.export import restore_to
 from tidefold.operations.restore.restore import Restore
 from tidefold.operations.sets.earlier_version import has_rows_of
@@ -49,26 +50,30 @@ class RestoreSet(msgspec.Struct, frozen=True, tag="restore-set"):
             give_up_staged(pipeline, log, rival)
         if has_rows_of(state, member.snapshot):
             return _leave
-        return self._restore(member.snapshot).claimant(pipeline)
+        return self.restore_member(member.snapshot).claimant(pipeline)
 
     def describe_unclaimed(self, pipeline: Pipeline, state: LogState) -> Outcome:
-        if self._find_member(pipeline, state.log) is None:
-            otherwise = f"it has no rows in version {self.version} of set `{self.set}`"
-        else:
-            otherwise = f"it has the rows of version {self.version} of set `{self.set}`"
-        return describe_unclaimed(state, self.run, otherwise)
+        absent = self._find_member(pipeline, state.log) is None
+        return describe_unclaimed(state, self.run, self.describe_absent() if absent else self.describe_present())
 
     def plan(self, pipeline: Pipeline, state: LogState, snapshot: Snapshot) -> Attempt:
         """Reads manifests only. Raises TidefoldError."""
         member = self._find_member(pipeline, state.log)
         assert member is not None
-        return self._restore(member.snapshot).plan(pipeline, state, snapshot)
+        return self.restore_member(member.snapshot).plan(pipeline, state, snapshot)
+
+    def describe_absent(self) -> str:
+        return f"it has no rows in version {self.version} of set `{self.set}`"
+
+    def describe_present(self) -> str:
+        return f"it has the rows of version {self.version} of set `{self.set}`"
+
+    def restore_member(self, snapshot: int) -> Restore:
+        """Returns the request for one log."""
+        return Restore(self.run, RestorePoint(snapshot, RestoreMode.REPLAY), self.takeover)
 
     def _find_member(self, pipeline: Pipeline, log: str) -> Member | None:
         return find_earlier_version(pipeline, self.set, self.version).member(log)
-
-    def _restore(self, snapshot: int) -> Restore:
-        return Restore(self.run, RestorePoint(snapshot, RestoreMode.REPLAY), self.takeover)
 
 
 def _leave(state: LogState) -> LogState:
@@ -106,6 +111,21 @@ def restore_set(
         reason = f"run {request.run} did not restore the whole set"
         for_each_log(chosen.logs, lambda log: abort(pipeline, log, reason, run_id=request.run))
     return outcomes
+
+
+def explain_set(pipeline: Pipeline, request: RestoreSet) -> list[Outcome]:
+    """Returns what `restore_set` would do with each log, or its error. Changes nothing."""
+    version = find_earlier_version(pipeline, request.set, request.version)
+
+    def act(log: str) -> Outcome:
+        member = version.member(log)
+        if member is None:
+            return Outcome(log, Status.NOTHING, request.describe_absent())
+        if has_rows_of(pipeline.ledger(log).read(), member.snapshot):
+            return Outcome(log, Status.NOTHING, request.describe_present())
+        return explain(pipeline, log, request.restore_member(member.snapshot))
+
+    return for_each_log(find_set(pipeline, request.set).logs, act)
 
 
 def _require_restorable(pipeline: Pipeline, request: RestoreSet, log: str) -> None:

@@ -65,6 +65,20 @@ def test_a_set_is_restored_judged_and_confirmed(bank: Path) -> None:
     assert any(line.startswith("  earlier: version 1 at ") for line in lines)
 
 
+def test_a_dry_run_says_what_a_restore_of_a_set_would_do(bank: Path) -> None:
+    pipeline = open_pipeline(bank / "tidefold.yaml")
+    before = [pipeline.ledger(log).read() for log in LOGS]
+    asked = ("restore", "--set", "bank", "--version", "1", "--log-position", "replay", "--dry-run")
+    text = call(*asked)
+    assert text.exit_code == 0, text.output
+    for log in LOGS:
+        assert f"{log}: planned: would restore snapshot" in text.stdout
+    shown = call_json(*asked)
+    assert [one["log"] for one in shown["outcomes"]] == list(LOGS)
+    assert all(one["facts"]["buckets"] for one in shown["outcomes"])
+    assert [pipeline.ledger(log).read() for log in LOGS] == before
+
+
 def test_what_would_break_the_set_is_refused(bank: Path) -> None:
     refused = {
         ("restore", "--set", "bank", "--version", "1", "--log-position", "skip"): "SET_REPLAYS",
@@ -78,6 +92,7 @@ def test_what_would_break_the_set_is_refused(bank: Path) -> None:
         ("restore", "--set", "bank", "--version", "7", "--log-position", "replay"): "SET_VERSION_UNKNOWN",
         ("import", "tellers", "elsewhere"): "SET_TOGETHER",
         ("drop", "tellers", "--yes"): "SET_TOGETHER",
+        ("confirm", "tellers", "--override-by", "me", "--reason", "late"): "NOTHING_TO_OVERRIDE",
         ("import", "--set", "bank", "elsewhere"): "SAVEPOINT_UNKNOWN",
         ("import", "--set", "bank", "tellers", "elsewhere"): "SET_OPTIONS",
         ("savepoint", "--set", "bank", "--to", "x", "--stop"): "SET_OPTIONS",

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from support.bank_sets import ENDS, LOGS, check_bank, config, land, make_bank, read_set, replay, run
+from support.bank_sets import ENDS, LOGS, check_bank, config, copy_bank, land, make_bank, read_set, replay, run
 from support.faults import Fault, FaultyStore, Killed
 from support.pipelines import judge_all
 from tidefold.compute.runners import in_process
@@ -49,14 +49,8 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def _copy(template: Path, folder: Path) -> Pipeline:
-    shutil.rmtree(folder, ignore_errors=True)
-    shutil.copytree(template, folder)
-    return open_pipeline(folder / "tidefold.yaml")
-
-
 def _count_calls(template: Path, folder: Path) -> int:
-    pipeline = _copy(template, folder)
+    pipeline = copy_bank(template, folder)
     store = FaultyStore(folder / "store")
     outcomes = confirm_logs(replace(pipeline, store=store), LOGS, "r2")
     assert not any(o.error for o in outcomes)
@@ -71,7 +65,7 @@ def test_a_crash_at_every_call_of_a_confirm(template: Path, tmp_path: Path, faul
     assert before.point
     states = set()
     for at in range(_count_calls(template, folder)):
-        pipeline = _copy(template, folder)
+        pipeline = copy_bank(template, folder)
         with suppress(Killed, TidefoldError):
             confirm_logs(replace(pipeline, store=FaultyStore(folder / "store", at, fault)), LOGS, "r2")
         assert check_bank(pipeline) in (before.published.position, before.point.position), at
@@ -99,7 +93,7 @@ def test_a_crash_at_every_call_of_a_confirm(template: Path, tmp_path: Path, faul
 def test_the_next_run_goes_on_after_a_crash_in_any_step(template: Path, tmp_path: Path) -> None:
     """Every seventh call of a whole run; the next run publishes the newest point."""
     folder = tmp_path / "copy"
-    pipeline = _copy(template, folder)
+    pipeline = copy_bank(template, folder)
     for log in LOGS:
         abort(pipeline, log, "begin", run_id="r2")
     land(folder, THIRD)
@@ -108,7 +102,7 @@ def test_the_next_run_goes_on_after_a_crash_in_any_step(template: Path, tmp_path
     run(replace(pipeline, store=store), "r3")
     newest = check_bank(pipeline)
     for at in range(3, store.calls, 7):
-        pipeline = _copy(tmp_path / "begun", folder)
+        pipeline = copy_bank(tmp_path / "begun", folder)
         with suppress(Killed, TidefoldError):
             run(replace(pipeline, store=FaultyStore(folder / "store", at, Fault.KILLED_AFTER)), "r3")
         check_bank(pipeline)
@@ -120,12 +114,12 @@ def test_the_next_run_goes_on_after_a_crash_in_any_step(template: Path, tmp_path
 
 
 def test_a_decided_snapshot_is_published_and_not_aborted(template: Path, tmp_path: Path) -> None:
-    pipeline = _copy(template, tmp_path / "copy")
+    pipeline = copy_bank(template, tmp_path / "copy")
     ledger = set_ledger(pipeline, "bank")
     calls = _count_calls(template, tmp_path / "other")
     decided = None
     for at in range(calls):
-        pipeline = _copy(template, tmp_path / "copy")
+        pipeline = copy_bank(template, tmp_path / "copy")
         with suppress(Killed):
             confirm_logs(
                 replace(pipeline, store=FaultyStore(tmp_path / "copy" / "store", at, Fault.KILLED_AFTER)), LOGS, "r2"
@@ -144,7 +138,7 @@ def test_a_decided_snapshot_is_published_and_not_aborted(template: Path, tmp_pat
 
 
 def test_an_aborted_snapshot_is_never_decided(template: Path, tmp_path: Path) -> None:
-    pipeline = _copy(template, tmp_path / "copy")
+    pipeline = copy_bank(template, tmp_path / "copy")
     abort(pipeline, "tellers", "by hand", run_id="r2")
     outcomes = confirm_logs(pipeline, LOGS, "r2")
     assert {o.error_code for o in outcomes} == {"SET_HELD"}
@@ -155,7 +149,7 @@ def test_an_abort_between_look_and_decision_wins(
     template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another process aborts a snapshot after this one has read it, and before it decides."""
-    pipeline = _copy(template, tmp_path / "copy")
+    pipeline = copy_bank(template, tmp_path / "copy")
     before = check_bank(pipeline)
 
     def meddle(*given: object) -> str:
@@ -171,12 +165,12 @@ def test_an_abort_between_look_and_decision_wins(
 
 def test_readers_between_two_tables_see_one_point(template: Path, tmp_path: Path) -> None:
     """The pointer changes only when all tables show the version; single tables change one after the other."""
-    pipeline = _copy(template, tmp_path / "copy")
+    pipeline = copy_bank(template, tmp_path / "copy")
     calls = _count_calls(template, tmp_path / "other")
     before = read_set(pipeline)
     mixed = 0
     for at in range(calls):
-        pipeline = _copy(template, tmp_path / "copy")
+        pipeline = copy_bank(template, tmp_path / "copy")
         with suppress(Killed):
             confirm_logs(
                 replace(pipeline, store=FaultyStore(tmp_path / "copy" / "store", at, Fault.KILLED_AFTER)), LOGS, "r2"
@@ -191,7 +185,7 @@ def test_readers_between_two_tables_see_one_point(template: Path, tmp_path: Path
 def test_the_point_stands_in_the_commit_of_each_table(template: Path, tmp_path: Path) -> None:
     from deltalake import DeltaTable
 
-    pipeline = _copy(template, tmp_path / "copy")
+    pipeline = copy_bank(template, tmp_path / "copy")
     confirm_logs(pipeline, LOGS, "r2")
     version = set_ledger(pipeline, "bank").read().published
     assert version
@@ -217,10 +211,10 @@ sets:
 
 def test_a_decision_about_a_lost_snapshot_is_an_error_with_a_name(template: Path, tmp_path: Path) -> None:
     """The ledger of one log is set back between the decision and its publication."""
-    pipeline = _copy(template, tmp_path / "copy")
+    pipeline = copy_bank(template, tmp_path / "copy")
     folder = tmp_path / "copy" / "store"
     for at in range(_count_calls(template, tmp_path / "other")):
-        pipeline = _copy(template, tmp_path / "copy")
+        pipeline = copy_bank(template, tmp_path / "copy")
         with suppress(Killed):
             confirm_logs(replace(pipeline, store=FaultyStore(folder, at, Fault.KILLED_AFTER)), LOGS, "r2")
         if set_ledger(pipeline, "bank").read().decided:

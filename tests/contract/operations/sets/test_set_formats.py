@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from support.bank_sets import ENDS, LOGS, TOPICS, captured, check_bank, config, count_records, make_bank, replay, run
+from support.bank_sets import BANK, ENDS, LOGS, TOPICS, check_bank, config, count_records, make_bank, replay, run
 from tidefold.operations.sets.set_ledger import set_ledger
 
 ALL = {name: count_records(name) for name in (*LOGS, ENDS)}
@@ -100,7 +100,7 @@ def _land(folder: Path, upto: Mapping[str, int], write: Callable[[Path, str, lis
     """Lands whole files, because Avro and Parquet files do not grow."""
     for name, most in upto.items():
         landed = 0
-        for file, lines in captured()[name]:
+        for file, lines in BANK.files[name]:
             landed += len(lines)
             path = folder / "landing" / TOPICS[name] / file
             if landed <= most and not any(path.parent.glob(f"{path.stem}.*")):

@@ -12,10 +12,10 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from support.bank_sets import (
+    BANK,
     ENDS,
     KEYS,
     LOGS,
-    captured,
     check_bank,
     config,
     count_records,
@@ -41,17 +41,15 @@ ALL = {name: count_records(name) for name in (*LOGS, ENDS)}
 def _commit_times() -> dict[int, int]:
     """Returns the commit time of each transaction, by the position of its commit."""
     positions = {}
-    for _, lines in captured()[ENDS]:
-        for one in (json.loads(line)["value"] for line in lines):
-            if one["status"] == "END":
-                number, position = one["id"].split(":")
-                positions.setdefault(number, int(position))
+    for one in (json.loads(line)["value"] for line in BANK.list_lines(ENDS)):
+        if one["status"] == "END":
+            number, position = one["id"].split(":")
+            positions.setdefault(number, int(position))
     found: dict[int, int] = {}
     for log in LOGS:
-        for _, lines in captured()[log]:
-            for value in (json.loads(line)["value"] for line in lines):
-                if value and value["transaction"]:
-                    found[positions[value["transaction"]["id"].split(":")[0]]] = value["source"]["ts_us"]
+        for value in (json.loads(line)["value"] for line in BANK.list_lines(log)):
+            if value and value["transaction"]:
+                found[positions[value["transaction"]["id"].split(":")[0]]] = value["source"]["ts_us"]
     return found
 
 

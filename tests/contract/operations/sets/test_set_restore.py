@@ -5,7 +5,6 @@ Promise I34.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -13,11 +12,22 @@ from pathlib import Path
 
 import pytest
 
-from support.bank_sets import ENDS, LOGS, check_bank, count_records, land, make_bank, read_alone, read_set, replay, run
+from support.bank_sets import (
+    ENDS,
+    LOGS,
+    check_bank,
+    copy_bank,
+    count_records,
+    judge_staged,
+    land,
+    make_bank,
+    read_alone,
+    read_set,
+    replay,
+    run,
+)
 from support.faults import Fault, FaultyStore, Killed
-from support.pipelines import judge_all
 from tidefold.compute.runners import in_process
-from tidefold.domain.log_state import State
 from tidefold.errors import RefusedError, TidefoldError
 from tidefold.operations.outcome import Outcome, Status
 from tidefold.operations.pipeline import Pipeline
@@ -42,13 +52,6 @@ def _restore(pipeline: Pipeline, version: int, run_id: str) -> list[Outcome]:
     return restore_set(pipeline, request, step)
 
 
-def _judge(pipeline: Pipeline) -> None:
-    for log in LOGS:
-        attempt = pipeline.ledger(log).read().open_attempt
-        if attempt and attempt.state is State.STAGED:
-            judge_all(pipeline, log)
-
-
 @pytest.fixture(scope="module")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A set with two published versions."""
@@ -65,16 +68,10 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def staged(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same, with the rows of version 1 staged and judged again."""
     folder = tmp_path_factory.mktemp("restored") / "staged"
-    pipeline = _copy(template, folder)
+    pipeline = copy_bank(template, folder)
     assert not any(o.error for o in _restore(pipeline, 1, "back"))
-    _judge(pipeline)
+    judge_staged(pipeline)
     return folder
-
-
-def _copy(template: Path, folder: Path) -> Pipeline:
-    shutil.rmtree(folder, ignore_errors=True)
-    shutil.copytree(template, folder)
-    return open_pipeline(folder / "tidefold.yaml")
 
 
 def _position(pipeline: Pipeline, number: int) -> int:
@@ -82,7 +79,7 @@ def _position(pipeline: Pipeline, number: int) -> int:
 
 
 def test_all_tables_come_back_and_the_next_run_continues(staged: Path, tmp_path: Path) -> None:
-    pipeline = _copy(staged, tmp_path / "copy")
+    pipeline = copy_bank(staged, tmp_path / "copy")
     first, second = _position(pipeline, 1), _position(pipeline, 2)
     outcomes = confirm_logs(pipeline, LOGS, "back")
     assert {o.status for o in outcomes} == {Status.PUBLISHED}
@@ -100,23 +97,23 @@ def test_all_tables_come_back_and_the_next_run_continues(staged: Path, tmp_path:
 
 
 def test_a_restore_is_undone_by_a_restore(staged: Path, tmp_path: Path) -> None:
-    pipeline = _copy(staged, tmp_path / "copy")
+    pipeline = copy_bank(staged, tmp_path / "copy")
     confirm_log(pipeline, "tellers")
     _restore(pipeline, 2, "forth")
-    _judge(pipeline)
+    judge_staged(pipeline)
     confirm_log(pipeline, "tellers")
     assert check_bank(pipeline) == _position(pipeline, 2)
 
 
 @pytest.mark.parametrize("fault", list(Fault))
 def test_a_crash_at_every_call_of_the_confirm(staged: Path, tmp_path: Path, fault: Fault) -> None:
-    pipeline = _copy(staged, tmp_path / "count")
+    pipeline = copy_bank(staged, tmp_path / "count")
     first, second = _position(pipeline, 1), _position(pipeline, 2)
     store = FaultyStore(tmp_path / "count" / "store")
     confirm_logs(replace(pipeline, store=store), LOGS, "back")
     folder, half_way = tmp_path / "copy", 0
     for at in range(store.calls):
-        pipeline = _copy(staged, folder)
+        pipeline = copy_bank(staged, folder)
         with suppress(Killed, TidefoldError):
             confirm_logs(replace(pipeline, store=FaultyStore(folder / "store", at, fault)), LOGS, "back")
         assert check_bank(pipeline) in (first, second), at
@@ -141,26 +138,26 @@ def test_a_crash_at_every_call_of_the_confirm(staged: Path, tmp_path: Path, faul
 
 
 def test_a_crash_while_the_rows_are_staged_leaves_the_set_as_it_was(template: Path, tmp_path: Path) -> None:
-    pipeline = _copy(template, tmp_path / "count")
+    pipeline = copy_bank(template, tmp_path / "count")
     first, second = _position(pipeline, 1), _position(pipeline, 2)
     store = FaultyStore(tmp_path / "count" / "store")
     _restore(replace(pipeline, store=store), 1, "back")
     folder = tmp_path / "copy"
     for at in range(0, store.calls, 5):
-        pipeline = _copy(template, folder)
+        pipeline = copy_bank(template, folder)
         with suppress(Killed, TidefoldError):
             _restore(replace(pipeline, store=FaultyStore(folder / "store", at, Fault.KILLED_AFTER)), 1, "back")
         assert check_bank(pipeline) == second
         # The same call again continues, and only the confirmation changes what readers see.
         assert not any(o.error for o in _restore(pipeline, 1, "back")), at
-        _judge(pipeline)
+        judge_staged(pipeline)
         assert check_bank(pipeline) == second
         confirm_logs(pipeline, LOGS, "back")
         assert check_bank(pipeline) == first, at
 
 
 def test_one_table_that_fails_its_gate_holds_the_restore(staged: Path, tmp_path: Path) -> None:
-    pipeline = _copy(staged, tmp_path / "copy")
+    pipeline = copy_bank(staged, tmp_path / "copy")
     abort(pipeline, "tellers", "by hand", run_id="back")
     outcomes = confirm_logs(pipeline, LOGS, "back")
     assert {o.error_code for o in outcomes} == {"SET_HELD"}
@@ -170,7 +167,7 @@ def test_one_table_that_fails_its_gate_holds_the_restore(staged: Path, tmp_path:
 
 def test_a_run_beside_the_restore_does_not_mix_with_it(staged: Path, tmp_path: Path) -> None:
     """A scheduled run meets the staged snapshots: it publishes nothing, and the restore is confirmed afterwards."""
-    pipeline = _copy(staged, tmp_path / "copy")
+    pipeline = copy_bank(staged, tmp_path / "copy")
     land(tmp_path / "copy", ALL)
     run(pipeline, "scheduled")
     assert check_bank(pipeline) == _position(pipeline, 2)
@@ -181,7 +178,7 @@ def test_a_run_beside_the_restore_does_not_mix_with_it(staged: Path, tmp_path: P
 
 
 def test_changes_that_are_truncated_refuse_the_whole_restore(template: Path, tmp_path: Path) -> None:
-    pipeline = _copy(template, tmp_path / "copy")
+    pipeline = copy_bank(template, tmp_path / "copy")
     ledger = pipeline.ledger("branches")
     ledger.commit(lambda state: replace(state, truncated_to=state.last_sqn, change_sets=()))
     with pytest.raises(RefusedError, match="LOG_CUT") as found:
@@ -199,7 +196,7 @@ def test_an_unknown_version_is_refused(template: Path) -> None:
 def test_the_tables_of_a_version_are_written_elsewhere(template: Path, tmp_path: Path) -> None:
     from deltalake import DeltaTable
 
-    pipeline = _copy(template, tmp_path / "copy")
+    pipeline = copy_bank(template, tmp_path / "copy")
     before = read_set(pipeline)
     version = find_earlier_version(pipeline, "bank", 1)
     outcomes = export_set(pipeline, version, str(tmp_path / "elsewhere"), lambda log: in_process)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from support.bank_sets import (
-    DATA,
+    BANK,
     ENDS,
     KEYS,
     LOGS,
@@ -127,7 +127,7 @@ def test_the_replay_gives_the_dump_of_the_server() -> None:
     """The naive replay is right: after the last transaction it has the rows that the server had."""
     last = replay().rows[max(replay().rows)]
     for log in LOGS:
-        with gzip.open(DATA / "truth" / "phase3" / f"{log}.csv.gz", "rt") as stream:
+        with gzip.open(BANK.data / "truth" / "phase3" / f"{log}.csv.gz", "rt") as stream:
             truth = {int(row[KEYS[log]]): {name: int(v) for name, v in row.items()} for row in csv.DictReader(stream)}
         assert last[log] == truth
 

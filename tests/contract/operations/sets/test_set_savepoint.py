@@ -10,11 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from support.bank_sets import ENDS, LOGS, check_bank, count_records, land, make_bank, replay, run
+from support.bank_sets import ENDS, LOGS, check_bank, count_records, judge_staged, land, make_bank, replay, run
 from support.faults import Fault, FaultyStore, Killed
-from support.pipelines import judge_all
 from tidefold.compute.runners import in_process
-from tidefold.domain.log_state import State
 from tidefold.errors import RefusedError, TidefoldError
 from tidefold.operations.ingest.ingest import ingest
 from tidefold.operations.outcome import Outcome, Status
@@ -45,14 +43,6 @@ def _import(pipeline: Pipeline, address: str, run_id: str) -> list[Outcome]:
     return import_set(pipeline, request, step)
 
 
-def _judge(pipeline: Pipeline) -> None:
-    for log in LOGS:
-        state = pipeline.ledger(log).find()
-        attempt = state.open_attempt if state else None
-        if attempt and attempt.state is State.STAGED:
-            judge_all(pipeline, log)
-
-
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with savepoints of versions 1 and 2 of a bank, and the bank. Version 1 has no row of history."""
@@ -77,7 +67,7 @@ def test_a_new_store_continues_at_the_saved_point(saved: Path, tmp_path: Path, v
     outcomes = _import(pipeline, str(saved / f"v{version}"), "import")
     assert not any(o.error for o in outcomes)
     assert check_bank(pipeline) is None
-    _judge(pipeline)
+    judge_staged(pipeline)
     assert {o.status for o in confirm_logs(pipeline, LOGS, "import")} <= {Status.PUBLISHED, Status.NOTHING}
     assert check_bank(pipeline) == _position(saved, version)
     assert not any(o.error for o in confirm_logs(pipeline, LOGS, "idle"))
@@ -93,7 +83,7 @@ def test_a_new_store_continues_at_the_saved_point(saved: Path, tmp_path: Path, v
 def test_a_crash_at_every_call_of_the_confirm(saved: Path, tmp_path: Path, fault: Fault) -> None:
     pipeline = make_bank(tmp_path / "staged")
     _import(pipeline, str(saved / "v2"), "import")
-    _judge(pipeline)
+    judge_staged(pipeline)
     shutil.copytree(tmp_path / "staged", tmp_path / "count")
     store = FaultyStore(tmp_path / "count" / "store")
     confirm_logs(replace(open_pipeline(tmp_path / "count" / "tidefold.yaml"), store=store), LOGS, "import")
@@ -139,7 +129,7 @@ def test_tables_of_two_savepoints_are_not_confirmed(saved: Path, tmp_path: Path)
     shutil.copytree(saved / "v1" / "tellers", tmp_path / "mixed" / "tellers")
     pipeline = make_bank(tmp_path / "new")
     _import(pipeline, str(tmp_path / "mixed"), "import")
-    _judge(pipeline)
+    judge_staged(pipeline)
     assert {o.error_code for o in confirm_logs(pipeline, LOGS, "import")} == {"ORIGINAL_CHANGED"}
     assert check_bank(pipeline) is None
 
