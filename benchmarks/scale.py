@@ -10,7 +10,7 @@ import json
 import pickle
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -142,6 +142,68 @@ def ledger_line(count: int) -> str:
         return f"| {count:,} | {calls:,} | {taken:.2f} | {head:,} |"
 
 
+def describe_dealing(dealt: Sequence[str]) -> list[str]:
+    """Returns the part of the page on what a fold sends."""
+    return [
+        "A fold has one task for each bucket. The **plan** (change sets, schemas, table definition) is broadcast:",
+        f"each of {EXECUTORS} executors gets it once, and each process decodes it once. The **texts** name a",
+        "bucket and its base files. A task of Spark's gets the texts that it was dealt, and no others. The",
+        "**function** is sent with each of Spark's tasks, of which there is one for each bucket on a cluster.",
+        "",
+        "**Copied** is the size of all texts when each names its change sets itself, as before. Each task of",
+        "Spark's then carried all of them.",
+        "",
+        "Base files have statistics of five columns. CPU seconds are of one process: plan is what the driver does",
+        "to sort and encode the tasks. Unpack is what all executors do together to decode them and to find the",
+        "change sets of each.",
+        "",
+        "| buckets | change sets | plan | texts | function | all | copied | plan, CPU | unpack, CPU | goal |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+        *dealt,
+    ]
+
+
+def describe_logs(many: Sequence[ManyLogs]) -> list[str]:
+    """Returns the part of the page on runs over many logs."""
+    return [
+        "## Many logs",
+        "",
+        "A pipeline on the local disk in one process. **Open** reads and checks the configuration. **Idle** is a",
+        f"run without news. **News** is a run in which {NEWS} logs (or all, if they are fewer) have one new file;",
+        "it publishes them one after the other. Requests are calls of the store for each log. A run without news",
+        "lists the ledger twice and reads one version; in S3, 64 logs at the same time. Landing folders are",
+        "listed besides. A run over at most 100 logs takes each of them through every step.",
+        "",
+        "| logs | open | idle | requests | status | requests | news | published | goal |",
+        "|---|---|---|---|---|---|---|---|---|",
+        *map(log_line, many),
+        "",
+        "**Page** is the first page in Airflow. **Search** is the first part of the search for logs that need",
+        "attention. Their requests are those of all logs together. The server has read the configuration before.",
+        "**Tasks** is how many tasks `confirm` a DAG run with that news has; each other step is one task.",
+        "",
+        "| logs | page | requests | search | requests | tasks |",
+        "|---|---|---|---|---|---|",
+        *map(page_line, many),
+    ]
+
+
+def describe_ledgers(ledgers: Sequence[str]) -> list[str]:
+    """Returns the part of the page on ledgers of many change sets."""
+    return [
+        "## Ledger",
+        "",
+        "A cold `status` of one log whose change sets wait. Its requests are three listings, the head of the",
+        "ledger, and the pages, which are read side by side. The least seconds of three are listed.",
+        "",
+        "| change sets | requests | seconds | bytes of the head |",
+        "|---|---|---|---|",
+        *ledgers,
+        "",
+        "The goals are at most 20 requests, one second, and 65,536 bytes of the head.",
+    ]
+
+
 def main() -> None:
     dealt = [keep(f"{size[0]} buckets, {size[1]} change sets", partial(line, *size)) for size in SIZES]
     many = [ManyLogs(**keep(f"{logs} logs", lambda logs=logs: asdict(measure_apart(logs)))) for logs in LOGS]
@@ -155,52 +217,11 @@ def main() -> None:
             "starts no Spark.",
             machine(),
             "",
-            "A fold has one task for each bucket. The **plan** (change sets, schemas, table definition) is broadcast:",
-            f"each of {EXECUTORS} executors gets it once, and each process decodes it once. The **texts** name a",
-            "bucket and its base files. A task of Spark's gets the texts that it was dealt, and no others. The",
-            "**function** is sent with each of Spark's tasks, of which there is one for each bucket on a cluster.",
+            *describe_dealing(dealt),
             "",
-            "**Copied** is the size of all texts when each names its change sets itself, as before. Each task of",
-            "Spark's then carried all of them.",
+            *describe_logs(many),
             "",
-            "Base files have statistics of five columns. CPU seconds are of one process: plan is what the driver does",
-            "to sort and encode the tasks. Unpack is what all executors do together to decode them and to find the",
-            "change sets of each.",
-            "",
-            "| buckets | change sets | plan | texts | function | all | copied | plan, CPU | unpack, CPU | goal |",
-            "|---|---|---|---|---|---|---|---|---|---|",
-            *dealt,
-            "",
-            "## Many logs",
-            "",
-            "A pipeline on the local disk in one process. **Open** reads and checks the configuration. **Idle** is a",
-            f"run without news. **News** is a run in which {NEWS} logs (or all, if they are fewer) have one new file;",
-            "it publishes them one after the other. Requests are calls of the store for each log. A run without news",
-            "lists the ledger twice and reads one version; in S3, 64 logs at the same time. Landing folders are",
-            "listed besides. A run over at most 100 logs takes each of them through every step.",
-            "",
-            "| logs | open | idle | requests | status | requests | news | published | goal |",
-            "|---|---|---|---|---|---|---|---|---|",
-            *map(log_line, many),
-            "",
-            "**Page** is the first page in Airflow. **Search** is the first part of the search for logs that need",
-            "attention. Their requests are those of all logs together. The server has read the configuration before.",
-            "**Tasks** is how many tasks `confirm` a DAG run with that news has; each other step is one task.",
-            "",
-            "| logs | page | requests | search | requests | tasks |",
-            "|---|---|---|---|---|---|",
-            *map(page_line, many),
-            "",
-            "## Ledger",
-            "",
-            "A cold `status` of one log whose change sets wait. Its requests are three listings, the head of the",
-            "ledger, and the pages, which are read side by side. The least seconds of three are listed.",
-            "",
-            "| change sets | requests | seconds | bytes of the head |",
-            "|---|---|---|---|",
-            *ledgers,
-            "",
-            "The goals are at most 20 requests, one second, and 65,536 bytes of the head.",
+            *describe_ledgers(ledgers),
             "",
             "## Not measured here",
             "",
