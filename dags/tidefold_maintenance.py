@@ -7,9 +7,9 @@ from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG
 
 from tidefold_airflow import operators
-from tidefold_airflow.dags.factory import CONTINUE_ON_PARTIAL_FAILURE, hours_from
+from tidefold_airflow.dags.factory import CONTINUE_ON_PARTIAL_FAILURE
 from tidefold_airflow.dags.params import dry_run_param, logs_param
-from tidefold_airflow.dags.settings import dag_settings
+from tidefold_airflow.dags.settings import dag_settings, hours_from
 
 DOC = """
 ### Deletes what retention no longer needs

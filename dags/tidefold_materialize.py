@@ -2,7 +2,8 @@
 
 import os
 
-from tidefold_airflow.dags.factory import DOC, hours_from, tidefold_dag
+from tidefold_airflow.dags.factory import DOC, tidefold_dag
+from tidefold_airflow.dags.settings import hours_from
 
 ENVIRONMENT = """
 Parameters: `logs`, `kind`. Environment: `TIDEFOLD_CONFIG` (path of tidefold.yaml), `TIDEFOLD_SCHEDULE` (cron in UTC,

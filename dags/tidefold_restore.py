@@ -5,6 +5,7 @@ from typing import Any
 from airflow.sdk import DAG
 
 from tidefold_airflow import operators
+from tidefold_airflow.dags.approval import find_approval_dag
 from tidefold_airflow.dags.params import dry_run_param, log_param, log_position_param, snapshot_param
 from tidefold_airflow.dags.settings import dag_settings
 from tidefold_airflow.operators.restore import TidefoldRestoreOperator
@@ -19,6 +20,7 @@ DOC = """
 | confirm | publishes them as the next version of the table | none |
 | abort | aborts what was staged and not confirmed | none |
 
+The gate may refuse fewer rows: with `TIDEFOLD_APPROVAL_HOURS` a person decides, else nothing is published.
 To undo a restore, restore again. `replay`: the next run folds the later changes again (refused if the log is
 truncated). `skip`: the later changes are left out for good, and the history records it. `carry`: as `replay`, and the
 changes of a tail-only snapshot are not folded now; its base becomes the table. A **dry run** (the default)
@@ -41,15 +43,17 @@ with DAG(
     **dag_settings(None),
 ) as dag:
     logs: dict[str, Any] = {"logs": ["{{ params.log }}"]}
+    # The steps after the restore: with an approval DAG, a person decides if the gate refuses it.
+    then: dict[str, Any] = {**logs, "approval_dag": find_approval_dag()}
     asked: dict[str, Any] = {
         "snapshot": "{{ params.snapshot }}",
         "log_position": "{{ params.log_position }}",
         "is_dry_run": "{{ params.dry_run }}",
     }
     restore = TidefoldRestoreOperator(task_id="restore", retries=1, **asked, **logs)
-    quality = operators.TidefoldQualityOperator(task_id="quality", retries=0, **logs)
-    confirm = operators.TidefoldConfirmOperator(task_id="confirm", retries=1, **logs)
-    abort = operators.TidefoldAbortOperator(task_id="abort", retries=2, **logs).as_teardown()
+    quality = operators.TidefoldQualityOperator(task_id="quality", retries=0, **then)
+    confirm = operators.TidefoldConfirmOperator(task_id="confirm", retries=1, **then)
+    abort = operators.TidefoldAbortOperator(task_id="abort", retries=2, **then).as_teardown()
     restore >> quality >> confirm >> abort
     # Also if a task between them is marked or skipped.
     [restore, quality] >> abort

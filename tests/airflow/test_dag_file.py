@@ -29,6 +29,7 @@ CHAINS = {
     "tidefold_doctor": ["doctor"],
     "tidefold_maintenance": ["subsume", "truncate", "local_retention", "clean"],
     "tidefold_restore": ["restore", "quality", "confirm", "abort"],
+    "tidefold_restore_set": ["restore", "quality", "confirm", "abort"],
     BACKFILL: ["as_of", "quality", "confirm", "abort"],
 }
 # In one process, as Airflow does: what one file has loaded costs the next nothing. CPU time: others work here too.

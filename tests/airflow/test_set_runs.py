@@ -12,14 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from local_airflow.settings import PROJECT, Request
 from local_airflow.stack import down, up
 from support import bank_sets as bank
 from support.airflow_shop import FAILS, MATERIALIZE, PASSES, Ran, Shop, wait_for
 from support.airflow_stack import SELDOM, all_on_spark, java_started
-from tidefold.cli.app import app
 from tidefold.operations.sets.restore import find_earlier_version
 from tidefold.operations.sets.set_ledger import set_ledger
 
@@ -55,11 +53,6 @@ class BankShop:
     @property
     def _folder(self) -> Path:
         return self.shop.pipeline.config.path.parent
-
-    def call(self, *given: str) -> str:
-        result = CliRunner().invoke(app, [*given, "--config", str(self.shop.pipeline.config.path)])
-        assert result.exit_code == 0, result.output
-        return result.output
 
 
 @pytest.fixture(scope="module")
@@ -137,11 +130,14 @@ def test_a_restored_version_and_the_next_run(story: BankShop) -> None:
     story.suite("tellers", PASSES)
     first = find_earlier_version(story.shop.pipeline, "bank", 1).position
     newest = story.check()
-    story.call("restore", "--set", "bank", "--version", "1", "--log-position", "replay", "--run", "back")
-    CliRunner().invoke(app, ["quality", *bank.LOGS, "--config", str(story.shop.pipeline.config.path)])
-    for log in bank.LOGS:
-        where = ["--config", str(story.shop.pipeline.config.path)]
-        CliRunner().invoke(app, ["confirm", log, "--override-by", "me", "--reason", "a test", *where])
+    restored = {"set": "bank", "version": 1}
+    assert story.shop.trigger("tidefold_restore_set", **restored).green().tasks["confirm"] == "skipped"
+    run = story.shop.trigger("tidefold_restore_set", **restored, dry_run=False).green()
+    assert "asked" in {one["result"] for one in run.result("confirm").values()}
+    assert story.check() == newest
+    # The gate refuses fewer rows. A person lets them through, and the last answer publishes all tables.
+    for question in story.shop.questions():
+        question.reached("ask", "awaiting_input").answer({"ask": ("Approve", "the later changes were wrong")}).green()
     assert story.check() == first
     story.trigger().green()
     assert story.check() == newest

@@ -7,18 +7,35 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from support.bank_sets import ENDS, LOGS, check_bank, count_records, land, make_bank, replay
+from support.bank_sets import (
+    ENDS,
+    LOGS,
+    check_bank,
+    config,
+    copy_bank,
+    count_records,
+    judge_staged,
+    land,
+    make_bank,
+    replay,
+    run,
+)
 from support.pipelines import judge_all
 from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.sets.restore import find_earlier_version
 from tidefold_airflow import operators
 
 ALL = {name: count_records(name) for name in (*LOGS, ENDS)}
 
 
 def _execute(kind: type[Any], pipeline: Pipeline, run: str, logs: tuple[str, ...] = LOGS) -> Any:
-    task = kind(task_id="task", config=str(pipeline.config.path), logs=list(logs))
+    return _run(kind, pipeline, run, logs=list(logs))
+
+
+def _run(kind: type[Any], pipeline: Pipeline, run: str, **given: Any) -> Any:
+    task = kind(task_id="task", config=str(pipeline.config.path), **given)
     instance = SimpleNamespace(
         xcom_push=lambda key, value: None,
         xcom_pull=lambda *given, **named: None,
@@ -72,3 +89,73 @@ def test_a_failed_gate_fails_each_confirm_task_of_the_set(tmp_path: Path) -> Non
     _stage(pipeline, "two")
     _execute(operators.TidefoldConfirmOperator, pipeline, "two", ("history",))
     assert check_bank(pipeline) == max(replay().rows)
+
+
+@pytest.fixture(scope="module")
+def two_versions(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A bank whose set has two versions."""
+    folder = tmp_path_factory.mktemp("versions") / "bank"
+    pipeline = make_bank(folder, config() + "targets: [../saved]\n")
+    for number, share in enumerate((0.6, 1), 1):
+        land(folder, {name: int(count * share) for name, count in ALL.items()})
+        run(pipeline, f"r{number}")
+    return folder
+
+
+@pytest.fixture
+def bank(two_versions: Path, tmp_path: Path) -> Pipeline:
+    return copy_bank(two_versions, tmp_path / "bank")
+
+
+def _ledgers(pipeline: Pipeline) -> list[Any]:
+    return [pipeline.ledger(log).read() for log in LOGS]
+
+
+def test_a_version_is_restored_for_all_tables(bank: Pipeline) -> None:
+    first = find_earlier_version(bank, "bank", 1).position
+    before = _ledgers(bank)
+    with pytest.raises(AirflowSkipException):
+        _run(operators.TidefoldRestoreSetOperator, bank, "dry", of_set="bank", version=1, is_dry_run=True)
+    assert _ledgers(bank) == before
+    staged = _run(operators.TidefoldRestoreSetOperator, bank, "back", of_set="bank", version=1)
+    assert {log: one["result"] for log, one in staged.items()} == dict.fromkeys(LOGS, "staged")
+    assert check_bank(bank) != first
+    judge_staged(bank, "dag/back")
+    _execute(operators.TidefoldConfirmOperator, bank, "back")
+    assert check_bank(bank) == first
+    # The newest rows are not forgotten: the next run folds them again.
+    run(bank, "next")
+    assert check_bank(bank) == max(replay().rows)
+
+
+def test_a_restore_of_a_set_that_cannot_be_changes_nothing(bank: Pipeline) -> None:
+    before = _ledgers(bank)
+    for given, code in (
+        ({"of_set": "bank", "version": 9}, "SET_VERSION_UNKNOWN"),
+        ({"of_set": "bank", "version": "first"}, "SET_VERSION_INVALID"),
+        ({"of_set": "banks", "version": 1}, "SET_UNKNOWN"),
+        ({"of_set": "bank", "version": 1, "only": ["tellers"]}, "LOG_NOT_OF_THIS_DAG"),
+    ):
+        with pytest.raises(AirflowFailException, match=code):
+            _run(operators.TidefoldRestoreSetOperator, bank, "back", **given)
+    assert _ledgers(bank) == before
+
+
+def test_a_saved_set_is_imported_elsewhere(bank: Pipeline, tmp_path: Path) -> None:
+    first = find_earlier_version(bank, "bank", 1).position
+    address = str(tmp_path / "saved" / "one")
+    saved = _run(operators.TidefoldSaveSetOperator, bank, "save", of_set="bank", address=address, version=1)
+    assert {one["result"] for one in saved.values()} == {"saved"}
+    with pytest.raises(AirflowFailException, match="TARGET"):
+        _run(operators.TidefoldSaveSetOperator, bank, "save", of_set="bank", address=str(tmp_path / "other"))
+    new = make_bank(tmp_path / "new", config() + "targets: [../saved]\n")
+    with pytest.raises(AirflowFailException, match="SET_BEGUN"):
+        _run(operators.TidefoldImportSetOperator, bank, "import", of_set="bank", address=address)
+    _run(operators.TidefoldImportSetOperator, new, "import", of_set="bank", address=address)
+    judge_staged(new, "dag/import")
+    _execute(operators.TidefoldConfirmOperator, new, "import")
+    assert check_bank(new) == first
+
+
+def test_the_logs_of_a_set_are_chosen(bank: Pipeline) -> None:
+    assert _run(operators.TidefoldListLogsOperator, bank, "choose", of_set="bank") == list(LOGS)

@@ -10,7 +10,7 @@ from airflow.sdk import DAG, Param
 
 from tidefold_airflow import operators
 from tidefold_airflow.dags.params import log_param, snapshot_param
-from tidefold_airflow.dags.settings import dag_settings
+from tidefold_airflow.dags.settings import dag_settings, hours_from
 from tidefold_airflow.operators.approve import LOOK_EVERY
 
 DOC = """
@@ -76,6 +76,11 @@ def tidefold_approval_dag(
         unanswered = operators.TidefoldUnansweredOperator(task_id="unanswered", retries=2, **of)
         ask >> unanswered.as_teardown()
     return made
+
+
+def find_approval_dag() -> str | None:
+    """Returns the DAG that asks about refused snapshots of `tidefold_materialize`; None: no person decides."""
+    return "tidefold_materialize_approval" if hours_from("TIDEFOLD_APPROVAL_HOURS") else None
 
 
 def _manifest_param() -> Param:

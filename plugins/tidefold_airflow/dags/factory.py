@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -69,12 +68,6 @@ class Options:
     look_every: timedelta = LOOK_EVERY
     alarm_conn_id: str | None = None
     alarm_notifier: str | None = None
-
-
-def hours_from(variable: str) -> timedelta | None:
-    """Returns the hours in an environment variable as a duration; None if it is empty."""
-    given = os.environ.get(variable)
-    return timedelta(hours=float(given)) if given else None
 
 
 def tidefold_dag(

@@ -22,6 +22,14 @@ def list_configured_logs(config: str | None = None) -> list[str]:
     return list(load_config(path).logs) if path.exists() else []
 
 
+def list_configured_sets(config: str | None = None) -> list[str]:
+    """Returns the sets of the configuration. Raises as `list_configured_logs`."""
+    from tidefold.config import load_config
+
+    path = config_path(config)
+    return list(load_config(path).sets) if path.exists() else []
+
+
 def has_catalog(config: str | None = None) -> bool:
     """Whether the configuration names a catalog in which tables are registered."""
     from tidefold.config import load_config
@@ -56,6 +64,19 @@ def snapshot_param() -> Param:
     """Takes the id of a snapshot, which is required."""
     described = "Id of the snapshot. The page of the log and `tidefold history LOG` list the ids."
     return Param(type="integer", minimum=1, title="Snapshot", description=described)
+
+
+def set_param(config: str | None = None) -> Param:
+    """Selects one of the configured sets."""
+    offered = list_configured_sets(config)
+    choice = {"enum": offered} if offered else {"minLength": 1}
+    return Param(type="string", title="Set", description="The set whose tables to work on.", **choice)
+
+
+def version_param() -> Param:
+    """Takes the number of a version of a set, which is required."""
+    described = "Number of the version. The page of the set and `tidefold sets NAME` list the numbers."
+    return Param(type="integer", minimum=1, title="Version", description=described)
 
 
 def log_position_param() -> Param:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -26,6 +27,12 @@ def dag_settings(schedule: Schedule) -> dict[str, Any]:
         "render_template_as_native_obj": True,
         "tags": ["tidefold"],
     }
+
+
+def hours_from(variable: str) -> timedelta | None:
+    """Returns the hours in an environment variable as a duration; None if it is empty."""
+    given = os.environ.get(variable)
+    return timedelta(hours=float(given)) if given else None
 
 
 def failure_settings(conn_id: str | None) -> dict[str, Any]:

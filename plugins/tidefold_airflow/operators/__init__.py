@@ -24,6 +24,11 @@ from tidefold_airflow.operators.savepoint import (
     TidefoldStopOperator,
 )
 from tidefold_airflow.operators.scrub import TidefoldScrubOperator
+from tidefold_airflow.operators.sets import (
+    TidefoldImportSetOperator,
+    TidefoldRestoreSetOperator,
+    TidefoldSaveSetOperator,
+)
 from tidefold_airflow.operators.snapshot import TidefoldAbortOperator, TidefoldCompactLogOperator, TidefoldTailOperator
 from tidefold_airflow.operators.spark import (
     TidefoldAsOfOperator,
@@ -50,6 +55,7 @@ __all__ = [
     "TidefoldDoctorOperator",
     "TidefoldDrillOperator",
     "TidefoldImportOperator",
+    "TidefoldImportSetOperator",
     "TidefoldIngestOperator",
     "TidefoldListLogsOperator",
     "TidefoldLocalRetentionOperator",
@@ -58,9 +64,11 @@ __all__ = [
     "TidefoldQualityOperator",
     "TidefoldRegisterOperator",
     "TidefoldRestoreOperator",
+    "TidefoldRestoreSetOperator",
     "TidefoldResumeOperator",
     "TidefoldRetentionOperator",
     "TidefoldRetryQuarantineOperator",
+    "TidefoldSaveSetOperator",
     "TidefoldSavepointOperator",
     "TidefoldScrubOperator",
     "TidefoldSparkOperator",

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from tidefold_airflow.observability.metrics import of_sets, of_status, send
 from tidefold_airflow.operators.base import TidefoldLogOperator
-from tidefold_airflow.operators.run_context import airflow_errors, open_scope
+from tidefold_airflow.operators.run_context import airflow_errors, open_scope, open_set_scope
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -23,17 +24,24 @@ class TidefoldListLogsOperator(TidefoldLogOperator):
 
     :param skip_idle: Of more than 100 logs, leave out those without landed files, changes to fold or open snapshots.
         A run works on at most 1,000 logs. It begins at another log each time, so each log has its turn.
+    :param of_set: The set whose logs are chosen; None: as `logs` says. (templated)
     :param logs, only, config: As for TidefoldSparkOperator. (templated)
     """
 
-    def __init__(self, *, skip_idle: bool = False, **kwargs: Any) -> None:
+    template_fields: Sequence[str] = (*TidefoldLogOperator.template_fields, "of_set")
+
+    def __init__(self, *, skip_idle: bool = False, of_set: str | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.skip_idle = skip_idle
+        self.of_set = of_set
 
     def execute(self, context: Context) -> list[str]:  # type: ignore[override]
         """Returns the logs in configured order, which is also the order of mapped tasks."""
         with airflow_errors():
-            scope = open_scope(self.config, self.logs, context, self.only)
+            if self.of_set:
+                scope = open_set_scope(self.config, self.of_set, context, self.only)
+            else:
+                scope = open_scope(self.config, self.logs, context, self.only)
         from tidefold.operations.inspect.status import status
         from tidefold.operations.sets.status import read_sets
         from tidefold.operations.snapshot.idle import FEW_LOGS, find_busy_logs

@@ -62,15 +62,29 @@ def open_scope(config: str | None, logs: Logs, context: Context, only: Sequence[
     # A user who may set a parameter of a run must not be able to write anywhere on the worker.
     pipeline = replace(open_pipeline(config_path(config)), any_target=False, versions={})
     chosen = list(logs or only or pipeline.config.logs)
-    for log in chosen:
-        if only and log not in only:
-            raise RefusedError(
-                "LOG_NOT_OF_THIS_DAG", f"This DAG does not work on `{log}`.", hint=f"Choose one of {', '.join(only)}."
-            )
+    _require_allowed(chosen, only)
     for log in chosen:
         pipeline.log(log)
     dag_run = context["dag_run"]
     return TaskScope(pipeline, chosen, f"{dag_run.dag_id}/{dag_run.run_id}")
+
+
+def open_set_scope(config: str | None, named: str, context: Context, only: Sequence[str] = ()) -> TaskScope:
+    """Opens the pipeline for all logs of a set. Raises NotFoundError, and RefusedError for a log outside of `only`."""
+    from tidefold.operations.sets.read import find_set
+
+    scope = open_scope(config, (), context)
+    logs = list(find_set(scope.pipeline, named).logs)
+    _require_allowed(logs, only)
+    return replace(scope, logs=logs)
+
+
+def _require_allowed(logs: Sequence[str], only: Sequence[str]) -> None:
+    for log in logs:
+        if only and log not in only:
+            raise RefusedError(
+                "LOG_NOT_OF_THIS_DAG", f"This DAG does not work on `{log}`.", hint=f"Choose one of {', '.join(only)}."
+            )
 
 
 def config_path(config: str | None) -> Path:
@@ -111,6 +125,14 @@ def parse_snapshot(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         message = f"`{value}` is not the id of a snapshot."
         raise InvalidInputError("SNAPSHOT_INVALID", message, hint="`tidefold history LOG` lists the ids.")
+    return value
+
+
+def parse_version(value: object) -> int:
+    """Returns the number of a version of a set. Raises InvalidInputError."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        message = f"`{value}` is not the number of a version."
+        raise InvalidInputError("SET_VERSION_INVALID", message, hint="`tidefold sets NAME` lists the versions.")
     return value
 
 
