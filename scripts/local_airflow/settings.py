@@ -31,6 +31,8 @@ class Request:
     quick_spark: bool = False
     # More of the environment, as settings of the DAGs.
     more: Mapping[str, str] = field(default_factory=dict)
+    # The preferred port of the api-server; 0: any. It listens a minute later: two that prefer the same one may meet.
+    port: int = 0
 
     @property
     def home(self) -> Path:

@@ -71,7 +71,7 @@ def _up(request: Request, register: Register, say: Say) -> LocalAirflow:
     since = time.monotonic()
     database = start_postgres(request.root / "postgres", register)
     say(f"Postgres on port {database.port} ({time.monotonic() - since:.0f} s)")
-    port = free_port(8080)
+    port = free_port(request.port)
     env = airflow_env(request, database, port)
     _write_password(request)
     _write_environment(request, env)
