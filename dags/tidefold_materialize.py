@@ -2,6 +2,7 @@
 
 import os
 
+from tidefold_airflow.dags.approval import APPROVAL_HOURS
 from tidefold_airflow.dags.factory import DOC, tidefold_dag
 from tidefold_airflow.dags.settings import hours_from
 
@@ -18,7 +19,7 @@ TAKEOVER = os.environ.get("TIDEFOLD_TAKEOVER_AFTER")
 dag = tidefold_dag(
     "tidefold_materialize",
     schedule=os.environ.get("TIDEFOLD_SCHEDULE", "@hourly"),
-    approval=hours_from("TIDEFOLD_APPROVAL_HOURS"),
+    approval=hours_from(APPROVAL_HOURS),
     takeover_after=float(TAKEOVER) if TAKEOVER else None,
     alarm_conn_id=os.environ.get("TIDEFOLD_ALARM_CONN"),
     alarm_notifier=os.environ.get("TIDEFOLD_ALARM_NOTIFIER"),

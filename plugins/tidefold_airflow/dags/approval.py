@@ -27,6 +27,8 @@ the ledger: a snapshot that was aborted or published meanwhile does not change, 
 
 **Red run?** The snapshot was rejected, or there was no answer in time. It is aborted, and the table is unchanged.
 """
+# How long a person may take, in hours; empty: nobody is asked.
+APPROVAL_HOURS = "TIDEFOLD_APPROVAL_HOURS"
 # Each run is one deferred task, which occupies no worker.
 _MANY = 1000
 
@@ -80,7 +82,7 @@ def tidefold_approval_dag(
 
 def find_approval_dag() -> str | None:
     """Returns the DAG that asks about refused snapshots of `tidefold_materialize`; None: no person decides."""
-    return "tidefold_materialize_approval" if hours_from("TIDEFOLD_APPROVAL_HOURS") else None
+    return "tidefold_materialize_approval" if hours_from(APPROVAL_HOURS) else None
 
 
 def _manifest_param() -> Param:
