@@ -13,6 +13,9 @@ from tidefold.changelog.duckdb_connection import connect
 from tidefold.changelog.key_group_hash import with_key_groups
 from tidefold.domain.log_state import Column, TableSpec
 
+# One for all examples, as a run has one for all its change sets.
+CONNECTION = connect()
+
 
 def plain(texts: list[str], key_groups: int) -> int:
     digest = hashlib.md5("\x1f".join(texts).encode(), usedforsecurity=False).digest()
@@ -30,7 +33,7 @@ def test_of_any_key(keys: list[tuple[str, int]], key_groups: int) -> None:
     names, ids = zip(*keys, strict=True)
     table = pa.table({"_kg": pa.array([0] * len(keys), pa.uint16()), "name": names, "id": pa.array(ids, pa.int64())})
     expected = [plain([name, str(number)], key_groups) for name, number in keys]
-    assert with_key_groups(table, shape)["_kg"].to_pylist() == expected
+    assert with_key_groups(table, shape, CONNECTION)["_kg"].to_pylist() == expected
 
 
 @pytest.mark.parametrize("number", [1, 2, -7])

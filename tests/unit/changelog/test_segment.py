@@ -162,7 +162,7 @@ def test_changes_below_the_floor_do_not_count(store: Store) -> None:
     assert sorted(read_change_set(store, floored)["_o1"].to_pylist()) == [2, 3]
 
 
-@given(place=st.integers(0, 10**9), size=st.integers(1, 2000))
+@given(place=st.integers(0, 10**9), size=st.integers(1, 300))
 def test_any_altered_byte_is_found(place: int, size: int) -> None:
     store = open_store(f"memory://altered-{place}-{size}", Path("/"))
     if store.list(""):

@@ -83,7 +83,7 @@ def _fold(base: dict, changes: list[dict]) -> tuple[dict, int, int]:
     return {k: r["value"] for k, r in zip(keys, out, strict=True)}, done.upserts, done.deletes
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(base=BASE, changes=st.lists(CHANGE, max_size=30), seed=st.randoms(use_true_random=False))
 def test_any_order_split_and_repetition_gives_the_oracle_s_rows(
     base: dict, changes: list[dict], seed: random.Random

@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
@@ -17,13 +16,19 @@ HEAVY = (
     "airflow", "botocore", "deltalake", "duckdb", "great_expectations", "jinja2", "numpy", "pandas", "py4j", "pyarrow",
     "pydantic", "pyspark", "pyspark.ml", "s3fs", "scipy.optimize", "sqlalchemy",
 )  # fmt: skip
+# Each command runs in a fork of a process that has loaded what `tidefold` itself loads, and nothing more.
 PROBE = """
-import json, sys
+import json, os, sys
 from typer.testing import CliRunner
 from tidefold.cli.app import app
-result = CliRunner().invoke(app, sys.argv[2:])
-loaded = [name for name in sys.argv[1].split(",") if sys.modules.get(name)]
-print(json.dumps([result.exit_code, loaded, result.output]))
+heavy, commands = json.loads(sys.argv[1])
+for command in commands:
+    if not os.fork():
+        result = CliRunner().invoke(app, command)
+        loaded = [name for name in heavy if sys.modules.get(name)]
+        print(json.dumps([result.exit_code, loaded, result.output]), flush=True)
+        os._exit(0)
+    os.wait()
 """
 
 
@@ -69,16 +74,13 @@ STEPS = (
 def found(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[int, frozenset[str], str]]:
     config = prepare(tmp_path_factory.mktemp("sample"), None)
     land(config, "phase1")
-    return [call(config, one) for one in STEPS]
-
-
-def call(config: Path, one: Step) -> tuple[int, frozenset[str], str]:
+    commands = [one.arguments.split() for one in STEPS]
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", PROBE, ",".join(HEAVY), *one.arguments.split()],
+        [sys.executable, "-W", "ignore", "-c", PROBE, json.dumps([HEAVY, commands])],
         env={**os.environ, "TIDEFOLD_CONFIG": str(config)}, capture_output=True, text=True, check=True,
     )  # fmt: skip
-    code, loaded, output = json.loads(done.stdout.splitlines()[-1])
-    return code, frozenset(loaded), output
+    found = map(json.loads, done.stdout.splitlines())
+    return [(code, frozenset(loaded), output) for code, loaded, output in found]
 
 
 @pytest.mark.parametrize("number", range(len(STEPS)), ids=[f"{n} {one.arguments}" for n, one in enumerate(STEPS)])

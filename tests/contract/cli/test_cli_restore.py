@@ -6,10 +6,7 @@ Requirements L6, L8.
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +14,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import tidefold
+from support.loaded_modules import run_and_find_loaded
 from support.pipelines import contents, judge_all, rows_of, table_rows
 from support.restoring import LOG, SECOND, THIRD, Bench, bench, configured, copy_of, files_of, flip, spoil
 from tidefold.cli.app import app
@@ -194,28 +192,10 @@ def test_a_long_restore_says_how_far_it_is() -> None:
     assert said == ["accounts: 2 of 1,000 buckets done"]
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
+def test_none_of_them_loads_spark(pipeline: Pipeline, made: Bench) -> None:
+    light = [
         ["drill", LOG],
         ["restore", LOG, "2", "--log-position", "replay", "--dry-run"],
         ["restore", LOG, "2", "--to", "../to"],
-    ],
-    ids=["drill", "explain", "to"],
-)
-def test_none_of_them_loads_spark(arguments: list[str], pipeline: Pipeline, made: Bench) -> None:
-    probe = """
-import sys
-from typer.testing import CliRunner
-from tidefold.cli.app import app
-result = CliRunner().invoke(app, sys.argv[1:])
-print(result.exit_code, [m for m in ("pyspark", "py4j", "great_expectations", "airflow") if m in sys.modules])
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", probe, *arguments],
-        env={**os.environ, "PYTHONPATH": str(PROJECT / "include")},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout.strip() == "0 []"
+    ]
+    assert run_and_find_loaded(light) == [(0, ())] * len(light)
