@@ -16,6 +16,7 @@ import msgspec
 from support.instants import judged
 from support.landing import record, text_of
 from support.simulated import (
+    CallKind,
     Fault,
     FaultyStore,
     Killed,
@@ -96,7 +97,7 @@ class Stage:
 
     folder: Path
     stores: dict[str, tuple[FaultyStore, int]] = field(default_factory=dict)
-    calls: dict[str, int] = field(default_factory=dict)
+    kinds: dict[str, list[CallKind]] = field(default_factory=dict)
     configs: dict[int, Config] = field(default_factory=dict)
 
     def pipeline(self, store: Store, landed: int) -> Pipeline:
@@ -118,13 +119,17 @@ class Stage:
         store, _ = self.stores[scenario.begins]
         return FaultyStore(store.files, store.unfinished)
 
-    def calls_of(self, scenario: Scenario) -> int:
-        """Returns how many calls an undisturbed scenario makes."""
-        if scenario.name not in self.calls:
+    def kinds_of(self, scenario: Scenario) -> list[CallKind]:
+        """Returns what the calls of an undisturbed scenario do."""
+        if scenario.name not in self.kinds:
             store = self.begin(scenario)
             scenario.act(self.pipeline(store, scenario.landed))
-            self.calls[scenario.name] = store.calls
-        return self.calls[scenario.name]
+            self.kinds[scenario.name] = store.kinds
+        return self.kinds[scenario.name]
+
+    def calls_of(self, scenario: Scenario) -> int:
+        """Returns how many calls an undisturbed scenario makes."""
+        return len(self.kinds_of(scenario))
 
 
 def _land(root: Path, log: str, number: int) -> None:

@@ -5,9 +5,9 @@ JSON.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import BinaryIO
 from unittest import mock
@@ -59,6 +59,34 @@ class Fault(StrEnum):
     KILLED_AFTER = "the process dies after"
 
 
+@dataclass(frozen=True)
+class CallKind:
+    """changes: the store. can_tear: a process that dies in it may leave half of the bytes."""
+
+    changes: bool
+    can_tear: bool
+
+
+# An error may come once or stay; a process dies once.
+WAYS = [*((fault, False) for fault in Fault), (Fault.ERROR_BEFORE, True), (Fault.LOST_BEFORE, True)]
+
+
+def list_different_ways(kinds: Sequence[CallKind], at: int) -> list[tuple[Fault, bool]]:
+    """Returns the ways in which a call can fail, without those that leave what another one leaves, too.
+
+    Nothing happens between two calls: a process that dies after one of them is one that dies before the next. A call
+    that changes nothing is not torn, and its lost answer is the same before and after.
+    """
+    same: set[Fault] = set()
+    if at + 1 < len(kinds):
+        same.add(Fault.KILLED_AFTER)
+    if not kinds[at].can_tear:
+        same.add(Fault.TORN)
+    if not kinds[at].changes:
+        same.add(Fault.LOST_AFTER)
+    return [(fault, for_ever) for fault, for_ever in WAYS if fault not in same]
+
+
 class FaultyStore(DictStore):
     """Counts every call. The call with the number `at` fails as configured; with `for_ever` all later ones too."""
 
@@ -67,21 +95,29 @@ class FaultyStore(DictStore):
     for_ever = False
     calls = 0
 
+    def __init__(self, files: Mapping[str, bytes] | None = None, unfinished: Mapping[str, bytes] | None = None) -> None:
+        super().__init__(files, unfinished)
+        # What each call did so far.
+        self.kinds: list[CallKind] = []
+
     def armed(self, at: int, fault: Fault, for_ever: bool = False) -> FaultyStore:
         self.at, self.fault, self.for_ever, self.calls = at, fault, for_ever, 0
         return self
 
     @contextmanager
-    def _call(self, path: str, half: bytes | None = None) -> Iterator[None]:
+    def _call(self, path: str, half: bytes | None = None, changes: bool = True) -> Iterator[None]:
         number, self.calls = self.calls, self.calls + 1
+        # Another library commits to tables, each version as a whole.
+        can_tear = half is not None and "/_delta_log/" not in path
+        self.kinds.append(CallKind(changes, can_tear))
         hit = self.at is not None and (number == self.at or (self.for_ever and number > self.at))
         fault = self.fault if hit else None
         if fault is Fault.ERROR_BEFORE:
             raise StorageError("STORAGE", f"Call {number} failed.")
         if fault is Fault.LOST_BEFORE:
             raise UnknownOutcomeError("UNKNOWN_OUTCOME", f"The answer of call {number} was lost.")
-        # Another library commits to tables, each version as a whole.
-        if fault is Fault.TORN and half is not None and "/_delta_log/" not in path:
+        if fault is Fault.TORN and can_tear:
+            assert half is not None
             self.unfinished[f"{path}.{uuid.uuid4().hex}.part"] = half
         if fault in (Fault.KILLED_BEFORE, Fault.TORN):
             raise Killed
@@ -92,7 +128,7 @@ class FaultyStore(DictStore):
             raise Killed
 
     def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
-        with self._call(path):
+        with self._call(path, changes=False):
             return super().read(path, start, length)
 
     def put_if_absent(self, path: str, data: bytes) -> None:
@@ -104,7 +140,7 @@ class FaultyStore(DictStore):
             return super().link(source, target, copy)
 
     def list(self, folder: str, unfinished: bool = False) -> list[StoredObject]:
-        with self._call(folder):
+        with self._call(folder, changes=False):
             return super().list(folder, unfinished)
 
     def delete(self, paths: Iterable[str]) -> None:

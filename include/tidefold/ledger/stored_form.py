@@ -68,20 +68,30 @@ def list_stored_names(kind: type) -> tuple[str, ...]:
 
 def _to_stored(value: Any) -> Any:
     """Replaces values whose stored form differs by dicts, at any depth."""
-    kind = type(value)
     if isinstance(value, tuple | list):
         return [_to_stored(one) for one in value]
-    if not is_dataclass(kind) or find_stored_type(kind) is kind:
+    kind: Any = type(value)
+    parts = _list_parts(kind)
+    if parts is None:
         return value
-    names, embedded = STORED_NAMES.get(kind, {}), EMBEDDED.get(kind)
+    embedded = EMBEDDED.get(kind)
     found: dict[str, Any] = {}
-    for one in fields(kind):
-        part = _to_stored(getattr(value, one.name))
-        if one.name == embedded:
+    for name, stored_name in parts:
+        part = _to_stored(getattr(value, name))
+        if name == embedded:
             found |= msgspec.to_builtins(part)
         else:
-            found[names.get(one.name, one.name)] = part
+            found[stored_name] = part
     return found
+
+
+@cache
+def _list_parts(kind: Any) -> tuple[tuple[str, str], ...] | None:
+    """Returns the fields of a class and their stored names; None if its values are stored as they are."""
+    if find_stored_type(kind) is kind or not is_dataclass(kind):
+        return None
+    names = STORED_NAMES.get(kind, {}) if isinstance(kind, type) else {}
+    return tuple((one.name, names.get(one.name, one.name)) for one in fields(kind))
 
 
 @cache

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from support.pipelines import CONFIG, judge_all, make_pipeline, put, snapshot_rows, table_rows
+from support.pipelines import CONFIG, copy_pipeline, judge_all, make_pipeline, put, snapshot_rows, table_rows
 from tidefold.changelog.schema import DELETE
 from tidefold.compute.runners import in_process
 from tidefold.delta import publish as publishing
@@ -32,13 +32,18 @@ KEEPS_TWO = CONFIG.replace("store: store", "store: store\nretention: {snapshots:
 STEPS = ["put", "materialize", "judge", "confirm", "subsume", "truncate", "tail"]
 
 
-@pytest.fixture
-def pipeline(tmp_path: Path) -> Pipeline:
-    made = make_pipeline(tmp_path, KEEPS_TWO)
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = make_pipeline(tmp_path_factory.mktemp("template"), KEEPS_TWO)
     for number in range(3):
         for step in STEPS:
             take(made, step, number)
-    return made
+    return made.config.path.parent
+
+
+@pytest.fixture
+def pipeline(template: Path, tmp_path: Path) -> Pipeline:
+    return copy_pipeline(template, tmp_path)
 
 
 def take(pipeline: Pipeline, step: str, number: int, reconcile: bool = False) -> None:

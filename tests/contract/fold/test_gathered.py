@@ -12,7 +12,7 @@ import pytest
 
 from support import workloads
 from support.counted import counted
-from support.pipelines import CONFIG, judge_all, make_pipeline, put, table_rows
+from support.pipelines import CONFIG, copy_pipeline, judge_all, make_pipeline, put, table_rows
 from support.small_segments import put_segments
 from tidefold.changelog.schema import DELETE
 from tidefold.changelog.segment import read_change_set
@@ -30,13 +30,18 @@ from tidefold.operations.snapshot.materialize import materialize
 from tidefold.operations.snapshot.request import Fold
 
 
-@pytest.fixture
-def pipeline(tmp_path: Path) -> Pipeline:
-    made = make_pipeline(tmp_path, CONFIG)
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = make_pipeline(tmp_path_factory.mktemp("template"), CONFIG)
     for number in range(MANY):
         put(made, [{"id": (number * 7 + i) % 40, "text": f"{number}"} for i in range(3)])
     put(made, [{"id": 1, "text": None, "_op": DELETE}])
-    return made
+    return made.config.path.parent
+
+
+@pytest.fixture
+def pipeline(template: Path, tmp_path: Path) -> Pipeline:
+    return copy_pipeline(template, tmp_path)
 
 
 def expected() -> dict[int, str]:

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from support.pipelines import CONFIG, contents, judge_all, make_pipeline, put, table_rows
+from support.pipelines import CONFIG, contents, copy_pipeline, judge_all, make_pipeline, put, table_rows
 from tidefold.compute.runners import in_process
 from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind, State
@@ -41,10 +41,10 @@ PATHS = LogPaths("accounts")
 KEEPS_TWO = CONFIG.replace("store: store", "store: store\nretention: {snapshots: 2}")
 
 
-@pytest.fixture
-def pipeline(tmp_path: Path) -> Pipeline:
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three published snapshots, of which one may be retired, and changes that wait."""
-    made = make_pipeline(tmp_path, KEEPS_TWO)
+    made = make_pipeline(tmp_path_factory.mktemp("template"), KEEPS_TWO)
     for number in range(3):
         put(made, [{"id": i, "text": f"{number} {i}"} for i in range(20)])
         materialize(made, ["accounts"], Fold(f"run-{number}"), in_process)
@@ -52,7 +52,12 @@ def pipeline(tmp_path: Path) -> Pipeline:
         assert confirm(made, "accounts", run_id=f"run-{number}").status == "published"
     put(made, [{"id": 1, "text": "waits"}])
     put(made, [{"id": 1, "text": "waits more"}])
-    return made
+    return made.config.path.parent
+
+
+@pytest.fixture
+def pipeline(template: Path, tmp_path: Path) -> Pipeline:
+    return copy_pipeline(template, tmp_path)
 
 
 def head_path(pipeline: Pipeline) -> Path:

@@ -8,7 +8,17 @@ import pytest
 from deltalake import DeltaTable
 
 from support.faults import Fault, attempt, check_nothing_left_over, on_copy, reopened
-from support.pipelines import CONFIG, contents, judge_all, make_pipeline, put, rows_of, snapshot_rows, table_rows
+from support.pipelines import (
+    CONFIG,
+    contents,
+    copy_pipeline,
+    judge_all,
+    make_pipeline,
+    put,
+    rows_of,
+    snapshot_rows,
+    table_rows,
+)
 from tidefold.compute.runners import in_process
 from tidefold.domain.log_state import State
 from tidefold.domain.paths import LogPaths
@@ -36,11 +46,16 @@ def grow(pipeline: Pipeline, first: int, last: int) -> None:
         confirm(pipeline, "accounts")
 
 
-@pytest.fixture
-def pipeline(tmp_path: Path) -> Pipeline:
-    made = make_pipeline(tmp_path, KEEPING)
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = make_pipeline(tmp_path_factory.mktemp("template"), KEEPING)
     grow(made, 1, 5)
-    return made
+    return made.config.path.parent
+
+
+@pytest.fixture
+def pipeline(template: Path, tmp_path: Path) -> Pipeline:
+    return copy_pipeline(template, tmp_path)
 
 
 def test_a_plan_changes_nothing_and_names_exactly_what_goes(pipeline: Pipeline, tmp_path: Path) -> None:

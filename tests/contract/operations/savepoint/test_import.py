@@ -51,9 +51,17 @@ OTHER_BUCKETS = KEEPING.replace("buckets: 4", "buckets: 3")
 ADOPTED = (Ownership.CLAIM, Ownership.LEGACY)
 
 
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("template")
+    save(make(folder / "one"), folder / "save")
+    return folder / "save"
+
+
 @pytest.fixture
-def saved(tmp_path: Path) -> Path:
-    save(make(tmp_path / "one"), tmp_path / "save")
+def saved(template: Path, tmp_path: Path) -> Path:
+    """A savepoint of another pipeline."""
+    shutil.copytree(template, tmp_path / "save")
     return tmp_path / "save"
 
 

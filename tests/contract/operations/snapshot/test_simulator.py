@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from support.scenarios import SCENARIOS, Scenario, Stage, run_case, templates
-from support.simulated import Fault, simulated_tables
+from support.simulated import WAYS, Fault, list_different_ways, simulated_tables
 
 
 @pytest.fixture(scope="module")
@@ -17,19 +17,15 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Stage:
         return templates(tmp_path_factory.mktemp("stage"))
 
 
-# An error may come once or stay; a process dies once.
-WAYS = [*((fault, False) for fault in Fault), (Fault.ERROR_BEFORE, True), (Fault.LOST_BEFORE, True)]
-
-
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 def test_after_any_fault_the_next_run_ends_as_if_nothing_had_happened(stage: Stage, scenario: Scenario) -> None:
     with simulated_tables():
-        calls = stage.calls_of(scenario)
-        assert calls > 3
-        for fault, for_ever in WAYS:
-            for at in range(calls):
-                run_case(stage, scenario, [(at, fault, for_ever)])
-    print(f"{scenario.name}: {calls} calls, {calls * len(WAYS)} cases")
+        kinds = stage.kinds_of(scenario)
+        assert len(kinds) > 3
+        cases = [(at, *way) for at in range(len(kinds)) for way in list_different_ways(kinds, at)]
+        for case in cases:
+            run_case(stage, scenario, [case])
+    print(f"{scenario.name}: {len(kinds)} calls, {len(cases)} cases of {len(kinds) * len(WAYS)}")
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
