@@ -11,6 +11,7 @@ import pytest
 from hypothesis import settings
 
 from support.azure_server import AzureContainer, AzureServer, find_azurite
+from support.gcs_server import GcsBucketOfTest, GcsServer, find_testbench
 from support.s3_server import ENVIRONMENT, FOREIGN, S3Bucket, S3Server
 
 settings.register_profile("tidefold", deadline=None)
@@ -60,3 +61,22 @@ def azure_landing(azure_server: AzureServer, monkeypatch: pytest.MonkeyPatch) ->
 def azure(azure_landing: AzureContainer) -> str:
     """The address of a folder in a new container, and the environment by which adlfs and deltalake find it."""
     return azure_landing.address
+
+
+@pytest.fixture(scope="session")
+def gcs_server() -> Iterator[GcsServer]:
+    pytest.importorskip("gcsfs", reason="There is no gcsfs.")
+    python = find_testbench()
+    if python is None:
+        pytest.skip("There is no storage-testbench: name the Python that has Google's in GCS_TESTBENCH.")
+    server = GcsServer(python)
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def gcs(gcs_server: GcsServer, monkeypatch: pytest.MonkeyPatch) -> GcsBucketOfTest:
+    """A new bucket, and the environment by which gcsfs and tidefold find it."""
+    for name, value in gcs_server.environment.items():
+        monkeypatch.setenv(name, value)
+    return gcs_server.make_bucket()

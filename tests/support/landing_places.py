@@ -18,7 +18,7 @@ from tidefold.sources.landing.folders import ListedFile
 from tidefold.sources.landing.object_folder import ObjectFolder
 
 # The fixtures of their buckets have the same names.
-OBJECT_STORES = ("s3", "azure_landing")
+OBJECT_STORES = ("s3", "azure_landing", "gcs")
 PLACES = ("disk", *OBJECT_STORES)
 # Of tests that are about links, folders or times of a disk.
 DISK_ONLY = "disk_only"

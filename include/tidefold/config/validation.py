@@ -38,6 +38,8 @@ from tidefold.errors import InvalidInputError
 from tidefold.sources.registry import custom_sources
 from tidefold.storage.azure.address import ACCOUNT_VARIABLE, AzureAddress
 from tidefold.storage.azure.address import SCHEMES as AZURE_SCHEMES
+from tidefold.storage.gcs.address import SCHEME as GCS_SCHEME
+from tidefold.storage.gcs.address import GcsAddress
 from tidefold.storage.plugins import find_schemes
 from tidefold.storage.s3.address import S3Address
 from tidefold.yaml_files.document import ConfigProblem, Place, YamlDocument, format_place
@@ -215,11 +217,12 @@ def _state(entry: LogEntry, source: StateJsonEntry) -> Iterator[Mistake]:
         yield "STATE_MERGE", ("merge", "aggregates"), "must be `list` for the one column of a list state.", hint
 
 
-_STORE_SCHEMES = ("", "file", "s3", "abfss", "abfs")
+_STORE_SCHEMES = ("", "file", "s3", "gs", "abfss", "abfs")
 _SCHEME_EXAMPLES = {
     "": "a path",
     "file": "file:///absolute/path",
     "s3": "s3://bucket/folder",
+    "gs": "gs://bucket/folder",
     "abfss": "abfss://container@account.dfs.core.windows.net/folder",
     "abfs": "abfs://container/folder",
 }
@@ -330,6 +333,8 @@ def _path_mistake(address: str, schemes: tuple[str, ...]) -> tuple[str, str, str
         return _s3_mistake(address)
     if scheme in AZURE_SCHEMES:
         return _azure_mistake(address)
+    if scheme == GCS_SCHEME:
+        return _gcs_mistake(address)
     if scheme not in _STORE_SCHEMES:
         return None  # The package that brings the store knows what its addresses look like.
     rest = address.removeprefix(f"{scheme}://") if scheme else address
@@ -350,6 +355,14 @@ def _s3_mistake(address: str) -> tuple[str, str, str] | None:
         if error.code == "STORE_SECRET":
             return "CONFIG_SECRET", "contains credentials.", error.hint
         return "CONFIG_PATH", "is not an S3 address: `s3://bucket/folder`.", error.hint
+    return None
+
+
+def _gcs_mistake(address: str) -> tuple[str, str, str] | None:
+    try:
+        GcsAddress.parse(address)
+    except InvalidInputError as error:
+        return "CONFIG_PATH", "is not an address in Google Cloud Storage: `gs://bucket/folder`.", error.hint
     return None
 
 

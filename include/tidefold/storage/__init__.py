@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from tidefold.errors import InvalidInputError
 from tidefold.storage.azure.address import SCHEMES as AZURE_SCHEMES
+from tidefold.storage.gcs.address import SCHEME as GCS_SCHEME
 from tidefold.storage.local_store import LocalStore
 from tidefold.storage.memory_store import MemoryStore
 from tidefold.storage.store import (
@@ -42,8 +43,8 @@ __all__ = [
 
 def open_store(address: str, base: Path) -> Store:
     """Opens the store at an address: a path (relative to `base`), `file:///path`, `s3://bucket/folder`,
-    `abfss://container@account.dfs.core.windows.net/folder`, `memory://name`, or an address of a store that an installed
-    package brings.
+    `abfss://container@account.dfs.core.windows.net/folder`, `gs://bucket/folder`, `memory://name`, or an address of a
+    store that an installed package brings.
 
     Raises InvalidInputError for any other scheme: only a store whose conditional put is proved can be used.
     """
@@ -63,6 +64,10 @@ def open_store(address: str, base: Path) -> Store:
         with require_extra("azure", "Azure"):
             from tidefold.storage.azure.store import AzureStore
         return AzureStore(address)
+    if scheme == GCS_SCHEME:
+        with require_extra("gcs", "Google Cloud Storage"):
+            from tidefold.storage.gcs.store import GcsStore
+        return GcsStore(address)
     from tidefold.storage.plugins import open_plugin
 
     return open_plugin(scheme, address)

@@ -11,7 +11,7 @@ from tidefold.storage.store import Store
 # Installed packages name their stores here. A configuration cannot load code from any other place.
 GROUP = "tidefold.stores"
 # Packages cannot replace these.
-BUILT_IN = ("abfs", "abfss", "file", "memory", "s3")
+BUILT_IN = ("abfs", "abfss", "file", "gs", "memory", "s3")
 
 
 def find_schemes() -> tuple[str, ...]:
@@ -23,7 +23,8 @@ def open_plugin(scheme: str, address: str) -> Store:
     """Opens the store of an installed package. Raises InvalidInputError, which names the known schemes."""
     found = list(entry_points(group=GROUP, name=scheme))
     if not found:
-        known = ["a path", "`file:///absolute/path`", "`s3://bucket/folder`", "`abfss://...`", "`memory://name`"]
+        known = ["a path", "`file:///absolute/path`", "`s3://bucket/folder`", "`abfss://...`", "`gs://bucket/folder`"]
+        known.append("`memory://name`")
         known += [f"`{name}://...`" for name in find_schemes()]
         raise InvalidInputError(
             "STORE_SCHEME",

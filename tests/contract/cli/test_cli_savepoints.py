@@ -72,7 +72,7 @@ def test_a_savepoint_is_told_in_one_line_and_in_json(pipeline: Pipeline, tmp_pat
 @pytest.mark.parametrize(
     ("arguments", "exit_code", "error"),
     [
-        (("savepoint", "accounts", "--to", "gs://bucket/x"), 2, "ADDRESS_SCHEME"),
+        (("savepoint", "accounts", "--to", "wasb://bucket/x"), 2, "ADDRESS_SCHEME"),
         (("savepoint", "accounts", "--to", "memory://x"), 2, "ADDRESS_SCHEME"),
         (("savepoint", "accounts", "--to", "x", "--snapshot", "9"), 4, "SNAPSHOT_UNKNOWN"),
         (("savepoint", "accounts", "--to", "x", "--snapshot", "1", "--stop"), 2, "SAVEPOINT_OPTIONS"),

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from support.dict_store import DictStore
+from support.gcs_server import GcsBucketOfTest
 from support.s3_server import S3Bucket
 from tidefold.errors import InvalidInputError, NotFoundError, RefusedError
 from tidefold.storage import Store, open_store
@@ -33,6 +34,12 @@ class TestAzureStore(SnapshotStorageContract):
     @pytest.fixture
     def address(self, azure: str) -> str:
         return azure
+
+
+class TestGcsStore(SnapshotStorageContract):
+    @pytest.fixture
+    def address(self, gcs: GcsBucketOfTest) -> str:
+        return gcs.address
 
 
 class TestMemoryStore(ChangelogStorageContract):
@@ -59,7 +66,7 @@ def test_names_of_one_copy_have_one_identity(tmp_path: Path) -> None:
         store.identity("none")
 
 
-@pytest.mark.parametrize("address", ["s3a://bucket/x", "gs://x", "file://host/x", "http://h/x"])
+@pytest.mark.parametrize("address", ["s3a://bucket/x", "wasb://x", "file://host/x", "http://h/x"])
 def test_other_schemes_are_refused_and_the_known_ones_named(tmp_path: Path, address: str) -> None:
     with pytest.raises(InvalidInputError) as refused:
         open_store(address, tmp_path)

@@ -11,6 +11,7 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
+from support.gcs_server import GcsBucketOfTest
 from support.pipelines import CONFIG, make_pipeline
 from support.s3_server import S3Bucket
 from tidefold.cli.app import app
@@ -48,6 +49,15 @@ def test_a_store_in_azure_is_found_fit_and_left_empty(
     assert done.exit_code == 0, done.stderr
     assert "refuse to copy over it" in json.loads(validate(azure, "--format", "json").stdout)["done"]
     assert open_store(azure, tmp_path).list("", unfinished=True) == []
+
+
+def test_a_store_in_google_cloud_storage_is_found_fit_and_left_empty(
+    validate: Callable[..., Result], gcs: GcsBucketOfTest, tmp_path: Path
+) -> None:
+    done = validate(gcs.address)
+    assert done.exit_code == 0, done.stderr
+    assert "refuse to copy over it" in json.loads(validate(gcs.address, "--format", "json").stdout)["done"]
+    assert open_store(gcs.address, tmp_path).list("", unfinished=True) == []
 
 
 def test_offline_asks_no_store(s3: S3Bucket, tmp_path: Path) -> None:

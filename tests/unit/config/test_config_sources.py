@@ -86,7 +86,7 @@ DELTA = "{id: int, text: string}"
         ("table: t", KEYED, "{id: int, text: {type: binary, encoding: hex}}", "ENCODING_WITHOUT_EFFECT"),
         ("table: t, from_version: -1", KEYED, DELTA, "CONFIG_OUT_OF_RANGE"),
         ("table: 's3://me:secret@bucket/t'", KEYED, DELTA, "CONFIG_SECRET"),
-        ("table: gs://bucket/t", KEYED, DELTA, "NOT_IN_THIS_VERSION"),
+        ("table: wasb://bucket/t", KEYED, DELTA, "NOT_IN_THIS_VERSION"),
         ("table: ../t", KEYED, DELTA, "CONFIG_PATH"),
     ],
 )

@@ -384,7 +384,7 @@ class FileEntry(StrictModel):
 
     version: Annotated[Literal[1], BeforeValidator(_spell_boolean)]
     store: Text = Field(
-        description="path relative to this file, file:///absolute/path, s3://bucket/folder, "
+        description="path relative to this file, file:///absolute/path, s3://bucket/folder, gs://bucket/folder, "
         "abfss://container@account.dfs.core.windows.net/folder, or an address of an installed store"
     )
     store_id: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")] | None = Field(

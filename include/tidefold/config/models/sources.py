@@ -18,7 +18,7 @@ _DELETES = ["delete", "d", "D"]
 
 
 # Where files can land: paths, and folders in object stores.
-LANDING_SCHEMES = ("", "s3", "abfss", "abfs")
+LANDING_SCHEMES = ("", "s3", "abfss", "abfs", "gs")
 
 
 class LandedEntry(StrictModel):
@@ -29,8 +29,8 @@ class LandedEntry(StrictModel):
     schemes: ClassVar[tuple[str, ...]] = LANDING_SCHEMES
 
     path: Text = Field(
-        description="folder of landed files, relative to this file or absolute, s3://bucket/folder, or "
-        "abfss://container@account.dfs.core.windows.net/folder"
+        description="folder of landed files, relative to this file or absolute, s3://bucket/folder, "
+        "gs://bucket/folder, or abfss://container@account.dfs.core.windows.net/folder"
     )
 
     @property
@@ -295,7 +295,7 @@ class DeltaFeedEntry(StrictModel):
 
     format: Literal["delta-cdf"]
     table: Text = Field(
-        description="Delta table: a path, file:///absolute/path, s3://bucket/folder, or "
+        description="Delta table: a path, file:///absolute/path, s3://bucket/folder, gs://bucket/folder, or "
         "abfss://container@account.dfs.core.windows.net/folder"
     )
     from_version: int | None = Field(

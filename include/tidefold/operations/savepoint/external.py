@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tidefold.fold.source_places import SourcePlaces
 
 _log = logging.getLogger(__name__)
-_KNOWN = ("s3://", "abfs://", "abfss://", "file:///")
+_KNOWN = ("s3://", "abfs://", "abfss://", "gs://", "file:///")
 _OF_STORE = re.compile(r"(?P<root>.+)/snapshots/(?P<log>[a-z][a-z0-9_]{0,62})/(?P<snapshot>\d{10})")
 
 
@@ -71,7 +71,7 @@ def open_address(address: str) -> Store:
     scheme = address.partition("://")[0]
     is_known = "://" not in address or address.startswith(_KNOWN) or scheme in find_schemes()
     if not is_known:
-        known = ["a path", "`file:///absolute/path`", "`s3://bucket/folder`", "`abfss://...`"]
+        known = ["a path", "`file:///absolute/path`", "`s3://bucket/folder`", "`abfss://...`", "`gs://bucket/folder`"]
         known += [f"`{name}://...`" for name in find_schemes()]
         raise InvalidInputError(
             "ADDRESS_SCHEME",

@@ -13,6 +13,7 @@ from typing import BinaryIO, Protocol, TypeAlias
 from tidefold.errors import NotFoundError, StorageError
 from tidefold.storage import require_extra
 from tidefold.storage.azure.address import SCHEMES as AZURE_SCHEMES
+from tidefold.storage.gcs.address import SCHEME as GCS_SCHEME
 from tidefold.storage.safe_files import UnsafeFileError, list_below, open_regular, stat_regular
 
 # A path, or the address of a folder in an object store, such as `s3://bucket/prefix`.
@@ -106,6 +107,10 @@ def folder_at(address: Place) -> LandingPlace:
         with require_extra("azure", "Azure"):
             from tidefold.sources.landing.azure_folder import AzureFolder
         return AzureFolder(text)
+    if scheme == GCS_SCHEME:
+        with require_extra("gcs", "Google Cloud Storage"):
+            from tidefold.sources.landing.gcs_folder import GcsFolder
+        return GcsFolder(text)
     return DiskFolder(text)
 
 

@@ -5,7 +5,9 @@ What all places share runs on a disk and in each store: see `place`. S3 has test
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
@@ -22,8 +24,9 @@ from tidefold.errors import InvalidInputError
 from tidefold.operations.ingest.ingest import ingest
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
-from tidefold.sources.landing import azure_folder
+from tidefold.sources.landing import object_folder
 from tidefold.sources.landing.folders import folder_at
+from tidefold.sources.landing.name_ranges import split_names
 from tidefold.wiring import open_pipeline
 
 CSV = "{format: csv, path: '%s'}\n    order: [seq]\n    columns: {id: int, text: string, seq: long}"
@@ -135,7 +138,10 @@ def test_odd_names_are_taken_as_they_are(tmp_path: Path, bucket: LandingBucket) 
 
 
 def test_a_listing_of_many_pages_is_whole(bucket: LandingBucket, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(azure_folder, "PAGE", 2)
+    for module in ("azure_folder", "gcs_folder"):
+        with suppress(ModuleNotFoundError):
+            monkeypatch.setattr(importlib.import_module(f"tidefold.sources.landing.{module}"), "PAGE", 2)
+    monkeypatch.setattr(object_folder, "split_names", lambda known: split_names(known, 1))
     names = [f"{number}.csv" for number in range(5)]
     for name in names:
         put(bucket, name, "")
@@ -183,6 +189,8 @@ def test_init_reads_what_lies_in_the_bucket_and_its_file_works(
         ("abfss://user:secret@account1.dfs.core.windows.net/x", "CONFIG_SECRET"),
         ("abfss://data@evil.example.com/secret", "CONFIG_PATH"),
         ("abfs://data/a?sig=secret", "CONFIG_PATH"),
+        ("gs://user:secret@bucket/x", "CONFIG_SECRET"),
+        ("gs://bucket/a?secret=1", "CONFIG_PATH"),
     ],
 )
 def test_addresses_that_are_refused_and_not_repeated(tmp_path: Path, address: str, code: str) -> None:

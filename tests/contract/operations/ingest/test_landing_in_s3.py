@@ -296,7 +296,7 @@ def test_init_reads_what_lies_in_s3_and_its_file_works(
         ("s3://key:secret@bucket/x", "CONFIG_SECRET"),
         ("s3://b", "CONFIG_PATH"),
         ("s3://bucket/a?b", "CONFIG_PATH"),
-        ("gs://bucket/x", "NOT_IN_THIS_VERSION"),
+        ("wasb://bucket/x", "NOT_IN_THIS_VERSION"),
     ],
 )
 def test_addresses_that_are_refused(tmp_path: Path, address: str, code: str) -> None:

@@ -1,11 +1,13 @@
-"""A log in Azure and one on a disk: the same changes, the same content, and each imports the other's savepoint."""
+"""A log in an object store and one on a disk: the same content, and each imports the other's savepoint."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from deltalake import DeltaTable
 
+from support.landing_places import LandingBucket
 from support.pipelines import CONFIG, judge_all, make_pipeline, put
 from tidefold.compute.runners import in_process
 from tidefold.domain.external_snapshot import Ownership
@@ -32,9 +34,17 @@ def compute_content(pipeline: Pipeline) -> ContentChecksum:
     return compute_checksum(table.to_pyarrow_table(columns=["id", "text"]).to_batches(), 2)
 
 
-def test_the_same_changes_give_the_same_content_in_azure_and_on_disk(tmp_path: Path, azure: str) -> None:
+@pytest.fixture(params=["azure_landing", "gcs"])
+def bucket(request: pytest.FixtureRequest) -> LandingBucket:
+    found: LandingBucket = request.getfixturevalue(request.param)
+    return found
+
+
+def test_the_same_changes_give_the_same_content_in_an_object_store_and_on_disk(
+    tmp_path: Path, bucket: LandingBucket
+) -> None:
     kept = "retention: {snapshots: 2}\n"
-    cloud = make_pipeline(tmp_path / "cloud", CONFIG.replace("store: store\n", f"store: {azure}\n{kept}"))
+    cloud = make_pipeline(tmp_path / "cloud", CONFIG.replace("store: store\n", f"store: {bucket.root}/a/store\n{kept}"))
     disk = make_pipeline(tmp_path / "disk", CONFIG.replace("store: store\n", f"store: store\n{kept}"))
     for pipeline in (cloud, disk):
         for number in range(3):
@@ -44,7 +54,7 @@ def test_the_same_changes_give_the_same_content_in_azure_and_on_disk(tmp_path: P
     for number, (giver, taker) in enumerate(((cloud, disk), (disk, cloud))):
         put(giver, [{"id": 5, "text": f"changed {number}"}])
         cycle(giver, Fold(f"more-{number}"))
-        address = azure.replace("/a/store", f"/savepoint-{number}")
+        address = f"{bucket.root}/a/savepoint-{number}"
         assert take_savepoint(giver, "accounts", SavepointRequest(address)).status == "saved"
         cycle(taker, Import(f"in-{number}", address, Ownership.NO_CLAIM))
         assert compute_content(taker) == compute_content(giver)
