@@ -49,7 +49,7 @@ class GcsFolder(ObjectFolder):
             part = {"Range": f"bytes={start}-{start + length - 1}"}
             pin: dict[str, Any] = {"alt": "media", "ifGenerationMatch": stamp.etag}
             try:
-                return self._bucket.call(lambda s: s.send("GET", s.find_object(key), head=part, **pin)).body
+                return self._bucket.call(lambda s: s.send("get", s.find_object(key), head=part, **pin)).body
             except FAILURES as error:
                 if self._is_replaced(error):
                     self._find_stamp(key)  # The condition may be refused also where there is no object any more.

@@ -52,7 +52,7 @@ FAILURES = (GcsError, OSError, TransportError, GoogleAuthError)
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class GcsAnswer:
     """What Google Cloud Storage answered."""
 
     status: int
@@ -87,10 +87,11 @@ class Session:
 
     async def send(
         self, method: str, place: str, data: bytes = b"", head: Mapping[str, str] | None = None, **query: Any
-    ) -> Answer:
+    ) -> GcsAnswer:
         """Sends a request. Raises GcsError for a refusal, TransportError, OSError, GoogleAuthError.
 
-        place: a path such as `/o`, below the bucket; an address of an upload.
+        method: an HTTP method.
+        place: a path, or the address of an upload.
         """
         await self._files._set_session()
         headers = self._files._get_headers(dict(head or {}))
@@ -103,7 +104,7 @@ class Session:
             body = await answer.read()
             if answer.status >= 400:
                 raise _read_refusal(answer.status, body)
-            return Answer(answer.status, answer.headers, body)
+            return GcsAnswer(answer.status, answer.headers, body)
 
     def find_object(self, key: str) -> str:
         """Returns the path of an object's resource."""
@@ -148,7 +149,7 @@ class GcsBucket(ObjectClient):
 
     def describe(self, key: str) -> dict[str, Any]:
         """Returns the resource of an object."""
-        return self.call(lambda session: session.send("GET", session.find_object(key))).read_json()
+        return self.call(lambda session: session.send("get", session.find_object(key))).read_json()
 
     def list_page(
         self, prefix: str, start: str = "", size: int = 1000, token: str | None = None
@@ -165,7 +166,7 @@ class GcsBucket(ObjectClient):
             "pageToken": token,
         }
         fields = "items(name,size,updated,generation),nextPageToken"
-        page = self.call(lambda s: s.send("GET", s.objects, fields=fields, **wanted)).read_json()
+        page = self.call(lambda s: s.send("get", s.objects, fields=fields, **wanted)).read_json()
         return page.get("items", []), page.get("nextPageToken")
 
     def list_pages(self, prefix: str, start: str = "", size: int = 1000) -> Iterator[list[dict[str, Any]]]:
@@ -217,7 +218,7 @@ class GcsBucket(ObjectClient):
     def require_bucket(self) -> None:
         """Raises StorageError if the bucket itself is missing. To see the bucket takes one more right than to list."""
         try:
-            self.call(lambda session: session.send("GET", session.objects, maxResults=1, fields="nextPageToken"))
+            self.call(lambda session: session.send("get", session.objects, maxResults=1, fields="nextPageToken"))
         except FAILURES as error:
             if status_of(error) != 404:
                 raise self.as_ours(self.name, error) from error

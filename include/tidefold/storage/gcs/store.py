@@ -39,7 +39,7 @@ class GcsStore(ObjectStore):
         head = {} if length is None and not start else {"Range": f"bytes={start}-{end}"}
         with self._bucket.translate_errors(path):
             try:
-                return self._bucket.call(lambda s: s.send("GET", s.find_object(key), head=head, alt="media")).body
+                return self._bucket.call(lambda s: s.send("get", s.find_object(key), head=head, alt="media")).body
             except GcsError as error:
                 if error.status == 416:
                     return b""  # It begins behind the end.
@@ -134,7 +134,7 @@ async def _gather(items: Sequence[str], act: Any) -> list[Any]:
 async def _delete(session: Session, key: str) -> bool:
     """Deletes an object. Returns whether there was none."""
     try:
-        await session.send("DELETE", session.find_object(key))
+        await session.send("delete", session.find_object(key))
     except GcsError as error:
         if error.status != 404:
             raise
@@ -144,7 +144,7 @@ async def _delete(session: Session, key: str) -> bool:
 
 async def _find_size(session: Session, key: str) -> int | None:
     try:
-        return int((await session.send("GET", session.find_object(key), fields="size")).read_json().get("size", 0))
+        return int((await session.send("get", session.find_object(key), fields="size")).read_json().get("size", 0))
     except GcsError as error:
         if error.status != 404:
             raise

@@ -6,7 +6,7 @@ import json
 import uuid
 from contextlib import suppress
 
-from tidefold.storage.gcs.client import FAILURES, PUT_MARK, Answer, GcsBucket, GcsError, Session
+from tidefold.storage.gcs.client import FAILURES, PUT_MARK, GcsAnswer, GcsBucket, GcsError, Session
 from tidefold.storage.store import make_taken_error
 
 _KIND = "application/octet-stream"
@@ -30,7 +30,7 @@ def put(bucket: GcsBucket, key: str, path: str, data: bytes) -> None:
     )  # fmt: skip
     kind = {"Content-Type": f"multipart/related; boundary={border.decode()}"}
     try:
-        bucket.call(lambda s: s.send("POST", s.uploads, body, kind, uploadType="multipart", ifGenerationMatch=0))
+        bucket.call(lambda s: s.send("post", s.uploads, body, kind, uploadType="multipart", ifGenerationMatch=0))
     except FAILURES as error:
         bucket.settle(key, path, mark, error)
 
@@ -44,9 +44,9 @@ def copy(bucket: GcsBucket, source: str, key: str, path: str) -> None:
     body, kind = json.dumps(_describe(mark)).encode(), {"Content-Type": "application/json"}
     token: str | None = None
 
-    async def send(session: Session) -> Answer:
+    async def send(session: Session) -> GcsAnswer:
         place = f"{session.find_object(source)}/rewriteTo{session.find_object(key).removeprefix('/storage/v1')}"
-        return await session.send("POST", place, body, kind, ifGenerationMatch=0, rewriteToken=token)
+        return await session.send("post", place, body, kind, ifGenerationMatch=0, rewriteToken=token)
 
     try:
         while True:
@@ -71,7 +71,7 @@ class ResumableUpload:
         condition = {"uploadType": "resumable", "ifGenerationMatch": 0}
         with bucket.translate_errors(path):
             try:
-                begun = bucket.call(lambda session: session.send("POST", session.uploads, body, kind, **condition))
+                begun = bucket.call(lambda session: session.send("post", session.uploads, body, kind, **condition))
             except GcsError as error:
                 if error.status == 412:
                     raise make_taken_error(path) from error
@@ -91,7 +91,7 @@ class ResumableUpload:
         end = self._sent + len(self._waiting)
         head = {"Content-Range": f"bytes {self._sent}-{end - 1}/*"}
         with self._bucket.translate_errors(self._path):
-            answer = self._bucket.call(lambda session: session.send("PUT", self._place, self._waiting, head))
+            answer = self._bucket.call(lambda session: session.send("put", self._place, self._waiting, head))
             if answer.status != _MORE or answer.headers.get("Range") != f"bytes=0-{end - 1}":
                 raise GcsError(answer.status, "incomplete", "a part of an upload was not stored")
         self._sent = end
@@ -101,7 +101,7 @@ class ResumableUpload:
         end = self._sent + len(self._waiting)
         head = {"Content-Range": f"bytes {self._sent}-{end - 1}/{end}"}
         try:
-            answer = self._bucket.call(lambda session: session.send("PUT", self._place, self._waiting, head))
+            answer = self._bucket.call(lambda session: session.send("put", self._place, self._waiting, head))
             if answer.status == _MORE:
                 raise GcsError(answer.status, "incomplete", "the last part of an upload was not stored")
         except FAILURES as error:
@@ -110,4 +110,4 @@ class ResumableUpload:
     def abort(self) -> None:
         """Deletes the parts. If that fails, they are invisible, and Google deletes them."""
         with suppress(*FAILURES):
-            self._bucket.call(lambda session: session.send("DELETE", self._place))
+            self._bucket.call(lambda session: session.send("delete", self._place))
