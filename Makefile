@@ -93,6 +93,10 @@ test-drills: install ## About 10 minutes on a quiet machine, not part of `make t
 test-cluster: install ## About 20 minutes, not part of `make test`: outages of workers, executors, driver and S3 on a cluster, through Airflow; writes docs/benchmarks/cluster.md (needs Go; STORIES='driver': only those)
 	PYTHONPATH=include:plugins:scripts:tests $(PYTHON) -m cluster
 
+.PHONY: test-yarn
+test-yarn: install ## About 30 minutes, not part of `make test`: pipelines on Hadoop's mini YARN in both deploy modes, also through Airflow; writes docs/benchmarks/yarn.md (needs Go and a Maven repository; STORIES='client': only those)
+	PYTHONPATH=include:plugins:scripts:tests $(PYTHON) -m yarn
+
 ##@ Measure
 
 bench: install ## Folding changes by tidefold and by its peers; writes docs/benchmarks/fold.md; the first run fetches a Spark each for Iceberg, Hudi and Paimon (ROWS=10000000: the full one; PEERS=delta,iceberg,hudi,paimon,ducklake; SHARES=0.01,0.1; PARTS=lakes)
