@@ -114,6 +114,8 @@ class YarnRig:
         """Returns what is left over: folders of jobs, claims, and files that nothing names."""
         self.rig._end_dead_ingests()
         jobs = [f"job {entry.path}" for entry in self.rig.pipeline.store.list("jobs")]
+        if any(self.rig.pipeline.ledger(log).find() is None for log in LOGS):
+            return [*jobs, *(f"file {entry.path}" for entry in self.rig.pipeline.store.list("changelog"))]
         return [*jobs, *self.rig._find_claims(), *self.rig._find_unnamed(), *self.rig._find_uploads()]
 
     def start_airflow(self, say: object) -> LocalAirflow:

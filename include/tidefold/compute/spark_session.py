@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# The archive of this package that executors get. `spark.submit.pyFiles` would make the driver import from it, too, and
-# templates are not read from archives.
+# The archive of this package that executors get. `spark.submit.pyFiles` would make this driver import from it, too.
 CODE_SETTING = "spark.tidefold.code"
 
 
