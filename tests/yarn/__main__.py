@@ -118,7 +118,7 @@ def interrupt_starter(yarn: YarnRig) -> tuple[str, list[str]]:
     seconds = time.monotonic() - begun
     done = yarn.call(config, "run")
     wrong += _require(done.returncode == 0, done.stderr)
-    did = f"Ctrl-C during `ingest`: the application ended {seconds:.0f} s after the command; then `run` again"
+    did = f"SIGTERM during `ingest`: the application ended {seconds:.0f} s after the command; then `run` again"
     return did, wrong + yarn.rig.find_wrong()
 
 
@@ -155,8 +155,8 @@ STORIES = (
     Story("cluster mode through Airflow", run_airflow),
     Story("other versions, client mode", refuse_versions("client")),
     Story("other versions, cluster mode", refuse_versions("cluster")),
-    Story("the driver dies", kill_driver),
     Story("the command is interrupted", interrupt_starter),
+    Story("the driver dies", kill_driver),
 )
 
 

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -96,11 +96,17 @@ class YarnRig:
         found: list[psutil.Process] = []
 
         def begun() -> bool:
-            found[:] = [p for p in psutil.process_iter() if _is_driver(words_of(p), job)]
+            found[:] = [p for p in psutil.process_iter() if _is_driver(words_of(p), job) and self._is_own(p)]
             return bool(found)
 
         wait_until(begun, 600, 0.5)
         return found[0]
+
+    def _is_own(self, process: psutil.Process) -> bool:
+        """Whether a process works in a container of this YARN."""
+        with suppress(psutil.Error):
+            return Path(process.cwd()).is_relative_to(self.yarn.root)
+        return False
 
     def running(self) -> list[str]:
         ended = ("FINISHED", "FAILED", "KILLED")
@@ -135,8 +141,8 @@ def _is_driver(words: list[str], job: str) -> bool:
 
 
 def interrupt(process: subprocess.Popen[str]) -> None:
-    """As Ctrl-C."""
-    os.kill(process.pid, signal.SIGINT)
+    """Has the effect of Ctrl-C, also on a command whose parent ignores that."""
+    os.kill(process.pid, signal.SIGTERM)
 
 
 @contextmanager
