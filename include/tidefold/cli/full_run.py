@@ -86,8 +86,10 @@ def _report_traffic(terminal: Terminal) -> dict[str, Any]:
 def print_next_steps(terminal: Terminal, run: FullRun) -> None:
     """Prints the next step for each log that failed its gate; an error has its own."""
     for log in (o.log for o in run.outcomes.get("quality", ()) if o.status is Status.FAILED):
+        chosen = run.pipeline.config.set_of(log)
+        logs = " ".join(chosen.logs) if chosen else log
         terminal.note(
             f"next: `tidefold report {log}` shows why {log} was not published. Correct its source or its suite, "
-            f"then `tidefold run {log}`. To publish it as it is: `tidefold materialize {log}`, "
-            f"`tidefold quality {log}`, then `tidefold confirm {log} --override-by NAME --reason REASON`."
+            f"then `tidefold run {logs}`. To publish it as it is: `tidefold materialize {logs}`, "
+            f"`tidefold quality {logs}`, then `tidefold confirm {log} --override-by NAME --reason REASON`."
         )

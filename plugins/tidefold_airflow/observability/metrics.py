@@ -62,7 +62,7 @@ OTHER_GAUGES = {
 
 # What each number of a set means, and where it is.
 SET_GAUGES: dict[str, tuple[str, Callable[[SetStatus], float]]] = {
-    "lag.transactions": ("landed transactions that the set is behind, as its slowest log is", lambda s: s.lag),
+    "lag.transactions": ("landed transactions that the set is behind, as its slowest topic is", lambda s: s.lag),
     "version": ("number of the published version", lambda s: s.version or 0),
     "held": ("1 if a log holds the set", lambda s: float(bool(s.waits))),
     "unreadable": ("1 if the ledger of the set cannot be read", lambda s: float(s.error is not None)),

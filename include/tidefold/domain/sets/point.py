@@ -14,6 +14,8 @@ from enum import Enum
 
 from tidefold.domain.sets.progress import LogProgress, RecordRun
 
+_NO_TRANSACTIONS = "the connector writes it with `provide.transaction.metadata: true`"
+
 
 @dataclass(frozen=True, slots=True)
 class TransactionEnd:
@@ -130,6 +132,23 @@ def find_point(ends: Sequence[TransactionEnd], logs: Mapping[str, LogProgress], 
     waits = _explain(judges, newest) if newest is not None and newest > position else {}
     point = SetPoint(position, transaction, read_to, cuts, rank)
     return FoundPoint(point, waits, newest, behind=_count_behind(judges, placed))
+
+
+def explain_missing_ends(
+    ends: Sequence[TransactionEnd], logs: Mapping[str, LogProgress], point: SetPoint | None
+) -> tuple[str, int]:
+    """Returns which transaction has landed records after the point but no landed END, and how many do; empty: none."""
+    ended = {end.id for end in ends}
+    missing: dict[str, str] = {}
+    for log, progress in logs.items():
+        cut = point.find_cut(log) if point else None
+        for run in progress.runs:
+            # Records of earlier transactions are those that the source sent again.
+            is_new = run.offset >= (cut.bound if cut else 0) and run.after >= (point.position if point else 0)
+            if run.transaction is not None and run.transaction not in ended and is_new:
+                why = f"the END of transaction {run.transaction} has not landed"
+                missing.setdefault(run.transaction, f"{why}; its records of `{log}` begin at offset {run.offset}")
+    return next(iter(missing.values()), ""), len(missing)
 
 
 def _count_behind(judges: Mapping[str, _LogJudge], ends: Sequence[_PlacedEnd]) -> dict[str, int]:
@@ -324,12 +343,12 @@ class _LogJudge:
     def _explain_beginning(self, position: int) -> str:
         log, snapshot = self._log, self._log.snapshot
         if log.untracked is not None and not (log.is_adopted and self._is_before_first(log.untracked)):
-            return f"the record at offset {log.untracked} has no transaction"
+            return f"the record at offset {log.untracked} has no transaction; {_NO_TRANSACTIONS}"
         if log.is_adopted:
             if log.first_offset is not None and log.first_offset != log.taken_to:
                 return f"the records from offset {log.taken_to} on have not landed"
             if self._first is None or self._first > position:
-                return "it was ingested before it came into the set, and has no new transaction yet"
+                return "it was ingested before it came into the set, and joins with its next transaction"
         if not log.is_fresh or (snapshot and snapshot.last <= position):
             return ""
         if snapshot:

@@ -108,16 +108,25 @@ def _targets(
 
 
 def _target(pipeline: Pipeline, case: Case, log: str, staged: bool, engine: QualityEngine) -> Target | None:
-    """Returns the newest completed snapshot of a log; with `staged` the one that the same run staged, if any."""
+    """Returns the newest completed snapshot of a log; with `staged` the one that the same run staged, if any.
+
+    Rows as of an instant are compared with those of the same instant if the run made them, also without `staged`.
+    """
     state = case.state if log == case.state.log else pipeline.ledger(log).find()
     if state is None:
         return None
-    attempt = state.open_attempt if staged else None
-    ours = attempt is not None and attempt.state is State.STAGED and attempt.run == case.snapshot.run
-    snapshot = attempt if ours else state.latest
+    ours = _find_of_run(state, case.snapshot) if staged or case.snapshot.as_of else None
+    snapshot = ours or state.latest
     if snapshot is None:
         return None
     manifest = read_manifest(pipeline.store, log, snapshot)
     check_files(pipeline.store, manifest)
     name = f"{log} snapshot {snapshot.id}{' (staged)' if ours else ''}"
     return Target(name, engine.read(pipeline.store, manifest))
+
+
+def _find_of_run(state: LogState, judged: Snapshot) -> Snapshot | None:
+    """Returns the snapshot of a log that the run of the judged one made for the same purpose."""
+    kept = (State.STAGED, State.COMPLETED) if judged.as_of else (State.STAGED,)
+    mine = (s for s in reversed(state.snapshots) if s.run == judged.run and s.as_of == judged.as_of)
+    return next((s for s in mine if s.state in kept), None)

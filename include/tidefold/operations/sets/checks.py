@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextlib import closing
+from dataclasses import dataclass
 from decimal import Decimal
 from itertools import chain
 
@@ -14,8 +15,16 @@ from tidefold.operations.inspect.read import ReadRequest, read_rows
 from tidefold.operations.pipeline import Pipeline
 
 
-def find_unequal_sums(pipeline: Pipeline, chosen: SetConfig, snapshots: Mapping[str, int]) -> str:
-    """Returns which configured sums differ; empty: all are equal. A log without rows has the sum 0."""
+@dataclass(frozen=True, slots=True)
+class UnequalSums:
+    """Sums that differ. logs: those of their columns. message: names each sum."""
+
+    logs: tuple[str, ...]
+    message: str
+
+
+def find_unequal_sums(pipeline: Pipeline, chosen: SetConfig, snapshots: Mapping[str, int]) -> UnequalSums | None:
+    """Returns the first configured sums that differ; None: all are equal. A log without rows has the sum 0."""
     wanted: dict[str, set[str]] = {}
     for log, column in chain.from_iterable(chosen.equal_sums):
         wanted.setdefault(log, set()).add(column)
@@ -23,8 +32,9 @@ def find_unequal_sums(pipeline: Pipeline, chosen: SetConfig, snapshots: Mapping[
     for columns in chosen.equal_sums:
         sums = {f"{log}.{column}": found[log][column] for log, column in columns}
         if len(set(sums.values())) > 1:
-            return "the sums differ: " + ", ".join(f"{name} is {value:,}" for name, value in sums.items())
-    return ""
+            told = ", ".join(f"{name} is {value:,}" for name, value in sums.items())
+            return UnequalSums(tuple(dict.fromkeys(log for log, _ in columns)), f"the sums differ: {told}")
+    return None
 
 
 def _add_up(pipeline: Pipeline, log: str, columns: Iterable[str], snapshot: int | None) -> Mapping[str, Decimal]:

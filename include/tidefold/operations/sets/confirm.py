@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from tidefold.config import SetConfig
 from tidefold.domain.log_state import LogState, Snapshot, State
@@ -15,6 +16,9 @@ from tidefold.operations.sets.earlier_version import StagedVersion, explain_stag
 from tidefold.operations.sets.publish import publish_decided
 from tidefold.operations.sets.set_ledger import set_ledger
 from tidefold.operations.snapshot import confirm
+
+if TYPE_CHECKING:
+    from tidefold.operations.sets.checks import UnequalSums
 
 _TRIES = 10
 
@@ -66,7 +70,7 @@ def confirm_log(
     if reconcile:
         confirm.roll_forward(pipeline, log, reconcile)
     if found is None:
-        confirm.require_no_override(log, override_by, why)
+        confirm.require_no_override([log, *(one for one in chosen.logs if one != log)], override_by, why)
     elif found.state is State.STAGED:
         confirm.let_through(pipeline, log, found.id, override_by, why)
     return confirm_set(pipeline, chosen, found.run if found else run_id)[log]
@@ -106,7 +110,8 @@ def _confirm(pipeline: Pipeline, chosen: SetConfig, run_id: str | None) -> dict[
         if wanted is state:
             return _describe_published(chosen, state, Status.ALREADY)
         if unequal := _find_unequal_sums(pipeline, chosen, members):
-            return _describe_held(chosen, logs, {chosen.logs[0]: GateFailedError("SET_SUMS", unequal, hint=_SUMS)})
+            error = GateFailedError("SET_SUMS", unequal.message, hint=_SUMS)
+            return _describe_held(chosen, logs, dict.fromkeys(unequal.logs, error))
         decided = ledger.try_commit(state, wanted)
         if decided:
             return _describe_published(chosen, publish_decided(pipeline, chosen, ledger, decided), Status.PUBLISHED)
@@ -139,17 +144,20 @@ def _shows_restored(state: SetState, logs: Mapping[str, LogState | None]) -> boo
     return newest == members and not any(one and one.open_attempt for one in logs.values())
 
 
-def _find_unequal_sums(pipeline: Pipeline, chosen: SetConfig, members: Sequence[Member]) -> str:
-    """Returns which configured sums differ; empty: all are equal."""
+def _find_unequal_sums(pipeline: Pipeline, chosen: SetConfig, members: Sequence[Member]) -> UnequalSums | None:
+    """Returns the first configured sums that differ; None: all are equal."""
     if not chosen.equal_sums:
-        return ""
+        return None
     # It reads rows, which a confirmation does not need otherwise.
     from tidefold.operations.sets.checks import find_unequal_sums
 
     return find_unequal_sums(pipeline, chosen, {one.log: one.snapshot for one in members})
 
 
-_SUMS = "Compare the source's own sums. If they agree, look for quarantined records: `tidefold quarantine LOG`."
+_SUMS = (
+    "Compare the source's own sums. If they agree, look for quarantined records: `tidefold quarantine show LOG`. No "
+    "override publishes unequal sums: correct the source, or remove the rule from `equal_sums`."
+)
 
 
 def _find_candidate(
@@ -195,15 +203,19 @@ def _describe_held(
     chosen: SetConfig, logs: Mapping[str, LogState | None], held: Mapping[str, TidefoldError]
 ) -> dict[str, Outcome]:
     """Returns the outcomes of a set that is held. Nothing was decided."""
-    log, first = next(iter(held.items()))
-    others = f" (and {len(held) - 1} more)" if len(held) > 1 else ""
-    message = f"Set `{chosen.name}` is held by `{log}`{others}: {first.message}. None of its tables is published."
-    kind = GateFailedError if isinstance(first, GateFailedError) else RefusedError
-    error = kind(first.code, message, hint=first.hint)
     outcomes = {}
+    log, first = next(iter(held.items()))
     for name in chosen.logs:
+        own = held.get(name)
+        if own:
+            message = f"Set `{chosen.name}` is held by `{name}`: {own.message}. None of its tables is published."
+        else:
+            message = f"Set `{chosen.name}` is held by `{log}`, so `{name}` is not published either."
+        cause = own or first
+        kind = GateFailedError if isinstance(cause, GateFailedError) else RefusedError
         state = logs[name]
         staged = state.open_attempt if state else None
+        error = kind(cause.code, message, hint=cause.hint)
         outcomes[name] = Outcome.of_error(name, error, staged.id if staged else None)
     return outcomes
 

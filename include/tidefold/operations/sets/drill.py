@@ -26,7 +26,7 @@ def drill_set(pipeline: Pipeline, name: str, version: SetVersion, trial: Callabl
     chosen = find_set(pipeline, name)
     unequal = find_unequal_sums(pipeline, chosen, tables)
     if unequal:
-        message = f"version {version.number} of set `{name}` is not consistent: {unequal}"
+        message = f"version {version.number} of set `{name}` is not consistent: {unequal.message}"
         return [*outcomes, Outcome.of_error(name, CorruptError("SET_SUMS", message))]
     sums = f", {count_noun(len(chosen.equal_sums), 'sum')} compared" if chosen.equal_sums else ""
     message = f"version {version.number} at position {version.position}: {len(outcomes)} tables restored{sums}"

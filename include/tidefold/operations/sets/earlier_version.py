@@ -90,6 +90,8 @@ def explain_staged(log: str, staged: Snapshot, of_set: SetState) -> TidefoldErro
     if Member(log, staged.id) in of_set.given_up:
         return RefusedError("SET_HELD", f"snapshot {staged.id} is being aborted", hint=f"`tidefold status {log}`")
     if staged.verdict is None or not staged.verdict.allows:
-        why = "failed its gate" if staged.verdict else "has no verdict"
-        return GateFailedError("SET_HELD", f"snapshot {staged.id} {why}", hint=f"`tidefold report {log}` shows why.")
+        if staged.verdict is None:
+            return GateFailedError("SET_HELD", f"snapshot {staged.id} has no verdict", hint=f"`tidefold quality {log}`")
+        why = f"snapshot {staged.id} failed its gate"
+        return GateFailedError("SET_HELD", why, hint=f"`tidefold report {log}` shows why.")
     return None

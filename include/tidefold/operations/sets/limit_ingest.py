@@ -9,14 +9,15 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from tidefold.config import SetConfig
 from tidefold.domain.log_state import Snapshot
-from tidefold.domain.sets.point import FoundPoint, SetPoint, find_point
+from tidefold.domain.sets.point import FoundPoint, SetPoint, explain_missing_ends, find_point
 from tidefold.domain.sets.progress import LogProgress, SourceRecord, follow_records
 from tidefold.domain.sets.set_state import move_point
-from tidefold.errors import ConflictError, RefusedError, wrap_unexpected
+from tidefold.errors import ConflictError, RefusedError, TidefoldError, wrap_unexpected
 from tidefold.operations.ingest.log_ingest import LogIngest, plan_log
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
@@ -61,7 +62,13 @@ def _limit_set(
         limited = _find_limits(pipeline, chosen, plans)
     except Exception as error:
         found = wrap_unexpected(error)
-        return {log: one if isinstance(one, Outcome) else Outcome.of_error(log, found) for log, one in asked.items()}
+        failures = {log: one for log, one in asked.items() if isinstance(one, Outcome)}
+        topic = name_at(chosen.transactions)
+        waits = {log: one.message for log, one in failures.items()} or {topic: found.message}
+        # People look for the reason with `status`, too. If the store cannot be written, the outcome has it.
+        with suppress(TidefoldError):
+            set_ledger(pipeline, chosen.name).commit(lambda state: move_point(state, state.point, waits, state.behind))
+        return {log: failures.get(log) or Outcome.of_error(log, found) for log in asked}
     return {log: limited[log] for log in asked}
 
 
@@ -98,9 +105,24 @@ def _find_limits(pipeline: Pipeline, chosen: SetConfig, plans: Mapping[str, LogI
                 hint="The connector reads another server, or the server started its log again. Let a new snapshot "
                 "land in new folders, and name these in the set and its logs.",
             )
+        found = _explain_topic(chosen, landed, scans, found)
         if ledger.try_commit(state, move_point(state, found.point, found.waits, found.behind)):
             return {log: _limit_log(chosen, plan, scans[log], found) for log, plan in plans.items()}
     raise ConflictError("SET_BUSY", f"Other processes changed set `{chosen.name}` {_TRIES} times.")
+
+
+def _explain_topic(
+    chosen: SetConfig, landed: LandedEnds, scans: Mapping[str, _LogScan], found: FoundPoint
+) -> FoundPoint:
+    """Returns the result with the reason why the transaction topic holds the set back, if it does."""
+    why, count = explain_missing_ends(landed.ends, {log: scan.progress for log, scan in scans.items()}, found.point)
+    if landed.gap:
+        first, last = landed.gap
+        why = f"the records at offsets {first} to {last} have not landed, and later ones have"
+    if not why:
+        return found
+    topic = name_at(chosen.transactions)
+    return replace(found, waits={**found.waits, topic: why}, behind={**found.behind, topic: count})
 
 
 def _leave_out_new(point: SetPoint | None, plans: Mapping[str, LogIngest]) -> SetPoint | None:

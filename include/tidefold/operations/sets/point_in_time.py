@@ -45,7 +45,7 @@ def keep_past_version(pipeline: Pipeline, chosen: SetConfig, at: int, run: str) 
             return Outcome(chosen.name, Status.NOTHING, f"no table had rows as of {format_instant(at)}")
         if unequal := find_unequal_sums(pipeline, chosen, {one.log: one.snapshot for one in members}):
             raise GateFailedError(
-                "SET_SUMS", f"{what}: {unequal}.", hint="Choose an instant after the initial snapshot."
+                "SET_SUMS", f"{what}: {unequal.message}.", hint="Choose an instant after the initial snapshot."
             )
         assert state.point is not None
         after = record_past(state, PastVersion(at, state.point.position, members, run, now()))

@@ -18,7 +18,7 @@ from tidefold.operations.sets.set_ledger import set_ledger
 
 @dataclass(frozen=True, slots=True)
 class SetReason:
-    """Why a set waits for one of its logs."""
+    """Why a set waits for one of its logs, or for its transaction topic."""
 
     log: str
     why: str
@@ -32,9 +32,9 @@ class SetStatus:
     version, position, instant: of the published version, and when it was decided; None: nothing is published.
     restored: the version whose rows the published one has again; 0: none.
     point: the newest position that is proved for all logs; None: none is.
-    lag: how many landed transactions the set is behind, as its slowest log is.
-    slowest: the log that is furthest behind; empty: none is.
-    waits: why the set is not at the newest transaction, by log.
+    lag: how many landed transactions the set is behind, as its slowest topic is.
+    slowest: the log that is furthest behind, or the transaction topic; empty: none is.
+    waits: why the set is not at the newest transaction, by log; also that of the transaction topic.
     decided: the number of a version that is not yet published everywhere; None: none is open.
     error: set if the ledger of the set cannot be read.
     """
@@ -109,11 +109,12 @@ def set_lines(status: SetStatus) -> Iterator[str]:
     else:
         restored = f" (restored from version {status.restored})" if status.restored else ""
         where = f"version {status.version}{restored} at position {status.position}, since {status.instant}"
-    lag = f"; {count_noun(status.lag, 'transaction')} behind, as its slowest log `{status.slowest}`"
+    lag = f"; {count_noun(status.lag, 'transaction')} behind, as its slowest topic `{status.slowest}`"
     yield f"set {status.name}: {where}{lag if status.lag else ''}."
     if status.point is not None and status.point != status.position:
-        yield f"set {status.name}: the point {status.point} is proved and not published yet; `tidefold run`."
+        advice = "" if status.waits else "; `tidefold run`"
+        yield f"set {status.name}: the point {status.point} is proved and not published yet{advice}."
     for one in status.waits:
-        yield f"set {status.name}: waits for {one.log}: {one.why}."
+        yield f"set {status.name}: waits for {one.log}: {one.why.rstrip('.')}."
     if status.decided:
         yield f"set {status.name}: version {status.decided} is decided; the next command publishes the rest of it."

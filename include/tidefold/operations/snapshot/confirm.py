@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from contextlib import suppress
 
 from tidefold.delta.publish import publish, shorten_log
@@ -51,7 +52,7 @@ def confirm(
     rolled = roll_forward(pipeline, log, reconcile)
     if chosen is None or (rolled is not None and chosen.id == rolled):
         if rolled is None:
-            require_no_override(log, override_by, why)
+            require_no_override([log], override_by, why)
             return Outcome(log, Status.NOTHING, "no snapshot waits for confirmation")
         return _outcome(log, Status.PUBLISHED, transitions.require_snapshot(ledger.read(), rolled))
     if chosen.published or chosen.kind is SnapshotKind.TAIL:
@@ -62,13 +63,17 @@ def confirm(
     return _outcome(log, Status.PUBLISHED, transitions.require_snapshot(ledger.read(), chosen.id))
 
 
-def require_no_override(log: str, override_by: str | None, why: str | None) -> None:
-    """Raises RefusedError (NOTHING_TO_OVERRIDE) if somebody overrides the gate, but no snapshot waits."""
+def require_no_override(logs: Sequence[str], override_by: str | None, why: str | None) -> None:
+    """Raises RefusedError (NOTHING_TO_OVERRIDE) if somebody overrides the gate, but no snapshot waits.
+
+    logs: the log, then the others of its set.
+    """
     if override_by or why:
+        named = " ".join(logs)
         raise RefusedError(
             "NOTHING_TO_OVERRIDE",
-            f"No snapshot of `{log}` waits for confirmation.",
-            hint=f"If it was aborted, `tidefold materialize {log}` and `tidefold quality {log}` make it again.",
+            f"No snapshot of `{logs[0]}` waits for confirmation.",
+            hint=f"If it was aborted, `tidefold materialize {named}` and `tidefold quality {named}` make it again.",
         )
 
 

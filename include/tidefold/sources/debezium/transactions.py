@@ -133,10 +133,12 @@ class LandedEnds:
     """The ENDs of a landed transaction topic.
 
     prefix: of the names of the connector's topics; empty: nothing has landed.
+    gap: the first and the last offset of the records that are missing before the next landed one; None: no gap.
     """
 
     prefix: str
     ends: tuple[TransactionEnd, ...]
+    gap: tuple[int, int] | None = None
 
 
 def read_ends(feed: Feed, connector: str, before: SetPoint | None) -> LandedEnds:
@@ -158,16 +160,21 @@ def read_ends(feed: Feed, connector: str, before: SetPoint | None) -> LandedEnds
     if len(topics) > 1 or not topic.endswith(_TOPIC):
         raise _build_foreign_error(feed.path, f"it has files of {', '.join(sorted({name for name, _ in topics}))}")
     ends = _EndReader(feed.path, connector, before)
-    for offset, text in _read_topic(feed, source, files, before.read_to if before else -1):
-        ends.add(offset, text)
-    return LandedEnds(topic.removesuffix(_TOPIC), tuple(ends.found))
+    expected, gap = before.read_to + 1 if before else 0, None
+    for offset, marker in _read_topic(feed, source, files, expected):
+        if offset > expected:
+            gap = expected, offset - 1
+            break
+        if offset == expected:
+            ends.add(offset, marker)
+            expected += 1
+    return LandedEnds(topic.removesuffix(_TOPIC), tuple(ends.found), gap)
 
 
 def _read_topic(
-    feed: Feed, source: DebeziumJson, files: Sequence[LandedFile], after: int
+    feed: Feed, source: DebeziumJson, files: Sequence[LandedFile], expected: int
 ) -> Iterator[tuple[int, _Marker]]:
-    """Yields the records behind an offset, up to the first gap between offsets."""
-    expected = after + 1
+    """Yields the records from an offset on. Of files that land again, it may yield earlier ones, too."""
     for i, file in enumerate(files):
         if i + 1 < len(files) and files[i + 1].start <= expected:
             continue
@@ -175,12 +182,7 @@ def _read_topic(
         if not until or (feed.format == _JSON and not file.gzip and _find_last_offset(file, until) < expected):
             continue
         for here, text in _read_texts(feed, file, until):
-            offset, marker = _read_marker(feed.path, text, here)
-            if offset > expected:
-                return
-            if offset == expected:
-                expected += 1
-                yield offset, marker
+            yield _read_marker(feed.path, text, here)
 
 
 def _find_last_offset(file: LandedFile, until: int) -> int:

@@ -5,6 +5,7 @@ as metrics.
 from __future__ import annotations
 
 import json
+import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -85,6 +86,51 @@ def test_nothing_landed_is_a_reason(tmp_path: Path) -> None:
     assert next(set_lines(found)).startswith("set bank: no point is proved yet; ")
 
 
+def test_a_transaction_topic_that_lands_nothing_is_a_reason(tmp_path: Path) -> None:
+    """Otherwise a set that stands still looks healthy."""
+    pipeline = make_bank(tmp_path)
+    land(tmp_path, {**ALL, ENDS: 20})
+    run(pipeline, "r1")
+    found = _read(pipeline)
+    assert found.version == 1
+    assert found.slowest == "bank.transaction"
+    assert found.lag > 100
+    [reason] = found.waits
+    assert reason.log == "bank.transaction"
+    assert reason.why.startswith("the END of transaction ")
+    assert "has not landed; its records of `" in reason.why
+    outcomes = ingest(pipeline, LOGS, in_process)
+    assert all("the END of transaction" in one.message for one in outcomes)
+    land(tmp_path, ALL)
+    run(pipeline, "r2")
+    assert (_read(pipeline).lag, _read(pipeline).waits) == (0, ())
+
+
+def test_a_gap_in_the_transaction_topic_is_named(tmp_path: Path) -> None:
+    pipeline = make_bank(tmp_path)
+    land(tmp_path, ALL)
+    [first, *_] = sorted((tmp_path / "landing" / "bank.transaction").iterdir())
+    lines = first.read_bytes().splitlines(keepends=True)
+    first.write_bytes(b"".join(lines[:8] + lines[10:]))
+    run(pipeline, "r1")
+    [reason] = _read(pipeline).waits
+    assert reason.log == "bank.transaction"
+    assert reason.why == "the records at offsets 8 to 9 have not landed, and later ones have"
+    first.write_bytes(b"".join(lines))
+    run(pipeline, "r2")
+    assert _read(pipeline).waits == ()
+
+
+def test_a_folder_that_is_missing_stays_a_reason(tmp_path: Path) -> None:
+    pipeline = make_bank(tmp_path)
+    land(tmp_path, ALL)
+    shutil.rmtree(tmp_path / "landing" / "bank.public.tellers")
+    assert all(one.error for one in ingest(pipeline, LOGS, in_process))
+    [reason] = _read(pipeline).waits
+    assert reason.log == "tellers"
+    assert "does not exist" in reason.why
+
+
 def test_a_failing_gate_is_named_with_its_table(slow: Pipeline, tmp_path: Path) -> None:
     land(tmp_path, ALL)
     run(slow, "r2", failing="branches")
@@ -98,7 +144,7 @@ def test_a_failing_gate_is_named_with_its_table(slow: Pipeline, tmp_path: Path) 
 def test_the_command_shows_a_set_of_the_chosen_logs(slow: Pipeline, tmp_path: Path) -> None:
     text = _call(tmp_path, "status", "history")
     assert f"set bank: version 1 at position {_read(slow).position}, since " in text
-    assert "transactions behind, as its slowest log `tellers`." in text
+    assert "transactions behind, as its slowest topic `tellers`." in text
     assert "set bank: waits for tellers: records of the transaction at position " in text
     [found] = json.loads(_call(tmp_path, "status", "--format", "json"))["sets"]
     assert (found["name"], found["slowest"], found["lag"]) == ("bank", "tellers", _read(slow).lag)

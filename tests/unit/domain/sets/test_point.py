@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidefold.domain.sets.point import FoundPoint, SetPoint, TransactionEnd, find_point
+from tidefold.domain.sets.point import Cut, FoundPoint, SetPoint, TransactionEnd, explain_missing_ends, find_point
 from tidefold.domain.sets.progress import LogProgress, SourceRecord, follow_records
 
 TABLES = ("accounts", "tellers", "history")
@@ -198,7 +198,24 @@ def test_an_end_whose_records_were_before_the_point_does_not_hold_the_set() -> N
 def test_a_change_without_a_transaction_holds_its_log() -> None:
     logs = {"a": _log([SourceRecord(0, is_untracked=True)])}
     found = find_point([TransactionEnd("t0", 10, 0, {"b": 1})], logs, SetPoint(5, "", -1, ()))
-    assert found.waits == {"a": "the record at offset 0 has no transaction"}
+    assert found.waits["a"].startswith("the record at offset 0 has no transaction; the connector writes it with ")
+
+
+def test_a_transaction_without_an_end_is_named() -> None:
+    """The topic of the transactions is slow, or nothing of it lands."""
+    point = SetPoint(10, "t0", 0, (Cut("a", 1), Cut("b", 0)))
+    records = _records(("t0", 1, 5), ("t1", 1, 10), ("t2", 1, 20), ("t2", 2, 20))
+    logs = {"a": _log(records), "b": _log(_records(("t2", 1, 20)), "b")}
+    why = "the END of transaction t1 has not landed; its records of `a` begin at offset 1"
+    assert explain_missing_ends([], logs, point) == (why, 2)
+    ended = [TransactionEnd("t1", 20, 1, {"a": 1}), TransactionEnd("t2", 30, 2, {"a": 2, "b": 1})]
+    assert explain_missing_ends(ended, logs, point) == ("", 0)
+
+
+def test_a_record_that_is_sent_again_does_not_wait_for_an_end() -> None:
+    """The END of its transaction is before the point, and is not read again."""
+    logs = {"a": _log(_records(("t0", 1, 5), ("t1", 1, 10), ("t0", 1, 5)))}
+    assert explain_missing_ends([], logs, SetPoint(20, "t1", 1, (Cut("a", 2),))) == ("", 0)
 
 
 def test_a_log_that_was_ingested_before_begins_with_its_first_new_transaction() -> None:
