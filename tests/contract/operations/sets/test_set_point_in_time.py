@@ -100,6 +100,25 @@ def test_all_tables_have_the_transactions_before_the_instant(bank: Pipeline, tmp
     assert check_bank(bank) == published
 
 
+def test_references_are_judged_at_the_same_instant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The newest rows lack values of then. Each balance of an account must be one of the accounts at the instant."""
+    (tmp_path / "balances.yaml").write_text(
+        "checks:\n- references: {column: abalance, to: accounts.abalance, staged: true}\n"
+        "- references: {column: bid, to: branches.bid}\n"
+    )
+    text = config().replace("  accounts:\n", "  accounts:\n    quality: {suite: balances.yaml}\n")
+    bank = make_bank(tmp_path, text + "spark: {above: 1GB}\n")
+    monkeypatch.chdir(tmp_path)
+    land(tmp_path, ALL)
+    run(bank, "r1")
+    at = sorted(_commit_times().values())[len(_commit_times()) // 2]
+    done = call("as-of", "--set", "bank", "--at", format_instant(at))
+    assert done.exit_code == 0, done.output
+    assert _read(bank, at) == _expect(at)
+    newest = {row["abalance"] for row in replay().rows[max(replay().rows)]["accounts"].values()}
+    assert {row["abalance"] for row in _expect(at)["accounts"].values()} - newest
+
+
 def test_logs_that_are_not_at_one_point_are_refused_by_name(bank: Pipeline, tmp_path: Path) -> None:
     at = format_instant(max(_commit_times().values()))
     assert "[SET_HELD] Set `bank` has no point yet" in call("as-of", "--set", "bank", "--at", at).output
