@@ -215,7 +215,7 @@ def streams(draw: st.DrawFn) -> Stream:
     return rows, sent, cuts
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 @given(stream=streams(), runs=st.sets(st.integers(0, 6)))
 def test_any_stream_that_goes_back_gives_every_row_once(
     stream: Stream, runs: set[int], tmp_path_factory: pytest.TempPathFactory

@@ -54,7 +54,7 @@ def quoted(text: str) -> str:
 
 
 @given(rows=_ROWS, data=st.data())
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 def test_the_changes_do_not_depend_on_files_names_order_growth_or_repetition(
     rows: list[tuple[int, str, int]], data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
