@@ -110,6 +110,13 @@ class StorageError(TidefoldError, OSError):
     transient = True
 
 
+class UnavailableError(TidefoldError):
+    """A service that does the work cannot be reached, or has lost it; trying again may help."""
+
+    exit_code = 6
+    transient = True
+
+
 class AlreadyExistsError(StorageError):
     """A conditional put found its name taken."""
 

@@ -14,9 +14,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from tidefold.cli.output.progress import BucketLine
+from tidefold.cli.spark_connection import SparkConnection
 from tidefold.cli.spark_process import ProgressNotes, SparkProcess, describe_death, name_file
 from tidefold.cli.terminal import Terminal
 from tidefold.config import Config
+from tidefold.config.models.spark import is_connect
 from tidefold.errors import InvalidInputError, NotFoundError
 from tidefold.operations.doctor.finding import FindingLevel
 from tidefold.operations.doctor.judge_machine import judge_java
@@ -62,8 +64,11 @@ class SparkApplication(AbstractContextManager["SparkApplication"]):
         self._terminal = terminal
         self._pipeline = pipeline
         self._job: _Job | None = None
+        self._connection: SparkConnection | None = None
 
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        if self._connection:
+            self._connection.__exit__()
         if self._job:
             self._job.end(_GRACE_SECONDS if kind is None else 0)
 
@@ -72,9 +77,15 @@ class SparkApplication(AbstractContextManager["SparkApplication"]):
         found = run_without_spark(self._pipeline, step, logs, BucketLine(self._terminal.note))
         outcomes = {outcome.log: outcome for outcome in found.done}
         if found.spark:
-            submit = self._submit_to_cluster if self._pipeline.config.spark.driver_on_cluster else self._submit
-            outcomes |= {outcome.log: outcome for outcome in submit(step, found.spark)}
+            outcomes |= {outcome.log: outcome for outcome in self._run_on_spark(step, found.spark)}
         return [outcomes[log] for log in logs]
+
+    def _run_on_spark(self, step: AnyStep, logs: Sequence[str]) -> list[Outcome]:
+        spark = self._pipeline.config.spark
+        if is_connect(spark.master):
+            self._connection = self._connection or SparkConnection(self._terminal, self._pipeline)
+            return self._connection.run_step(step, logs)
+        return self._submit_to_cluster(step, logs) if spark.driver_on_cluster else self._submit(step, logs)
 
     def _submit(self, step: AnyStep, logs: Sequence[str]) -> list[Outcome]:
         """Sends the step to the job. A job that ends before it reports a result gives every log an error."""

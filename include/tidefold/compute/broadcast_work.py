@@ -18,7 +18,7 @@ from tidefold.errors import RefusedError
 # loads it once, by pickle.
 Work = Callable[[str], str]
 
-_SAME_VERSION = ("pyspark", "pyarrow", "duckdb", "deltalake", "msgspec")
+_SAME_VERSION = ("pyarrow", "duckdb", "deltalake", "msgspec")
 
 
 class BroadcastWork:
@@ -69,7 +69,10 @@ def require_versions(wanted: Mapping[str, str], this: str, other: str) -> None:
 @cache
 def find_versions() -> dict[str, str]:
     """The versions that must be the same in all processes of a job: of Python and of the packages that tasks use."""
-    found = {"tidefold": __version__, "Python": ".".join(platform.python_version_tuple()[:2])}
+    from pyspark.version import __version__ as spark
+
+    # That of the code, not of a package: an executor has it from its Spark, and a driver may have the client alone.
+    found = {"tidefold": __version__, "Python": ".".join(platform.python_version_tuple()[:2]), "pyspark": str(spark)}
     for package in _SAME_VERSION:
         with suppress(PackageNotFoundError):
             found[package] = version(package)

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import gc
 import json
+import pickle
 import re
 import sys
 import threading
 import traceback
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from typing import TYPE_CHECKING
 
-from tidefold.compute.broadcast_work import BroadcastWork, Work
+from tidefold.compute.broadcast_work import BroadcastWork, ReceivedWork, Work
+from tidefold.compute.connect_session import explained, find_connected, mark_operations
 from tidefold.errors import TidefoldError, from_wire, to_wire, wrap_unexpected
 from tidefold.storage.cancellation import cancel_writes
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark import Broadcast
     from pyspark.sql import SparkSession
 
@@ -29,6 +33,8 @@ Runner = Callable[[Work, Sequence[str]], list[Answer]]
 _THREADS = 4
 # Spark's tasks for each core: enough that none waits long for the last one; each costs as much as a small bucket.
 HANDS = 4
+# Spark's tasks on a Spark Connect server, whose cores are not known. Each carries the work and all texts.
+_CONNECT_HANDS = 256
 
 
 def in_process(work: Work, tasks: Sequence[str]) -> list[Answer]:
@@ -71,6 +77,8 @@ def on_spark(spark: SparkSession) -> Runner:
 
     The work is broadcast: a process gets it once. A task of Spark's carries the texts of its own tasks only.
     """
+    if spark is find_connected():
+        return on_connect(spark)
 
     def run(work: Work, tasks: Sequence[str]) -> list[Answer]:
         if not tasks:
@@ -86,6 +94,53 @@ def on_spark(spark: SparkSession) -> Runner:
         return [_answer(text) for _, text in sorted(found)]
 
     return run
+
+
+def on_connect(spark: SparkSession) -> Runner:
+    """As `on_spark`, on a Spark Connect server, which has neither broadcasts nor RDDs.
+
+    The work and all texts travel in the function, with each of Spark's tasks. A process unpacks them once. So there are
+    few and large tasks.
+    """
+
+    def run(work: Work, tasks: Sequence[str]) -> list[Answer]:
+        if not tasks:
+            return []
+        mark_operations()
+        with explained():
+            hands = min(len(tasks), _count_connect_hands(spark))
+            packed = zlib.compress(pickle.dumps((BroadcastWork(work), deal_hands(tasks, hands))), 1)
+            numbers = spark.range(0, hands, 1, hands)
+            found = numbers.mapInArrow(partial(work_batches, packed), "number long, answer string").toArrow()
+        answers = zip(*(found.column(name).to_pylist() for name in ("number", "answer")), strict=True)
+        return [_answer(text) for _, text in sorted(answers)]
+
+    return run
+
+
+def _count_connect_hands(spark: SparkSession) -> int:
+    """How many tasks Spark gets at most: some for each core if the server is one process."""
+    cores = re.fullmatch(r"local\[(\d+)(,\d+)?\]", spark.conf.get("spark.master", "") or "")
+    return min(_CONNECT_HANDS, HANDS * int(cores[1])) if cores else _CONNECT_HANDS
+
+
+def work_batches(packed: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    import pyarrow as pa
+
+    received, hands = _receive(packed)
+    for hand in (number for batch in batches for number in batch.column(0).to_pylist()):
+        for number, task in hands[hand]:
+            # Inside, so that an executor with other packages says which.
+            answer = _run_guarded(lambda text: received.work(text), task)
+            yield pa.RecordBatch.from_pydict({"number": [number], "answer": [answer]})
+    _freeze()
+
+
+@lru_cache(maxsize=1)
+def _receive(packed: bytes) -> tuple[ReceivedWork, list[Hand]]:
+    """Unpacks work and tasks once in each process, and forgets those before."""
+    received: tuple[ReceivedWork, list[Hand]] = pickle.loads(zlib.decompress(packed))
+    return received
 
 
 # The tasks of one of Spark's tasks, by their numbers.

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tidefold.compute.connect_session import find_connected
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -13,7 +15,9 @@ CODE_SETTING = "spark.tidefold.code"
 
 
 def spark_session(name: str) -> SparkSession:
-    """The session of this process, made on the first call."""
+    """The session of this process: the one on a Spark Connect server, or one that the first call makes."""
+    if connected := find_connected():
+        return connected
     from pyspark.sql import SparkSession
 
     spark = SparkSession.builder.appName(f"tidefold {name}").getOrCreate()

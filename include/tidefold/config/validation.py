@@ -27,7 +27,7 @@ from tidefold.config.models.sources import (
     ParquetEntry,
     StateJsonEntry,
 )
-from tidefold.config.models.spark import DEPLOY_MODE, is_one_process, runs_drivers
+from tidefold.config.models.spark import DEPLOY_MODE, is_connect, is_one_process, runs_drivers
 from tidefold.config.table_spec import mistakes, shape_of
 from tidefold.domain.key_groups import RedistributionMode
 from tidefold.domain.paths import check_log_id
@@ -390,6 +390,7 @@ def check_all(document: YamlDocument, base: Path, logs: Mapping[str, LogEntry]) 
     yield from _copies_somewhere(document)
     yield from _copies_of_nobody(document)
     yield from _find_driver_elsewhere(document)
+    yield from _options_of_server(document)
     for log, entry in logs.items():
         # Several logs may read one Delta table, but only one may read a landing folder.
         source = entry.source
@@ -506,6 +507,22 @@ def _copies_somewhere(document: YamlDocument) -> Iterator[ConfigProblem]:
         yield ConfigProblem("LOCAL_PATHS", line, "local.paths", "cannot be used together with `local.path`.", hint)
 
 
+# What the start of a Spark Connect server decides.
+_OF_THE_SERVER = ("driver_memory", "python", "jars")
+
+
+def _options_of_server(document: YamlDocument) -> Iterator[ConfigProblem]:
+    """Refuses options that have no effect on a Spark Connect server, which runs already."""
+    spark = document.data.get("spark")
+    if not isinstance(spark, dict) or not isinstance(spark.get("master"), str) or not is_connect(spark["master"]):
+        return
+    for name in _OF_THE_SERVER:
+        if name in spark:
+            hint = "Remove it. The server is started with its memory, its jars and PYSPARK_PYTHON."
+            message = "has no effect on a Spark Connect server."
+            yield ConfigProblem("CONNECT_OPTION", document.line(("spark", name)), f"spark.{name}", message, hint)
+
+
 def _copies_of_nobody(document: YamlDocument) -> Iterator[ConfigProblem]:
     """Refuses local copies on a cluster: executors would write them to disks that no command ever lists or cleans."""
     local, spark = document.data.get("local"), document.data.get("spark")
@@ -513,7 +530,8 @@ def _copies_of_nobody(document: YamlDocument) -> Iterator[ConfigProblem]:
     if not isinstance(local, dict) or not isinstance(master, str) or is_one_process(master):
         return
     if local.get("mode") == "files" and local.get("shared") is not True:
-        message = f"is not possible with `spark.master: {master}`: executors would write copies to their own disks."
+        named = "sc://..." if is_connect(master) else master  # It may contain a token.
+        message = f"is not possible with `spark.master: {named}`: executors would write copies to their own disks."
         hint = "Remove `local`. If all machines see its folders as one disk, add `shared: true` to it."
         yield ConfigProblem("LOCAL_ON_CLUSTER", document.line(("local", "mode")), "local.mode", message, hint)
 
@@ -530,7 +548,8 @@ def _find_driver_elsewhere(document: YamlDocument) -> Iterator[ConfigProblem]:
     master = spark.get("master", "local[*]")
     if isinstance(master, str) and not runs_drivers(master):
         place: Place = ("spark", "conf", DEPLOY_MODE)
-        message = f"cannot be `cluster` with `spark.master: {master}`: only YARN and Kubernetes run a driver in Python."
+        named = "sc://..." if is_connect(master) else master  # It may contain a token.
+        message = f"cannot be `cluster` with `spark.master: {named}`: only YARN and Kubernetes run a driver in Python."
         hint = "Remove it: executors run on the cluster in client mode, too."
         yield ConfigProblem("DEPLOY_MODE", document.line(place), format_place(place), message, hint)
     for place, address in _find_addresses(document):

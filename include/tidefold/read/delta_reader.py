@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from tidefold.compute.connect_session import find_outage, mark_operations
 from tidefold.errors import CorruptError
 from tidefold.read.content_checksum import ContentChecksum, compute_checksum
 
@@ -50,6 +51,7 @@ class SparkDeltaReader:
 
         Raises CorruptError if Spark cannot read the table.
         """
+        mark_operations()
         try:
             # Spark's client for S3 has a scheme of its own.
             frame = self.spark.read.format("delta").load(re.sub("^s3://", "s3a://", uri))
@@ -57,6 +59,8 @@ class SparkDeltaReader:
             parts = frame.mapInArrow(partial(_checksum_part, count), _PART).collect()
             columns = parse_columns(frame.schema.json())
         except Exception as error:  # Whatever Spark raises is what a reader of the table would get.
+            if outage := find_outage(error):
+                raise outage from error
             line = " ".join(str(error).split())[:_SHOWN]
             raise CorruptError("READERS_FAIL", f"Spark cannot read `{uri}`: {line}") from error
         found = (ContentChecksum(p["rows"], int(p["content"]), tuple(map(int, p["columns"]))) for p in parts)

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tidefold.compute.connect_session import find_outage
 from tidefold.errors import RefusedError, StorageError, TidefoldError
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ class SparkCatalog:
         except TidefoldError:
             raise
         except Exception as error:  # Each catalog has errors of its own.
+            if outage := find_outage(error):
+                raise outage from error
             said = " ".join(str(error).split())[:_SHOWN]
             raise StorageError(
                 "CATALOG_FAILED",

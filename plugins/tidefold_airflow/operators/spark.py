@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from airflow.sdk.exceptions import AirflowException
 
+from tidefold.config.models.spark import is_connect
 from tidefold.errors import GateFailedError
 from tidefold.operations.outcome import ErrorInfo, Status
 from tidefold_airflow.observability.links import ReportLink, SnapshotLink
@@ -43,7 +44,8 @@ class TidefoldSparkOperator(SparkSubmitOperator):
     Base of the operators of one step that may need Spark.
 
     A step runs for all logs with one spark-submit. It runs without Spark if no log has rows to fold, or if there are
-    no more bytes to read than ``spark.above`` of the configuration.
+    no more bytes to read than ``spark.above`` of the configuration. If ``spark.master`` is a Spark Connect server, the
+    step runs in the task's process and sends its tasks there: no JVM is started, and the Spark connection is not used.
 
     The task returns ``{log: {result, snapshot, error, engine}}``. A failed log does not stop the other logs. The task
     then fails, names the failed logs, and retries only if a retry may help.
@@ -61,6 +63,7 @@ class TidefoldSparkOperator(SparkSubmitOperator):
     approval_dag: str | None = None
     # Ends a driver on a cluster.
     _end_driver: Callable[[], None] = staticmethod(lambda: None)
+    _is_connected = False
 
     def __init__(self, *, logs: Logs = (), config: str | None = None, only: Sequence[str] = (), **kwargs: Any) -> None:
         super().__init__(name=f"tidefold-{self.step}", **kwargs)
@@ -97,6 +100,8 @@ class TidefoldSparkOperator(SparkSubmitOperator):
         return explain_open(scope, outcome.log, self.approval_dag) or outcome
 
     def _submit(self, scope: TaskScope, step: AnyStep, logs: Sequence[str], context: Context) -> list[Outcome]:
+        if is_connect(scope.pipeline.config.spark.master):
+            return self._run_connected(scope, step, logs)
         if (pipeline := self._find_cluster(scope.pipeline)) is not None:
             return self._submit_to_cluster(pipeline, step, logs, context)
         from tidefold.spark.request import Request, make_argument
@@ -163,8 +168,25 @@ class TidefoldSparkOperator(SparkSubmitOperator):
             return outcomes
         return read()
 
+    def _run_connected(self, scope: TaskScope, step: AnyStep, logs: Sequence[str]) -> list[Outcome]:
+        """Runs the step in the process of this task, on a Spark Connect server. Airflow's connection is not used."""
+        from tidefold.compute.connect_session import close_connected
+        from tidefold.spark.connect import run_connected
+
+        self.log.info("The Spark Connect server of `spark.master` works on %s.", ", ".join(logs))
+        self._is_connected = True
+        try:
+            return run_connected(scope.pipeline, step, logs)
+        finally:
+            close_connected()
+
     def on_kill(self) -> None:
-        """Ends the driver, also one on a cluster."""
+        """Ends the driver, also one on a cluster; or cancels what a Spark Connect server does for this task."""
+        if self._is_connected:
+            from tidefold.compute.connect_session import interrupt_connected
+
+            interrupt_connected()
+            return
         self._end_driver()
         super().on_kill()
 

@@ -214,7 +214,23 @@ BAD = [
     Bad("copies in no folder", "mode: disabled", "mode: files, path: ''", "CONFIG_EMPTY_VALUE", 4, "local.path"),
     Bad("copies in S3", "mode: disabled", "mode: files, path: 's3://b/a'", LATER, 4, "local.path"),
     Bad("copies upwards", "mode: disabled", "mode: files, path: ../local", "CONFIG_PATH", 4, "local.path"),
-    Bad("Spark Connect", "local[2]", "sc://host", LATER, 3, "spark.master"),
+    Bad(
+        "a token", '"local[2]", driver_memory: 512m', '"sc://host/;token=hunter2"',
+        "CONFIG_SECRET", 3, "spark.master",
+    ),
+    Bad(
+        "a header", '"local[2]", driver_memory: 512m', '"sc://host/;use_ssl=true;x-key=hunter2"',
+        "CONFIG_SECRET", 3, "spark.master",
+    ),
+    Bad(
+        "a user of Connect", '"local[2]", driver_memory: 512m', '"sc://me:hunter2@host:15002"',
+        "CONFIG_SECRET", 3, "spark.master",
+    ),
+    Bad(
+        "no address of Connect", '"local[2]", driver_memory: 512m', '"sc://host/path"',
+        LATER, 3, "spark.master",
+    ),
+    Bad("memory of a server", "local[2]", "sc://host:15002", "CONNECT_OPTION", 3, "spark.driver_memory"),
     Bad("a store of later", "var/store", "wasb://bucket/prefix", LATER, 2, "store"),
     Bad("a store that Spark cannot see", "var/store", "memory://name", LATER, 2, "store"),
     Bad("no address of S3", "var/store", "s3://Bucket_1/a", "CONFIG_PATH", 2, "store"),
@@ -446,13 +462,20 @@ def test_the_json_schema_names_every_key_and_refuses_others() -> None:
 
 
 def test_a_wrong_master_is_refused_with_every_allowed_form(tmp_path: Path) -> None:
-    message = str(refusal(tmp_path, GOOD.replace("local[2]", "sc://host")))
-    assert all(form in message for form in ("local[N]", "local[*]", "spark://host:port", "yarn", "k8s://URL"))
+    message = str(refusal(tmp_path, GOOD.replace("local[2]", "mesos://host")))
+    forms = ("local[N]", "local[*]", "spark://host:port", "yarn", "k8s://URL", "sc://host:port")
+    assert all(form in message for form in forms)
 
 
 @pytest.mark.parametrize("master", ["local-cluster[2,1,1024]", "spark://a:1,b-2.c:77", "yarn", "k8s://https://h:6443"])
 def test_every_cluster_of_spark_can_be_named(tmp_path: Path, master: str) -> None:
     assert load_config(write(tmp_path, GOOD.replace("local[2]", master))).spark.master == master
+
+
+@pytest.mark.parametrize("master", ["sc://host", "sc://host:15002", "sc://a-b.c:1/;use_ssl=true;user_id=me@b.c"])
+def test_a_spark_connect_server_can_be_named(tmp_path: Path, master: str) -> None:
+    text = GOOD.replace('"local[2]", driver_memory: 512m', f'"{master}"')
+    assert load_config(write(tmp_path, text)).spark.master == master
 
 
 def test_settings_of_spark_are_texts_as_spark_writes_them(tmp_path: Path) -> None:

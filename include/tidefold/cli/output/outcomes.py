@@ -57,7 +57,8 @@ def print_costs(terminal: Terminal, outcomes: Iterable[Outcome]) -> None:
         found = outcome.details
         if isinstance(found, JudgementDetails):
             over = f"{found.rows:,} rows, {found.bytes / 1e6:,.1f} MB of files"
-            how = f"{found.seconds:.1f} s, {found.jobs} Spark jobs"
+            # A Spark Connect server tells of none.
+            how = f"{found.seconds:.1f} s{f', {found.jobs} Spark jobs' if found.jobs else ''}"
             terminal.note(f"{outcome.log}: {found.checks} checks over {over}: {how}")
 
 

@@ -12,8 +12,14 @@ from tidefold.config.models.sizes import Limit, count_bytes
 from tidefold.yaml_files.model import StrictModel, Text, mistake, mistakes_below
 
 _HOST = r"[A-Za-z0-9.-]+:[1-9]\d*"
-_MASTER = rf"(local(\[(\*|[1-9]\d*)\])?|local-cluster\[\d+,\d+,\d+\]|spark://{_HOST}(,{_HOST})*|yarn|k8s://\S+)"
-_FORMS = "local, local[N], local[*], local-cluster[N,CORES,MEMORY], spark://host:port (,host:port), yarn or k8s://URL"
+_CONNECT = r"sc://[A-Za-z0-9.-]+(:[1-9]\d*)?(/(;(use_ssl|user_id)=[\w.@-]+)*)?"
+_MASTER = (
+    rf"({_CONNECT}|local(\[(\*|[1-9]\d*)\])?|local-cluster\[\d+,\d+,\d+\]|spark://{_HOST}(,{_HOST})*|yarn|k8s://\S+)"
+)
+_FORMS = (
+    "local, local[N], local[*], local-cluster[N,CORES,MEMORY], spark://host:port (,host:port), yarn, k8s://URL "
+    "or sc://host:port"
+)
 
 # Settings by which a job reads every row, finds Delta and compares times; and those that have a key of their own.
 _OWN = {
@@ -41,6 +47,21 @@ def runs_drivers(master: str) -> bool:
 def is_one_process(master: str) -> bool:
     """Whether Spark's driver and its executors are one process of this machine."""
     return re.fullmatch(r"local(\[.*\])?", master) is not None
+
+
+def is_connect(master: str) -> bool:
+    """Whether the master is a Spark Connect server: steps run in this process and send it their tasks."""
+    return master.startswith("sc://")
+
+
+def _refuse_secrets(master: Any) -> Any:
+    """Returns the master. An address of Spark Connect may contain a token, or headers that are as secret."""
+    if isinstance(master, str) and is_connect(master):
+        names = re.findall(r";\s*([^=;]+)", master)
+        if "@" in master.split(";")[0] or any(name not in ("use_ssl", "user_id") for name in names):
+            hint = "Change the secret. Set SPARK_CONNECT_AUTHENTICATE_TOKEN, or SPARK_REMOTE to the whole address."
+            raise mistake("CONFIG_SECRET", "may have the parameters `use_ssl` and `user_id` only.", hint)
+    return master
 
 
 def _require_settings(value: Any) -> Any:
@@ -89,7 +110,9 @@ class SparkConfig(StrictModel):
         ),
     }  # fmt: skip
 
-    master: str = Field(default="local[*]", pattern=f"^{_MASTER}$", description=_FORMS)
+    master: Annotated[str, BeforeValidator(_refuse_secrets)] = Field(
+        default="local[*]", pattern=f"^{_MASTER}$", description=_FORMS
+    )
     driver_memory: str = Field(
         default="2g", pattern=r"^[1-9]\d*[mg]$", description="memory of the Spark driver, such as 512m or 2g"
     )

@@ -29,6 +29,7 @@ class AirflowSetup:
     import_errors: DAG file -> the last line of its error.
     has_connection: whether the connection exists; None: not known.
     error: why Airflow could not be checked; empty: it was checked.
+    uses_connection: whether its tasks start Spark where the connection says, and not on a Spark Connect server.
     """
 
     version: str
@@ -37,6 +38,7 @@ class AirflowSetup:
     connection: str = CONNECTION
     has_connection: bool | None = None
     error: str = ""
+    uses_connection: bool = True
 
 
 def probe_airflow(project: Path | None, config_path: Path, *, is_task: bool = False) -> AirflowSetup:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from tidefold.config import Config, ConfigError, load_config
+from tidefold.config.models.spark import is_connect
 from tidefold.errors import TidefoldError, wrap_unexpected
 from tidefold.operations.doctor import judge_machine, judge_pipeline, machine, pipeline_probes
 from tidefold.operations.doctor.airflow import AirflowSetup, probe_airflow
@@ -61,7 +62,13 @@ class DoctorCheck(Generic[T]):
 
 def find_airflow(around: Surroundings) -> AirflowSetup:
     """Returns the state of Airflow."""
-    return around.airflow() if around.airflow else probe_airflow(around.project, around.config_path)
+    found = around.airflow() if around.airflow else probe_airflow(around.project, around.config_path)
+    return replace(found, uses_connection=not _is_connect(around))
+
+
+def _is_connect(around: Surroundings) -> bool:
+    """Whether steps run on a Spark Connect server. Then this machine needs no Java, no jars and no memory for Spark."""
+    return around.loaded is not None and is_connect(around.loaded.spark.master)
 
 
 def find_disks(around: Surroundings) -> list[machine.DiskUsage]:
@@ -110,7 +117,9 @@ def diagnose(around: Surroundings, seconds: float = SECONDS) -> list[DoctorFindi
         unseen = ", ".join(check.name for check in CHECKS if check.needs_config)
         message = f"Not checked, as they need the configuration: {unseen}."
         findings.append(DoctorFinding("configuration", FindingLevel.WARN, message, "Mend the configuration first."))
-    running = [start_check(check, around, seconds) for check in CHECKS if loaded or not check.needs_config]
+    unneeded = ("java", "jars", "memory") if _is_connect(around) else ()
+    chosen = [check for check in CHECKS if (loaded or not check.needs_config) and check.name not in unneeded]
+    running = [start_check(check, around, seconds) for check in chosen]
     return [*findings, *(finding for collect in running for finding in collect())]
 
 

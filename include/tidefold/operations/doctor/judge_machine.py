@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from tidefold.config.models.spark import is_connect
 from tidefold.operations.doctor.finding import DoctorFinding, FindingLevel
 from tidefold.operations.doctor.machine import (
     DiskUsage,
@@ -65,13 +66,18 @@ def judge_java(found: JavaInstallation) -> Iterator[DoctorFinding]:
 
 
 def judge_spark(found: SparkSetup) -> Iterator[DoctorFinding]:
-    """Checks the program that starts Spark, and the standalone master."""
-    if not found.has_submit:
+    """Checks the program that starts Spark, and the standalone master; or the Spark Connect server alone."""
+    connects = is_connect(found.master or "")
+    if not found.has_submit and not connects:
         yield DoctorFinding("spark", FAIL, f"{found.submit} is missing.", _INSTALL)
     elif found.error:
-        hint = "Start the master, or correct `spark.master`. `spark: {above: 10GB}` runs most work without Spark."
+        what = "server" if connects else "master"
+        hint = f"Start the {what}, or correct `spark.master`. `spark: {{above: 10GB}}` runs most work without Spark."
         yield DoctorFinding("spark", FAIL, f"{found.master} cannot be reached: {found.error}.", hint)
     else:
+        if connects:
+            yield DoctorFinding("spark", OK, f"The Spark Connect server {found.master} can be reached.")
+            return
         where = f", master {found.master}" if found.master else ""
         yield DoctorFinding("spark", OK, f"{found.submit}{where}.")
 

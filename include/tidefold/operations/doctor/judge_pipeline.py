@@ -141,7 +141,11 @@ def judge_airflow(found: AirflowSetup) -> Iterator[DoctorFinding]:
         yield DoctorFinding("airflow", FAIL, f"DAG file {file} cannot be imported: {error}", "Mend what it names.")
     if not found.import_errors:
         where = f" Spark runs where `{found.connection}` says, not on `spark.master`." if found.has_connection else ""
+        if not found.uses_connection:
+            where = f" Spark runs on the server of `spark.master`: tasks do not use `{found.connection}`."
         yield DoctorFinding("airflow", OK, f"Airflow {found.version}, {count_noun(found.dags, 'DAG')} imported.{where}")
+    if not found.uses_connection:
+        return
     if found.has_connection is False:
         message = f"The connection `{found.connection}` does not exist: Airflow then starts Spark on YARN."
         hint = f"""Set AIRFLOW_CONN_{found.connection.upper()}='{{"conn_type": "spark", "host": "local[*]"}}'."""

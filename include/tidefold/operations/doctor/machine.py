@@ -21,6 +21,8 @@ from packaging.specifiers import SpecifierSet
 _PIN = re.compile(r"([A-Za-z0-9._-]+)==([^ ;\\]+)")
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
 _CONNECT_SECONDS = 5.0
+# Of Spark Connect; the address of a standalone master always has one.
+_PORT = 15002
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +116,7 @@ class SparkSetup:
 
     submit: the program that starts it. `has_submit`: whether it exists.
     master: the configured master; None: there is no valid configuration.
-    error: why a standalone master cannot be reached; empty: it can, or Spark runs on this machine.
+    error: why the master or the Spark Connect server cannot be reached; empty: it can, or Spark runs on this machine.
     """
 
     submit: str
@@ -124,9 +126,10 @@ class SparkSetup:
 
 
 def find_spark(master: str | None) -> SparkSetup:
-    """Looks for spark-submit beside this Python, and connects to a standalone master."""
+    """Looks for spark-submit beside this Python, and connects to a standalone master or a Spark Connect server."""
     submit = Path(sys.executable).with_name("spark-submit")
-    error = try_connect(master.removeprefix("spark://")) if master and master.startswith("spark://") else ""
+    places = re.match(r"(?:spark|sc)://([^/;]+)", master or "")
+    error = try_connect(places[1]) if places else ""
     return SparkSetup(str(submit), os.access(submit, os.X_OK), master, error)
 
 
@@ -136,7 +139,7 @@ def try_connect(places: str) -> str:
     for place in places.split(","):
         address = urlsplit(f"//{place}")
         try:
-            with socket.create_connection((address.hostname or "", address.port or 0), _CONNECT_SECONDS):
+            with socket.create_connection((address.hostname or "", address.port or _PORT), _CONNECT_SECONDS):
                 return ""
         except OSError as error:
             said = error.strerror or str(error)

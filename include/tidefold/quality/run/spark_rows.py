@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from tidefold.changelog.schema import table_schema
+from tidefold.compute.connect_session import find_connected, find_outage, mark_operations
 from tidefold.compute.runners import on_spark
 from tidefold.domain.engine_name import EngineName
 from tidefold.domain.log_state import Column as TableColumn
@@ -50,7 +51,9 @@ class SparkEngine:
         return SparkRows(partial(_read, self.spark, store, manifest), manifest.shape, counter)
 
     def meter(self) -> Meter:
-        return Meter(self.spark.sparkContext)
+        mark_operations()
+        # A Spark Connect server counts no jobs for its sessions, and gives them no pools.
+        return Meter(None if self.spark is find_connected() else self.spark.sparkContext)
 
 
 @dataclass(frozen=True)
@@ -200,6 +203,8 @@ def _read(spark: SparkSession, store: Store, manifest: Manifest) -> DataFrame:
         reader = spark.read.schema(schema).option("ignoreMissingFiles", "false").option("ignoreCorruptFiles", "false")
         return reader.parquet(*paths)
     except Exception as error:  # Any exception of Spark must become an error of this log, never a pass.
+        if outage := find_outage(error):
+            raise outage from error
         line = clip_text(" ".join(str(error).split()))
         message = f"Spark cannot read `{folder}`: {line}"
         raise TidefoldError("STAGED_ROWS_UNREADABLE", message, hint=JUDGE_AGAIN) from error
