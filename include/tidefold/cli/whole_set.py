@@ -12,7 +12,7 @@ from tidefold.cli.output.outcomes import print_outcomes
 from tidefold.cli.output.progress import BucketLine
 from tidefold.cli.output.restore import plan_lines, print_reads
 from tidefold.cli.terminal import Terminal
-from tidefold.errors import InvalidInputError, TidefoldError
+from tidefold.errors import InvalidInputError, NotFoundError, TidefoldError
 
 if TYPE_CHECKING:
     from tidefold.compute.runners import Runner
@@ -157,9 +157,15 @@ class WholeSet:
         for log in self.pipeline.config.sets[self.named].logs:
             shown: dict[str, Any] = {"log": log, "before": first.get(log), "after": second.get(log)}
             if log in first and log in second:
-                found = diff(self.pipeline, log, first[log], second[log], 0)
-                shown |= found.counts
-                lines.append(f"  {log}: {', '.join(f'{count:,} {kind}' for kind, count in found.counts.items())}")
+                try:
+                    counts = diff(self.pipeline, log, first[log], second[log], 0).counts
+                except NotFoundError as error:
+                    # The log was dropped, or retention deleted the snapshot. The other tables can be compared.
+                    shown["error"] = error.code
+                    lines.append(f"  {log}: {error.message}")
+                else:
+                    shown |= counts
+                    lines.append(f"  {log}: {', '.join(f'{count:,} {kind}' for kind, count in counts.items())}")
             else:
                 only = [str(n) for n, rows in zip((before, after), (first, second), strict=True) if log in rows]
                 lines.append(f"  {log}: it has rows only in version {only[0]}" if only else f"  {log}: no rows")

@@ -136,6 +136,19 @@ def test_a_diff_counts_the_rows_of_each_table(bank: Path) -> None:
         assert found[log]["changed"] == len(changed)
 
 
+def test_a_diff_compares_the_other_tables_if_one_has_lost_its_snapshot(bank: Path) -> None:
+    """A log left the set, was dropped, and came back."""
+    text = (bank / "tidefold.yaml").read_text()
+    without = text.replace("[accounts, branches, tellers, history]", "[accounts, branches, tellers]")
+    (bank / "tidefold.yaml").write_text(without.replace("    may_be_empty: [history]\n", ""))
+    assert call("drop", "history", "--yes").exit_code == 0
+    (bank / "tidefold.yaml").write_text(text)
+    tables = {one["log"]: one for one in call_json("diff", "--set", "bank", "1", "2")["tables"]}
+    assert "error" in tables["history"]
+    assert tables["tellers"]["changed"] > 0
+    assert "  history: " in call("diff", "--set", "bank", "1", "2").stdout
+
+
 def test_the_tables_of_an_earlier_version_are_written_to_a_folder(bank: Path, tmp_path: Path) -> None:
     said = call_json("restore", "--set", "bank", "--version", "1", "--to", str(tmp_path / "elsewhere"))
     assert [one["result"] for one in said["outcomes"]] == ["restored"] * len(said["outcomes"])
