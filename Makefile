@@ -78,6 +78,7 @@ test-faults: install ## A part of the fault matrix, two coordinators, eight proc
 
 test-spark: install ## Real Spark, Delta and Great Expectations
 	$(RUN) -m pytest tests/spark
+	$(RUN) -m pytest tests/connect
 
 test-airflow: install ## A real Airflow with its scheduler and spark-submit
 	$(RUN) -m pytest tests/airflow
