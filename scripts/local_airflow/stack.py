@@ -147,7 +147,10 @@ def _wait(airflow: LocalAirflow, started: list[Started], seconds: float = 240) -
 def _has_read_dags(airflow: LocalAirflow) -> bool:
     """Healthy is also a dag-processor that has not looked at the files yet, and then no run can be begun."""
     files = len(list(airflow.request.dags.glob("*.py")))
-    return len(airflow.api.dags()) + len(airflow.api.import_errors()) >= files
+    try:
+        return len(airflow.api.dags()) + len(airflow.api.import_errors()) >= files
+    except OSError:  # No response in time: a busy machine. The caller looks again.
+        return False
 
 
 __all__ = ["PROJECT", "LocalAirflow", "Request", "Say", "call_airflow", "down", "up"]

@@ -17,7 +17,7 @@ from deltalake import DeltaTable
 
 from local_airflow.errors import LocalAirflowError
 from local_airflow.stack import LocalAirflow
-from support.airflow_stack import running, words_of
+from support.airflow_stack import answer_of, running, words_of
 from support.landing import record, text_of
 from tidefold.domain.log_state import LogState
 from tidefold.domain.paths import LogPaths
@@ -252,6 +252,6 @@ def _name(instance: dict[str, Any]) -> str:
 
 def wait_for(happened: Callable[[], bool], tell: Callable[[], str], seconds: float = 600) -> None:
     deadline = time.monotonic() + seconds
-    while not happened():
+    while not answer_of(happened):
         assert time.monotonic() < deadline, f"did not happen within {seconds:.0f} s: {tell()}"
         time.sleep(0.5)
