@@ -22,6 +22,7 @@ from tidefold.compute.runners import Answer, Work, in_process
 from tidefold.config import ConfigError, load_config
 from tidefold.errors import InvalidInputError
 from tidefold.operations.ingest.ingest import ingest
+from tidefold.operations.inspect.waiting import measure_waiting
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 from tidefold.sources.landing import object_folder
@@ -100,6 +101,15 @@ def test_an_object_with_other_bytes_of_the_same_length_is_changed(tmp_path: Path
     assert pipeline.ledger("items").read().landed[0].etag
     put(bucket, "a.csv", f"{HEAD}1,b,1\n")
     assert take(pipeline).error_code == "LANDED_CHANGED"
+
+
+def test_what_waits_is_measured_for_a_run_that_begins_when_enough_does(tmp_path: Path, bucket: LandingBucket) -> None:
+    pipeline = begin(tmp_path, f"{bucket.root}/{PREFIX}")
+    put(bucket, "a.csv", f"{HEAD}1,a,1\n")
+    landed = measure_waiting(pipeline, ["items"])
+    assert (landed.files, landed.bytes) == (1, len(f"{HEAD}1,a,1\n"))
+    take(pipeline)
+    assert measure_waiting(pipeline, ["items"]).files == 0
 
 
 def test_a_prefix_without_objects_is_missing_until_its_folder_is_marked(tmp_path: Path, bucket: LandingBucket) -> None:
