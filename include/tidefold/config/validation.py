@@ -428,8 +428,14 @@ def check_sets(
     if not sets:
         return
     owners: dict[str, str] = {}
+    given = document.data.get("logs")
+    unreadable = [log for log in given if log not in logs] if isinstance(given, dict) else []
     for name, entry in sets.items():
-        found = [*find_set_mistakes(entry, logs), *_find_set_names(name), *_find_set_folders(entry, base, logs)]
+        found = [
+            *find_set_mistakes(entry, logs, unreadable),
+            *_find_set_names(name),
+            *_find_set_folders(entry, base, logs),
+        ]
         for i, log in enumerate(entry.logs):
             if (owner := owners.setdefault(log, name)) != name:
                 message = f"is `{log}`, which is in set `{owner}`."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -10,9 +11,11 @@ from pydantic import Tag, ValidationError
 from pydantic_core import ErrorDetails
 
 from tidefold.yaml_files.document import ConfigProblem, Place, YamlDocument, format_place
-from tidefold.yaml_files.model import MISTAKE, StrictModel, suggest
+from tidefold.yaml_files.model import MISTAKE, StrictModel, spell_value, suggest
 
 _OUT_OF_RANGE = ("greater_than", "greater_than_equal", "less_than", "less_than_equal", "finite_number")
+# A choice that Python spells in its own way; a text with the same letters is in quotes.
+_PYTHON_WORD = re.compile(r"(?<!')\b(?:True|False)\b(?!')")
 
 
 def find_problems(
@@ -96,7 +99,8 @@ def _explain(detail: ErrorDetails, place: Place, owner: type[StrictModel]) -> tu
         return _explain_unknown_key(name, owner)
     if kind in ("literal_error", "union_tag_invalid", "enum"):
         given, expected = context.get("tag", detail["input"]), context.get("expected") or context["expected_tags"]
-        return explain_unknown_value(given, expected.replace("'", "").replace(" or ", ", "))
+        spelled = _PYTHON_WORD.sub(lambda found: found[0].lower(), expected)
+        return explain_unknown_value(given, spelled.replace("'", "").replace(" or ", ", "))
     if kind in _OUT_OF_RANGE:
         return "CONFIG_OUT_OF_RANGE", f"is out of range: {_reword(detail['msg'])}", ""
     if kind in ("too_short", "string_too_short"):
@@ -127,8 +131,10 @@ def _explain_unknown_key(name: str, owner: type[StrictModel]) -> tuple[str, str,
 
 def explain_unknown_value(value: object, allowed: str) -> tuple[str, str, str]:
     """Code, message and hint for a value that is not among the allowed words (`a, b, c`)."""
-    shown = f"`{value}`" if isinstance(value, str | int | float) and len(str(value)) <= 40 else "this value"
-    hint = suggest(value, allowed.split(", "), cutoff=0.5)
+    text = spell_value(value)
+    shown = f"`{text}`" if isinstance(value, str | int | float) and len(text) <= 40 else "this value"
+    choices = allowed.split(", ")
+    hint = f"Write `{allowed}`." if len(choices) == 1 else suggest(text, choices, cutoff=0.5)
     return "CONFIG_UNKNOWN_VALUE", f"cannot be {shown}. Allowed: {allowed}.", hint
 
 

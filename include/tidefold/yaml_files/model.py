@@ -39,6 +39,11 @@ def mistakes_below(errors: Mapping[tuple[str | int, ...], PydanticCustomError], 
     return ValidationError.from_exception_data("value", details)
 
 
+def spell_value(value: object) -> str:
+    """Returns a value as YAML spells it: `true`, not `True`."""
+    return str(value).lower() if isinstance(value, bool) else "null" if value is None else str(value)
+
+
 def suggest(word: object, known: Sequence[str], otherwise: str = "", cutoff: float = 0.6) -> str:
     """The hint that names the known word nearest to a mistyped one."""
     near = get_close_matches(str(word).lower(), known, n=1, cutoff=cutoff)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from support.bank_sets import config
 from support.pipelines import CONFIG
+from tidefold.cli.app import app
 from tidefold.cli.commands.validate import find_growing_copies
 from tidefold.config import load_config
 
@@ -30,3 +34,37 @@ def test_whole_copies_that_are_kept_for_ever_in_an_object_store(
     found = find_growing_copies(load_config(config))
     assert bool(found) == warns
     assert all("kind: auto" in one for one in found)
+
+
+def test_each_set_has_its_lines_and_a_folder_without_its_topic_is_named(tmp_path: Path) -> None:
+    """The key may be misspelt: the message names the folder that it may mean."""
+    file = tmp_path / "tidefold.yaml"
+    file.write_text(config().replace("landing/bank.transaction", "landing/bank.transactions"))
+    named, right = (tmp_path / "landing" / name for name in ("bank.transactions", "bank.transaction"))
+    right.mkdir(parents=True)
+    missing = CliRunner().invoke(app, ["validate", "-c", str(file)])
+    assert missing.exit_code == 0
+    assert (
+        f"warning: sets.bank.transactions: the folder {named} does not exist yet. The set publishes nothing before its "
+        "transaction topic lands there. Did you mean `bank.transaction`?"
+    ) in missing.stderr
+    assert missing.stdout.splitlines()[-4:] == [
+        "set bank: accounts, branches, tellers, history",
+        f"  transactions: {named}",
+        "  equal sums: branches.bbalance = tellers.tbalance",
+        "  may be empty: history",
+    ]
+    named.mkdir()
+    assert f"the folder {named} is empty" in CliRunner().invoke(app, ["validate", "-c", str(file)]).stderr
+    (named / "bank.transaction+0+0000000000.jsonl").write_text("")
+    landed = CliRunner().invoke(app, ["validate", "-c", str(file), "--format", "json"])
+    assert "sets.bank.transactions" not in landed.stderr
+    assert json.loads(landed.stdout)["sets"] == [
+        {
+            "set": "bank",
+            "logs": ["accounts", "branches", "tellers", "history"],
+            "transactions": str(named),
+            "may_be_empty": ["history"],
+            "equal_sums": [["branches.bbalance", "tellers.tbalance"]],
+        }
+    ]

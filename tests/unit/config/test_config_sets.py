@@ -34,7 +34,16 @@ def test_a_set_is_read(tmp_path: Path) -> None:
         ("landing/bank.transaction", "landing/bank.public.tellers", "FOLDERS_OVERLAP", "folder of its own"),
         ("landing/bank.transaction", "../elsewhere", "CONFIG_PATH", "sets.bank.transactions"),
         ("  bank:\n", "  Bank:\n", "SET_NAME", "sets.Bank"),
-        ("    logs: [acc", "    consistent: false\n    logs: [acc", "CONFIG_UNKNOWN_VALUE", "consistent"),
+        ("    logs: [acc", "    consistent: false\n    logs: [acc", "CONFIG_UNKNOWN_VALUE", "cannot be `false`"),
+        (
+            "    logs: [acc",
+            "    consistent: false\n    logs: [acc",
+            "CONFIG_UNKNOWN_VALUE",
+            "Allowed: true. Next: Write `true`.",
+        ),
+        ("tellers.tbalance", "orders.total", "SET_COLUMN", "not a column with exact sums"),
+        ("tellers, history]", "history]", "SET_COLUMN", "is `tellers.tbalance`, and `tellers` is not in `logs`"),
+        ("tellers, history]", "telers, history]", "SET_LOG_UNKNOWN", "Did you mean `tellers`?"),
     ],
 )
 def test_a_wrong_set_is_refused(tmp_path: Path, old: str, new: str, code: str, says: str) -> None:
@@ -43,6 +52,24 @@ def test_a_wrong_set_is_refused(tmp_path: Path, old: str, new: str, code: str, s
         _load(tmp_path, config(SET.replace(old, new)))
     assert code in str(caught.value)
     assert says in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "keys"),
+    [
+        # `tellers` of `equal_sums` and `history` of `may_be_empty` are right.
+        ("tellers, history]", "telers, history]", ["sets.bank.logs[2]"]),
+        ("tellers, history]", "tellers, histry]", ["sets.bank.logs[3]"]),
+        ("tellers", "telers", ["sets.bank.logs[2]"]),
+        # The log has a mistake of its own, so nothing is known about its columns.
+        ("tbalance: long", "tbalance: lang", ["logs.tellers.columns.tbalance"]),
+    ],
+)
+def test_what_follows_from_a_mistake_is_not_reported(tmp_path: Path, old: str, new: str, keys: list[str]) -> None:
+    text = config(SET.replace(old, new)).replace(old, new) if "balance" in old else config(SET.replace(old, new))
+    with pytest.raises(ConfigError) as caught:
+        _load(tmp_path, text)
+    assert [problem.key for problem in caught.value.problems] == keys
 
 
 def test_a_log_is_in_one_set(tmp_path: Path) -> None:

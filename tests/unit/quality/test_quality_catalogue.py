@@ -107,7 +107,7 @@ REFUSED = [
     ("range: {column: bid, min: 2, max: 1}", ".range", "has a `min` (2) that is greater than its `max` (1)"),
     ("range: {column: status, min: 1}", ".range.column", "of type `string`. Allowed types: `number` or `date`"),
     ("range: {column: bid, min: '1'}", ".range.min", "contains `1`, but `long` needs a number"),
-    ("range: {column: bid, min: true}", ".range.min", "contains `True`, but `long` needs a number"),
+    ("range: {column: bid, min: true}", ".range.min", "contains `true`, but `long` needs a number"),
     ("range: {column: bid, max: 9007199254740992}", ".range.max", "numbers from 2^53 on cannot be compared exactly"),
     ("range: {column: day, min: 5}", ".range.min", "contains `5`, but `date` needs a date, as 2026-01-31"),
     ("range: {column: day, min: 2026-13-31}", ".range.min", "`date` needs a date, as 2026-01-31"),

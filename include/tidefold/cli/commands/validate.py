@@ -13,7 +13,7 @@ from tidefold.domain.snapshot.kind_selection import KindPolicy
 from tidefold.errors import NotFoundError
 
 if TYPE_CHECKING:
-    from tidefold.config import Config
+    from tidefold.config import Config, SetConfig
     from tidefold.operations.pipeline import Pipeline
 
 
@@ -41,12 +41,38 @@ def validate(
 
     config = load_config(terminal.config_path)
     check_suites(config)
-    warnings = [*missing_folders(config), *find_lasting_rows(config), *find_growing_copies(config)]
+    warnings = [
+        *missing_folders(config),
+        *find_missing_topics(config),
+        *find_lasting_rows(config),
+        *find_growing_copies(config),
+    ]
     for warning in warnings:
         terminal.note(f"warning: {warning}")
-    data = {"valid": True, "config": str(config.path), "logs": list(config.logs), "warnings": warnings}
+    sets = [_describe_set(one) for one in config.sets.values()]
+    data = {"valid": True, "config": str(config.path), "logs": list(config.logs), "sets": sets, "warnings": warnings}
     asked, said = _check_store(terminal) if online else ({}, [])
-    terminal.result({**data, **asked}, f"{terminal.config_path} is valid.", *said, log_table(config.logs.values()))
+    lines = [line for one in config.sets.values() for line in _set_lines(one)]
+    terminal.result(
+        {**data, **asked}, f"{terminal.config_path} is valid.", *said, log_table(config.logs.values()), *lines
+    )
+
+
+def _describe_set(one: SetConfig) -> dict[str, Any]:
+    sums = [[f"{log}.{column}" for log, column in columns] for columns in one.equal_sums]
+    return {
+        "set": one.name,
+        "logs": list(one.logs),
+        "transactions": one.transactions,
+        "may_be_empty": list(one.may_be_empty),
+        "equal_sums": sums,
+    }
+
+
+def _set_lines(one: SetConfig) -> list[str]:
+    lines = [f"set {one.name}: {', '.join(one.logs)}", f"  transactions: {one.transactions}"]
+    lines += [f"  equal sums: {' = '.join(columns)}" for columns in _describe_set(one)["equal_sums"]]
+    return [*lines, *([f"  may be empty: {', '.join(one.may_be_empty)}"] if one.may_be_empty else [])]
 
 
 def _check_store(terminal: Terminal) -> tuple[dict[str, Any], list[str]]:
@@ -100,6 +126,29 @@ def missing_folders(config: Config) -> list[str]:
         for log in config.logs.values()
         if log.source and (landing := log.source.landing) and "://" not in landing and not Path(landing).is_dir()
     ]
+
+
+def find_missing_topics(config: Config) -> list[str]:
+    """Returns a warning for each set whose transaction topic has landed nothing on this machine: it publishes nothing.
+
+    Names the folder beside it that the key may mean.
+    """
+    from tidefold.yaml_files.model import suggest
+
+    warnings = []
+    for one in config.sets.values():
+        folder = Path(one.transactions)
+        if "://" in one.transactions or (folder.is_dir() and any(folder.iterdir())):
+            continue
+        why = "is empty" if folder.is_dir() else "does not exist yet"
+        beside = [path.name for path in folder.parent.glob("*") if path.is_dir() and path != folder]
+        near = suggest(folder.name, [name for name in beside if name.endswith(".transaction")])
+        hint = f" {near}" if near else ""
+        warnings.append(
+            f"sets.{one.name}.transactions: the folder {folder} {why}. The set publishes nothing before its "
+            f"transaction topic lands there.{hint}"
+        )
+    return warnings
 
 
 def find_lasting_rows(config: Config) -> list[str]:

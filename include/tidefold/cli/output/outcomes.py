@@ -18,12 +18,17 @@ def exit_code(outcomes: Iterable[Outcome]) -> int:
 
 
 def print_lines(terminal: Terminal, outcomes: Iterable[Outcome], indent: str = "") -> None:
-    """Prints one line for each log; errors to stderr."""
-    for outcome in outcomes:
+    """Prints one line for each log; errors to stderr, the same error of several logs once."""
+    listed = list(outcomes)
+    failed: dict[str, list[str]] = {}
+    for outcome in listed:
         if outcome.error:
-            terminal.error(f"{outcome.log}: {outcome.message}", outcome.error.hint)
-        else:
+            failed.setdefault(outcome.message, []).append(outcome.log)
+    for outcome in listed:
+        if not outcome.error:
             terminal.line(f"{indent}{outcome.log}: {outcome.status}: {outcome.message}")
+        elif logs := failed.pop(outcome.message, None):
+            terminal.error(f"{', '.join(logs)}: {outcome.message}", outcome.error.hint)
 
 
 def print_outcomes(terminal: Terminal, verb: str, outcomes: Sequence[Outcome], *, after: str = "") -> int:

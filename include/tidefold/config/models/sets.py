@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Literal, Protocol
 
 from pydantic import Field
@@ -10,7 +10,7 @@ from pydantic import Field
 from tidefold.config.models.sources import DebeziumEntry, SourceEntry
 from tidefold.domain.table.table_spec import MARIADB, MYSQL, POSTGRESQL
 from tidefold.domain.table.table_spec_validation import Mistake
-from tidefold.yaml_files.model import StrictModel, Text
+from tidefold.yaml_files.model import StrictModel, Text, suggest
 
 _FORMATS = ("debezium-json", "debezium-avro", "debezium-parquet")
 _CONNECTORS = (POSTGRESQL, MYSQL, MARIADB)
@@ -48,8 +48,14 @@ class SourcedLog(Protocol):
     def columns(self) -> Mapping[str, Any]: ...
 
 
-def find_set_mistakes(entry: SetEntry, logs: Mapping[str, SourcedLog]) -> Iterator[Mistake]:
-    """Yields the mistakes of one set. `logs`: all logs of the file."""
+def find_set_mistakes(
+    entry: SetEntry, logs: Mapping[str, SourcedLog], unreadable: Collection[str] = ()
+) -> Iterator[Mistake]:
+    """Yields the mistakes of one set, without those that follow from another one.
+
+    logs: the logs of the file. unreadable: its logs that have mistakes of their own.
+    """
+    doubtful = {*unreadable, *(log for log in entry.logs if log not in logs)}
     if entry.transactions is None:
         yield (
             "SET_TRANSACTIONS",
@@ -59,8 +65,11 @@ def find_set_mistakes(entry: SetEntry, logs: Mapping[str, SourcedLog]) -> Iterat
             "folder of its own, and name that folder here.",
         )
     for i, log in enumerate(entry.logs):
+        if log in unreadable:
+            continue
         if log not in logs:
-            yield "SET_LOG_UNKNOWN", ("logs", i), f"is `{log}`, which is not a log.", f"Logs: {', '.join(logs)}."
+            hint = suggest(log, list(logs), f"Logs: {', '.join(logs)}.")
+            yield "SET_LOG_UNKNOWN", ("logs", i), f"is `{log}`, which is not a log.", hint
         elif not _shows_places(logs[log].source):
             yield (
                 "SET_SOURCE",
@@ -79,17 +88,27 @@ def find_set_mistakes(entry: SetEntry, logs: Mapping[str, SourcedLog]) -> Iterat
         if log in entry.logs[:i]:
             yield "SET_LOG_TWICE", ("logs", i), f"is `{log}`, which is in the set already.", "Remove it."
     for i, log in enumerate(entry.may_be_empty):
-        if log not in entry.logs:
-            yield "SET_LOG_UNKNOWN", ("may_be_empty", i), f"is `{log}`, which is not in `logs`.", "Remove it."
-    yield from _find_sum_mistakes(entry, logs)
+        if log not in entry.logs and not (doubtful and log in logs):
+            hint = suggest(log, entry.logs, "Remove it.")
+            yield "SET_LOG_UNKNOWN", ("may_be_empty", i), f"is `{log}`, which is not in `logs`.", hint
+    yield from _find_sum_mistakes(entry, logs, doubtful)
 
 
-def _find_sum_mistakes(entry: SetEntry, logs: Mapping[str, SourcedLog]) -> Iterator[Mistake]:
-    """Yields the columns of `equal_sums` that have no exact sum."""
+def _find_sum_mistakes(entry: SetEntry, logs: Mapping[str, SourcedLog], doubtful: Collection[str]) -> Iterator[Mistake]:
+    """Yields the columns of `equal_sums` that have no exact sum.
+
+    doubtful: names of logs that are reported already. A log of the file that `logs` lacks may be what one of them means.
+    """
     for i, names in enumerate(entry.equal_sums):
         for j, name in enumerate(names):
             log, _, column = name.partition(".")
-            found = logs[log].columns.get(column) if log in entry.logs and log in logs else None
+            if log in doubtful or (doubtful and log in logs and log not in entry.logs):
+                continue
+            if log in logs and log not in entry.logs:
+                hint = f"Add `{log}` to `logs`, or remove the column."
+                yield "SET_COLUMN", ("equal_sums", i, j), f"is `{name}`, and `{log}` is not in `logs`.", hint
+                continue
+            found = logs[log].columns.get(column) if log in logs else None
             if found is None or found.type.partition("(")[0] not in _SUMMED:
                 hint = f"Write `LOG.COLUMN`, a column of type {' or '.join(_SUMMED)} of {', '.join(entry.logs)}."
                 yield "SET_COLUMN", ("equal_sums", i, j), f"is `{name}`, not a column with exact sums.", hint

@@ -17,7 +17,7 @@ from tidefold.domain.log_state import Snapshot
 from tidefold.domain.sets.point import FoundPoint, SetPoint, explain_missing_ends, find_point
 from tidefold.domain.sets.progress import LogProgress, SourceRecord, follow_records
 from tidefold.domain.sets.set_state import move_point
-from tidefold.errors import ConflictError, RefusedError, TidefoldError, wrap_unexpected
+from tidefold.errors import ConflictError, NotFoundError, RefusedError, TidefoldError, wrap_unexpected
 from tidefold.operations.ingest.log_ingest import LogIngest, plan_log
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
@@ -95,7 +95,7 @@ def _find_limits(pipeline: Pipeline, chosen: SetConfig, plans: Mapping[str, LogI
         if undecided := find_undecided(plan.state for plan in plans.values()):
             return {log: _wait_for_person(chosen, plan, undecided) for log, plan in plans.items()}
         before = _leave_out_new(state.point, plans)
-        landed = read_ends(*_find_topic(chosen, plans), before)
+        landed = _read_topic(chosen, plans, before)
         scans = {log: _scan_log(pipeline, chosen, before, landed, plan) for log, plan in plans.items()}
         found = find_point(landed.ends, {log: scan.progress for log, scan in scans.items()}, before)
         if found.disorder:
@@ -139,6 +139,21 @@ def _wait_for_person(chosen: SetConfig, plan: LogIngest, undecided: Mapping[str,
     log, snapshot = next(iter(undecided.items()))
     why = f"snapshot {snapshot.id} of `{log}` failed its gate; confirm it with an override, or abort it"
     return replace(plan.with_bound({}), waits=f"set `{chosen.name}` waits: {why}")
+
+
+def _read_topic(chosen: SetConfig, plans: Mapping[str, LogIngest], before: SetPoint | None) -> LandedEnds:
+    """Returns the landed ENDs behind the point. Raises NotFoundError naming the key whose folder does not exist."""
+    try:
+        return read_ends(*_find_topic(chosen, plans), before)
+    except NotFoundError as error:
+        if error.code != "LANDING_MISSING":
+            raise
+        raise NotFoundError(
+            "SET_TRANSACTIONS_MISSING",
+            f"`sets.{chosen.name}.transactions`: nothing lands in `{chosen.transactions}`, because it does not exist.",
+            hint="Let the connector's topic `PREFIX.transaction` land there; the connector writes it with "
+            "`provide.transaction.metadata: true`. If the topic lands in another folder, correct the key.",
+        ) from error
 
 
 def _find_topic(chosen: SetConfig, plans: Mapping[str, LogIngest]) -> tuple[Feed, str]:

@@ -9,12 +9,13 @@ from tidefold.config import SetConfig
 from tidefold.domain.commit_times import format_instant
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.sets.set_state import Member, SetVersion
+from tidefold.domain.wording import count_noun
 from tidefold.errors import InvalidInputError, NotFoundError
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.sets.set_ledger import set_ledger
 
 # So many earlier versions are shown to people; programs get all.
-_SHOWN = 5
+SHOWN_VERSIONS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +85,12 @@ def describe_set(pipeline: Pipeline, chosen: SetConfig) -> SetDescription:
         lines += [f"  {m.log}: snapshot {m.snapshot}, version {m.version} of the table" for m in version.members]
     lines += [
         f"  earlier: version {one.number} at position {one.position}, since {one.instant}"
-        for one in reversed(state.earlier[-_SHOWN:])
+        for one in state.earlier[: -SHOWN_VERSIONS - 1 : -1]
     ]
+    if (more := len(state.earlier) - SHOWN_VERSIONS) > 0:
+        lines.append(
+            f"  and {count_noun(more, 'more earlier version')}: `tidefold sets {chosen.name} --format json` lists them"
+        )
     lines += [
         f"  as of {format_instant(one.at)}: {', '.join(f'{m.log} snapshot {m.snapshot}' for m in one.members)}"
         for one in state.past

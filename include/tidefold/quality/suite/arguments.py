@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BeforeValidator, GetCoreSchemaHandler, Vali
 from pydantic_core import PydanticCustomError, core_schema
 
 from tidefold.quality.suite.check import Types, family
-from tidefold.yaml_files.model import mistake, suggest
+from tidefold.yaml_files.model import mistake, spell_value, suggest
 
 # Great Expectations compares with floating point numbers, which hold every whole number below this.
 _EXACT = 1 << 53
@@ -51,7 +51,7 @@ def refuse(message: str, hint: str = "") -> PydanticCustomError:
 def explain_unknown_column(name: object, columns: Types) -> PydanticCustomError:
     """Returns the error of a column that the table does not have."""
     hint = suggest(name, list(columns), f"Columns are: {', '.join(columns)}.")
-    return refuse(f"is `{name}`, which is not a column of the log.", hint)
+    return refuse(f"is `{spell_value(name)}`, which is not a column of the log.", hint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +146,7 @@ def _check_fit(value: Any, info: ValidationInfo) -> Any:
         fits = isinstance(value, _CLASSES[kind])
     if not fits:
         hint = "Put it in quotes: YAML reads it as another type." if kind == "string" else ""
-        raise refuse(f"contains `{value}`, but `{type_}` needs {_WORDS[kind]}.", hint)
+        raise refuse(f"contains `{spell_value(value)}`, but `{type_}` needs {_WORDS[kind]}.", hint)
     if kind == "number" and not abs(value) < _EXACT:
         raise refuse(f"contains `{value}`: numbers from 2^53 on cannot be compared exactly.")
     return value
@@ -173,7 +173,7 @@ def share_from(least: float, most: float = math.inf) -> BeforeValidator:
             return None
         number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
         if not number or not least <= value <= most:
-            raise refuse(f"is `{value}`, but must be a share from {least:g} {top} (0.1 is a tenth).")
+            raise refuse(f"is `{spell_value(value)}`, but must be a share from {least:g} {top} (0.1 is a tenth).")
         return float(value)
 
     return BeforeValidator(check_share)
@@ -187,7 +187,7 @@ def _accept(is_right: Callable[[Any], bool], message: str) -> BeforeValidator:
 
     def check(value: Any) -> Any:
         if not is_right(value):
-            raise refuse(message.format(value))
+            raise refuse(message.format(spell_value(value)))
         return value
 
     return BeforeValidator(check)

@@ -153,3 +153,28 @@ def test_the_tables_of_an_earlier_version_are_written_to_a_folder(bank: Path, tm
     said = call_json("restore", "--set", "bank", "--version", "1", "--to", str(tmp_path / "elsewhere"))
     assert [one["result"] for one in said["outcomes"]] == ["restored"] * len(said["outcomes"])
     assert (tmp_path / "elsewhere" / "tellers" / "_delta_log").is_dir()
+
+
+def test_earlier_versions_that_are_not_shown_are_counted(bank: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = call("sets", "bank").stdout.splitlines()
+    assert not any("more earlier" in line for line in lines)
+    monkeypatch.setattr("tidefold.operations.sets.read.SHOWN_VERSIONS", 0)
+    lines = call("sets", "bank").stdout.splitlines()
+    assert "  and 1 more earlier version: `tidefold sets bank --format json` lists them" in lines
+    assert len(call_json("sets", "bank")["sets"][0]["earlier"]) == 1
+
+
+def test_a_missing_transaction_topic_is_reported_once_with_its_key(bank: Path) -> None:
+    topic = bank / "landing" / "bank.transaction"
+    shutil.rmtree(topic)
+    result = call("ingest")
+    assert result.exit_code == 4
+    assert result.stderr.splitlines()[0] == (
+        f"error {', '.join(LOGS)}: [SET_TRANSACTIONS_MISSING] `sets.bank.transactions`: nothing lands in `{topic}`, "
+        "because it does not exist."
+    )
+    assert result.stderr.count("error ") == 1
+    assert "next: Let the connector's topic `PREFIX.transaction` land there" in result.stderr
+    assert {one["error"] for one in json.loads(call("ingest", "--format", "json").stdout)["outcomes"]} == {
+        "SET_TRANSACTIONS_MISSING"
+    }
