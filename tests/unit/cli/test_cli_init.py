@@ -184,3 +184,85 @@ def test_landing_folders_elsewhere_are_named_in_full(folder: Path) -> None:
     land(folder / "in/landing", "t", {"id": 1}, {"id": 1})
     assert init("in/landing", "-c", "project/tidefold.yaml").exit_code == 0
     assert load_config(Path("project/tidefold.yaml")).logs["t"].source.landing == str(folder / "in/landing")
+
+
+def land_change(topic: str, op: str = "c", transaction: str | None = None, connector: str = "postgresql") -> None:
+    """Lands one record of a table with the columns id and amount."""
+    row = {"id": 1, "amount": 2}
+    block = {"id": transaction, "total_order": 1, "data_collection_order": 1} if transaction else None
+    value = {"after": row, "op": op, "source": {"connector": connector, "sequence": '[null,"1"]'}, "transaction": block}
+    write_records(topic, [{"key": {"id": 1}, "value": value}])
+
+
+def write_records(topic: str, records: list[dict[str, Any]]) -> None:
+    folder = Path("landing", topic)
+    folder.mkdir(parents=True)
+    lines = [json.dumps({"topic": topic, "partition": 0, "offset": i, **one}) for i, one in enumerate(records)]
+    (folder / f"{topic}+0+0000000000.jsonl").write_text("\n".join(lines) + "\n")
+
+
+MARKERS: list[dict[str, Any]] = [
+    {"status": "BEGIN", "id": "7:1", "event_count": None, "data_collections": None},
+    {
+        "status": "END",
+        "id": "7:2",
+        "event_count": 1,
+        "data_collections": [{"data_collection": "public.orders", "event_count": 1}],
+    },
+]
+
+
+def test_a_transaction_topic_becomes_a_set_as_a_comment_and_no_log(folder: Path) -> None:
+    land_change("shop.public.orders", transaction="7:1")
+    land_change("shop.public.lines", op="r")
+    land_change("shop.public.audit")
+    land_change("other.public.parcels", transaction="9:1")
+    write_records("shop.transaction", [{"key": {"id": "7:1"}, "value": one} for one in MARKERS])
+    done = init("landing", "--format", "json")
+    assert done.exit_code == 0, done.output
+    said = json.loads(done.stdout)
+    assert sorted(said["logs"]) == ["audit", "lines", "orders", "parcels"]
+    assert said["sets"] == {"shop": ["lines", "orders"]}
+    assert (
+        "set: shop.transaction is Debezium's transaction topic. The file proposes set `shop` of lines, orders as a "
+        "comment"
+    ) in done.stderr
+    text = Path("tidefold.yaml").read_text()
+    assert "## Not in the set: audit. Their sampled changes name no transaction." in text
+    config = load_config(Path("tidefold.yaml"))
+    assert ("transaction" in config.logs, dict(config.sets)) == (False, {})
+    Path("tidefold.yaml").write_text(re.sub(r"(?m)^# (?=sets:|  )", "", text))
+    chosen = load_config(Path("tidefold.yaml")).sets["shop"]
+    assert (chosen.logs, chosen.transactions) == (("lines", "orders"), str(folder / "landing/shop.transaction"))
+
+
+def test_a_log_with_a_question_joins_its_set_later(folder: Path) -> None:
+    land_change("shop.public.orders", transaction="7:1")
+    write_records(
+        "shop.public.lines",
+        [
+            {
+                "value": {
+                    "after": {"a": 1},
+                    "op": "c",
+                    "source": {"connector": "postgresql"},
+                    "transaction": {"id": "7:1"},
+                }
+            }
+        ],
+    )
+    write_records("shop.transaction", [{"value": one} for one in MARKERS])
+    assert init("landing").exit_code == 0
+    text = Path("tidefold.yaml").read_text()
+    assert "#     logs: [orders]" in text.splitlines()
+    assert "## Not in the set yet: lines. Answer the questions of these logs, then add them." in text
+
+
+def test_a_connector_without_sets_and_a_table_called_transaction(folder: Path) -> None:
+    land_change("erp.dbo.orders", transaction="7:1", connector="sqlserver")
+    write_records("erp.transaction", [{"value": one} for one in MARKERS])
+    land_change("shop.public.transaction")
+    done = init("landing")
+    assert "no log can be in a set with it" in done.stderr
+    assert list(load_config(Path("tidefold.yaml")).logs) == ["orders", "transaction"]
+    assert "# sets:" not in Path("tidefold.yaml").read_text()

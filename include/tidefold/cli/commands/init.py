@@ -15,6 +15,7 @@ from tidefold.errors import InvalidInputError, RefusedError
 
 if TYPE_CHECKING:
     from tidefold.sources.inference.proposal import ProposalQuestion, ProposedLog
+    from tidefold.sources.inference.transaction_topics import ProposedSet
 
 Interactive = Annotated[
     bool, typer.Option("--interactive", "-i", help="Ask about everything that the files do not show.")
@@ -32,15 +33,23 @@ def init(
 
     Samples the files below DIR and proposes a log for each feed: its key, columns and order, and the column that marks
     deleted rows. In the file, ASSUMED marks what the sample makes likely, and QUESTION marks what only you know. A log
-    with a question stays commented out until you answer it. --interactive asks each question. An existing file is never
-    overwritten.
+    with a question stays commented out until you answer it. --interactive asks each question. Debezium's transaction
+    topic becomes no log: the file proposes a set as a comment (docs/sets.md). An existing file is never overwritten.
 
     Example: tidefold init landing/ -c tidefold.yaml
 
     Next: tidefold validate
     """
-    from tidefold.cli.output.config_file import STORE, find_undecided, landing_path, list_assumptions, render
+    from tidefold.cli.output.config_file import (
+        STORE,
+        find_undecided,
+        landing_path,
+        list_assumptions,
+        render,
+        render_sets,
+    )
     from tidefold.sources.inference.propose import propose
+    from tidefold.sources.inference.transaction_topics import find_transaction_topics, propose_sets
     from tidefold.storage import open_store
     from tidefold.storage.identity import ensure_identity
 
@@ -48,21 +57,24 @@ def init(
     if path.exists():
         raise _exists(path)
     base = Path(os.path.abspath(path)).parent
-    proposed = propose(directory)
+    topics = find_transaction_topics(directory)
+    proposed = propose(directory, left_out=topics)
     if not proposed:
         raise _nothing(directory)
     if interactive:
         # The roles of the columns are inferred again now that the columns have names.
         headers = {log.id: names for log in proposed if (names := _ask_header(terminal, log))}
-        proposed = [_ask(terminal, log) for log in (propose(directory, headers) if headers else proposed)]
+        proposed = [_ask(terminal, log) for log in (propose(directory, headers, topics) if headers else proposed)]
     paths = [landing_path(directory, log, base) for log in proposed]
     left_out = {
         log.id: notes for log, at in zip(proposed, paths, strict=True) if (notes := find_undecided(log, at, base))
     }
     guesses = {log.id: texts for log in proposed if log.id not in left_out and (texts := list_assumptions(log))}
     store_id, _ = ensure_identity(open_store(STORE, base))
-    _create(path, render(proposed, paths, base, store_id))
-    _report(terminal, [log.id for log in proposed if log.id not in left_out], left_out, guesses)
+    sets = propose_sets(topics, proposed)
+    ends = render_sets(sets, [landing_path(directory, one, base) for one in sets], left_out)
+    _create(path, render(proposed, paths, base, store_id) + ends)
+    _report(terminal, [log.id for log in proposed if log.id not in left_out], left_out, guesses, sets)
     for log in proposed:
         if log.refused:
             terminal.note(f"look at {log.id}: {log.refused}")
@@ -102,9 +114,11 @@ def _report(
     active: Sequence[str],
     left_out: Mapping[str, Sequence[str]],
     guesses: Mapping[str, Sequence[str]],
+    sets: Sequence[ProposedSet],
 ) -> None:
     path = terminal.config_path
     data = {"config": str(path.absolute()), "logs": list(active), "left_out": left_out, "assumed": guesses}
+    data["sets"] = {one.id: list(one.logs) for one in sets}
     named = f": {', '.join(active)}" if active else ""
     waiting = f"; {count_noun(len(left_out), 'more log')} as a comment, with questions" if left_out else ""
     terminal.result(data, f"{path} names {count_noun(len(active), 'log')}{named}{waiting}.")
@@ -112,12 +126,23 @@ def _report(
         terminal.note("\n".join(f"assumed: {log}: {text}" for text in texts))
     for log, notes in left_out.items():
         terminal.note("\n".join(f"question: {log}: {note}" for note in notes))
+    for one in sets:
+        terminal.note(f"set: {_describe_set(one)}")
     if left_out:
         terminal.note(
             "next: answer what the file marks with QUESTION and remove the `# ` there, then `tidefold validate`"
         )
     else:
         terminal.note("next: read the file, then `tidefold validate`")
+
+
+def _describe_set(one: ProposedSet) -> str:
+    if not one.logs:
+        return f"{one.topic} is Debezium's transaction topic. It becomes no table, and no log can be in a set with it."
+    return (
+        f"{one.topic} is Debezium's transaction topic. The file proposes set `{one.id}` of {', '.join(one.logs)} as a "
+        "comment: their tables would then always be published at the same point (docs/sets.md)."
+    )
 
 
 def _nothing(directory: str) -> InvalidInputError:

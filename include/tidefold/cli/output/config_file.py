@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -14,6 +14,7 @@ import yaml
 from tidefold.config import log_mistakes
 from tidefold.presentation.text import mask_control_characters
 from tidefold.sources.inference.proposal import ProposalQuestion, ProposedColumn, ProposedLog
+from tidefold.sources.inference.transaction_topics import ProposedSet
 
 STORE = "var/store"
 _PLAIN = re.compile(r"[A-Za-z_][\w./-]*", re.ASCII)
@@ -105,19 +106,53 @@ def render(logs: Sequence[ProposedLog], paths: Sequence[str], base: Path, store_
     return "\n\n".join(parts) + "\n"
 
 
-def _comments(texts: Sequence[str]) -> Iterator[str]:
+def render_sets(sets: Sequence[ProposedSet], paths: Sequence[str], left_out: Collection[str]) -> str:
+    """Returns the end of the file: each proposed set as a comment, because only a person knows what belongs together.
+
+    paths: the folder of each transaction topic as it is to be written. left_out: the logs that are comments.
+    """
+    if not sets:
+        return ""
+    lines = [
+        "## Debezium's transaction topic becomes no table: it proves which transactions have landed completely. A set",
+        "## publishes its tables at one point of the source's log, or none of them (docs/sets.md). To use it, remove",
+        "## the `# ` of its lines.",
+    ]
+    lines += ["# sets:"] if any(one.logs for one in sets) else []
+    for one, path in zip(sets, paths, strict=True):
+        lines += _comments(_set_notes(one, left_out), indent="")
+        if one.logs:
+            lines += [
+                f"#   {one.id}:",
+                f"#     logs: [{', '.join(log for log in one.logs if log not in left_out)}]",
+                "#     consistent: true",
+                f"#     transactions: {_word(path)}",
+            ]
+    return "\n" + "\n".join(lines) + "\n"
+
+
+def _set_notes(one: ProposedSet, left_out: Collection[str]) -> Iterator[str]:
+    if not one.logs:
+        yield f"Topic {one.topic}: no log below can be in a set with it. A set needs PostgreSQL, MySQL or MariaDB."
+    if waiting := [log for log in one.logs if log in left_out]:
+        yield f"Not in the set yet: {', '.join(waiting)}. Answer the questions of these logs, then add them."
+    if one.without:
+        yield f"Not in the set: {', '.join(one.without)}. Their sampled changes name no transaction."
+
+
+def _comments(texts: Iterable[str], indent: str = "  ") -> Iterator[str]:
     """Returns comments of at most the width of the page. A second `#` distinguishes them from lines of YAML."""
     for text in texts:
-        line = "  ##"
+        line = f"{indent}##"
         for word in _comment(text).split(" "):
             if len(line) + len(word) > _WIDTH:
                 yield line
-                line = "  ##  "
+                line = f"{indent}##  "
             line += f" {word}"
         yield line
 
 
-def landing_path(directory: str, log: ProposedLog, base: Path) -> str:
+def landing_path(directory: str, log: ProposedLog | ProposedSet, base: Path) -> str:
     """Returns the path of a landing folder, relative if it is below the folder of the configuration."""
     if "://" in directory:
         return "/".join([directory.rstrip("/"), *PurePosixPath(log.path).parts])

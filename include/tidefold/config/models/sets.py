@@ -97,7 +97,7 @@ def find_set_mistakes(
 def _find_sum_mistakes(entry: SetEntry, logs: Mapping[str, SourcedLog], doubtful: Collection[str]) -> Iterator[Mistake]:
     """Yields the columns of `equal_sums` that have no exact sum.
 
-    doubtful: names of logs that are reported already. A log of the file that `logs` lacks may be what one of them means.
+    doubtful: names of logs that are reported already. One of them may mean a log of the file that the set lacks.
     """
     for i, names in enumerate(entry.equal_sums):
         for j, name in enumerate(names):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Annotated, cast
 
 import msgspec
@@ -26,6 +27,8 @@ from tidefold.typed_json import make_decoder
 _TOPIC = ".transaction"
 _TAIL_BYTES = 64 << 10
 _UNKNOWN = 2**63
+# So many records show what a file has.
+_LOOKED_AT = 10
 _JSON = "debezium-json"
 _UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _OFFSET = Annotated[int, Meta(ge=0, le=2**63 - 2)]
@@ -270,6 +273,18 @@ class _EndReader:
                 "version 2 or later.",
             )
         return found
+
+
+def has_markers(feed: Feed, file: LandedFile) -> bool:
+    """Whether the first records of a landed file are BEGINs and ENDs of transactions."""
+    try:
+        until = _source_of(feed).ending(file, 0).complete
+        first = list(islice(_read_texts(feed, file, until), _LOOKED_AT)) if until else []
+        for offset, text in first:
+            _read_marker(feed.path, text, offset)
+    except (TidefoldError, OSError):
+        return False  # Then it is proposed as any other file.
+    return bool(first)
 
 
 def _build_foreign_error(folder: str, why: str) -> RefusedError:

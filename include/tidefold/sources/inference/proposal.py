@@ -59,6 +59,7 @@ class ProposedLog:
     sampled: what was sampled, if not records.
     refused: what the proposal would refuse of the sample.
     questions: questions for a person. A question that is not `sure` keeps the log commented out.
+    has_transactions: its changes name their transactions, or only an initial snapshot has landed.
     """
 
     id: str
@@ -78,6 +79,7 @@ class ProposedLog:
     order_by: tuple[str, ...] = ()
     questions: tuple[ProposalQuestion, ...] = ()
     ignored: tuple[str, ...] = ()
+    has_transactions: bool = False
 
 
 def log_ids(topics: Sequence[str], taken: Sequence[str] = ()) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from functools import partial
@@ -25,6 +25,7 @@ from tidefold.sources.inference.rows import SampledFeed, propose_rows
 from tidefold.sources.inference.shapes import explain_strange_rows
 from tidefold.sources.inference.sniff import find_unnamed, patterns_of, read_beginning
 from tidefold.sources.inference.tables import find_tables, propose_tables
+from tidefold.sources.inference.transaction_topics import TransactionTopic
 from tidefold.sources.inference.typed import group_typed, sample_records
 from tidefold.sources.inference.values import base64_note, column_of_values
 from tidefold.sources.json_lines.source import Json
@@ -50,14 +51,18 @@ _NAMES = {bool: "boolean", int: "long", float: "double", str: "string"}
 Topics = dict[str, list[LandedFile]]
 
 
-def propose(directory: Place, headers: Headers = NO_HEADERS) -> list[ProposedLog]:
+def propose(
+    directory: Place, headers: Headers = NO_HEADERS, left_out: Sequence[TransactionTopic] = ()
+) -> list[ProposedLog]:
     """Returns one proposal for each feed with files below `directory`. Raises NotFoundError if it does not exist.
 
     headers: the column names of logs whose CSV files have no header line.
+    left_out: topics that become no log.
     """
     tables = find_tables(directory)
     unnamed = find_unnamed(directory, tables)
-    topics, folders = _group_files(directory, tables, unnamed.objects)
+    skipped = {file.name for topic in left_out for file in topic.files}
+    topics, folders = _group_files(directory, tables, unnamed.objects, skipped)
     homes = {topic: landing_folder(members) for topic, members in topics.items()}
     ids = dict(zip(topics, log_ids(list(topics)), strict=True))
     proposals = []
@@ -69,7 +74,7 @@ def propose(directory: Place, headers: Headers = NO_HEADERS) -> list[ProposedLog
         else:
             proposed = _propose_log(ids[topic], topic, homes[topic], notes, sample)
         proposals.append(replace(proposed, options=(*proposed.options, *_names_option(members))))
-    typed = group_typed(directory, tables)
+    typed = group_typed(directory, tables, skipped)
     for (format_, topic), members in typed.items():
         [log] = log_ids([topic], [p.id for p in proposals])
         sample = _share(members, partial(_read_typed, format_))
@@ -79,6 +84,7 @@ def propose(directory: Place, headers: Headers = NO_HEADERS) -> list[ProposedLog
         [log] = log_ids([folder.name or stem_of(members[0]) or name_at(directory)], [p.id for p in proposals])
         proposals.append(_propose_lines(log, folder, members))
     others = {file for members in typed.values() for file in members}
+    others |= {file for topic in left_out for file in topic.files}
     taken = [p.id for p in proposals]
     proposals += propose_files(directory, taken, tables, headers, unnamed=unnamed, others=others)
     return [*proposals, *propose_tables(directory, tables, [p.id for p in proposals])]
@@ -95,7 +101,7 @@ def _names_option(files: Sequence[LandedFile]) -> tuple[tuple[str, str], ...]:
 
 
 def _group_files(
-    directory: Place, tables: Sequence[PurePosixPath], unnamed: Sequence[LandedFile]
+    directory: Place, tables: Sequence[PurePosixPath], unnamed: Sequence[LandedFile], skipped: Collection[str]
 ) -> tuple[Topics, dict[PurePosixPath, list[LandedFile]]]:
     """Groups JSON files by topic if a Kafka sink named them, and all others by folder.
 
@@ -104,7 +110,7 @@ def _group_files(
     topics: Topics = {}
     others = []
     for file in [*list_any(directory, Json.endings)[0], *unnamed]:
-        if any(PurePosixPath(file.name).is_relative_to(table) for table in tables):
+        if file.name in skipped or any(PurePosixPath(file.name).is_relative_to(table) for table in tables):
             continue
         found = _NAMED.fullmatch(PurePosixPath(file.name).name)
         if found and (found["plus"] or _is_of_kafka(file)):
@@ -286,6 +292,7 @@ def _propose_log(
         questions = [roles.key_question(log, keys, inserted, None)]
     connector = next((str(v["source"].get("connector")) for v in values if isinstance(v.get("source"), dict)), "")
     notes = _notes(columns, connector, shared)
+    changes = [v for v in values if v.get("op") != "r"]
     return ProposedLog(
         id=log,
         topic=topic,
@@ -299,6 +306,7 @@ def _propose_log(
         notes=tuple(notes),
         questions=tuple(questions),
         refused="" if notes or not key else find_refused(key, columns, connector, sample),
+        has_transactions=not changes or any(isinstance(v.get("transaction"), dict) for v in changes),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import islice
 from pathlib import PurePosixPath
 from typing import Any
@@ -29,13 +29,15 @@ _ENVELOPE = {"op", "source", "after"}
 _UNREADABLE = (OSError, pa.ArrowException, CutShortError, DamagedError)
 
 
-def group_typed(directory: Place, tables: Sequence[PurePosixPath] = ()) -> dict[tuple[str, str], list[LandedFile]]:
-    """Groups such files by format and topic."""
+def group_typed(
+    directory: Place, tables: Sequence[PurePosixPath] = (), skipped: Collection[str] = ()
+) -> dict[tuple[str, str], list[LandedFile]]:
+    """Groups such files by format and topic, without those whose names are skipped."""
     found: dict[tuple[str, str], list[LandedFile]] = {}
     for format_, source in _SOURCES.items():
         for file in list_any(directory, [f".{extension}" for extension in source.extensions])[0]:
             named = _NAMED.fullmatch(PurePosixPath(file.name).name)
-            below = any(PurePosixPath(file.name).is_relative_to(table) for table in tables)
+            below = file.name in skipped or any(PurePosixPath(file.name).is_relative_to(table) for table in tables)
             if named and not below and (format_ == "debezium-avro" or _has_envelopes(file)):
                 found.setdefault((format_, named["plus"] or named["dash"]), []).append(file)
     return found

@@ -14,6 +14,8 @@ import pytest
 
 from support.bank_sets import BANK, ENDS, LOGS, TOPICS, check_bank, config, count_records, make_bank, replay, run
 from tidefold.operations.sets.set_ledger import set_ledger
+from tidefold.sources.inference.propose import propose
+from tidefold.sources.inference.transaction_topics import find_transaction_topics, propose_sets
 
 ALL = {name: count_records(name) for name in (*LOGS, ENDS)}
 _ROWS = {
@@ -22,7 +24,7 @@ _ROWS = {
     "tellers": ("tid", "bid", "tbalance"),
     "history": ("hid", "tid", "aid", "delta"),
 }
-_SOURCE = ("version", "sequence", "snapshot")
+_SOURCE = ("version", "connector", "sequence", "snapshot")
 
 
 def _pick(value: Mapping[str, Any] | None, names: tuple[str, ...]) -> dict[str, Any] | None:
@@ -134,3 +136,16 @@ def test_a_set_lands_in_any_format(tmp_path: Path, form: str) -> None:
     _land(tmp_path, ALL, write)
     run(pipeline, "r3")
     assert check_bank(pipeline) == max(replay().rows)
+
+
+@pytest.mark.parametrize("form", _FORMS)
+def test_init_proposes_the_set_of_any_format(tmp_path: Path, form: str) -> None:
+    make_bank(tmp_path)
+    _land(tmp_path, ALL, _FORMS[form][1])
+    landing = str(tmp_path / "landing")
+    topics = find_transaction_topics(landing)
+    logs = propose(landing, left_out=topics)
+    assert sorted(log.id for log in logs) == sorted(LOGS)
+    [found] = propose_sets(topics, logs)
+    assert (found.id, found.topic, found.path) == ("bank", "bank.transaction", "bank.transaction")
+    assert (sorted(found.logs), found.without) == (sorted(LOGS), ())
