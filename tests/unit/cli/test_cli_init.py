@@ -265,4 +265,6 @@ def test_a_connector_without_sets_and_a_table_called_transaction(folder: Path) -
     done = init("landing")
     assert "no log can be in a set with it" in done.stderr
     assert list(load_config(Path("tidefold.yaml")).logs) == ["orders", "transaction"]
-    assert "# sets:" not in Path("tidefold.yaml").read_text()
+    text = Path("tidefold.yaml").read_text()
+    assert "## Topic erp.transaction: no log can be in a set with it. A set needs PostgreSQL, MySQL or MariaDB." in text
+    assert "# sets:" not in text

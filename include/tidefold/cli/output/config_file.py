@@ -132,8 +132,8 @@ def render_sets(sets: Sequence[ProposedSet], paths: Sequence[str], left_out: Col
 
 
 def _set_notes(one: ProposedSet, left_out: Collection[str]) -> Iterator[str]:
-    if not one.logs:
-        yield f"Topic {one.topic}: no log below can be in a set with it. A set needs PostgreSQL, MySQL or MariaDB."
+    if not one.logs and not one.without:
+        yield f"Topic {one.topic}: no log can be in a set with it. A set needs PostgreSQL, MySQL or MariaDB."
     if waiting := [log for log in one.logs if log in left_out]:
         yield f"Not in the set yet: {', '.join(waiting)}. Answer the questions of these logs, then add them."
     if one.without:
