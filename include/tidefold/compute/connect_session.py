@@ -83,7 +83,7 @@ def open_connected(server: ConnectServer) -> SparkSession:
     """Opens the session of this process, or returns it. Raises TidefoldError."""
     if found := find_connected():
         return found
-    with explained(server):
+    with explain_errors(server):
         session = _find_session(server)
         _open.append((session, server))
         try:
@@ -215,7 +215,7 @@ def _require_version(found: str, shown: str) -> None:
 
 
 @contextmanager
-def explained(server: ConnectServer | None = None) -> Iterator[None]:
+def explain_errors(server: ConnectServer | None = None) -> Iterator[None]:
     """Turns errors of the client into errors with a code and a next step. Other errors pass."""
     try:
         yield

@@ -16,7 +16,7 @@ from functools import cache, lru_cache, partial
 from typing import TYPE_CHECKING
 
 from tidefold.compute.broadcast_work import BroadcastWork, ReceivedWork, Work
-from tidefold.compute.connect_session import explained, find_connected, mark_operations
+from tidefold.compute.connect_session import explain_errors, find_connected, mark_operations
 from tidefold.errors import TidefoldError, from_wire, to_wire, wrap_unexpected
 from tidefold.storage.cancellation import cancel_writes
 
@@ -107,7 +107,7 @@ def on_connect(spark: SparkSession) -> Runner:
         if not tasks:
             return []
         mark_operations()
-        with explained():
+        with explain_errors():
             hands = min(len(tasks), _count_connect_hands(spark))
             packed = zlib.compress(pickle.dumps((BroadcastWork(work), deal_hands(tasks, hands))), 1)
             numbers = spark.range(0, hands, 1, hands)

@@ -16,7 +16,7 @@ from typer.testing import CliRunner, Result
 import tidefold
 from support.lives import CONFIG, PUBLISHED, abort, claim, judge, live, make_pipeline, stage, take
 from support.loaded_modules import SPARK, run_and_find_loaded
-from tidefold.cli import commands, spark_submit
+from tidefold.cli import commands, spark_process, spark_submit
 from tidefold.cli.app import app
 from tidefold.cli.spark_submit import check_java
 from tidefold.cli.terminal import Format, Terminal
@@ -286,7 +286,7 @@ def test_progress_is_lines_and_what_ends_the_command_ends_the_job(
     live(pipeline, take)
     pid = tmp_path / "pid"
     job(monkeypatch, f"import os, time; open({str(pid)!r}, 'w').write(str(os.getpid())); time.sleep(3600)")
-    monkeypatch.setattr(spark_submit, "_PROGRESS_SECONDS", 0.3)
+    monkeypatch.setattr(spark_process, "_PROGRESS_SECONDS", 0.3)
     noted = spark_submit.Terminal.note
     notes: list[str] = []
     stopping: list[str] = []

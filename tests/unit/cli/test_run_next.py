@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -29,12 +30,22 @@ class Notes:
 
 def test_a_log_that_failed_the_gate_gets_its_next_steps() -> None:
     terminal = Notes()
-    run = FullRun(cast(Any, None), Fold("r1"), cast(Any, None))
-    run.outcomes["quality"] = [Outcome("good", Status.PASSED, ""), Outcome("held", Status.FAILED, "row count 1 < 50")]
+    sets = {"held": SimpleNamespace(logs=("other", "held"))}
+    config = SimpleNamespace(set_of=sets.get)
+    run = FullRun(cast(Any, SimpleNamespace(config=config)), Fold("r1"), cast(Any, None))
+    run.outcomes["quality"] = [
+        Outcome("good", Status.PASSED, ""),
+        Outcome("alone", Status.FAILED, "row count 1 < 50"),
+        Outcome("held", Status.FAILED, "row count 1 < 50"),
+    ]
     print_next_steps(cast(Any, terminal), run)
-    [said] = terminal.notes
-    assert "`tidefold report held`" in said
-    assert "`tidefold confirm held --override-by NAME --reason REASON`" in said
+    alone, held = terminal.notes
+    assert "`tidefold report alone`" in alone
+    assert "`tidefold materialize alone`" in alone
+    assert "`tidefold confirm alone --override-by NAME --reason REASON`" in alone
+    # The tables of a set are published together.
+    assert "`tidefold materialize other held`" in held
+    assert "`tidefold confirm held --override-by NAME --reason REASON`" in held
 
 
 def test_an_error_of_a_log_and_one_of_the_command_have_one_layout(capsys: pytest.CaptureFixture[str]) -> None:
