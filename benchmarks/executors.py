@@ -39,9 +39,7 @@ from tidefold.wiring import open_pipeline
 PAGE = Path(__file__).parents[1] / "docs" / "scale.md"
 EXECUTORS = (1, 2, 4)
 ROWS, CHANGES = int(os.environ.get("ROWS", 6_400_000)), 64_000
-BUCKETS, ROUNDS, GOAL = 16, int(os.environ.get("ROUNDS", 5)), 0.10
-# Each executor is a JVM of its own, which compiles while it works: this many rounds for each executor come first.
-WARM = 4
+BUCKETS, ROUNDS, GOAL = 16, int(os.environ.get("ROUNDS", 3)), 0.10
 LOG = "orders"
 CONFIG = f"""
 version: 1
@@ -100,11 +98,8 @@ def change(pipeline: Pipeline, ids: np.ndarray) -> None:
     put_table(pipeline, pa.table([columns.get(f.name, zero).cast(f.type) for f in schema], schema=schema), LOG)
 
 
-def measure(root: str, warm: int, workers: Sequence[int]) -> None:
-    """Folds in this process's Spark session. Prints wall and CPU seconds of the workers for each round, as JSON.
-
-    warm: how many rounds are not counted.
-    """
+def measure(root: str, workers: Sequence[int]) -> None:
+    """Folds in this process's Spark session. Prints wall and CPU seconds of the workers for each round, as JSON."""
     from pyspark.sql import SparkSession
 
     pipeline = open_pipeline(Path(root) / "tidefold.yaml", lambda text: None)
@@ -117,7 +112,7 @@ def measure(root: str, warm: int, workers: Sequence[int]) -> None:
 
     run = on_spark(spark_session("executors"))
     found = []
-    for number in range(1 + warm + ROUNDS):
+    for number in range(ROUNDS + 3):
         change(pipeline, np.arange(0, ROWS, ROWS // CHANGES if number else 1))
         kind = KindPolicy.INCREMENTAL if number else KindPolicy.FULL
         begun, before = time.perf_counter(), cpu_seconds(workers)
@@ -126,7 +121,8 @@ def measure(root: str, warm: int, workers: Sequence[int]) -> None:
         found.append((time.perf_counter() - begun, cpu_seconds(workers) - before))
         judge_all(pipeline, LOG)
         confirm(pipeline, LOG)
-    print(json.dumps(found[1 + warm :]), flush=True)
+    # The first rounds start executors and their Python, and import.
+    print(json.dumps(found[3:]), flush=True)
 
 
 def main() -> None:
@@ -137,7 +133,7 @@ def main() -> None:
             root = Path(made) / str(executors)
             root.mkdir()
             (root / "tidefold.yaml").write_text(CONFIG.format(master=spark.master, executors=executors))
-            call = [sys.executable, __file__, str(root), str(WARM * executors), *workers]
+            call = [sys.executable, __file__, str(root), *workers]
             done = subprocess.run(call, stdout=subprocess.PIPE, text=True, check=True)
             found[executors] = [tuple(one) for one in json.loads(done.stdout.splitlines()[-1])]
             print(executors, found[executors], flush=True)
@@ -156,8 +152,7 @@ def describe(found: dict[int, list[tuple[float, float]]]) -> list[str]:
         "",
         f"`make bench-executors`: {CHANGES:,} changes that reach all {BUCKETS} buckets of {ROWS:,} rows, folded on a",
         f"standalone cluster with two workers and executors of one core. {machine()} CPU seconds are those of the",
-        f"workers with all their processes: JVM and Python. The least of {ROUNDS} rounds counts, after {WARM} for each",
-        "executor to warm up: each is a JVM that compiles its own code.",
+        "workers with all their processes: JVM and Python. The least of some rounds counts, after two to warm up.",
         "Four executors share two cores here, so their wall time says nothing about a larger machine.",
         "",
         "| executors | CPU for each million rows | compared with one | CPU of the rounds | wall time, median |",
@@ -176,6 +171,6 @@ def describe(found: dict[int, list[tuple[float, float]]]) -> list[str]:
 
 if __name__ == "__main__":
     if len(sys.argv) > 1:
-        measure(sys.argv[1], int(sys.argv[2]), [int(pid) for pid in sys.argv[3:]])
+        measure(sys.argv[1], [int(pid) for pid in sys.argv[2:]])
     else:
         main()
