@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import ClassVar, TypeVar
 
@@ -90,6 +90,17 @@ class ObjectClient(ABC):
         said = self.name_failure(error) or type(error).__name__
         message = f"Whether `{path}` was written is not known ({said})."
         return UnknownOutcomeError(self.name_doubt(error, reason), message, hint=reason.hint)
+
+
+async def gather(items: Sequence[str], act: Callable[[str], Awaitable[T]]) -> list[T]:
+    """Awaits an action for each item, some at the same time."""
+    free = asyncio.Semaphore(REQUESTS_AT_ONCE)
+
+    async def limit(item: str) -> T:
+        async with free:
+            return await act(item)
+
+    return await asyncio.gather(*map(limit, items))
 
 
 async def insist(

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import io
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import BinaryIO, cast
 
 from tidefold.errors import AlreadyExistsError, NotFoundError, RefusedError
 from tidefold.storage.object_client import REQUESTS_AT_ONCE, ObjectClient
+from tidefold.storage.ranges import RangeReader
 from tidefold.storage.store import make_outside_error
 from tidefold.storage.upload_stream import PART, PartUpload, UploadStream
 
@@ -24,9 +26,6 @@ class ObjectStore(ABC):
 
     @abstractmethod
     def read(self, path: str, start: int = 0, length: int | None = None) -> bytes: ...
-
-    @abstractmethod
-    def open(self, path: str) -> AbstractContextManager[BinaryIO]: ...
 
     @abstractmethod
     def uri(self, path: str) -> str: ...
@@ -53,6 +52,12 @@ class ObjectStore(ABC):
     @abstractmethod
     def _make_no_replace(self, path: str) -> RefusedError:
         """Returns the error of a replacement of an object."""
+
+    @contextmanager
+    def open(self, path: str) -> Iterator[BinaryIO]:
+        ranges = RangeReader(lambda start, length: self.read(path, start, length), self._require_size(path))
+        with io.BufferedReader(ranges, READ) as stream:
+            yield cast(BinaryIO, stream)
 
     def put_if_absent(self, path: str, data: bytes) -> None:
         if len(data) > PART:

@@ -10,7 +10,7 @@ from azure.core import MatchConditions
 from tidefold.sources.landing.folders import Stamp
 from tidefold.sources.landing.object_folder import ObjectFolder, StampPage
 from tidefold.storage.azure.address import AzureAddress
-from tidefold.storage.azure.client import FAILURES, ONCE, Container, is_folder, status_of
+from tidefold.storage.azure.client import ONCE, Container, is_folder, status_of
 
 PAGE = 5000  # Names in one page of a listing: the most that Azure returns.
 
@@ -62,14 +62,9 @@ class AzureFolder(ObjectFolder):
             async def read(client: Any) -> bytes:
                 return cast(bytes, await (await client.get_blob_client(key).download_blob(**given)).readall())
 
-            try:
-                return self._container.call(read)
-            except FAILURES as error:
-                if self._is_replaced(error):
-                    self._find_stamp(key)  # Azurite refuses the condition also where there is no object any more.
-                raise
+            return self._container.call(read)
 
-        return self._open_ranges(name, stamp.size, load)
+        return self._open_ranges(key, name, stamp.size, load)
 
     def _is_replaced(self, error: Exception) -> bool:
         return status_of(error) == 412

@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 from tidefold.sources.landing.folders import Stamp
 from tidefold.sources.landing.object_folder import ObjectFolder, StampPage
 from tidefold.storage.gcs.address import GcsAddress, GcsEndpoint
-from tidefold.storage.gcs.client import FAILURES, GcsBucket, status_of
+from tidefold.storage.gcs.client import GcsBucket, status_of
 
 PAGE = 1000  # Names in one page of a listing.
 
@@ -48,14 +48,9 @@ class GcsFolder(ObjectFolder):
         def load(start: int, length: int) -> bytes:
             part = {"Range": f"bytes={start}-{start + length - 1}"}
             pin: dict[str, Any] = {"alt": "media", "ifGenerationMatch": stamp.etag}
-            try:
-                return self._bucket.call(lambda s: s.send("get", s.find_object(key), head=part, **pin)).body
-            except FAILURES as error:
-                if self._is_replaced(error):
-                    self._find_stamp(key)  # The condition may be refused also where there is no object any more.
-                raise
+            return self._bucket.call(lambda s: s.send("get", s.find_object(key), head=part, **pin)).body
 
-        return self._open_ranges(name, stamp.size, load)
+        return self._open_ranges(key, name, stamp.size, load)
 
     def _is_replaced(self, error: Exception) -> bool:
         return status_of(error) == 412

@@ -88,12 +88,20 @@ class ObjectFolder(ABC):
                 raise self._as_os_error(error, name) from error
         return self._open_pinned(key, name, stamp)
 
-    def _open_ranges(self, name: str, size: int, load: Callable[[int, int], bytes]) -> BinaryIO:
+    def _open_ranges(self, key: str, name: str, size: int, load: Callable[[int, int], bytes]) -> BinaryIO:
         """Opens an object whose reads are requests for parts of it. `load` raises the errors of the client."""
+
+        def read(start: int, length: int) -> bytes:
+            try:
+                return load(start, length)
+            except self._client.failures as error:
+                if self._is_replaced(error):
+                    self._find_stamp(key)  # Some services refuse the condition also where there is no object any more.
+                raise
 
         def convert(start: int, length: int) -> bytes:
             try:
-                return load(start, length)
+                return read(start, length)
             except self._client.failures as error:
                 raise self._as_os_error(error, name) from error
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-import io
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, BinaryIO, cast
+from collections.abc import Iterable, Sequence
+from typing import Any, cast
 
 from azure.core.exceptions import ResourceNotFoundError
 
@@ -14,9 +11,8 @@ from tidefold.errors import RefusedError
 from tidefold.storage.azure.address import AzureAddress
 from tidefold.storage.azure.client import FAILURES, ONCE, Container, code_of, is_folder
 from tidefold.storage.azure.upload import COPIED_AT_ONCE, BlockUpload, copy_at_once, put
-from tidefold.storage.object_client import REQUESTS_AT_ONCE
-from tidefold.storage.object_store import READ, ObjectStore
-from tidefold.storage.ranges import RangeReader
+from tidefold.storage.object_client import gather
+from tidefold.storage.object_store import ObjectStore
 from tidefold.storage.store import StoredObject
 
 _PAGE = 1000  # Names in one page of a listing.
@@ -49,12 +45,6 @@ class AzureStore(ObjectStore):
                 if code_of(error) == "InvalidRange":
                     return b""  # It begins behind the end.
                 raise
-
-    @contextmanager
-    def open(self, path: str) -> Iterator[BinaryIO]:
-        ranges = RangeReader(lambda start, length: self.read(path, start, length), self._require_size(path))
-        with io.BufferedReader(ranges, READ) as stream:
-            yield cast(BinaryIO, stream)
 
     def _put(self, key: str, path: str, data: bytes) -> None:
         put(self._container, key, path, data)
@@ -95,7 +85,7 @@ class AzureStore(ObjectStore):
             first = [self._describe(item) async for item in await anext(pages)]
             found = {entry.path: entry.bytes for entry in first}
             left = [path for path in paths if path not in found] if pages.continuation_token else []
-            sizes = await _gather(left, lambda path: _find_size(client, self._key(path)))
+            sizes = await gather(left, lambda path: _find_size(client, self._key(path)))
             return found | {path: size for path, size in zip(left, sizes, strict=True) if size is not None}
 
         with self._container.translate_errors(folder):
@@ -112,7 +102,7 @@ class AzureStore(ObjectStore):
         keys = {path: self._key(path) for path in paths}
 
         async def remove(client: Any) -> None:
-            await _gather([*keys.values()], lambda key: _delete(client, key))
+            await gather([*keys.values()], lambda key: _delete(client, key))
 
         if keys:
             with self._container.translate_errors(next(iter(keys))):
@@ -136,17 +126,6 @@ class AzureStore(ObjectStore):
         with self._container.translate_errors(path):
             found = self._container.call(lambda client: client.get_blob_client(key).get_blob_properties(**ONCE))
         return int(found.size)
-
-
-async def _gather(items: Sequence[str], act: Any) -> list[Any]:
-    """Awaits an action for each item, some at the same time."""
-    free = asyncio.Semaphore(REQUESTS_AT_ONCE)
-
-    async def limit(item: str) -> Any:
-        async with free:
-            return await act(item)
-
-    return await asyncio.gather(*map(limit, items))
 
 
 async def _delete(client: Any, key: str) -> None:

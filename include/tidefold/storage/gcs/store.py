@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
-import io
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Any, BinaryIO, cast
+from typing import Any
 
 from tidefold.errors import RefusedError
 from tidefold.storage.gcs.address import GcsAddress, GcsEndpoint
 from tidefold.storage.gcs.client import GcsBucket, GcsError, Session
 from tidefold.storage.gcs.upload import ResumableUpload, copy, put
-from tidefold.storage.object_client import REQUESTS_AT_ONCE
-from tidefold.storage.object_store import READ, ObjectStore
-from tidefold.storage.ranges import RangeReader
+from tidefold.storage.object_client import gather
+from tidefold.storage.object_store import ObjectStore
 from tidefold.storage.store import StoredObject
 
 _PAGE = 1000  # Names in one page of a listing.
@@ -44,12 +40,6 @@ class GcsStore(ObjectStore):
                 if error.status == 416:
                     return b""  # It begins behind the end.
                 raise
-
-    @contextmanager
-    def open(self, path: str) -> Iterator[BinaryIO]:
-        ranges = RangeReader(lambda start, length: self.read(path, start, length), self._require_size(path))
-        with io.BufferedReader(ranges, READ) as stream:
-            yield cast(BinaryIO, stream)
 
     def _put(self, key: str, path: str, data: bytes) -> None:
         put(self._bucket, key, path, data)
@@ -90,7 +80,7 @@ class GcsStore(ObjectStore):
             page, more = self._bucket.list_page(prefix, size=_PAGE)
             found = {entry.path: entry.bytes for entry in map(self._describe, page)}
             left = [path for path in paths if path not in found] if more else []
-            sizes = self._bucket.call(lambda s: _gather(left, lambda path: _find_size(s, self._key(path))))
+            sizes = self._bucket.call(lambda s: gather(left, lambda path: _find_size(s, self._key(path))))
         return found | {path: size for path, size in zip(left, sizes, strict=True) if size is not None}
 
     def _describe(self, item: dict[str, Any]) -> StoredObject:
@@ -100,7 +90,7 @@ class GcsStore(ObjectStore):
         keys = [self._key(path) for path in paths]
         if keys:
             with self._bucket.translate_errors(self._path(keys[0])):
-                if any(self._bucket.call(lambda s: _gather(keys, lambda key: _delete(s, key)))):
+                if any(self._bucket.call(lambda s: gather(keys, lambda key: _delete(s, key)))):
                     self._bucket.require_bucket()
 
     def uri(self, path: str) -> str:
@@ -118,17 +108,6 @@ class GcsStore(ObjectStore):
         key = self._key(path)
         with self._bucket.translate_errors(path):
             return int(self._bucket.describe(key).get("size", 0))
-
-
-async def _gather(items: Sequence[str], act: Any) -> list[Any]:
-    """Awaits an action for each item, some at the same time."""
-    free = asyncio.Semaphore(REQUESTS_AT_ONCE)
-
-    async def limit(item: str) -> Any:
-        async with free:
-            return await act(item)
-
-    return await asyncio.gather(*map(limit, items))
 
 
 async def _delete(session: Session, key: str) -> bool:
