@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from support.connect_server import ConnectProcess, find_free_port
+from local_airflow.ports import free_port
+from support.connect_server import ConnectProcess
 from support.spark_work import double
 from tidefold.compute.connect_session import (
     ConnectServer,
@@ -61,7 +62,7 @@ def test_what_only_the_server_can_set_is_refused_by_name(place: ConnectServer) -
 
 
 def test_a_server_that_is_not_there_is_an_error_without_the_token(tmp_path: Path) -> None:
-    shown = f"sc://127.0.0.1:{find_free_port()}"
+    shown = f"sc://127.0.0.1:{free_port()}"
     with pytest.raises(UnavailableError) as gone:
         open_connected(ConnectServer(f"{shown}/;token=hunter2", shown, tmp_path))
     assert gone.value.code == "CONNECT_UNREACHABLE"

@@ -65,8 +65,7 @@ class Shop:
     """The pipeline under test.
 
     `held` has the rows of the source: what each table must show once everything is published. `told` has what the
-    webhook
-    for alarms received.
+    webhook for alarms received.
     """
 
     airflow: LocalAirflow
@@ -206,9 +205,9 @@ class Ran:
     def answer(self, answers: Mapping[str, tuple[str, str]]) -> Ran:
         """Answers each task with its choice and reason, for as long as it asks.
 
-        Airflow 3.3.2 takes an early answer for a fault of the executor: its scheduler has not yet noticed that the
-        process
-        which asked has ended. It then tries the task again, which asks again, and fails it when no try is left.
+        Airflow 3.3.2 takes an early answer for a fault of the executor: its scheduler has not yet noticed that
+        the process which asked has ended. It then tries the task again, which asks again, and fails it when no try is
+        left.
         """
 
         def ended() -> bool:

@@ -9,23 +9,18 @@ import sys
 import time
 from pathlib import Path
 
+from local_airflow.ports import free_port
 from tidefold.spark.jars import find_delta_jars
 
 _SECONDS = 120
 _CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
 
 
-def find_free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
-
-
 class ConnectProcess:
     """A server on a free port of the loopback. `path`: what its Python workers import from."""
 
     def __init__(self, folder: Path, path: str) -> None:
-        self.port = find_free_port()
+        self.port = free_port()
         self.output = folder / "server.log"
         settings = {
             "spark.ui.enabled": "false",

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import concurrent.futures
 import json
-import multiprocessing
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,10 +17,10 @@ import pytest
 
 from support.gcs_server import GcsBucketOfTest
 from support.lossy_proxy import LossyProxy, lossy_proxy
+from support.object_stores import race_processes, read_in_any_order
 from tidefold.errors import AlreadyExistsError, InvalidInputError, NotFoundError, StorageError, UnknownOutcomeError
 from tidefold.storage import SizedStore, Store, link_data_file, open_store
 from tidefold.storage.gcs.address import GcsAddress, GcsEndpoint
-from tidefold.storage.object_store import READ
 from tidefold.storage.upload_stream import PART
 
 HERE = Path("/")
@@ -240,42 +239,14 @@ def test_sizes_of_few_files_in_a_large_folder_cost_no_listing_of_it(
 
 
 def test_a_large_file_is_read_in_any_order(store: Store) -> None:
-    data = os.urandom(3 * READ + 5)
-    store.put_if_absent("big", data)
-    with store.open("big") as stream:
-        for start, length in ((5, 10), (2 * READ - 3, 9), (0, 1), (len(data) - 4, 9), (len(data) + 9, 1)):
-            stream.seek(start)
-            assert stream.read(length) == data[start : start + length]
-    assert store.read("big") == data
-
-
-def _race(address: str, wanted: list[str], number: int, won: Any) -> None:
-    store = open_store(address, HERE)
-    for name in wanted:
-        try:
-            store.put_if_absent(name, str(number).encode())
-        except AlreadyExistsError:
-            continue
-        won.put((name, number))
+    read_in_any_order(store)
 
 
 @pytest.mark.parametrize("method", ["spawn", "fork"])
 def test_of_many_processes_one_wins_each_name_also_when_forked_from_one_that_used_google(
     gcs: GcsBucketOfTest, method: str
 ) -> None:
-    store = open_store(gcs.address, HERE)
-    store.put_if_absent("before", b"parent")
-    context: Any = multiprocessing.get_context(method)
-    won, wanted = context.Queue(), [f"race/{n}" for n in range(10)]
-    workers = [context.Process(target=_race, args=(gcs.address, wanted, n, won)) for n in range(3)]
-    for worker in workers:
-        worker.start()
-    assert all(store.read("before") == b"parent" for _ in range(20))
-    found = sorted(won.get(timeout=60) for _ in wanted)
-    for worker in workers:
-        worker.join(60)
-    assert [worker.exitcode for worker in workers] == [0] * 3
-    assert {name: store.read(name) for name in wanted} == {name: str(number).encode() for name, number in found}
+    race_processes(gcs.address, method)
 
 
 @pytest.mark.parametrize(

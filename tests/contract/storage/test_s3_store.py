@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from support.object_stores import race_processes, write_name
 from support.s3_server import S3Bucket
 from tidefold.errors import (
     AlreadyExistsError,
@@ -494,16 +495,6 @@ def test_requests_and_bytes_are_counted(s3: S3Bucket, store: Store) -> None:
 # Threads and processes
 
 
-def _race(address: str, path: str, number: int) -> bool:
-    store = open_store(address, HERE)
-    try:
-        with store.create(path) as stream:
-            stream.write(str(number).encode())
-    except AlreadyExistsError:
-        return False
-    return True
-
-
 def test_of_many_threads_that_stream_and_link_to_a_name_one_wins(s3: S3Bucket, store: Store) -> None:
     sources = [f"source-{n}" for n in range(8)]
     for source in sources:
@@ -517,34 +508,13 @@ def test_of_many_threads_that_stream_and_link_to_a_name_one_wins(s3: S3Bucket, s
 
     with concurrent.futures.ThreadPoolExecutor(16) as pool:
         linked = [pool.submit(link, source) for source in sources]
-        streamed = [pool.submit(_race, s3.address, "race", n) for n in range(8)]
+        streamed = [pool.submit(write_name, s3.address, "race", n) for n in range(8)]
         assert sum(f.result() for f in [*linked, *streamed]) == 1
 
 
-def _race_in_process(address: str, names: list[str], number: int, won: Any) -> None:
-    for name in names:
-        if _race(address, name, number):
-            won.put((name, number))
-
-
 @pytest.mark.parametrize("method", ["spawn", "fork"])
-def test_of_many_processes_one_wins_each_name_also_when_forked_from_one_that_used_s3(
-    s3: S3Bucket, store: Store, method: str
-) -> None:
-    store.put_if_absent("before", b"parent")
-    context: Any = multiprocessing.get_context(method)
-    won, wanted = context.Queue(), [f"race/{n}" for n in range(10)]
-    workers = [context.Process(target=_race_in_process, args=(s3.address, wanted, n, won)) for n in range(3)]
-    for worker in workers:
-        worker.start()
-    # The parent's connections are in use meanwhile, and were never the children's.
-    assert all(store.read("before") == b"parent" for _ in range(20))
-    found = sorted(won.get(timeout=60) for _ in wanted)
-    for worker in workers:
-        worker.join(60)
-    assert [worker.exitcode for worker in workers] == [0] * 3
-    assert [name for name, _ in found] == wanted
-    assert {name: store.read(name) for name in wanted} == {name: str(number).encode() for name, number in found}
+def test_of_many_processes_one_wins_each_name_also_when_forked_from_one_that_used_s3(s3: S3Bucket, method: str) -> None:
+    race_processes(s3.address, method)
 
 
 def _read_inherited(store: Store, out: Any) -> None:

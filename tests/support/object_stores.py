@@ -1,0 +1,57 @@
+"""What is asked of each object store in the same way: reads in any order, and writers in several processes."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from pathlib import Path
+from typing import Any
+
+from tidefold.errors import AlreadyExistsError
+from tidefold.storage import Store, open_store
+from tidefold.storage.object_store import READ
+
+
+def write_name(address: str, path: str, number: int) -> bool:
+    """Streams a number to a name. Returns whether this writer was the first."""
+    try:
+        with open_store(address, Path("/")).create(path) as stream:
+            stream.write(str(number).encode())
+    except AlreadyExistsError:
+        return False
+    return True
+
+
+def race_processes(address: str, method: str) -> None:
+    """Checks that one of several processes wins each name, while the parent uses the connections that it had."""
+    store = open_store(address, Path("/"))
+    store.put_if_absent("before", b"parent")
+    context: Any = multiprocessing.get_context(method)
+    won, wanted = context.Queue(), [f"race/{n}" for n in range(10)]
+    workers = [context.Process(target=_write_names, args=(address, wanted, n, won)) for n in range(3)]
+    for worker in workers:
+        worker.start()
+    assert all(store.read("before") == b"parent" for _ in range(20))
+    found = sorted(won.get(timeout=60) for _ in wanted)
+    for worker in workers:
+        worker.join(60)
+    assert [worker.exitcode for worker in workers] == [0] * 3
+    assert [name for name, _ in found] == wanted
+    assert {name: store.read(name) for name in wanted} == {name: str(number).encode() for name, number in found}
+
+
+def _write_names(address: str, names: list[str], number: int, won: Any) -> None:
+    for name in names:
+        if write_name(address, name, number):
+            won.put((name, number))
+
+
+def read_in_any_order(store: Store) -> None:
+    """Checks reads of parts of a large file, also across the end of what was read ahead, and behind the last byte."""
+    data = os.urandom(3 * READ + 5)
+    store.put_if_absent("big", data)
+    with store.open("big") as stream:
+        for start, length in ((5, 10), (2 * READ - 3, 9), (0, 1), (len(data) - 4, 9), (len(data) + 9, 1)):
+            stream.seek(start)
+            assert stream.read(length) == data[start : start + length]
+    assert store.read("big") == data
