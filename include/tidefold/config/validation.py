@@ -27,7 +27,7 @@ from tidefold.config.models.sources import (
     ParquetEntry,
     StateJsonEntry,
 )
-from tidefold.config.models.spark import DEPLOY_MODE, is_connect, is_one_process, runs_drivers
+from tidefold.config.spark_validation import check_spark
 from tidefold.config.table_spec import mistakes, shape_of
 from tidefold.domain.key_groups import RedistributionMode
 from tidefold.domain.paths import check_log_id
@@ -388,9 +388,7 @@ def check_all(document: YamlDocument, base: Path, logs: Mapping[str, LogEntry]) 
         else:
             folders.append((place, _locate(address, base)))
     yield from _copies_somewhere(document)
-    yield from _copies_of_nobody(document)
-    yield from _find_driver_elsewhere(document)
-    yield from _options_of_server(document)
+    yield from check_spark(document)
     for log, entry in logs.items():
         # Several logs may read one Delta table, but only one may read a landing folder.
         source = entry.source
@@ -511,69 +509,3 @@ def _copies_somewhere(document: YamlDocument) -> Iterator[ConfigProblem]:
         hint = "Move that folder into the list, and remove `path`."
         line = document.line(("local", "paths"))
         yield ConfigProblem("LOCAL_PATHS", line, "local.paths", "cannot be used together with `local.path`.", hint)
-
-
-# What the start of a Spark Connect server decides.
-_OF_THE_SERVER = ("driver_memory", "python", "jars")
-
-
-def _options_of_server(document: YamlDocument) -> Iterator[ConfigProblem]:
-    """Refuses options that have no effect on a Spark Connect server, which runs already."""
-    spark = document.data.get("spark")
-    if not isinstance(spark, dict) or not isinstance(spark.get("master"), str) or not is_connect(spark["master"]):
-        return
-    for name in _OF_THE_SERVER:
-        if name in spark:
-            hint = "Remove it. The server is started with its memory, its jars and PYSPARK_PYTHON."
-            message = "has no effect on a Spark Connect server."
-            yield ConfigProblem("CONNECT_OPTION", document.line(("spark", name)), f"spark.{name}", message, hint)
-
-
-def _copies_of_nobody(document: YamlDocument) -> Iterator[ConfigProblem]:
-    """Refuses local copies on a cluster: executors would write them to disks that no command ever lists or cleans."""
-    local, spark = document.data.get("local"), document.data.get("spark")
-    master = spark.get("master") if isinstance(spark, dict) else None
-    if not isinstance(local, dict) or not isinstance(master, str) or is_one_process(master):
-        return
-    if local.get("mode") == "files" and local.get("shared") is not True:
-        named = "sc://..." if is_connect(master) else master  # It may contain a token.
-        message = f"is not possible with `spark.master: {named}`: executors would write copies to their own disks."
-        hint = "Remove `local`. If all machines see its folders as one disk, add `shared: true` to it."
-        yield ConfigProblem("LOCAL_ON_CLUSTER", document.line(("local", "mode")), "local.mode", message, hint)
-
-
-def _find_driver_elsewhere(document: YamlDocument) -> Iterator[ConfigProblem]:
-    """Refuses cluster deploy mode where no driver can run, and folders beside the file, which that driver never sees.
-
-    Whether all machines see an absolute path is known only there.
-    """
-    spark = document.data.get("spark")
-    conf = spark.get("conf") if isinstance(spark, dict) else None
-    if not isinstance(conf, dict) or conf.get(DEPLOY_MODE) != "cluster":
-        return
-    master = spark.get("master", "local[*]")
-    if isinstance(master, str) and not runs_drivers(master):
-        place: Place = ("spark", "conf", DEPLOY_MODE)
-        named = "sc://..." if is_connect(master) else master  # It may contain a token.
-        message = f"cannot be `cluster` with `spark.master: {named}`: only YARN and Kubernetes run a driver in Python."
-        hint = "Remove it: executors run on the cluster in client mode, too."
-        yield ConfigProblem("DEPLOY_MODE", document.line(place), format_place(place), message, hint)
-    for place, address in _find_addresses(document):
-        if "://" not in address and not address.startswith("/"):
-            message = f"is `{address}`, beside this file. The driver runs on another machine (cluster deploy mode)."
-            hint = "Use s3://bucket/folder, or the absolute path of a disk that all machines see."
-            yield ConfigProblem("DEPLOY_MODE", document.line(place), format_place(place), message, hint)
-
-
-def _find_addresses(document: YamlDocument) -> Iterator[tuple[Place, str]]:
-    """Yields the store, and where the sources of logs and sets are."""
-    given: list[tuple[Place, Any]] = [(("store",), document.data.get("store"))]
-    logs, sets = document.data.get("logs"), document.data.get("sets")
-    for log, entry in logs.items() if isinstance(logs, dict) else ():
-        source = entry.get("source") if isinstance(entry, dict) else None
-        if isinstance(source, dict):
-            given += [(("logs", log, "source", key), source.get(key)) for key in ("path", "table", "schemas")]
-    for name, entry in sets.items() if isinstance(sets, dict) else ():
-        if isinstance(entry, dict):
-            given.append((("sets", name, "transactions"), entry.get("transactions")))
-    yield from ((place, address) for place, address in given if isinstance(address, str))
