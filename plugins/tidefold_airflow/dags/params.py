@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from airflow.sdk import Param
 
 from tidefold_airflow.operators.run_context import config_path
+
+if TYPE_CHECKING:
+    from tidefold.config import Config
 
 AS_CONFIGURED = "configured"
 
@@ -16,26 +20,27 @@ def list_configured_logs(config: str | None = None) -> list[str]:
 
     Raises InvalidInputError: with an invalid configuration the DAG is an import error, which names file and line.
     """
-    from tidefold.config import load_config
-
-    path = config_path(config)
-    return list(load_config(path).logs) if path.exists() else []
+    found = _find_config(config)
+    return list(found.logs) if found else []
 
 
 def list_configured_sets(config: str | None = None) -> list[str]:
     """Returns the sets of the configuration. Raises as `list_configured_logs`."""
-    from tidefold.config import load_config
-
-    path = config_path(config)
-    return list(load_config(path).sets) if path.exists() else []
+    found = _find_config(config)
+    return list(found.sets) if found else []
 
 
 def has_catalog(config: str | None = None) -> bool:
     """Whether the configuration names a catalog in which tables are registered."""
+    found = _find_config(config)
+    return found is not None and found.catalog is not None
+
+
+def _find_config(config: str | None) -> Config | None:
     from tidefold.config import load_config
 
     path = config_path(config)
-    return path.exists() and load_config(path).catalog is not None
+    return load_config(path) if path.exists() else None
 
 
 def logs_param(config: str | None = None, logs: Sequence[str] = ()) -> Param:

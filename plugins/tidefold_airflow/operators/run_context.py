@@ -122,17 +122,24 @@ def require_one_log(scope: TaskScope) -> None:
 
 def parse_snapshot(value: object) -> int:
     """Returns the id of a snapshot. Raises InvalidInputError."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        message = f"`{value}` is not the id of a snapshot."
-        raise InvalidInputError("SNAPSHOT_INVALID", message, hint="`tidefold history LOG` lists the ids.")
-    return value
+    message = f"`{value}` is not the id of a snapshot."
+    return _parse_number(
+        value, InvalidInputError("SNAPSHOT_INVALID", message, hint="`tidefold history LOG` lists the ids.")
+    )
 
 
 def parse_version(value: object) -> int:
     """Returns the number of a version of a set. Raises InvalidInputError."""
+    message = f"`{value}` is not the number of a version."
+    return _parse_number(
+        value, InvalidInputError("SET_VERSION_INVALID", message, hint="`tidefold sets NAME` lists the versions.")
+    )
+
+
+def _parse_number(value: object, error: InvalidInputError) -> int:
+    """Returns a whole number of at least 1. Raises the error."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        message = f"`{value}` is not the number of a version."
-        raise InvalidInputError("SET_VERSION_INVALID", message, hint="`tidefold sets NAME` lists the versions.")
+        raise error
     return value
 
 

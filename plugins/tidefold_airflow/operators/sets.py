@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +30,46 @@ if TYPE_CHECKING:
     from tidefold_airflow.operators.run_context import TaskScope
 
 
-class TidefoldRestoreSetOperator(TidefoldSparkOperator):
+class TidefoldSetOperator(TidefoldSparkOperator):
+    """
+    Base of the operators that stage snapshots of all logs of a set, or of none.
+
+    :param of_set: Name of the set. (templated)
+    :param only, config: As for TidefoldSparkOperator. (templated)
+    """
+
+    step = "materialize"
+    template_fields: Sequence[str] = (*TidefoldSparkOperator.template_fields, "of_set")
+
+    def __init__(self, *, of_set: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.of_set = of_set
+
+    def execute(self, context: Context) -> Summary:  # type: ignore[override]
+        """Stages snapshots of all logs, or of none."""
+        with airflow_errors():
+            scope = open_set_scope(self.config, self.of_set, context, self.only)
+            outcomes = self._run_step(scope, context)
+        return report(outcomes, context)
+
+    def _run_step(self, scope: TaskScope, context: Context) -> list[Outcome]:
+        run = super()._run_step
+        return self._stage(scope, lambda logs: run(replace(scope, logs=[*logs]), context))
+
+    def _stage(self, scope: TaskScope, run: Callable[[Sequence[str]], list[Outcome]]) -> list[Outcome]:
+        """Stages the set. `run` runs the step for some logs."""
+        raise NotImplementedError
+
+    def _build_step(self, scope: TaskScope) -> AnyStep:
+        from tidefold.spark.steps import MaterializeStep
+
+        return MaterializeStep(self._build_request(scope))
+
+    def _build_request(self, scope: TaskScope) -> RestoreSet | ImportSet:
+        raise NotImplementedError
+
+
+class TidefoldRestoreSetOperator(TidefoldSetOperator):
     """
     Stages the rows of an earlier version for all logs of a set. Needs Spark only if rows must be folded again.
 
@@ -43,42 +82,29 @@ class TidefoldRestoreSetOperator(TidefoldSparkOperator):
     :param only, config: As for TidefoldSparkOperator. (templated)
     """
 
-    step = "materialize"
-    template_fields: Sequence[str] = (*TidefoldSparkOperator.template_fields, "of_set", "version", "is_dry_run")
+    template_fields: Sequence[str] = (*TidefoldSetOperator.template_fields, "version", "is_dry_run")
 
-    def __init__(self, *, of_set: str, version: int | str, is_dry_run: bool | str = False, **kwargs: Any) -> None:
+    def __init__(self, *, version: int | str, is_dry_run: bool | str = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.of_set = of_set
         self.version = version
         self.is_dry_run = is_dry_run
 
     def execute(self, context: Context) -> Summary:  # type: ignore[override]
-        """Restores all logs or none."""
+        """Restores all logs or none, or only says what that would do."""
         from tidefold.operations.sets.restore import explain_set
 
         with airflow_errors():
+            if not parse_boolean("is_dry_run", self.is_dry_run):
+                return super().execute(context)
             scope = open_set_scope(self.config, self.of_set, context, self.only)
-            dry_run = parse_boolean("is_dry_run", self.is_dry_run)
-            outcomes = (
-                explain_set(scope.pipeline, self._build_request(scope)) if dry_run else self._run_step(scope, context)
-            )
-        summary = report(outcomes, context)
-        if dry_run:
-            raise AirflowSkipException("Nothing was restored: this was a dry run.")
-        return summary
+            planned = explain_set(scope.pipeline, self._build_request(scope))
+        report(planned, context)
+        raise AirflowSkipException("Nothing was restored: this was a dry run.")
 
-    def _run_step(self, scope: TaskScope, context: Context) -> list[Outcome]:
+    def _stage(self, scope: TaskScope, run: Callable[[Sequence[str]], list[Outcome]]) -> list[Outcome]:
         from tidefold.operations.sets.restore import restore_set
 
-        run = super()._run_step
-        return restore_set(
-            scope.pipeline, self._build_request(scope), lambda logs: run(replace(scope, logs=[*logs]), context)
-        )
-
-    def _build_step(self, scope: TaskScope) -> AnyStep:
-        from tidefold.spark.steps import MaterializeStep
-
-        return MaterializeStep(self._build_request(scope))
+        return restore_set(scope.pipeline, self._build_request(scope), run)
 
     def _build_request(self, scope: TaskScope) -> RestoreSet:
         from tidefold.operations.sets.restore import RestoreSet
@@ -86,7 +112,7 @@ class TidefoldRestoreSetOperator(TidefoldSparkOperator):
         return RestoreSet(scope.run, self.of_set, parse_version(self.version))
 
 
-class TidefoldImportSetOperator(TidefoldSparkOperator):
+class TidefoldImportSetOperator(TidefoldSetOperator):
     """
     Stages the savepoint of a set as new snapshots of all its logs. The set must not have begun.
 
@@ -98,34 +124,17 @@ class TidefoldImportSetOperator(TidefoldSparkOperator):
     :param only, config: As for TidefoldSparkOperator. (templated)
     """
 
-    step = "materialize"
-    template_fields: Sequence[str] = (*TidefoldSparkOperator.template_fields, "of_set", "address", "claim_mode")
+    template_fields: Sequence[str] = (*TidefoldSetOperator.template_fields, "address", "claim_mode")
 
-    def __init__(self, *, of_set: str, address: str, claim_mode: str = "no-claim", **kwargs: Any) -> None:
+    def __init__(self, *, address: str, claim_mode: str = "no-claim", **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.of_set = of_set
         self.address = address
         self.claim_mode = claim_mode
 
-    def execute(self, context: Context) -> Summary:  # type: ignore[override]
-        """Imports all logs or none."""
-        with airflow_errors():
-            scope = open_set_scope(self.config, self.of_set, context, self.only)
-            outcomes = self._run_step(scope, context)
-        return report(outcomes, context)
-
-    def _run_step(self, scope: TaskScope, context: Context) -> list[Outcome]:
+    def _stage(self, scope: TaskScope, run: Callable[[Sequence[str]], list[Outcome]]) -> list[Outcome]:
         from tidefold.operations.sets.savepoint import import_set
 
-        run = super()._run_step
-        return import_set(
-            scope.pipeline, self._build_request(scope), lambda logs: run(replace(scope, logs=[*logs]), context)
-        )
-
-    def _build_step(self, scope: TaskScope) -> AnyStep:
-        from tidefold.spark.steps import MaterializeStep
-
-        return MaterializeStep(self._build_request(scope))
+        return import_set(scope.pipeline, self._build_request(scope), run)
 
     def _build_request(self, scope: TaskScope) -> ImportSet:
         from tidefold.domain.external_snapshot import Ownership
