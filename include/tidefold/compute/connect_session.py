@@ -115,7 +115,7 @@ def interrupt_connected() -> None:
         _allow_tries(session, 0)
 
         def interrupt() -> None:
-            with suppress(Exception):  # Whoever is interrupted ends in any case.
+            with suppress(Exception):  # This process ends in any case.
                 session.interruptTag(_TAG)
 
         thread = threading.Thread(target=interrupt, daemon=True)

@@ -109,7 +109,7 @@ def _place_on_cluster(config: Config) -> dict[str, str]:
         **{f"{kind}.{name}": value for name, value in env.items()},
         **code,
         "spark.pyspark.python": config.spark.python or sys.executable,
-        # A second driver would repeat the step; whoever started the job decides about that.
+        # A second driver would repeat the step; the process that started the job decides about that.
         "spark.yarn.maxAppAttempts": "1",
         "spark.yarn.submit.waitAppCompletion": "true",
         "spark.kubernetes.submission.waitAppCompletion": "true",

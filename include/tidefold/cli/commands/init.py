@@ -15,7 +15,7 @@ from tidefold.errors import InvalidInputError, RefusedError
 
 if TYPE_CHECKING:
     from tidefold.sources.inference.proposal import ProposalQuestion, ProposedLog
-    from tidefold.sources.inference.transaction_topics import ProposedSet
+    from tidefold.sources.inference.transaction_topics import ProposedSet, TransactionTopic
 
 Interactive = Annotated[
     bool, typer.Option("--interactive", "-i", help="Ask about everything that the files do not show.")
@@ -48,7 +48,6 @@ def init(
         render,
         render_sets,
     )
-    from tidefold.sources.inference.propose import propose
     from tidefold.sources.inference.transaction_topics import find_transaction_topics, propose_sets
     from tidefold.storage import open_store
     from tidefold.storage.identity import ensure_identity
@@ -58,13 +57,7 @@ def init(
         raise _exists(path)
     base = Path(os.path.abspath(path)).parent
     topics = find_transaction_topics(directory)
-    proposed = propose(directory, left_out=topics)
-    if not proposed:
-        raise _nothing(directory)
-    if interactive:
-        # The roles of the columns are inferred again now that the columns have names.
-        headers = {log.id: names for log in proposed if (names := _ask_header(terminal, log))}
-        proposed = [_ask(terminal, log) for log in (propose(directory, headers, topics) if headers else proposed)]
+    proposed = _propose(terminal, directory, topics, interactive)
     paths = [landing_path(directory, log, base) for log in proposed]
     left_out = {
         log.id: notes for log, at in zip(proposed, paths, strict=True) if (notes := find_undecided(log, at, base))
@@ -78,6 +71,24 @@ def init(
     for log in proposed:
         if log.refused:
             terminal.note(f"look at {log.id}: {log.refused}")
+
+
+def _propose(
+    terminal: Terminal, directory: str, topics: Sequence[TransactionTopic], interactive: bool
+) -> list[ProposedLog]:
+    """Proposes a log for each feed, with the answers of the person at the terminal."""
+    from tidefold.sources.inference.propose import propose
+
+    proposed = propose(directory, left_out=topics)
+    if not proposed:
+        raise _nothing(directory)
+    if not interactive:
+        return proposed
+    headers = {log.id: names for log in proposed if (names := _ask_header(terminal, log))}
+    if headers:
+        # The roles of the columns are inferred again now that the columns have names.
+        proposed = propose(directory, headers, topics)
+    return [_ask(terminal, log) for log in proposed]
 
 
 def _ask_header(terminal: Terminal, log: ProposedLog) -> list[str]:

@@ -105,10 +105,7 @@ def restore(
     if of_set is not None:
         _check_set(log_position, dry_run, to, require_no_log(of_set, log, snapshot, key_groups, share))
         whole = WholeSet(terminal, pipeline, of_set)
-        if to is not None:
-            return whole.export(version, to)
-        wanted = whole.build_restore(run_id(run), version, takeover)
-        return whole.plan_restore(wanted) if dry_run else whole.restore(wanted)
+        return _restore_set(whole, run_id(run), version, takeover, dry_run=dry_run, to=to)
     name = pipeline.log(require_log(log, of_set, version)).id
     _check(log_position, dry_run, to, key_groups, share)
     if snapshot is None:
@@ -121,6 +118,15 @@ def restore(
     if dry_run:
         return _print_plan(terminal, pipeline, name, request)
     return _restore(terminal, pipeline, name, request)
+
+
+def _restore_set(
+    whole: WholeSet, run: str, version: int | None, takeover: bool, *, dry_run: bool, to: str | None
+) -> int:
+    if to is not None:
+        return whole.export(version, to)
+    wanted = whole.build_restore(run, version, takeover)
+    return whole.plan_restore(wanted) if dry_run else whole.restore(wanted)
 
 
 def _check(

@@ -126,7 +126,7 @@ def _explain_topic(
 
 
 def _leave_out_new(point: SetPoint | None, plans: Mapping[str, LogIngest]) -> SetPoint | None:
-    """Returns the point without the cuts of logs that have ingested nothing: they were dropped, and begin anew."""
+    """Returns the point without the cuts of logs that have ingested nothing: they were dropped, and begin again."""
     if point is None:
         return None
     begun = {log for log, plan in plans.items() if plan.state.positions}
@@ -216,7 +216,7 @@ def _scan_log(
         _find_table(pipeline, landed, plan),
         follow(),
         taken_to,
-        # A log that went beyond the point, while it was in no set, joins it anew.
+        # A log that went beyond the point, while it was in no set, joins it again.
         known=cut is not None and taken_to <= cut,
         may_be_empty=plan.log in chosen.may_be_empty,
         is_unbroken=_has_no_gap(plan),
