@@ -29,10 +29,9 @@ help: ## Show this list
 install: ## Install packages (.venv) and jars (.jars) into the clone; does nothing when they are up to date
 	@scripts/install
 
-lock: ## Resolve requirements*.in into the hashed locks (needs uv)
-	@command -v uv >/dev/null || { echo "lock: needs uv (https://docs.astral.sh/uv/)"; exit 1; }
-	uv pip compile --quiet --python-version 3.11 --generate-hashes --no-annotate --no-header -o requirements.txt requirements.in
-	uv pip compile --quiet --python-version 3.11 --generate-hashes --no-annotate --no-header -c requirements.txt -o requirements-dev.txt requirements-dev.in
+lock: install ## Resolve requirements*.in into the hashed locks
+	.venv/bin/uv pip compile --quiet --python-version 3.11 --generate-hashes --no-annotate --no-header -o requirements.txt requirements.in
+	.venv/bin/uv pip compile --quiet --python-version 3.11 --generate-hashes --no-annotate --no-header -c requirements.txt -o requirements-dev.txt requirements-dev.in
 
 ##@ Write
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -60,14 +59,10 @@ def install(root: Path, wheel: Path) -> Installed:
     python = root / "venv" / "bin" / "python"
     (root / "home").mkdir(parents=True)
     subprocess.run([sys.executable, "-m", "venv", str(root / "venv")], check=True)
-    uv = shutil.which("uv")
-    pip = (
-        [uv, "pip", "install", "--quiet", "--python", str(python)]
-        if uv
-        else [str(python), "-m", "pip", "install", "-q"]
-    )
+    uv = Path(sys.executable).with_name("uv")
+    call = [str(uv), "pip", "install", "--quiet", "--no-deps", "--python", str(python)]
     lock = ["--require-hashes", "-r", str(PROJECT / "requirements.txt")]
     env = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
     for what in (lock, [str(wheel)]):
-        subprocess.run([*pip, "--quiet", "--no-deps", *what], check=True, env=env)
+        subprocess.run([*call, *what], check=True, env=env)
     return Installed(root)
