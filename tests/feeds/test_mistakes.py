@@ -493,10 +493,10 @@ def test_21_a_key_has_another_type_or_another_name(person: Person) -> None:
 
 
 def test_22_and_23_stores_and_masters_that_there_are_not(person: Person) -> None:
-    person.edit("store: var/store", "store: gs://bucket/x")
+    person.edit("store: var/store", "store: hdfs://namenode/x")
     said = fails(person.call("validate"), "NOT_IN_THIS_VERSION")
     assert "password" not in said
-    person.edit("store: gs://bucket/x", "store: var/store\nspark: {master: mesos}")
+    person.edit("store: hdfs://namenode/x", "store: var/store\nspark: {master: mesos}")
     said = fails(person.call("validate"), "NOT_IN_THIS_VERSION")
     person.edit("master: mesos", f'master: "{_CODED.findall(advice_of(said))[0]}"')
     assert person.call("validate").exit_code == 0
