@@ -66,8 +66,12 @@ test: install ## All tests: unit, model, contract, Spark, Airflow, package
 test-unit: install ## Seconds: values, moves, parsing, configuration, command line
 	$(RUN) -m pytest -n 2 --dist worksteal tests/unit
 
-test-model: install ## About 4 minutes: the life cycle of two logs under random moves, crashes and races, and every engine, against plain dicts
-	$(RUN) -m pytest tests/model
+test-model: install ## About 3 minutes: the life cycle of two logs under random moves, crashes and races, and every engine, against plain dicts
+	$(RUN) -m pytest -n 2 --dist worksteal tests/model
+
+.PHONY: test-thorough
+test-thorough: install ## About 20 minutes, not part of `make test`: more random lives, and every single crash of the simulator instead of each sixth
+	TIDEFOLD_THOROUGH=1 $(RUN) -m pytest -n 2 --dist worksteal tests/model tests/contract/operations/snapshot/test_simulator.py
 
 test-contract: install ## About 8 minutes: stores, ledger, real Delta tables, every call failing in turn; no Spark, no Airflow
 	$(RUN) -m pytest -n 2 --dist worksteal tests/contract

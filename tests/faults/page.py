@@ -164,12 +164,16 @@ def _unsynced(known: Record) -> tuple[str, str]:
 # What other tests show, counted by hand: how many cases, and where.
 _FIXED: dict[str, tuple[str, str]] = {
     "double": ("1,043 of 71,316", "a sample in `test_simulator.py`; all pairs by `make soak LIVES=1`"),
-    "calls": ("5,276", "`test_simulator.py`: 980 calls of 17 scenarios in 8 ways, without 2,564 equal cases"),
+    "calls": (
+        "5,276",
+        "`test_simulator.py`: 980 calls of 17 scenarios in 8 ways, without 2,564 equal cases (`make test-thorough`)",
+    ),
     "restore": ("101", "`test_restore_sources.py`"),
-    "lives": ("10,000", "`make soak LIVES=1`; 300 in each `make test`"),
+    "lives": ("10,000", "`make soak LIVES=1`; 160 in each `make test`"),
     "machines": (
         "3, one smaller: missed",
-        "life cycle and a ledger that goes back 500 x 50, writer 150 x 40; engines by plain properties",
+        "life cycle and a ledger that goes back 500 x 50, writer 150 x 40 (`make test-thorough`); engines by plain "
+        "properties",
     ),
     "input": ("124", "`test_bad_input.py`, `test_ingest_bad_input.py`; configuration 257 more"),
     "security": ("224", "`test_injected_strings.py` 184, `test_bad_parameters.py` and `test_page_rights.py` 40"),

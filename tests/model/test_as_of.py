@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.builders import arrival, manifest_of, new_log, verdict_for
+from support.effort import choose
 from support.engine_cases import ANY, OWN, histories, named
 from support.folding import folded
 from support.naive import rows_of
@@ -139,7 +140,7 @@ def parted(changes: Changes, seed: random.Random) -> list[Changes]:
 
 @pytest.mark.parametrize("case", [*OWN, *ANY], ids=lambda case: named(case))
 @given(data=st.data(), seed=st.randoms(use_true_random=False), steps=STEPS, at=INSTANTS, since=st.none() | INSTANTS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=choose(25, 60), deadline=None)
 def test_any_history_as_of_any_instant_has_the_naive_rows(
     case: Any, data: st.DataObject, seed: random.Random, steps: list[tuple[str, int]], at: int, since: int | None
 ) -> None:

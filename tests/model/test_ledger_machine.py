@@ -5,7 +5,6 @@ The model knows what was landed, what the table showed last, and what is held. A
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -22,6 +21,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from support.effort import THOROUGH, choose
 from support.old_ledgers import (
     CONFIG,
     LOG,
@@ -46,8 +46,7 @@ from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot.abort import abort
 from tidefold.operations.snapshot.confirm import confirm
 
-# `TIDEFOLD_EXAMPLES=500 TIDEFOLD_STEPS=50` plays more.
-EXAMPLES, STEPS = int(os.environ.get("TIDEFOLD_EXAMPLES", "12")), int(os.environ.get("TIDEFOLD_STEPS", "20"))
+EXAMPLES, STEPS = choose(12, 500), choose(20, 50)
 REFUSED = ("LEDGER_BEHIND", "LEDGER_LOST")
 # What may be said in any life.
 KNOWN = {
@@ -194,7 +193,7 @@ def test_a_ledger_goes_back_at_any_moment_and_nothing_is_lost() -> None:
             max_examples=EXAMPLES,
             stateful_step_count=STEPS,
             deadline=None,
-            derandomize=EXAMPLES <= 12,
+            derandomize=not THOROUGH,
             suppress_health_check=list(HealthCheck),
         ),
     )

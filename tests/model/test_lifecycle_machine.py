@@ -16,8 +16,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from model.lives import finish, play
 from model.rules import RULES, apply
 from model.world import World, small_pages
+from support.effort import choose
 
-LIVES = 300
+LIVES = choose(160, 300)
 # What a few hundred lives must have brought about, else they prove less than they seem to.
 REACHED = (
     "a full snapshot was retired",
@@ -114,7 +115,7 @@ class LifeCycle(RuleBasedStateMachine):
 
 
 LifeCycle.TestCase.settings = settings(
-    max_examples=500, stateful_step_count=50, deadline=None, phases=set(Phase) - {Phase.explain}
+    max_examples=choose(80, 500), stateful_step_count=50, deadline=None, phases=set(Phase) - {Phase.explain}
 )
 TestLifeCycle = pytest.mark.filterwarnings("ignore")(LifeCycle.TestCase)
 

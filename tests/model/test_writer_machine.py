@@ -9,6 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from support.effort import choose
 from support.writing import SHAPE, BreakingStore, ManualExecutor, make_changelog, paths, rows
 from tidefold.changelog import write_intents
 from tidefold.changelog.reader import ChangelogReader
@@ -180,4 +181,4 @@ class OneWriter(RuleBasedStateMachine):
 
 
 TestOneWriter = OneWriter.TestCase
-TestOneWriter.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestOneWriter.settings = settings(max_examples=choose(50, 150), stateful_step_count=40, deadline=None)
