@@ -70,8 +70,8 @@ test-model: install ## About 3 minutes: the life cycle of two logs under random 
 	$(RUN) -m pytest -n 2 --dist worksteal tests/model
 
 .PHONY: test-thorough
-test-thorough: install ## About 20 minutes, not part of `make test`: more random lives, and every single crash of the simulator instead of each sixth
-	TIDEFOLD_THOROUGH=1 $(RUN) -m pytest -n 2 --dist worksteal tests/model tests/contract/operations/snapshot/test_simulator.py
+test-thorough: install ## About an hour, not part of `make test`: each call that can fail, and more random cases, where `make test` plays a part
+	TIDEFOLD_THOROUGH=1 $(RUN) -m pytest -n 2 --dist worksteal tests/model tests/contract tests/faults tests/unit
 
 test-contract: install ## About 8 minutes: stores, ledger, real Delta tables, every call failing in turn; no Spark, no Airflow
 	$(RUN) -m pytest -n 2 --dist worksteal tests/contract

@@ -17,6 +17,7 @@ from faults.product import forget_syncs_of_folders
 from faults.stages import LOSSES, OPERATIONS
 from faults.unsynced import play as play_power_cuts
 from faults.workers import alone
+from support.effort import choose
 
 # Operations of which each case by some number is played here.
 _PART = ["ingest", "confirm", "abort", "clean", "rebuild"]
@@ -38,7 +39,7 @@ def test_every_operation_was_tried_with_every_fault_and_no_cell_fails() -> None:
 
 def test_a_part_of_the_matrix_is_as_recorded() -> None:
     recorded = read_record()["matrix"]
-    for (operation, fault), cell in play(_PART, most=1, pick=lambda number: number % 6 == 1).items():
+    for (operation, fault), cell in play(_PART, most=1, pick=lambda number: number % choose(12, 6) == 1).items():
         assert not cell.failed, (operation, fault, cell.failed)
         if cell.cases and fault in recorded[operation]:
             assert cell.reader.keys() <= recorded[operation][fault]["reader"].keys() | {"the new version"}
@@ -46,9 +47,10 @@ def test_a_part_of_the_matrix_is_as_recorded() -> None:
 
 @pytest.mark.parametrize("race", [race_on_disk, race_on_s3])
 def test_of_two_coordinators_at_least_one_succeeds_and_the_rows_are_right(race) -> None:  # type: ignore[no-untyped-def]
-    found = alone(race, 3)
+    rounds = choose(2, 3)
+    found = alone(race, rounds)
     assert not found.failed
-    assert (found.rounds, found.none, found.wrong) == (3, 0, 0)
+    assert (found.rounds, found.none, found.wrong) == (rounds, 0, 0)
 
 
 def test_eight_processes_that_are_killed_and_stopped_leave_one_history() -> None:
@@ -59,7 +61,7 @@ def test_eight_processes_that_are_killed_and_stopped_leave_one_history() -> None
 
 def test_what_was_acknowledged_outlives_a_power_cut() -> None:
     """A part of the stores that the loss of unsynced writes can leave; `make unsynced` opens all."""
-    found = play_power_cuts(every=37, continues=8)
+    found = play_power_cuts(every=choose(74, 37), continues=choose(4, 8))
     assert not found.wrong
     assert found.states > 400
 

@@ -10,6 +10,7 @@ from deltalake import DeltaTable
 from hypothesis import settings
 from hypothesis import strategies as st
 
+from support.effort import choose
 from support.landing import fold_waiting, land, take
 from tidefold.domain.paths import LogPaths
 from tidefold.operations.pipeline import Pipeline
@@ -39,7 +40,7 @@ SUMS = (
     "merge: {engine: aggregate, aggregates: {total: sum, most: max}}",
 )  # fmt: skip
 QUEUE = ("kind: queue, state_key: []", "[id]", "{id: int, priority: int}", "")
-SETTINGS = settings(max_examples=10, deadline=None)
+SETTINGS = settings(max_examples=choose(4, 10), deadline=None)
 
 
 def make(root: Path, log: tuple[str, str, str, str], source: str = "", more: str = "") -> Pipeline:

@@ -18,6 +18,7 @@ from deltalake.transaction import AddAction, create_table_with_add_actions
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from support.effort import choose
 from tidefold.delta.data_files import write_data_file
 from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.paths import DataFileName
@@ -59,7 +60,7 @@ def table_of(folder: Path, kind: pa.DataType, files: list[list[Any]]) -> str:
 def test_filters_find_what_is_there(name: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     kind, values = TYPES[name]
 
-    @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=choose(10, 25), deadline=None, suppress_health_check=list(HealthCheck))
     @given(files=st.lists(st.lists(st.none() | values, min_size=1, max_size=4), min_size=1, max_size=3), data=st.data())
     def check(files: list[list[Any]], data: st.DataObject) -> None:
         uri = table_of(tmp_path_factory.mktemp("table"), kind, files)

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.effort import choose
 from tidefold.changelog.schema import DELETE, UPSERT, change_schema, table_schema
 from tidefold.domain.log_state import Column, TableSpec
 from tidefold.fold.merge import merge
@@ -83,7 +84,7 @@ def _fold(base: dict, changes: list[dict]) -> tuple[dict, int, int]:
     return {k: r["value"] for k, r in zip(keys, out, strict=True)}, done.upserts, done.deletes
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=choose(24, 60), deadline=None)
 @given(base=BASE, changes=st.lists(CHANGE, max_size=30), seed=st.randoms(use_true_random=False))
 def test_any_order_split_and_repetition_gives_the_oracle_s_rows(
     base: dict, changes: list[dict], seed: random.Random
@@ -161,7 +162,7 @@ def test_a_merge_that_fails_leaves_nothing_to_the_next() -> None:
     assert fold({(3, "b"): 6}, [])[0] == {(3, "b"): 6}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=choose(60, 150), deadline=None)
 @given(
     rows=st.dictionaries(st.integers(-50, 50), st.integers(0, 9)),
     gone=st.sets(st.integers(-60, 60)),

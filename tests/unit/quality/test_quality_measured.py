@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.effort import choose
 from tidefold.quality.report.result import CheckResult
 from tidefold.quality.run.drift_checks import DriftInputs, judge_numbers
 from tidefold.quality.run.statistics import STEPS, ColumnStatistics, RowStatistics, find_wanted_columns, shift
@@ -91,7 +92,7 @@ def line(values: list[float], nulls: int = 0) -> ColumnStatistics:
     return ColumnStatistics("c", "double", len(ordered), nulls, quantiles=tuple(steps))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=choose(60, 150), deadline=None)
 @given(st.integers(0, 1 << 30), st.integers(1, 300), st.integers(1, 300), st.floats(-3, 3), st.booleans())
 def test_the_shift_of_numbers_is_that_of_all_values_to_a_hundredth(
     seed: int, ones: int, others: int, apart: float, few: bool

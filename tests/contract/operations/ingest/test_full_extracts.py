@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support import delta_tables
+from support.effort import choose
 from support.faults import Fault, FaultyStore, Killed, on_copy, reopened
 from support.landing import changes_of, state_of, take
 from support.landing_rows import land_parquet, land_text, make_rows_landing
@@ -341,7 +342,7 @@ def land_any(root: Path, kind: str, day: int, rows: Rows, parts: int) -> None:
 
 @pytest.mark.parametrize(("kind", "engine"), [("csv", "last"), ("json", "last"), ("parquet", "history")])
 @given(days=st.lists(extracts, min_size=1, max_size=5), data=st.data())
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=choose(3, 6), deadline=None)
 def test_the_table_is_the_newest_extract(
     kind: str, engine: str, days: list[Rows], data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.effort import choose
 from support.landing import changes_of, land, make_landing, record, state_of, take, tombstone
 
 _EXTENSIONS = ("jsonl", "json", "jsonl.gz", "json.gz")
@@ -44,7 +45,7 @@ def expected(topic: list[dict[str, Any]]) -> list[int]:
     return kept
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=choose(24, 60), deadline=None)
 @given(topics(), st.data())
 def test_any_split_into_files_and_runs_gives_the_same_changes(topic: list[dict[str, Any]], data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as folder:

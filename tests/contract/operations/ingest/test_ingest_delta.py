@@ -19,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.delta_tables import FEED, SCHEMA, fed_pipeline, row, write
+from support.effort import choose
 from support.landing import changes_of, state_of, take
 from support.s3_server import S3Bucket
 from tidefold.changelog.schema import DELETE, UPSERT
@@ -84,7 +85,7 @@ _STEPS = st.lists(st.tuples(_KINDS, st.integers(0, 4)), max_size=8)
 
 
 @given(steps=_STEPS)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=choose(8, 20), deadline=None)
 def test_whatever_a_table_goes_through_the_changes_make_its_rows(
     steps: list[tuple[str, int]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:

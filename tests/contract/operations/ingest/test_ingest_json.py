@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.effort import choose
 from support.landing import changes_of, land, quarantined, state_of, take
 from tidefold.config import load_config
 from tidefold.operations.pipeline import Pipeline
@@ -50,7 +51,7 @@ def seen(pipeline: Pipeline) -> list[tuple[Any, ...]]:
 
 
 @given(cuts=st.sets(st.integers(1, 11)), runs=st.sets(st.integers(1, 11)), form=st.sampled_from(["kafka", "value"]))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=choose(6, 15), deadline=None)
 def test_any_split_in_files_and_runs_gives_the_same_changes(
     cuts: set[int], runs: set[int], form: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -20,6 +20,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from support.effort import choose
 from support.landing import TOPIC, changes_of, land, record, state_of, take
 from support.older import older_program
 from tidefold.compute.runners import in_process
@@ -215,7 +216,7 @@ def streams(draw: st.DrawFn) -> Stream:
     return rows, sent, cuts
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=choose(6, 15), deadline=None, suppress_health_check=list(HealthCheck))
 @given(stream=streams(), runs=st.sets(st.integers(0, 6)))
 def test_any_stream_that_goes_back_gives_every_row_once(
     stream: Stream, runs: set[int], tmp_path_factory: pytest.TempPathFactory

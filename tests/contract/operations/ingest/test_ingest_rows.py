@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.effort import choose
 from support.landing import changes_of, quarantined, state_of, take
 from support.landing_rows import land_parquet, land_text, make_rows_landing
 from tidefold.changelog.schema import DELETE, MERGE, UPSERT
@@ -54,7 +55,7 @@ def quoted(text: str) -> str:
 
 
 @given(rows=_ROWS, data=st.data())
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=choose(5, 12), deadline=None)
 def test_the_changes_do_not_depend_on_files_names_order_growth_or_repetition(
     rows: list[tuple[int, str, int]], data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

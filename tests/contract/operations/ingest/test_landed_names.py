@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.effort import choose
 from support.landing import TOPIC, ingest_items, land, make_landing, record
 from support.landing_rows import land_text, make_rows_landing
 from tidefold.changelog.segment import read_change_set
@@ -56,7 +57,7 @@ NAMES = st.one_of(
 
 
 @given(names=st.lists(NAMES, min_size=1, max_size=6, unique_by=str.lower))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=choose(10, 25), deadline=None)
 def test_whatever_files_are_called_each_record_is_in_one_count(
     names: list[str], tmp_path_factory: pytest.TempPathFactory
 ) -> None:

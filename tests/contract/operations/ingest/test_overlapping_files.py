@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.effort import choose
 from support.landing import COUNTS, TOPIC, land, make_landing, offsets, quarantined, record, state_of, take, text_of
 from tidefold.changelog.segment import read_change_set
 from tidefold.compute.runners import in_process
@@ -189,7 +190,7 @@ def made(source: str, offset: int, item: int) -> dict[str, Any]:
     )
 )
 @pytest.mark.parametrize("source", SOURCES)
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=choose(5, 12), deadline=None)
 def test_each_record_of_each_file_is_in_exactly_one_count(
     source: str, files: list[tuple[int, list[bool], bool]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:

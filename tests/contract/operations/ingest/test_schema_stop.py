@@ -13,6 +13,7 @@ from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.effort import choose
 from support.landing import CONFIG, TOPIC, land, offsets, quarantined, record, state_of, take
 from support.pipelines import judge_all
 from tidefold.compute.runners import in_process
@@ -354,7 +355,7 @@ def test_what_was_taken_before_a_stop_is_folded_and_confirmed(tmp_path: Path) ->
 
 
 @given(data=st.data())
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=choose(5, 12), deadline=None)
 def test_any_history_of_columns_ends_as_its_replay_and_is_built_again(
     data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

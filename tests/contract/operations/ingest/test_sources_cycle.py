@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support import delta_tables
+from support.effort import choose
 from support.landing import fold_waiting, take
 from support.landing_rows import land_parquet, land_text, make_rows_landing
 from tidefold.domain.paths import LogPaths
@@ -54,7 +55,7 @@ def histories(draw: st.DrawFn) -> list[Row]:
 
 @pytest.mark.parametrize("source", ["csv", "parquet"])
 @given(rows=histories(), data=st.data())
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=choose(4, 10), deadline=None)
 def test_files_in_any_split_order_and_fold(
     source: str, rows: list[Row], data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -90,7 +91,7 @@ def quoted(text: str) -> str:
 
 
 @given(data=st.data())
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=choose(4, 8), deadline=None)
 def test_a_change_feed_makes_the_table_that_it_is_of(
     data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

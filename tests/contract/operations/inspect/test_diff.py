@@ -16,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from support.effort import choose
 from support.pipelines import CONFIG, make_pipeline, publish, put
 from tidefold.changelog.schema import DELETE
 from tidefold.domain.key_groups import KeyGroups
@@ -55,7 +56,7 @@ _CHANGE = st.tuples(st.integers(0, 25), st.sampled_from(["a", "b", "", None, "go
 _STEP = st.tuples(st.lists(_CHANGE, min_size=1, max_size=12), st.sampled_from(["full", "tail"]))
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=choose(4, 8), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(steps=st.lists(_STEP, min_size=2, max_size=4))
 def test_any_two_snapshots_differ_as_two_dicts_do(steps: list[tuple[list[tuple[int, str | None]], str]]) -> None:
     """I5: whatever was changed, and whether the snapshots are whole or tail-only."""

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from support.effort import list_moments
 from support.faults import Fault, Killed
 from support.local_copies import (
     PAIR,
@@ -228,8 +229,7 @@ def test_any_call_to_the_local_disk_may_fail_and_no_step_does(
     calls, expected = counted.calls, table_rows(pipeline, "items")
     assert calls > 20
     warned = 0
-    # A disk that is gone for good fails alike wherever it begins.
-    for at in range(0, calls, 3 if for_ever else 1):
+    for at in list_moments(calls, fault):
         pipeline, counted = failing(template, tmp_path / "copy", monkeypatch, at, fault=fault, for_ever=for_ever)
         outcomes = act(pipeline)
         assert [o.error for o in outcomes if o.error] == []
@@ -253,7 +253,7 @@ def test_a_process_that_dies_while_it_copies_leaves_no_half_that_counts(
     act(pipeline)
     calls = counted.calls
     ongoing = unhurt = 0
-    for at in range(calls):
+    for at in list_moments(calls, fault):
         pipeline, _ = failing(template, tmp_path / "copy", monkeypatch, at, fault=fault)
         # A call that failed by itself (nothing there to read) has no moment after it took effect.
         with suppress(Killed):

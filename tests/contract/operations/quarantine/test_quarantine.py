@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from support.effort import list_moments
 from support.faults import Fault, FaultyStore, Killed
 from support.landing import (
     COUNTS,
@@ -396,7 +397,7 @@ def test_after_any_fault_a_retry_ends_as_if_nothing_had_happened(
     assert isinstance(counted.store, FaultyStore)
     calls = counted.store.calls
     assert calls > 4
-    for at in range(calls):
+    for at in list_moments(calls, fault):
         failing = on_copy(at=at, fault=fault, for_ever=for_ever)
         with suppress(Killed, TidefoldError):
             retry(failing, "items")

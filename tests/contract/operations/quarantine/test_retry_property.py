@@ -17,6 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from support.effort import choose
 from support.landing import COUNTS, land, make_landing, record, state_of, take
 from support.older import older_program
 from support.pipelines import judge_all
@@ -119,7 +120,7 @@ def fold(pipeline: Pipeline, runs: Iterator[int]) -> None:
         assert confirm(pipeline, "items", run_id=run).status == "published"
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=choose(5, 12), deadline=None, suppress_health_check=list(HealthCheck))
 @given(steps=STEPS)
 def test_the_rows_are_those_of_a_log_that_could_read_everything(
     monkeypatch: pytest.MonkeyPatch, steps: list[tuple[Any, ...]]

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
+from support.effort import list_moments
 from support.faults import Fault, FaultyStore, attempt, on_copy, reopened
 from support.interleaved import run_through_store
 from support.pipelines import judge_all, put, rows_of, snapshot_rows, table_rows
@@ -295,7 +296,7 @@ def test_after_any_fault_a_retry_ends_as_if_nothing_had_happened(
     calls, cases = whole.store.calls, 0
     assert calls > 12
     for fault in faults:
-        for at in range(calls):
+        for at in list_moments(calls, fault):
             attempt(on_copy(template, folder, at=at, fault=fault), lambda p, _: act(p, "back"))
             assert table_rows(reopened(folder)) in (THIRD, expected)
             recovered = reopened(folder)

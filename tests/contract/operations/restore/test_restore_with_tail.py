@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from support import workloads
 from support.counted import counted
+from support.effort import choose
 from support.pipelines import make_pipeline, rows_of, table_rows
 from support.restoring import LOG, Rows, configured, cycle, files_of, publish, restore, rows_after, take
 from tidefold.changelog.duckdb_connection import connect
@@ -59,7 +60,7 @@ def check_carried(before: Sequence[DataFile], after: Sequence[DataFile], touched
     buckets=st.tuples(st.sampled_from([4, 8, 16]), st.sampled_from([2, 4, 16])),
     mode=st.sampled_from(RestoreMode),
 )
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=choose(5, 12), deadline=None)
 def test_the_rows_are_those_of_a_plain_fold_and_untouched_files_are_carried(
     tail: Rows, later: Rows, kinds: tuple[KindPolicy, ...], buckets: tuple[int, int], mode: RestoreMode
 ) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
+from support.effort import list_moments
 from support.faults import Fault, attempt, check_nothing_left_over, on_copy, reopened
 from support.pipelines import (
     CONFIG,
@@ -159,7 +160,7 @@ def test_after_any_fault_the_next_call_finishes(pipeline: Pipeline, tmp_path: Pa
     calls = whole.store.calls  # type: ignore[attr-defined]
     assert calls > 10
     expected = {n: snapshot_rows(pipeline, n) for n in (4, 5)}
-    for at in range(calls):
+    for at in list_moments(calls, fault):
         attempt(on_copy(template, folder, config=KEEPING, at=at, fault=fault), clean)
         recovered = reopened(folder, config=KEEPING)
         assert rows_of(recovered.store.uri(LogPaths("accounts").table)) == expected[5]

@@ -13,6 +13,7 @@ from unittest import mock
 
 import pytest
 
+from support.effort import list_moments
 from support.faults import Fault, FaultyStore, Killed, check_nothing_left_over
 from support.pipelines import contents, judge_all, make_pipeline, table_rows
 from support.savepoints import THIRD, bring, changed, cycle, make, save, saved_rows, snapshot_rows
@@ -138,7 +139,7 @@ def test_an_import_ends_as_if_nothing_had_happened(
     with opened(whole):
         importing(on(folder, whole), address, mode)
     assert whole.calls > 12
-    for at in range(whole.calls):
+    for at in list_moments(whole.calls, fault):
         shutil.rmtree(folder)
         store = FaultyStore(root, at=at, fault=fault)
         with opened(store), suppress(Killed, TidefoldError):

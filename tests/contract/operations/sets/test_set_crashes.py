@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from support.bank_sets import ENDS, LOGS, check_bank, config, copy_bank, land, make_bank, read_set, replay, run
+from support.effort import choose, list_moments
 from support.faults import Fault, FaultyStore, Killed
 from support.pipelines import judge_all
 from tidefold.compute.runners import in_process
@@ -64,7 +65,7 @@ def test_a_crash_at_every_call_of_a_confirm(template: Path, tmp_path: Path, faul
     assert before.published
     assert before.point
     states = set()
-    for at in range(_count_calls(template, folder)):
+    for at in list_moments(_count_calls(template, folder), fault):
         pipeline = copy_bank(template, folder)
         with suppress(Killed, TidefoldError):
             confirm_logs(replace(pipeline, store=FaultyStore(folder / "store", at, fault)), LOGS, "r2")
@@ -91,7 +92,7 @@ def test_a_crash_at_every_call_of_a_confirm(template: Path, tmp_path: Path, faul
 
 
 def test_the_next_run_goes_on_after_a_crash_in_any_step(template: Path, tmp_path: Path) -> None:
-    """Every seventh call of a whole run; the next run publishes the newest point."""
+    """Some calls of a whole run; the next run publishes the newest point."""
     folder = tmp_path / "copy"
     pipeline = copy_bank(template, folder)
     for log in LOGS:
@@ -101,7 +102,7 @@ def test_the_next_run_goes_on_after_a_crash_in_any_step(template: Path, tmp_path
     store = FaultyStore(folder / "store")
     run(replace(pipeline, store=store), "r3")
     newest = check_bank(pipeline)
-    for at in range(3, store.calls, 7):
+    for at in range(3, store.calls, choose(15, 7)):
         pipeline = copy_bank(tmp_path / "begun", folder)
         with suppress(Killed, TidefoldError):
             run(replace(pipeline, store=FaultyStore(folder / "store", at, Fault.KILLED_AFTER)), "r3")

@@ -26,6 +26,7 @@ from support.bank_sets import (
     replay,
     run,
 )
+from support.effort import list_moments
 from support.faults import Fault, FaultyStore, Killed
 from tidefold.compute.runners import in_process
 from tidefold.errors import RefusedError, TidefoldError
@@ -112,7 +113,7 @@ def test_a_crash_at_every_call_of_the_confirm(staged: Path, tmp_path: Path, faul
     store = FaultyStore(tmp_path / "count" / "store")
     confirm_logs(replace(pipeline, store=store), LOGS, "back")
     folder, half_way = tmp_path / "copy", 0
-    for at in range(store.calls):
+    for at in list_moments(store.calls, fault):
         pipeline = copy_bank(staged, folder)
         with suppress(Killed, TidefoldError):
             confirm_logs(replace(pipeline, store=FaultyStore(folder / "store", at, fault)), LOGS, "back")

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from support.bank_sets import ENDS, LOGS, check_bank, count_records, judge_staged, land, make_bank, replay, run
+from support.effort import list_moments
 from support.faults import Fault, FaultyStore, Killed
 from tidefold.compute.runners import in_process
 from tidefold.errors import RefusedError, TidefoldError
@@ -88,7 +89,7 @@ def test_a_crash_at_every_call_of_the_confirm(saved: Path, tmp_path: Path, fault
     store = FaultyStore(tmp_path / "count" / "store")
     confirm_logs(replace(open_pipeline(tmp_path / "count" / "tidefold.yaml"), store=store), LOGS, "import")
     folder = tmp_path / "copy"
-    for at in range(store.calls):
+    for at in list_moments(store.calls, fault):
         shutil.rmtree(folder, ignore_errors=True)
         shutil.copytree(tmp_path / "staged", folder)
         pipeline = open_pipeline(folder / "tidefold.yaml")

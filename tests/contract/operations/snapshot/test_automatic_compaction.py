@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.effort import choose
 from support.engine_cases import ANY, OWN, histories, named, shape_of
 from support.folding import folded
 from support.pipelines import CONFIG, judge_all, make_pipeline, put, table_rows
@@ -186,7 +187,7 @@ def state_with(days: list[int | None], engine: Engine = Engine.LAST) -> LogState
     trigger=st.builds(CompactionTrigger, st.integers(0, 6), st.sampled_from([0, 250, 1000])),
     engine=st.sampled_from(list(Engine)),
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=choose(120, 300), deadline=None)
 def test_what_backfills_may_need_is_never_compacted(
     days: list[int | None], since: int | None, trigger: CompactionTrigger, engine: Engine
 ) -> None:
@@ -213,7 +214,7 @@ CASES = [case for case in (*OWN, *ANY) if case[0].merge.engine in (Engine.LAST, 
 
 @pytest.mark.parametrize("case", CASES, ids=named)
 @given(data=st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=choose(16, 40), deadline=None)
 def test_a_compaction_in_the_middle_of_the_log_changes_no_row(case: Any, data: st.DataObject) -> None:
     """I5: of a part of the log, with folds before and after it."""
     shape, ops, absent = case

@@ -21,6 +21,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from support.change_feeds import FEED, KEYLESS, LOG, VECTORS, find_differences, open_table, publish, rows_at, text_of
+from support.effort import choose
 from support.faults import Fault, FaultyStore, Killed
 from support.pipelines import judge_all, make_pipeline, put, with_log_shape
 from tidefold.changelog.schema import CLEAR, DELETE
@@ -88,7 +89,7 @@ STEP = st.one_of(
 )
 
 
-@settings(deadline=None, max_examples=12, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, max_examples=choose(5, 12), suppress_health_check=list(HealthCheck))
 @given(st.sampled_from([FEED, VECTORS]), st.lists(STEP, min_size=1, max_size=4))
 def test_a_feed_is_the_naive_difference_of_two_versions(config: str, steps: list[Any]) -> None:
     with tempfile.TemporaryDirectory(prefix="feed", dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as folder:

@@ -16,6 +16,7 @@ from deltalake import DeltaTable
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from support.effort import choose
 from support.faults import Killed
 from support.interleaved import run_then
 from support.pipelines import CONFIG, judge_all, make_pipeline, put, rows_of, snapshot_rows, table_rows, with_log_shape
@@ -380,7 +381,7 @@ def test_twenty_steps_at_random(
     # So that rows are marked wherever they can be.
     monkeypatch.setattr(mark_deleted, "SHARE", 10.0)
 
-    @settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck), phases=PHASES)
+    @settings(max_examples=choose(5, 12), deadline=None, suppress_health_check=list(HealthCheck), phases=PHASES)
     @given(st.lists(STEPS, min_size=20, max_size=20))
     def walk(steps: list[tuple[object, ...]]) -> None:
         folder = tmp_path_factory.mktemp("walk")

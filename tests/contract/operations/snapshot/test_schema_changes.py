@@ -22,6 +22,7 @@ from deltalake import DeltaTable, Schema
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from support.effort import choose
 from support.faults import Fault, FaultyStore, Killed
 from support.pipelines import contents, judge_all, make_pipeline, put, with_log_shape
 from tidefold.changelog.schema import DELETE, MERGE
@@ -571,7 +572,7 @@ VALUES: dict[str, Any] = {
 STEPS = ["put", "put", "fold", "fold", "add", "drop", "rename", "type", "type", "restore", "squash", "tail"]
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=choose(8, 20), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_any_row_of_schema_changes_between_any_folds_gives_the_rows_of_the_oracle(data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from support.effort import list_moments
 from support.faults import Fault, FaultyStore, attempt, on_copy, reopened
 from support.pipelines import CONFIG, judge_all, make_pipeline, put, table_rows
 from support.savepoints import changed
@@ -326,7 +327,7 @@ def test_after_any_fault_the_next_call_ends_as_if_nothing_had_happened(
     expected, cases = sets(whole), 0
     assert isinstance(whole.store, FaultyStore)
     for fault in Fault:
-        for at in range(whole.store.calls):
+        for at in list_moments(whole.store.calls, fault):
             attempt(on_copy(tmp_path, folder, config=KEEPING, at=at, fault=fault), act)
             assert rows_read(reopened(folder, config=KEEPING), ReadRequest(What.LIVE)) == rows
             recovered = reopened(folder, config=KEEPING)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.effort import choose
 from support.engine_cases import ANY, OWN, histories, named
 from support.naive import key_of, rows_of
 from tidefold.changelog.schema import CLEAR, DELETE, MERGE, place_columns
@@ -36,7 +37,7 @@ def change_of(shape: TableSpec, number: int, values: dict[str, Any]) -> KeyChang
 
 @pytest.mark.parametrize("case", CASES, ids=named)
 @given(data=st.data(), seed=st.randoms(use_true_random=False))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=choose(16, 40), deadline=None)
 def test_what_the_makers_gave_is_the_row(case: Any, data: st.DataObject, seed: random.Random) -> None:
     shape, ops, absent = case
     changes = data.draw(histories(shape, ops, absent))

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.builders import SHAPE, appended, manifest_of, new_log, verdict_for
+from support.effort import choose
 from tidefold.changelog.schema import DELETE, UPSERT, change_schema, place_columns, table_schema
 from tidefold.domain.explain.key_history import (
     ChangeOutcome,
@@ -54,7 +55,7 @@ def changes_of(rows: Sequence[dict[str, Any]], key: int) -> list[KeyChange]:
     ]
 
 
-@settings(max_examples=60)
+@settings(max_examples=choose(24, 60))
 @given(
     folds=st.lists(st.lists(CHANGE, max_size=8), min_size=1, max_size=3),
     again=st.booleans(),
@@ -91,7 +92,7 @@ def test_the_winner_is_the_row_that_the_kernel_keeps(folds: list[list[dict[str, 
         )
 
 
-@settings(max_examples=60)
+@settings(max_examples=choose(24, 60))
 @given(rows=st.lists(CHANGE, min_size=1, max_size=12))
 def test_of_what_is_squashed_the_winner_is_left(rows: list[dict[str, Any]]) -> None:
     placed = [{**row, "sqn": 1, "_offset": i, "text": f"{i}"} for i, row in enumerate(rows)]

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
+from support.effort import choose
 from tidefold.domain.sets.point import FoundPoint, SetPoint, TransactionEnd, find_point
 from tidefold.domain.sets.progress import LogProgress, SourceRecord, follow_records
 
@@ -187,7 +188,7 @@ def _last_of(point: SetPoint) -> int:
     return int(point.transaction[1:]) if point.transaction else -1
 
 
-@settings(max_examples=300)
+@settings(max_examples=choose(120, 300))
 @given(binlogs())
 def test_a_point_has_every_row_before_it_and_none_after_it(given_binlog: tuple[Binlog, list[Landed]]) -> None:
     log, steps = given_binlog
@@ -210,7 +211,7 @@ def test_a_point_has_every_row_before_it_and_none_after_it(given_binlog: tuple[B
             assert wanted <= there
 
 
-@settings(max_examples=200)
+@settings(max_examples=choose(80, 200))
 @given(binlogs())
 def test_everything_that_has_landed_is_reached(given_binlog: tuple[Binlog, list[Landed]]) -> None:
     """The last transaction has a record of every table, so all before it are proved."""

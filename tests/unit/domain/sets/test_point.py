@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.effort import choose
 from tidefold.domain.sets.point import Cut, FoundPoint, SetPoint, TransactionEnd, explain_missing_ends, find_point
 from tidefold.domain.sets.progress import LogProgress, SourceRecord, follow_records
 
@@ -113,7 +114,7 @@ def _follow(source: Source, steps: list[dict[str, int]]) -> list[tuple[dict[str,
     return found
 
 
-@settings(max_examples=400)
+@settings(max_examples=choose(160, 400))
 @given(sources())
 def test_a_point_has_all_records_before_it_and_none_after_it(given_source) -> None:
     source, rows, steps = given_source
@@ -141,7 +142,7 @@ def test_a_point_has_all_records_before_it_and_none_after_it(given_source) -> No
             assert wanted <= have
 
 
-@settings(max_examples=300)
+@settings(max_examples=choose(120, 300))
 @given(sources())
 def test_everything_that_has_landed_is_reached(given_source) -> None:
     """When all topics have landed completely, the point is the last transaction."""
@@ -157,7 +158,7 @@ def test_everything_that_has_landed_is_reached(given_source) -> None:
         assert result.point.position == SNAPSHOT
 
 
-@settings(max_examples=300)
+@settings(max_examples=choose(120, 300))
 @given(sources())
 def test_a_single_search_finds_the_highest_point(given_source) -> None:
     source, rows, steps = given_source

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.builders import appended, manifest_of, new_log, verdict_for
+from support.effort import choose
 from tidefold.domain.explain.key_history import layers
 from tidefold.domain.log_state import ChangeSet, Expire, LogState, SnapshotKind, State
 from tidefold.domain.retention import compaction
@@ -118,7 +119,7 @@ def sqns(change_sets: tuple[ChangeSet, ...]) -> Made:
     return tuple(sqn for one in change_sets for sqn in range(one.begin, one.sqn + 1))
 
 
-@settings(max_examples=400)
+@settings(max_examples=choose(160, 400))
 @given(st.lists(STEPS, max_size=25), st.integers(0, 3))
 def test_what_is_offered_makes_exactly_the_rows_and_nothing_that_could_is_left_out(
     steps: list[tuple[object, ...]], cut: int
@@ -163,7 +164,7 @@ def ancestors(state: LogState, wanted: int) -> list[int]:
     return chain
 
 
-@settings(max_examples=200)
+@settings(max_examples=choose(80, 200))
 @given(st.lists(STEPS, max_size=25))
 def test_the_layers_of_a_snapshot_are_what_it_was_made_of(steps: list[tuple[object, ...]]) -> None:
     """What `explain` looks for the maker of a row in, the newest layer first."""
