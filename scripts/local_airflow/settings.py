@@ -29,6 +29,8 @@ class Request:
     paused: bool = False
     # C1 only: half the CPU time of jobs that take seconds, wrong for jobs that take minutes.
     quick_spark: bool = False
+    # Scheduler and dag-processor load what their forks would each import; see `preloaded`.
+    preloaded: bool = False
     # More of the environment, as settings of the DAGs.
     more: Mapping[str, str] = field(default_factory=dict)
     # The preferred port of the api-server; 0: any. It listens a minute later: two that prefer the same one may meet.

@@ -16,6 +16,7 @@ from local_airflow.api import AirflowApi
 from local_airflow.errors import LocalAirflowError
 from local_airflow.ports import free_port
 from local_airflow.postgres import start_postgres, stop_postgres
+from local_airflow.preloaded import NEEDED_BY
 from local_airflow.processes import Register, Started, stop
 from local_airflow.settings import PROJECT, Request, airflow_env
 
@@ -80,7 +81,8 @@ def _up(request: Request, register: Register, say: Say) -> LocalAirflow:
     say(f"database migrated ({time.monotonic() - since:.0f} s)")
     password = json.loads(request.passwords.read_text())["admin"]
     airflow = LocalAirflow(request, AirflowApi(f"http://127.0.0.1:{port}", "admin", password), env)
-    started = [register.start(c[0], _airflow(*c), env, airflow.log(c[0])) for c in _COMPONENTS]
+    program = _call_preloaded if request.preloaded else _airflow
+    started = [register.start(c[0], program(*c), env, airflow.log(c[0])) for c in _COMPONENTS]
     _wait(airflow, started)
     say(f"scheduler, dag-processor, api-server and triggerer healthy on port {port} ({time.monotonic() - since:.0f} s)")
     return airflow
@@ -92,6 +94,12 @@ def _register(root: Path) -> Register:
 
 def _airflow(*words: str) -> list[str]:
     return [str(Path(sys.executable).with_name("airflow")), *words]
+
+
+def _call_preloaded(*words: str) -> list[str]:
+    if words[0] not in NEEDED_BY:
+        return _airflow(*words)
+    return [sys.executable, str(Path(__file__).with_name("preloaded.py")), *words]
 
 
 def _write_password(request: Request) -> None:

@@ -43,7 +43,8 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     root = tmp_path_factory.mktemp("stack")
     config = prepare(root)
     land(config, "phase1")
-    airflow = up(Request(root, config, "* * * * * */20", quick_spark=True, users=_USERS, more=SELDOM), print)
+    request = Request(root, config, "* * * * * */20", users=_USERS, quick_spark=True, preloaded=True, more=SELDOM)
+    airflow = up(request, print)
     scene = Scene(airflow, open_pipeline(config))
     started = []
     try:
@@ -92,7 +93,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory, hook: tuple[str, list[Any]]) 
         "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "2",
         "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_SEC": "2",
     }
-    airflow = up(Request(root, config, "", dags=dags, quick_spark=True, more=more), print)
+    airflow = up(Request(root, config, "", dags=dags, quick_spark=True, preloaded=True, more=more), print)
     try:
         yield small.Shop(airflow, open_pipeline(config), statsd, hook[1])
     finally:
