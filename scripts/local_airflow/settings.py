@@ -87,6 +87,9 @@ def _sections(request: Request, database: Database, address: str, port: int) -> 
         "DAG_PROCESSOR__PARSING_PROCESSES": "1",
         # How long a task waits after the end of the one before it, at most.
         "SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.2",
+        # The api-server imports much at the first request of a task. If that is later than the default of 5 s on a busy
+        # machine, the task fails before it starts, and its next try begins 5 minutes later.
+        "WORKERS__EXECUTION_API_TIMEOUT": "60",
         "USAGE_DATA_COLLECTION__ENABLED": "False",
     }
     return {f"AIRFLOW__{name}": value for name, value in values.items()}

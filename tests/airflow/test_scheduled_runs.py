@@ -64,7 +64,7 @@ def marked(scene: Scene, put_right: Run) -> Red:
     """Phase 3, with somebody marking `materialize` as failed while it folds."""
     before = scene.files("tables")
     landed = scene.land("phase3")
-    wait_until(lambda: _ongoing(scene) is not None)
+    wait_until(lambda: _ongoing(scene) is not None, every=0.05)
     run_id = str(_ongoing(scene)).removeprefix(f"{DAG}/")
     scene.airflow.api.set_task_state(DAG, run_id, "materialize", "failed")
     run = scene.follow(landed)
@@ -74,7 +74,7 @@ def marked(scene: Scene, put_right: Run) -> Red:
 @pytest.fixture(scope="module")
 def killed(scene: Scene, marked: Red) -> tuple[Run, LogState]:
     """The next run, its Spark job killed in mid materialize: the run, and `accounts` as the killed attempt left it."""
-    wait_until(lambda: _ongoing(scene) not in (None, f"{DAG}/{marked.run.id}"))
+    wait_until(lambda: _ongoing(scene) not in (None, f"{DAG}/{marked.run.id}"), every=0.05)
     state = scene.state("accounts")
     scene.kill("materialize")
     return scene.follow(marked.run.begun), state

@@ -131,6 +131,7 @@ def test_a_dag_of_three_lines_publishes_on_a_cluster_into_s3(
         "AIRFLOW__API_AUTH__JWT_SECRET": secrets.token_hex(32),
         "AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT": str(free_port()),
         "AIRFLOW__LOGGING__TRIGGER_LOG_SERVER_PORT": str(free_port()),
+        "AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": "60",
         "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
     }
     processes.start("airflow", "airflow", "standalone", more=airflow)
