@@ -41,7 +41,7 @@ def next_run(airflow: LocalAirflow, since: datetime, say: Callable[[str], None],
             if run["state"] in ("success", "failed"):
                 return Run(run["dag_run_id"], run["state"], _instant(run["start_date"]), states)
         _still_alive(airflow)
-        time.sleep(1)
+        time.sleep(2)
     raise LocalAirflowError(f"No run ended within {seconds:.0f} s.", airflow.log("scheduler"))
 
 

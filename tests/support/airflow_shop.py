@@ -253,4 +253,4 @@ def wait_for(happened: Callable[[], bool], tell: Callable[[], str], seconds: flo
     deadline = time.monotonic() + seconds
     while not answer_of(happened):
         assert time.monotonic() < deadline, f"did not happen within {seconds:.0f} s: {tell()}"
-        time.sleep(0.5)
+        time.sleep(1)

@@ -27,8 +27,8 @@ from tidefold.domain.paths import LogPaths
 from tidefold.errors import NotFoundError
 from tidefold.operations.pipeline import Pipeline
 
-# Their files stay as they are while a test looks: Airflow reads them again less often than each 30 seconds. The
-# scheduler looks for work twice a second instead of five times, because other tests need the CPU.
+# DAG files do not change while a test looks, so Airflow need not read them again each 30 seconds. The scheduler looks
+# for work twice a second instead of five times. Other tests need the CPU.
 SELDOM = {
     "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.5",
     "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "120",
@@ -132,7 +132,7 @@ def running(airflow: LocalAirflow) -> Iterator[psutil.Process]:
         yield from members(started)
 
 
-def wait_until(happened: Callable[[], bool], seconds: float = 400, every: float = 0.5) -> None:
+def wait_until(happened: Callable[[], bool], seconds: float = 400, every: float = 1) -> None:
     """Polls. A state that lasts only a second needs more looks, which cost the api-server CPU time."""
     deadline = time.monotonic() + seconds
     while not answer_of(happened):
