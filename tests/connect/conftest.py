@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support.connect_server import ConnectProcess
+from support.connect_server import TOKEN_VARIABLE, ConnectProcess
 from tidefold.compute.connect_session import ConnectServer, close_connected, open_connected
 from tidefold.installation import find_python_path
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectProcess]:
     path = os.pathsep.join([find_python_path() or "", str(Path(__file__).parents[1])])
     process = ConnectProcess(tmp_path_factory.mktemp("server"), path)
+    os.environ[TOKEN_VARIABLE] = process.token
     try:
         process.wait()
         yield process

@@ -11,7 +11,7 @@ from local_airflow.settings import PROJECT, Request
 from local_airflow.stack import down, up
 from support import airflow_shop as small
 from support.airflow_stack import SELDOM, java_started
-from support.connect_server import ConnectProcess
+from support.connect_server import TOKEN_VARIABLE, ConnectProcess
 from tidefold.wiring import open_pipeline
 
 
@@ -27,7 +27,7 @@ def shop(server: ConnectProcess, tmp_path_factory: pytest.TempPathFactory) -> It
     dags = root / "dags"
     dags.mkdir()
     (dags / "tidefold_materialize.py").symlink_to(PROJECT / "dags" / "tidefold_materialize.py")
-    airflow = up(Request(root, config, "", dags=dags, more=SELDOM), print)
+    airflow = up(Request(root, config, "", dags=dags, more={**SELDOM, TOKEN_VARIABLE: server.token}), print)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as unused:
         try:
             yield small.Shop(airflow, open_pipeline(config), unused)

@@ -70,6 +70,21 @@ def test_a_server_that_is_not_there_is_an_error_without_the_token(tmp_path: Path
     assert "hunter2" not in f"{gone.value} {gone.value.__cause__}"
 
 
+def test_a_token_without_tls_is_explained(server: ConnectProcess, tmp_path: Path) -> None:
+    address = server.address.replace("localhost", "127.0.0.1")
+    with pytest.raises(UnavailableError) as gone:
+        open_connected(ConnectServer(address, address, tmp_path))
+    assert gone.value.code == "CONNECT_UNREACHABLE"
+    assert "TLS" in gone.value.hint
+
+
+def test_a_wrong_token_is_refused_and_not_repeated(place: ConnectServer) -> None:
+    with pytest.raises(InvalidInputError) as refused:
+        open_connected(replace(place, address=f"{place.address}/;token=hunter2"))
+    assert refused.value.code == "CONNECT_DENIED"
+    assert "hunter2" not in f"{refused.value} {refused.value.__cause__}"
+
+
 def test_an_interrupt_is_for_the_operations_of_this_process(place: ConnectServer) -> None:
     session = open_connected(place)
     mark_operations()

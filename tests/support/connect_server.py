@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import socket
 import subprocess
 import sys
@@ -13,14 +14,16 @@ from local_airflow.ports import free_port
 from tidefold.spark.jars import find_delta_jars
 
 _SECONDS = 120
+# Where the server and its clients look for the token that both must have.
+TOKEN_VARIABLE = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
 _CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
 
 
 class ConnectProcess:
-    """A server on a free port of the loopback. `path`: what its Python workers import from."""
+    """A server on a free port of the loopback, with a token. `path`: what its Python workers import from."""
 
     def __init__(self, folder: Path, path: str) -> None:
-        self.port = free_port()
+        self.port, self.token = free_port(), secrets.token_hex(16)
         self.output = folder / "server.log"
         settings = {
             "spark.ui.enabled": "false",
@@ -47,12 +50,14 @@ class ConnectProcess:
             "spark-internal",
         ]
         env = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": path}
+        env[TOKEN_VARIABLE] = self.token
         with self.output.open("wb") as sink:
             self.process = subprocess.Popen(command, env=env, stdout=sink, stderr=subprocess.STDOUT, cwd=folder)
 
     @property
     def address(self) -> str:
-        return f"sc://127.0.0.1:{self.port}"
+        # A client with a token wants TLS, except of a host with this name.
+        return f"sc://localhost:{self.port}"
 
     def wait(self) -> None:
         """Waits until the server answers."""

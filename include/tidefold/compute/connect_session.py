@@ -258,6 +258,8 @@ def find_outage(error: Exception, server: ConnectServer | None = None) -> Tidefo
     if status == "unavailable":
         message = f"The Spark Connect server {server.shown} does not answer: {_details(error)}."
         hint = f"Start the server, or correct `spark.master`. {_RETRY}"
+        if "handshake" in message:
+            hint = f"A client with a token wants TLS, except of `sc://localhost`: use a proxy with TLS. {_RETRY}"
         return UnavailableError("CONNECT_UNREACHABLE", message, hint=hint)
     if status in ("unauthenticated", "permission_denied"):
         message = f"The Spark Connect server {server.shown} refuses this process: {_details(error)}."
