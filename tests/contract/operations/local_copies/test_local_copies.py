@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from support.effort import list_moments
+from support.effort import choose, list_moments
 from support.faults import Fault, Killed
 from support.local_copies import (
     PAIR,
@@ -240,7 +240,7 @@ def test_any_call_to_the_local_disk_may_fail_and_no_step_does(
         assert retain(healthy)["warnings"] == []
         assert set(copies_of(healthy)) <= {"items/0000000002"}
         assert offered(healthy) == tuple(2 for _ in copies_of(healthy))
-    assert warned > 4
+    assert warned > choose(1, 4)
     print(f"{calls} local calls failed in turn: {fault}, for ever: {for_ever}; {warned} said so")
 
 
@@ -273,7 +273,7 @@ def test_a_process_that_dies_while_it_copies_leaves_no_half_that_counts(
         assert newest
         assert (copies_of(healthy), offered(healthy)) == ([f"items/{newest.id:010d}"], (newest.id,))
         assert [p for p in copied_files(healthy) if p.endswith(".part")] == []
-    assert ongoing > 5
+    assert ongoing > choose(1, 5)
     assert unhurt < 3
     print(f"{calls} kills; {ongoing} of them left a copy that was being written")
 
