@@ -60,7 +60,7 @@ errors: install ## Write docs/errors.md and the table of checks in docs/quality.
 
 ##@ Test
 
-test: install ## All tests: unit, model, contract, Spark, Airflow, package
+test: install ## Units, the model, contracts, feeds, Spark, Airflow, and a short run on a cluster
 	@scripts/run_tests
 
 test-unit: install ## Seconds: values, moves, parsing, configuration, command line
@@ -81,16 +81,19 @@ test-faults: install ## A part of the fault matrix, two coordinators, eight proc
 
 test-spark: install ## Real Spark, Delta and Great Expectations
 	$(RUN) -m pytest tests/spark
+
+.PHONY: test-connect
+test-connect: install ## About 5 minutes, not part of `make test`: steps on a Spark Connect server, also from Airflow
 	$(RUN) -m pytest tests/connect
 
 test-airflow: install ## A real Airflow with its scheduler and spark-submit
 	$(RUN) -m pytest tests/airflow
 
 .PHONY: test-package
-test-package: install ## About 3 minutes: the wheel in a new environment, and an Airflow of its own with a cluster and S3
+test-package: install ## About 4 minutes, not part of `make test`: the wheel in a new environment, and an Airflow of its own with a cluster and S3
 	$(RUN) -m pytest tests/package
 
-test-drills: install ## About 10 minutes on a quiet machine, not part of `make test`: four scheduled rounds of three DAGs in a real Airflow while an approval waits
+test-drills: install ## About 15 minutes on a quiet machine, not part of `make test`: four scheduled rounds of three DAGs in a real Airflow while an approval waits, and a set there
 	$(RUN) -m pytest tests/drills
 
 .PHONY: test-cluster

@@ -12,7 +12,7 @@ from support.scenarios import SCENARIOS, Scenario, Stage, run_case, templates
 from support.simulated import Fault, list_different_ways, simulated_tables
 
 # Each of so many cases, and which ones differs between scenarios: they share the calls of most operations.
-PART = choose(6, 1)
+PART = choose(10, 1)
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def test_after_a_second_crash_during_recovery_too(stage: Stage, scenario: Scenar
     with simulated_tables():
         calls = stage.calls_of(scenario)
         pairs = [(first, second) for first in range(calls) for second in range(calls + 5)]
-        chosen = pairs[:: max(1, len(pairs) // choose(12, 60))]
+        chosen = pairs[:: max(1, len(pairs) // choose(8, 60))]
         for number, (first, second) in enumerate(chosen):
             faults = list(Fault)
             fault, again = faults[number % len(faults)], faults[number // len(faults) % len(faults)]
