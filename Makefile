@@ -1,7 +1,7 @@
 # Every command a contributor needs. The same ones run in .ci/run.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help install lock lint test errors wrap test-unit test-model test-contract test-spark test-airflow test-faults test-drills bench bench-counts bench-ingest bench-log bench-listing bench-long bench-capacity bench-quality bench-s3 bench-clients bench-scale bench-sets bench-snapshot fault-matrix two-coordinators unsynced soak demo up airflow down clean
+.PHONY: help install lock lint test errors wrap test-fast test-spark test-airflow test-drills bench bench-counts bench-ingest bench-log bench-listing bench-long bench-capacity bench-quality bench-s3 bench-clients bench-scale bench-sets bench-snapshot fault-matrix two-coordinators unsynced soak demo up airflow down clean
 
 # Set in some shells; with it every start would compile all its imports again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -54,47 +54,57 @@ wheel: install ## Build dist/tidefold-*.whl, the package that users install
 wrap: ## Wrap the text of README, CONTRIBUTING, CHANGELOG and docs/*.md at 100 columns
 	$(RUN) scripts/wrap_text.py
 
-errors: install ## Write docs/errors.md and the table of checks in docs/quality.md from the program
-	$(RUN) scripts/error_reference.py
+errors: install ## Write the table of checks in docs/quality.md from the program
 	$(RUN) scripts/suite_reference.py
 
 ##@ Test
 
-test: install ## Units, the model, contracts, feeds, Spark, Airflow, and a short run on a cluster
-	@scripts/run_tests
+test-fast: install ## 2 minutes: no Java, no Airflow, no server; the one to run while you write
+	@$(RUN) -m test_tiers test-fast $(ARGS)
 
-test-unit: install ## Seconds: values, moves, parsing, configuration, command line
-	$(RUN) -m pytest -n 2 --dist worksteal tests/unit
+test: install ## 12 minutes: all that decides whether a change may land, with a real Airflow, Spark and S3 server
+	@$(RUN) -m test_tiers test $(ARGS)
 
-test-model: install ## About 3 minutes: the life cycle of two logs under random moves, crashes and races, and every engine, against plain dicts
-	$(RUN) -m pytest -n 2 --dist worksteal tests/model
+.PHONY: test-all
+test-all: install ## Hours: every part, one after the other; writes docs/tests.md (PARTS='connect yarn': only these)
+	@$(RUN) -m test_tiers.everything $(PARTS)
+
+.PHONY: accept-durations
+accept-durations: ## Accepts the CPU seconds of the last `make test` and `make test-fast`; review the diff of tests/data/durations.json
+	@$(RUN) -m test_tiers accept
 
 .PHONY: test-thorough
-test-thorough: install ## About an hour, not part of `make test`: each call that can fail, and more random cases, where `make test` plays a part
-	TIDEFOLD_THOROUGH=1 $(RUN) -m pytest -n 2 --dist worksteal tests/model tests/contract tests/faults tests/unit
-
-test-contract: install ## About 8 minutes: stores, ledger, real Delta tables, every call failing in turn; no Spark, no Airflow
-	$(RUN) -m pytest -n 2 --dist worksteal tests/contract
-
-test-faults: install ## A part of the fault matrix, two coordinators, eight processes
-	$(RUN) -m pytest tests/faults
+test-thorough: install ## About an hour: each call that can fail, and more random cases, where `make test` plays a part
+	TIDEFOLD_THOROUGH=1 $(RUN) -m pytest -n 2 --dist worksteal tests/model tests/contract tests/faults tests/unit tests/feeds
 
 test-spark: install ## Real Spark, Delta and Great Expectations
 	$(RUN) -m pytest tests/spark
 
 .PHONY: test-connect
-test-connect: install ## About 5 minutes, not part of `make test`: steps on a Spark Connect server, also from Airflow
+test-connect: install ## About 5 minutes, not part of `make test`: steps on the server of `tidefold spark start`, and its death in the middle of each
 	$(RUN) -m pytest tests/connect
 
-test-airflow: install ## A real Airflow with its scheduler and spark-submit
+test-airflow: install ## A real Airflow with its scheduler and a warm Spark
 	$(RUN) -m pytest tests/airflow
 
 .PHONY: test-package
 test-package: install ## About 4 minutes, not part of `make test`: the wheel in a new environment, and an Airflow of its own with a cluster and S3
 	$(RUN) -m pytest tests/package
 
-test-drills: install ## About 15 minutes on a quiet machine, not part of `make test`: four scheduled rounds of three DAGs in a real Airflow while an approval waits, and a set there
+.PHONY: test-versions
+test-versions: install ## Minutes a cell, not part of `make test`: the package beside other versions of Spark, Airflow and Python; writes docs/versions.md (CELL=spark35,spark40,spark41,airflow31,airflow32,floors)
+	PYTHONPATH=include:plugins:scripts:tests $(PYTHON) -m versions $(CELL)
+
+test-drills: install ## About 20 minutes on a quiet machine, not part of `make test`: four scheduled rounds of three DAGs in a real Airflow while an approval waits, a set, and five days of backfills there
 	$(RUN) -m pytest tests/drills
+
+.PHONY: test-standalone
+test-standalone: install ## About 3 minutes, not part of `make test`: a short run on a cluster, with a killed worker and a busy S3
+	$(RUN) -m pytest tests/cluster
+
+.PHONY: test-compose
+test-compose: install ## About 20 minutes: docker-compose.yaml in real containers, by podman as root; writes docs/benchmarks/compose.md (DEBIAN_MIRROR: base images without a registry; CERTIFICATES: a folder of .crt files)
+	PYTHONPATH=include:plugins:scripts:tests $(PYTHON) -m compose
 
 .PHONY: test-cluster
 test-cluster: install ## About 20 minutes, not part of `make test`: outages of workers, executors, driver and S3 on a cluster, through Airflow; writes docs/benchmarks/cluster.md (needs Go; STORIES='driver': only those)
@@ -176,6 +186,13 @@ TORTURE ?= $(CURDIR)/var/torture
 .PHONY: mutants
 mutants: install ## About 6 minutes: takes each behaviour of Flink out in turn, and shows that a test fails; writes docs/flink.md
 	PYTHONPATH=tests $(PYTHON) -m mutations
+
+.PHONY: mutants-generated
+TABLE ?= after
+AT ?= HEAD
+mutants-generated: install ## Hours, goes on where it was stopped: 120 mutants of a seed at a commit, each judged by the tests that reach it; writes tests/data/mutants-after.json (TABLE=before AT=62e2f306)
+	.venv/bin/uv pip install --quiet --no-deps --target var/mutants/tools mutmut==3.8.1 pytest-cov==7.1.0 coverage==7.17.3
+	PYTHONPATH=$(CURDIR)/tests:$(CURDIR)/var/mutants/tools $(PYTHON) -m mutations.generated $(TABLE) $(AT)
 
 .PHONY: torture torture-tools
 torture: install torture-tools ## Random tables and workloads of a real PostgreSQL and MariaDB under a real Debezium, compared with their dumps (SEEDS=30 FIRST=0 DATABASES=mariadb; RECORD=1 writes its page)

@@ -28,11 +28,10 @@ from support.pipelines import judge_all, put_table
 from tables import KEPT, machine
 from tidefold.changelog.schema import UPSERT, change_schema
 from tidefold.compute.runners import on_spark
-from tidefold.domain.snapshot.kind_selection import KindPolicy
+from tidefold.domain.snapshot.claim import KindPolicy
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Fold
+from tidefold.operations.snapshot.materialize import Fold, materialize
 from tidefold.spark.submit import job_env, spark_conf
 from tidefold.wiring import open_pipeline
 

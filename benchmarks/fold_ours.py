@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from fold_data import Case, fold, open_bench
 from fold_measured import Way
 from tidefold.compute.runners import in_threads, on_spark
-from tidefold.domain.snapshot.kind_selection import KindPolicy
+from tidefold.domain.snapshot.claim import KindPolicy
 
 SPARK, FULL, ALONE = "tidefold on Spark, incremental", "tidefold on Spark, full", "tidefold without Spark, incremental"
 SPARK_VECTORS, ALONE_VECTORS = "tidefold on Spark, deletion vectors", "tidefold without Spark, deletion vectors"

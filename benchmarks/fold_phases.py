@@ -18,16 +18,14 @@ from pyspark.sql import SparkSession
 from fold_data import Case, fold, link_tree, open_bench
 from tables import seconds
 from tidefold.changelog.schema import change_schema, table_schema
-from tidefold.compute.runners import Answer, Work, in_process, on_spark
-from tidefold.delta.data_files import write_data_file
-from tidefold.delta.file_statistics import FileStatistics
+from tidefold.compute.runners import TaskAnswer, TaskWork, in_process, on_spark
+from tidefold.delta.data_files import FileStatistics, write_data_file
 from tidefold.domain.paths import DataFileName
-from tidefold.domain.snapshot.kind_selection import KindPolicy
-from tidefold.fold.base_rows import BaseFiles, open_base
-from tidefold.fold.fold_bucket import MERGE_MEMORY, FoldWork
+from tidefold.domain.snapshot.claim import KindPolicy
+from tidefold.fold.fold_bucket import MERGE_MEMORY, BaseFiles, FoldWork, open_base
 from tidefold.fold.inputs import Inputs
 from tidefold.fold.merge.merge import merge_bucket
-from tidefold.fold.task import FoldTask
+from tidefold.fold.plan import FoldTask
 
 _SCRATCH = "phases"
 
@@ -53,7 +51,7 @@ def shares(spark: SparkSession, case: Case, scratch: Path) -> list[str]:
     asked: list[FoldTask] = []
     phases = Phases()
 
-    def run(work: Work, tasks: list[str]) -> list[Answer]:
+    def run(work: TaskWork, tasks: list[str]) -> list[TaskAnswer]:
         texts.extend(tasks)
         asked.extend(work.task(task) for task in tasks if isinstance(work, FoldWork))
         with phases.phase("all tasks"):

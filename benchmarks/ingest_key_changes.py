@@ -14,11 +14,10 @@ from typing import Any
 from support.pipelines import judge_all
 from tables import HEAD, PAGES, Row, folder, ratios, seconds
 from tidefold.compute.runners import in_process
-from tidefold.domain.snapshot.kind_selection import KindPolicy
+from tidefold.domain.snapshot.claim import KindPolicy
 from tidefold.operations.ingest.ingest import ingest
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Fold
+from tidefold.operations.snapshot.materialize import Fold, materialize
 from tidefold.wiring import open_pipeline
 
 TITLE = "## Changes of a key"

@@ -15,8 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from tables import HEAD, Row, folder, machine, ratios, seconds, write_page
-from tidefold.changelog.duckdb_connection import connect
-from tidefold.changelog.key_group_hash import with_key_groups
+from tidefold.changelog.key_group_hash import connect, with_key_groups
 from tidefold.changelog.segment import write_parts
 from tidefold.changelog.writer.changelog import Changelog
 from tidefold.changelog.writer.rows_to_arrow import change_table

@@ -22,9 +22,7 @@ from tidefold.operations.inspect.status import status
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.idle import find_busy_logs
-from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Fold
+from tidefold.operations.snapshot.materialize import Fold, find_busy_logs, materialize
 from tidefold.spark.dispatch import run_without_spark
 from tidefold.spark.full_run import FullRun
 from tidefold.spark.steps import AnyStep

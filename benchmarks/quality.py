@@ -26,8 +26,7 @@ import pyarrow.parquet as pq
 import yaml
 
 from tables import write_page
-from tidefold.changelog.duckdb_connection import connect
-from tidefold.changelog.key_group_hash import key_groups_of
+from tidefold.changelog.key_group_hash import connect, key_groups_of
 from tidefold.changelog.writer import Changelog
 from tidefold.compute.runners import on_spark
 from tidefold.config import load_config
@@ -38,12 +37,11 @@ from tidefold.domain.snapshot.manifest import DataFile, Manifest
 from tidefold.operations.outcome import Status
 from tidefold.operations.quality.judge import judge
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Fold
+from tidefold.operations.snapshot.materialize import Fold, materialize
 from tidefold.quality.report.result import SAMPLES
 from tidefold.quality.run import expectations as gate
-from tidefold.quality.run.cost import Meter
-from tidefold.quality.run.gx_import import load
+from tidefold.quality.run.engine import Meter
+from tidefold.quality.run.expectations import load
 from tidefold.quality.run.run_checks import Baseline, ValidationContext, run_checks
 from tidefold.quality.run.spark_rows import SparkEngine
 from tidefold.quality.suite.check import Check

@@ -17,12 +17,11 @@ from support.pipelines import judge_all, put
 from support.s3_server import ENVIRONMENT, S3Bucket, S3Server
 from tables import machine, write_page
 from tidefold.compute.runners import in_threads
-from tidefold.domain.snapshot.kind_selection import KindPolicy
+from tidefold.domain.snapshot.claim import KindPolicy
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Fold
+from tidefold.operations.snapshot.materialize import Fold, materialize
 from tidefold.storage.s3.traffic import Traffic, read_traffic
 from tidefold.wiring import open_pipeline
 

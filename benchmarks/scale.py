@@ -16,6 +16,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+import msgspec
+
 from many_logs import NEWS, ManyLogs, count_calls, measure_apart
 from support.dealing import DealtBytes, count_bytes, tasks_of
 from support.pipelines import CONFIG, put
@@ -24,7 +26,6 @@ from tidefold.compute.broadcast_work import BroadcastWork
 from tidefold.domain.ingest.append import IngestedFile, append
 from tidefold.fold.fold_bucket import FoldWork, deal
 from tidefold.fold.plan_fold import sort_by_weight
-from tidefold.ledger.stored_form import encode
 from tidefold.operations.inspect.status import status
 from tidefold.wiring import open_pipeline
 
@@ -79,7 +80,7 @@ def _all(sent: DealtBytes) -> int:
 
 def _length_of_a_change_set() -> int:
     [task, *_] = tasks_of(1, 1)
-    return len(encode(task.plan.change_sets))
+    return len(msgspec.json.encode(task.plan.change_sets))
 
 
 def _megabytes(count: int) -> str:

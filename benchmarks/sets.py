@@ -19,7 +19,6 @@ from support.bank_sets import BANK, ENDS, KEYS, LOGS, TOPICS, config, make_bank,
 from support.counted import counting
 from tables import HEAD, Row, folder, machine, ratios, seconds, write_page
 from tidefold.operations.pipeline import Pipeline
-from tidefold.operations.sets.set_ledger import set_ledger
 
 TRANSACTIONS = int(os.environ.get("TRANSACTIONS", "20000"))
 ROUNDS = int(os.environ.get("ROUNDS", "5"))
@@ -109,7 +108,7 @@ def measure(bank: MadeBank, text: str) -> list[tuple[float, int]]:
 
 
 def _require_end(pipeline: Pipeline, transactions: int) -> None:
-    published = set_ledger(pipeline, "bank").read().published
+    published = pipeline.set_ledger("bank").read().published
     assert published is not None
     assert published.position == _FIRST_LSN + 1_000 * transactions
 

@@ -27,16 +27,14 @@ from tidefold.changelog.key_group_hash import key_group_sql
 from tidefold.changelog.writer import Changelog
 from tidefold.compute.runners import in_process, in_threads
 from tidefold.domain.paths import LogPaths
-from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
-from tidefold.domain.snapshot.kind_selection import KindPolicy
+from tidefold.domain.snapshot.claim import KindPolicy, RestoreMode, RestorePoint
 from tidefold.domain.table.table_spec import Column, TableSpec
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.restore.export import restore_to
+from tidefold.operations.snapshot.compact_log import take_tail
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Fold, Restore
-from tidefold.operations.snapshot.tail import take_tail
+from tidefold.operations.snapshot.materialize import Fold, Restore, materialize
 from tidefold.spark.submit import job_env, spark_conf
 from tidefold.wiring import open_pipeline
 

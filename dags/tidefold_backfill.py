@@ -5,9 +5,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from airflow.providers.standard.operators.empty import EmptyOperator
-from airflow.sdk import DAG, CronDataIntervalTimetable, Param
+from airflow.sdk import DAG, Param
 
-from tidefold_airflow import operators
+from tidefold_airflow import airflow_versions, operators
 from tidefold_airflow.dags.params import logs_param
 
 DOC = """
@@ -36,7 +36,7 @@ with DAG(
     "tidefold_backfill",
     description="As of >> quality >> confirm: one tagged snapshot for each date; the published table is unchanged",
     doc_md=DOC,
-    schedule=CronDataIntervalTimetable(SCHEDULE, timezone="UTC"),
+    schedule=airflow_versions.CronDataIntervalTimetable(SCHEDULE, timezone="UTC"),
     start_date=datetime(2025, 1, 1, tzinfo=UTC),
     catchup=False,
     is_paused_upon_creation=True,

@@ -21,13 +21,14 @@ DOC = """
 | abort | aborts what was staged and not confirmed | none |
 
 The gate may refuse fewer rows: with `TIDEFOLD_APPROVAL_HOURS` a person decides, else nothing is published.
-To undo a restore, restore again. `replay`: the next run folds the later changes again (refused if the log is
-truncated). `skip`: the later changes are left out for good, and the history records it. `carry`: as `replay`, and the
-changes of a tail-only snapshot are not folded now; its base becomes the table. A **dry run** (the default)
-says what a restore would do and changes nothing; the other tasks are then skipped.
-`tidefold restore LOG ID` does the same on the command line, where `--dry-run` lists every source of each file. It can
-also write to another table. **The restored rows must stay?** Choose `skip`, or pause the log's DAG before a `replay`:
-its next run folds the later changes again.
+To undo a restore, restore again. **What about the later changes?** The form has no default:
+
+- `stay`: go back, and stay there: the log ingests and folds nothing until `tidefold_resume` or `tidefold resume LOG`.
+- `skip`: go back, and leave the later changes out for good.
+- `replay`, for repairs: build the table anew from this snapshot. The next run folds the later changes again.
+
+`stay` and `replay` are refused if the later changes were truncated. A **dry run** (the default) says what a restore
+would do, and which change sets the next run folds; the other tasks are skipped. `tidefold restore` does the same.
 """
 
 with DAG(

@@ -6,7 +6,7 @@ from airflow.sdk import DAG
 
 from tidefold_airflow import operators
 from tidefold_airflow.dags.approval import find_approval_dag
-from tidefold_airflow.dags.params import dry_run_param, set_param, version_param
+from tidefold_airflow.dags.params import dry_run_param, log_position_param, set_param, version_param
 from tidefold_airflow.dags.settings import dag_settings
 
 DOC = """
@@ -20,11 +20,12 @@ DOC = """
 | confirm | publishes all tables together, as the next version of the set | none |
 | abort | aborts what was staged and not confirmed | none |
 
-The gate may refuse fewer rows: with `TIDEFOLD_APPROVAL_HOURS` a person decides, else nothing is published. The next
-run of the set's DAG folds the later changes again. **The restored rows must stay?** Pause that DAG first.
-The set forgets old versions, and retention deletes snapshots: `tidefold sets NAME` lists the versions that are left. A
-**dry run** (the default) says what a restore would do and changes nothing; the other tasks are then skipped.
-`tidefold restore --set NAME --version N --log-position replay` does the same on the command line. For a table that is
+The gate may refuse fewer rows: with `TIDEFOLD_APPROVAL_HOURS` a person decides, else nothing is published.
+**What about the later changes?** The form has no default. `stay`: the logs of the set ingest and fold nothing until
+`tidefold_resume` or `tidefold resume LOG` resumes each. `replay`, for repairs: the next run folds the later changes
+again. The set forgets old versions, and retention deletes snapshots: `tidefold sets NAME` lists the versions that are
+left. A **dry run** (the default) says what a restore would do and changes nothing; the other tasks are then skipped.
+`tidefold restore --set NAME --version N --log-position stay` does the same on the command line. For a table that is
 in no set, use `tidefold_restore`.
 """
 
@@ -32,7 +33,12 @@ with DAG(
     "tidefold_restore_set",
     description="Restore >> quality >> confirm: restores an earlier version of a set; aborts on failure",
     doc_md=DOC,
-    params={"set": set_param(), "version": version_param(), "dry_run": dry_run_param(default=True)},
+    params={
+        "set": set_param(),
+        "version": version_param(),
+        "log_position": log_position_param(of_set=True),
+        "dry_run": dry_run_param(default=True),
+    },
     **dag_settings(None),
 ) as dag:
     # The later tasks need the logs of the set, also if the restore fails.
@@ -40,6 +46,7 @@ with DAG(
     asked: dict[str, Any] = {
         "of_set": "{{ params.set }}",
         "version": "{{ params.version }}",
+        "log_position": "{{ params.log_position }}",
         "is_dry_run": "{{ params.dry_run }}",
     }
     restore = operators.TidefoldRestoreSetOperator(task_id="restore", retries=1, **asked)

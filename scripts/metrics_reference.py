@@ -12,7 +12,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 def describe_metrics() -> Iterator[str]:
     """Yields the lines of the page."""
-    from tidefold.changelog.writer.metrics import MetricsSnapshot
+    from tidefold.changelog.writer.settings import MetricsSnapshot
     from tidefold_airflow.observability.metrics import OTHER_GAUGES, SET_AGE, SET_GAUGES, STATUS_GAUGES
 
     yield "# Metrics\n"

@@ -26,8 +26,7 @@ from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.quality.judge import JudgementDetails, judge
 from tidefold.operations.snapshot.abort import abort
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Fold
+from tidefold.operations.snapshot.materialize import Fold, materialize
 from tidefold.quality.run.spark_rows import SparkEngine
 from tidefold.spark.submit import job_env, spark_conf
 from tidefold.wiring import open_pipeline

@@ -5,17 +5,66 @@ of them, one bucket for each.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
+from support import effort
 from support.azure_server import AzureContainer, AzureServer, find_azurite
 from support.gcs_server import GcsBucketOfTest, GcsServer, find_testbench
+from support.landing_places import DiskBucket
 from support.s3_server import ENVIRONMENT, FOREIGN, S3Bucket, S3Server
 
 settings.register_profile("tidefold", deadline=None)
 settings.load_profile("tidefold")
+
+
+_SERVERS = {"s3_server", "azure_server", "gcs_server"}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--without-servers", action="store_true", help="leave out tests that start a server of a store")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers",
+        "rotates(parts, whole=False): a commit plays one of so many parts of the cases, `make test-thorough` all; "
+        "whole: all cases of the module, or none",
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    others = set[pytest.Item]()
+    if config.getoption("--without-servers"):
+        others |= {item for item in items if _SERVERS & set(getattr(item, "fixturenames", ()))}
+    # Who names one test gets it.
+    if not effort.THOROUGH and not any("::" in argument for argument in config.args):
+        others |= set(list_other_parts(items))
+    config.hook.pytest_deselected(items=list(others))
+    items[:] = [item for item in items if item not in others]
+
+
+def list_other_parts(items: Iterable[pytest.Item]) -> Iterator[pytest.Item]:
+    """Yields the cases of rotating tests that another commit plays."""
+    cases: Counter[str] = Counter()
+    for item in items:
+        if mark := item.get_closest_marker("rotates"):
+            is_whole = mark.kwargs.get("whole", False)
+            test = item.nodeid.partition("::" if is_whole else "[")[0]
+            if (cases[test] + effort.rotate(mark.args[0], zlib.crc32(test.encode()))) % mark.args[0]:
+                yield item
+            cases[test] += not is_whole
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> DiskBucket:
+    """An empty folder, with the verbs of a bucket."""
+    return DiskBucket(tmp_path)
 
 
 @pytest.fixture(scope="session")

@@ -30,6 +30,11 @@ def sample_folder() -> Path:
     return CLONE / "tests" / "data" / "bank" / "landing" if CLONE else PACKAGE / "sample_data"
 
 
+def error_table() -> Path:
+    """What each error code means, and what to do."""
+    return CLONE / "docs" / "error-codes.toml" if CLONE else PACKAGE / "error-codes.toml"
+
+
 def find_python_path() -> str | None:
     """What a new Python process needs as PYTHONPATH to import this package; None: it is installed there.
 
@@ -40,9 +45,9 @@ def find_python_path() -> str | None:
 
 def jar_folder() -> Path:
     """Where `tidefold jars` keeps the jars: TIDEFOLD_JARS, else `.jars` of the clone, else the user's cache."""
-    given = os.environ.get("TIDEFOLD_JARS")
-    if given:
-        return Path(given)
+    folder = os.environ.get("TIDEFOLD_JARS")
+    if folder:
+        return Path(folder)
     if CLONE:
         return CLONE / ".jars"
     cache = os.environ.get("XDG_CACHE_HOME")

@@ -1,4 +1,4 @@
-"""Decodes JSON into typed values: the one door to msgspec's decoders.
+"""The one door to typed JSON, and a pause of Python's search for garbage while many values are made.
 
 msgspec 0.22 describes a class on first use, and publishes the description before it is complete. A second thread that
 uses the class meanwhile ends the process with SIGSEGV. So one lock guards each first use.
@@ -6,6 +6,9 @@ uses the class meanwhile ends the process with SIGSEGV. So one lock guards each 
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from threading import Lock
 from typing import Any, TypeVar, overload
 
@@ -50,7 +53,19 @@ def convert_value(value: Any, kind: Any, *, from_attributes: bool = False) -> An
 
 
 def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
-    found = _decoders.get(kind)
-    if found is None:
-        found = _decoders[kind] = make_decoder(kind)
-    return found
+    decoder = _decoders.get(kind)
+    if decoder is None:
+        decoder = _decoders[kind] = make_decoder(kind)
+    return decoder
+
+
+@contextmanager
+def pause_collection() -> Iterator[None]:
+    """Without it Python searches again and again: half of the time of a large import or of a long list."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()

@@ -42,4 +42,6 @@ _MODULES = {
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    # It refuses an Airflow that is too old, before a name is missed there.
+    import_module(f"{__name__}.airflow_versions")
     return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -66,8 +66,8 @@ class WaitingTrigger(BaseEventTrigger):
                 reason = self._find_reason(waiting, time.monotonic() - since)
                 if reason and has_news:
                     since, has_news = time.monotonic(), False
-                    found = {"reason": reason, "files": waiting.files, "bytes": waiting.bytes}
-                    yield TriggerEvent(found)  # type: ignore[no-untyped-call]
+                    payload = {"reason": reason, "files": waiting.files, "bytes": waiting.bytes}
+                    yield TriggerEvent(payload)  # type: ignore[no-untyped-call]
             await asyncio.sleep(self.look_every)
 
     def _measure(self) -> Any:
@@ -102,7 +102,7 @@ def waiting_asset(
     :param look_every: the time between two looks at the landing folders and the ledgers.
     """
     from tidefold.config import load_config
-    from tidefold.config.models.sizes import count_bytes
+    from tidefold.config.models.spark import count_bytes
 
     # In the triggerer, where nobody looks, it would be a warning only.
     load_config(config_path(config))

@@ -64,7 +64,7 @@ def _run() -> None:
     config = prepare(ROOT)
     _say(f"{PHASES[0]}: {land(config, PHASES[0])} files landed")
     followed = landed = datetime.now(UTC)
-    airflow = up(Request(ROOT, config, SCHEDULE, quick_spark=True, port=8080), _say)
+    airflow = up(Request(ROOT, config, SCHEDULE, quick_spark=True, warm_spark=True, port=8080), _say)
     _say(f"Airflow at {airflow.api.address}, user {airflow.api.user}, password {airflow.api.password}")
     for phase in PHASES:
         if phase != PHASES[0]:

@@ -14,7 +14,7 @@ from local_airflow.stack import LocalAirflow
 
 DAG = "tidefold_materialize"
 KEEPING = ("subsume", "truncate", "local_retention", "clean")
-TASKS = ("choose", "ingest", "materialize", "quality", "confirm", *KEEPING, "abort")
+TASKS = ("choose", "ingest", "materialize", "quality", "confirm", "read_back", *KEEPING, "abort")
 # Of several instances of a task the one to tell of.
 _WORST = {"success": 1, "skipped": 2, None: 3, "running": 4, "upstream_failed": 5, "failed": 6}
 _ENDED = ("success", "failed", "upstream_failed", "skipped")

@@ -34,7 +34,8 @@ def _up() -> int:
     schedule = os.environ.get("TIDEFOLD_SCHEDULE", "@hourly")
     own = _own_config()
     # The sample's jobs take seconds; a user's may take minutes and want both compilers.
-    airflow = up(Request(VAR, own or _sample(), schedule, quick_spark=own is None, port=8080), _say)
+    request = Request(VAR, own or _sample(), schedule, quick_spark=own is None, warm_spark=True, port=8080)
+    airflow = up(request, _say)
     _print(airflow)
     return 0
 

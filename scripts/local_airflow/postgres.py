@@ -18,8 +18,9 @@ from pathlib import Path
 import psycopg2
 
 from local_airflow.errors import LocalAirflowError
-from local_airflow.ports import free_port
 from local_airflow.processes import Register, Started, stop
+from tidefold.spark.local_server import free_port
+from tidefold.storage.safe_files import write_private
 
 USER = "airflow"
 _NOT_ROOT = (
@@ -81,8 +82,7 @@ def _password(folder: Path) -> str:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "password"
     if not path.exists():
-        path.touch(mode=0o600)
-        path.write_text(secrets.token_urlsafe(24))
+        write_private(path, secrets.token_urlsafe(24))
     return path.read_text()
 
 

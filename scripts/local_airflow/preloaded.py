@@ -6,6 +6,7 @@ once, not each time. Called as a program: its arguments are those of `airflow`.
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib import import_module
 
@@ -15,7 +16,6 @@ _OF_DAG_FILES = (
     "airflow.providers.apache.spark.operators.spark_submit",
     "tidefold_airflow.dags.factory",
 )
-# Without Spark's.
 _OF_TASKS = (
     "tidefold.wiring",
     "tidefold.operations.ingest.ingest",
@@ -23,8 +23,12 @@ _OF_TASKS = (
     "tidefold.operations.snapshot.confirm",
     "duckdb",
     "pandas",
+    # Its client for a Spark Connect server.
+    "pyspark.sql.connect.session",
 )
 
+
+_CONNECT_MODE = "SPARK_CONNECT_MODE_ENABLED"
 
 NEEDED_BY = {
     "scheduler": ("airflow.sdk.execution_time.task_runner", *_OF_DAG_FILES, *_OF_TASKS),
@@ -33,10 +37,13 @@ NEEDED_BY = {
 
 
 def main() -> None:
+    # Functions and types of pyspark.sql look for it when they are imported; a driver in a job must not have it.
+    os.environ[_CONNECT_MODE] = "1"
     for name in NEEDED_BY[sys.argv[1]]:
         import_module(name)
+    del os.environ[_CONNECT_MODE]
     if sys.argv[1] == "scheduler":
-        import_module("tidefold.quality.run.gx_import").load()
+        import_module("tidefold.quality.run.expectations").load()
     import_module("airflow.__main__").main()
 
 

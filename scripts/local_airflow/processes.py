@@ -60,7 +60,11 @@ class Register:
             child = subprocess.Popen(
                 argv, env=env, cwd=cwd, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream, start_new_session=True
             )
-        started = Started(name, child.pid, psutil.Process(child.pid).create_time(), str(log))
+        return self.adopt(name, child.pid, log)
+
+    def adopt(self, name: str, pid: int, log: Path) -> Started:
+        """Writes down a leader of a session that something else has started."""
+        started = Started(name, pid, psutil.Process(pid).create_time(), str(log))
         self.write([*self.read(), started])
         return started
 

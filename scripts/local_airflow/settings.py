@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from local_airflow.postgres import Database
+from tidefold.spark.local_server import LocalServer
 
 PROJECT = Path(__file__).resolve().parents[2]
 # What a shell may carry over from another Airflow or Spark would change ours.
@@ -31,6 +32,8 @@ class Request:
     quick_spark: bool = False
     # Scheduler and dag-processor load what their forks would each import; see `preloaded`.
     preloaded: bool = False
+    # A Spark Connect server runs beside Airflow, unless the configuration says that tasks use none.
+    warm_spark: bool = False
     # More of the environment, as settings of the DAGs.
     more: Mapping[str, str] = field(default_factory=dict)
     # The preferred port of the api-server; 0: any. It listens a minute later: two that prefer the same one may meet.
@@ -45,8 +48,8 @@ class Request:
         return self.home / "passwords.json"
 
 
-def airflow_env(request: Request, database: Database, port: int) -> dict[str, str]:
-    """The environment of every component."""
+def airflow_env(request: Request, database: Database, port: int, server: LocalServer | None = None) -> dict[str, str]:
+    """The environment of every component. `server`: what the tasks use Spark on."""
     address = f"http://127.0.0.1:{port}"
     kept = {name: value for name, value in os.environ.items() if not name.startswith(_FOREIGN)}
     own = {
@@ -61,6 +64,9 @@ def airflow_env(request: Request, database: Database, port: int) -> dict[str, st
         "NO_PROXY": "127.0.0.1,localhost",
         "no_proxy": "127.0.0.1,localhost",
     }
+    if server:
+        connection = {"conn_type": "spark_connect", "host": "localhost", "port": server.port, "password": server.token}
+        own["AIRFLOW_CONN_SPARK_CONNECT_DEFAULT"] = json.dumps(connection)
     return {**kept, **own, **_sections(request, database, address, port), **request.more}
 
 
@@ -90,6 +96,8 @@ def _sections(request: Request, database: Database, address: str, port: int) -> 
         # The api-server imports much at the first request of a task. If that is later than the default of 5 s on a busy
         # machine, the task fails before it starts, and its next try begins 5 minutes later.
         "WORKERS__EXECUTION_API_TIMEOUT": "60",
+        # While so many other runs are running, Airflow 3.3.2 starts no run of a backfill.
+        "SCHEDULER__MAX_DAGRUNS_PER_LOOP_TO_SCHEDULE": "200",
         "USAGE_DATA_COLLECTION__ENABLED": "False",
     }
     return {f"AIRFLOW__{name}": value for name, value in values.items()}

@@ -9,25 +9,31 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 from local_airflow.api import AirflowApi
 from local_airflow.errors import LocalAirflowError
-from local_airflow.ports import free_port
 from local_airflow.postgres import start_postgres, stop_postgres
 from local_airflow.preloaded import NEEDED_BY
 from local_airflow.processes import Register, Started, stop
 from local_airflow.settings import PROJECT, Request, airflow_env
+from tidefold.config import load_config
+from tidefold.config.models.spark import Scheduled, is_connect
+from tidefold.errors import TidefoldError
+from tidefold.spark.local_server import LocalServer, find_running, free_port, start
+from tidefold.storage.safe_files import write_private
 
 Say = Callable[[str], None]
+Health = Mapping[str, str | None]
 # Without their log servers (they listen on all addresses) the api-server reads the log files directly.
 _COMPONENTS = (
-    ("scheduler", "--skip-serve-logs"),
-    ("dag-processor",),
     ("api-server",),
+    ("dag-processor",),
     # `waiting_asset` and deadlines need it.
     ("triggerer", "--skip-serve-logs"),
+    ("scheduler", "--skip-serve-logs"),
 )
 _OWN = ("AIRFLOW", "TIDEFOLD_", "PYTHONPATH", "NO_PROXY", "no_proxy")
 _HEALTHY = ("metadatabase", "scheduler", "dag_processor", "triggerer")
@@ -73,19 +79,50 @@ def _up(request: Request, register: Register, say: Say) -> LocalAirflow:
     database = start_postgres(request.root / "postgres", register)
     say(f"Postgres on port {database.port} ({time.monotonic() - since:.0f} s)")
     port = free_port(request.port)
-    env = airflow_env(request, database, port)
     _write_password(request)
+    with ThreadPoolExecutor(1) as pool:
+        # Beside the migration, which has one process.
+        starting = pool.submit(_start_spark, request)
+        _migrate(airflow_env(request, database, port), request.root / "log" / "migrate.log")
+        say(f"database migrated ({time.monotonic() - since:.0f} s)")
+        server, is_new = starting.result()
+    if server:
+        if is_new:
+            register.adopt("spark", server.pid, server.folder / "server.log")
+        say(f"Spark Connect server at {server.address}, its pages at {server.ui} ({time.monotonic() - since:.0f} s)")
+    env = airflow_env(request, database, port, server)
     _write_environment(request, env)
-    log = request.root / "log"
-    _migrate(env, log / "migrate.log")
-    say(f"database migrated ({time.monotonic() - since:.0f} s)")
     password = json.loads(request.passwords.read_text())["admin"]
     airflow = LocalAirflow(request, AirflowApi(f"http://127.0.0.1:{port}", "admin", password), env)
     program = _call_preloaded if request.preloaded else _airflow
-    started = [register.start(c[0], program(*c), env, airflow.log(c[0])) for c in _COMPONENTS]
-    _wait(airflow, started)
+    started = _start_components(airflow, register, program)
+    _wait(airflow, started, _is_ready)
     say(f"scheduler, dag-processor, api-server and triggerer healthy on port {port} ({time.monotonic() - since:.0f} s)")
     return airflow
+
+
+def _start_components(airflow: LocalAirflow, register: Register, program: Callable[..., list[str]]) -> list[Started]:
+    """Starts the scheduler last: a task that meets no api-server fails, and its next try begins 5 minutes later."""
+    started: list[Started] = []
+    for name, *options in _COMPONENTS:
+        if name == "scheduler":
+            _wait(airflow, started, lambda _, health: bool(health))
+        started.append(register.start(name, program(name, *options), airflow.env, airflow.log(name)))
+    return started
+
+
+def _start_spark(request: Request) -> tuple[LocalServer | None, bool]:
+    """Starts the pipeline's server, if its tasks use one. Returns it, and whether it did not run before."""
+    config = load_config(request.config) if request.warm_spark else None
+    if config is None or is_connect(config.spark.master):
+        return None, False
+    if config.spark.choose_scheduled(has_connection=True)[0] is not Scheduled.CONNECT:
+        return None, False
+    runs = find_running(config) is not None
+    try:
+        return start(config, quick=request.quick_spark), not runs
+    except TidefoldError as error:
+        raise LocalAirflowError(str(error)) from error
 
 
 def _register(root: Path) -> Register:
@@ -105,17 +142,13 @@ def _call_preloaded(*words: str) -> list[str]:
 def _write_password(request: Request) -> None:
     request.home.mkdir(parents=True, exist_ok=True)
     if not request.passwords.exists():
-        request.passwords.touch(mode=0o600)
-        request.passwords.write_text(json.dumps({name: secrets.token_urlsafe(12) for name, _ in request.users}))
+        write_private(request.passwords, json.dumps({name: secrets.token_urlsafe(12) for name, _ in request.users}))
 
 
 def _write_environment(request: Request, env: Mapping[str, str]) -> None:
     """Keeps what makes a command one of this Airflow; the address of the database has its password."""
     own = {name: value for name, value in env.items() if name.startswith(_OWN)}
-    target = _environment(request.root)
-    target.unlink(missing_ok=True)
-    target.touch(mode=0o600)
-    target.write_text(json.dumps(own))
+    write_private(_environment(request.root), json.dumps(own))
 
 
 def _environment(root: Path) -> Path:
@@ -138,11 +171,16 @@ def _migrate(env: Mapping[str, str], log: Path) -> None:
         raise LocalAirflowError("`airflow db migrate` failed.", log)
 
 
-def _wait(airflow: LocalAirflow, started: list[Started], seconds: float = 240) -> None:
+def _wait(
+    airflow: LocalAirflow,
+    started: list[Started],
+    is_ready: Callable[[LocalAirflow, Health], bool],
+    seconds: float = 240,
+) -> None:
     deadline = time.monotonic() + seconds
     while True:
         health = airflow.api.health()
-        if all(health.get(part) == "healthy" for part in _HEALTHY) and _has_read_dags(airflow):
+        if is_ready(airflow, health):
             return
         for entry in started:
             if not entry.alive:
@@ -150,6 +188,10 @@ def _wait(airflow: LocalAirflow, started: list[Started], seconds: float = 240) -
         if time.monotonic() > deadline:
             raise LocalAirflowError(f"Not healthy within {seconds:.0f} s: {health}.", airflow.log("scheduler"))
         time.sleep(0.5)
+
+
+def _is_ready(airflow: LocalAirflow, health: Health) -> bool:
+    return all(health.get(part) == "healthy" for part in _HEALTHY) and _has_read_dags(airflow)
 
 
 def _has_read_dags(airflow: LocalAirflow) -> bool:

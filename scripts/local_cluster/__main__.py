@@ -14,6 +14,7 @@ from local_airflow.settings import PROJECT
 from local_airflow.stack import LocalAirflow
 from local_cluster.sample import land_phase, write_config
 from local_cluster.stack import Servers, start_airflow, start_servers, stop_all
+from tidefold.storage.safe_files import write_private
 
 ROOT = PROJECT / "var" / "cluster"
 _ENVIRONMENT = ROOT / "environment"
@@ -83,9 +84,7 @@ def _land(phase: str) -> int:
 
 
 def _write_environment(servers: Servers) -> None:
-    _ENVIRONMENT.unlink(missing_ok=True)
-    _ENVIRONMENT.touch(mode=0o600)
-    _ENVIRONMENT.write_text("".join(f"{name}={value}\n" for name, value in servers.env.items()))
+    write_private(_ENVIRONMENT, "".join(f"{name}={value}\n" for name, value in servers.env.items()))
 
 
 def _print(servers: Servers, airflow: LocalAirflow) -> None:

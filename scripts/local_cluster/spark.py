@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from local_airflow.errors import LocalAirflowError
-from local_airflow.ports import free_port
 from local_airflow.processes import Register, Started, members
+from tidefold.spark.local_server import free_port
 
 # What a driver knows of this clone and of its environment is not in that of a worker.
 _HIDDEN = ("AIRFLOW", "AWS_", "HADOOP_", "PYSPARK_", "PYTHON", "SPARK_", "TIDEFOLD_", "VIRTUAL_ENV")

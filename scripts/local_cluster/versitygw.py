@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from local_airflow.errors import LocalAirflowError
-from local_airflow.ports import free_port
 from local_airflow.processes import Register, Started
 from local_airflow.settings import PROJECT
+from tidefold.spark.local_server import free_port
 
 VERSION = "v1.8.0"
 MODULE = f"github.com/versity/versitygw/cmd/versitygw@{VERSION}"

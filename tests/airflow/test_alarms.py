@@ -14,11 +14,11 @@ from airflow.triggers.callback import CallbackTrigger
 
 from support.pipelines import CONFIG, make_pipeline, put
 from tidefold.domain.alarms import AlarmRecord
-from tidefold.operations.inspect.alarm_record import find_alarm_record
+from tidefold.operations.inspect.alarms import find_alarm_record
 from tidefold.operations.pipeline import Pipeline
 from tidefold_airflow import operators
 from tidefold_airflow.observability import notify
-from tidefold_airflow.operators.alarms import find_errors
+from tidefold_airflow.operators.confirm import find_errors
 
 ALARMED = CONFIG.replace("store: store\n", "store: store\nalarms: {failures: 2, lag: never}\n")
 told: list[Any] = []

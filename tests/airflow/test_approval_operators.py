@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException, TaskAwaitingInput
+from airflow.sdk.execution_time import hitl
 
 from support.fake_approvals import ASKS, FakeAirflow, execute
 from support.pipelines import judge_all, make_pipeline, put, table_rows
@@ -18,12 +19,11 @@ from tidefold.domain.log_state import LogState, Snapshot, State
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot.abort import abort
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Fold
+from tidefold.operations.snapshot.materialize import Fold, materialize
 from tidefold_airflow import operators
 from tidefold_airflow.dags.factory import Options, tidefold_dag, tidefold_group
 from tidefold_airflow.observability import assets
-from tidefold_airflow.operators import approval, approval_run
+from tidefold_airflow.operators import approval_run
 from tidefold_airflow.operators.run_context import waiting_logs
 
 
@@ -31,7 +31,7 @@ from tidefold_airflow.operators.run_context import waiting_logs
 def airflow(monkeypatch: pytest.MonkeyPatch) -> FakeAirflow:
     fake = FakeAirflow()
     monkeypatch.setattr(approval_run, "_send", fake.send)
-    monkeypatch.setattr(approval, "upsert_hitl_detail", lambda **_: None)
+    monkeypatch.setattr(hitl, "upsert_hitl_detail", lambda **_: None)
     monkeypatch.setattr(assets, "_newest", lambda context, asset: None)
     return fake
 
@@ -172,6 +172,17 @@ def test_nobody_answered_yet_asks_on_until_the_time_is_over(pipeline: Pipeline, 
     known = state_of(pipeline).snapshot(1)
     assert known
     assert known.abort_reason == "rejected: nobody answered in time (timeout)"
+
+
+def test_an_approval_without_a_reason_is_aborted_with_the_code_of_the_command_line(
+    pipeline: Pipeline, airflow: FakeAirflow
+) -> None:
+    """Bad input 101."""
+    with pytest.raises(AirflowFailException, match="OVERRIDE_UNNAMED"):
+        answered(pipeline, {**APPROVED, "params_input": {"why": ""}})
+    # The question has ended; the teardown of its run gives the snapshot up.
+    found, _, _ = execute(operators.TidefoldUnansweredOperator, pipeline, "x", log="accounts", snapshot=1)
+    assert found["accounts"]["result"] == "aborted"
 
 
 def test_rejected_is_aborted_and_red(pipeline: Pipeline, airflow: FakeAirflow) -> None:

@@ -1,6 +1,6 @@
 """Bad input 94 to 110: an operator refuses with the code of the command line, whatever let the value through to it.
 
-What Airflow's forms and API refuse before a run begins is in test_operated.py and test_backfill.py.
+What Airflow's forms and API refuse before a run begins is in test_scheduled_life.py.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ from support.lives import PUBLISHED, abort, claim, judge, live, make_pipeline, s
 from tidefold.cli.app import app
 from tidefold.operations.pipeline import Pipeline
 from tidefold_airflow import operators
-from tidefold_airflow.operators.approval import Answer
-from tidefold_airflow.operators.approve import _decide
+from tidefold_airflow.operators.approve import Answer, _decide
 from tidefold_airflow.operators.restore import TidefoldRestoreOperator
 from tidefold_airflow.operators.run_context import TaskScope
 
@@ -74,7 +73,9 @@ class Case:
 
 
 def _restore(**given: Any) -> Callable[[str], Any]:
-    return lambda config: TidefoldRestoreOperator(task_id="task", config=config, logs=[LOG], **given)
+    return lambda config: TidefoldRestoreOperator(
+        task_id="task", config=config, logs=[LOG], log_position="replay", **given
+    )
 
 
 def _as_of(at: str) -> Callable[[str], Any]:

@@ -12,10 +12,11 @@ from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from support.pipelines import CONFIG, make_pipeline, put
-from tidefold.compute.runners import in_process
+from tidefold.compute import runners
 from tidefold.operations.pipeline import Pipeline
-from tidefold.spark import steps
+from tidefold.spark import job_main
 from tidefold.spark.job_main import run_job
+from tidefold.spark.steps import load_job
 from tidefold_airflow.operators import TidefoldMaterializeOperator
 
 
@@ -72,9 +73,10 @@ def test_request_and_outcomes_travel_through_the_store(pipeline: Pipeline, monke
     def submit(hook: SparkSubmitHook, application: str) -> None:
         """As spark-submit, without a cluster: the driver's own program, whose tasks run in this process."""
         seen.append(hook._build_spark_submit_command(application))
-        monkeypatch.setattr(steps, "on_spark", lambda session: in_process)
-        monkeypatch.setattr(steps, "spark_session", lambda name: None)
-        assert run_job(seen[0][seen[0].index(application) :]) == 0
+        monkeypatch.setattr(runners, "on_spark", lambda session: runners.in_process)
+        monkeypatch.setattr(job_main, "spark_session", lambda name: None)
+        monkeypatch.setattr(job_main, "name_jobs", lambda session, step, logs: None)
+        assert run_job(seen[0][seen[0].index(application) :], load_job("materialize")) == 0
 
     monkeypatch.setattr(SparkSubmitHook, "submit", submit)
     assert execute(make_task(pipeline))["accounts"]["result"] == "staged"

@@ -12,9 +12,9 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from local_airflow.settings import PROJECT
 from support.pipelines import make_pipeline, put
-from tidefold.operations.doctor import airflow
-from tidefold.operations.doctor.airflow import AirflowSetup, probe_airflow
-from tidefold.operations.doctor.report import find_report
+from tidefold.operations.doctor import judge_pipeline
+from tidefold.operations.doctor.finding import find_report
+from tidefold.operations.doctor.judge_pipeline import AirflowSetup, probe_airflow
 from tidefold.operations.pipeline import Pipeline
 from tidefold_airflow import operators
 
@@ -23,7 +23,7 @@ from tidefold_airflow import operators
 def pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
     """Airflow's DAG files are taken as good, and this machine as large enough."""
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", "host": "local[*]"}))
-    monkeypatch.setattr(airflow, "probe_airflow", lambda *given, is_task: AirflowSetup("3.3.2", 9))
+    monkeypatch.setattr(judge_pipeline, "probe_airflow", lambda *given, is_task: AirflowSetup("3.3.2", 9))
     made = make_pipeline(tmp_path)
     put(made, [{"id": 1, "text": "a"}])
     return made

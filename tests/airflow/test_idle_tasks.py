@@ -2,24 +2,37 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from airflow.sdk import DAG
-from airflow.sdk.exceptions import DownstreamTasksSkipped
+from airflow.sdk.exceptions import AirflowFailException, DownstreamTasksSkipped
+from airflow.serialization.serialized_objects import DagSerialization
+from airflow.ti_deps.deps.trigger_rule_dep import TriggerRuleDep
 
 from support.pipelines import judge_all, make_pipeline, put
 from tidefold.compute.runners import in_process
+from tidefold.domain.snapshot import transitions
+from tidefold.operations.local_copies.manage import retain_local
+from tidefold.operations.outcome import Status
 from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.retention.clean import clean
+from tidefold.operations.retention.subsume import subsume
+from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Fold
+from tidefold.operations.snapshot.materialize import Fold, materialize
+from tidefold.wiring import open_pipeline
 from tidefold_airflow.dags.factory import Options, tidefold_dag, tidefold_group
 from tidefold_airflow.dags.params import AS_CONFIGURED
 
 STEPS = ["materialize", "quality", ("confirm", -1), ("confirm", 0), ("confirm", 1), "abort"]
+# Skipped also if there is work: no Spark Connect server is there.
+NO_SERVER = ["read_back"]
 KEEPING = ["clean", "local_retention", "subsume", "truncate"]
 
 
@@ -67,19 +80,38 @@ def retention_of(skipped: list[Any]) -> list[str]:
 
 def test_without_news_a_run_ends_after_its_ingest(pipeline: Pipeline) -> None:
     skipped = skipped_by(pipeline, "ingest")
-    assert [task for task in skipped if task not in KEEPING] == STEPS
+    assert [task for task in skipped if task not in KEEPING] == [*STEPS, *NO_SERVER]
     assert "subsume" in skipped
 
 
 def test_changes_that_wait_are_work(pipeline: Pipeline) -> None:
     put(pipeline, [{"id": 1, "text": "b"}])
-    assert skipped_by(pipeline, "ingest") == []
+    assert skipped_by(pipeline, "ingest") == NO_SERVER
 
 
 def test_an_open_attempt_is_work(pipeline: Pipeline) -> None:
     put(pipeline, [{"id": 1, "text": "b"}])
     fold(pipeline, "run-2")
-    assert skipped_by(pipeline, "ingest") == []
+    assert skipped_by(pipeline, "ingest") == NO_SERVER
+
+
+def test_a_snapshot_that_readers_do_not_see_yet_is_work(pipeline: Pipeline) -> None:
+    """After a crash between confirmation and publication a run without news publishes it (I1)."""
+    put(pipeline, [{"id": 1, "text": "b"}])
+    fold(pipeline, "run-2")
+    pipeline.ledger("accounts").commit(lambda state: transitions.confirm(state, 2))
+    assert skipped_by(pipeline, "ingest") == NO_SERVER
+
+
+def test_what_would_delete_something_is_not_skipped(pipeline: Pipeline) -> None:
+    config = pipeline.config.path
+    config.write_text(config.read_text().replace("store: store", "store: store\nretention: {snapshots: 1}"))
+    for run in ("run-2", "run-3"):
+        put(pipeline, [{"id": 1, "text": run}])
+        fold(pipeline, run)
+        confirm(pipeline, "accounts")
+    # `subsume` has work, and then decides about those after it: what it retires gives them work.
+    assert retention_of(skipped_by(pipeline, "ingest")) == []
 
 
 def test_subsume_skips_what_would_delete_nothing(pipeline: Pipeline) -> None:
@@ -93,3 +125,174 @@ def test_a_group_skips_its_own_tasks(pipeline: Pipeline) -> None:
         tidefold_group("one", options=options) >> tidefold_group("two", options=options)
     names = [one if isinstance(one, str) else one[0] for one in skipped_by_task(dag.get_task("one.ingest"))]
     assert {name.partition(".")[0] for name in names} == {"one"}
+
+
+# A run without a scheduler: the operators skip, and Airflow's own rules say what becomes of the tasks after them.
+
+
+class Simulated:
+    """One run of the DAG. states: how each task ended."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self._pipeline = pipeline
+        self._dag = tidefold_dag("dag", schedule=None, config=str(pipeline.config.path))
+        self._serialized = DagSerialization.from_dict(DagSerialization.to_dict(self._dag))
+        self.states: dict[str, str] = {}
+        for task in self._dag.topological_sort():
+            if task.task_id not in self.states:
+                self.states[task.task_id] = self._decide(task.task_id) or self._act(task)
+
+    @property
+    def ran(self) -> set[str]:
+        return {task for task, state in self.states.items() if state == "success"}
+
+    def _decide(self, task_id: str) -> str:
+        """The state that Airflow gives a task without running it; empty: it runs."""
+        task, told = self._serialized.get_task(task_id), list[str]()
+        before = frozenset(task.upstream_task_ids)
+        ended = [
+            SimpleNamespace(task=self._serialized.get_task(one), task_id=one, map_index=-1, state=self.states[one])
+            for one in before
+        ]
+        looked: Any = SimpleNamespace(
+            flag_upstream_failed=True,
+            ensure_finished_tis=lambda run, session: ended,
+            upstream_task_id_counts={("dag", "r", before): [(one, 1) for one in before]},
+            wait_for_past_depends_before_skipping=False,
+            have_changed_ti_states=False,
+        )
+        instance: Any = SimpleNamespace(
+            task=task, task_id=task_id, dag_id="dag", run_id="r", map_index=-1, get_dagrun=lambda session: None,
+            set_state=lambda state, session=None: told.append(str(state.value)) or True,
+        )  # fmt: skip
+        session: Any = None
+        if before:
+            list(TriggerRuleDep()._evaluate_trigger_rule(ti=instance, dep_context=looked, session=session))
+        return told[-1] if told else ""
+
+    def _act(self, task: Any) -> str:
+        steps: dict[str, Callable[[], object]] = {
+            "materialize": lambda: fold(self._pipeline, "dag/r"),
+            "confirm": lambda: confirm(self._pipeline, "accounts"),
+            **dict.fromkeys(("choose", "quality", "abort", "alarms", "done"), lambda: None),
+        }
+        if task.task_id in steps:
+            steps[task.task_id]()
+            return "success"
+        for skipped in execute(task):
+            self.states[skipped if isinstance(skipped, str) else skipped[0]] = "skipped"
+        return "success"
+
+
+def execute(task: Any) -> list[Any]:
+    """Runs a task, and returns those that it skips."""
+    task.logs = ["accounts", "tellers"]
+    instance = SimpleNamespace(
+        xcom_push=lambda key, value: None, task_id=task.task_id, task=SimpleNamespace(upstream_list=[])
+    )
+    context = {
+        "dag_run": SimpleNamespace(dag_id="dag", run_id="r"), "ti": instance,
+        "params": SimpleNamespace(kind=AS_CONFIGURED),
+    }  # fmt: skip
+    try:
+        type(task).execute.__wrapped__(task, context)
+    except DownstreamTasksSkipped as skip:
+        return list(skip.tasks)
+    return []
+
+
+@dataclass(frozen=True, slots=True)
+class StoreState:
+    """A state of the store. runs: which tasks have work, beside those that always run.
+
+    snapshots: how many are published. news: changes wait. copies: old local copies are there; None: there are no local
+    copies at all. retention: how many snapshots are kept. remains: a scratch folder has an old entry.
+    """
+
+    runs: set[str]
+    snapshots: int = 1
+    news: bool = False
+    copies: bool | None = False
+    retention: str = "all"
+    remains: bool = False
+
+
+ALWAYS = {"choose", "ingest", "alarms", "done"}
+NEWS = {"materialize", "quality", "confirm", "subsume", "abort"}
+# The table: a state of the store, and which tasks run. `local_retention` and `clean` were skipped after a skipped one.
+STORE_STATES = {
+    "nothing new": StoreState(set()),
+    "nothing new, no copies": StoreState(set(), copies=None),
+    "news": StoreState(NEWS | {"local_retention"}, news=True),
+    "news, no copies": StoreState(NEWS, news=True, copies=None),
+    "news, no copies, remains": StoreState(NEWS | {"clean"}, news=True, copies=None, remains=True),
+    "news, remains": StoreState(NEWS | {"local_retention", "clean"}, news=True, remains=True),
+    "news, one kept": StoreState(NEWS | {"truncate", "local_retention"}, news=True, retention="1"),
+    "news, one kept, no copies": StoreState(NEWS | {"truncate"}, news=True, retention="1", copies=None),
+    "news, one kept, no copies, remains": StoreState(
+        NEWS | {"truncate", "clean"}, news=True, retention="1", copies=None, remains=True
+    ),
+    "old copies": StoreState({"local_retention"}, snapshots=2, copies=True),
+    "old copies, remains": StoreState({"local_retention", "clean"}, snapshots=2, copies=True, remains=True),
+    "remains": StoreState({"clean"}, remains=True),
+    "remains, no copies": StoreState({"clean"}, copies=None, remains=True),
+    # The manifests of retired snapshots are for `clean`.
+    "fewer kept": StoreState({"subsume", "truncate", "clean"}, snapshots=4, retention="1"),
+    "fewer kept, no copies": StoreState({"subsume", "truncate", "clean"}, snapshots=4, retention="1", copies=None),
+    "fewer kept, no copies, remains": StoreState(
+        {"subsume", "truncate", "clean"}, snapshots=4, retention="1", copies=None, remains=True
+    ),
+    "fewer kept, old copies": StoreState(
+        {"subsume", "truncate", "local_retention", "clean"}, snapshots=4, retention="1", copies=True
+    ),
+    "everything": StoreState(
+        NEWS | {"truncate", "local_retention", "clean"},
+        snapshots=4, news=True, retention="1", copies=True, remains=True,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", STORE_STATES)
+def test_exactly_the_tasks_with_work_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Also after skipped ones. After the run nothing is left that a retention task would remove."""
+    state = STORE_STATES[name]
+    # Scratch folders of other processes of this machine are none of this store.
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    made = make_pipeline(tmp_path / "root")
+    path = made.config.path
+    local = "" if state.copies is None else "local: {mode: files, path: copies}\n"
+    text = path.read_text().replace("store: store\n", f"store: store\n{local}retention: {{snapshots: all}}\n")
+    path.write_text(text)
+    for number in range(state.snapshots):
+        put(open_pipeline(path), [{"id": 1, "text": f"run-{number}"}])
+        fold(open_pipeline(path), f"run-{number}")
+        confirm(open_pipeline(path), "accounts")
+    truncate(open_pipeline(path), "accounts")
+    path.write_text(text.replace("snapshots: all", f"snapshots: {state.retention}"))
+    pipeline = open_pipeline(path)
+    if state.copies is False:
+        retain_local(pipeline, ["accounts", "tellers"])
+    if state.news:
+        put(pipeline, [{"id": 1, "text": "news"}])
+    if state.remains:
+        old = path.parent / "var" / "results" / "old"
+        old.mkdir(parents=True)
+        os.utime(old, (0, 0))
+    run = Simulated(pipeline)
+    assert run.ran == ALWAYS | state.runs
+    assert set(run.states.values()) <= {"success", "skipped"}
+    after, logs = open_pipeline(path), ["accounts", "tellers"]
+    planned = [*(subsume(after, log, plan=True) for log in logs), *(truncate(after, log, plan=True) for log in logs)]
+    planned += [*retain_local(after, logs, plan=True), *clean(after, logs, plan=True)]
+    assert {outcome.status for outcome in planned} == {Status.NOTHING}
+
+
+def test_retention_without_its_logs_removes_nothing(pipeline: Pipeline) -> None:
+    """The tasks of retention start after whatever happened, also if the task that names the logs failed."""
+    dag = tidefold_dag("dag", schedule=None, config=str(pipeline.config.path))
+    for name in KEEPING:
+        task = dag.get_task(name)
+        task.logs = None
+        context = {"dag_run": SimpleNamespace(dag_id="dag", run_id="r")}
+        with pytest.raises(AirflowFailException, match="LOGS_NOT_CHOSEN"):
+            type(task).execute.__wrapped__(task, context)

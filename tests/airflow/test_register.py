@@ -7,16 +7,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk.exceptions import AirflowException
 
 from support.pipelines import CONFIG, judge_all, make_pipeline, put
 from tidefold.compute.runners import in_process
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Fold
+from tidefold.operations.snapshot.materialize import Fold, materialize
 from tidefold_airflow.dags.factory import tidefold_dag
-from tidefold_airflow.observability.lineage import _name_in_catalog
+from tidefold_airflow.observability.assets import _name_in_catalog
 from tidefold_airflow.operators import TidefoldRegisterOperator
 
 CATALOG = """
@@ -43,7 +43,7 @@ def run(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, **options: Any) -> 
     def fail(task: Any, *_: Any) -> None:
         raise AirflowException("spark-submit failed")
 
-    monkeypatch.setattr(TidefoldRegisterOperator.__mro__[2], "execute", fail)
+    monkeypatch.setattr(SparkSubmitOperator, "execute", fail)
     task = TidefoldRegisterOperator(
         task_id="register", logs=["accounts"], config=str(pipeline.config.path), conn_id="spark_default", **options
     )

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk.execution_time import hitl
 
 from support.bank_sets import ENDS, LOGS, check_bank, config, count_records, land, make_bank, replay
 from support.fake_approvals import ASKS, FakeAirflow, execute
@@ -17,10 +18,9 @@ from tidefold.compute.runners import in_process
 from tidefold.domain.log_state import State
 from tidefold.operations.ingest.ingest import ingest
 from tidefold.operations.pipeline import Pipeline
-from tidefold.operations.sets.set_ledger import set_ledger
 from tidefold_airflow import operators
 from tidefold_airflow.observability import assets
-from tidefold_airflow.operators import approval, approval_run
+from tidefold_airflow.operators import approval_run
 
 ALL = {name: count_records(name) for name in (*LOGS, ENDS)}
 HALF = {name: count // 2 for name, count in ALL.items()}
@@ -32,7 +32,7 @@ REJECTED = {"chosen_options": ["Reject"], "params_input": {}, "responded_by_user
 def airflow(monkeypatch: pytest.MonkeyPatch) -> FakeAirflow:
     fake = FakeAirflow()
     monkeypatch.setattr(approval_run, "_send", fake.send)
-    monkeypatch.setattr(approval, "upsert_hitl_detail", lambda **_: None)
+    monkeypatch.setattr(hitl, "upsert_hitl_detail", lambda **_: None)
     monkeypatch.setattr(assets, "_newest", lambda context, asset: None)
     return fake
 
@@ -106,10 +106,10 @@ def test_later_runs_leave_the_set_as_it_is_until_the_answer(
 ) -> None:
     """What lands meanwhile waits in the landing folder, so the staged snapshots stay those of one point."""
     _confirm(bank, "run-1")
-    point = set_ledger(bank, "bank").read().point
+    point = bank.set_ledger("bank").read().point
     land(tmp_path, ALL)
     execute(operators.TidefoldIngestOperator, bank, "run-2")
-    assert set_ledger(bank, "bank").read().point == point
+    assert bank.set_ledger("bank").read().point == point
     steps, _, _ = execute(operators.TidefoldMaterializeOperator, bank, "run-2", approval_dag=ASKS)
     assert {what["result"] for what in steps.values()} == {"waits"}
     assert set(_confirm(bank, "run-2", steps).values()) == {"waits"}

@@ -115,9 +115,17 @@ def test_a_version_is_restored_for_all_tables(bank: Pipeline) -> None:
     first = find_earlier_version(bank, "bank", 1).position
     before = _ledgers(bank)
     with pytest.raises(AirflowSkipException):
-        _run(operators.TidefoldRestoreSetOperator, bank, "dry", of_set="bank", version=1, is_dry_run=True)
+        _run(
+            operators.TidefoldRestoreSetOperator,
+            bank,
+            "dry",
+            of_set="bank",
+            version=1,
+            log_position="replay",
+            is_dry_run=True,
+        )
     assert _ledgers(bank) == before
-    staged = _run(operators.TidefoldRestoreSetOperator, bank, "back", of_set="bank", version=1)
+    staged = _run(operators.TidefoldRestoreSetOperator, bank, "back", of_set="bank", version=1, log_position="replay")
     assert {log: one["result"] for log, one in staged.items()} == dict.fromkeys(LOGS, "staged")
     assert check_bank(bank) != first
     judge_staged(bank, "dag/back")
@@ -131,10 +139,12 @@ def test_a_version_is_restored_for_all_tables(bank: Pipeline) -> None:
 def test_a_restore_of_a_set_that_cannot_be_changes_nothing(bank: Pipeline) -> None:
     before = _ledgers(bank)
     for given, code in (
-        ({"of_set": "bank", "version": 9}, "SET_VERSION_UNKNOWN"),
-        ({"of_set": "bank", "version": "first"}, "SET_VERSION_INVALID"),
-        ({"of_set": "banks", "version": 1}, "SET_UNKNOWN"),
-        ({"of_set": "bank", "version": 1, "only": ["tellers"]}, "LOG_NOT_OF_THIS_DAG"),
+        ({"of_set": "bank", "version": 9, "log_position": "stay"}, "SET_VERSION_UNKNOWN"),
+        ({"of_set": "bank", "version": "first", "log_position": "stay"}, "SET_VERSION_INVALID"),
+        ({"of_set": "banks", "version": 1, "log_position": "stay"}, "SET_UNKNOWN"),
+        ({"of_set": "bank", "version": 1, "log_position": "stay", "only": ["tellers"]}, "LOG_NOT_OF_THIS_DAG"),
+        ({"of_set": "bank", "version": 1, "log_position": "skip"}, "SET_REPLAYS"),
+        ({"of_set": "bank", "version": 1, "log_position": "back"}, "CHOICE_UNKNOWN"),
     ):
         with pytest.raises(AirflowFailException, match=code):
             _run(operators.TidefoldRestoreSetOperator, bank, "back", **given)

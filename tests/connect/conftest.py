@@ -9,24 +9,34 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support.connect_server import TOKEN_VARIABLE, ConnectProcess
+from support.pipelines import make_pipeline
 from tidefold.compute.connect_session import ConnectServer, close_connected, open_connected
-from tidefold.installation import find_python_path
+from tidefold.config import Config
+from tidefold.spark import local_server, submit
+from tidefold.spark.local_server import TOKEN_VARIABLE, LocalServer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
 @pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectProcess]:
-    path = os.pathsep.join([find_python_path() or "", str(Path(__file__).parents[1])])
-    process = ConnectProcess(tmp_path_factory.mktemp("server"), path)
-    os.environ[TOKEN_VARIABLE] = process.token
-    try:
-        process.wait()
-        yield process
-    finally:
-        process.stop()
+def server_config(tmp_path_factory: pytest.TempPathFactory) -> Config:
+    """The configuration beside which the server is started."""
+    return make_pipeline(tmp_path_factory.mktemp("server")).config
+
+
+@pytest.fixture(scope="session")
+def server(server_config: Config) -> Iterator[LocalServer]:
+    """What `tidefold spark start` starts. Its Python workers also import from the tests."""
+    path = os.pathsep.join([submit.find_python_path() or "", str(Path(__file__).parents[1])])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(submit, "find_python_path", lambda: path)
+        made = local_server.start(server_config, quick=True)
+        patch.setenv(TOKEN_VARIABLE, made.token)
+        try:
+            yield made
+        finally:
+            assert local_server.stop(server_config)
 
 
 @pytest.fixture(scope="session")
@@ -36,7 +46,7 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def spark(server: ConnectProcess, scratch: Path) -> Iterator[SparkSession]:
+def spark(server: LocalServer, scratch: Path) -> Iterator[SparkSession]:
     """The session, which stays on the server: each test connects to it again."""
     yield open_connected(ConnectServer(server.address, server.address, scratch))
     close_connected()

@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from local_airflow.ports import free_port
-from support.connect_server import ConnectProcess
 from support.spark_work import double
 from tidefold.compute.connect_session import (
     ConnectServer,
@@ -20,10 +18,11 @@ from tidefold.compute.connect_session import (
 )
 from tidefold.compute.runners import on_spark
 from tidefold.errors import InvalidInputError, UnavailableError
+from tidefold.spark.local_server import LocalServer, free_port
 
 
 @pytest.fixture
-def place(server: ConnectProcess, tmp_path: Path) -> ConnectServer:
+def place(server: LocalServer, tmp_path: Path) -> ConnectServer:
     return ConnectServer(server.address, server.address, tmp_path)
 
 
@@ -70,7 +69,7 @@ def test_a_server_that_is_not_there_is_an_error_without_the_token(tmp_path: Path
     assert "hunter2" not in f"{gone.value} {gone.value.__cause__}"
 
 
-def test_a_token_without_tls_is_explained(server: ConnectProcess, tmp_path: Path) -> None:
+def test_a_token_without_tls_is_explained(server: LocalServer, tmp_path: Path) -> None:
     address = server.address.replace("localhost", "127.0.0.1")
     with pytest.raises(UnavailableError) as gone:
         open_connected(ConnectServer(address, address, tmp_path))

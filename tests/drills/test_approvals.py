@@ -103,7 +103,7 @@ def town(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Town]:
     airflow = up(Request(root / "airflow", configs[0], "", dags=dags, quick_spark=True, more=_MORE, paused=True), print)
     nobody = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     try:
-        alpha, beta = (Shop(airflow, open_pipeline(config), nobody) for config in configs)
+        alpha, beta = (Shop(open_pipeline(config), airflow=airflow, statsd=nobody) for config in configs)
         yield Town(airflow, alpha, beta)
     finally:
         down(root / "airflow", print)

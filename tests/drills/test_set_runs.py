@@ -19,7 +19,6 @@ from support import bank_sets as bank
 from support.airflow_shop import FAILS, MATERIALIZE, PASSES, Ran, Shop, wait_for
 from support.airflow_stack import SELDOM, all_on_spark, java_started
 from tidefold.operations.sets.restore import find_earlier_version
-from tidefold.operations.sets.set_ledger import set_ledger
 
 ALL = {name: bank.count_records(name) for name in (*bank.LOGS, bank.ENDS)}
 
@@ -47,7 +46,7 @@ class BankShop:
 
     @property
     def version(self) -> int:
-        version = set_ledger(self.shop.pipeline, "bank").read().published
+        version = self.shop.pipeline.set_ledger("bank").read().published
         return version.number if version else 0
 
     @property
@@ -76,7 +75,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BankShop]:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as unused:
         airflow = up(request, print)
         try:
-            yield BankShop(Shop(airflow, pipeline, unused))
+            yield BankShop(Shop(pipeline, airflow=airflow, statsd=unused))
         finally:
             down(root, print)
 
@@ -130,7 +129,7 @@ def test_a_restored_version_and_the_next_run(story: BankShop) -> None:
     story.suite("tellers", PASSES)
     first = find_earlier_version(story.shop.pipeline, "bank", 1).position
     newest = story.check()
-    restored = {"set": "bank", "version": 1}
+    restored = {"set": "bank", "version": 1, "log_position": "replay"}
     assert story.shop.trigger("tidefold_restore_set", **restored).green().tasks["confirm"] == "skipped"
     run = story.shop.trigger("tidefold_restore_set", **restored, dry_run=False).green()
     assert "asked" in {one["result"] for one in run.result("confirm").values()}

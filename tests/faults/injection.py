@@ -1,8 +1,7 @@
-"""Makes the calls of every local store, and the Delta commits, of this process fail."""
+"""Makes the calls of every local store of this process fail."""
 
 from __future__ import annotations
 
-import errno
 import resource
 import sys
 import threading
@@ -13,9 +12,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from deltalake import DeltaTable
-
-from faults.product import LocalStore, StorageError, UnknownOutcomeError, table_creators
+from faults.product import LocalStore, StorageError, UnknownOutcomeError
 
 
 class Killed(BaseException):
@@ -72,11 +69,6 @@ class Calls:
                 stack.enter_context(mock.patch.object(LocalStore, name, self._stream(name)))
             stack.enter_context(mock.patch.object(LocalStore, "open", self._opened()))
             stack.enter_context(mock.patch.object(LocalStore, "delete", self._delete()))
-            commit = self._commit(DeltaTable.create_write_transaction)
-            stack.enter_context(mock.patch.object(DeltaTable, "create_write_transaction", commit))
-            for module in table_creators():
-                made = self._commit(module.create_table_with_add_actions)
-                stack.enter_context(mock.patch.object(module, "create_table_with_add_actions", made))
             limits = resource.getrlimit(resource.RLIMIT_FSIZE)
             try:
                 yield self
@@ -96,7 +88,7 @@ class Calls:
         finally:
             self._thread.depth -= 1
 
-    def _begin(self, is_read: bool, foreign: bool = False) -> CallFault | None:
+    def _begin(self, is_read: bool) -> CallFault | None:
         """The fault that strikes this call after it took effect; raises what strikes it before."""
         if self.is_dead:
             raise Killed
@@ -117,9 +109,9 @@ class Calls:
         if fault is CallFault.DIES_BEFORE:
             self._die()
         if fault in (CallFault.NO_WRITE, CallFault.NO_ACCESS):
-            raise _error(foreign, "Permission denied.", errno.EACCES)
+            raise _error("Permission denied.")
         if fault is CallFault.ERROR_BEFORE:
-            raise _error(foreign, "The call failed.", errno.EIO)
+            raise _error("The call failed.")
         return fault
 
     def _number(self, is_read: bool) -> CallFault | None:
@@ -132,15 +124,11 @@ class Calls:
         number = counted if self.fault in STRIKES_READS else own
         return self.fault if number == self.at or (number > self.at and self.fault in _LASTING) else None
 
-    def _end(self, fault: CallFault | None, foreign: bool = False) -> None:
+    def _end(self, fault: CallFault | None) -> None:
         if fault is CallFault.ERROR_AFTER:
-            raise _error(foreign, "The call failed.", errno.EIO)
+            raise _error("The call failed.")
         if fault is CallFault.LOST:
-            raise (
-                OSError(errno.EIO, "the answer was lost")
-                if foreign
-                else UnknownOutcomeError("UNKNOWN_OUTCOME", "The answer of the call was lost.")
-            )
+            raise UnknownOutcomeError("UNKNOWN_OUTCOME", "The answer of the call was lost.")
         if fault in _DEATHS:
             self._die()
 
@@ -220,21 +208,6 @@ class Calls:
 
         return call
 
-    def _commit(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """A commit by deltalake: another library, whose errors are its own; half a commit is none."""
-
-        def call(*arguments: Any, **named: Any) -> Any:
-            if self._is_inner():
-                return original(*arguments, **named)
-            fault = self._begin(is_read=False, foreign=True)
-            if fault is CallFault.DIES_HALF:
-                self._die()
-            result = original(*arguments, **named)
-            self._end(fault, foreign=True)
-            return result
-
-        return call
-
     def _leave_half(self, store: LocalStore, path: str) -> None:
         half = Path(f"{store.root / path}.{'d' * 32}.part")
         half.parent.mkdir(parents=True, exist_ok=True)
@@ -242,5 +215,5 @@ class Calls:
         self._die()
 
 
-def _error(foreign: bool, text: str, number: int) -> Exception:
-    return OSError(number, text) if foreign else StorageError("STORAGE", text, hint="Call again.")
+def _error(text: str) -> StorageError:
+    return StorageError("STORAGE", text, hint="Call again.")

@@ -316,6 +316,7 @@ def _try(act: Callable[[Cell], None], cell: Cell) -> None:
 
 
 def main(most: int = POSITIONS) -> int:
+    from faults import sets
     from faults.page import write_matrix
 
     began = time.monotonic()
@@ -332,7 +333,7 @@ def main(most: int = POSITIONS) -> int:
     total = sum(cell.cases for cell in ordered.values())
     print(f"{len(ordered)} cells, {total:,} cases, {len(failed)} cells failed, {time.monotonic() - began:.0f} s")
     write_matrix(ordered)
-    return 1 if failed else 0
+    return sets.main() or bool(failed)
 
 
 if __name__ == "__main__":

@@ -30,12 +30,14 @@ from support.twice import WAYS, twice
 from tidefold.cli.app import app
 from tidefold.domain.log_state import LogState, Snapshot, State
 from tidefold.errors import StorageError, TidefoldError, UnknownOutcomeError
-from tidefold.ledger import pages
-from tidefold.quality.run.gx_import import load
+from tidefold.ledger import serialization
+from tidefold.operations.sets.read import find_version as find_set_version
+from tidefold.quality.run.expectations import load
+from tidefold.storage import local_store
 from tidefold.storage.local_store import LocalStore
 from tidefold.wiring import open_pipeline
 
-__all__ = ["LocalStore", "StorageError", "UnknownOutcomeError"]
+__all__ = ["LocalStore", "StorageError", "TidefoldError", "UnknownOutcomeError", "find_set_version", "open_pipeline"]
 
 LOGS = ("accounts", "tellers")
 LOG, OTHER = LOGS
@@ -138,9 +140,9 @@ def state_of(root: Path, log: str = LOG) -> LogState | None:
 
 
 def forget_syncs_of_folders(patch: pytest.MonkeyPatch) -> None:
-    """A store that syncs what another library wrote, and not the folders that it made."""
-    sync = LocalStore.sync
-    patch.setattr(LocalStore, "sync", lambda store, path: sync(store, path) if path.endswith(".json") else None)
+    """A store that syncs the commits of tables, and not the folder of their names."""
+    sync = local_store._sync
+    patch.setattr(local_store, "_sync", lambda full: None if full.endswith("_delta_log") else sync(full))
 
 
 def acknowledged_state(root: Path, log: str) -> int:
@@ -227,9 +229,9 @@ def newest_segment(root: Path) -> str | None:
 
 
 @contextmanager
-def small_pages() -> Iterator[None]:
+def small_pages(least: int = 4) -> Iterator[None]:
     """Few items are a page of a ledger already, so that short lives have pages too."""
-    with mock.patch.object(pages, "_LEAST", 4):
+    with mock.patch.object(serialization, "_LEAST", least):
         yield
 
 
@@ -250,12 +252,6 @@ def clock_moved(days: int) -> Iterator[None]:
         real = time.time
         stack.enter_context(mock.patch("time.time", side_effect=lambda: real() + by.total_seconds()))
         yield
-
-
-def table_creators() -> Iterator[Any]:
-    """The modules that make Delta tables by deltalake's function."""
-    name = "create_table_with_add_actions"
-    yield from (m for n, m in list(sys.modules.items()) if n.startswith("tidefold") and hasattr(m, name))
 
 
 class LogHistory:

@@ -74,6 +74,8 @@ OPERATIONS = (
     Operation("savepoint", "landed", f"savepoint {LOG} --to {{root}}/savepoint"),
     Operation("import", "saved", f"import {LOG} {{root}}/saved --run r"),
     Operation("verify --repair", "damaged", f"verify {LOG} --repair"),
+    Operation("run of a rebuilt log", "rebuilt", f"run {LOG} --run r"),
+    Operation("run of an imported log", "imported", f"run {LOG} --run r"),
 )
 
 
@@ -174,6 +176,18 @@ def _ledger_lost(root: Path) -> None:
     shutil.rmtree(root / "store/logs" / LOG / "ledger")
 
 
+def _rebuilt(root: Path) -> None:
+    _ledger_lost(root)
+    _ok(root, f"rebuild {LOG} --yes")
+    _landed(root)
+
+
+def _imported(root: Path) -> None:
+    for step in (f"import {LOG} {root}/saved --run i", f"quality {LOG}", f"confirm {LOG}"):
+        _ok(root, step)
+    _landed(root)
+
+
 def _damaged(root: Path) -> None:
     """The bytes of one file of the newest snapshot are cut, in the store, under each of its names."""
     path = sorted(_files_of_newest(root))[0]
@@ -208,6 +222,8 @@ _MAKERS: dict[str, _Maker] = {
     "ledger lost": ("landed", _ledger_lost),
     "saved": ("published", lambda root: _ok(root, f"savepoint {LOG} --to {root}/saved")),
     "damaged": ("landed", _damaged),
+    "rebuilt": ("published", _rebuilt),
+    "imported": ("saved", _imported),
 }
 
 

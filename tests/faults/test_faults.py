@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 
+from faults import sets
 from faults.coordinators import race_on_disk, race_on_s3
 from faults.history import check_order
 from faults.history import play as play_history
@@ -17,10 +18,11 @@ from faults.product import forget_syncs_of_folders
 from faults.stages import LOSSES, OPERATIONS
 from faults.unsynced import play as play_power_cuts
 from faults.workers import alone
-from support.effort import choose
+from support.effort import choose, rotate
 
 # Operations of which each case by some number is played here.
 _PART = ["ingest", "confirm", "abort", "clean", "rebuild"]
+PART = choose(12, 6)
 
 
 def test_the_page_is_what_the_runs_recorded() -> None:
@@ -37,14 +39,23 @@ def test_every_operation_was_tried_with_every_fault_and_no_cell_fails() -> None:
     assert {loss for row in recorded.values() for loss in row} >= LOSSES.keys()
 
 
+def test_every_operation_of_a_set_was_tried_with_every_damage_and_no_cell_fails() -> None:
+    recorded = read_record()["sets"]
+    assert recorded.keys() == {*sets.OPERATIONS, sets.IMPORT}
+    for operation, row in recorded.items():
+        assert row.keys() == (sets.SAVEPOINT_DAMAGES if operation == sets.IMPORT else dict.fromkeys(sets.PLAYED)).keys()
+        assert not [fault for fault, cell in row.items() if cell["failed"]], operation
+
+
 def test_a_part_of_the_matrix_is_as_recorded() -> None:
     recorded = read_record()["matrix"]
-    for (operation, fault), cell in play(_PART, most=1, pick=lambda number: number % choose(12, 6) == 1).items():
+    for (operation, fault), cell in play(_PART, most=1, pick=lambda number: number % PART == rotate(PART)).items():
         assert not cell.failed, (operation, fault, cell.failed)
         if cell.cases and fault in recorded[operation]:
             assert cell.reader.keys() <= recorded[operation][fault]["reader"].keys() | {"the new version"}
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("race", [race_on_disk, race_on_s3])
 def test_of_two_coordinators_at_least_one_succeeds_and_the_rows_are_right(race) -> None:  # type: ignore[no-untyped-def]
     rounds = choose(2, 3)
@@ -53,6 +64,7 @@ def test_of_two_coordinators_at_least_one_succeeds_and_the_rows_are_right(race) 
     assert (found.rounds, found.none, found.wrong) == (rounds, 0, 0)
 
 
+@pytest.mark.rotates(3)
 def test_eight_processes_that_are_killed_and_stopped_leave_one_history() -> None:
     found = alone(play_history, 0.15)
     assert not found.wrong

@@ -3,106 +3,20 @@
 from __future__ import annotations
 
 import gzip
-import json
 import os
 import re
-import shlex
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from click.testing import Result
 from deltalake import DeltaTable
-from typer.testing import CliRunner
 
-from tidefold.cli.app import app
+from support.person import CODED, CONFIG, HEAD, LINE, ROWS, Person
 from tidefold.compute.runners import in_process
 from tidefold.operations.ingest import ingest as ingests
 from tidefold.operations.snapshot import materialize as materializes
 from tidefold.wiring import open_pipeline
-
-_CONFIG = """\
-version: 1
-store: var/store
-logs:
-  orders:
-    source:
-      format: csv
-      path: landing/orders
-      op: {column: op}
-    key: [order_id]
-    columns:
-      order_id: long
-      customer: string
-      total: decimal(12,2)
-      updated_at: timestamp
-    order: [updated_at]
-  lines:
-    source: {format: json, path: landing/lines, record: value, op: {column: op}}
-    key: [id]
-    columns: {id: long, text: string, ts: {type: timestamp, encoding: iso}}
-    order: [ts]
-"""
-_HEAD = "op,order_id,customer,total,updated_at\n"
-_ROWS = "I,1,Ann,1.50,2026-11-01 08:00:00\nI,2,Bob,2.50,2026-11-01 08:01:00\n"
-_LINE = '{"op":"I","id":1,"text":"a","ts":"2026-11-01T08:00:00Z"}\n'
-_CODED = re.compile(r"`([^`]+)`")
-
-
-@dataclass
-class Person:
-    """Somebody in a terminal, who reads what tidefold says and knows nothing else."""
-
-    folder: Path
-
-    def call(self, *words: str) -> Result:
-        return CliRunner(env={"COLUMNS": "160"}).invoke(app, list(words))
-
-    def land(self, name: str, text: str | bytes) -> None:
-        path = self.folder / "landing" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(text.encode() if isinstance(text, str) else text)
-
-    def edit(self, old: str, new: str) -> None:
-        path = self.folder / "tidefold.yaml"
-        text = path.read_text()
-        assert old in text
-        path.write_text(text.replace(old, new, 1))
-
-    def set(self, line: str, *, log: str = "orders", below: str = "") -> None:
-        """Puts a line that a message names into the configuration of a log."""
-        path = self.folder / "tidefold.yaml"
-        config = yaml.safe_load(path.read_text())
-        at = config["logs"][log]
-        for name in filter(None, below.split(".")):
-            at = at.setdefault(name, {})
-        at |= yaml.safe_load(line)
-        path.write_text(yaml.safe_dump(config, sort_keys=False))
-
-    def follow_command(self, text: str) -> Result:
-        """Runs the command that a message names."""
-        words = shlex.split(text)
-        assert words[0] == "tidefold"
-        return self.call(*words[1:])
-
-    def rows(self, log: str = "orders") -> list[dict[str, Any]]:
-        done = self.call("run", log)
-        assert done.exit_code == 0, done.output
-        found = json.loads(self.call("read", log, "--format", "json").stdout)
-        return sorted(found["rows"], key=lambda row: row[next(iter(row))])
-
-
-@pytest.fixture
-def person(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Person:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("TIDEFOLD_CONFIG", raising=False)
-    (tmp_path / "tidefold.yaml").write_text(_CONFIG)
-    who = Person(tmp_path)
-    who.land("orders/o1.csv", _HEAD + _ROWS)
-    who.land("lines/l1.jsonl", _LINE)
-    return who
 
 
 def fails(done: Result, code: str, exit_code: int = 2) -> str:
@@ -138,7 +52,7 @@ def test_1b_the_key_is_changed_after_data_came(person: Person) -> None:
     for words in (("validate", "--online"), ("ingest", "orders")):
         said = fails(person.call(*words), "SHAPE_CHANGED", 3)
     assert "order_id before, customer now" in said
-    drop, ingest = _CODED.findall(advice_of(said))
+    drop, ingest = CODED.findall(advice_of(said))
     assert person.follow_command(f"{drop} --yes").exit_code == 0
     assert person.follow_command(ingest).exit_code == 0
     assert [row["customer"] for row in person.rows()] == ["Ann", "Bob"]
@@ -153,7 +67,7 @@ def test_2_a_word_is_misspelt(person: Person, right: str, wrong: str) -> None:
     person.edit(right, wrong)
     done = person.call("validate")
     assert done.exit_code == 2
-    number = next(i for i, line in enumerate(_CONFIG.splitlines(), 1) if right.strip() in line)
+    number = next(i for i, line in enumerate(CONFIG.splitlines(), 1) if right.strip() in line)
     # A key that is missing stands at the line of what it should be in; the wrong one has its own.
     said = next(line for line in done.stderr.splitlines() if f"tidefold.yaml:{number}:" in line)
     said = said if "Did you mean" in said else done.stderr
@@ -174,15 +88,15 @@ def test_3_a_file_lacks_a_column(person: Person) -> None:
     person.land("orders/o2.csv", "op,order_id,total,updated_at\nI,3,1.00,2026-11-01 09:00:00\n")
     said = fails(person.call("ingest", "orders"), "LANDED_SCHEMA")
     assert "[LANDED_SCHEMA] `o2.csv` lacks column customer" in person.call("status").stdout
-    line = next(text for text in _CODED.findall(advice_of(said)) if "default" in text)
+    line = next(text for text in CODED.findall(advice_of(said)) if "default" in text)
     person.set(line, below="columns")
     assert [row["customer"] for row in person.rows()] == ["Ann", "Bob", None]
 
 
 def test_3_a_file_has_a_column_more(person: Person) -> None:
-    person.land("orders/o2.csv", _HEAD.replace("\n", ",note\n") + "I,3,Eve,1.00,2026-11-01 09:00:00,x\n")
+    person.land("orders/o2.csv", HEAD.replace("\n", ",note\n") + "I,3,Eve,1.00,2026-11-01 09:00:00,x\n")
     said = fails(person.call("ingest", "orders"), "LANDED_SCHEMA")
-    add, leave_out = (text for text in _CODED.findall(advice_of(said)) if ":" in text)
+    add, leave_out = (text for text in CODED.findall(advice_of(said)) if ":" in text)
     person.set(leave_out)
     assert len(person.rows()) == 3
     person.set("ignored: []")
@@ -191,40 +105,34 @@ def test_3_a_file_has_a_column_more(person: Person) -> None:
 
 
 def test_4_a_line_has_a_field_more(person: Person) -> None:
-    person.land("lines/l2.jsonl", _LINE.replace('"id":1', '"id":2').replace("}", ',"extra":1}'))
+    person.land("lines/l2.jsonl", LINE.replace('"id":1', '"id":2').replace("}", ',"extra":1}'))
     said = fails(person.call("ingest", "lines"), "UNKNOWN_COLUMN")
     assert "Line 1 of `l2.jsonl`" in said
-    person.set(next(text for text in _CODED.findall(said) if "default" in text), log="lines", below="columns")
+    person.set(next(text for text in CODED.findall(said) if "default" in text), log="lines", below="columns")
     assert [row["id"] for row in person.rows("lines")] == [1, 2]
 
 
 def test_4_a_line_lacks_a_field(person: Person) -> None:
-    person.land("lines/l2.jsonl", _LINE.replace('"id":1', '"id":2').replace(',"text":"a"', ""))
+    person.land("lines/l2.jsonl", LINE.replace('"id":1', '"id":2').replace(',"text":"a"', ""))
     person.call("ingest", "lines")
     shown = person.call("quarantine", "show", "lines").stdout
     assert "line 1 of l2.jsonl: MISSING_COLUMN" in shown
-    person.set(next(text for text in _CODED.findall(shown) if "default" in text), log="lines", below="columns")
-    said = person.call("quarantine", "retry", "lines").stdout
-    assert "land corrected records under another name" in said
-    person.land("lines/l3.jsonl", _LINE.replace('"id":1', '"id":2').replace(',"text":"a"', ""))
-    settle = next(text for text in _CODED.findall(said) if "settle" in text)
-    settle = settle.replace("LOG", "lines").replace("FILE", "l2.jsonl").replace("REASON", "landed-again")
-    assert person.call("ingest", "lines").exit_code in (0, 2)
-    assert person.follow_command(settle).exit_code == 0
+    person.set(next(text for text in CODED.findall(shown) if "default" in text), log="lines", below="columns")
+    assert "1 became changes" in person.call("quarantine", "retry", "lines").stdout
     assert [row["id"] for row in person.rows("lines")] == [1, 2]
 
 
 def test_4_a_line_cannot_be_read(person: Person) -> None:
-    person.land("lines/l2.jsonl", "{bad\n" + _LINE.replace('"I"', '"X"').replace('"id":1', '"id":2'))
+    person.land("lines/l2.jsonl", "{bad\n" + LINE.replace('"I"', '"X"').replace('"id":1', '"id":2'))
     assert person.call("ingest", "lines").exit_code == 0
     shown = person.call("quarantine", "show", "lines").stdout
     assert "line 1 of l2.jsonl: BROKEN_JSON" in shown
     assert "line 2 of l2.jsonl: OP_UNKNOWN: `op` is 'X', not one of upsert, insert" in shown
     said = person.call("quarantine", "retry", "lines").stdout
-    assert "land corrected records under another name" in said
-    person.land("lines/l3.jsonl", _LINE.replace('"id":1', '"id":2'))
+    assert "land corrected records under another name" in said.lower()
+    person.land("lines/l3.jsonl", LINE.replace('"id":1', '"id":2'))
     person.call("ingest", "lines")
-    settle = next(text for text in _CODED.findall(said) if "settle" in text)
+    settle = next(text for text in CODED.findall(said) if "settle" in text)
     settle = settle.replace("LOG", "lines").replace("FILE", "l2.jsonl").replace("REASON", "corrected")
     assert person.follow_command(settle).exit_code == 0
     assert [row["id"] for row in person.rows("lines")] == [1, 2]
@@ -238,19 +146,20 @@ def test_4_a_line_cannot_be_read(person: Person) -> None:
     ],
 )
 def test_5_a_value_is_written_in_another_way(person: Person, row: bytes, reason: str, option: str) -> None:
-    person.land("orders/o2.csv", _HEAD.encode() + row)
+    person.land("orders/o2.csv", HEAD.encode() + row)
     person.call("ingest", "orders")
     shown = person.call("quarantine", "show", "orders").stdout
     assert f"row 1 of o2.csv: {reason}: " in shown
     assert not re.search(r"\bb['\"]", shown)
-    line = next(text for text in _CODED.findall(shown) if text.startswith(f"{option}:"))
+    line = next(text for text in CODED.findall(shown) if text.startswith(f"{option}:"))
     person.set(line, below="source")
     # What was refused stays so: the rows are landed again, and the refused ones settled.
     said = person.call("ingest", "orders")
     assert "[LANDED_REFUSED]" in said.output
-    person.land("orders/o3.csv", _HEAD.encode() + row)
+    # Other bytes: a copy of a file brings nothing.
+    person.land("orders/o3.csv", HEAD.encode() + row + row)
     assert "Land corrected records under another name" in said.output
-    settle = next(text for text in _CODED.findall(said.output) if "settle" in text)
+    settle = next(text for text in CODED.findall(said.output) if "settle" in text)
     person.call("ingest", "orders")
     assert person.follow_command(settle.replace("REASON", "landed-again")).exit_code == 0
     assert [row["order_id"] for row in person.rows()] == [1, 2, 3]
@@ -266,28 +175,28 @@ def test_5_a_value_is_written_in_another_way(person: Person, row: bytes, reason:
     ],
 )
 def test_5_a_value_is_none(person: Person, row: str, right: str) -> None:
-    person.land("orders/o2.csv", _HEAD + row)
+    person.land("orders/o2.csv", HEAD + row)
     person.call("ingest", "orders")
     assert right in person.call("quarantine", "show", "orders").stdout
     advice = advice_of(fails(person.call("ingest", "orders"), "LANDED_REFUSED"))
-    show, settle = _CODED.findall(advice)
+    show, settle = CODED.findall(advice)
     assert right in person.follow_command(show).stdout
     assert "Land corrected records under another name" in advice
-    person.land("orders/o3.csv", _HEAD + 'I,3,Eve,"1284.60",2026-11-01 09:00:00\n')
+    person.land("orders/o3.csv", HEAD + 'I,3,Eve,"1284.60",2026-11-01 09:00:00\n')
     person.call("ingest", "orders")
     assert person.follow_command(settle.replace("REASON", "corrected")).exit_code == 0
     assert [row["order_id"] for row in person.rows()] == [1, 2, 3]
 
 
 def test_6_another_delimiter(person: Person) -> None:
-    person.land("orders/o1.csv", (_HEAD + _ROWS).replace(",", ";"))
+    person.land("orders/o1.csv", (HEAD + ROWS).replace(",", ";"))
     said = fails(person.call("ingest", "orders"), "LANDED_SCHEMA")
-    person.set(_CODED.findall(advice_of(said))[0], below="source")
+    person.set(CODED.findall(advice_of(said))[0], below="source")
     assert len(person.rows()) == 2
 
 
 def test_7_no_line_end_and_an_empty_file(person: Person) -> None:
-    person.land("orders/o1.csv", (_HEAD + _ROWS).rstrip("\n"))
+    person.land("orders/o1.csv", (HEAD + ROWS).rstrip("\n"))
     person.land("orders/o0.csv", "")
     said = person.call("ingest", "orders")
     assert "`o0.csv`, `o1.csv`" in said.stdout
@@ -296,7 +205,7 @@ def test_7_no_line_end_and_an_empty_file(person: Person) -> None:
     assert "`o0.csv`" in status
     advice = advice_of(fails(person.call("ingest", "orders"), "LANDED_WAITING"))
     assert "end the last line with a line end" in advice
-    person.land("orders/o1.csv", _HEAD + _ROWS)
+    person.land("orders/o1.csv", HEAD + ROWS)
     assert len(person.rows()) == 2
 
 
@@ -310,16 +219,16 @@ def test_8_a_file_is_renamed(person: Person, name: str) -> None:
 
 def test_9_a_file_is_edited_after_it_was_taken(person: Person) -> None:
     person.rows()
-    person.land("orders/o1.csv", (_HEAD + _ROWS).replace("Ann", "Eve"))
+    person.land("orders/o1.csv", (HEAD + ROWS).replace("Ann", "Eve"))
     for other in ("", "o2.csv"):  # Also beside a new file, in the second run at the latest.
         if other:
-            person.land(f"orders/{other}", _HEAD + _ROWS.replace("Bob", "Cid").replace("08:01", "08:02"))
+            person.land(f"orders/{other}", HEAD + ROWS.replace("Bob", "Cid").replace("08:01", "08:02"))
             person.call("ingest", "orders")
         said = fails(person.call("ingest", "orders"), "LANDED_CHANGED")
     assert "Restore the earlier file" in advice_of(said)
     assert "another name" in advice_of(said)
-    person.land("orders/o1.csv", _HEAD + _ROWS)
-    person.land("orders/o3.csv", (_HEAD + _ROWS).replace("Ann", "Eve").replace("08:00", "08:30"))
+    person.land("orders/o1.csv", HEAD + ROWS)
+    person.land("orders/o3.csv", (HEAD + ROWS).replace("Ann", "Eve").replace("08:00", "08:30"))
     assert [row["customer"] for row in person.rows()] == ["Eve", "Cid"]
 
 
@@ -372,7 +281,7 @@ def test_13_there_is_no_configuration(person: Person, name: str, code: str, exit
         (person.folder / "tidefold.yaml").unlink()
     said = fails(person.call("status", *(["-c", name] if name else [])), code, exit_code)
     if code == "CONFIG_NOT_FOUND" and not name:
-        [init] = (text for text in _CODED.findall(advice_of(said)))
+        [init] = (text for text in CODED.findall(advice_of(said)))
         assert person.follow_command(init.replace("DIR", "landing")).exit_code == 0
         assert person.call("validate").exit_code == 0
     elif code == "CONFIG_NOT_FOUND":
@@ -410,7 +319,7 @@ def test_15_a_data_file_is_damaged_or_gone(person: Person, flip: bool) -> None:
             path.unlink()
     done = person.call("verify", "orders")
     assert done.exit_code != 0
-    commands = [text for text in _CODED.findall(done.output) if text.startswith("tidefold restore")]
+    commands = [text for text in CODED.findall(done.output) if text.startswith("tidefold restore")]
     assert commands, done.output
     told = person.follow_command(commands[0])
     assert told.exit_code == 0, told.output
@@ -421,7 +330,7 @@ def test_15_a_data_file_is_damaged_or_gone(person: Person, flip: bool) -> None:
 
 def test_18_the_store_is_not_mounted(person: Person) -> None:
     said = person.call("run", "orders").stderr
-    line = next(text for text in _CODED.findall(said) if text.startswith("store_id"))
+    line = next(text for text in CODED.findall(said) if text.startswith("store_id"))
     path = person.folder / "tidefold.yaml"
     path.write_text(path.read_text().replace("store: var/store\n", f"store: var/store\n{line}\n"))
     os.rename("var/store", "var/elsewhere")
@@ -450,28 +359,33 @@ def test_21_a_key_is_written_in_some_way(person: Person, words: list[str]) -> No
 
 
 def test_21_a_row_is_explained_by_file_and_line_and_by_what_was_refused(person: Person) -> None:
-    person.land("orders/o2.csv", _HEAD + "U,2,Bert,x,2026-11-01 09:00:00\nU,2,Bill,2.50,2026-11-01 09:10:00\n")
-    person.land("lines/l2.jsonl", "\n{bad\n" + _LINE.replace('"a"', '"b"').replace("08:00", "09:00"))
-    person.land("lines/l3.jsonl.gz", gzip.compress(_LINE.replace('"a"', '"c"').replace("08:00", "10:00").encode()))
+    person.land("orders/o2.csv", HEAD + "U,2,Bert,x,2026-11-01 09:00:00\nU,2,Bill,2.50,2026-11-01 09:10:00\n")
+    person.land("lines/l2.jsonl", "\n{bad\n" + LINE.replace('"a"', '"b"').replace("08:00", "09:00"))
+    person.land("lines/l3.jsonl.gz", gzip.compress(LINE.replace('"a"', '"c"').replace("08:00", "10:00").encode()))
     person.call("ingest")
     said = person.call("explain", "orders", "2", "--live").stdout
-    assert "made by upsert of order 2026-11-01T09:10:00Z\n" in said
+    assert "made by upsert of order 2026-11-01T09:10:00Z" in said
     assert "landed as o2.csv, row 2, ingested" in said
     assert "o1.csv, row 2" in said
     assert "row 1 of o2.csv  VALUE_INVALID" in said
     said = person.call("explain", "lines", "1", "--live").stdout
     assert "landed as l3.jsonl.gz, line 1, ingested" in said
     assert "l2.jsonl, line 3" in said
-    # A file that is no longer what was taken says nothing.
-    person.land("lines/l2.jsonl", _LINE)
-    assert "l2.jsonl, line" not in person.call("explain", "lines", "1", "--live").stdout
+    # A file that is no longer what was ingested shows no line.
+    person.land("lines/l2.jsonl", LINE)
+    person.land("lines/l1.jsonl", LINE + LINE)
+    (person.folder / "landing/lines/l3.jsonl.gz").unlink()
+    said = person.call("explain", "lines", "1", "--live").stdout
+    assert "landed as l3.jsonl.gz, which cannot be read now, ingested" in said
+    assert "l2.jsonl, which has changed since" in said
+    assert "l1.jsonl, line 1" in said
 
 
 def test_21_a_record_of_kafka_is_explained_by_its_line(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
     person.edit("record: value, op: {column: op}}", "op: {column: op}}")
     person.edit("    order: [ts]\n", "")
     (person.folder / "landing/lines/l1.jsonl").unlink()
-    lines = (f'{{"topic":"lines","partition":0,"offset":{i},"value":{_LINE.strip()}}}\n' for i in (3, 4, 9))
+    lines = (f'{{"topic":"lines","partition":0,"offset":{i},"value":{LINE.strip()}}}\n' for i in (3, 4, 9))
     person.land("lines/lines+0+0000000003.jsonl", "\n".join(lines))
     person.call("ingest", "lines")
     said = person.call("explain", "lines", "1", "--live").stdout
@@ -498,7 +412,7 @@ def test_22_and_23_stores_and_masters_that_there_are_not(person: Person) -> None
     assert "password" not in said
     person.edit("store: hdfs://namenode/x", "store: var/store\nspark: {master: mesos}")
     said = fails(person.call("validate"), "NOT_IN_THIS_VERSION")
-    person.edit("master: mesos", f'master: "{_CODED.findall(advice_of(said))[0]}"')
+    person.edit("master: mesos", f'master: "{CODED.findall(advice_of(said))[0]}"')
     assert person.call("validate").exit_code == 0
 
 
@@ -529,7 +443,7 @@ def test_14_a_run_was_killed_behind_its_snapshot(person: Person, verb: str) -> N
     person.call("ingest", "orders")
     assert person.call("materialize", "orders", "--run", "killed").exit_code == 0
     said = person.call("status", "orders").stdout
-    command = next(text for text in _CODED.findall(said) if text.startswith(f"tidefold {verb} orders"))
+    command = next(text for text in CODED.findall(said) if text.startswith(f"tidefold {verb} orders"))
     assert person.follow_command(command).exit_code == 0
     assert len(person.rows()) == 2
 
@@ -537,10 +451,10 @@ def test_14_a_run_was_killed_behind_its_snapshot(person: Person, verb: str) -> N
 def test_16_somebody_else_writes_into_the_table(person: Person) -> None:
     before = person.rows()
     DeltaTable(str(person.folder / "var/store/tables/orders")).delete("order_id = 1")
-    person.land("orders/o2.csv", _HEAD + "I,3,Eve,1.00,2026-11-01 09:00:00\n")
+    person.land("orders/o2.csv", HEAD + "I,3,Eve,1.00,2026-11-01 09:00:00\n")
     done = person.call("run", "orders")
     assert "[FOREIGN_COMMIT]" in done.output, done.output
-    command = next(text for text in _CODED.findall(done.output) if "--reconcile" in text)
+    command = next(text for text in CODED.findall(done.output) if "--reconcile" in text)
     told = person.follow_command(command)
     assert told.exit_code == 0, told.output
     assert [row["order_id"] for row in person.rows()] == [*(row["order_id"] for row in before), 3]

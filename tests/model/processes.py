@@ -24,18 +24,16 @@ from tidefold.domain.ingest.append import IngestedFile, append, expect_positions
 from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.log_state import ChangeSet, LandedFileRecord, LogState, Position, Snapshot, SnapshotKind, State
 from tidefold.domain.paths import DataFileName, LogPaths, data_path
-from tidefold.domain.retention import compaction, log_bounds, protection
+from tidefold.domain.retention import log_bounds
 from tidefold.domain.snapshot import claim, point_in_time, transitions
 from tidefold.domain.snapshot.manifest import DataFile, Manifest
 from tidefold.errors import ConflictError, CorruptError, NotFoundError, RefusedError
-from tidefold.fold.plan_fold import plan_fold
-from tidefold.fold.source_places import SourcePlaces
-from tidefold.fold.task import FoldTask
+from tidefold.fold.plan import FoldTask
+from tidefold.fold.plan_fold import SourcePlaces, plan_fold
 from tidefold.ledger import Ledger, read_manifest, write_manifest
 from tidefold.operations.ingest import recovery
-from tidefold.operations.retention.file_gc import plan_forgotten, plan_sweep
-from tidefold.operations.retention.segment_gc import plan_release
-from tidefold.operations.retention.subsume import find_files_to_delete
+from tidefold.operations.retention.subsume import find_files_to_delete, plan_forgotten, plan_sweep
+from tidefold.operations.retention.truncate import plan_release
 
 _TABLE = pa.table({"_kg": pa.array([0], pa.int32()), "_op": pa.array([UPSERT], pa.int8())})
 Plan = dict[str, list[Changes]]
@@ -260,14 +258,14 @@ def take_tail(world: World, log: str, run: str) -> Process:
 def subsume(world: World, log: str) -> Process:
     if world.keep is None or world.read(log) is None:
         return
-    state = world.commit(log, partial(protection.subsume, keep=world.keep))
-    retired = protection.deletable(state, world.grace, INSTANT)
+    state = world.commit(log, partial(log_bounds.subsume, keep=world.keep))
+    retired = log_bounds.deletable(state, world.grace, INSTANT)
     yield
     going = [entry.path for entry in find_files_to_delete(world.store, state, retired)]
     yield
     world.store.delete(going)
     yield
-    world.commit(log, partial(protection.mark_deleted, snapshots=[s.id for s in retired]))
+    world.commit(log, partial(log_bounds.mark_deleted, snapshots=[s.id for s in retired]))
 
 
 def truncate(world: World, log: str) -> Process:
@@ -297,7 +295,7 @@ def sweep(world: World, log: str) -> Process:
 
 def squash(world: World, log: str, pick: Pick) -> Process:
     state = world.read(log)
-    runs = compaction.find_compactable_runs(state) if state else ()
+    runs = log_bounds.find_compactable_runs(state) if state else ()
     if state is None or not runs:
         return
     chosen, run = pick(runs), f"run{world.number()}"
@@ -330,4 +328,4 @@ def squash(world: World, log: str, pick: Pick) -> Process:
 
 def _replaced(state: LogState, fence: int, squashed: ChangeSet) -> LogState:
     require_fence(state, fence)
-    return compaction.compact(state, squashed)
+    return log_bounds.compact(state, squashed)

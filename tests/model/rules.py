@@ -17,6 +17,8 @@ from tidefold.operations.ingest import recovery
 
 RUNS = ("run-a", "run-b", "run-c")
 NAMES = ("x", "y")
+# A restore that stays stops the log: test_later_changes.py.
+MODES = tuple(mode for mode in claim.RestoreMode if mode is not claim.RestoreMode.STAY)
 VERDICTS = ("pass", "pass", "pass", "pass", "pass", "override", "fail", "of other files")
 Rule = Callable[[World, Pick], None]
 RULES: dict[str, tuple[Rule, int]] = {}
@@ -180,7 +182,7 @@ def restore_as_of_an_instant(world: World, pick: Pick) -> None:
     state = world.read(log)
     made = [s for s in state.snapshots if s.as_of and s.state is State.COMPLETED] if state else []
     if made:
-        run, mode = f"restore-{world.number()}", pick(tuple(claim.RestoreMode))
+        run, mode = f"restore-{world.number()}", pick(MODES)
         asked = _claim(world, log, pick, run, claim.RestorePoint(made[-1].id, mode))
         world.start("restore", processes.materialize(world, log, asked), whole=True)
         _bring_to_end(world, log, run, "pass", True)
@@ -192,7 +194,7 @@ def _restore(world: World, log: str, pick: Pick) -> claim.RestorePoint | None:
     completed = [s for s in snapshots if s.state is State.COMPLETED]
     tagged = [s for s in completed if state and s.id in {t.snapshot for t in state.tags}]
     found = pick([*completed, *tagged, *tagged, *snapshots]) if snapshots else None
-    return claim.RestorePoint(found.id, pick(tuple(claim.RestoreMode))) if found else None
+    return claim.RestorePoint(found.id, pick(MODES)) if found else None
 
 
 @rule(3)
@@ -225,7 +227,7 @@ def restore_tail(world: World, pick: Pick) -> None:
     state = world.read(log)
     taken = [s for s in state.snapshots if s.kind is SnapshotKind.TAIL and s.state is State.COMPLETED] if state else []
     if taken:
-        asked = _claim(world, log, pick, run, claim.RestorePoint(taken[-1].id, pick(tuple(claim.RestoreMode))))
+        asked = _claim(world, log, pick, run, claim.RestorePoint(taken[-1].id, pick(MODES)))
         world.start("restore", processes.materialize(world, log, asked), whole=True)
         _bring_to_end(world, log, run, pick(VERDICTS), True)
 
@@ -241,7 +243,7 @@ def restore_beside_clean_ups(world: World, pick: Pick) -> None:
     oldest, run, name = older[0], f"restore-{world.number()}", pick(NAMES)
     commit(world, log, "tag", partial(references.tag, name=name, snapshot_id=oldest.id))
     whole_cycle(world, log, pick)
-    asked = _claim(world, log, pick, run, claim.RestorePoint(oldest.id, pick(tuple(claim.RestoreMode))))
+    asked = _claim(world, log, pick, run, claim.RestorePoint(oldest.id, pick(MODES)))
     world.start("restore", processes.materialize(world, log, asked))
     commit(world, log, "untag", partial(references.untag, name=name))
     for clean_up in (processes.subsume, processes.truncate):

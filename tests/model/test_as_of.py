@@ -18,8 +18,8 @@ from support.naive import rows_of
 from tidefold.domain.commit_times import CommitTimeRange
 from tidefold.domain.ingest.append import append
 from tidefold.domain.log_state import LogState, SnapshotKind, State
-from tidefold.domain.retention import log_bounds, protection
-from tidefold.domain.retention.log_retention import LogRetention
+from tidefold.domain.retention import log_bounds
+from tidefold.domain.retention.log_bounds import LogRetention
 from tidefold.domain.snapshot import claim, point_in_time, transitions
 from tidefold.domain.snapshot.claim import Claim, RestoreMode, RestorePoint
 from tidefold.domain.table.table_spec import Engine, TableSpec
@@ -75,9 +75,9 @@ class Life:
         elif kind == "skip" and there:
             self.complete(there[pick % len(there)])
         elif kind == "retire":
-            self.state = protection.subsume(self.state, 2, self.log)
+            self.state = log_bounds.subsume(self.state, 2, self.log)
         elif kind == "cut":
-            self.state = log_bounds.truncate(protection.subsume(self.state, 1, self.log), 1, self.log)
+            self.state = log_bounds.truncate(log_bounds.subsume(self.state, 1, self.log), 1, self.log)
 
     def rows_as_of(self, at: int) -> Changes | None:
         """Folded as the plan says; None: there is nothing. Raises what the plan raises."""
@@ -138,9 +138,10 @@ def parted(changes: Changes, seed: random.Random) -> list[Changes]:
     return parts
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("case", [*OWN, *ANY], ids=lambda case: named(case))
 @given(data=st.data(), seed=st.randoms(use_true_random=False), steps=STEPS, at=INSTANTS, since=st.none() | INSTANTS)
-@settings(max_examples=choose(25, 60), deadline=None)
+@settings(max_examples=choose(8, 60), deadline=None)
 def test_any_history_as_of_any_instant_has_the_naive_rows(
     case: Any, data: st.DataObject, seed: random.Random, steps: list[tuple[str, int]], at: int, since: int | None
 ) -> None:

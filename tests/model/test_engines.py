@@ -35,9 +35,10 @@ def cut(changes: list[dict[str, Any]], seed: random.Random) -> list[list[dict[st
     return [changes[a:b] for a, b in zip([0, *edges], [*edges, len(changes)], strict=True)]
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("case", OWN, ids=named)
 @given(data=st.data(), seed=st.randoms(use_true_random=False))
-@settings(max_examples=choose(20, 40), deadline=None)
+@settings(max_examples=choose(7, 40), deadline=None)
 def test_a_log_in_its_own_order_gives_the_naive_rows(case: Any, data: st.DataObject, seed: random.Random) -> None:
     shape, ops, absent = case
     changes = data.draw(histories(shape, ops, absent))
@@ -47,9 +48,10 @@ def test_a_log_in_its_own_order_gives_the_naive_rows(case: Any, data: st.DataObj
     assert users(shape, folded(shape, folds)) == rows_of(shape, changes)
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("case", ANY, ids=named)
 @given(data=st.data(), seed=st.randoms(use_true_random=False))
-@settings(max_examples=choose(20, 40), deadline=None)
+@settings(max_examples=choose(7, 40), deadline=None)
 def test_a_log_ordered_by_columns_may_come_in_any_order(case: Any, data: st.DataObject, seed: random.Random) -> None:
     shape, ops, absent = case
     changes = data.draw(histories(shape, ops, absent))
@@ -60,7 +62,7 @@ def test_a_log_ordered_by_columns_may_come_in_any_order(case: Any, data: st.Data
 
 @pytest.mark.parametrize("order", ["postgresql", "columns", "position"])
 @given(data=st.data(), seed=st.randoms(use_true_random=False))
-@settings(max_examples=choose(30, 60), deadline=None)
+@settings(max_examples=choose(10, 60), deadline=None)
 def test_a_history_has_the_naive_spans(order: str, data: st.DataObject, seed: random.Random) -> None:
     """A late change splits the right interval; what was deleted has an end and no row after it."""
     shape = shape_of(Engine.HISTORY, order)

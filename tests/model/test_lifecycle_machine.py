@@ -16,10 +16,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from model.lives import finish, play
 from model.rules import RULES, apply
 from model.world import World, small_pages
-from support.effort import choose
+from support.effort import SEED, choose
 
-LIVES = choose(160, 300)
-# What a few hundred lives must have brought about, else they prove less than they seem to.
+# Lives that bring about all of REACHED; found by `find_covering_lives`.
+COVERING = (9, 10, 20, 23, 24, 48, 69, 73, 119, 269)
+# Beside them, lives that the commit chooses.
+LIVES = choose(40, 300)
+# What these lives must have brought about, else they prove less than they seem to.
 REACHED = (
     "a full snapshot was retired",
     "a log was told for the writer before",
@@ -115,15 +118,25 @@ class LifeCycle(RuleBasedStateMachine):
 
 
 LifeCycle.TestCase.settings = settings(
-    max_examples=choose(80, 500), stateful_step_count=50, deadline=None, phases=set(Phase) - {Phase.explain}
+    max_examples=choose(40, 500), stateful_step_count=50, deadline=None, phases=set(Phase) - {Phase.explain}
 )
 TestLifeCycle = pytest.mark.filterwarnings("ignore")(LifeCycle.TestCase)
 
 
 def test_random_lives_keep_every_promise_and_reach_every_effect() -> None:
     effects: Counter[str] = Counter()
-    for seed in range(LIVES):
+    for seed in (*COVERING, *range(SEED, SEED + LIVES)):
         effects += play(seed).effects
     missing = [effect for effect in REACHED if not effects[effect]]
-    assert not missing
+    assert not missing, "choose COVERING again"
     print(*(f"{number:7,} {effect}" for effect, number in sorted(effects.items())), sep="\n")
+
+
+def find_covering_lives(lives: range = range(300)) -> list[int]:
+    """Returns few seeds whose lives bring about all of REACHED, for COVERING."""
+    reached = {seed: {effect for effect in REACHED if play(seed).effects[effect]} for seed in lives}
+    missing, covering = set(REACHED), []
+    while missing:
+        covering.append(max(lives, key=lambda seed: len(reached[seed] & missing)))
+        missing -= reached[covering[-1]]
+    return sorted(covering)

@@ -20,15 +20,14 @@ from support.dict_store import DictStore
 from tidefold.changelog import write_intents
 from tidefold.domain.log_state import ChangeSet, Column, LogState, Snapshot, SnapshotKind, State, TableSpec
 from tidefold.domain.paths import CHANGELOG, INTENTS, LogPaths, data_path
-from tidefold.domain.retention.protection import Grace
+from tidefold.domain.retention.log_bounds import Grace
 from tidefold.domain.snapshot import claim
 from tidefold.domain.snapshot.manifest import Manifest
 from tidefold.errors import ConflictError, NotFoundError, RefusedError, UnknownOutcomeError
-from tidefold.fold.plan_fold import plan_fold
-from tidefold.fold.source_places import SourcePlaces
-from tidefold.ledger import Ledger, pages, read_manifest
+from tidefold.fold.plan_fold import SourcePlaces, plan_fold
+from tidefold.ledger import Ledger, read_manifest, serialization
 from tidefold.operations.ingest import recovery
-from tidefold.operations.retention.segment_gc import plan_orphans, plan_release
+from tidefold.operations.retention.truncate import plan_orphans, plan_release
 
 LOGS = ("accounts", "tellers")
 SHAPE = TableSpec(("id",), (Column("id", "int"), Column("text", "string")), "postgresql", 1, 1)
@@ -72,7 +71,7 @@ class Running:
 @contextmanager
 def small_pages() -> Iterator[None]:
     """Few items are a page already, so that short lives have pages too."""
-    with mock.patch.object(pages, "_LEAST", 4):
+    with mock.patch.object(serialization, "_LEAST", 4):
         yield
 
 

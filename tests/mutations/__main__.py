@@ -1,7 +1,7 @@
 """Takes one behaviour of Flink out of the program at a time, and shows that a test fails: `make mutants`.
 
 `mutants.toml` lists what is taken out. The outcomes are written into docs/flink.md. Names on the command line: only
-these rows.
+these rows. The row `DAG` is the wiring of the DAGs, which is no behaviour of Flink; its outcomes are printed.
 """
 
 from __future__ import annotations
@@ -14,8 +14,11 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
+from mutations.changed_file import change_file
+
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/flink.md"
+DAGS = "DAG"
 _BEGIN, _END = "<!-- mutants -->", "<!-- end of mutants -->"
 _COPIED = ("include", "plugins", "scripts", "tests", "dags", "docs")
 
@@ -28,6 +31,7 @@ class Mutant:
     without: what the program then does no more.
     file, old, new: the change; `old` occurs once in the file.
     test: the test that must fail.
+    airflow: it is also tried in a real Airflow.
     """
 
     row: str
@@ -36,6 +40,7 @@ class Mutant:
     old: str
     new: str
     test: str
+    airflow: bool = False
 
 
 def read_mutants() -> list[Mutant]:
@@ -64,24 +69,21 @@ def run_tests(folder: Path, *tests: str) -> bool:
         folder / "tmp",
         *tests,
     ]
-    environment = {"PYTHONPATH": "include:plugins:scripts", "PYTHONDONTWRITEBYTECODE": "1", "HOME": str(folder)}
+    environment = {"PYTHONPATH": "include:plugins:scripts", "HOME": str(folder)}
     found = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     if found.returncode not in (0, 1):
         raise SystemExit(f"{', '.join(tests)} did not run: {found.stdout[-2000:]}{found.stderr[-1000:]}")
     return found.returncode == 0
 
 
-def judge(folder: Path, mutant: Mutant) -> str:
-    """Runs the test without the behaviour, and puts the file back."""
+def judge_by_hand(folder: Path, mutant: Mutant, *tests: str) -> str:
+    """Runs the tests without the behaviour, and puts the file back."""
     path = folder / mutant.file
     text = path.read_text()
     if text.count(mutant.old) != 1:
         return f"outdated: the text occurs {text.count(mutant.old)} times in the file"
-    path.write_text(text.replace(mutant.old, mutant.new))
-    try:
-        return "SURVIVES" if run_tests(folder, mutant.test) else "fails"
-    finally:
-        path.write_text(text)
+    with change_file(path, text.replace(mutant.old, mutant.new)):
+        return "SURVIVES" if run_tests(folder, *tests) else "fails"
 
 
 def write_page(judged: dict[Mutant, str]) -> None:
@@ -89,7 +91,7 @@ def write_page(judged: dict[Mutant, str]) -> None:
     head, _, rest = PAGE.read_text().partition(_BEGIN)
     former, _, tail = rest.partition(_END)
     lines = ["| row | taken out | test | the test then |", "|---|---|---|---|"]
-    for mutant in read_mutants():
+    for mutant in (one for one in read_mutants() if one.row != DAGS):
         begin = f"| {mutant.row} | {mutant.without} | `{mutant.test.rsplit('::', 1)[-1]}` | "
         known = next((line for line in former.splitlines() if line.startswith(begin)), f"{begin}not run |")
         lines.append(f"{begin}{judged[mutant]} |" if mutant in judged else known)
@@ -103,7 +105,7 @@ def main(rows: list[str]) -> int:
         copy_project(folder)
         judged = {}
         for mutant in mutants:
-            judged[mutant] = outcome = judge(folder, mutant)
+            judged[mutant] = outcome = judge_by_hand(folder, mutant, mutant.test)
             print(f"{mutant.row:4} {outcome:9} {mutant.without} ({mutant.test.rsplit('::', 1)[-1]})", flush=True)
         # The same tests pass when nothing is taken out.
         passed = run_tests(folder, *sorted({m.test for m in judged}))

@@ -17,12 +17,12 @@ import pytest
 from deltalake import DeltaTable
 
 from local_airflow.api import AirflowApi
-from local_airflow.ports import free_port
 from local_airflow.processes import Register, stop
 from local_airflow.settings import PROJECT
 from package.installed import Installed, build_wheel, install
 from support.airflow_stack import wait_until
 from support.s3_server import ENVIRONMENT, S3Bucket, S3Server
+from tidefold.spark.local_server import free_port
 
 _DAG = """\
 from tidefold_airflow import tidefold_dag
@@ -49,6 +49,7 @@ def test_the_package_is_whole(installed: Installed) -> None:
     [examples] = (installed.programs.parent / "lib").glob("python*/site-packages/tidefold_airflow/example_dags")
     assert (examples / "tidefold_restore.py").is_file()
     assert str(PROJECT) not in told
+    assert "next: " in installed.run("tidefold", "explain-error", "LANDED_CHANGED")
 
 
 def test_the_install_page_copies_a_ready_dag(installed: Installed) -> None:

@@ -1,38 +1,55 @@
-"""One Spark session for the tier, with the settings that every job of tidefold gets."""
+"""One JVM for the tier, with the settings that every job of tidefold gets."""
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import yaml
 
 from support.pipelines import make_pipeline
-from tidefold.spark.submit import job_env, spark_conf
+from support.spark_jvm import SparkJvm
+from tidefold.spark.submit import job_env
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    from pyspark.sql import SparkSession
-
+def spark_jvm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkJvm]:
     config = make_pipeline(tmp_path_factory.mktemp("spark")).config
     os.environ.update({**job_env(config), "TIDEFOLD_SPARK_C1": "1"})
     os.environ["PYTHONPATH"] += os.pathsep + str(Path(__file__).parents[1])
-    builder = SparkSession.builder.master("local[2]").appName("tidefold tests")
-    for key, value in spark_conf(config).items():
-        builder = builder.config(key, value)
-    session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
-    # At the very end it speaks to a stream that pytest has closed.
-    logging.getLogger("py4j").setLevel(logging.WARNING)
-    yield session
-    session.stop()
+    jvm = SparkJvm(config)
+    yield jvm
+    jvm.stop()
+
+
+@pytest.fixture
+def spark(spark_jvm: SparkJvm) -> SparkSession:
+    return spark_jvm.open_session()
+
+
+@pytest.fixture(scope="session")
+def metastore(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The entry `catalog` of a configuration: a Hive metastore on Derby, which pyspark's jars contain."""
+    folder = tmp_path_factory.mktemp("metastore")
+    return (
+        "catalog:\n  database: sales\n  settings:\n"
+        "    spark.sql.catalogImplementation: hive\n"
+        f"    spark.sql.warehouse.dir: {folder}/warehouse\n"
+        f'    spark.hadoop.javax.jdo.option.ConnectionURL: "jdbc:derby:;databaseName={folder}/derby;create=true"\n'
+    )
+
+
+@pytest.fixture
+def analyst(spark_jvm: SparkJvm, metastore: str) -> SparkSession:
+    """A session with that metastore."""
+    settings: dict[str, str] = yaml.safe_load(metastore)["catalog"]["settings"]
+    return spark_jvm.open_session(more=settings)
 
 
 @pytest.fixture(autouse=True)

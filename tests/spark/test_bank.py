@@ -20,7 +20,7 @@ from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.quality import judge
 from tidefold.operations.snapshot import materialize
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.request import Fold
+from tidefold.operations.snapshot.materialize import Fold
 from tidefold.quality.run.spark_rows import SparkEngine
 from tidefold.wiring import open_pipeline
 
@@ -39,12 +39,15 @@ def truth(log: str, phase: str, text_columns: set[int]) -> Rows:
     return sorted(rows, key=lambda row: row[0])
 
 
-def read_three_ways(spark: SparkSession, uri: str) -> Rows:
+def read_without_spark(uri: str) -> Rows:
     found = DeltaTable(uri).to_pyarrow_table().to_pylist()
     rows = sorted((tuple(row.values()) for row in found), key=lambda row: row[0])
     assert sorted(polars.read_delta(uri).rows()) == rows
-    assert sorted(tuple(row) for row in spark.read.format("delta").load(uri).collect()) == rows
     return rows
+
+
+def read_on_spark(spark: SparkSession, uri: str) -> Rows:
+    return sorted(tuple(row) for row in spark.read.format("delta").load(uri).collect())
 
 
 def run(pipeline: Pipeline, spark: SparkSession, name: str) -> dict[str, list[str]]:
@@ -64,6 +67,7 @@ def pipeline(tmp_path: Path) -> Pipeline:
     return open_pipeline(prepare(tmp_path))
 
 
+@pytest.mark.rotates(2)
 def test_every_phase_equals_the_database_in_table_and_snapshot(spark: SparkSession, pipeline: Pipeline) -> None:
     for number, phase in enumerate(PHASES, start=1):
         land(pipeline.config.path, phase)
@@ -79,7 +83,11 @@ def test_every_phase_equals_the_database_in_table_and_snapshot(spark: SparkSessi
             expected = truth(log, phase, text)
             assert len(expected) > 0
             for path in (paths.table, paths.snapshot(number)):
-                assert read_three_ways(spark, pipeline.store.uri(path)) == expected
+                assert read_without_spark(pipeline.store.uri(path)) == expected
+            assert read_on_spark(spark, pipeline.store.uri(paths.table)) == expected
+    for log in LOGS:
+        uri = pipeline.store.uri(LogPaths(log).snapshot(len(PHASES)))
+        assert read_on_spark(spark, uri) == read_without_spark(uri)
     store = Path(pipeline.store.uri(""))
     before = contents(store)
     assert run(pipeline, spark, "again") == {
@@ -97,5 +105,5 @@ def test_one_ingest_of_all_phases_gives_the_last_truth(spark: SparkSession, pipe
     assert counts["records"] == counts["changes"] + counts["tombstones"] + counts["resent"]
     assert counts["resent"] > 0
     assert counts["tombstones"] > 0
-    rows = read_three_ways(spark, pipeline.store.uri(LogPaths("accounts").table))
-    assert rows == truth("accounts", "phase3", {3})
+    uri = pipeline.store.uri(LogPaths("accounts").table)
+    assert read_on_spark(spark, uri) == read_without_spark(uri) == truth("accounts", "phase3", {3})

@@ -13,15 +13,16 @@ from support.pipelines import make_pipeline, put, with_log_shape
 from tidefold.changelog.schema import CLEAR, DELETE
 from tidefold.domain.log_state import Column
 from tidefold.domain.paths import LogPaths
-from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
-from tidefold.domain.snapshot.kind_selection import KindPolicy
+from tidefold.domain.snapshot.claim import KindPolicy, RestoreMode, RestorePoint
 from tidefold.domain.table.schema_evolution import Policies, Policy
 from tidefold.operations.ingest.schema_update import apply_configured_schema
 from tidefold.operations.pipeline import Pipeline
-from tidefold.operations.snapshot.request import Fold, Restore
+from tidefold.operations.snapshot.materialize import Fold, Restore
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.rotates(2, whole=True)
 
 _ADDED = ["_change_type", "_commit_version", "_commit_timestamp"]
 

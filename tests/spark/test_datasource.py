@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -24,13 +25,9 @@ from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Fold
+from tidefold.operations.snapshot.materialize import Fold, materialize
 from tidefold.read.plan import ReadPlan
 from tidefold.spark.data_source import register
-from tidefold.spark.request import Request
-from tidefold.spark.steps import MaterializeStep
-from tidefold.spark.submit import submit_command
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -239,29 +236,39 @@ def test_what_was_removed_under_a_frame_says_to_load_again(bank: Bank, load: Loa
     assert {row["_sqn"] for row in load(what="log").collect()} == {4}
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"config": "/none/tidefold.yaml"}, "CONFIG_NOT_FOUND.*There is no configuration file"),
-        ({"log": "acounts"}, "LOG_NOT_CONFIGURED.*Configured logs: accounts, tellers"),
-        ({"log": "tellers"}, "LOG_UNKNOWN.*The store has no log"),
-        ({"log": ""}, "READ_OPTIONS.*The option `log` is missing"),
-        ({"snapshto": 1}, "READ_OPTIONS.*no option `snapshto`. Known are: config, log"),
-        ({"what": "tabel"}, "READ_OPTIONS.*`what` cannot be `tabel`. Allowed: table, live, log"),
-        ({"snapshot": "two"}, "READ_OPTIONS.*`snapshot` cannot be `two`"),
-        ({"snapshot": 9}, "SNAPSHOT_UNKNOWN"),
-        ({"what": "live", "snapshot": 1}, "READ_OPTIONS.*`snapshot` works with `table`"),
-        ({"since": 1}, "READ_OPTIONS.*`since` works with `log`"),
-        ({"what": "log", "since": -1}, "READ_OPTIONS.*`since` cannot be `-1`"),
-        ({"what": "log", "since": 9}, "SINCE_AHEAD.*ends at change set 2"),
-        ({"key": "5"}, "READ_KEY.*Name every key column"),
-    ],
-)
-def test_what_is_wrong_is_said_by_load_with_code_and_next_step(
-    bank: Bank, load: Load, options: dict[str, Any], said: str
-) -> None:
-    with pytest.raises(Exception, match=said):
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"config": "/none/tidefold.yaml"}, "CONFIG_NOT_FOUND.*There is no configuration file"),
+    ({"log": "acounts"}, "LOG_NOT_CONFIGURED.*Configured logs: accounts, tellers"),
+    ({"log": "tellers"}, "LOG_UNKNOWN.*The store has no log"),
+    ({"log": ""}, "READ_OPTIONS.*The option `log` is missing"),
+    ({"snapshto": 1}, "READ_OPTIONS.*no option `snapshto`. Known are: config, log"),
+    ({"what": "tabel"}, "READ_OPTIONS.*`what` cannot be `tabel`. Allowed: table, live, log"),
+    ({"snapshot": "two"}, "READ_OPTIONS.*`snapshot` cannot be `two`"),
+    ({"snapshot": 9}, "SNAPSHOT_UNKNOWN"),
+    ({"what": "live", "snapshot": 1}, "READ_OPTIONS.*`snapshot` works with `table`"),
+    ({"since": 1}, "READ_OPTIONS.*`since` works with `log`"),
+    ({"what": "log", "since": -1}, "READ_OPTIONS.*`since` cannot be `-1`"),
+    ({"what": "log", "since": 9}, "SINCE_AHEAD.*ends at change set 2"),
+    ({"key": "5"}, "READ_KEY.*Name every key column"),
+]
+
+
+def test_what_is_wrong_is_said_by_load_with_code_and_next_step(bank: Bank, load: Load) -> None:
+    answers = [refusal_of(load, options) for options, _ in WRONG]
+    missed = [
+        (options, said, answer)
+        for (options, said), answer in zip(WRONG, answers, strict=True)
+        if not re.search(said, answer)
+    ]
+    assert missed == []
+
+
+def refusal_of(load: Load, options: dict[str, Any]) -> str:
+    try:
         load(**options)
+    except Exception as error:
+        return str(error)
+    return "accepted"
 
 
 def test_damage_in_a_task_reaches_the_reader_with_its_code(bank: Bank, load: Load, tmp_path: Path) -> None:
@@ -302,25 +309,13 @@ spark.stop()
 """
 
 
-def test_a_job_as_tidefold_launches_it_finds_the_format(bank: Bank, tmp_path: Path) -> None:
-    (tmp_path / "job.py").write_text(_SCRIPT)
-    command = submit_command(
-        bank.pipeline.config, Request("tidefold.yaml", ("accounts",), MaterializeStep(Fold("run")))
-    )
-    argv = [*command.argv[:-2], str(tmp_path / "job.py")]
-    assert f"ROWS {len(bank.rows)} 4" in output(argv, tmp_path, {**os.environ, **command.env})
-
-
 def test_a_plain_pyspark_session_finds_the_format(bank: Bank, tmp_path: Path) -> None:
     """Nothing of tidefold but its folder on PYTHONPATH: no jars, no settings, no registration."""
     (tmp_path / "plain.py").write_text(_SCRIPT)
     env = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK", "PYSPARK", "TIDEFOLD"))}
     env |= {"PYTHONPATH": str(PROJECT / "include"), "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    # Half of a short job's CPU time is the second compiler's.
+    env["JAVA_TOOL_OPTIONS"] = "-XX:TieredStopAtLevel=1"
     argv = [sys.executable, str(tmp_path / "plain.py")]
-    assert f"ROWS {len(bank.rows)} 4" in output(argv, tmp_path, env)
-
-
-def output(argv: list[str], cwd: Path, env: dict[str, str]) -> str:
-    done = subprocess.run(argv, cwd=cwd, env=env, capture_output=True, text=True, timeout=_PATIENCE_SECONDS)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    done = subprocess.run(argv, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=_PATIENCE_SECONDS)
+    assert f"ROWS {len(bank.rows)} 4" in done.stdout, done.stderr

@@ -14,8 +14,7 @@ from tidefold.operations.ingest.ingest import ingest
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.quality.judge import judge
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Fold
+from tidefold.operations.snapshot.materialize import Fold, materialize
 from tidefold.quality.run.spark_rows import SparkEngine
 from tidefold.wiring import open_pipeline
 

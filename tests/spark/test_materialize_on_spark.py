@@ -8,15 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from support.pipelines import judge_all, make_pipeline, put, table_rows
-from support.spark_work import breaks, double
 from tidefold.changelog.schema import DELETE
 from tidefold.compute.runners import in_process, on_spark
 from tidefold.domain.paths import LogPaths
-from tidefold.errors import CorruptError, TidefoldError
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Fold
+from tidefold.operations.snapshot.materialize import Fold, materialize
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,19 +22,6 @@ if TYPE_CHECKING:
 @pytest.fixture
 def pipeline(tmp_path: Path) -> Pipeline:
     return make_pipeline(tmp_path)
-
-
-def test_answers_come_in_task_order_and_typed_errors_come_whole(spark: SparkSession) -> None:
-    answers = on_spark(spark)(double, ["a", "bad", "c", "d"])
-    assert [answers[i] for i in (0, 2, 3)] == ["aa", "cc", "dd"]
-    assert isinstance(answers[1], CorruptError)
-    assert (answers[1].code, answers[1].hint) == ("SEGMENT_CORRUPT", "Restore it.")
-
-
-def test_an_unforeseen_error_is_one_task_s_and_says_what_it_was(spark: SparkSession) -> None:
-    [answer] = on_spark(spark)(breaks, ["a"])
-    assert isinstance(answer, TidefoldError)
-    assert (answer.code, answer.message) == ("UNFORESEEN", "ZeroDivisionError: a")
 
 
 def test_both_logs_fold_in_one_round_and_spark_reads_the_same_rows(spark: SparkSession, pipeline: Pipeline) -> None:

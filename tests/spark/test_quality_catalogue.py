@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from support.effort import THOROUGH, rotate
 from support.quality_suite import (
     TYPES,
     Row,
@@ -21,6 +22,8 @@ from tidefold.quality.run.spark_rows import SparkRows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.rotates(2, whole=True)
 
 
 @dataclass
@@ -48,3 +51,8 @@ class SparkFrames:
 @pytest.fixture
 def frames(spark: SparkSession) -> SparkFrames:
     return SparkFrames(spark)
+
+
+@pytest.fixture(params=range(2) if THOROUGH else [rotate(2)])
+def number(request: pytest.FixtureRequest) -> int:
+    return int(request.param)

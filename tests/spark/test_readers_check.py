@@ -1,6 +1,6 @@
 """`verify --spark`: what Spark's Delta reader returns is what was judged, for all types; each kind of lie is found.
 
-Row counts cannot fail, because Delta answers them from its log (decision 0007): here every column is scanned.
+Row counts alone cannot fail, because Delta answers them from its log (decision 0007): here the files are read.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import subprocess
 from collections.abc import Callable
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,16 +24,18 @@ import pytest
 from deltalake import DeltaTable, Field
 from deltalake.schema import PrimitiveType
 
-from support.pipelines import CONFIG, make_pipeline, publish, put
+from support.pipelines import CONFIG, copy_pipeline, make_pipeline, publish, put
 from support.s3_server import S3Bucket
 from tidefold.changelog.schema import DELETE
-from tidefold.delta.deletion_vectors import deletions
+from tidefold.delta.data_files import deletions
 from tidefold.domain.paths import LogPaths
+from tidefold.domain.verify.expected_files import ReaderProof
 from tidefold.ledger import read_manifest
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.verify.check_readers import check_readers
-from tidefold.read.delta_reader import DeltaContent, SparkDeltaReader
+from tidefold.operations.verify.scope import find_proof
+from tidefold.read.delta_reader import SparkDeltaReader
 from tidefold.spark.request import Request
 from tidefold.spark.result_file import read_outcomes
 from tidefold.spark.steps import VerifyStep
@@ -87,20 +90,26 @@ def put_and_publish(pipeline: Pipeline, run: str, changes: list[dict[str, Any]])
     publish(pipeline, run)
 
 
-@pytest.fixture
-def pipeline(tmp_path: Path) -> Pipeline:
-    made = make_pipeline(tmp_path, TYPES)
+@pytest.fixture(scope="module")
+def templates(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The folders of a pipeline with values of every type, and of one where vectors delete rows of its one file."""
+    plain, vectored = tmp_path_factory.mktemp("plain"), tmp_path_factory.mktemp("vectored")
+    made = make_pipeline(plain, TYPES)
     put_and_publish(made, "run-1", [*(row(key) for key in range(60)), *(nulls(key) for key in range(60, 70))])
-    return made
-
-
-@pytest.fixture
-def vectored(tmp_path: Path) -> Pipeline:
-    """Rows of one file are deleted by vectors."""
-    made = make_pipeline(tmp_path, VECTORS)
+    made = make_pipeline(vectored, VECTORS)
     put_and_publish(made, "run-1", [row(key) for key in range(200)])
     put_and_publish(made, "run-2", [{"id": 3, "_op": DELETE}, {"id": 5, "_op": DELETE}, row(201)])
-    return made
+    return plain, vectored
+
+
+@pytest.fixture
+def pipeline(templates: tuple[Path, Path], tmp_path: Path) -> Pipeline:
+    return copy_pipeline(templates[0], tmp_path)
+
+
+@pytest.fixture
+def vectored(templates: tuple[Path, Path], tmp_path: Path) -> Pipeline:
+    return copy_pipeline(templates[1], tmp_path)
 
 
 def check(pipeline: Pipeline, spark: SparkSession) -> Outcome:
@@ -123,7 +132,10 @@ def test_a_healthy_table_of_every_type_passes(pipeline: Pipeline, spark: SparkSe
     assert (outcome.status, outcome.error) == ("whole", None), outcome.message
     found = outcome.facts["readers"]
     assert (found["rows"], found["expected_rows"], found["snapshot"]) == (70, 70, 1)
-    assert found["checksum"] == found["expected_checksum"]
+    assert found["files"] == found["hashed"] > 0
+    proof = find_proof(pipeline.store, "accounts")
+    assert proof
+    assert proof.readers == ReaderProof(1, proof.readers.instant, 70, found["files"], found["files"])
     put_and_publish(pipeline, "run-2", [row(1) | {"text": "new"}, {"id": 2, "_op": DELETE}])
     assert check(pipeline, spark).status == "whole"
 
@@ -135,36 +147,14 @@ def test_a_healthy_table_with_deletion_vectors_passes(vectored: Pipeline, spark:
     assert (outcome.status, outcome.facts["readers"]["rows"]) == ("whole", 199), outcome.message
 
 
-def test_a_log_without_a_published_table_has_nothing_to_compare(pipeline: Pipeline, spark: SparkSession) -> None:
-    [outcome] = check_readers(pipeline, ["tellers"], SparkDeltaReader(spark))
-    assert outcome.status == "nothing"
-
-
-def delete_rows(table: DeltaTable) -> None:
-    table.delete("id = 7")
-
-
-def update_rows(table: DeltaTable) -> None:
-    table.update(updates={"text": "'foreign'"}, predicate="id = 7")
-
-
-@pytest.mark.parametrize(
-    ("foreign", "said"), [(delete_rows, "69 rows instead of 70"), (update_rows, "other values in text")]
-)
-def test_a_foreign_commit_that_changes_the_table_is_found(
-    pipeline: Pipeline, spark: SparkSession, foreign: Callable[[DeltaTable], None], said: str
-) -> None:
-    foreign(DeltaTable(pipeline.store.uri(TABLE)))
-    require_found(pipeline, spark, said, "--reconcile")
-
-
-def test_a_foreign_commit_that_keeps_the_content_is_no_difference_for_readers(
-    pipeline: Pipeline, spark: SparkSession
-) -> None:
+def test_foreign_commits_are_found_because_their_files_were_not_judged(pipeline: Pipeline, spark: SparkSession) -> None:
     table = DeltaTable(pipeline.store.uri(TABLE))
-    table.optimize.compact()
-    assert table.version() == 1
-    assert check(pipeline, spark).status == "whole"
+    table.update(updates={"text": "'foreign'"}, predicate="id = 7")
+    require_found(pipeline, spark, "1 file not judged", "1 file not read", "version 1 UPDATE", "--reconcile")
+    table.delete("id = 7")
+    require_found(pipeline, spark, "69 rows instead of 70", "version 2 DELETE", "--reconcile")
+    table.alter.add_columns([Field("extra", PrimitiveType("string"))])
+    require_found(pipeline, spark, "foreign: ", "extra")
 
 
 def data_files(pipeline: Pipeline) -> list[Path]:
@@ -183,23 +173,17 @@ def with_column(table: pa.Table, name: str, make: Callable[[Any], Any]) -> pa.Ta
     return table.set_column(at, table.schema.field(at), make(table.column(name)))
 
 
-@pytest.mark.parametrize(
-    ("name", "make"),
-    [
-        ("text", lambda c: pc.replace_substring(c, "row", "roe")),
-        ("wide", lambda c: pa.chunked_array([[0.0 if v == 0 else v for v in c.to_pylist()]])),
-        ("tags", lambda c: pa.chunked_array([[v[::-1] if v else v for v in c.to_pylist()]], c.type)),
-        ("large", lambda c: pa.chunked_array([[v and -v for v in c.to_pylist()]], c.type)),
-    ],
-)
-def test_a_changed_data_file_is_found_and_the_column_named(
-    pipeline: Pipeline, spark: SparkSession, name: str, make: Callable[[Any], Any]
-) -> None:
-    """The other copy, in the snapshot's own folder, is what the manifest's rows are read from."""
-    for path in data_files(pipeline):
-        rewrite(path, lambda table: with_column(table, name, make))
-    found = require_found(pipeline, spark, f"other values in {name}")
-    assert found["columns"] == (name,)
+CHANGED: dict[str, Callable[[Any], Any]] = {
+    "bytes": lambda c: pc.replace_substring(c, "row", "roe"),
+    "values in text": lambda c: pa.chunked_array([[None] * len(c)], c.type),
+}
+
+
+@pytest.mark.parametrize("what", CHANGED)
+def test_changed_values_in_data_files_are_found(pipeline: Pipeline, spark: SparkSession, what: str) -> None:
+    """The other copy, in the snapshot's own folder, is whole."""
+    rewrite(data_files(pipeline)[0], partial(with_column, name="text", make=CHANGED[what]))
+    found = require_found(pipeline, spark, f"other {what}", "1 file with other bytes")
     assert found["rows"] == found["expected_rows"]
 
 
@@ -229,13 +213,7 @@ def test_a_wrong_deletion_vector_is_found(vectored: Pipeline, spark: SparkSessio
     commit.write_text("".join(json.dumps(action) + "\n" for action in actions))
     assert commit.read_text() != before
     # Spark verifies none of it; a checksum file of the version would be of the foreign commit too.
-    require_found(vectored, spark, "id" if places == [0, 1] else "rows instead of 199")
-
-
-def test_a_schema_change_is_found(pipeline: Pipeline, spark: SparkSession) -> None:
-    DeltaTable(pipeline.store.uri(TABLE)).alter.add_columns([Field("extra", PrimitiveType("string"))])
-    found = require_found(pipeline, spark, "foreign: ", "extra")
-    assert found["rows"] == 70
+    require_found(vectored, spark, "1 file with other rows", *([] if places == [0, 1] else ["rows instead of 199"]))
 
 
 def test_a_table_that_spark_cannot_read_is_an_error_of_its_own(pipeline: Pipeline, spark: SparkSession) -> None:
@@ -246,55 +224,26 @@ def test_a_table_that_spark_cannot_read_is_an_error_of_its_own(pipeline: Pipelin
     assert outcome.error.exit_code == 5
 
 
-def test_a_publication_meanwhile_is_no_difference(pipeline: Pipeline, spark: SparkSession) -> None:
-    class LateReader:
-        """Publishes the next snapshot just before the first read."""
-
-        def __init__(self) -> None:
-            self.reads = 0
-
-        def read(self, uri: str) -> DeltaContent:
-            self.reads += 1
-            if self.reads == 1:
-                put_and_publish(pipeline, "run-2", [row(1) | {"text": "new"}])
-            return SparkDeltaReader(spark).read(uri)
-
-    reader = LateReader()
-    [outcome] = check_readers(pipeline, ["accounts"], reader)
-    assert (outcome.status, outcome.snapshot, reader.reads) == ("whole", 2, 2)
-
-
-def test_the_job_leaves_one_outcome_a_log(pipeline: Pipeline) -> None:
-    """As `tidefold verify --spark` starts it."""
-    result = pipeline.config.path.parent / "var" / "result.json"
-    request = Request(str(pipeline.config.path), ("accounts",), VerifyStep(), str(result))
-    command = submit_command(pipeline.config, request)
-    done = subprocess.run(command.argv, env={**os.environ, **command.env}, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
-    [outcome] = read_outcomes(result)
-    assert outcome.facts["readers"]["rows"] == 70
-
-
-def test_a_table_in_s3_is_read_with_spark_s_own_client(s3: S3Bucket, tmp_path: Path) -> None:
-    """As `tidefold verify --spark` starts it. Then a foreign commit changes what readers get."""
+@pytest.mark.rotates(2)
+def test_a_job_reads_tables_in_s3_with_spark_s_own_client_and_leaves_one_outcome_a_log(
+    s3: S3Bucket, tmp_path: Path
+) -> None:
+    """As `tidefold verify --spark` starts it. A foreign commit changed what readers get of one table."""
     pipeline = make_pipeline(tmp_path, TYPES.replace("store: store", f"store: {s3.address}"))
     put_and_publish(pipeline, "run-1", [row(key) for key in range(70)])
-    assert run_job(pipeline)["readers"]["rows"] == 70
-    table = DeltaTable(pipeline.store.uri(TABLE), storage_options=pipeline.store.options())
-    table.delete("id < 10")
-    found = run_job(pipeline)["readers"]
-    assert (found["rows"], found["expected_rows"]) == (60, 70)
-
-
-def run_job(pipeline: Pipeline) -> Any:
-    """The facts of the outcome of a job."""
-    result = pipeline.config.path.parent / "var" / "result.json"
-    result.unlink(missing_ok=True)
-    request = Request(str(pipeline.config.path), ("accounts",), VerifyStep(), str(result))
+    put(pipeline, [{"id": key, "text": "a"} for key in range(10)], "tellers")
+    publish(pipeline, "run-1", "tellers")
+    options = pipeline.store.options()
+    DeltaTable(pipeline.store.uri(LogPaths("tellers").table), storage_options=options).delete("id < 3")
+    result = tmp_path / "var" / "result.json"
+    request = Request(str(pipeline.config.path), ("accounts", "tellers"), VerifyStep(), str(result))
     command = submit_command(pipeline.config, request)
-    environment = {**os.environ, **command.env}
-    done = subprocess.run(command.argv, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(command.argv, env={**os.environ, **command.env}, capture_output=True, text=True, check=False)
     outcomes = read_outcomes(result)
-    assert outcomes, done.stderr[-3000:]
-    assert "readers" in outcomes[0].facts, f"{outcomes[0].message}; {done.stderr[-3000:]}"
-    return outcomes[0].facts
+    assert [(one.log, one.status, one.error_code) for one in outcomes] == [
+        ("accounts", "whole", None), ("tellers", "damaged", "READERS_DIFFER"),
+    ], done.stderr[-3000:]  # fmt: skip
+    read = [(one.facts["readers"]["rows"], one.facts["readers"]["expected_rows"]) for one in outcomes]
+    assert read == [(70, 70), (7, 10)]
+    # The code of the first error is that of the process.
+    assert done.returncode == 5

@@ -5,23 +5,25 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
 from deltalake import DeltaTable
 
 from support.pipelines import judge_all, make_pipeline, put, with_log_shape
 from tidefold.compute.runners import on_spark
 from tidefold.domain.log_state import Column
 from tidefold.domain.paths import LogPaths
-from tidefold.domain.snapshot.kind_selection import KindPolicy
+from tidefold.domain.snapshot.claim import KindPolicy
 from tidefold.domain.table.schema_evolution import Policies, Policy
 from tidefold.operations.ingest.schema_update import apply_configured_schema
 from tidefold.operations.quality.judge import judge
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Fold
+from tidefold.operations.snapshot.materialize import Fold, materialize
 from tidefold.quality.run.spark_rows import SparkEngine
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.rotates(2, whole=True)
 
 ID = Column("id", "int")
 COLUMNS = [

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars
 import pyarrow.compute as pc
+import pytest
 from deltalake import DeltaTable
 
 from support.landing import TOPIC, land, record
@@ -20,12 +21,14 @@ from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.quality import judge
 from tidefold.operations.snapshot import materialize
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.request import Fold
+from tidefold.operations.snapshot.materialize import Fold
 from tidefold.quality.run.spark_rows import SparkEngine
 from tidefold.wiring import open_pipeline
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.rotates(2, whole=True)
 
 CONFIG = f"""\
 version: 1

@@ -8,14 +8,16 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from typer.testing import CliRunner
 
 from local_airflow.settings import PROJECT
 from tidefold.cli.app import app
 
 if TYPE_CHECKING:
-    import pytest
     from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.rotates(2, whole=True)
 
 PAGE = (PROJECT / "docs/without-tidefold.md").read_text()
 CONFIG = """\

@@ -1,13 +1,15 @@
-"""A small pipeline of two logs under its own Airflow, and a plain dict of the expected rows of each table."""
+"""A small pipeline of two logs, alone or under its own Airflow, and a plain dict of the expected rows of each table."""
 
 from __future__ import annotations
 
 import json
+import signal
 import socket
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -17,11 +19,14 @@ from deltalake import DeltaTable
 
 from local_airflow.errors import LocalAirflowError
 from local_airflow.stack import LocalAirflow
-from support.airflow_stack import answer_of, running, words_of
+from support.airflow_stack import answer_of, hash_files, running, words_of
 from support.landing import record, text_of
+from support.spark_events import SparkJob
+from tidefold.domain.commit_times import micros
 from tidefold.domain.log_state import LogState
 from tidefold.domain.paths import LogPaths
 from tidefold.operations.pipeline import Pipeline
+from tidefold.spark.local_server import LocalServer, find_running
 
 LOGS = ("items", "notes")
 MATERIALIZE = "tidefold_materialize"
@@ -61,27 +66,20 @@ def prepare(root: Path) -> Path:
 
 
 @dataclass
-class Shop:
-    """The pipeline under test.
+class Stock:
+    """The pipeline under test. `held` has the rows of the source: what each table must show once all is published."""
 
-    `held` has the rows of the source: what each table must show once everything is published. `told` has what the
-    webhook for alarms received.
-    """
-
-    airflow: LocalAirflow
     pipeline: Pipeline
-    statsd: socket.socket
-    told: list[Any] = field(default_factory=list)
     held: dict[str, dict[int, str]] = field(default_factory=lambda: {log: {} for log in LOGS})
-    _gauges: dict[str, float] = field(default_factory=dict)
     _offsets: dict[str, int] = field(default_factory=lambda: dict.fromkeys(LOGS, 0))
 
-    def change(self, log: str, rows: dict[int, str | None]) -> None:
-        """Lands one file with an upsert or (None) a delete for each row."""
+    def change(self, log: str, rows: dict[int, str | None], at: datetime | None = None) -> None:
+        """Lands one file with an upsert or (None) a delete for each row. `at`: when all of them were committed."""
         start = self._offsets[log]
+        committed = {"ts_us": micros(at.isoformat())} if at else {}
         records = []
         for offset, (key, text) in enumerate(rows.items(), start):
-            one = record(offset, key, "c" if text is not None else "d", topic=f"shop.public.{log}")
+            one = record(offset, key, "c" if text is not None else "d", topic=f"shop.public.{log}", **committed)
             if text is not None:
                 one["value"]["after"]["text"] = text
                 self.held[log][key] = text
@@ -89,11 +87,17 @@ class Shop:
                 self.held[log].pop(key, None)
             records.append(one)
         self._offsets[log] = start + len(rows)
-        folder = self.pipeline.config.path.parent / "landing" / f"shop.public.{log}"
-        (folder / f"shop.public.{log}+0+{start:010d}.jsonl").write_bytes(text_of(records))
+        (self.landing(log) / f"shop.public.{log}+0+{start:010d}.jsonl").write_bytes(text_of(records))
+
+    def landing(self, log: str) -> Path:
+        return self.folder / "landing" / f"shop.public.{log}"
+
+    @property
+    def folder(self) -> Path:
+        return self.pipeline.config.path.parent
 
     def suite(self, log: str, text: str) -> None:
-        (self.pipeline.config.path.parent / "quality" / f"{log}.yaml").write_text(text)
+        (self.folder / "quality" / f"{log}.yaml").write_text(text)
 
     def shown(self, log: str) -> dict[int, str]:
         """Returns what a plain reader of the table finds."""
@@ -110,6 +114,20 @@ class Shop:
 
     def ledgers(self) -> dict[str, LogState]:
         return {log: self.state(log) for log in LOGS}
+
+    def files(self, below: str = "") -> dict[str, str]:
+        """Returns the sha256 of every stored file below a folder. A running run may delete its own files meanwhile."""
+        return hash_files(self.pipeline, below)
+
+
+@dataclass(kw_only=True)
+class Shop(Stock):
+    """The same under its own Airflow. `told` has what the webhook for alarms received."""
+
+    airflow: LocalAirflow
+    statsd: socket.socket
+    told: list[Any] = field(default_factory=list)
+    _gauges: dict[str, float] = field(default_factory=dict)
 
     def trigger(self, dag: str = MATERIALIZE, **conf: Any) -> Ran:
         return Ran(self, dag, self.airflow.api.trigger(dag, conf))
@@ -136,6 +154,23 @@ class Shop:
                 next(p for p in above if "airflow" in " ".join(words_of(p)).lower()).kill()
                 return True
         return False
+
+    @property
+    def server(self) -> LocalServer:
+        """The Spark Connect server of the pipeline."""
+        found = find_running(self.pipeline.config)
+        assert found
+        return found
+
+    def signal_server(self, number: signal.Signals) -> None:
+        """Sends a signal to the server's JVM, and not to its supervisor."""
+        for process in psutil.Process(self.server.pid).children():
+            process.send_signal(number)
+
+    def connected(self) -> list[psutil.Process]:
+        """Returns the processes of tasks that are connected to the server."""
+        port = self.server.port
+        return [p for p in running(self.airflow) if any(c.raddr and c.raddr.port == port for c in _connections(p))]
 
     def metrics(self) -> dict[str, float]:
         """Returns the last value of every gauge that was sent so far."""
@@ -244,13 +279,38 @@ class Ran:
         return "\n".join(line for n in tries for line in self.shop.airflow.api.log(self.dag, self.id, name, n, index))
 
 
+def _connections(process: psutil.Process) -> list[Any]:
+    try:
+        return list(process.net_connections("inet"))
+    except psutil.Error:
+        return []
+
+
+@dataclass(frozen=True)
+class FirstRun:
+    """The run that the scheduler began, and what was there when it had ended.
+
+    `day`: when its changes were committed; `java`: command lines of Java processes that tasks started; `jobs`: those of
+    the warm Spark; `events`: what the asset events of each log carry.
+    """
+
+    run: Ran
+    day: datetime
+    java: list[str]
+    jobs: list[SparkJob]
+    states: dict[str, LogState]
+    events: dict[str, list[dict[str, Any]]]
+    metrics: dict[str, float]
+    lineage: list[dict[str, Any]]
+
+
 def _name(instance: dict[str, Any]) -> str:
     index = instance["map_index"]
     return str(instance["task_id"]) if index < 0 else f"{instance['task_id']}#{index}"
 
 
-def wait_for(happened: Callable[[], bool], tell: Callable[[], str], seconds: float = 600) -> None:
+def wait_for(happened: Callable[[], bool], tell: Callable[[], str], seconds: float = 600, every: float = 1) -> None:
     deadline = time.monotonic() + seconds
     while not answer_of(happened):
         assert time.monotonic() < deadline, f"did not happen within {seconds:.0f} s: {tell()}"
-        time.sleep(1)
+        time.sleep(every)

@@ -12,7 +12,6 @@ from support import bank_sets
 from support.bank_sets import ENDS, KEYS, LOGS, read_set
 from support.captured_bank import CapturedBank
 from tidefold.operations.pipeline import Pipeline
-from tidefold.operations.sets.set_ledger import set_ledger
 
 TOPICS = {**{log: f"bank.bank.{log}" for log in LOGS}, ENDS: "bank.transaction"}
 BANK = CapturedBank(Path(__file__).parents[1] / "data" / "bank_mariadb", TOPICS)
@@ -72,7 +71,7 @@ def count_violations(rows: Rows) -> int:
 
 def check_bank(pipeline: Pipeline) -> str | None:
     """Requires that readers of the set see one point, exactly; returns its transaction, None: nothing is published."""
-    version = set_ledger(pipeline, "bank").read().published
+    version = pipeline.set_ledger("bank").read().published
     if version is None:
         return None
     rows = read_set(pipeline)

@@ -21,10 +21,8 @@ from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.sets.confirm import confirm_logs
 from tidefold.operations.sets.read import find_tables
-from tidefold.operations.sets.set_ledger import set_ledger
 from tidefold.operations.snapshot.abort import abort
-from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Fold
+from tidefold.operations.snapshot.materialize import Fold, materialize
 from tidefold.wiring import open_pipeline
 
 LOGS = ("accounts", "branches", "tellers", "history")
@@ -107,6 +105,18 @@ def _find_positions() -> dict[str, int]:
     return found
 
 
+def count_until(position: int) -> dict[str, int]:
+    """Returns how many first records of each topic belong to transactions up to a position."""
+    ends, found = _find_positions(), {}
+    for log in LOGS:
+        values = [json.loads(line)["value"] for line in BANK.list_lines(log)]
+        numbers = [v["transaction"]["id"].split(":")[0] if v and v["transaction"] else None for v in values]
+        found[log] = next((i for i, n in enumerate(numbers) if n and ends[n] > position), len(values))
+    values = [json.loads(line)["value"] for line in BANK.list_lines(ENDS)]
+    last = [value["status"] == "END" and int(value["id"].split(":")[1]) == position for value in values]
+    return found | {ENDS: last.index(True) + 1}
+
+
 @cache
 def replay() -> Replay:
     ends = _find_positions()
@@ -167,10 +177,16 @@ def count_violations(rows: Mapping[str, Mapping[int, Mapping[str, Any]]]) -> int
 
 def check_bank(pipeline: Pipeline) -> int | None:
     """Requires that readers of the set see one point, exactly; returns its position, None: nothing is published."""
-    version = set_ledger(pipeline, "bank").read().published
+    version = pipeline.set_ledger("bank").read().published
     if version is None:
         return None
     rows = read_set(pipeline)
     assert count_violations(rows) == 0
     assert rows == replay().rows[version.position]
     return version.position
+
+
+# The whole bank, and what most tests land of it: its first transactions.
+WHOLE = {name: count_records(name) for name in (*LOGS, ENDS)}
+LAST = sorted(_find_positions().values())[60]
+ALL = count_until(LAST)

@@ -33,6 +33,8 @@ def logged_in(browser: Browser, address: str, user: str, password: str, dark: bo
     context = browser.new_context(
         viewport={"width": WIDTH, "height": HEIGHT}, color_scheme="dark" if dark else "light", locale="en-GB"
     )
+    # Of a click, too. On a busy machine Airflow's pages need more than the usual 30 s until they stand still.
+    context.set_default_timeout(180_000)
     page = context.new_page()
     try:
         page.goto(f"{address}/auth/login?next=%2F")

@@ -14,8 +14,7 @@ from tidefold.compute.runners import in_process
 from tidefold.domain.paths import LogPaths
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import SnapshotRequest
+from tidefold.operations.snapshot.materialize import SnapshotRequest, materialize
 
 Row = dict[str, Any]
 LOG = "accounts"

@@ -12,15 +12,14 @@ from pyspark import cloudpickle
 from tidefold.compute import runners
 from tidefold.compute.broadcast_work import BroadcastWork
 from tidefold.compute.runners import deal_hands
+from tidefold.domain.external_snapshot import StorageTier
 from tidefold.domain.key_groups import KeyGroups, bucket_ranges
 from tidefold.domain.log_state import ChangeSet, ChangeSetLocation
 from tidefold.domain.paths import DataFileName
 from tidefold.domain.snapshot.manifest import DataFile
-from tidefold.domain.storage_tier import StorageTier
 from tidefold.domain.table.table_spec import Column, TableSpec
 from tidefold.fold.fold_bucket import deal
-from tidefold.fold.plan import Address, FoldPlan, Input, Recipe, number_ways
-from tidefold.fold.task import FoldTask
+from tidefold.fold.plan import Address, FoldPlan, FoldTask, Input, Recipe, number_ways
 
 _STORE = "file:///var/lib/tidefold/production/store"
 _COLUMNS = ("id", "amount", "seen", "city", "text")

@@ -6,6 +6,7 @@ import gzip
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +100,7 @@ FRESH = [
                                 "2;Léa;0,99;14/11/2026 09:30\n".encode("cp1252")},
         {"clients/clients (1).csv": "id;nom;solde;modifié_le\n2;Léa;1,99;15/11/2026 09:30\n".encode("cp1252")},
         ("id",),
-        {(1,): {"nom": "Zoé", "solde": "1.234,50"}, (2,): {"nom": "Léa", "solde": "1,99"}},
+        {(1,): {"nom": "Zoé", "solde": Decimal("1234.50")}, (2,): {"nom": "Léa", "solde": Decimal("1.99")}},
         "\n\n\n",
     ),
     FreshFeed(

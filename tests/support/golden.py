@@ -26,22 +26,19 @@ from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot.claim import RestorePoint
 from tidefold.domain.snapshot.manifest import Manifest
 from tidefold.ledger import Ledger, read_manifest
-from tidefold.ledger.stored_form import EMBEDDED, STORED_NAMES
 from tidefold.operations.ingest.ingest import ingest
 from tidefold.operations.inspect.read import ReadRequest, What, read_rows
-from tidefold.operations.local_copies.retain import retain_local
+from tidefold.operations.local_copies.manage import retain_local
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.retention.clean import clean
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Fold, Restore
+from tidefold.operations.snapshot.materialize import Fold, Restore, materialize
 from tidefold.wiring import open_pipeline
 
 ARCHIVES = sorted((Path(__file__).parents[1] / "data/golden").glob("*.tar.gz"))
 Row = dict[str, Any]
-_KEYS = {"reader_publishes": "grace_versions", "reader_minutes": "grace_minutes", "{copy:": "{copy_files:"}
 
 
 @dataclass(frozen=True)
@@ -60,12 +57,6 @@ def unpacked(archive: Path, folder: Path) -> Golden:
     with tarfile.open(archive) as packed:
         packed.extractall(folder, filter="data")
     truth = json.loads((folder / "truth.json").read_text())
-    # The configuration is no part of the store, and some of its keys had other names.
-    config = folder / "tidefold.yaml"
-    text = config.read_text()
-    for former, now in _KEYS.items():
-        text = text.replace(former, now)
-    config.write_text(text)
     return Golden(folder, open_pipeline(folder / "tidefold.yaml"), truth)
 
 
@@ -216,12 +207,11 @@ def collect(kind: Any, document: Any, found: Fields) -> None:
     """Records which fields of which stored value a document has."""
     inner = [one for one in get_args(kind) if one not in (..., NoneType)]
     if dataclasses.is_dataclass(kind):
-        document = document or {}  # Not written yet by the program of then.
+        if document is None:
+            return
         found[kind] |= set(document)
-        names = STORED_NAMES.get(kind, {})
         for name, hint in get_type_hints(kind).items():
-            if name != EMBEDDED.get(kind):
-                collect(hint, document.get(names.get(name, name)), found)
+            collect(hint, document.get(name), found)
     elif inner and isinstance(document, list):
         for item in document:
             collect(inner[0], item, found)

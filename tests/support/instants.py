@@ -9,8 +9,7 @@ from tidefold.domain.snapshot import transitions
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import PointInTime
+from tidefold.operations.snapshot.materialize import PointInTime, materialize
 
 DAY = 86_400_000_000
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tidefold.compute.runners import Answer, Runner, Work, in_process
+from tidefold.compute.runners import Runner, TaskAnswer, TaskWork, in_process
 from tidefold.fold import inputs
 from tidefold.operations.pipeline import Pipeline
 
@@ -12,7 +12,7 @@ from tidefold.operations.pipeline import Pipeline
 def run_then(act: Callable[[], object]) -> Runner:
     """A runner in this process that calls `act` between the work and its answers."""
 
-    def run(work: Work, tasks: Sequence[str]) -> list[Answer]:
+    def run(work: TaskWork, tasks: Sequence[str]) -> list[TaskAnswer]:
         answers = in_process(work, tasks)
         act()
         return answers
@@ -23,7 +23,7 @@ def run_then(act: Callable[[], object]) -> Runner:
 def run_through_store(pipeline: Pipeline) -> Runner:
     """A runner whose tasks write through the same (failing) store as the driver."""
 
-    def run(work: Work, tasks: Sequence[str]) -> list[Answer]:
+    def run(work: TaskWork, tasks: Sequence[str]) -> list[TaskAnswer]:
         opened = inputs.open_store
         inputs.open_store = lambda address, base: pipeline.store  # type: ignore[assignment]
         try:

@@ -17,8 +17,7 @@ from tidefold.operations.ingest.ingest import has_work, ingest, prepare
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Fold
+from tidefold.operations.snapshot.materialize import Fold, materialize
 from tidefold.storage import open_store
 
 TOPIC = "shop.public.items"

@@ -1,27 +1,14 @@
-"""Runs tests of landed files on this disk, and with the same files as objects in each object store.
-
-A test writes, removes and renames files on the disk. For an object store its log reads a bucket, and before each
-listing of a folder the bucket is made like it: what was written is put, what is gone is deleted.
-"""
+"""The places where files land, for the suite that runs on each of them."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
-import pytest
-
-from tidefold.config import load
-from tidefold.sources.landing.folders import ListedFile
-from tidefold.sources.landing.object_folder import ObjectFolder
-
-# The fixtures of their buckets have the same names.
+# Each is the name of a fixture that gives an empty place.
 OBJECT_STORES = ("s3", "azure_landing", "gcs")
 PLACES = ("disk", *OBJECT_STORES)
-# Of tests that are about links, folders or times of a disk.
-DISK_ONLY = "disk_only"
 
 
 class LandingBucket(Protocol):
@@ -37,49 +24,23 @@ class LandingBucket(Protocol):
     def delete(self, key: str) -> None: ...
 
 
-@dataclass
-class MirroredFolder:
-    """A folder of the disk and the bucket that is made like it."""
+@dataclass(frozen=True)
+class DiskBucket:
+    """A folder of this disk."""
 
-    root: Path
-    bucket: LandingBucket
-    known: dict[str, tuple[bytes, float]] = field(default_factory=dict)
+    folder: Path
 
-    def address_of(self, path: str) -> str:
-        """Where a folder of the disk lies in the bucket; a folder elsewhere stays where it is."""
-        below = Path(path)
-        is_below = below.is_relative_to(self.root) and below != self.root
-        return f"{self.bucket.root}/{below.relative_to(self.root)}" if is_below else path
+    @property
+    def root(self) -> str:
+        return str(self.folder)
 
-    def mirror(self, address: str) -> None:
-        prefix = address.removeprefix(f"{self.bucket.root}/")
-        folder = self.root / prefix
-        files = [path for path in folder.rglob("*") if path.is_file()]
-        found = {str(p.relative_to(self.root)): (p.read_bytes(), p.stat().st_mtime) for p in files}
-        if folder.is_dir():
-            found[f"{prefix}/.keep"] = (b"", 0.0)
-        for key in [key for key in self.known if key.startswith(f"{prefix}/") and key not in found]:
-            self.bucket.delete(key)
-            del self.known[key]
-        for key, content in found.items():
-            if self.known.get(key) != content:
-                self.bucket.put(key, content[0])
-        self.known |= found
+    def put(self, key: str, data: bytes) -> None:
+        """Writes a new file, which replaces one of this name."""
+        path = self.folder / key
+        path.parent.mkdir(parents=True, exist_ok=True)
+        new = self.folder / "new"
+        new.write_bytes(data)
+        new.replace(path)
 
-
-def mirror_landing(root: Path, bucket: LandingBucket, monkeypatch: pytest.MonkeyPatch) -> MirroredFolder:
-    """From now on logs whose folder lies below `root` read the same files from the bucket."""
-    mirrored = MirroredFolder(root, bucket)
-    read_source, list_files = load._source, ObjectFolder.list_files
-
-    def read(*given: Any) -> Any:
-        source = read_source(*given)
-        return source.model_copy(update={"address": mirrored.address_of(source.address)}) if source else None
-
-    def listed(self: ObjectFolder, known: Collection[str] = ()) -> Iterator[ListedFile]:
-        mirrored.mirror(self.address)
-        return list_files(self, known)
-
-    monkeypatch.setattr(load, "_source", read)
-    monkeypatch.setattr(ObjectFolder, "list_files", listed)
-    return mirrored
+    def delete(self, key: str) -> None:
+        (self.folder / key).unlink()

@@ -19,14 +19,13 @@ from tidefold.changelog.segment import read_index
 from tidefold.compute.runners import in_process
 from tidefold.domain.retention.local_copies import CopyName, segment_of
 from tidefold.errors import NotFoundError
+from tidefold.operations.ingest import parse
 from tidefold.operations.ingest.ingest import ingest
 from tidefold.operations.local_copies.manage import snapshots_here
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Fold
-from tidefold.sources.ingest import parse_task
+from tidefold.operations.snapshot.materialize import Fold, materialize
 from tidefold.storage import StoredObject
 from tidefold.storage.local_copies.roots import LocalRoots
 from tidefold.storage.local_store import LocalStore
@@ -174,7 +173,7 @@ class _Full:
 
 def on(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, local: LocalStore) -> Pipeline:
     """Returns the pipeline with its local copies on that disk, also in the tasks of an ingest."""
-    monkeypatch.setattr(parse_task, "LocalStore", lambda root, private: local)
+    monkeypatch.setattr(parse, "LocalStore", lambda root, private: local)
     return replace(pipeline, local=LocalRoots([local]))
 
 

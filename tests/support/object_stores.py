@@ -7,7 +7,13 @@ import os
 from pathlib import Path
 from typing import Any
 
-from tidefold.errors import AlreadyExistsError
+import pytest
+
+from support.builders import SHAPE
+from tidefold.delta.published_table import create_snapshot_table
+from tidefold.domain.log_state import SnapshotKind
+from tidefold.domain.snapshot.manifest import Manifest
+from tidefold.errors import AlreadyExistsError, StorageError
 from tidefold.storage import Store, open_store
 from tidefold.storage.object_store import READ
 
@@ -55,3 +61,20 @@ def read_in_any_order(store: Store) -> None:
             stream.seek(start)
             assert stream.read(length) == data[start : start + length]
     assert store.read("big") == data
+
+
+def require_named_at_once(store: Store, requests: list[tuple[str, str]]) -> None:
+    """A write that the service does not know (501) is sent once, and the error names what the store lacks."""
+    requests.clear()
+    with pytest.raises(StorageError) as refused:
+        store.put_if_absent("mine", b"bytes")
+    assert refused.value.code == "STORE_UNFIT"
+    assert len([1 for method, _ in requests if method in ("PUT", "POST")]) == 1
+
+
+def require_made(store: Store) -> None:
+    """The table of a snapshot is made, although the answer to its one commit is lost."""
+    manifest = Manifest("accounts", 1, 1, SnapshotKind.FULL, None, 0, 1, SHAPE, (), token="mine")
+    create_snapshot_table(store, manifest)
+    with pytest.raises(AlreadyExistsError):
+        create_snapshot_table(store, manifest)

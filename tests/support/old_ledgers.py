@@ -16,9 +16,8 @@ from tidefold.operations.ingest.ingest import ingest
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.point_in_time import PointInTime
-from tidefold.operations.snapshot.request import Fold
+from tidefold.operations.snapshot.fold import PointInTime
+from tidefold.operations.snapshot.materialize import Fold, materialize
 from tidefold.wiring import open_pipeline
 
 LOG = "accounts"

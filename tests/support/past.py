@@ -21,8 +21,7 @@ from tidefold.operations.ingest.ingest import ingest
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Fold
+from tidefold.operations.snapshot.materialize import Fold, materialize
 
 KEYS = {"accounts": "aid", "branches": "bid", "tellers": "tid"}
 Rows = dict[int, dict[str, Any]]

@@ -16,8 +16,7 @@ import polars
 import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
 
-from tidefold.changelog.duckdb_connection import connect
-from tidefold.changelog.key_group_hash import with_key_groups
+from tidefold.changelog.key_group_hash import connect, with_key_groups
 from tidefold.changelog.schema import UPSERT, change_schema
 from tidefold.changelog.segment import write_segment
 from tidefold.compute.runners import in_process
@@ -29,8 +28,7 @@ from tidefold.operations.ingest.ingest import ingest
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Fold
+from tidefold.operations.snapshot.materialize import Fold, materialize
 from tidefold.wiring import open_pipeline
 
 CONFIG = """

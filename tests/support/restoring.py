@@ -12,15 +12,13 @@ from tidefold.changelog.schema import DELETE
 from tidefold.compute.runners import in_threads
 from tidefold.domain.paths import LogPaths, data_path
 from tidefold.domain.retention.local_copies import CopyName
-from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
-from tidefold.domain.snapshot.kind_selection import KindPolicy
+from tidefold.domain.snapshot.claim import KindPolicy, RestoreMode, RestorePoint
 from tidefold.domain.snapshot.manifest import DataFile
 from tidefold.ledger import read_manifest
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Fold, Restore
+from tidefold.operations.snapshot.materialize import Fold, Restore, materialize
 from tidefold.storage.local_copies.copies import discard
 
 LOG = "accounts"

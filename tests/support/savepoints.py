@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import duckdb
 import polars
 import pyarrow.parquet as pq
 
-from support.pipelines import CONFIG, judge_all, make_pipeline, put, rows_of, table_rows
+from support.pipelines import CONFIG, copy_pipeline, judge_all, make_pipeline, put, rows_of, table_rows
 from tidefold.changelog.schema import DELETE
 from tidefold.compute.runners import in_process
 from tidefold.domain.external_snapshot import Layout, Ownership
@@ -19,13 +21,14 @@ from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.savepoint.external import open_address
 from tidefold.operations.savepoint.take import SavepointRequest, take_savepoint
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Fold, Import
+from tidefold.operations.snapshot.materialize import Fold, Import, materialize
 
 Rows = dict[int, str | None]
 FIRST: Rows = {i: f"a {i}" for i in range(40)}
 SECOND: Rows = {**{i: f"a {i}" for i in range(5, 40)}, 7: "b 7", 50: "b 50"}
 THIRD: Rows = {**{i: f"a {i}" for i in range(5, 40)}, 7: "c 7", 50: "b 50", 51: "c 51"}
+# Removed when the process ends.
+_templates = TemporaryDirectory()
 KEEPING = CONFIG.replace("store: store\n", "store: store\nretention: {snapshots: 2}\n")
 
 
@@ -48,7 +51,20 @@ def cycle(pipeline: Pipeline, run: str) -> Outcome:
 
 
 def make(folder: Path, config: str = CONFIG) -> Pipeline:
-    """Makes snapshots 1 to 3, each of one change set, with the rows above."""
+    """A copy of a pipeline, made once, with snapshots 1 to 3, each of one change set, with the rows above."""
+    if "://" in config:
+        return _make(folder, config)
+    return copy_pipeline(_find_template(config), folder)
+
+
+@cache
+def _find_template(config: str) -> Path:
+    folder = Path(_templates.name) / str(len(list(Path(_templates.name).iterdir())))
+    _make(folder, config)
+    return folder
+
+
+def _make(folder: Path, config: str) -> Pipeline:
     pipeline = make_pipeline(folder, config)
     rows = changed(pipeline, {}, FIRST)
     cycle(pipeline, "run-1")

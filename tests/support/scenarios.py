@@ -40,16 +40,13 @@ from tidefold.operations.ingest.ingest import ingest
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.retention import clean as clean_module
-from tidefold.operations.retention.clean import clean
-from tidefold.operations.retention.drop_log import drop
+from tidefold.operations.retention.clean import clean, drop
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot.abort import abort
-from tidefold.operations.snapshot.compact_log import compact_log
+from tidefold.operations.snapshot.compact_log import compact_log, take_tail
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Fold, PointInTime, Restore
-from tidefold.operations.snapshot.tail import take_tail
+from tidefold.operations.snapshot.materialize import Fold, PointInTime, Restore, materialize
 from tidefold.storage import Store
 
 LOGS = ("items", "orders")

@@ -17,13 +17,13 @@ import msgspec
 from support.dict_store import DictStore
 from tidefold.changelog.schema import DELETE
 from tidefold.changelog.segment import read_change_set
-from tidefold.compute.runners import Answer, Runner, Work, in_process
+from tidefold.compute.runners import Runner, TaskAnswer, TaskWork, in_process
 from tidefold.delta import publish as real
 from tidefold.delta.publish import Publication
 from tidefold.delta.published_table import Published
+from tidefold.domain.external_snapshot import StorageTier
 from tidefold.domain.paths import DataFileName, LogPaths, data_path
 from tidefold.domain.snapshot.manifest import DataFile, Manifest
-from tidefold.domain.storage_tier import StorageTier
 from tidefold.errors import (
     AlreadyExistsError,
     ConflictError,
@@ -33,12 +33,10 @@ from tidefold.errors import (
     UnknownOutcomeError,
 )
 from tidefold.fold.fold_bucket import FoldWork
-from tidefold.fold.plan import Address, Input, Recipe
-from tidefold.fold.rewrite import RewriteAction
-from tidefold.fold.task import FoldResult, FoldTask
+from tidefold.fold.plan import Address, FoldResult, FoldTask, Input, Recipe, RewriteAction
 from tidefold.ledger.evidence import ATTEMPT_FACT, EPOCH_FACT, MANIFEST_FACT, SNAPSHOT_FACT
-from tidefold.operations.snapshot import confirm, stage
-from tidefold.sources.ingest import parse_task as parse_module
+from tidefold.operations.ingest import parse as parse_module
+from tidefold.operations.snapshot import confirm, materialize
 from tidefold.storage import Store, StoredObject
 
 Rows = dict[int, str | None]
@@ -235,7 +233,7 @@ def publish(
 def simulated_tables() -> Iterator[None]:
     """Within this context the operations use these tables instead of Delta's."""
     with (
-        mock.patch.object(stage, "create_snapshot_table", create_snapshot_table),
+        mock.patch.object(materialize, "create_snapshot_table", create_snapshot_table),
         mock.patch.object(confirm, "publish", publish),
     ):
         yield
@@ -244,7 +242,7 @@ def simulated_tables() -> Iterator[None]:
 def runner(store: Store) -> Runner:
     """Returns a runner whose tasks use the driver's store. A fold is a dict; an ingest parses as always."""
 
-    def run(work: Work, tasks: Sequence[str]) -> list[Answer]:
+    def run(work: TaskWork, tasks: Sequence[str]) -> list[TaskAnswer]:
         chosen = (lambda text: _fold(store, work.task(text))) if isinstance(work, FoldWork) else work
         with mock.patch.object(parse_module, "open_store", return_value=store):
             return in_process(chosen, tasks)

@@ -386,8 +386,8 @@ TOOL_FEEDS = [
     OrdinaryFeed("csv, hourly, an empty hour", _hourly_csv),
 ]
 # What nothing can be made of, with what `init` says and what its advice makes of it.
-UNREADABLE = [
-    OrdinaryFeed("mongoexport, extended JSON", _mongoexport),
+TOOL_FEEDS += [
+    OrdinaryFeed("mongoexport, extended JSON", _mongoexport, answers="\norder_id\n\n"),
     OrdinaryFeed("array of rows", _array_of_rows),
     OrdinaryFeed("firehose without delimiter", _firehose),
 ]

@@ -12,16 +12,14 @@ from pathlib import Path
 import pyarrow as pa
 
 from support.pipelines import judge_all
-from tidefold.changelog.duckdb_connection import connect
-from tidefold.changelog.key_group_hash import key_groups_of
+from tidefold.changelog.key_group_hash import connect, key_groups_of
 from tidefold.changelog.writer import Changelog
 from tidefold.changelog.writer.settings import WriterSettings
 from tidefold.compute.runners import Runner, in_process
-from tidefold.domain.snapshot.kind_selection import KindPolicy
+from tidefold.domain.snapshot.claim import KindPolicy
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Fold
+from tidefold.operations.snapshot.materialize import Fold, materialize
 from tidefold.wiring import open_pipeline
 
 LOG, ROWS = "accounts", 100_000

@@ -16,7 +16,7 @@ from tidefold.changelog.writer.settings import WriterSettings
 from tidefold.domain.log_state import Column, TableSpec
 from tidefold.errors import StorageError
 from tidefold.storage import Store, open_store
-from tidefold.storage.memory_store import MemoryStore
+from tidefold.storage.store import MemoryStore
 
 SHAPE = TableSpec(("id",), (Column("id", "int"), Column("text", "string")), "arrival", 16, 4)
 INSTANT = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)

@@ -18,7 +18,8 @@ RECORD, PAGE = ROOT / "tests" / "data" / "torture.json", ROOT / "docs" / "benchm
 Seed = Mapping[str, Any]
 _NAMES = {"postgresql": "PostgreSQL", "mariadb": "MariaDB"}
 _HEAD = ("database", "seeds", "phases", "comparisons", "rows compared", "records", "engine killed", "CPU s a seed")
-_DEEDS = ("chain", "swap", "there_and_back", "reuse", "truncate", "incremental snapshot", "transaction: spans phases")
+_DEEDS = ("chain", "swap", "there_and_back", "reuse", "truncate", "incremental snapshot")
+_DEEDS += ("blocking snapshot", "copy", "transaction: spans phases")
 
 
 def read_record() -> dict[str, Seed]:

@@ -16,7 +16,7 @@ from tidefold.cli.app import app
 from torture.tables import Alteration, Table
 
 COUNTS = ("changes", "tombstones", "repeated", "quarantined", "resent", "unproved", "ignored")
-_STOPS = ("UNKNOWN_COLUMN", "MISSING_COLUMN")
+_STOPS = ("UNKNOWN_COLUMN", "MISSING_COLUMN", "DECIMAL_SCALE")
 # A file whose last line is not complete yet; the rest of the pieces makes it complete.
 _WAITS = "LANDED_WAITING"
 
@@ -235,14 +235,9 @@ class Person:
             entry["columns"][one.column] = self._line(one.kind, "null")
 
     def _drop(self, entry: dict[str, Any], column: str) -> None:
-        """Either the column stays, null in newer rows, or the table loses it."""
-        spec = entry["columns"][column]
-        if self.rnd.random() < 0.5:
-            spec = dict(spec) if isinstance(spec, dict) else {"type": spec}
-            entry["columns"][column] = {**spec, "default": None}
-        else:
-            del entry["columns"][column]
-            entry.setdefault("ignored", []).append(column)
+        """The table loses the column, which records from before the DROP still have."""
+        del entry["columns"][column]
+        entry.setdefault("ignored", []).append(column)
 
     # -- the rest of a table's life -----------------------------------------------------------------------------
 

@@ -53,6 +53,7 @@ class Server:
     engine: str
     user: str
     port: int
+    copy_file: Path
     process: subprocess.Popen[bytes]
 
     def stop(self) -> None:
@@ -131,6 +132,7 @@ class Postgres(Server):
         programs = Path(next(iter(wheel.submodule_search_locations))) / "pginstall18" / "bin"
         folder.mkdir(parents=True, exist_ok=True)
         self.port, log = free_port(), folder / "server.log"
+        self.copy_file = folder / "data" / "copied.txt"
         env = {"PATH": os.environ["PATH"], "LC_ALL": "C", "TZ": "UTC"}
         if not (folder / "data" / "PG_VERSION").exists():
             made = [str(programs / "initdb"), "-D", str(folder / "data"), "-U", self.user, "-A", "trust", "-E", "UTF8"]

@@ -68,6 +68,19 @@ class Workload:
     def insert(self, table: Table) -> list[str]:
         return [self._insert(table, [table.new_key(self.rnd) for _ in range(self.rnd.choice((1, 1, 2, 6)))])]
 
+    def copy(self, table: Table) -> list[str]:
+        """Rows of one COPY, whose records have one LSN."""
+        insert = self._insert(table, [table.new_key(self.rnd) for _ in range(self.rnd.randint(2, 30))])
+        name, file = self._t(table), self.server.copy_file
+        staged = insert.replace(f"insert into {name} (", "insert into staged (", 1)
+        return [
+            f"create temp table staged (like {name} including defaults)",
+            staged,
+            f"copy staged to '{file}'",
+            f"copy {name} from '{file}'",
+            "drop table staged",
+        ]
+
     def update(self, table: Table) -> list[str]:
         return [self._update(table, key) for key in self._some(table, self.rnd.choice((1, 2, 4)))]
 
@@ -125,6 +138,8 @@ class Workload:
 
     def _steps(self, table: Table) -> list[str]:
         actions: dict[Callable[[Table], list[str]], int] = {self.insert: 5}
+        if self.server.connector == "postgresql":
+            actions[self.copy] = 1
         if table.key:
             actions |= {self.update: 7, self.delete: 2, self.again: 1, self.chain: 2}
             actions |= {self.swap: 1, self.there_and_back: 1, self.reuse: 1}
@@ -262,12 +277,13 @@ class Workload:
     # -- Debezium's signals -------------------------------------------------------------------------------------
 
     def signal(self, altered: set[str]) -> None:
-        """An incremental snapshot of a table."""
+        """An incremental or a blocking snapshot of a table."""
         tables = [table for table in self.tables if table.key and table.name not in altered]
         if not tables:
             return
-        self._count("incremental snapshot")
+        kind = self.rnd.choice(("incremental", "incremental", "blocking"))
+        self._count(f"{kind} snapshot")
         self._names += 1
         space = "public" if self.server.connector == "postgresql" else self.database
-        data = json.dumps({"data-collections": [f"{space}.{self.rnd.choice(tables).name}"], "type": "incremental"})
+        data = json.dumps({"data-collections": [f"{space}.{self.rnd.choice(tables).name}"], "type": kind})
         self.session.execute(f"insert into signals values ('{self._names}', 'execute-snapshot', '{data}')")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from tidefold import installation
 from tidefold.cli.sample import PHASES
-from tidefold.spark.submit import STEPS
+from tidefold.spark.steps import AnyStep
 
 
 def test_a_clone_is_known_by_its_folders(tmp_path: Path) -> None:
@@ -21,8 +22,8 @@ def test_a_clone_is_known_by_its_folders(tmp_path: Path) -> None:
 
 
 def test_every_step_has_a_job_and_every_phase_its_input() -> None:
-    for step in STEPS:
-        assert (installation.job_folder() / f"{step}.py").is_file()
+    for step in get_args(AnyStep):
+        assert (installation.job_folder() / f"{step.name}.py").is_file()
     for phase in PHASES:
         assert list((installation.sample_folder() / phase).glob("*/*"))
 

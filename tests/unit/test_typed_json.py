@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from local_airflow.settings import PROJECT
@@ -42,7 +43,7 @@ def test_the_first_use_of_a_class_by_many_threads() -> None:
 
 
 def test_a_value_that_does_not_fit_is_refused() -> None:
-    with pytest.raises(ValueError, match="Expected `int`"):
+    with pytest.raises(msgspec.ValidationError, match="Expected `int`"):
         decode_json(b'["a"]', list[int])
 
 

@@ -1,4 +1,4 @@
-"""Computes the key group of a key: md5 of its canonical text, modulo the log's number of key groups.
+"""Key groups by md5 of a key's canonical text, in Python and in the DuckDB connections made here.
 
 DuckDB computes it with the same expression for changes and, when buckets change, for base rows. DuckDB's own `hash()`
 is faster but may differ between versions, and a key group never changes.
@@ -8,13 +8,36 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidefold.changelog.duckdb_connection import connect
 from tidefold.domain.log_state import TableSpec
 from tidefold.domain.table.types import parse_type
 
 if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
+
+
+def connect(memory: int | None = None, scratch: str = "") -> duckdb.DuckDBPyConnection:
+    """Opens a connection for one thread. See `configure`."""
+    # Plans take names from modules that need DuckDB in their tasks only.
+    import duckdb
+
+    return configure(duckdb.connect(), memory, scratch)
+
+
+def configure(connection: duckdb.DuckDBPyConnection, memory: int | None, scratch: str) -> duckdb.DuckDBPyConnection:
+    """Gives a connection its settings: one thread, and the same text of a value on every machine.
+
+    memory: bytes above which DuckDB writes to `scratch`; None: most of the machine's memory.
+    scratch: a folder; empty: nothing is written to disk.
+    """
+    # Spark already runs one task a core.
+    connection.execute("SET threads = 1")
+    connection.execute("SET TimeZone = 'UTC'")
+    connection.execute("SET temp_directory = ?", [scratch])
+    if memory is not None:
+        connection.execute("SET memory_limit = ?", [f"{memory}B"])
+    return connection
+
 
 # Rows without a key are spread by where they come from: 2**16 neighbours of a partition have one key group.
 _RUN_BITS = 16

@@ -30,10 +30,10 @@ class ChangelogReader:
     def __iter__(self) -> Iterator[tuple[ChangeSet, pa.Table]]:
         state = self._state()
         self._check(state)
-        known: Indexes = {}
+        indexes: Indexes = {}
         for change_set in state.change_sets:
             if change_set.sqn > self._since:
-                yield change_set, self._read(change_set, known)
+                yield change_set, self._read(change_set, indexes)
 
     def tables(self) -> Iterator[pa.Table]:
         """Yields the changes alone, one table for each change set."""
@@ -58,9 +58,9 @@ class ChangelogReader:
                     hint=f"Read the changes since {change_set.begin - 1}, or since {change_set.sqn}.",
                 )
 
-    def _read(self, change_set: ChangeSet, known: Indexes) -> pa.Table:
+    def _read(self, change_set: ChangeSet, indexes: Indexes) -> pa.Table:
         try:
-            return read_change_set(self._store, change_set, self._key_groups, known)
+            return read_change_set(self._store, change_set, self._key_groups, indexes)
         except CorruptError:
             # If the change set was truncated or compacted meanwhile, it is not damaged.
             state = self._state()
@@ -74,10 +74,10 @@ class ChangelogReader:
 
 def _cut(state: LogState, since: int) -> RefusedError:
     first = state.change_sets[0].sqn if state.change_sets else None
-    there = f"the first one left is {first}" if first is not None else "no change set is left"
+    remaining = f"the first one left is {first}" if first is not None else "no change set is left"
     return RefusedError(
         "LOG_CUT",
         f"Log `{state.log}` was {state.cut_reason} to change set {state.truncated_to}: "
-        f"{since + 1} is deleted, {there}.",
+        f"{since + 1} is deleted, {remaining}.",
         hint=f"Read a snapshot first. Then read the changes since {state.truncated_to}.",
     )

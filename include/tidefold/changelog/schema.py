@@ -14,15 +14,31 @@ A delete fills only the key.
 
 from __future__ import annotations
 
+import bisect
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import reduce
+from itertools import accumulate, pairwise
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidefold.changelog.key_group_hash import connect
 from tidefold.domain.log_state import TableSpec
 from tidefold.domain.table.table_spec import ARRIVAL as ARRIVAL
 from tidefold.domain.table.table_spec import VALID_FROM, Engine
-from tidefold.domain.table.types import Type, parse_type
+from tidefold.domain.table.types import (
+    ColumnOrigin,
+    Schema,
+    Type,
+    column_origins,
+    must_rewrite,
+    parse_type,
+    parse_value,
+    steps,
+)
+from tidefold.errors import RefusedError
+from tidefold.storage.safe_files import open_scratch
 
 # An upsert sets a row, a delete removes it. A clear removes every row whose key begins with its values. A clear without
 # values removes all rows, and is in a change set once for each key group. A merge has values to add to those of the row
@@ -93,8 +109,8 @@ def count_changes(changes: pa.Table) -> int:
     rows = changes.filter(pc.equal(changes.column("_op"), CLEAR))
     if not rows.num_rows:
         return int(changes.num_rows)
-    given = [pc.is_valid(rows.column(name)) for name in rows.column_names if not name.startswith("_")]
-    whole = pc.invert(reduce(pc.or_, given))
+    masks = [pc.is_valid(rows.column(name)) for name in rows.column_names if not name.startswith("_")]
+    whole = pc.invert(reduce(pc.or_, masks))
     again = pc.sum(pc.and_(whole, pc.not_equal(rows.column("_kg"), 0))).as_py()
     return int(changes.num_rows) - int(again or 0)
 
@@ -115,3 +131,207 @@ def sidecar_schema(shape: TableSpec) -> pa.Schema:
     if shape.merge.engine is Engine.HISTORY:
         fields.append(pa.field("_at", arrow_type(next(c.type for c in shape.table_columns if c.name == VALID_FROM))))
     return pa.schema(fields)
+
+
+# The conversion is strict: no value becomes null or another value.
+_SHOWN = 40
+
+
+def align_column(table: pa.Table, name: str, former: ColumnOrigin) -> pa.ChunkedArray:
+    """Returns the values of column `name`, from rows of an older schema. Raises RefusedError if one does not fit."""
+    if former.name is not None and former.name in table.column_names:
+        return convert_column(table.column(former.name), name, former.types)
+    # A file that lacks a column was written before that was added.
+    default = None if former.name is not None else former.default
+    first = arrow_type(former.types[0])
+    value = None if default is None else parse_value(former.types[0], default)
+    filled = pa.chunked_array([pa.repeat(pa.scalar(value, first), table.num_rows)], first)
+    return convert_column(filled, name, former.types)
+
+
+def convert_column(values: pa.ChunkedArray, name: str, types: tuple[str, ...]) -> pa.ChunkedArray:
+    """Returns values of the first of these types in the last of them. Raises RefusedError."""
+    line = steps(types)
+    for before, after in pairwise(line):
+        values = _convert_step(values, name, before, after)
+    return values
+
+
+def _convert_step(values: pa.ChunkedArray, name: str, before: str, after: str) -> pa.ChunkedArray:
+    try:
+        converted = _text(values, before) if after == "string" else _cast(values, arrow_type(after))
+        same = after == "string" or _equal(converted.cast(values.type, safe=False), values)
+    except pa.ArrowInvalid:
+        same = False
+    if not same or converted.null_count != values.null_count:
+        raise _unfit(values, name, before, after)
+    return converted
+
+
+def _cast(values: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
+    if pa.types.is_decimal(type_) and pa.types.is_integer(values.type):
+        # Arrow requires room for every number of the type, not only for the existing ones.
+        values = values.cast(pa.decimal128(19, 0))
+    return values.cast(type_)
+
+
+def _equal(one: pa.ChunkedArray, other: pa.ChunkedArray) -> bool:
+    if one.type != other.type or not pa.types.is_floating(one.type):
+        return bool(one.equals(other))
+    same = pc.or_(pc.equal(one, other), pc.and_(pc.is_nan(one), pc.is_nan(other)))
+    return bool(pc.all(same).as_py() is not False)
+
+
+def _text(values: pa.ChunkedArray, type_: str) -> pa.ChunkedArray:
+    """Formats each value as text: 5, 1.50, true, 2026-01-31, 2026-01-31T12:00:00.000000Z."""
+    name = parse_type(type_).name
+    if name == "decimal":
+        # Arrow writes small ones with an exponent.
+        return pa.chunked_array([[None if v is None else f"{v:f}" for v in values.to_pylist()]], pa.string())
+    texts = values.cast(pa.string())
+    return pc.replace_substring(texts, " ", "T", max_replacements=1) if name == "timestamp" else texts
+
+
+def _unfit(values: pa.ChunkedArray, name: str, before: str, after: str) -> RefusedError:
+    bad = next((v for v in values.drop_null() if not _fits(v, before, after)), None)
+    shown = "" if bad is None else f", such as {str(bad.as_py())[:_SHOWN]}"
+    return RefusedError(
+        "VALUE_UNFIT",
+        f"Column `{name}` has values of type {before} that do not fit {after}{shown}. Nothing was changed.",
+        hint=f"Set the type of `{name}` back to {before} in the configuration; the next run continues.",
+    )
+
+
+def _fits(value: pa.Scalar, before: str, after: str) -> bool:
+    one = pa.chunked_array([pa.array([value.as_py()], arrow_type(before))])
+    try:
+        return _equal(_cast(one, arrow_type(after)).cast(one.type, safe=False), one)
+    except pa.ArrowInvalid:
+        return False
+
+
+# Sidecar entries of whole rows: they belong to no column.
+_MARKS = ("", "+")
+
+
+@dataclass(frozen=True, slots=True)
+class Aligner:
+    """Converts data of any schema of a log to `shape`, which has `schema`.
+
+    schemas: all schemas of the log; empty: its columns never changed.
+    """
+
+    shape: TableSpec
+    schema: int
+    schemas: tuple[Schema, ...] = ()
+
+    def must_rewrite(self, schema: int) -> bool:
+        """Whether files of that schema cannot stay as they are."""
+        return must_rewrite(self.schemas, schema, self.schema)
+
+    def changes(self, changes: pa.Table, schema: int) -> pa.Table:
+        """Converts a change set of that schema to this schema. Raises RefusedError if a value does not fit."""
+        wanted = change_schema(self.shape)
+        origins = column_origins(self.schemas, schema, self.schema)
+        if not origins and changes.schema.equals(wanted):
+            return changes
+        table = pa.table([_align_changes(changes, field, origins.get(field.name)) for field in wanted], schema=wanted)
+        if not origins:
+            return table
+        at = wanted.get_field_index("_absent")
+        return table.set_column(at, wanted.field(at), self._absent(table, origins))
+
+    def names(self, schema: int) -> list[str]:
+        """Returns the names of the table's columns in files of that schema, without those that they lack."""
+        origins = column_origins(self.schemas, schema, self.schema)
+        names = (origins[c.name].name if c.name in origins else c.name for c in self.shape.table_columns)
+        return [name for name in names if name is not None]
+
+    def rows(self, batches: Iterable[pa.RecordBatch], schema: int) -> Iterator[pa.RecordBatch]:
+        """Converts rows of a file of that schema to this schema. Raises RefusedError if a value does not fit."""
+        wanted, origins = table_schema(self.shape), column_origins(self.schemas, schema, self.schema)
+        same = {c.name: ColumnOrigin(c.name, (c.type,)) for c in self.shape.table_columns}
+        for batch in batches:
+            rows = pa.Table.from_batches([batch])
+            if origins or rows.column_names != wanted.names:
+                columns = [align_column(rows, name, origins.get(name) or same[name]) for name in wanted.names]
+                rows = pa.table(columns, names=wanted.names)
+            yield from rows.cast(wanted).to_batches()
+
+    def align_sidecar(self, kept: pa.Table, schema: int) -> pa.Table:
+        """Converts the sidecar of rows of that schema: keys, and the names of its columns."""
+        wanted, origins = sidecar_schema(self.shape), column_origins(self.schemas, schema, self.schema)
+        if not origins:
+            return kept.cast(wanted)
+        columns = [
+            align_column(kept, f.name, origins[f.name]) if f.name in origins else kept.column(f.name) for f in wanted
+        ]
+        return _rename_columns(pa.table(columns, schema=wanted), origins)
+
+    def _absent(self, changes: pa.Table, origins: Mapping[str, ColumnOrigin]) -> pa.ChunkedArray:
+        """Marks columns that are newer than a change as absent from it, if absent differs from null."""
+        names = {former.name: name for name, former in origins.items() if former.name is not None}
+        silent: list[str] = []
+        if self.shape.merge.engine in (Engine.PARTIAL, Engine.AGGREGATE):
+            silent = [name for name, former in origins.items() if former.name is None]
+        listed = changes.column("_absent").to_pylist()
+        if not silent and not any(listed):
+            return changes.column("_absent")
+        told = [[*(names[n] for n in absent or () if n in names), *silent] or None for absent in listed]
+        return pa.chunked_array([pa.array(told, pa.list_(pa.string()))])
+
+
+def _align_changes(changes: pa.Table, field: pa.Field, former: ColumnOrigin | None) -> pa.ChunkedArray:
+    if former is None:
+        return changes.column(field.name).cast(field.type)
+    values = align_column(changes, field.name, former)
+    if former.name is None and former.default is not None:
+        # A delete or a clear has no values except the key.
+        return pc.if_else(pc.equal(changes.column("_op"), UPSERT), values, pa.scalar(None, field.type))
+    return values
+
+
+def _rename_columns(kept: pa.Table, origins: Mapping[str, ColumnOrigin]) -> pa.Table:
+    """Renames the columns of a sidecar to their current names, and drops those of columns that no longer exist."""
+    names = {former.name: name for name, former in origins.items() if former.name is not None}
+    told = [names.get(n, n if n in _MARKS else None) for n in kept.column("_column").to_pylist()]
+    at = kept.schema.get_field_index("_column")
+    renamed = kept.set_column(at, kept.schema.field(at), pa.array(told, pa.string()))
+    return renamed.filter(pc.is_valid(renamed.column("_column")))
+
+
+# Bytes. Larger change sets are sorted on disk, with this much memory, if their rows have at most LONG_ROW on average.
+SORTED_IN_MEMORY, _MEMORY, LONG_ROW = 256 << 20, 512 << 20, 64 << 10
+_BATCH_BYTES = 64 << 20
+
+
+def sort_by_key_group(table: pa.Table, batch_rows: int) -> Iterator[pa.RecordBatch]:
+    """Returns the changes as batches of at most `batch_rows` rows, the lowest key group first."""
+    if table.nbytes <= SORTED_IN_MEMORY:
+        yield from table.sort_by([("_kg", "ascending")]).combine_chunks().to_batches(max_chunksize=batch_rows)
+        return
+    if table.nbytes > LONG_ROW * table.num_rows:
+        yield from _gather_long_rows(table, batch_rows)
+        return
+    with open_scratch() as folder, connect(_MEMORY, folder) as connection:
+        connection.register("changes", table)
+        ordered = connection.sql("SELECT * FROM changes ORDER BY _kg, _partition, _offset")
+        for batch in ordered.to_arrow_reader(batch_rows):
+            yield batch.cast(table.schema)
+
+
+def _gather_long_rows(table: pa.Table, batch_rows: int) -> Iterator[pa.RecordBatch]:
+    """Sorts row numbers alone, then copies the rows one by one: DuckDB sorts no rows of megabytes in little memory."""
+    batches = table.to_batches()
+    ends = list(accumulate(batch.num_rows for batch in batches))
+    rows: list[pa.RecordBatch] = []
+    size = 0
+    for number in pc.sort_indices(table.column("_kg")).to_pylist():
+        at = bisect.bisect_right(ends, number)
+        rows.append(batches[at].slice(number - ends[at] + batches[at].num_rows, 1))
+        size += rows[-1].nbytes
+        if len(rows) == batch_rows or size >= _BATCH_BYTES:
+            yield pa.concat_batches(rows)
+            rows, size = [], 0
+    if rows:
+        yield pa.concat_batches(rows)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import re
 import struct
 import zlib
 from collections.abc import Iterable, Sequence
@@ -23,8 +24,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidefold.changelog.schema import count_changes
-from tidefold.changelog.sort import sort_by_key_group
+from tidefold.changelog.schema import count_changes, sort_by_key_group
 from tidefold.domain.commit_times import CommitTimeRange
 from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.log_state import ChangeSet, ChangeSetLocation
@@ -333,32 +333,44 @@ def ends_whole(store: Store, path: str) -> bool:
 
 
 def read_change_set(
-    store: Store, change_set: ChangeSet, wanted: KeyGroups | None = None, known: Indexes | None = None
+    store: Store, change_set: ChangeSet, wanted: KeyGroups | None = None, indexes: Indexes | None = None
 ) -> pa.Table:
     """Returns the changes of one change set, without those below its floor, and only of the wanted key groups.
 
     Raises CorruptError if the bytes are not those that the ledger recorded.
 
-    known: indexes of this store's segments that the caller has already read. New ones are added, because one segment
+    indexes: indexes of this store's segments that the caller has already read. New ones are added, because one segment
     can have many change sets of small files.
     """
     segment = change_set.location.segment
     try:
         with store.open(segment) as opened:
             stream = _at_once(opened) if wanted is None else opened
-            index = (known or {}).get(segment) or _read_index(stream, segment)
+            index = (indexes or {}).get(segment) or _read_index(stream, segment)
             entry = _find(index.entries, change_set)
             pieces = [b for b in entry.batches if wanted is None or wanted.meets(KeyGroups(b.first, b.last))]
             data = [_read_piece(stream, segment, index, entry, piece) for piece in (entry.schema, *pieces)]
     except NotFoundError:
         raise _corrupt(segment, "it is gone") from None
-    if known is not None:
-        known[segment] = index
+    if indexes is not None:
+        indexes[segment] = index
     # A schema message, some of the batches and an end mark are again a complete Arrow stream.
     table = pa.ipc.open_stream(b"".join([*data, _END_OF_STREAM]), options=_ONE_THREAD).read_all()
     if wanted is not None:
         table = of_key_groups(table, wanted)
+    table = _with_places(table, change_set)
     return table if change_set.floor is None else table.filter(at_least(change_set.floor))
+
+
+def _with_places(table: pa.Table, change_set: ChangeSet) -> pa.Table:
+    """Returns the changes with the number of their file, which the ledger gave after the segment was written."""
+    orders = [name for name in table.column_names if re.fullmatch(r"_o\d+", name)]
+    for name, number in (("_partition", change_set.file), (orders[-1] if orders else "", change_set.batch)):
+        if number is not None:
+            field = table.schema.field(name)
+            index = table.schema.get_field_index(name)
+            table = table.set_column(index, field, pa.repeat(pa.scalar(number, field.type), table.num_rows))
+    return table
 
 
 def _at_once(stream: BinaryIO) -> BinaryIO:

@@ -22,7 +22,6 @@ from tidefold.domain.log_state import TableSpec
 from tidefold.domain.paths import INTENTS
 from tidefold.domain.uploads import UploadTotals
 from tidefold.errors import CorruptError, NotFoundError
-from tidefold.ledger.stored_form import decode_stored, encode
 from tidefold.storage import Store
 from tidefold.typed_json import decode_json
 
@@ -102,9 +101,9 @@ class ExpectedFiles:
     """The stored files of runs that have announced them and have not ended."""
 
     def __init__(self, runs: Iterable[Announced]) -> None:
-        found = list(runs)
-        self._files = {file for run in found for file in run.files}
-        self._folders = {folder for run in found for folder in run.folders}
+        listed = list(runs)
+        self._files = {file for run in listed for file in run.files}
+        self._folders = {folder for run in listed for folder in run.folders}
 
     def __contains__(self, path: str) -> bool:
         """Whether a file is one of them, or an unfinished part of one."""
@@ -119,7 +118,7 @@ def begin(store: Store, intent: Intent) -> None:
 
 def bring(store: Store, run: str, takings: Sequence[Taking]) -> None:
     """Stores what the run brings to each log, after everything is written and before the first commit."""
-    store.put_if_absent(f"{INTENTS}/{run}/{_ARRIVALS}", encode(tuple(takings)))
+    store.put_if_absent(f"{INTENTS}/{run}/{_ARRIVALS}", msgspec.json.encode(tuple(takings)))
 
 
 def end(store: Store, run: str) -> None:
@@ -144,7 +143,7 @@ def _read(store: Store, run: str, paths: Sequence[str]) -> Announced:
         data = store.read(path)
         try:
             if path.endswith(f"/{_ARRIVALS}"):
-                takings = decode_stored(data, tuple[Taking, ...])
+                takings = decode_json(data, tuple[Taking, ...])
             else:
                 intents.append(decode_json(data, Intent))
         except msgspec.DecodeError as error:

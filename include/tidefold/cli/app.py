@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from importlib import import_module
-from keyword import iskeyword
 from typing import Annotated
 
 import typer
@@ -47,25 +46,33 @@ def main(
 
 app.callback(help=help_text(main))(main)
 
-# As the user types them: each command is the function of this name in the module of this name.
+# By group: the module in `cli.commands`, and its functions. `import` is a word of Python.
 _GROUPS = {
-    "Begin": "demo init validate doctor jars",
-    "Look (no Spark)": "status sets history read explain report diff verify scrub drill",
-    "Work": "run ingest materialize quality audit restore as-of register",
-    "Savepoints": "savepoint import resume",
-    "Log (no Spark)": "tail compact-log consumer",
-    "Decide (no Spark)": "confirm abort",
-    "Keep (no Spark)": "subsume truncate clean-local clean tag untag hold release drop rebuild",
+    "Begin": "setup.demo init.init setup.validate setup.doctor setup.jars setup.spark",
+    "Look (no Spark)": (
+        "inspect.status inspect.sets inspect.history read.read inspect.explain inspect.explain_error inspect.report "
+        "inspect.diff verify.verify verify.scrub verify.drill"
+    ),
+    "Work": (
+        "snapshot.run snapshot.ingest snapshot.materialize snapshot.quality snapshot.audit restore.restore "
+        "snapshot.as_of setup.register"
+    ),
+    "Savepoints": "restore.savepoint restore.import_ restore.resume",
+    "Log (no Spark)": "snapshot.tail snapshot.compact_log retention.consumer",
+    "Decide (no Spark)": "snapshot.confirm snapshot.abort",
+    "Keep (no Spark)": (
+        "retention.subsume retention.truncate retention.clean_local retention.clean retention.tag retention.untag "
+        "retention.hold retention.release retention.drop verify.rebuild"
+    ),
 }
 
 
 def _add_commands() -> None:
-    for group, names in _GROUPS.items():
-        for name in names.split():
-            # `import` is a word of Python.
-            place = name.replace("-", "_") + ("_" if iskeyword(name) else "")
-            act = getattr(import_module(f"tidefold.cli.commands.{place}"), place)
-            app.command(name, rich_help_panel=group)(command(act))
+    for group, places in _GROUPS.items():
+        for place in places.split():
+            module, _, name = place.partition(".")
+            act = getattr(import_module(f"tidefold.cli.commands.{module}"), name)
+            app.command(name.strip("_").replace("_", "-"), rich_help_panel=group)(command(act))
 
 
 _add_commands()

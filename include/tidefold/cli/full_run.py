@@ -1,22 +1,56 @@
-"""The full run on the command line: starts its steps, prints them and sums them up."""
+"""The full run on the command line, also with a savepoint at its end: starts its steps and sums them up."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
+
+import msgspec
 
 from tidefold.cli.output.outcomes import exit_code, print_lines
 from tidefold.cli.spark_submit import SparkApplication
-from tidefold.cli.takeover import find_takeovers
 from tidefold.cli.terminal import Terminal
-from tidefold.operations.outcome import Outcome, Status
+from tidefold.errors import RefusedError
+from tidefold.operations.ingest.stop_resume import stop
+from tidefold.operations.outcome import Outcome, Status, for_each_log
 from tidefold.operations.pipeline import Pipeline
-from tidefold.operations.snapshot.request import SnapshotRequest
+from tidefold.operations.savepoint.take import SavepointRequest, take_savepoint
+from tidefold.operations.snapshot.heartbeat import find_stalled
+from tidefold.operations.snapshot.materialize import Fold, SnapshotRequest
 from tidefold.spark.full_run import FullRun
 from tidefold.spark.steps import IngestStep
 from tidefold.storage.s3.traffic import read_traffic
+
+_PROGRESS_SECONDS = 5.0
+
+
+def find_takeovers(
+    terminal: Terminal, pipeline: Pipeline, logs: Sequence[str], request: SnapshotRequest, patience: float | None
+) -> SnapshotRequest:
+    """Returns the request with the attempts that made no progress for `patience` seconds; None: takes over nothing."""
+    if patience is None or not isinstance(request, Fold):
+        return request
+
+    def wait(seconds: float) -> None:
+        terminal.note(f"materialize: waiting {seconds:.0f} s for progress of another run's attempt")
+        _sleep(terminal, seconds)
+
+    stalled = find_stalled(pipeline, logs, request.run, patience, wait)
+    for log, attempt in stalled.items():
+        terminal.note(f"{log}: taking over snapshot {attempt.id} of run {attempt.run}, which makes no progress")
+    return msgspec.structs.replace(request, stalled=stalled)
+
+
+def _sleep(terminal: Terminal, seconds: float) -> None:
+    """Prints every few seconds that the command still waits."""
+    begun = time.monotonic()
+    while (left := seconds - (time.monotonic() - begun)) > 0:
+        time.sleep(min(left, _PROGRESS_SECONDS))
+        if left > _PROGRESS_SECONDS:
+            terminal.note(f"materialize: still waiting, {time.monotonic() - begun:.0f} s")
 
 
 @contextmanager
@@ -76,11 +110,11 @@ def print_run(terminal: Terminal, run: FullRun, command: str, saved: Sequence[Ou
 
 def _report_traffic(terminal: Terminal) -> dict[str, Any]:
     """Prints what this process and S3 exchanged, and returns it for the JSON output; nothing without S3."""
-    found = read_traffic()
-    if not found.total:
+    traffic = read_traffic()
+    if not traffic.total:
         return {}
-    terminal.line(str(found))
-    return {"s3": {"requests": dict(found.requests), "bytes_sent": found.sent, "bytes_received": found.received}}
+    terminal.line(str(traffic))
+    return {"s3": {"requests": dict(traffic.requests), "bytes_sent": traffic.sent, "bytes_received": traffic.received}}
 
 
 def print_next_steps(terminal: Terminal, run: FullRun) -> None:
@@ -93,3 +127,45 @@ def print_next_steps(terminal: Terminal, run: FullRun) -> None:
             f"then `tidefold run {logs}`. To publish it as it is: `tidefold materialize {logs}`, "
             f"`tidefold quality {logs}`, then `tidefold confirm {log} --override-by NAME --reason REASON`."
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Stopping:
+    """The request to stop a log: the address of the savepoint, who stops the log, and why."""
+
+    address: str
+    by: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class StoppedSavepoint:
+    """The stop of one log. A repeated call continues under the run that stopped the log."""
+
+    terminal: Terminal
+    pipeline: Pipeline
+    log: str
+    asked: Stopping
+    takeover: bool = False
+
+    def go(self, wanted: SavepointRequest) -> int:
+        """Stops the log, folds and saves, and returns the exit code. After a failure the log stays stopped."""
+        stopped = stop(self.pipeline, self.log, self.asked.address, self.asked.by, self.asked.why)
+        self.terminal.note(f"{self.log}: stopped; `tidefold resume {self.log}` lets it accept changes again")
+        saved: Sequence[Outcome] = ()
+        with open_run(self.terminal, self.pipeline, Fold(stopped.run, self.takeover)) as run:
+            run.fold([self.log])
+        if not exit_code(o for outcomes in run.outcomes.values() for o in outcomes):
+            saved = for_each_log([self.log], lambda _: self._save(replace(wanted, run=stopped.run)))
+        print_lines(self.terminal, saved)
+        return print_run(self.terminal, run, "savepoint", saved)
+
+    def _save(self, wanted: SavepointRequest) -> Outcome:
+        state = self.pipeline.ledger(self.log).read()
+        if state.unfolded or state.stopped is None:
+            raise RefusedError(
+                "NOT_FOLDED",
+                f"Some changes of `{self.log}` are not in a confirmed snapshot, or the log was resumed meanwhile.",
+                hint="Call the same command again. It continues where it stopped.",
+            )
+        return take_savepoint(self.pipeline, self.log, wanted, self.terminal.note)

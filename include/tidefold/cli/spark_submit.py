@@ -7,43 +7,145 @@ Checks the version of Java before it starts Spark.
 from __future__ import annotations
 
 import os
+import re
+import signal
+import subprocess
 import time
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from tidefold.cli.output.progress import BucketLine
-from tidefold.cli.spark_connection import SparkConnection
-from tidefold.cli.spark_process import ProgressNotes, SparkProcess, describe_death, name_file
+from tidefold.cli.output.outcomes import BucketLine
 from tidefold.cli.terminal import Terminal
+from tidefold.compute.connect_session import close_connected, interrupt_connected
 from tidefold.config import Config
 from tidefold.config.models.spark import is_connect
-from tidefold.errors import InvalidInputError, NotFoundError
+from tidefold.errors import InvalidInputError, NotFoundError, TidefoldError
 from tidefold.operations.doctor.finding import FindingLevel
-from tidefold.operations.doctor.judge_machine import judge_java
-from tidefold.operations.doctor.machine import find_java
+from tidefold.operations.doctor.machine import OLDEST_JAVA, find_java, judge_java
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
+from tidefold.spark import local_server
+from tidefold.spark.connect import run_patiently
 from tidefold.spark.dispatch import run_without_spark
 from tidefold.spark.request import Request, make_argument
 from tidefold.spark.result_file import read_outcomes
 from tidefold.spark.steps import AnyStep
-from tidefold.spark.stored_job import delete_job, receive_outcomes, send_job
-from tidefold.spark.submit import submit_command, submit_stored_job
+from tidefold.spark.stored_job import delete_job, describe_application, receive_outcomes, send_job
+from tidefold.spark.submit import Command, submit_command, submit_stored_job
+from tidefold.storage.safe_files import make_private_folder
+
+_PATIENCE = 60.0
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+def _interrupt_connection(_number: int, _frame: Any) -> None:
+    interrupt_connected()
+    raise KeyboardInterrupt
+
+
+_POLL_SECONDS = 0.05
+_GRACE_SECONDS = 10.0
+_PROGRESS_SECONDS = 5.0
+_TAIL_LINES = 20
+
+
+class SparkProcess:
+    """Runs a command until it ends or is ended. Meanwhile SIGTERM interrupts this process.
+
+    output: the file with what it prints.
+    """
+
+    def __init__(self, command: Command, output: Path) -> None:
+        self.output = output
+        with output.open("wb") as sink:
+            # In a session of its own, so that the JVM and its Python workers can be ended as one.
+            self._process = subprocess.Popen(
+                command.argv,
+                env={**os.environ, **command.env},
+                stdin=subprocess.DEVNULL,
+                stdout=sink,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        self._handler = signal.signal(signal.SIGTERM, _interrupt)
+
+    def runs(self) -> bool:
+        """Whether it still runs after a short wait."""
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(_POLL_SECONDS)
+        return self._process.returncode is None
+
+    def end(self, grace: float) -> int:
+        """Returns the exit code. After `grace` seconds the process and its children are killed."""
+        signal.signal(signal.SIGTERM, self._handler)
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(grace)
+        _end(self._process)
+        return self._process.returncode
+
+
+def _wait(
+    terminal: Terminal, step: AnyStep, process: SparkProcess, has_result: Callable[[], bool] = lambda: False
+) -> None:
+    """Waits until there is a result or the process has ended. Prints every few seconds that the step runs."""
+    began = noted = time.monotonic()
+    while not has_result() and process.runs():
+        if time.monotonic() - noted >= _PROGRESS_SECONDS:
+            noted = time.monotonic()
+            terminal.note(f"{step.name}: running, {noted - began:.0f} s")
+
+
+def name_file(folder: Path, step: AnyStep, ending: str) -> Path:
+    """Returns the path of a file of this step of this process. Makes the folder."""
+    make_private_folder(folder)
+    run = re.sub(r"[^\w.-]", "_", step.run or "any")[:80]
+    return folder / f"{run}-{step.name}-{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}{ending}"
+
+
+def _interrupt(_number: int, _frame: object) -> None:
+    raise KeyboardInterrupt
+
+
+def _end(job: subprocess.Popen[bytes]) -> None:
+    """Kills a job that still runs, and its children."""
+    if job.poll() is not None:
+        return
+    os.killpg(job.pid, signal.SIGTERM)
+    try:
+        job.wait(_GRACE_SECONDS)
+    except subprocess.TimeoutExpired:
+        os.killpg(job.pid, signal.SIGKILL)
+        job.wait()
+
+
+def describe_death(terminal: Terminal, step: AnyStep, logs: Sequence[str], code: int, output: Path) -> list[Outcome]:
+    """Prints the last lines of a job that ended without a result. Returns the error of each log."""
+    printed = output.read_text(errors="replace")
+    tail = printed.splitlines()[-_TAIL_LINES:]
+    terminal.note("\n".join(["the last lines of its output:", *(f"  | {line}" for line in tail)]))
+    how = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
+    where = describe_application(printed)
+    error = TidefoldError(
+        "JOB_DIED",
+        f"The Spark job of {step.name} {how} before it reported a result.",
+        hint=f"Read {output}.{where} Then repeat the command with the --run of the open attempt that `tidefold status` "
+        "shows.",
+    )
+    return [Outcome.of_error(log, error) for log in logs]
 
 
 def check_java() -> None:
-    """Raises NotFoundError (none) or InvalidInputError (too old)."""
+    """Raises NotFoundError (none) or InvalidInputError (too old, or too new for the installed Spark)."""
     java = find_java()
     failed = next((finding for finding in judge_java(java) if finding.level is FindingLevel.FAIL), None)
     if failed and java.path:
-        raise InvalidInputError("JAVA_TOO_OLD", failed.message, hint=failed.hint)
+        code = "JAVA_TOO_NEW" if (java.major or 0) >= OLDEST_JAVA else "JAVA_TOO_OLD"
+        raise InvalidInputError(code, failed.message, hint=failed.hint)
     if failed:
         raise NotFoundError("JAVA_MISSING", failed.message, hint=failed.hint)
-
-
-_GRACE_SECONDS = 10.0
 
 
 def run_step(terminal: Terminal, pipeline: Pipeline, step: AnyStep, logs: Sequence[str]) -> list[Outcome]:
@@ -64,35 +166,49 @@ class SparkApplication(AbstractContextManager["SparkApplication"]):
         self._terminal = terminal
         self._pipeline = pipeline
         self._job: _Job | None = None
-        self._connection: SparkConnection | None = None
+        # Those before it connected. Ctrl-C and SIGTERM then also cancel what the server does for this process.
+        self._handlers: dict[signal.Signals, Any] = {}
+        self._server = local_server.find_running(pipeline.config)
 
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
-        if self._connection:
-            self._connection.__exit__()
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
+        close_connected()
         if self._job:
             self._job.end(_GRACE_SECONDS if kind is None else 0)
 
     def run_step(self, step: AnyStep, logs: Sequence[str]) -> list[Outcome]:
         """Returns one outcome for each log, in the given order. An error of one log does not stop the others."""
-        found = run_without_spark(self._pipeline, step, logs, BucketLine(self._terminal.note))
-        outcomes = {outcome.log: outcome for outcome in found.done}
-        if found.spark:
-            outcomes |= {outcome.log: outcome for outcome in self._run_on_spark(step, found.spark)}
+        above = 0 if self._server else None
+        local = run_without_spark(self._pipeline, step, logs, BucketLine(self._terminal.note), above)
+        outcomes = {outcome.log: outcome for outcome in local.done}
+        if local.spark:
+            outcomes |= {outcome.log: outcome for outcome in self._run_on_spark(step, local.spark)}
         return [outcomes[log] for log in logs]
 
     def _run_on_spark(self, step: AnyStep, logs: Sequence[str]) -> list[Outcome]:
-        spark = self._pipeline.config.spark
-        if is_connect(spark.master):
-            self._connection = self._connection or SparkConnection(self._terminal, self._pipeline)
-            return self._connection.run_step(step, logs)
-        return self._submit_to_cluster(step, logs) if spark.driver_on_cluster else self._submit(step, logs)
+        spark, began = self._pipeline.config.spark, time.monotonic()
+        if self._server or is_connect(spark.master):
+            outcomes = self._connect(step, logs)
+        else:
+            outcomes = self._submit_to_cluster(step, logs) if spark.driver_on_cluster else self._submit(step, logs)
+        if not any(outcome.error_code == "JOB_DIED" for outcome in outcomes):
+            self._terminal.note(f"{step.name}: Spark done after {time.monotonic() - began:.0f} s")
+        return outcomes
+
+    def _connect(self, step: AnyStep, logs: Sequence[str]) -> list[Outcome]:
+        """Sends the step to the server at an address, or to that of `spark.master`."""
+        self._terminal.note(f"{step.name}: the Spark Connect server works on {', '.join(logs)}")
+        self._handlers = self._handlers or {number: signal.signal(number, _interrupt_connection) for number in _SIGNALS}
+        # A server of this machine that died is started again within seconds.
+        address, seconds = (self._server.connection, _PATIENCE) if self._server else ("", 0.0)
+        return run_patiently(self._pipeline, step, logs, address, seconds, self._terminal.note)
 
     def _submit(self, step: AnyStep, logs: Sequence[str]) -> list[Outcome]:
         """Sends the step to the job. A job that ends before it reports a result gives every log an error."""
         config = self._pipeline.config
         result = name_file(config.path.parent / "var" / "results", step, ".json")
         request = Request(str(config.path), tuple(logs), step, str(result))
-        began = time.monotonic()
         if self._job:
             self._terminal.note(f"{step.name}: the same Spark application continues with {', '.join(logs)}")
             self._job.send(request)
@@ -101,46 +217,30 @@ class SparkApplication(AbstractContextManager["SparkApplication"]):
             output = name_file(config.path.parent / "var" / "log", step, ".log")
             self._terminal.note(f"{step.name}: starting Spark for {', '.join(logs)}; its output goes to {output}")
             self._job = _Job(config, request, output)
-        self._wait(self._job, step, result, began)
+        _wait(self._terminal, step, self._job.process, result.exists)
         if outcomes := read_outcomes(result):
-            self._terminal.note(f"{step.name}: Spark done after {time.monotonic() - began:.0f} s")
             return outcomes
         job, self._job = self._job, None
         return describe_death(self._terminal, step, logs, job.end(0), job.process.output)
 
-    def _wait(self, job: _Job, step: AnyStep, result: Path, began: float) -> None:
-        """Waits until the result exists or the job has ended. Prints every few seconds that the job runs."""
-        progress = ProgressNotes(self._terminal, step, began)
-        while not result.exists() and job.process.runs():
-            progress.note()
-
     def _submit_to_cluster(self, step: AnyStep, logs: Sequence[str]) -> list[Outcome]:
         """Runs the step in an application of its own, whose driver is on the cluster."""
         check_java()
-        pipeline, terminal, began = self._pipeline, self._terminal, time.monotonic()
+        pipeline, terminal = self._pipeline, self._terminal
         output = name_file(pipeline.config.path.parent / "var" / "log", step, ".log")
         terminal.note(f"{step.name}: sending {', '.join(logs)} to the cluster; spark-submit's output goes to {output}")
         job = send_job(pipeline, step, logs)
         try:
             process = SparkProcess(submit_stored_job(pipeline.config, step.name, job), output)
-            code = _wait_for_end(process, ProgressNotes(terminal, step, began))
+            try:
+                _wait(terminal, step, process)
+            finally:
+                code = process.end(0)
             outcomes = receive_outcomes(pipeline.store, job)
         finally:
             # A driver that still works ends itself.
             delete_job(pipeline.store, job)
-        if outcomes:
-            terminal.note(f"{step.name}: Spark done after {time.monotonic() - began:.0f} s")
         return outcomes or describe_death(terminal, step, logs, code, output)
-
-
-def _wait_for_end(process: SparkProcess, progress: ProgressNotes) -> int:
-    """Returns the exit code. An interrupted wait ends the process."""
-    try:
-        while process.runs():
-            progress.note()
-    finally:
-        code = process.end(0)
-    return code
 
 
 class _Job:

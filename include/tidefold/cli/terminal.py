@@ -5,6 +5,9 @@ from __future__ import annotations
 import inspect
 import json
 import math
+import os
+import re
+import secrets
 import shutil
 import sys
 import traceback
@@ -12,6 +15,7 @@ from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
 from functools import wraps
 from pathlib import Path
@@ -19,8 +23,9 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
-from tidefold.errors import TidefoldError
-from tidefold.presentation.text import mask_control_characters
+from tidefold.domain.snapshot.claim import KindPolicy
+from tidefold.errors import InvalidInputError, TidefoldError
+from tidefold.presentation.tables import mask_control_characters
 
 if TYPE_CHECKING:
     from tidefold.operations.pipeline import Pipeline
@@ -174,10 +179,10 @@ def command(act: Callable[..., int | None]) -> Callable[..., None]:
     ]
 
     @wraps(act)
-    def run(*, config: Path, format: Format, debug: bool, **given: Any) -> None:
+    def run(*, config: Path, format: Format, debug: bool, **options: Any) -> None:
         terminal = Terminal(config, format, debug)
         with terminal.errors():
-            code = act(terminal, **given)
+            code = act(terminal, **options)
         if code:
             raise typer.Exit(code)
 
@@ -192,3 +197,72 @@ def help_text(act: Callable[..., Any]) -> str:
     """Returns a docstring with one line for each paragraph: the help page wraps lines at the terminal's width."""
     paragraphs = inspect.cleandoc(act.__doc__ or "").split("\n\n")
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+
+
+_RUN = re.compile(r"[\w./:+-]{1,200}")
+
+
+def run_id(asked: str | None) -> str:
+    """Returns the given id, or a new one. Raises InvalidInputError."""
+    if asked is None:
+        return f"cli-{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(2)}"
+    if not _RUN.fullmatch(asked):
+        raise InvalidInputError(
+            "RUN_INVALID",
+            "The run id is not valid.",
+            hint="Use up to 200 letters, digits and the characters _ . / : + -.",
+        )
+    return asked
+
+
+def complete_log(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Names of configured logs, for the shell."""
+    from tidefold.config import load_config
+
+    path = ctx.params.get("config") or os.environ.get("TIDEFOLD_CONFIG") or "tidefold.yaml"
+    try:
+        return [log for log in load_config(Path(path)).logs if log.startswith(incomplete)]
+    except TidefoldError:
+        return []
+
+
+Log = Annotated[str, typer.Argument(help="Id of the log.", metavar="LOG", autocompletion=complete_log)]
+LogOrSet = Annotated[
+    str | None,
+    typer.Argument(
+        help="Id of the log; none with --set.", metavar="LOG", show_default=False, autocompletion=complete_log
+    ),
+]
+Logs = Annotated[
+    list[str] | None,
+    typer.Argument(help="Ids of logs. Default: all.", metavar="LOG", show_default=False, autocompletion=complete_log),
+]
+SnapshotId = Annotated[int | None, typer.Option("--snapshot", help="Id of the snapshot.", min=1, show_default=False)]
+RunId = Annotated[
+    str | None,
+    typer.Option(
+        "--run", "--run-id", help="Id of the run. The same id again continues that run.", show_default="a new one"
+    ),
+]
+Takeover = Annotated[bool, typer.Option("--takeover", help="Supersede an open attempt of another run.")]
+TakeoverAfter = Annotated[
+    float | None,
+    typer.Option(
+        "--takeover-after",
+        help="Supersede an attempt of another run after this many seconds without progress (60 or more).",
+        metavar="SECONDS",
+        show_default="never",
+    ),
+]
+KindOfSnapshot = Annotated[
+    KindPolicy | None,
+    typer.Option(
+        "--kind",
+        help="full: files of its own; incremental: shares files of confirmed snapshots; auto: chosen by cost.",
+        show_default="as configured",
+    ),
+]
+AtInstant = Annotated[
+    str, typer.Option("--at", help="The instant, with its time zone: 2026-11-05T00:00:00Z.", metavar="INSTANT")
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Change nothing: print what the command would do.")]

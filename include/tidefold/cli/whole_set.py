@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
+import getpass
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tidefold.cli.output.outcomes import print_outcomes
-from tidefold.cli.output.progress import BucketLine
-from tidefold.cli.output.restore import plan_lines, print_reads
+from tidefold.cli.output.outcomes import BucketLine, plan_lines, print_outcomes, print_reads
 from tidefold.cli.terminal import Terminal
 from tidefold.errors import InvalidInputError, NotFoundError, TidefoldError
 
 if TYPE_CHECKING:
     from tidefold.compute.runners import Runner
+    from tidefold.domain.snapshot.claim import RestoreMode
     from tidefold.operations.pipeline import Pipeline
-    from tidefold.operations.restore.drill import Trial
+    from tidefold.operations.restore.export import Trial
     from tidefold.operations.sets.restore import RestoreSet
     from tidefold.operations.sets.savepoint import ImportSet, SetSavepointRequest
-    from tidefold.operations.snapshot.point_in_time import PointInTime
+    from tidefold.operations.snapshot.fold import PointInTime
 
 OfSet = Annotated[
     str | None,
@@ -64,18 +64,18 @@ class WholeSet:
     pipeline: Pipeline
     named: str
 
-    def build_restore(self, run: str, version: int | None, takeover: bool) -> RestoreSet:
+    def build_restore(self, run: str, version: int | None, takeover: bool, mode: RestoreMode) -> RestoreSet:
         """Returns the request to restore a version. Raises InvalidInputError without a version."""
         from tidefold.operations.sets.restore import RestoreSet
 
         if version is None:
             hint = f"`tidefold sets {self.named}` lists the versions."
             raise InvalidInputError("SET_VERSION_MISSING", "The restore of a set needs --version.", hint=hint)
-        return RestoreSet(run, self.named, version, takeover)
+        return RestoreSet(run, self.named, version, takeover, mode, getpass.getuser())
 
     def plan_restore(self, request: RestoreSet) -> int:
         """Prints what a restore would do with each log. Changes nothing."""
-        from tidefold.operations.restore.explain import RestorePlanDetails
+        from tidefold.operations.restore.restore import RestorePlanDetails
         from tidefold.operations.sets.restore import explain_set
 
         outcomes = explain_set(self.pipeline, request)
@@ -104,8 +104,8 @@ class WholeSet:
         """Writes the tables of a version as separate Delta tables."""
         from tidefold.operations.sets.restore import export_set, find_earlier_version
 
-        found = find_earlier_version(self.pipeline, self.named, version)
-        outcomes = export_set(self.pipeline, found, address, self._make_runner)
+        earlier = find_earlier_version(self.pipeline, self.named, version)
+        outcomes = export_set(self.pipeline, earlier, address, self._make_runner)
         code = print_outcomes(self.terminal, "restore", outcomes)
         print_reads(self.terminal, outcomes)
         return code
@@ -132,26 +132,26 @@ class WholeSet:
 
     def drill(self, version: int | None, scratch: str | None) -> int:
         """Tests whether all tables of a version can be restored."""
-        from tidefold.operations.restore.drill import Trial
-        from tidefold.operations.sets.drill import drill_set
+        from tidefold.operations.restore.export import Trial
+        from tidefold.operations.sets.checks import drill_set
         from tidefold.operations.sets.restore import find_earlier_version
 
         def make_trial(log: str) -> Trial:
             return Trial(scratch, self._make_runner(log))
 
-        found = find_earlier_version(self.pipeline, self.named, version)
-        outcomes = drill_set(self.pipeline, self.named, found, make_trial)
+        earlier = find_earlier_version(self.pipeline, self.named, version)
+        outcomes = drill_set(self.pipeline, self.named, earlier, make_trial)
         code = print_outcomes(self.terminal, "drill", outcomes)
         print_reads(self.terminal, outcomes)
         return code
 
     def diff(self, before: int, after: int) -> None:
         """Counts the rows that differ between two versions, for each table."""
-        from tidefold.operations.inspect.diff import diff
+        from tidefold.operations.inspect.read import diff
         from tidefold.operations.sets.restore import find_earlier_version
 
         versions = [find_earlier_version(self.pipeline, self.named, number) for number in (before, after)]
-        first, second = ({one.log: one.snapshot for one in version.members} for version in versions)
+        first, second = (version.snapshots for version in versions)
         points = [version.position for version in versions]
         lines, tables = [f"{self.named}: from version {before} at {points[0]} to version {after} at {points[1]}"], []
         for log in self.pipeline.config.sets[self.named].logs:
@@ -172,7 +172,7 @@ class WholeSet:
             tables.append(shown)
         self.terminal.result({"set": self.named, "before": before, "after": after, "tables": tables}, *lines)
         self.terminal.note(
-            "next: tidefold diff LOG A B shows the rows of one table, by the snapshots of `tidefold sets`"
+            "next: `tidefold diff LOG A B` shows the rows of one table, by the snapshots of `tidefold sets`"
         )
 
     def as_of(self, request: PointInTime) -> int:

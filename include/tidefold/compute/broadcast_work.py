@@ -16,7 +16,7 @@ from tidefold.errors import RefusedError
 
 # Takes a JSON text, gives a JSON text. It is a function or an object with what all tasks share; each process of Spark's
 # loads it once, by pickle.
-Work = Callable[[str], str]
+TaskWork = Callable[[str], str]
 
 _SAME_VERSION = ("pyarrow", "duckdb", "deltalake", "msgspec")
 
@@ -24,7 +24,7 @@ _SAME_VERSION = ("pyarrow", "duckdb", "deltalake", "msgspec")
 class BroadcastWork:
     """Work on its way to Spark's processes: unpickled once by each, also if it is a function that has no name."""
 
-    def __init__(self, work: Work) -> None:
+    def __init__(self, work: TaskWork) -> None:
         self.work = work
 
     def __reduce__(self) -> tuple[type[ReceivedWork], tuple[bytes, dict[str, str]]]:
@@ -45,10 +45,10 @@ class ReceivedWork:
     versions: dict[str, str]
 
     @cached_property
-    def work(self) -> Work:
+    def work(self) -> TaskWork:
         """The work. Raises RefusedError (VERSION_MISMATCH) if this process has other packages than the driver."""
         require_versions(self.versions, "executor", "driver")
-        work: Work = pickle.loads(self.pickled)
+        work: TaskWork = pickle.loads(self.pickled)
         return work
 
 
@@ -72,8 +72,8 @@ def find_versions() -> dict[str, str]:
     from pyspark.version import __version__ as spark
 
     # That of the code, not of a package: an executor has it from its Spark, and a driver may have the client alone.
-    found = {"tidefold": __version__, "Python": ".".join(platform.python_version_tuple()[:2]), "pyspark": str(spark)}
+    versions = {"tidefold": __version__, "Python": ".".join(platform.python_version_tuple()[:2]), "pyspark": str(spark)}
     for package in _SAME_VERSION:
         with suppress(PackageNotFoundError):
-            found[package] = version(package)
-    return found
+            versions[package] = version(package)
+    return versions

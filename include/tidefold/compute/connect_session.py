@@ -14,13 +14,14 @@ import re
 import threading
 import uuid
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidefold import __version__
+from tidefold.compute.spark_versions import SETTINGS, SparkFeature, require_feature
 from tidefold.errors import InvalidInputError, NotFoundError, RefusedError, TidefoldError, UnavailableError
 from tidefold.storage.safe_files import make_private_folder
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 _SETTINGS = {
     # As for jobs: times in UTC, and a file that is gone or damaged is an error, never fewer rows.
+    **SETTINGS,
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.files.ignoreMissingFiles": "false",
     "spark.sql.files.ignoreCorruptFiles": "false",
@@ -42,6 +44,8 @@ _TRIES_TO_CONNECT, _TRIES = 3, 6
 _LONGEST_PAUSE = 15_000
 _SHOWN = 300
 _INTERRUPT_SECONDS = 10.0
+# How the client tells that the server does not know the session: at once, after a part of an answer, or later.
+_LOST = ("INVALID_HANDLE.", "RESPONSE_ALREADY_RECEIVED", "NO_ACTIVE_SESSION")
 _RETRY = "Call again: what was not committed is done again."
 # On all operations of this process, so that it cancels its own only.
 _TAG = f"tidefold-{uuid.uuid4().hex}"
@@ -79,10 +83,18 @@ def find_connected() -> SparkSession | None:
     return _open[-1][0] if _open else None
 
 
+def name_pool(step: str, logs: Sequence[str]) -> str:
+    """The pool of the server's scheduler for a step of this pipeline: in mode FAIR all pools take turns at its cores.
+
+    Spark keeps each pool, so there is one for the first log of a step, not for each run.
+    """
+    return " ".join((_open[-1][1].digest, step, *logs[:1]))
+
+
 def open_connected(server: ConnectServer) -> SparkSession:
     """Opens the session of this process, or returns it. Raises TidefoldError."""
-    if found := find_connected():
-        return found
+    if opened := find_connected():
+        return opened
     with explain_errors(server):
         session = _find_session(server)
         _open.append((session, server))
@@ -100,10 +112,11 @@ def close_connected() -> None:
         _open.pop()[0].stop()
 
 
-def mark_operations() -> None:
-    """Lets `interrupt_connected` find the operations that this thread begins."""
+def mark_operations(*tags: str) -> None:
+    """Lets `interrupt_connected` find the operations that this thread begins, and gives them more tags."""
     if session := find_connected():
-        session.addTag(_TAG)
+        for tag in (_TAG, *tags):
+            session.addTag(tag)
 
 
 def interrupt_connected() -> None:
@@ -129,11 +142,11 @@ def _find_session(server: ConnectServer) -> SparkSession:
 
     stored = server.folder / f"connect-{server.digest}.session"
     try:
-        known = str(uuid.UUID(stored.read_text()))
+        stored_id = str(uuid.UUID(stored.read_text()))
     except (OSError, ValueError):
-        known = ""
-    if known:
-        session = _connect(server.address, known)
+        stored_id = ""
+    if stored_id:
+        session = _connect(server.address, stored_id)
         try:
             _require_version(session.version, server.shown)
             return session
@@ -181,6 +194,7 @@ def set_value(session: SparkSession, name: str, value: str) -> None:
 
 
 def _connect(address: str, session_id: str) -> SparkSession:
+    require_feature(SparkFeature.CONNECT)
     # Before the import: functions and types of pyspark.sql look for it.
     os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"
     try:
@@ -205,11 +219,11 @@ def _allow_tries(session: Any, tries: int) -> None:
     session.client.set_retry_policies([DefaultPolicy(max_retries=tries, max_backoff=_LONGEST_PAUSE)])
 
 
-def _require_version(found: str, shown: str) -> None:
+def _require_version(version: str, shown: str) -> None:
     from pyspark.version import __version__ as here
 
-    if found.split(".")[:2] != str(here).split(".")[:2]:
-        message = f"The Spark Connect server {shown} is Spark {found}, and this process has the client of {here}."
+    if version.split(".")[:2] != str(here).split(".")[:2]:
+        message = f"The Spark Connect server {shown} is Spark {version}, and this process has the client of {here}."
         hint = "Install the same version on both sides."
         raise RefusedError("VERSION_MISMATCH", message, hint=hint)
 
@@ -222,8 +236,8 @@ def explain_errors(server: ConnectServer | None = None) -> Iterator[None]:
     except TidefoldError:
         raise
     except Exception as error:
-        if found := explain(error, server):
-            raise found from error
+        if explained := explain(error, server):
+            raise explained from error
         raise
 
 
@@ -257,7 +271,7 @@ def find_outage(error: Exception, server: ConnectServer | None = None) -> Tidefo
     status = getattr(getattr(error, "_grpc_status_code", None), "name", "").lower()
     if status == "unavailable":
         message = f"The Spark Connect server {server.shown} does not answer: {_details(error)}."
-        hint = f"Start the server, or correct `spark.master`. {_RETRY}"
+        hint = f"Start it (on this machine: `tidefold spark start`), or correct its address. {_RETRY}"
         if "handshake" in message:
             hint = f"A client with a token wants TLS, except of `sc://localhost`: use a proxy with TLS. {_RETRY}"
         return UnavailableError("CONNECT_UNREACHABLE", message, hint=hint)
@@ -265,7 +279,7 @@ def find_outage(error: Exception, server: ConnectServer | None = None) -> Tidefo
         message = f"The Spark Connect server {server.shown} refuses this process: {_details(error)}."
         hint = "Set SPARK_CONNECT_AUTHENTICATE_TOKEN to a valid token, or SPARK_REMOTE to the address with one."
         return InvalidInputError("CONNECT_DENIED", message, hint=hint)
-    if isinstance(error, PySparkException) and (error.getCondition() or "").startswith("INVALID_HANDLE."):
+    if isinstance(error, PySparkException) and (error.getCondition() or "").startswith(_LOST):
         message = f"The Spark Connect server {server.shown} has lost the session of this process: it was restarted, or "
         return UnavailableError("CONNECT_SESSION_LOST", f"{message}the session expired.", hint=_RETRY)
     return None
@@ -277,8 +291,8 @@ def _find_server() -> ConnectServer | None:
 
 def _details(error: Exception) -> str:
     """What gRPC reports, without its traces."""
-    found = re.search(r'details = "(.*?)"\n', str(error))
-    return (found[1] if found else _first_line(error))[:_SHOWN].rstrip(".")
+    match = re.search(r'details = "(.*?)"\n', str(error))
+    return (match[1] if match else _first_line(error))[:_SHOWN].rstrip(".")
 
 
 def _first_line(error: object) -> str:

@@ -15,10 +15,10 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache, lru_cache, partial
 from typing import TYPE_CHECKING
 
-from tidefold.compute.broadcast_work import BroadcastWork, ReceivedWork, Work
+from tidefold.compute.broadcast_work import BroadcastWork, ReceivedWork, TaskWork
 from tidefold.compute.connect_session import explain_errors, find_connected, mark_operations
 from tidefold.errors import TidefoldError, from_wire, to_wire, wrap_unexpected
-from tidefold.storage.cancellation import cancel_writes
+from tidefold.storage.object_client import cancel_writes
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 # One answer a task, in task order. An error is an answer too, so that one log's damaged file does not stop the others.
-Answer = str | TidefoldError
-Runner = Callable[[Work, Sequence[str]], list[Answer]]
+TaskAnswer = str | TidefoldError
+Runner = Callable[[TaskWork, Sequence[str]], list[TaskAnswer]]
 
 # As many as read and hash side by side when a snapshot is taken over; each may also have to merge a bucket.
 _THREADS = 4
@@ -37,7 +37,7 @@ HANDS = 4
 _CONNECT_HANDS = 256
 
 
-def in_process(work: Work, tasks: Sequence[str]) -> list[Answer]:
+def in_process(work: TaskWork, tasks: Sequence[str]) -> list[TaskAnswer]:
     """Runs the tasks one after the other in this process."""
     return [_answer(_run_guarded(work, task)) for task in tasks]
 
@@ -48,10 +48,10 @@ def in_threads(tell: Callable[[int, int], None] = lambda done, total: None) -> R
     `tell` receives how many are done, and of how many.
     """
 
-    def run(work: Work, tasks: Sequence[str]) -> list[Answer]:
+    def run(work: TaskWork, tasks: Sequence[str]) -> list[TaskAnswer]:
         done, lock = 0, threading.Lock()
 
-        def one(task: str) -> Answer:
+        def one(task: str) -> TaskAnswer:
             nonlocal done
             answer = _answer(_run_guarded(work, task))
             with lock:
@@ -80,7 +80,7 @@ def on_spark(spark: SparkSession) -> Runner:
     if spark is find_connected():
         return on_connect(spark)
 
-    def run(work: Work, tasks: Sequence[str]) -> list[Answer]:
+    def run(work: TaskWork, tasks: Sequence[str]) -> list[TaskAnswer]:
         if not tasks:
             return []
         hands = min(len(tasks), _hands(spark))
@@ -88,10 +88,10 @@ def on_spark(spark: SparkSession) -> Runner:
         shared = context.broadcast(BroadcastWork(work))
         try:
             dealt = context.parallelize(deal_hands(tasks, hands), hands)
-            found = dealt.mapPartitions(partial(work_hands, shared)).collect()
+            collected = dealt.mapPartitions(partial(work_hands, shared)).collect()
         finally:
             shared.destroy()
-        return [_answer(text) for _, text in sorted(found)]
+        return [_answer(text) for _, text in sorted(collected)]
 
     return run
 
@@ -103,7 +103,7 @@ def on_connect(spark: SparkSession) -> Runner:
     few and large tasks.
     """
 
-    def run(work: Work, tasks: Sequence[str]) -> list[Answer]:
+    def run(work: TaskWork, tasks: Sequence[str]) -> list[TaskAnswer]:
         if not tasks:
             return []
         mark_operations()
@@ -111,8 +111,8 @@ def on_connect(spark: SparkSession) -> Runner:
             hands = min(len(tasks), _count_connect_hands(spark))
             packed = zlib.compress(pickle.dumps((BroadcastWork(work), deal_hands(tasks, hands))), 1)
             numbers = spark.range(0, hands, 1, hands)
-            found = numbers.mapInArrow(partial(work_batches, packed), "number long, answer string").toArrow()
-        answers = zip(*(found.column(name).to_pylist() for name in ("number", "answer")), strict=True)
+            table = numbers.mapInArrow(partial(work_batches, packed), "number long, answer string").toArrow()
+        answers = zip(*(table.column(name).to_pylist() for name in ("number", "answer")), strict=True)
         return [_answer(text) for _, text in sorted(answers)]
 
     return run
@@ -176,7 +176,7 @@ def _freeze() -> None:
     gc.freeze()
 
 
-def _run_guarded(work: Work, task: str) -> str:
+def _run_guarded(work: TaskWork, task: str) -> str:
     # Spark would flatten an error into a Java stack trace and end the job for all logs; code and hint must reach the
     # driver whole, and an error that nobody foresaw is one log's too.
     try:
@@ -188,7 +188,7 @@ def _run_guarded(work: Work, task: str) -> str:
         return json.dumps({"error": to_wire(wrap_unexpected(error))})
 
 
-def _answer(text: str) -> Answer:
+def _answer(text: str) -> TaskAnswer:
     answer = json.loads(text)
     if "error" in answer:
         return from_wire(answer["error"])

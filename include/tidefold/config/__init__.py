@@ -1,18 +1,11 @@
 """The configuration of a pipeline: `load_config` reads and checks `tidefold.yaml`, and reports every mistake in it."""
 
-from tidefold.config.load import (
-    Config,
-    LogConfig,
-    QualityConfig,
-    SetConfig,
-    SourceConfig,
-    key_line,
-    load_config,
-    log_mistakes,
-)
-from tidefold.config.models.file import json_schema
-from tidefold.config.models.sizes import count_bytes
-from tidefold.config.models.spark import SparkConfig
+from tidefold.config.load import key_line, load_config, log_mistakes
+from tidefold.config.models.file import Config, json_schema
+from tidefold.config.models.log import LogConfig, QualityConfig, TtlConfig
+from tidefold.config.models.sections import SetConfig
+from tidefold.config.models.sources import SourceEntry
+from tidefold.config.models.spark import SparkConfig, count_bytes
 from tidefold.yaml_files.document import ConfigError, ConfigProblem, config_error
 
 __all__ = [
@@ -22,8 +15,9 @@ __all__ = [
     "LogConfig",
     "QualityConfig",
     "SetConfig",
-    "SourceConfig",
+    "SourceEntry",
     "SparkConfig",
+    "TtlConfig",
     "config_error",
     "count_bytes",
     "json_schema",

@@ -6,14 +6,15 @@ from collections.abc import Iterator
 from typing import Any
 
 from tidefold.config.models.spark import DEPLOY_MODE, is_connect, is_one_process, runs_drivers
-from tidefold.yaml_files.document import ConfigProblem, Place, YamlDocument, format_place
+from tidefold.yaml_files.document import ConfigProblem, YamlDocument, YamlPath, format_place
 
 # What the start of a Spark Connect server decides.
 _OF_THE_SERVER = ("driver_memory", "python", "jars")
 
 
 def check_spark(document: YamlDocument) -> Iterator[ConfigProblem]:
-    """Checks the local copies, the deploy mode, and the options of a Spark Connect server."""
+    """Checks the local copies, the deploy mode, the options of a Spark Connect server, and where tasks run."""
+    yield from _find_contradictions(document)
     yield from _copies_of_nobody(document)
     yield from _find_driver_elsewhere(document)
     yield from _options_of_server(document)
@@ -33,6 +34,29 @@ def _options_of_server(document: YamlDocument) -> Iterator[ConfigProblem]:
             hint = "Remove it. The server is started with its memory, its jars and PYSPARK_PYTHON."
             message = "has no effect on a Spark Connect server."
             yield ConfigProblem("CONNECT_OPTION", document.line(("spark", name)), f"spark.{name}", message, hint)
+
+
+def _find_contradictions(document: YamlDocument) -> Iterator[ConfigProblem]:
+    """Refuses a `scheduled` or an `unreachable` that another setting makes impossible."""
+    spark = document.data.get("spark")
+    if not isinstance(spark, dict):
+        return
+    scheduled, conf = spark.get("scheduled"), spark.get("conf")
+    on_server = isinstance(spark.get("master"), str) and is_connect(spark["master"])
+    on_cluster = isinstance(conf, dict) and conf.get(DEPLOY_MODE) == "cluster"
+    if scheduled == "submit" and on_server:
+        message = "cannot be `submit` with `spark.master: sc://...`: spark-submit starts no job on a server."
+        yield _contradict(document, "scheduled", message, "Set `connect`, or name the cluster in `spark.master`.")
+    if scheduled == "connect" and on_cluster:
+        message = f"cannot be `connect` with `{DEPLOY_MODE}: cluster`: the driver is in the Spark Connect server."
+        yield _contradict(document, "scheduled", message, "Set `submit`, or remove the deploy mode.")
+    if spark.get("unreachable") == "in_process" and scheduled in ("submit", "by_size") and not on_server:
+        message = f"has no effect with `spark.scheduled: {scheduled}`: no step waits for a Spark Connect server."
+        yield _contradict(document, "unreachable", message, "Remove it, or set `spark.scheduled: connect`.")
+
+
+def _contradict(document: YamlDocument, key: str, message: str, hint: str) -> ConfigProblem:
+    return ConfigProblem("SPARK_SCHEDULED", document.line(("spark", key)), f"spark.{key}", message, hint)
 
 
 def _copies_of_nobody(document: YamlDocument) -> Iterator[ConfigProblem]:
@@ -59,7 +83,7 @@ def _find_driver_elsewhere(document: YamlDocument) -> Iterator[ConfigProblem]:
         return
     master = spark.get("master", "local[*]")
     if isinstance(master, str) and not runs_drivers(master):
-        place: Place = ("spark", "conf", DEPLOY_MODE)
+        place: YamlPath = ("spark", "conf", DEPLOY_MODE)
         named = _name_master(master)
         message = f"cannot be `cluster` with `spark.master: {named}`: only YARN and Kubernetes run a driver in Python."
         hint = "Remove it: executors run on the cluster in client mode, too."
@@ -71,9 +95,9 @@ def _find_driver_elsewhere(document: YamlDocument) -> Iterator[ConfigProblem]:
             yield ConfigProblem("DEPLOY_MODE", document.line(place), format_place(place), message, hint)
 
 
-def _find_addresses(document: YamlDocument) -> Iterator[tuple[Place, str]]:
+def _find_addresses(document: YamlDocument) -> Iterator[tuple[YamlPath, str]]:
     """Yields the store, and where the sources of logs and sets are."""
-    given: list[tuple[Place, Any]] = [(("store",), document.data.get("store"))]
+    given: list[tuple[YamlPath, Any]] = [(("store",), document.data.get("store"))]
     logs, sets = document.data.get("logs"), document.data.get("sets")
     for log, entry in logs.items() if isinstance(logs, dict) else ():
         source = entry.get("source") if isinstance(entry, dict) else None

@@ -1,25 +1,132 @@
-"""Writes one Parquet data file through the store, and computes its checksum and Delta statistics in the same pass."""
+"""Writes Parquet data files, with checksum and Delta statistics in one pass; reads and writes deletion vectors."""
 
 from __future__ import annotations
 
+import base64
 import hashlib
+import json
+import math
+import struct
+from array import array
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from decimal import Decimal
 from functools import partial
 from itertools import chain
 from typing import Any, BinaryIO, cast
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pyroaring import BitMap64
 
-from tidefold.delta.file_statistics import FileStatistics
 from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.paths import DataFileName, change_path, data_path
-from tidefold.domain.snapshot.manifest import DataFile
+from tidefold.domain.snapshot.manifest import DataFile, Deletions
 from tidefold.errors import AlreadyExistsError
 from tidefold.storage import Store
-from tidefold.storage.cancellation import require_not_cancelled
+from tidefold.storage.object_client import require_not_cancelled
 from tidefold.storage.store import make_taken_error
+
+# A wrong bound hides rows. So does a missing one: deltalake 1.6.6 reads it as null (decision 0006). So every column
+# with a value gets both bounds, except floating point columns of a file with NaN or an infinity.
+_TEXT = 32
+_LAST_CHARACTER = "\U0010ffff"
+_END_OF_TIME = datetime(9999, 12, 31, 23, 59, 59, 999000)
+
+
+@dataclass(slots=True)
+class _Column:
+    lower: Any = None
+    upper: Any = None
+    nulls: int = 0
+    unbounded: bool = False
+
+
+class FileStatistics:
+    """Adds up tables of one schema."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._columns = {field.name: _Column() for field in schema}
+        self._rows = 0
+
+    def add(self, table: pa.Table) -> None:
+        """Adds some rows of the file."""
+        self._rows += table.num_rows
+        for name, column in self._columns.items():
+            _add(column, table.column(name))
+
+    def document(self) -> str:
+        """Returns the statistics as the JSON text of the file's `add` action."""
+        bounded = {n: c for n, c in self._columns.items() if c.lower is not None and not c.unbounded}
+        return _json(
+            {
+                "numRecords": self._rows,
+                "minValues": {name: _lower(column.lower) for name, column in bounded.items()},
+                "maxValues": {name: _upper(column.upper) for name, column in bounded.items()},
+                "nullCount": {name: column.nulls for name, column in self._columns.items()},
+            }
+        )
+
+
+def _json(value: Any) -> str:
+    """Returns a value as `json.dumps` writes it, but decimals as numbers with all their digits."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_json(name)}: {_json(one)}" for name, one in value.items()) + "}"
+    if isinstance(value, Decimal):
+        return format(value, "f")
+    # deltalake 1.6.6 reads the escaped pair of U+10FFFF as another, lower character.
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _add(column: _Column, values: pa.ChunkedArray) -> None:
+    column.nulls += values.null_count
+    if pa.types.is_nested(values.type) or pa.types.is_binary(values.type):
+        return
+    bounds = pc.min_max(values)
+    lower, upper = bounds["min"].as_py(), bounds["max"].as_py()
+    if lower is None:
+        return
+    if pa.types.is_floating(values.type):
+        # NaN sorts above every number to Spark and into no bound to Arrow; JSON has no word for the infinities.
+        whole = math.isfinite(lower) and math.isfinite(upper)
+        column.unbounded |= not whole or bool(pc.any(pc.is_nan(values)).as_py())
+    column.lower = lower if column.lower is None else min(column.lower, lower)
+    column.upper = upper if column.upper is None else max(column.upper, upper)
+
+
+def _lower(value: Any) -> Any:
+    if isinstance(value, str):
+        return value[:_TEXT]
+    return _millis(value) if isinstance(value, datetime) else _plain(value)
+
+
+def _upper(value: Any) -> Any:
+    if isinstance(value, str):
+        # No text with the same start sorts above the start followed by the highest character.
+        shortened = len(value) > _TEXT and value[_TEXT] != _LAST_CHARACTER
+        return value[:_TEXT] + _LAST_CHARACTER if shortened else value
+    return _millis_above(value) if isinstance(value, datetime) else _plain(value)
+
+
+def _millis_above(value: datetime) -> str:
+    """Rounds up to milliseconds, which Delta stores. Readers allow for one millisecond more."""
+    if value.replace(tzinfo=None) > _END_OF_TIME:
+        return _millis(value)
+    return _millis(value + timedelta(microseconds=-value.microsecond % 1000))
+
+
+def _millis(value: datetime) -> str:
+    # strftime does not pad years below 1000, and a bound that is not a timestamp hides rows.
+    return f"{value.year:04d}-{value:%m-%dT%H:%M:%S}.{value.microsecond // 1000:03d}Z"
+
+
+def _plain(value: Any) -> Any:
+    return value.isoformat() if isinstance(value, date) else value
+
 
 _ROW_GROUP_ROWS = 262_144
 _SAMPLE_ROWS = 8_192
@@ -99,11 +206,11 @@ def write_change_file(
 
 def require_same(store: Store, path: str, sha256: str) -> None:
     """Raises AlreadyExistsError unless the file has these bytes: then another try of the same task wrote it (I35)."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     with store.open(path) as stream:
         while chunk := stream.read(_CHUNK):
-            found.update(chunk)
-    if found.hexdigest() == sha256:
+            digest.update(chunk)
+    if digest.hexdigest() == sha256:
         return
     raise make_taken_error(path, "already exists, with other content")
 
@@ -164,3 +271,56 @@ def _row_groups(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterato
             waiting = []
     if waiting:
         yield pa.Table.from_batches(waiting).cast(schema)
+
+
+# All vectors are inline: there is no file to share, to delete or to lose. The Delta protocol defines the format
+# ("Deletion Vectors"). Decision 0021 lists the readers that support them.
+Places = npt.NDArray[np.uint64]
+
+_MAGIC = struct.Struct("<I")
+_MAGIC_NUMBER = 1_681_511_377
+# Both write four bytes as five characters, each in its own alphabet. Delta uses that of Z85.
+_PYTHONS = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
+_DELTAS = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+_TO_DELTAS, _TO_PYTHONS = bytes.maketrans(_PYTHONS, _DELTAS), bytes.maketrans(_DELTAS, _PYTHONS)
+
+
+def deletions(places: Places) -> Deletions | None:
+    """Encodes the rows at these places, counted from 0, each once; None: no row."""
+    if not len(places):
+        return None
+    data = _MAGIC.pack(_MAGIC_NUMBER) + BitMap64(array("Q", places.tobytes())).serialize()
+    text = base64.b85encode(data, pad=True).translate(_TO_DELTAS).decode()
+    return Deletions(len(places), text, len(data))
+
+
+def places(deleted: Deletions | None) -> Places:
+    """Returns the places of the deleted rows, in ascending order."""
+    if deleted is None:
+        return np.empty(0, np.uint64)
+    data = base64.b85decode(deleted.vector.encode().translate(_TO_PYTHONS))[: deleted.bytes]
+    return np.asarray(BitMap64.deserialize(data[_MAGIC.size :]).to_array(), np.uint64)
+
+
+def without_deleted(batches: Iterable[pa.RecordBatch], file: DataFile) -> Iterator[pa.RecordBatch]:
+    """Yields the rows of a file that are not deleted. `batches` are all of its rows, in their order."""
+    gone, start = places(file.deletions), 0
+    for batch in batches:
+        first, last = np.searchsorted(gone, np.array([start, start + batch.num_rows], np.uint64))
+        if first < last:
+            kept = np.ones(batch.num_rows, bool)
+            kept[gone[first:last] - np.uint64(start)] = False
+            yield batch.filter(pa.array(kept))
+        else:
+            yield batch
+        start += batch.num_rows
+
+
+def descriptor(deleted: Deletions) -> dict[str, object]:
+    """Returns the descriptor of the vector for an action of a Delta commit."""
+    return {
+        "storageType": "i",
+        "pathOrInlineDv": deleted.vector,
+        "sizeInBytes": deleted.bytes,
+        "cardinality": deleted.rows,
+    }

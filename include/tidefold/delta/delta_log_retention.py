@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 
 import msgspec
-from deltalake import DeltaTable
 
-from tidefold.delta.delta_errors import convert_errors
 from tidefold.domain.paths import LogPaths
 from tidefold.errors import NotFoundError
 from tidefold.storage import Store
+from tidefold.storage.delta_tables import convert_errors, open_table
 from tidefold.typed_json import decode_json
 
 # What is written by Delta and tidefold for one version; files of other names stay.
@@ -48,5 +47,5 @@ def _is_proved(store: Store, table: str, first: int) -> bool:
     except (NotFoundError, msgspec.DecodeError):
         return False
     with convert_errors(table):
-        DeltaTable(store.uri(table), version=first, storage_options=store.options())
+        open_table(store, table, first)
     return isinstance(sent := hint.get("version"), int) and sent >= first

@@ -9,26 +9,35 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 from deltalake import DeltaTable
-from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
-from deltalake.transaction import AddAction, RemoveAction
+from deltalake.exceptions import TableNotFoundError
 
-from tidefold.delta.commit_content import get_millis, list_facts, list_transactions, make_add_action, make_properties
-from tidefold.delta.create_table import create_table, is_table
-from tidefold.delta.delta_errors import convert_errors
 from tidefold.delta.published_table import (
     Published,
+    TableDescription,
     active_files,
+    create_table,
+    find_comments,
     find_protocol,
+    is_table,
     require_untouched,
     vectors_of,
     version_of,
 )
-from tidefold.delta.raw_commit import Active, TableCommit, TableMetadata, TableProtocol, write_commit
-from tidefold.delta.table_description import TableDescription, delta_schema, find_comments
+from tidefold.delta.raw_commit import (
+    Active,
+    TableCommit,
+    TableMetadata,
+    TableProtocol,
+    list_facts,
+    list_transactions,
+    write_commit,
+)
+from tidefold.domain.ledger_evidence import hint_to_rebuild
 from tidefold.domain.paths import LogPaths, data_path
 from tidefold.domain.snapshot.manifest import DataFile, Manifest
-from tidefold.errors import AlreadyExistsError, ConflictError, CorruptError, NotFoundError
+from tidefold.errors import AlreadyExistsError, ConflictError, CorruptError, NotFoundError, UnknownOutcomeError
 from tidefold.storage import SizedStore, Store, files_at_once, find_sizes, link_data_file
+from tidefold.storage.delta_tables import convert_errors, open_table
 
 _log = logging.getLogger(__name__)
 _TRIES = 5
@@ -75,7 +84,6 @@ def publish(
         with convert_errors(LogPaths(manifest.log).table):
             version = attempt.try_publish()
         if version is not None:
-            store.sync(f"{LogPaths(manifest.log).table}/_delta_log/{version:020d}.json")
             return version
     raise ConflictError("TABLE_BUSY", f"Other writers committed to the table of `{manifest.log}` {_TRIES} times.")
 
@@ -89,7 +97,7 @@ def shorten_log(store: Store, log: str, version: int) -> None:
         return
     folder = f"{LogPaths(log).table}/_delta_log"
     try:
-        table = DeltaTable(store.uri(LogPaths(log).table), version=version, storage_options=store.options())
+        table = open_table(store, LogPaths(log).table, version)
         table.create_checkpoint()
         for name in (f"{version:020d}.checkpoint.parquet", "_last_checkpoint"):
             store.sync(f"{folder}/{name}")
@@ -186,74 +194,67 @@ class PublishAttempt:
         """Tries once. Returns the version that shows the snapshot; None if another commit came first."""
         store, manifest, path = self.store, self.manifest, LogPaths(self.manifest.log).table
         try:
-            table = DeltaTable(store.uri(path), storage_options=store.options())
+            table = open_table(store, path)
         except TableNotFoundError:
             if self.previous is not None:
                 raise CorruptError(
                     "TABLE_MISSING",
                     f"The table of `{manifest.log}` is missing, but snapshot {self.previous.manifest.snapshot} was "
                     "published.",
-                    hint=f"Restore `{path}/_delta_log` from a backup. Until then read a full snapshot in "
-                    f"`snapshots/{manifest.log}/`.",
+                    hint=f"{hint_to_rebuild(manifest.log)}.",
                 ) from None
             _provide_files(store, manifest, {})
             return self._create(path)
-        except DeltaError:
-            if self.previous is not None or not _delete_empty_commit(store, path):
-                raise
-            return None
-        done = version_of(table, self.digest, self.previous)
-        if done is not None:
-            return done
+        if (done := version_of(table, self.digest, self.previous)) is not None:
+            return self._sync(done)
         require_untouched(store, table, manifest, self.previous, self.reconcile)
         _provide_files(store, manifest, active_files(table))
         return self.commit(table)
 
     def _create(self, path: str) -> int | None:
-        store = self.store
         try:
-            create_table(store, path, self.manifest, self.digest, self.how.description, self.how.facts)
-        except (DeltaError, AlreadyExistsError):
-            if not is_table(store, path):
+            create_table(self.store, path, self.manifest, self.digest, self.how.description, self.how.facts)
+        except (AlreadyExistsError, UnknownOutcomeError):
+            if not is_table(self.store, path):
                 raise
-        return version_of(DeltaTable(store.uri(path), storage_options=store.options()), self.digest, None)
+            return self._sync(version_of(open_table(self.store, path), self.digest, None))
+        return version_of(open_table(self.store, path), self.digest, None)
 
     def commit(self, table: DeltaTable) -> int | None:
-        manifest, commit = self.manifest, self._find_difference(table)
         try:
-            if commit.is_raw:
-                write_commit(self.store, LogPaths(manifest.log).table, table, commit)
-            else:
-                removes = [
-                    RemoveAction(path, True, get_millis(), active.size, {}) for path, active in commit.removes.items()
-                ]
-                actions: list[AddAction | RemoveAction] = [*map(make_add_action, commit.adds), *removes]
-                said = make_properties(manifest, self.digest, self.how.facts)
-                schema = delta_schema(manifest)
-                table.create_write_transaction(actions, mode="append", schema=schema, commit_properties=said)
-        except (CommitFailedError, AlreadyExistsError):
+            write_commit(self.store, LogPaths(self.manifest.log).table, table, self._find_difference(table))
+        except AlreadyExistsError:
             return None
+        except UnknownOutcomeError:  # The table shows whether it was written.
+            table.update_incremental()
+            return self._sync(version_of(table, self.digest, self.previous))
         table.update_incremental()
         return version_of(table, self.digest, self.previous)
+
+    def _sync(self, version: int | None) -> int | None:
+        """Returns the version. Another process that wrote it may have been killed before it synced."""
+        if version is not None:
+            self.store.sync(f"{LogPaths(self.manifest.log).table}/_delta_log/{version:020d}.json")
+        return version
 
     def _find_difference(self, table: DeltaTable) -> TableCommit:
         """Returns the commit that replaces the previous snapshot's files (when reconciling: all files) by the new
         ones.
         """
         manifest = self.manifest
-        known = vectors_of(self.previous.manifest) if self.previous else {}
-        before = {path: Active(size, known.get(path)) for path, size in active_files(table).items()}
+        vectors_before = vectors_of(self.previous.manifest) if self.previous else {}
+        before = {path: Active(size, vectors_before.get(path)) for path, size in active_files(table).items()}
         after = {f"_data/{f.name}": f for f in manifest.shown}
         same = {path for path, f in after.items() if path in before and before[path].deletions == f.deletions}
-        found = find_protocol(table) or TableProtocol()
+        protocol = find_protocol(table) or TableProtocol()
         vectors = any(f.deletions for f in after.values())
-        wanted = TableProtocol(found.vectors or vectors, found.feed or self.how.description.change_feed)
+        wanted = TableProtocol(protocol.vectors or vectors, protocol.feed or self.how.description.change_feed)
         return TableCommit(
             {**list_facts(manifest, self.digest), **self.how.facts},
             [f for path, f in after.items() if path not in same],
             {path: active for path, active in before.items() if path not in same},
             metadata=_find_new_metadata(table, manifest, self.how.description),
-            protocol=None if wanted == found else wanted,
+            protocol=None if wanted == protocol else wanted,
             transactions=list_transactions(manifest, self.digest),
             changes=self._write_feed(),
         )
@@ -274,15 +275,3 @@ def _find_new_metadata(table: DeltaTable, manifest: Manifest, described: TableDe
     wanted = TableMetadata(described.describe(manifest), comment, described.properties)
     same = (json.loads(schema), now.description, dict(now.configuration))
     return None if same == (json.loads(wanted.schema.to_json()), comment, wanted.properties) else wanted
-
-
-def _delete_empty_commit(store: Store, path: str) -> bool:
-    """Deletes the only commit of a table if it has no bytes; returns whether it did.
-
-    deltalake syncs no file, so a power cut can leave the name of a first commit alone. Nobody can read such a table.
-    """
-    commits = [e for e in store.list(f"{path}/_delta_log") if e.path.endswith((".json", ".parquet"))]
-    if [commit.bytes for commit in commits] != [0]:
-        return False
-    store.delete([commit.path for commit in commits])
-    return True

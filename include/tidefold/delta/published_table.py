@@ -1,24 +1,108 @@
-"""Reads what the published table shows, and whether another program changed it since the last publication."""
+"""Reads and makes the published table: what it shows, its description, and what another program changed."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
 import pyarrow as pa
-from deltalake import DeltaTable
+from deltalake import DeltaTable, Schema
+from deltalake.exceptions import TableNotFoundError
 
-from tidefold.delta.deletion_vectors import deletions
-from tidefold.delta.raw_commit import VECTORS_READER, TableProtocol
-from tidefold.delta.table_description import delta_schema, drop_comments, is_as_described
+from tidefold.changelog.schema import table_schema
+from tidefold.delta.data_files import deletions
+from tidefold.delta.raw_commit import (
+    NO_FACTS,
+    VECTORS_READER,
+    TableCommit,
+    TableMetadata,
+    TableProtocol,
+    list_facts,
+    list_transactions,
+    write_first,
+)
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot.manifest import Deletions, Manifest
-from tidefold.errors import NotFoundError, RefusedError
-from tidefold.ledger.evidence import MANIFEST_FACT
+from tidefold.errors import AlreadyExistsError, NotFoundError, RefusedError, UnknownOutcomeError
+from tidefold.ledger.evidence import ATTEMPT_FACT, MANIFEST_FACT, read_commit_facts
 from tidefold.storage import Store
+from tidefold.storage.delta_tables import convert_errors, open_table
+from tidefold.storage.local_store import LocalStore
+from tidefold.storage.safe_files import open_scratch
+from tidefold.storage.store import make_taken_error
+
+# Files that plain readers of older versions use are tidefold's to remove, never a clock's.
+PROPERTIES = {
+    "delta.deletedFileRetentionDuration": "interval 3650 days",
+    "delta.logRetentionDuration": "interval 3650 days",
+}
+_OWN = "tidefold."
+# The second one tells a feed that tidefold writes from one that another program switched on.
+_FEED = {"delta.enableChangeDataFeed": "true", f"{_OWN}changeFeed": "true"}
+
+
+@dataclass(frozen=True, slots=True)
+class TableDescription:
+    """The description of a published table.
+
+    comment: of the table.
+    comments: of its columns, by name.
+    facts: properties of the table, without the prefix `tidefold.`.
+    change_feed: its versions have a change data feed.
+    """
+
+    comment: str | None = None
+    comments: Mapping[str, str] = field(default_factory=dict)
+    facts: Mapping[str, str] = field(default_factory=dict)
+    change_feed: bool = False
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """The properties of the table."""
+        feed = _FEED if self.change_feed else {}
+        return {**PROPERTIES, **feed, **{f"{_OWN}{name}": value for name, value in self.facts.items()}}
+
+    def describe(self, manifest: Manifest) -> Schema:
+        """Returns the schema of a snapshot with the comments of its columns."""
+        schema = delta_schema(manifest)
+        if not self.comments:
+            return schema
+        document = json.loads(schema.to_json())
+        for one in document["fields"]:
+            if comment := self.comments.get(one["name"]):
+                one["metadata"] = {**one["metadata"], "comment": comment}
+        return Schema.from_json(json.dumps(document))
+
+
+def delta_schema(manifest: Manifest) -> Schema:
+    """Returns the schema of a snapshot for readers, without comments."""
+    return Schema.from_arrow(table_schema(manifest.shape))
+
+
+def drop_comments(schema: str) -> str:
+    """Returns the JSON of a schema without the comments of its columns, which change no row."""
+    document: dict[str, Any] = json.loads(schema)
+    for one in document["fields"]:
+        one["metadata"].pop("comment", None)
+    return json.dumps(document, sort_keys=True)
+
+
+def find_comments(schema: str) -> dict[str, str]:
+    """Returns the comments of the columns in the JSON of a schema."""
+    comments = {one["name"]: one["metadata"].get("comment") for one in json.loads(schema)["fields"]}
+    return {name: comment for name, comment in comments.items() if comment}
+
+
+def is_as_described(properties: Mapping[str, str]) -> bool:
+    """Whether only tidefold has set the properties of a table."""
+    feed = _FEED if any(properties.get(name) == "true" for name in _FEED) else {}
+    foreign = {name: value for name, value in properties.items() if name in _FEED or not name.startswith(_OWN)}
+    return foreign == {**PROPERTIES, **feed}
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +115,8 @@ class Published:
 
 def version_of(table: DeltaTable, digest: str, previous: Published | None) -> int | None:
     """Returns the table version after the previous snapshot's whose commit names the manifest."""
-    found = (c for c in _commits_since(table, previous) if c.get(MANIFEST_FACT) == digest)
-    return next((int(c["version"]) for c in found), None)
+    commits = (c for c in _commits_since(table, previous) if c.get(MANIFEST_FACT) == digest)
+    return next((int(c["version"]) for c in commits), None)
 
 
 def active_files(table: DeltaTable) -> dict[str, int]:
@@ -79,12 +163,12 @@ def _changes(store: Store, table: DeltaTable, manifest: Manifest, previous: Publ
 
 def find_protocol(table: DeltaTable) -> TableProtocol | None:
     """Returns the protocol of a table; None: tidefold never writes such a protocol."""
-    found = table.protocol()
-    readers, writers = set(found.reader_features or ()), set(found.writer_features or ())
-    known = TableProtocol("deletionVectors" in readers, "changeDataFeed" in writers)
-    as_known = (known.versions, set(known.reader_features), set(known.writer_features))
-    versions = (found.min_reader_version, found.min_writer_version)
-    return known if (versions, readers, writers) == as_known else None
+    protocol = table.protocol()
+    readers, writers = set(protocol.reader_features or ()), set(protocol.writer_features or ())
+    ours = TableProtocol("deletionVectors" in readers, "changeDataFeed" in writers)
+    as_known = (ours.versions, set(ours.reader_features), set(ours.writer_features))
+    versions = (protocol.min_reader_version, protocol.min_writer_version)
+    return ours if (versions, readers, writers) == as_known else None
 
 
 def _has_vectors_of_others(
@@ -111,14 +195,14 @@ def find_deleted_rows(table: DeltaTable) -> dict[str, Deletions]:
     """Returns the deleted rows of the active files, by path. It needs memory for every row of such a file."""
     if table.protocol().min_reader_version < VECTORS_READER:
         return {}
-    root, found = f"{table.table_uri.rstrip('/')}/", {}
+    root, deleted = f"{table.table_uri.rstrip('/')}/", {}
     for batch in table.deletion_vectors():
         rows = pa.record_batch(batch)
         for address, selected in zip(rows.column("filepath"), rows.column("selection_vector"), strict=True):
             gone = np.flatnonzero(~selected.values.to_numpy(zero_copy_only=False)).astype(np.uint64)
             if (vector := deletions(gone)) is not None:
-                found[address.as_py().removeprefix(root)] = vector
-    return found
+                deleted[address.as_py().removeprefix(root)] = vector
+    return deleted
 
 
 def _commits_since(table: DeltaTable, previous: Published | None) -> list[dict[str, Any]]:
@@ -130,3 +214,92 @@ def _commits_since(table: DeltaTable, previous: Published | None) -> list[dict[s
 def _foreign(table: DeltaTable, previous: Published | None) -> str:
     others = [c for c in _commits_since(table, previous) if MANIFEST_FACT not in c]
     return ", ".join(f"version {c['version']} {c.get('operation')}" for c in others) or "files differ"
+
+
+def create_snapshot_table(store: Store, manifest: Manifest) -> None:
+    """Makes the folder of a full snapshot a self-contained Delta table over its own files. Raises TidefoldError."""
+    path = LogPaths(manifest.log).snapshot(manifest.snapshot)
+    with convert_errors(path):
+        if is_table(store, path):
+            raise make_taken_error(path, "already contains a Delta table")
+        try:
+            create_table(store, path, manifest, "", TableDescription())
+        except (AlreadyExistsError, UnknownOutcomeError):
+            # The store may have lost its answer to the commit.
+            if not is_table(store, path) or read_commit_facts(store, path, 0).get(ATTEMPT_FACT) != manifest.token:
+                raise
+
+
+def is_table(store: Store, path: str) -> bool:
+    """Whether a folder has a Delta log."""
+    # Not deltalake's is_deltatable: no other thread of the process runs while that one waits for S3.
+    return any(e.path.endswith((".json", ".parquet")) for e in store.list(f"{path}/_delta_log"))
+
+
+def create_table(
+    store: Store,
+    path: str,
+    manifest: Manifest,
+    digest: str,
+    described: TableDescription,
+    facts: Mapping[str, str] = NO_FACTS,
+) -> None:
+    """Commits version 0 of a table with the files of the manifest.
+
+    digest: empty for the table of a snapshot.
+    facts: further facts for the commit.
+    """
+    commit = TableCommit(
+        {**list_facts(manifest, digest), **facts},
+        manifest.shown,
+        metadata=TableMetadata(described.describe(manifest), described.comment, described.properties),
+        protocol=TableProtocol(any(file.deletions for file in manifest.shown), described.change_feed),
+        transactions=list_transactions(manifest, digest),
+    )
+    write_first(store, path, manifest.log, commit)
+
+
+# The time of an action does not belong to its content.
+_INSTANT = "modification_time"
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaState:
+    """The schema without comments, and for each active file its whole `add` action, including size and statistics."""
+
+    schema: str
+    files: Mapping[str, Mapping[str, Any]]
+
+
+def delta_state(store: Store, path: str) -> DeltaState | None:
+    """Returns the content of the newest version of a Delta table; None if there is no table.
+
+    Raises CorruptError if the log cannot be read, StorageError if the store does not answer.
+    """
+    with convert_errors(path):
+        try:
+            table = open_table(store, path)
+        except TableNotFoundError:
+            return None
+        # Flat: what a struct of statistics holds depends on which columns have any.
+        actions = pa.table(table.get_add_actions(flatten=True)).to_pylist()
+        files = {a["path"]: {k: v for k, v in a.items() if k != _INSTANT and v is not None} for a in actions}
+        for name, gone in find_deleted_rows(table).items():
+            files[name]["deleted"] = gone
+        return DeltaState(drop_comments(table.schema().to_json()), files)
+
+
+def build_table(manifest: Manifest) -> tuple[DeltaState, bytes]:
+    """Returns the expected content of the Delta log of a snapshot's own table, and the bytes of its one commit."""
+    path = LogPaths(manifest.log).snapshot(manifest.snapshot)
+    with open_scratch() as scratch:
+        store = LocalStore(Path(scratch))
+        create_snapshot_table(store, manifest)
+        state = delta_state(store, path)
+        commit = store.read(f"{path}/{COMMIT}")
+    if state is None:
+        raise AssertionError("a table that was just made is there")
+    return state, commit
+
+
+COMMIT = f"_delta_log/{0:020d}.json"

@@ -1,9 +1,8 @@
-"""Writes the Delta commits that deltalake cannot write: files together with their schema, and deletion vectors.
+"""Writes the commits of Delta tables, with the store's own put-if-absent.
 
 Measured for deltalake 1.6 (decisions 0019 and 0021): `create_write_transaction` silently ignores a new schema when it
 appends, and refuses removes when it overwrites. With the schema in a separate commit, readers would see old files
-without their values. Its AddAction has no deletion vector. So these few lines write the commit with the store's own
-put-if-absent.
+without their values. Its AddAction has no deletion vector, and it syncs no file.
 """
 
 from __future__ import annotations
@@ -12,14 +11,15 @@ import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 import msgspec
 from deltalake import DeltaTable, Schema
 
-from tidefold.delta.deletion_vectors import descriptor
+from tidefold.delta.data_files import descriptor
 from tidefold.domain.paths import CHANGE_FOLDER
-from tidefold.domain.snapshot.manifest import DataFile, Deletions
-from tidefold.errors import UnknownOutcomeError
+from tidefold.domain.snapshot.manifest import DataFile, Deletions, Manifest
+from tidefold.ledger.evidence import ATTEMPT_FACT, EPOCH_FACT, MANIFEST_FACT, SNAPSHOT_FACT, transactions_of
 from tidefold.storage import Store
 
 # The lowest reader that knows deletion vectors.
@@ -94,27 +94,15 @@ class TableCommit:
     transactions: Mapping[str, int] = field(default_factory=dict)
     changes: Sequence[DataFile] = ()
 
-    @property
-    def has_vectors(self) -> bool:
-        """Whether the commit adds or removes a deletion vector."""
-        return any(f.deletions for f in self.adds) or any(a.deletions for a in self.removes.values())
-
-    @property
-    def is_raw(self) -> bool:
-        """Whether deltalake cannot write it."""
-        return bool(self.metadata or self.protocol or self.changes or self.has_vectors)
-
 
 def write_commit(store: Store, path: str, table: DeltaTable, commit: TableCommit) -> None:
     """Writes the version after the one that `table` was read at.
 
-    Raises AlreadyExistsError if another commit was faster. If the answer is lost, the caller reads the table again.
+    Raises AlreadyExistsError if another commit was faster, UnknownOutcomeError if the answer is lost: the caller reads
+    the table again.
     """
-    lines = [
-        _info("WRITE", commit.facts),
-        *_transactions(commit),
-        *([{"protocol": commit.protocol.action}] if commit.protocol else []),
-    ]
+    lines = [_info("WRITE", commit.facts), *_transactions(commit)]
+    lines += [{"protocol": commit.protocol.action}] if commit.protocol else []
     if commit.metadata:
         now = table.metadata()
         lines.append(_metadata({"id": str(now.id), "name": now.name, "createdTime": now.created_time}, commit.metadata))
@@ -126,25 +114,22 @@ def write_commit(store: Store, path: str, table: DeltaTable, commit: TableCommit
 
 
 def write_first(store: Store, path: str, name: str, commit: TableCommit) -> None:
-    """Makes a table that deltalake cannot make. Raises AlreadyExistsError if there is one."""
+    """Makes a table. Raises AlreadyExistsError if there is one, UnknownOutcomeError if the answer is lost."""
     assert commit.metadata
     assert commit.protocol
-    known = {"id": str(uuid.uuid4()), "name": name, "createdTime": _millis()}
-    made = [{"protocol": commit.protocol.action}, _metadata(known, commit.metadata), *map(_add, commit.adds)]
+    identity = {"id": str(uuid.uuid4()), "name": name, "createdTime": _millis()}
+    made = [{"protocol": commit.protocol.action}, _metadata(identity, commit.metadata), *map(_add, commit.adds)]
     _put(store, path, 0, [_info("CREATE TABLE", commit.facts), *_transactions(commit), *made])
 
 
 def _put(store: Store, path: str, version: int, lines: Iterable[Mapping[str, object]]) -> None:
-    try:
-        store.put_if_absent(f"{path}/_delta_log/{version:020d}.json", b"\n".join(map(msgspec.json.encode, lines)))
-    except UnknownOutcomeError:
-        return
+    store.put_if_absent(f"{path}/_delta_log/{version:020d}.json", b"\n".join(map(msgspec.json.encode, lines)))
 
 
 def _info(operation: str, facts: Mapping[str, str]) -> Mapping[str, object]:
     # As deltalake writes it.
-    said = {"timestamp": _millis(), "operation": operation, "operationParameters": {"mode": "Append"}}
-    return {"commitInfo": {**said, "engineInfo": "tidefold", **facts}}
+    header = {"timestamp": _millis(), "operation": operation, "operationParameters": {"mode": "Append"}}
+    return {"commitInfo": {**header, "engineInfo": "tidefold", **facts}}
 
 
 def _transactions(commit: TableCommit) -> list[Mapping[str, object]]:
@@ -152,10 +137,10 @@ def _transactions(commit: TableCommit) -> list[Mapping[str, object]]:
     return [{"txn": {"appId": a, "version": v, "lastUpdated": millis}} for a, v in commit.transactions.items()]
 
 
-def _metadata(known: Mapping[str, object], metadata: TableMetadata) -> Mapping[str, object]:
-    said = {"description": metadata.comment, "configuration": metadata.properties}
+def _metadata(identity: Mapping[str, object], metadata: TableMetadata) -> Mapping[str, object]:
+    description = {"description": metadata.comment, "configuration": metadata.properties}
     layout = {"format": {"provider": "parquet", "options": {}}, "partitionColumns": []}
-    return {"metaData": {**known, "schemaString": metadata.schema.to_json(), **layout, **said}}
+    return {"metaData": {**identity, "schemaString": metadata.schema.to_json(), **layout, **description}}
 
 
 def _add(file: DataFile) -> Mapping[str, object]:
@@ -179,9 +164,28 @@ def _change(file: DataFile) -> Mapping[str, object]:
     return {"cdc": {"path": f"{CHANGE_FOLDER}/{file.name}", **facts, "tags": {"sha256": file.sha256}}}
 
 
-def _vector(given: Deletions | None) -> Mapping[str, object]:
-    return {"deletionVector": descriptor(given)} if given else {}
+def _vector(deleted: Deletions | None) -> Mapping[str, object]:
+    return {"deletionVector": descriptor(deleted)} if deleted else {}
 
 
 def _millis() -> int:
     return int(time.time() * 1000)
+
+
+NO_FACTS: Mapping[str, str] = MappingProxyType({})
+
+
+def list_facts(manifest: Manifest, digest: str) -> dict[str, str]:
+    """Returns the facts by which tidefold recognizes its commits."""
+    return {
+        SNAPSHOT_FACT: str(manifest.snapshot),
+        MANIFEST_FACT: digest,
+        EPOCH_FACT: str(manifest.epoch),
+        "tidefold.sqn": str(manifest.to_sqn),
+        **({ATTEMPT_FACT: manifest.token} if manifest.token else {}),
+    }
+
+
+def list_transactions(manifest: Manifest, digest: str) -> dict[str, int]:
+    """Returns the transactions that the table keeps for good; none for the table of a snapshot."""
+    return transactions_of(manifest.log, manifest.snapshot, manifest.epoch, digest) if digest else {}

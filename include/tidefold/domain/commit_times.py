@@ -74,8 +74,8 @@ def latest_commit_time(below: Sequence[int | None], times: Iterable[CommitTimeRa
     if whole is None or None in below:
         return None
     last = [] if whole.last is None else [whole.last]
-    known = [one for one in below if one is not None]
-    return NEVER if whole.without else max([*known, *last], default=None)
+    instants = [one for one in below if one is not None]
+    return NEVER if whole.without else max([*instants, *last], default=None)
 
 
 def micros(instant: str) -> int:

@@ -1,11 +1,11 @@
-"""Snapshots outside the store: their address, their layout, and their owner after an import."""
+"""Where copies are: store, this machine, or outside both, with address, layout and owner after an import."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
 
-from tidefold.domain.source_progress import Position
+from tidefold.domain.source_progress import NO_PROGRESS, SourceProgress
 
 
 class Layout(StrEnum):
@@ -33,7 +33,7 @@ class External:
     """The origin of an imported snapshot.
 
     `description`: sha256 of the document that describes the original, at `address`.
-    `log`, `snapshot`, `sqn`: those of the original. An empty log continues from `sqn` and `positions`.
+    `log`, `snapshot`, `sqn`: those of the original. An empty log continues from `sqn` and `progress`.
     """
 
     address: str
@@ -43,4 +43,12 @@ class External:
     log: str
     snapshot: int
     sqn: int
-    positions: tuple[Position, ...] = ()
+    progress: SourceProgress = NO_PROGRESS
+
+
+class StorageTier(StrEnum):
+    """The durable store, the local copies on this machine, or a snapshot outside both."""
+
+    STORE = "store"
+    LOCAL = "local"
+    EXTERNAL = "external"

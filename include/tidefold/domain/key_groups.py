@@ -109,12 +109,12 @@ class Share:
     @classmethod
     def parse(cls, text: str, distribution: RedistributionMode | None = None) -> Share:
         """`2/8`: the second of eight. Raises InvalidInputError."""
-        found = _SHARE.fullmatch(text)
-        if not found or int(found[1]) > int(found[2]):
+        parts = _SHARE.fullmatch(text)
+        if not parts or int(parts[1]) > int(parts[2]):
             raise InvalidInputError(
                 "SHARE_INVALID", f"`{text[:40]}` is not a share.", hint="Write it as `2/8`: the second of eight."
             )
-        return cls(int(found[1]), int(found[2]), distribution)
+        return cls(int(parts[1]), int(parts[2]), distribution)
 
     def key_groups(self, count: int) -> KeyGroups | None:
         """Returns which of `count` key groups this worker gets; None: there are more workers than key groups."""

@@ -60,9 +60,9 @@ class LandingProblems:
 NO_PROBLEMS = LandingProblems()
 
 
-def list_problems(found: Iterable[LandingProblem]) -> LandingProblems:
+def list_problems(problems: Iterable[LandingProblem]) -> LandingProblems:
     """Counts the problems and lists the first of them by name."""
-    ordered = sorted(found, key=lambda p: (not p.fails, p.code, p.file))
+    ordered = sorted(problems, key=lambda p: (not p.fails, p.code, p.file))
     counts = Counter(p.code for p in ordered)
     return LandingProblems(tuple(sorted(counts.items())), tuple(ordered[:LISTED]))
 
@@ -81,6 +81,6 @@ def find_failing(now: LandingProblems, before: LandingProblems, policy: str | No
     """
     if policy == "warn":
         return None
-    known = {p.identity for p in before.listed}
+    identities = {p.identity for p in before.listed}
     at_once = (lambda p: p.code != WAITING) if policy == "fail" else (lambda p: False)
-    return next((p for p in now.listed if p.fails and (p.identity in known or at_once(p))), None)
+    return next((p for p in now.listed if p.fails and (p.identity in identities or at_once(p))), None)

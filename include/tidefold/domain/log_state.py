@@ -12,9 +12,9 @@ from tidefold.domain.landing_problems import NO_PROBLEMS, LandingProblems
 from tidefold.domain.source_progress import LandedFileRecord as LandedFileRecord
 from tidefold.domain.source_progress import NameReading
 from tidefold.domain.source_progress import Position as Position
-from tidefold.domain.table.schema import FIRST, Schema
 from tidefold.domain.table.table_spec import Column as Column
 from tidefold.domain.table.table_spec import TableSpec as TableSpec
+from tidefold.domain.table.types import FIRST, Schema
 from tidefold.domain.uploads import UploadTotals
 
 
@@ -134,6 +134,8 @@ class ChangeSet:
     top: the highest first number of the orders in it, if columns order the log.
     schema: id of the schema that it was made with.
     times: the commit times of its changes, also of those that a compaction removed; None: not known.
+    file: the number of the landed file whose rows it has, if rows have no offsets. None: each change has its own place.
+    batch: the order `file` of its rows, if names do not decide it: the number of the first file of its ingest.
     """
 
     sqn: int
@@ -146,6 +148,8 @@ class ChangeSet:
     top: int | None = None
     schema: int = FIRST
     times: CommitTimeRange | None = None
+    file: int | None = None
+    batch: int | None = None
 
     @property
     def begin(self) -> int:
@@ -297,6 +301,18 @@ class DeletionState(StrEnum):
     GONE = "gone"
 
 
+# The name of the time to live among what metadata brings to a log. No column can have it.
+TTL_DAYS = "ttl.days"
+
+
+@dataclass(frozen=True, slots=True)
+class FollowedTtl:
+    """The time to live that a trusted metadata set. It counts as long as the configuration has `configured` days."""
+
+    days: int
+    configured: int
+
+
 @dataclass(frozen=True, slots=True)
 class LogState:
     """Everything that tidefold knows about one log. A transition makes a new state and changes nothing in place.
@@ -304,6 +320,7 @@ class LogState:
     shape: the definition of its table, with the newest columns.
     epoch: the epoch of the newest attempt.
     landed: a record of each landed file, in order.
+    last_file: the number of the last landed file, or part of one. Numbers only rise, also over an import.
     positions: how far each partition of the source is ingested.
     snapshots: all snapshots, in the order of their ids.
     tags, holds, readers: tags, holds and consumers, which keep snapshots and the log longer than retention does.
@@ -322,6 +339,7 @@ class LogState:
     names: how the log reads the names of landed files, set by the first file; None: there was none.
     landing: landed files that the last ingest did not ingest, or that brought nothing new.
     uploads: the uploads of its change sets so far; None: none were counted.
+    followed_ttl: the time to live that its metadata set; None: that of the configuration counts.
     """
 
     log: str
@@ -349,6 +367,14 @@ class LogState:
     landing: LandingProblems = NO_PROBLEMS
     uploads: UploadTotals | None = None
     lost_from: int = 0
+    last_file: int = 0
+    followed_ttl: FollowedTtl | None = None
+
+    @property
+    def stays(self) -> Stopped | None:
+        """The stop of a restore whose rows stay until somebody resumes the log; None: it is not stopped so."""
+        restored = {s.run for s in self.snapshots if s.restored_from is not None}
+        return self.stopped if self.stopped and self.stopped.run in restored else None
 
     @property
     def cut_reason(self) -> str:

@@ -1,8 +1,9 @@
-"""The names of stored objects. One immutable type builds and parses each kind of name; no other code does."""
+"""The names of stored objects, each built and parsed by one immutable type, and the number of their form."""
 
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -37,14 +38,14 @@ class DataFileName:
     @classmethod
     def parse(cls, name: str) -> DataFileName:
         """Raises CorruptError when the name is not one that tidefold gives."""
-        found = _DATA_FILE.fullmatch(name)
-        if not found:
+        parts = _DATA_FILE.fullmatch(name)
+        if not parts:
             raise CorruptError(
                 "DATA_FILE_NAME",
                 f"`{name}` is not a data file name of tidefold.",
                 hint="Nothing was changed. Restore the document that names it from a backup.",
             )
-        first, last, snapshot, epoch, token, unique = found.groups()
+        first, last, snapshot, epoch, token, unique = parts.groups()
         return cls(KeyGroups(int(first), int(last)), int(snapshot), int(epoch), unique, token or "")
 
 
@@ -57,8 +58,30 @@ _SENT_AT = "%Y%m%dT%H%M%SZ"
 _JOB_FILE = re.compile(r"jobs/\d{8}T\d{6}Z-[0-9a-f]+/")
 
 
+class LedgerPaths(ABC):
+    """The paths of a ledger, relative to the root of the store."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def folder(self) -> str:
+        """The folder of the log or set."""
+
+    @property
+    def ledger(self) -> str:
+        return f"{self.folder}/ledger"
+
+    def ledger_version(self, version: int) -> str:
+        return f"{self.ledger}/{version:010d}.json"
+
+    def page(self, digest: str, life: int = 0) -> str:
+        """The path of a page. `life` separates the pages of a dropped log from those of the next log of that name."""
+        return f"{self.folder}/pages/{f'{life}/' if life else ''}{digest}.json"
+
+
 @dataclass(frozen=True, slots=True)
-class LogPaths:
+class LogPaths(LedgerPaths):
     """The paths of one log's objects, relative to the root of the store."""
 
     log: str
@@ -85,17 +108,6 @@ class LogPaths:
     @property
     def folder(self) -> str:
         return f"logs/{self.log}"
-
-    @property
-    def ledger(self) -> str:
-        return f"{self.folder}/ledger"
-
-    def ledger_version(self, version: int) -> str:
-        return f"{self.ledger}/{version:010d}.json"
-
-    def page(self, digest: str, life: int = 0) -> str:
-        """The path of a page. `life` separates the pages of a dropped log from those of the next log of that name."""
-        return f"{self.folder}/pages/{f'{life}/' if life else ''}{digest}.json"
 
     @property
     def snapshots(self) -> str:
@@ -147,7 +159,7 @@ class LogPaths:
 
 
 @dataclass(frozen=True, slots=True)
-class SetPaths:
+class SetPaths(LedgerPaths):
     """The paths of one set's objects, relative to the root of the store."""
 
     name: str
@@ -156,11 +168,12 @@ class SetPaths:
         check_log_id(self.name)
 
     @property
-    def ledger(self) -> str:
-        return f"sets/{self.name}/ledger"
+    def folder(self) -> str:
+        return f"sets/{self.name}"
 
-    def version(self, number: int) -> str:
-        return f"{self.ledger}/{number:010d}.json"
+    def high_water_mark(self, log: str, version: int, number: int) -> str:
+        """The mark, beside the table of a log, of a ledger version and of the newest number of a set's version."""
+        return f"{LogPaths(log).high_water_marks}/set-{self.name}-{version:010d}-{number:010d}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,3 +233,7 @@ def check_log_id(log: str) -> str:
             hint="Use 1 to 63 lower-case letters, digits and underscores, beginning with a letter.",
         )
     return log
+
+
+# 5: the words of the code, and places of arrival. Older forms were never released; they are refused by name.
+STORED_FORMAT = 5

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import zlib
+from base64 import b85decode, b85encode
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 # The suffix of a record that stands for all files of a partition before an import or a rebuild.
 IMPORTED = "+imported"
@@ -16,11 +20,18 @@ class NameReading(StrEnum):
     KAFKA: only `topic+partition+offset`.
     KAFKA_DASH: also `topic-partition-offset`.
     ANY: names have no meaning, and each file is ingested separately.
+    DATED: the same, but each name has a time, which orders the rows of the file.
     """
 
     KAFKA = "kafka"
     KAFKA_DASH = "kafka-dash"
     ANY = "any"
+    DATED = "dated"
+
+    @property
+    def has_offsets(self) -> bool:
+        """Whether names place the records of a file. If not, the number of the file and the row do."""
+        return self in (NameReading.KAFKA, NameReading.KAFKA_DASH)
 
 
 class StreamPosition(NamedTuple):
@@ -32,6 +43,10 @@ class StreamPosition(NamedTuple):
     max_commit_time: the latest commit time seen, in microseconds.
     connector_run: which start of the connector sent the last record, where records say so. Kept only where equal
         records must stay apart.
+    columns: columns that a record may lack by the configuration, and that a record of the partition has brought: a
+        later one that lacks them shows that the source dropped them.
+    signalled: the last snapshots that a signal asked for: the order of their rows, then the time at which they were
+        read. They may show changes that follow them in the stream.
     """
 
     max_order: tuple[int, ...] = ()
@@ -39,9 +54,20 @@ class StreamPosition(NamedTuple):
     replayed_at_max: int | None = None
     max_commit_time: int | None = None
     connector_run: str = ""
+    columns: tuple[str, ...] = ()
+    signalled: tuple[tuple[int, ...], ...] = ()
+
+    @property
+    def counted(self) -> tuple[object, ...]:
+        """What decides which of equal records came again."""
+        return self.max_order, self.records_at_max, self.replayed_at_max, self.connector_run
 
 
 NO_POSITION = StreamPosition()
+# A position names so many snapshots by signal.
+SIGNALLED = 8
+# The fields of a stream position, as records of files and positions have them.
+_STREAM = ("high", "count", "again", "time", "connector_run", "columns", "signalled")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +84,13 @@ class LandedFileRecord:
     forgotten: how many of the unproved records lie below the position at which the log was imported, or its ledger
         was rebuilt: the log knows the offset, but not the file.
     changed: the file's modification time in seconds. If it differs, the next ingest reads the file's bytes again.
-    high, count, again, time, connector_run: the stream position of the partition after the file.
+    high, count, again, time, connector_run, columns, signalled: the stream position of the partition after the file.
     run, instant: which run ingested the file, and when (ISO 8601), for people.
     complete: false if a record stopped the partition. That record and all later ones wait.
     truncates: how often the source emptied the whole table.
     key_changes: how many of the quarantined records wait for values of the row under their old key.
-    settled: how many records a person settled by hand, with name and reason. These records count as ignored.
+    settled: how many records a person settled by hand, with name and reason; or how many were refused before an import
+        or a rebuild. These records count as ignored.
     etag: the object store's ETag of the file; empty for a file on a disk.
     """
 
@@ -72,16 +99,16 @@ class LandedFileRecord:
     length: int
     checksum: str
     topic: str
-    partition: int
-    first_offset: int
-    next_offset: int
-    records: int
-    changes: int
-    tombstones: int
-    repeated: int
-    quarantined: int
-    ignored: int
-    sqn: int | None
+    partition: int = 0
+    first_offset: int = 0
+    next_offset: int = 0
+    records: int = 0
+    changes: int = 0
+    tombstones: int = 0
+    repeated: int = 0
+    quarantined: int = 0
+    ignored: int = 0
+    sqn: int | None = None
     quarantine: str | None = None
     changed: float = 0.0
     high: tuple[int, ...] = ()
@@ -99,14 +126,26 @@ class LandedFileRecord:
     settled: tuple[str, ...] = ()
     etag: str = ""
     connector_run: str = ""
+    columns: tuple[str, ...] = ()
+    signalled: tuple[tuple[int, ...], ...] = ()
 
     def with_stream(self, stream: StreamPosition) -> LandedFileRecord:
-        high, count, again, time, connector_run = stream
-        return replace(self, high=high, count=count, again=again, time=time, connector_run=connector_run)
+        fields: dict[str, Any] = dict(zip(_STREAM, stream, strict=True))
+        return replace(self, **fields)
 
     @property
     def stream(self) -> StreamPosition:
-        return StreamPosition(self.high, self.count, self.again, self.time, self.connector_run)
+        return StreamPosition(*(getattr(self, name) for name in _STREAM))
+
+    @property
+    def refused(self) -> int:
+        """How many records were refused, and did not become changes later."""
+        return self.quarantined + (self.ignored if self.settled else 0)
+
+    @property
+    def is_copy(self) -> bool:
+        """Whether nothing of a file without offsets was taken, because another file had its bytes."""
+        return not self.next_offset and self.records > 0 and self.repeated == self.records
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,10 +160,74 @@ class Position:
     again: int | None = None
     time: int | None = None
     connector_run: str = ""
+    columns: tuple[str, ...] = ()
+    signalled: tuple[tuple[int, ...], ...] = ()
 
     def advance(self, next_offset: int, stream: StreamPosition) -> Position:
         return Position(self.topic, self.partition, next_offset, *stream)
 
     @property
     def stream(self) -> StreamPosition:
-        return StreamPosition(self.high, self.count, self.again, self.time, self.connector_run)
+        return StreamPosition(*(getattr(self, name) for name in _STREAM))
+
+
+@dataclass(frozen=True, slots=True)
+class SourceProgress:
+    """All that a log must know of its source to continue: what a manifest, a savepoint and an import carry.
+
+    positions: how far each partition is ingested.
+    names: how the log reads the names of landed files.
+    last_file: the number of the last landed file.
+    files: the ingested files whose names say nothing about offsets, packed by `pack_files`.
+    """
+
+    positions: tuple[Position, ...] = ()
+    names: NameReading | None = None
+    last_file: int = 0
+    files: str = ""
+
+
+NO_PROGRESS = SourceProgress()
+
+
+def pack_files(landed: Iterable[LandedFileRecord]) -> str:
+    """Returns the files without offsets as one short text: their numbers, and what shows that a file was ingested."""
+    rows = [
+        (e.number, e.name, e.length, e.checksum, e.records, e.complete, e.changed, e.etag, e.refused)
+        for e in landed
+        if not e.next_offset and e.length and not e.is_copy
+    ]
+    return b85encode(zlib.compress(json.dumps(rows).encode())).decode() if rows else ""
+
+
+def unpack_files(progress: SourceProgress) -> tuple[LandedFileRecord, ...]:
+    """Returns a record of each packed file. The log knows the file, but no longer what became of its records."""
+    rows = json.loads(zlib.decompress(b85decode(progress.files))) if progress.files else []
+    # Such files are all of one partition.
+    topic = progress.positions[0].topic if progress.positions else ""
+    return tuple(_stand_for(topic, *one) for one in rows)
+
+
+def _stand_for(
+    topic: str,
+    number: int,
+    name: str,
+    length: int,
+    checksum: str,
+    records: int,
+    complete: bool,
+    changed: float,
+    etag: str,
+    refused: int = 0,
+) -> LandedFileRecord:
+    return LandedFileRecord(
+        *(number, name, length, checksum, topic),
+        records=records,
+        unproved=records - refused,
+        forgotten=records - refused,
+        ignored=refused,
+        settled=(f"{refused} refused before",) if refused else (),
+        complete=complete,
+        changed=changed,
+        etag=etag,
+    )

@@ -1,12 +1,19 @@
-"""Finds the source positions at an earlier sqn from the records of landed files. Pure."""
+"""Finds source positions at an earlier sqn, and counts of landed files, from their records. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from tidefold.domain.log_state import LogState
-from tidefold.domain.source_progress import IMPORTED, LandedFileRecord, Position
+from tidefold.domain.ingest.quarantine_retry import is_skipped
+from tidefold.domain.log_state import LogState, Snapshot
+from tidefold.domain.source_progress import (
+    IMPORTED,
+    LandedFileRecord,
+    Position,
+    SourceProgress,
+    pack_files,
+    unpack_files,
+)
 
 
 def positions_at(state: LogState, sqn: int) -> tuple[Position, ...]:
@@ -15,7 +22,7 @@ def positions_at(state: LogState, sqn: int) -> tuple[Position, ...]:
     If no record and no change set has the highest order any more (logs of an older version), it is an order that was
     certainly seen. Records that the source sends a second time may then be folded a second time.
     """
-    found: dict[tuple[str, int], Position] = {}
+    positions: dict[tuple[str, int], Position] = {}
     behind: set[tuple[str, int]] = set()
     highs = {c.sqn: c.high for c in state.change_sets}
     for entry in state.landed:
@@ -23,10 +30,10 @@ def positions_at(state: LogState, sqn: int) -> tuple[Position, ...]:
         if entry.sqn is not None and entry.sqn > sqn:
             behind.add(place)
         if place not in behind:
-            found[place] = _after(found.get(place), entry, highs.get(entry.sqn or 0, ()))
+            positions[place] = _after(positions.get(place), entry, highs.get(entry.sqn or 0, ()))
     # A partition that has not moved since then is known exactly.
     now = {(p.topic, p.partition): p for p in state.positions}
-    return tuple(now[place] if place not in behind else found[place] for place in sorted(found))
+    return tuple(now[place] if place not in behind else positions[place] for place in sorted(positions))
 
 
 def _after(before: Position | None, entry: LandedFileRecord, high: tuple[int, ...]) -> Position:
@@ -37,25 +44,70 @@ def _after(before: Position | None, entry: LandedFileRecord, high: tuple[int, ..
     return replace(stood, next_offset=reached, high=max(stood.high, high))
 
 
-def accounts_of(positions: Iterable[Position]) -> tuple[LandedFileRecord, ...]:
-    """Returns records that make a log which begins at these positions ingest nothing before them."""
-    return tuple(
-        LandedFileRecord(
-            number=number,
-            name=f"{p.topic}+{p.partition}{IMPORTED}",
-            length=0,
-            checksum="",
-            topic=p.topic,
-            partition=p.partition,
-            first_offset=0,
-            next_offset=p.next_offset,
-            records=0,
-            changes=0,
-            tombstones=0,
-            repeated=0,
-            quarantined=0,
-            ignored=0,
-            sqn=None,
-        ).with_stream(p.stream)
-        for number, p in enumerate(positions, 1)
+def progress_at(state: LogState, sqn: int) -> SourceProgress:
+    """Returns what the log knew of its source when it ended with this sqn."""
+    later = next((i for i, entry in enumerate(state.landed) if entry.sqn is not None and entry.sqn > sqn), None)
+    return SourceProgress(positions_at(state, sqn), state.names, state.last_file, pack_files(state.landed[:later]))
+
+
+def continue_from(state: LogState, progress: SourceProgress) -> LogState:
+    """Returns the log with this progress in place of its own: it ingests nothing from before it again."""
+    files = unpack_files(progress)
+    placed = [position for position in progress.positions if position.next_offset or position.high]
+    former = tuple(_stand_for(position, progress.last_file + i) for i, position in enumerate(placed, 1))
+    return replace(
+        state,
+        positions=progress.positions,
+        names=progress.names,
+        landed=(*files, *former),
+        last_file=progress.last_file + len(former),
+    )
+
+
+def _stand_for(position: Position, number: int) -> LandedFileRecord:
+    """Returns the record of all files of a partition before its position."""
+    return LandedFileRecord(
+        number=number,
+        name=f"{position.topic}+{position.partition}{IMPORTED}",
+        length=0,
+        checksum="",
+        topic=position.topic,
+        partition=position.partition,
+        next_offset=position.next_offset,
+    ).with_stream(position.stream)
+
+
+@dataclass(frozen=True, slots=True)
+class LandedRange:
+    """Counts over the landed files of one range.
+
+    new: their new records: changes and refused records. Repeated, re-sent, unproved and ignored ones are not new.
+    refused: those that still are in quarantine.
+    truncated_in: the files that contain a truncate of the whole table.
+    earlier: records of earlier files that still are in quarantine, so that published rows may be missing or stale.
+    """
+
+    new: int = 0
+    refused: int = 0
+    truncated_in: tuple[str, ...] = ()
+    earlier: int = 0
+
+
+def find_landed_range(state: LogState, snapshot: Snapshot, *, extracts: bool = False) -> LandedRange:
+    """Returns the counts of a snapshot; zeros for a restore and an as-of snapshot, whose rows are of another range.
+
+    extracts: the files are full extracts. All their rows are new, although unchanged ones count as ignored.
+    """
+    if snapshot.restored_from is not None or snapshot.external or snapshot.as_of is not None:
+        return LandedRange()
+    # All files after the last file of the former range, including files without changes.
+    numbers = [entry.sqn or 0 for entry in state.landed]
+    first = max((i + 1 for i, sqn in enumerate(numbers) if 0 < sqn <= snapshot.from_sqn), default=0)
+    end = next((i for i, sqn in enumerate(numbers) if sqn > snapshot.folds_to), len(state.landed))
+    entries = state.landed[first:end]
+    return LandedRange(
+        sum(entry.changes + entry.quarantined + (entry.ignored if extracts else 0) for entry in entries),
+        sum(entry.quarantined for entry in entries),
+        tuple(entry.name for entry in entries if entry.truncates),
+        sum(entry.quarantined for entry in state.landed[:first] if entry.quarantined and not is_skipped(state, entry)),
     )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 from tidefold.errors import StorageError, TidefoldError
 
@@ -35,6 +37,22 @@ class AttemptTimeoutError(StorageError):
     """An attempt did not finish in time. It may still succeed."""
 
 
+# Bucket -> number of uploads. A bucket is named by its upper bound; `more` has what is above the last one.
+StoredHistogram = Mapping[str, int]
+# The upper bounds. Ledgers have them as names, so a changed bound begins a bucket of its own.
+_BOUNDS: Mapping[str, Sequence[int]] = {
+    "latency_ms": (10, 100, 1_000, 10_000, 60_000),
+    "size": (1 << 12, 1 << 16, 1 << 20, 1 << 24, 1 << 28),
+    "attempts": (1, 2, 3, 5, 10),
+    "batch": (1, 4, 16, 64, 256),
+    "queue": (0, 1, 4, 16, 64),
+}
+
+
+def _find_bucket(name: str, value: float) -> StoredHistogram:
+    return {next((str(bound) for bound in _BOUNDS[name] if value <= bound), "more"): 1}
+
+
 @dataclass(frozen=True, slots=True)
 class UploadTotals:
     """The uploads of change sets of one log, added up.
@@ -43,20 +61,44 @@ class UploadTotals:
     bytes: bytes of the log's change sets in them.
     failures: attempts that failed before.
     seconds: the time of the attempts that succeeded. For landed files it includes the parsing.
+    latency_ms, size: how these times and bytes are distributed.
+    attempts: which attempt succeeded.
+    batch: how many logs shared the segment.
+    queue: how many uploads waited when it was sent.
     """
 
     segments: int = 0
     bytes: int = 0
     failures: int = 0
     seconds: float = 0.0
+    latency_ms: StoredHistogram = field(default_factory=dict)
+    size: StoredHistogram = field(default_factory=dict)
+    attempts: StoredHistogram = field(default_factory=dict)
+    batch: StoredHistogram = field(default_factory=dict)
+    queue: StoredHistogram = field(default_factory=dict)
+
+    @classmethod
+    def of_upload(cls, size: int, failures: int, seconds: float, batch: int, queue: int) -> UploadTotals:
+        """Returns the totals of one upload."""
+        measured = {
+            "latency_ms": seconds * 1000, "size": size, "attempts": failures + 1, "batch": batch, "queue": queue,
+        }  # fmt: skip
+        return cls(1, size, failures, seconds, **{name: _find_bucket(name, value) for name, value in measured.items()})
 
     def __add__(self, other: UploadTotals) -> UploadTotals:
-        return UploadTotals(
-            segments=self.segments + other.segments,
-            bytes=self.bytes + other.bytes,
-            failures=self.failures + other.failures,
-            seconds=round(self.seconds + other.seconds, 6),
-        )
+        return self._combine(other, 1)
+
+    def __sub__(self, other: UploadTotals) -> UploadTotals:
+        return self._combine(other, -1)
+
+    def _combine(self, other: UploadTotals, sign: int) -> UploadTotals:
+        def add(mine: Any, more: Any) -> Any:
+            if isinstance(mine, Mapping):
+                sums = {bucket: mine.get(bucket, 0) + sign * more.get(bucket, 0) for bucket in {**mine, **more}}
+                return {bucket: count for bucket, count in sums.items() if count}
+            return round(mine + sign * more, 6)
+
+        return UploadTotals(*(add(getattr(self, one.name), getattr(other, one.name)) for one in fields(self)))
 
 
 # An upload that is tried once.

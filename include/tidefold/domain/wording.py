@@ -1,6 +1,8 @@
-"""How texts for people count and measure things and write times, and how long a person's text may be."""
+"""How texts for people count, measure and name things and write times; how long a person's text may be."""
 
 from __future__ import annotations
+
+from enum import StrEnum
 
 _SPANS = ((86_400, "d"), (3600, "h"), (60, "min"))
 
@@ -12,6 +14,11 @@ def count_noun(number: int, noun: str, plural: str = "") -> str:
 
 # The ledger keeps names and reasons for ever, and every command reads them.
 LONGEST_REASON = 1_000
+
+
+def describe_ties(ties: int) -> str:
+    """Describes keys that have different changes of one order."""
+    return f"ties: {ties:,} {'key has' if ties == 1 else 'keys have'} different changes of one order, the later counts"
 
 
 def shorten_reason(text: str) -> str:
@@ -48,3 +55,10 @@ def choose_record_noun(file: str) -> str:
     if plain.endswith((".csv", ".tsv", ".parquet")):
         return "row"
     return "record" if plain.endswith(".avro") else "line"
+
+
+class EngineName(StrEnum):
+    """The word for an engine in outcomes, task logs, verdicts and on the page."""
+
+    SPARK = "spark"
+    IN_PROCESS = "in process"

@@ -16,20 +16,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tidefold.changelog.duckdb_connection import connect
+from tidefold.changelog.key_group_hash import connect
 from tidefold.changelog.schema import table_schema
-from tidefold.delta.data_files import write_change_file
-from tidefold.delta.deletion_vectors import Places, places
+from tidefold.delta.data_files import Places, places, write_change_file
+from tidefold.domain.external_snapshot import StorageTier
 from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.paths import DataFileName, LogPaths, data_path
 from tidefold.domain.snapshot.manifest import DataFile, Manifest
-from tidefold.domain.storage_tier import StorageTier
-from tidefold.fold.base_rows import with_schema
-from tidefold.fold.fold_bucket import MERGE_MEMORY
+from tidefold.fold.fold_bucket import MERGE_MEMORY, with_schema
 from tidefold.fold.inputs import Inputs
 from tidefold.fold.plan import Address, Input
 from tidefold.storage import Store
-from tidefold.storage.scratch import open_scratch
+from tidefold.storage.safe_files import open_scratch
 
 CHANGE_TYPE = "_change_type"
 INSERT, DELETE, BEFORE, AFTER = "insert", "delete", "update_preimage", "update_postimage"
@@ -69,8 +67,8 @@ def write_change_feed(store: Store, before: Manifest, after: Manifest) -> tuple[
     with ThreadPoolExecutor(_THREADS) as pool:
         buckets = _find_ranges(old, new)
         files = list(pool.map(lambda bucket: _write(store, old.within(bucket), new.within(bucket), bucket), buckets))
-    found = tuple(file for file in files if file)
-    return found or (_write_batches(store, after, buckets[0], iter(()), may_be_empty=True),)  # type: ignore[return-value]
+    written = tuple(file for file in files if file)
+    return written or (_write_batches(store, after, buckets[0], iter(()), may_be_empty=True),)  # type: ignore[return-value]
 
 
 def _find_sides(before: Manifest, after: Manifest) -> tuple[_VersionRows, _VersionRows]:
@@ -90,14 +88,14 @@ def _find_sides(before: Manifest, after: Manifest) -> tuple[_VersionRows, _Versi
 def _find_ranges(*sides: _VersionRows) -> list[KeyGroups]:
     """Returns ranges of key groups, such that no file crosses an end; one range if rows have no key."""
     spans = sorted(part.file.key_groups for side in sides for part in side.parts)
-    found = [spans[0]]
+    ranges = [spans[0]]
     for span in spans[1:]:
-        last = found[-1]
+        last = ranges[-1]
         if span.first <= last.last or not sides[0].manifest.shape.table_key:
-            found[-1] = KeyGroups(min(last.first, span.first), max(last.last, span.last))
+            ranges[-1] = KeyGroups(min(last.first, span.first), max(last.last, span.last))
         else:
-            found.append(span)
-    return found
+            ranges.append(span)
+    return ranges
 
 
 def _write(store: Store, old: _VersionRows, new: _VersionRows, bucket: KeyGroups) -> DataFile | None:
@@ -144,9 +142,9 @@ def _read_rows(store: Store, side: _VersionRows, schema: pa.Schema) -> Iterator[
         address = Address(StorageTier.STORE, store.uri(""), data_path(table, part.file.name))
         with inputs.open(Input(part.file, (address,)))[1] as stream:
             parquet = pq.ParquetFile(stream)
-            there = [name for name in parquet.schema_arrow.names if name in names and name in schema.names]
+            present = [name for name in parquet.schema_arrow.names if name in names and name in schema.names]
             start = 0
-            for batch in parquet.iter_batches(batch_size=_BATCH_ROWS, columns=there):
+            for batch in parquet.iter_batches(batch_size=_BATCH_ROWS, columns=present):
                 yield _fit(_select(batch, start, part), schema)
                 start += batch.num_rows
 

@@ -1,43 +1,150 @@
-"""The work of a fold's tasks: each makes one bucket (requirement A1: the PySpark job runs this)."""
+"""The work of a fold's tasks: each reads the base rows of one bucket and makes it (A1: the PySpark job runs this)."""
 
 from __future__ import annotations
 
 import hashlib
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import replace
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from typing import BinaryIO
 
+import duckdb
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
-from tidefold.changelog.schema import change_schema, count_changes, table_schema
+from tidefold.changelog.key_group_hash import connect, key_groups_of
+from tidefold.changelog.schema import Aligner, change_schema, count_changes, sidecar_schema, table_schema
 from tidefold.changelog.segment import Indexes
-from tidefold.delta.data_files import require_same, write_data_file, write_part
-from tidefold.domain.key_groups import KeyGroups
+from tidefold.delta.data_files import require_same, without_deleted, write_data_file, write_part
+from tidefold.domain.external_snapshot import StorageTier
+from tidefold.domain.key_groups import KeyGroups, OwnedRows
+from tidefold.domain.log_state import Expire, TableSpec
 from tidefold.domain.paths import DataFileName, data_path
 from tidefold.domain.snapshot.manifest import DataFile
 from tidefold.domain.snapshot.point_in_time import without_times
-from tidefold.domain.storage_tier import StorageTier
 from tidefold.domain.table.table_spec import Engine
-from tidefold.errors import AlreadyExistsError, CorruptError, NotFoundError
-from tidefold.fold.base_rows import BaseFiles, open_base, read_hidden, with_schema
-from tidefold.fold.change_cache import MANY
-from tidefold.fold.expiry import drop_expired
-from tidefold.fold.inputs import Inputs
-from tidefold.fold.merge.mark_deleted import mark_rows, to_mark
-from tidefold.fold.merge.merge import MergeState, has_clears, merge_bucket
-from tidefold.fold.owned_rows import keep_owned
-from tidefold.fold.plan import Address, FoldPlan, Input, Recipe
-from tidefold.fold.rewrite import RewriteAction
-from tidefold.fold.task import FoldResult, FoldTask
+from tidefold.errors import AlreadyExistsError, CorruptError, NotFoundError, RefusedError
+from tidefold.fold.inputs import MANY, Inputs
+from tidefold.fold.merge.merge import MergeState, has_clears, mark_rows, merge_bucket, to_mark
+from tidefold.fold.plan import Address, FoldPlan, FoldResult, FoldTask, Input, Recipe, RewriteAction
 from tidefold.storage import Store, link_data_file
 from tidefold.storage.addresses import meeting
-from tidefold.storage.cancellation import require_not_cancelled
-from tidefold.storage.scratch import open_scratch
+from tidefold.storage.object_client import require_not_cancelled
+from tidefold.storage.safe_files import open_scratch
 from tidefold.typed_json import decode_json
+
+
+@dataclass(frozen=True, slots=True)
+class BaseFiles:
+    """Files of a snapshot, the `schema` of their rows, and the aligner that converts them to the wanted table."""
+
+    files: Sequence[Input]
+    aligner: Aligner
+    schema: int
+
+
+@contextmanager
+def open_base(inputs: Inputs, base: BaseFiles, bucket: KeyGroups) -> Iterator[pa.RecordBatchReader | None]:
+    """Opens the rows of a bucket as one stream; None if there is no file. Raises CorruptError."""
+    shown = [one for one in base.files if not one.file.hidden]
+    if not shown:
+        yield None
+        return
+    with ExitStack() as opened:
+        # Opened and checked before the merge begins: inside it DuckDB would wrap the error.
+        streams = [(one.file, opened.enter_context(inputs.open(one)[1])) for one in shown]
+        files = [(file, pq.ParquetFile(stream)) for file, stream in streams]
+        failed: list[RefusedError] = []
+        batches = _note_errors(
+            (b for file, parquet in files for b in _rows(file, parquet, base, bucket, opened)), failed
+        )
+        try:
+            yield pa.RecordBatchReader.from_batches(table_schema(base.aligner.shape), batches)
+        except duckdb.Error as error:
+            raise (failed[0] if failed else error) from error
+
+
+def _note_errors(batches: Iterator[pa.RecordBatch], failed: list[RefusedError]) -> Iterator[pa.RecordBatch]:
+    """Passes the batches on and notes an error, because DuckDB's own error does not contain the reason."""
+    try:
+        yield from batches
+    except RefusedError as error:
+        failed.append(error)
+        raise
+
+
+def read_hidden(inputs: Inputs, base: BaseFiles, bucket: KeyGroups) -> pa.Table | None:
+    """Reads the sidecar of a bucket; None if there is none. Raises CorruptError."""
+    shape = base.aligner.shape
+    tables = []
+    for one in base.files:
+        if one.file.hidden:
+            with ExitStack() as opened:
+                stream = opened.enter_context(inputs.open(one)[1])
+                kept = base.aligner.align_sidecar(pq.ParquetFile(stream).read(), base.schema).to_batches()
+                batches = list(_of_bucket(one.file, iter(kept), shape, bucket, opened))
+                tables.append(pa.Table.from_batches(batches, sidecar_schema(shape)))
+    return pa.concat_tables(tables) if tables else None
+
+
+def _rows(
+    file: DataFile, parquet: pq.ParquetFile, base: BaseFiles, bucket: KeyGroups, opened: ExitStack
+) -> Iterator[pa.RecordBatch]:
+    """Yields the rows of a file that belong to a bucket: only some, if the file was written for other buckets (L8)."""
+    present = set(parquet.schema_arrow.names)
+    names = [name for name in base.aligner.names(base.schema) if name in present]
+    live = without_deleted(parquet.iter_batches(batch_size=65_536, columns=names), file)
+    batches = base.aligner.rows(live, base.schema)
+    yield from _of_bucket(file, batches, base.aligner.shape, bucket, opened)
+
+
+def _of_bucket(
+    file: DataFile, batches: Iterator[pa.RecordBatch], shape: TableSpec, bucket: KeyGroups, opened: ExitStack
+) -> Iterator[pa.RecordBatch]:
+    if file.is_within(bucket):
+        yield from batches
+        return
+    if not shape.key:
+        # Rows without a key do not show their bucket: all rows of a file belong to the first bucket that it spans.
+        yield from batches if bucket.first <= file.key_groups.first <= bucket.last else ()
+        return
+    connection = opened.enter_context(connect())
+    for batch in batches:
+        table = pa.Table.from_batches([batch])
+        groups = key_groups_of(table, shape, connection)
+        mine = pc.and_(pc.greater_equal(groups, bucket.first), pc.less_equal(groups, bucket.last))
+        yield from table.filter(mine).to_batches()
+
+
+def with_schema(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Yields the same rows with exactly these types and nullability."""
+    for batch in batches:
+        yield from pa.Table.from_batches([batch]).cast(schema).to_batches()
+
+
+def drop_expired(batches: Iterable[pa.RecordBatch], expire: Expire | None) -> Iterator[pa.RecordBatch]:
+    """Yields each batch without its expired rows. A row without an age stays, and so do rows without that column."""
+    for batch in batches:
+        if expire is None or expire.column not in batch.schema.names:
+            yield batch
+            continue
+        age = batch.column(expire.column)
+        limit = pa.scalar(expire.before.rstrip("Z")).cast(pa.timestamp("us")).cast(age.type)
+        yield batch.filter(pc.fill_null(pc.greater_equal(age, limit), True))
+
+
+def keep_owned(batches: Iterable[pa.RecordBatch], only: OwnedRows | None) -> Iterator[pa.RecordBatch]:
+    """Yields each batch with the rows of this owner only. None: all rows."""
+    for batch in batches:
+        if only is None:
+            yield batch
+            continue
+        column = batch.column(only.column)
+        yield batch.filter(pc.equal(column, pa.scalar(only.value).cast(column.type)))
+
 
 # Bytes that one merge may take before it spills.
 MERGE_MEMORY = 1_000_000_000
@@ -238,6 +345,8 @@ def _merge_bucket(
         changes=count_changes(changes),
         expired=expired,
         cleared=done.cleared,
+        clears=done.clears,
+        cleared_rows=done.cleared_rows,
         ties=done.ties,
         unresolved=done.unresolved,
         stays=stays.name if stays else "",

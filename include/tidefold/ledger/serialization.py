@@ -1,4 +1,4 @@
-"""Reads and writes stored JSON documents. Damaged, missing and newer documents are different errors, never "absent".
+"""Reads and writes stored JSON documents and their pages. Damaged, missing and newer ones are different errors.
 
 A savepoint has one description, which any program can read; its checksum reveals edits. The manifest of a snapshot is
 stored once under its id, and the ledger names it by its sha256.
@@ -7,22 +7,24 @@ stored once under its id, and the ledger names it by its sha256.
 from __future__ import annotations
 
 import hashlib
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from itertools import chain, islice
 from typing import Any, TypeVar
 
 import msgspec
 
-from tidefold.domain.log_state import Snapshot
-from tidefold.domain.paths import LogPaths
-from tidefold.domain.snapshot.manifest import Manifest
-from tidefold.domain.snapshot.savepoint import DESCRIPTION, Savepoint, check_savepoint
+from tidefold.domain.log_state import ChangeSet, LandedFileRecord, LogState, Snapshot
+from tidefold.domain.paths import STORED_FORMAT, LedgerPaths, LogPaths
+from tidefold.domain.sets.set_state import SetState, SetVersion
+from tidefold.domain.snapshot.manifest import DESCRIPTION, Manifest, Savepoint, check_savepoint
 from tidefold.domain.state_validation import check_manifest
-from tidefold.errors import CorruptError, MissingFileError, NotFoundError
-from tidefold.ledger.stored_form import decode_stored, encode
+from tidefold.errors import AlreadyExistsError, CorruptError, MissingFileError, NotFoundError
 from tidefold.storage import Store
+from tidefold.typed_json import decode_json, pause_collection
 
-# 2: kinds of snapshots and facts about them that a program of format 1 would lose when it writes the next version.
-# 3: tokens of attempts, which a program of format 2 would lose: it removes files by the id of a snapshot alone.
-FORMAT = 4
 T = TypeVar("T")
 
 
@@ -43,22 +45,41 @@ class LedgerHead(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     pages: dict[str, list[str]]
     state: msgspec.Raw
     previous: str = ""
-    life: int = 0
+    generation: int = 0
     skipped: dict[str, int] = {}
+
+
+class _Formatted(msgspec.Struct, frozen=True):
+    """The part of a document that says which form it has."""
+
+    format: int = 0
 
 
 def decode_head(path: str, data: bytes) -> LedgerHead:
     """Raises CorruptError."""
-    format_ = decode(path, data, dict[str, Any]).get("format")
-    if isinstance(format_, int) and format_ > FORMAT:
-        raise CorruptError(
-            "LEDGER_NEWER",
-            f"`{path}` has format {format_}; this version reads up to {FORMAT}.",
-            hint="Update tidefold.",
-        )
+    document = decode(path, data, dict[str, Any])
+    # The first ledgers of sets were bare states, without a format.
+    bare = 0 if document.keys() >= {"name", "version", "writer"} else None
+    _require_format(path, document.get("format", bare), "LEDGER_NEWER", "LEDGER_OLDER")
     head = decode(path, data, LedgerHead)
     require_checksum(path, bytes(head.state), head.checksum)
     return head
+
+
+def _require_format(path: str, format_: Any, newer: str, older: str) -> None:
+    """Raises CorruptError with one of two codes if a document has the form of another version of tidefold."""
+    if type(format_) is not int:
+        return  # Not such a document: its decoder reports what is wrong.
+    if format_ > STORED_FORMAT:
+        message = f"`{path}` has format {format_}; this version reads format {STORED_FORMAT}."
+        raise CorruptError(newer, message, hint="Update tidefold.")
+    if format_ < STORED_FORMAT:
+        raise CorruptError(
+            older,
+            f"`{path}` has format {format_}, of a tidefold that was never released; this version reads format "
+            f"{STORED_FORMAT}.",
+            hint="Nothing was changed. Start a new store and ingest the landed files again.",
+        )
 
 
 def read_named(store: Store, path: str) -> bytes:
@@ -87,23 +108,18 @@ def require_checksum(path: str, data: bytes, digest: str) -> bytes:
 def decode(path: str, data: bytes, kind: type[T]) -> T:
     """Decodes a document. Raises CorruptError if the bytes are not such a document."""
     try:
-        return decode_stored(data, kind)
+        return decode_json(data, kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise CorruptError(
             "UNREADABLE", f"`{path}` cannot be read: {error}.", hint="Restore the file from a backup."
         ) from error
 
 
-_SAVEPOINT_FORMAT = "tidefold-savepoint"
-VERSION = 1
-
-
-def write_description(store: Store, savepoint: Savepoint) -> str:
-    """Stores the description, once. From now on there is a savepoint. Returns the sha256 of the document."""
-    fields = msgspec.to_builtins(savepoint)
-    document = {"format": _SAVEPOINT_FORMAT, "version": VERSION, **fields}
+def write_description(store: Store, description: object, path: str = DESCRIPTION) -> str:
+    """Stores the description of a savepoint, once. From now on there is one. Returns the sha256 of the document."""
+    document = {"format": _format_name(path), "version": STORED_FORMAT, **msgspec.to_builtins(description)}
     data = msgspec.json.format(msgspec.json.encode({**document, "checksum": _checksum(document)}), indent=2)
-    store.put_if_absent(DESCRIPTION, data)
+    store.put_if_absent(path, data)
     return digest_of(data)
 
 
@@ -112,38 +128,38 @@ def read_description(store: Store) -> tuple[Savepoint, str]:
 
     Raises NotFoundError if there is none, CorruptError if it is damaged, edited, or newer than this program.
     """
+    savepoint, digest = read_described(store, DESCRIPTION, Savepoint)
+    return check_savepoint(savepoint), digest
+
+
+def read_described(store: Store, path: str, kind: type[T]) -> tuple[T, str]:
+    """Returns the content of a description and its sha256. Raises NotFoundError, CorruptError."""
     try:
-        data = store.read(DESCRIPTION)
+        data = store.read(path)
     except NotFoundError as error:
-        message = f"There is no savepoint at this address: `{DESCRIPTION}` is missing."
+        message = f"There is no savepoint at this address: `{path}` is missing."
         hint = "Give the address of a finished savepoint. An unfinished one has no such file."
         raise NotFoundError("SAVEPOINT_UNKNOWN", message, hint=hint) from error
-    document = decode(DESCRIPTION, data, dict[str, Any])
-    _check_format(document)
-    given = document.pop("checksum", None)
-    if given != _checksum(document):
-        raise CorruptError(
-            "SAVEPOINT_EDITED",
-            f"`{DESCRIPTION}` does not match its recorded checksum.",
-            hint="Nothing was changed. Put the original description back.",
-        )
-    return check_savepoint(decode(DESCRIPTION, data, Savepoint)), digest_of(data)
-
-
-def _check_format(document: dict[str, Any]) -> None:
+    document = decode(path, data, dict[str, Any])
     version = document.get("version")
-    if document.get("format") != _SAVEPOINT_FORMAT or type(version) is not int:
+    if document.get("format") != _format_name(path) or type(version) is not int:
         raise CorruptError(
             "SAVEPOINT_FORMAT",
-            f"`{DESCRIPTION}` is not a description of a tidefold savepoint.",
+            f"`{path}` is not a description of a tidefold savepoint.",
             hint="Nothing was changed. Give the address of a savepoint.",
         )
-    if version > VERSION:
+    _require_format(path, version, "SAVEPOINT_NEWER", "SAVEPOINT_OLDER")
+    if document.pop("checksum", None) != _checksum(document):
         raise CorruptError(
-            "SAVEPOINT_NEWER",
-            f"The savepoint has version {version}; this program reads up to {VERSION}.",
-            hint="Update tidefold.",
+            "SAVEPOINT_EDITED",
+            f"`{path}` does not match its recorded checksum.",
+            hint="Nothing was changed. Put the original description back.",
         )
+    return decode(path, data, kind), digest_of(data)
+
+
+def _format_name(path: str) -> str:
+    return f"tidefold-{path.removesuffix('.json')}"
 
 
 def _checksum(document: dict[str, Any]) -> str:
@@ -158,18 +174,215 @@ def read_manifest(store: Store, log: str, snapshot: Snapshot) -> Manifest:
 
 def read_manifest_at(store: Store, path: str, snapshot: Snapshot) -> Manifest:
     """Returns a manifest from another path, such as a local copy."""
-    return check_manifest(
-        decode(path, require_checksum(path, read_named(store, path), snapshot.manifest or ""), Manifest), snapshot
-    )
+    data = require_checksum(path, read_named(store, path), snapshot.manifest or "")
+    return check_manifest(decode_manifest(path, data), snapshot)
 
 
 def decode_manifest(path: str, data: bytes) -> Manifest:
     """Decodes a stored manifest, whichever snapshot it belongs to. Raises CorruptError."""
+    _require_format(path, decode(path, data, _Formatted).format, "MANIFEST_NEWER", "MANIFEST_OLDER")
     return decode(path, data, Manifest)
 
 
 def write_manifest(store: Store, manifest: Manifest) -> str:
     """Stores a manifest under its snapshot's id, once, and returns its sha256."""
-    data = encode(manifest)
+    data = msgspec.json.encode(replace(manifest, format=STORED_FORMAT))
     store.put_if_absent(LogPaths(manifest.log).manifest(manifest.snapshot), data)
     return digest_of(data)
+
+
+# A page has the items of one block of numbers: 32 of them, or 64, 128 and so on. Two full neighbours become one page,
+# so a list of n items has about log2(n) pages. Pages do not change when the oldest items are truncated: the version
+# says how many items of the first page it leaves out.
+Items = tuple[Any, ...]
+State = TypeVar("State", LogState, SetState)
+_LEAST = 32
+# A page that holds more is slow to write again when one of its items changes.
+_MOST = 32_768
+_READERS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class _PagedList:
+    """A list of the state that is stored in pages.
+
+    number: returns the number of an item; numbers rise.
+    kind: the type of a page.
+    most: the most numbers in one page.
+    """
+
+    number: Callable[[Any], int]
+    kind: Any
+    most: int = _MOST
+
+
+# The lists of each state that are stored in pages.
+_PAGED: dict[type, dict[str, _PagedList]] = {
+    LogState: {
+        "change_sets": _PagedList(lambda c: c.sqn, tuple[ChangeSet, ...]),
+        "landed": _PagedList(lambda entry: entry.number, tuple[LandedFileRecord, ...]),
+        # Snapshots change their state after they are written.
+        "snapshots": _PagedList(lambda s: s.id, tuple[Snapshot, ...], most=256),
+    },
+    SetState: {"earlier": _PagedList(lambda version: version.number, tuple[SetVersion, ...], most=256)},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PageNames:
+    """The pages of a ledger version.
+
+    names: the sha256 of each page, by list, oldest items first.
+    skipped: how many items of a list's first page the list no longer has.
+    """
+
+    names: dict[str, list[str]]
+    skipped: dict[str, int]
+
+
+class Pages:
+    """Splits a state into pages and its recent rest, and joins it again.
+
+    known: pages of this store by path. Others that read the store may share them, because pages never change.
+    """
+
+    def __init__(self, store: Store, paths: LedgerPaths, kind: type, chunks: dict[str, Items]) -> None:
+        self._store = store
+        self._paths = paths
+        self._paged = _PAGED[kind]
+        self._chunks = chunks
+        # The ledger version that was read last, and its pages; 0: there is none.
+        self._newest = 0
+        self._names: dict[str, list[str]] = {}
+
+    def split(self, state: State) -> tuple[PageNames, State]:
+        """Writes the pages that do not exist yet. Returns their names and the state without their items.
+
+        The state must be the next one (`is_next`).
+        """
+        pages = PageNames({}, {})
+        recent: dict[str, Any] = {}
+        for name, paged in self._paged.items():
+            items: Items = getattr(state, name)
+            before = self._list_pages(name, state.generation)
+            first, kept, skipped = _find_first(before, items, paged)
+            blocks, recent[name] = _split_blocks(items[kept:], paged)
+            pages_before = {paged.number(chunk[0]): (digest, chunk) for digest, chunk in before}
+            pages.names[name] = first
+            for block in blocks:
+                digest, chunk = pages_before.get(paged.number(block[0]), ("", ()))
+                pages.names[name].append(digest if chunk == block else self._put(state.generation, block))
+            if skipped:
+                pages.skipped[name] = skipped
+        return pages, replace(state, **recent)
+
+    def is_next(self, version: int) -> bool:
+        """Whether a version follows the one that was read last.
+
+        The pages of another one could have the names of pages that became a part of larger ones. A pruner deletes
+        those.
+        """
+        return version == self._newest + 1
+
+    def join(self, pages: PageNames, recent: State) -> State:
+        """Returns the whole state. Raises CorruptError if a page is missing or damaged."""
+        life = recent.generation
+        wanted = [(name, digest) for name in self._paged for digest in pages.names.get(name, [])]
+        self._read_missing(life, wanted)
+        whole: dict[str, Any] = {}
+        for name in self._paged:
+            chunks = (self._chunks[self._paths.page(digest, life)] for digest in pages.names.get(name, []))
+            items = chain(chain.from_iterable(chunks), getattr(recent, name))
+            whole[name] = tuple(islice(items, pages.skipped.get(name, 0), None))
+        self._newest, self._names = recent.version, pages.names
+        return replace(recent, **whole)
+
+    def count(self, state: State) -> int:
+        """Returns the number of items in the lists that have pages."""
+        return sum(len(getattr(state, name)) for name in self._paged)
+
+    def remember(self, version: int, pages: PageNames) -> None:
+        """Continues after a version that another ledger of this process has read."""
+        self._newest, self._names = version, pages.names
+
+    def forget(self) -> None:
+        """Forgets the version that was read last: the ledger has no version now."""
+        self._newest, self._names = 0, {}
+
+    def _list_pages(self, name: str, life: int) -> list[tuple[str, Items]]:
+        """Returns the pages of a list in the version that was read last. A new life of the log has none of them."""
+        chunks = ((digest, self._chunks.get(self._paths.page(digest, life))) for digest in self._names.get(name, []))
+        return [(digest, chunk) for digest, chunk in chunks if chunk]
+
+    def _put(self, life: int, chunk: Items) -> str:
+        data = msgspec.json.encode(chunk)
+        digest = digest_of(data)
+        path = self._paths.page(digest, life)
+        try:
+            self._store.put_if_absent(path, data)
+        except AlreadyExistsError:
+            # A page is named by its content: an earlier write had the same content, unless it was damaged since.
+            if digest_of(self._store.read(path)) != digest:
+                self._store.delete([path])
+                self._store.put_if_absent(path, data)
+        self._chunks[path] = chunk
+        return digest
+
+    def _read_missing(self, life: int, wanted: Iterable[tuple[str, str]]) -> None:
+        paths = {self._paths.page(digest, life): (name, digest) for name, digest in wanted}
+        missing = {path: of for path, of in paths.items() if path not in self._chunks}
+
+        def read(path: str) -> Items:
+            name, digest = missing[path]
+            chunk: Items = decode(
+                path, require_checksum(path, read_named(self._store, path), digest), self._paged[name].kind
+            )
+            return chunk
+
+        with ThreadPoolExecutor(_READERS) as pool, pause_collection():
+            loaded = pool.map(read, missing) if len(missing) > 1 else map(read, missing)
+            self._chunks.update(zip(missing, loaded, strict=True))
+
+
+def _find_first(before: Sequence[tuple[str, Items]], items: Items, paged: _PagedList) -> tuple[list[str], int, int]:
+    """Looks for the page whose rest the items begin with, because the items before them were truncated.
+
+    Returns its name, how many of the items are in it, and how many of its items are truncated.
+
+    before: the pages of the version before.
+    """
+    left = ((one, chunk) for one, chunk in before if items and paged.number(chunk[-1]) >= paged.number(items[0]))
+    digest, chunk = next(left, ("", ()))
+    skipped = next((at for at, item in enumerate(chunk) if item == items[0]), len(chunk))
+    kept = len(chunk) - skipped
+    # As long as nothing of it is truncated, it may become a part of a larger page. A short one is written again.
+    is_rest = skipped and kept and len(chunk) > _LEAST and chunk[skipped:] == items[:kept]
+    return ([digest], kept, skipped) if is_rest else ([], 0, 0)
+
+
+def _split_blocks(items: Items, paged: _PagedList) -> tuple[list[Items], Items]:
+    """Splits a list into the largest full blocks of numbers, and the rest, which stays open.
+
+    The same items after the same page always make the same pages.
+    """
+    if not items:
+        return [], ()
+    opened = paged.number(items[-1]) // _LEAST * _LEAST
+    blocks = []
+    begin = 0
+    for first, length in _plan_blocks(paged.number(items[0]) // _LEAST * _LEAST, opened, paged.most):
+        end = bisect_left(items, first + length, begin, key=paged.number)
+        if end > begin:
+            blocks.append(items[begin:end])
+        begin = end
+    return blocks, items[begin:]
+
+
+def _plan_blocks(first: int, end: int, most: int) -> Iterator[tuple[int, int]]:
+    """Yields the largest aligned blocks that lie between two numbers: the first number and the length of each."""
+    while first < end:
+        length = _LEAST
+        while length < most and first % (length * 2) == 0 and first + length * 2 <= end:
+            length *= 2
+        yield first, length
+        first += length

@@ -34,10 +34,10 @@ def find_newest(store: Store, folder: str) -> int:
 def read_record(store: Store, folder: str, number: int, kind: type[R]) -> R | None:
     """Returns the record of that number; None: it is gone or damaged. Raises StorageError."""
     try:
-        found = decode_json(store.read(record_path(folder, number)), kind)
+        record = decode_json(store.read(record_path(folder, number)), kind)
     except (NotFoundError, msgspec.DecodeError, UnicodeDecodeError):
         return None
-    return found if found.number == number else None
+    return record if record.number == number else None
 
 
 def write_record(store: Store, folder: str, record: Numbered) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields, is_dataclass, replace
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from tidefold.domain.engine_name import EngineName
+from tidefold.domain.wording import EngineName
 from tidefold.errors import TidefoldError, wrap_unexpected
 
 _log = logging.getLogger(__name__)
@@ -115,12 +115,12 @@ def _to_dict(value: Any) -> dict[str, Any]:
     """Like `dataclasses.asdict`, but handles None as each field declares it."""
     shown: dict[str, Any] = {}
     for one in fields(value):
-        found: Any = getattr(value, one.name)
-        found = one.metadata.get("none") if found is None else _to_plain(found)
+        plain: Any = getattr(value, one.name)
+        plain = one.metadata.get("none") if plain is None else _to_plain(plain)
         if one.metadata.get("inline"):
-            shown |= found
-        elif found is not _NO_KEY:
-            shown[one.name] = found
+            shown |= plain
+        elif plain is not _NO_KEY:
+            shown[one.name] = plain
     return shown
 
 
@@ -201,10 +201,10 @@ def for_each_log(logs: Iterable[str], act: Callable[[str], Outcome], at_once: in
         try:
             return act(log)
         except Exception as error:
-            found = wrap_unexpected(error)
-            if found is not error:
-                _log.error("%s: %s", log, found, exc_info=error)
-            return Outcome.of_error(log, found)
+            failure = wrap_unexpected(error)
+            if failure is not error:
+                _log.error("%s: %s", log, failure, exc_info=error)
+            return Outcome.of_error(log, failure)
 
     return map_logs(try_log, list(logs), at_once)
 

@@ -1,4 +1,4 @@
-"""The input of every operation: a configuration, its store and its local copies."""
+"""The input of every operation: a configuration, its store and its local copies; one transition of a log."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from tidefold.config import Config, LogConfig
+from tidefold.config.models.sources import StateJsonEntry
+from tidefold.domain.log_state import LogState
 from tidefold.errors import NotFoundError
-from tidefold.ledger import Chunk, Compared, Ledger, Versions
+from tidefold.ledger import ComparedFields, Items, Ledger, SetLedger, Versions
+from tidefold.operations.outcome import Outcome, Status
 from tidefold.storage import Store, logs_at_once
 from tidefold.storage.local_copies.roots import LocalRoots
 
@@ -28,14 +31,19 @@ class Pipeline:
     config: Config
     store: Store
     local: LocalRoots | None = None
-    pages: dict[str, Chunk] = field(default_factory=dict, compare=False, repr=False)
+    pages: dict[str, Items] = field(default_factory=dict, compare=False, repr=False)
     before_write: Callable[[], None] = field(default=lambda: None, compare=False, repr=False)
-    compared: Compared = field(default_factory=dict, compare=False, repr=False)
+    compared: ComparedFields = field(default_factory=dict, compare=False, repr=False)
     versions: Versions | None = field(default=None, compare=False, repr=False)
     any_target: bool = True
 
     def ledger(self, log: str) -> Ledger:
         return Ledger(self.store, log, self.pages, self.before_write, self.compared, self.versions)
+
+    def set_ledger(self, name: str) -> SetLedger:
+        """Returns the ledger of a configured set."""
+        logs = self.config.sets[name].logs
+        return SetLedger(self.store, name, logs, self.pages, self.before_write, self.compared)
 
     @property
     def at_once(self) -> int:
@@ -44,16 +52,41 @@ class Pipeline:
 
     def log(self, log: str) -> LogConfig:
         """Returns the configuration of a log. Raises NotFoundError."""
-        found = self.config.logs.get(log)
-        if found is None:
+        configured = self.config.logs.get(log)
+        if configured is None:
             raise NotFoundError(
                 "LOG_NOT_CONFIGURED",
                 f"`{self.config.path}` has no log `{log}`.",
                 hint=f"Configured logs: {', '.join(self.config.logs)}.",
             )
-        return found
+        return configured
+
+    def log_of(self, state: LogState) -> LogConfig:
+        """Returns the configuration of a log. Its rows live as long as a metadata said later, if it is trusted."""
+        config, newer = self.log(state.log), state.followed_ttl
+        is_trusted = isinstance(config.source, StateJsonEntry) and config.source.metadata == "follow"
+        if config.ttl is None or newer is None or not is_trusted or newer.configured != config.ttl.days:
+            return config
+        return config.model_copy(update={"ttl": config.ttl.model_copy(update={"days": newer.days})})
 
 
 def now() -> str:
     """Returns the current instant in UTC, for people. No decision depends on it."""
     return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def apply_transition(
+    pipeline: Pipeline,
+    log: str,
+    transition: Callable[[LogState], LogState],
+    describe: Callable[[LogState], Outcome],
+) -> Outcome:
+    """Commits the transition. Returns its outcome, which `describe` makes from the earlier state.
+
+    An outcome with the status `nothing` commits nothing.
+    """
+    ledger = pipeline.ledger(log)
+    outcome = describe(ledger.read())
+    if outcome.status is not Status.NOTHING:
+        ledger.commit(transition)
+    return outcome

@@ -3,20 +3,64 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any
 
 from tidefold.domain.snapshot.snapshot_signal import incremental_snapshot_signal
-from tidefold.domain.wording import count_noun, format_minute, in_units
-from tidefold.presentation.text import mask_control_characters
+from tidefold.domain.table.table_spec import TableSpec
+from tidefold.domain.verify.expected_files import is_old
+from tidefold.domain.wording import choose_record_noun, count_noun, describe_ties, format_minute, in_units
+from tidefold.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from tidefold.config import LogConfig
     from tidefold.domain.log_state import Drill, ReadFrom, Snapshot
+    from tidefold.domain.verify.expected_files import ProofRecord, ReaderProof
     from tidefold.operations.inspect.status import LogStatus
     from tidefold.operations.local_copies.inventory import LocalUse
+
+
+def mask_control_characters(text: str) -> str:
+    """Without control characters: names and reasons come from landed data, and terminals obey escape sequences."""
+    return "".join(c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+def key_text(words: list[str], shape: TableSpec) -> str:
+    """The key as a JSON object: given as one, as the value of the only key column, or as pairs.
+
+    Values are read by the types of their columns.
+    """
+    if len(words) == 1 and words[0].lstrip().startswith("{"):
+        return words[0]
+    types = {column.name: column.type for column in shape.columns}
+    hint = f"Give it as {' '.join(f'{name}=...' for name in shape.key)}, or as a JSON object."
+    if len(words) == len(shape.key) == 1 and "=" not in words[0]:
+        words = [f"{shape.key[0]}={words[0]}"]
+    values: dict[str, Any] = {}
+    for word in words:
+        name, equals, text = word.partition("=")
+        if not equals or name in values:
+            raise InvalidInputError(
+                "READ_KEY", f"`{word}` does not have the form `column=value`, or its column is given twice.", hint=hint
+            )
+        values[name] = _value(text, types.get(name, "string"))
+    return json.dumps(values)
+
+
+def _value(text: str, kind: str) -> str | int | bool:
+    if kind == "boolean" and text in ("true", "false"):
+        return text == "true"
+    if kind in ("int", "long") and text.removeprefix("-").isascii() and text.removeprefix("-").isdigit():
+        return int(text)
+    return text
+
+
+def format_place(file: str, number: int) -> str:
+    """Returns the position of a record, such as `row 3 of orders.csv`."""
+    return f"{choose_record_noun(file)} {number} of {file}"
 
 
 def plain_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
@@ -41,15 +85,15 @@ def log_table(logs: Iterable[LogConfig]) -> Table:
 
 
 def _log_row(log: LogConfig) -> tuple[str, ...]:
-    suite = log.quality.suite.name if log.quality.suite else "-"
-    fed_from = log.source.address if log.source else "written by a program"
+    suite = log.suite.name if log.suite else "-"
+    fed_from = log.address or "written by a program"
     return (log.id, ", ".join(log.shape.key), str(len(log.shape.columns)), log.shape.order, fed_from, suite)
 
 
-def status_table(found: Sequence[LogStatus]) -> Table:
+def status_table(statuses: Sequence[LogStatus]) -> Table:
     """One line a log."""
     columns = ("log", "snapshot>", "rows>", "bytes>", "table>", "made", "open", "to fold>", "refused>")
-    return plain_table(columns, [_status_row(s) for s in found])
+    return plain_table(columns, [_status_row(s) for s in statuses])
 
 
 def _status_row(status: LogStatus) -> tuple[str, ...]:
@@ -72,19 +116,19 @@ def _status_row(status: LogStatus) -> tuple[str, ...]:
     return (status.log, *done, opened, f"{status.changes:,}", f"{status.quarantined:,}")
 
 
-def position_table(found: Sequence[LogStatus]) -> Table:
+def position_table(statuses: Sequence[LogStatus]) -> Table:
     """How far each partition has been taken."""
     # Files of any name have no offsets.
     rows = [
-        (s.log, p.topic, str(p.partition), f"{p.next_offset:,}") for s in found for p in s.positions if p.next_offset
+        (s.log, p.topic, str(p.partition), f"{p.next_offset:,}") for s in statuses for p in s.positions if p.next_offset
     ]
     return plain_table(("log", "topic", "partition>", "next offset>"), rows)
 
 
-def remarks(found: Sequence[LogStatus]) -> list[str]:
+def remarks(statuses: Sequence[LogStatus]) -> list[str]:
     """One line for everything that a person should know or do."""
     lines = []
-    for status in found:
+    for status in statuses:
         if status.error:
             lines.append(f"{status.log}: {status.error.message}")
         if not status.begun:
@@ -97,8 +141,7 @@ def remarks(found: Sequence[LogStatus]) -> list[str]:
             run = f"`tidefold run {status.log} --run {status.attempt.run}` goes on with it"
             lines.append(f"{status.log}: {run}, `tidefold abort {status.log}` undoes it.")
         lines += [f"{status.log}: {remark}" for remark in _as_of_attempts(status)]
-        if status.why:
-            lines.append(f"{status.log}: {status.why}.")
+        lines += [f"{status.log}: {problem}." for problem in (status.table, status.why) if problem]
         if status.schema_waits:
             lines.append(f"{status.log}: the next snapshot takes up {status.schema_waits}.")
         if status.quarantined:
@@ -107,6 +150,8 @@ def remarks(found: Sequence[LogStatus]) -> list[str]:
                 f"{status.log}: {count_noun(status.quarantined, 'refused record')}: {which} may be missing or stale; "
                 f"next: `tidefold quarantine show {status.log}`."
             )
+        if status.latest and status.latest.ties:
+            lines.append(f"{status.log}: snapshot {status.latest.id}, {describe_ties(status.latest.ties)}.")
         lines += [f"{status.log}: {remark}" for remark in _landing(status)]
         if status.report:
             lines.append(f"{status.log}: `tidefold report {status.log}` names the page with the details.")
@@ -115,9 +160,9 @@ def remarks(found: Sequence[LogStatus]) -> list[str]:
     return lines
 
 
-def alarm_lines(found: Iterable[LogStatus]) -> list[str]:
+def alarm_lines(statuses: Iterable[LogStatus]) -> list[str]:
     """One line for each alarm of each log."""
-    return [f"{alarm.log}: {alarm}" for status in found for alarm in status.alarms]
+    return [f"{alarm.log}: {alarm}" for status in statuses for alarm in status.alarms]
 
 
 def _describe_skipped(status: LogStatus) -> Iterable[str]:
@@ -162,7 +207,8 @@ def _list_refs(status: LogStatus) -> Iterable[str]:
     """Lists what the log has besides the newest snapshot, and what keeps it from being truncated."""
     if status.stopped:
         by = status.stopped
-        yield f"stopped by {by.by} ({by.why}); `tidefold resume {status.log}` lets it take changes again"
+        ends = f"`tidefold resume {status.log}`, or the DAG tidefold_resume, lets it take changes again"
+        yield f"stopped by {by.by} ({by.why}); {ends}"
     if status.tail:
         yield f"snapshot {status.tail.id} is snapshot {status.tail.base} and the change sets up to {status.tail.to_sqn}"
     for tag in status.tags:
@@ -235,10 +281,10 @@ def reasons(
     local: Sequence[int] = (),
 ) -> list[str]:
     """One line for each snapshot: its run, what it restored, its tags, its local copy, and what stopped it."""
-    known = {s.id: [f"restored from snapshot {restored[s.id]}"] if s.id in restored else [] for s in snapshots}
+    texts = {s.id: [f"restored from snapshot {restored[s.id]}"] if s.id in restored else [] for s in snapshots}
     for snapshot in local:
-        known[snapshot].append("a copy is on this machine")
-    return [f"{s.id}: run {'; '.join((s.run, *known[s.id], *_reasons(s, tags.get(s.id, ()))))}" for s in snapshots]
+        texts[snapshot].append("a copy is on this machine")
+    return [f"{s.id}: run {'; '.join((s.run, *texts[s.id], *_reasons(s, tags.get(s.id, ()))))}" for s in snapshots]
 
 
 def _reasons(snapshot: Snapshot, tags: Sequence[str]) -> Iterable[str]:
@@ -291,3 +337,71 @@ def gate_word(snapshot: Snapshot) -> str:
     if verdict.passed:
         return "pass"
     return "override" if verdict.override_by else "FAIL"
+
+
+_OLD = " OLD"
+
+
+def describe_status(status: LogStatus) -> dict[str, Any]:
+    """The JSON of a status: the proof with the share that its round has read, an error as every command shows it."""
+    import msgspec
+
+    proof = status.proof
+    return {
+        **msgspec.to_builtins(replace(status, error=None)),
+        "error": status.error.to_dict() if status.error else None,
+        "proof": {**asdict(proof), "share": proof.share} if proof else None,
+    }
+
+
+def is_proof_old(status: LogStatus, now: str) -> bool:
+    """Whether the last proof of all files is old. A log that was never proved is not old."""
+    return status.proof is not None and bool(status.proof.proved) and is_old(status.proof.proved, now)
+
+
+def is_drill_old(status: LogStatus, now: str) -> bool:
+    """Whether the last drill is old. A log without a drill is not old."""
+    drill = status.drilled.drill if status.drilled else None
+    return drill is not None and is_old(drill.instant, now)
+
+
+def proof_lines(status: LogStatus, now: str) -> Iterator[str]:
+    """Returns the lines of `status` about a log that has a snapshot."""
+    if status.error or not status.latest:
+        return
+    log, proof = status.log, status.proof
+    old = f"{_OLD}: `tidefold scrub {log}` reads the next files" if is_proof_old(status, now) else ""
+    yield f"{log}: {_describe_proof(proof)}{old}." if proof else f"{log}: files never proved; `tidefold scrub {log}`."
+    if proof and proof.damaged:
+        yield f"{log}: {describe_damage(proof)}; `tidefold scrub {log}` names the files."
+    if proof and (read := proof.readers):
+        yield f"{log}: {describe_read_back(read)}."
+    if status.drilled and status.drilled.drill:
+        again = f"{_OLD}: `tidefold drill {log}` repeats it" if is_drill_old(status, now) else ""
+        yield f"{log}: snapshot {status.drilled.id}: {describe_drill(status.drilled.drill)}{again}."
+    else:
+        yield f"{log}: restore never drilled; `tidefold drill {log}`."
+
+
+def describe_damage(proof: ProofRecord) -> str:
+    """How many files the newest proof found damaged."""
+    count = len(proof.damaged)
+    return f"{count_noun(count, 'damaged file')} at the proof of {format_minute(proof.instant)}"
+
+
+def describe_read_back(read: ReaderProof) -> str:
+    """What Spark read of the published table."""
+    when = f"snapshot {read.snapshot}, read back by Spark {format_minute(read.instant)}"
+    if read.error:
+        return f"{when}: READ DIFFERENTLY: {read.error.rstrip('.')}"
+    return (
+        f"{when}: {count_noun(read.rows, 'row')} in {count_noun(read.files, 'file')}, bytes of {read.hashed:,} hashed"
+    )
+
+
+def _describe_proof(proof: ProofRecord) -> str:
+    proved = f"files proved {format_minute(proof.proved)}" if proof.proved else "files not all proved yet"
+    size = in_units(proof.bytes)
+    if proof.position:
+        return f"{proved}, the round since then has read {proof.share:.0%} of {size}"
+    return f"{proved}, the last round read all {size} ({proof.by})"

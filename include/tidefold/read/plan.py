@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from tidefold.changelog.schema_alignment import Aligner
+from tidefold.changelog.schema import Aligner
+from tidefold.domain.external_snapshot import StorageTier
 from tidefold.domain.key_groups import SPLIT, KeyGroups, OwnedRows, Redistribution, bucket_ranges
 from tidefold.domain.log_state import ChangeSet, Expire, TableSpec
 from tidefold.domain.paths import data_path
 from tidefold.domain.snapshot.manifest import DataFile
-from tidefold.domain.storage_tier import StorageTier
-from tidefold.domain.table.schema import FIRST, Schema
+from tidefold.domain.table.types import FIRST, Schema
 from tidefold.fold.plan import Address, Input
 
 

@@ -1,30 +1,38 @@
-"""Reads the rows of a ReadPlan, task by task: in this process for the command line, in its workers for Spark."""
+"""Reads the rows of a ReadPlan, task by task, here or in Spark's workers, and compares rows with rows."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from functools import partial, reduce
 from operator import and_
+from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidefold.changelog.key_group_hash import connect
 from tidefold.changelog.schema import change_schema, table_schema
 from tidefold.changelog.segment import Indexes, read_change_set
 from tidefold.domain.log_state import ChangeSet, DeletionState, State, TableSpec
 from tidefold.errors import CorruptError, NotFoundError, RefusedError, TidefoldError
-from tidefold.fold.base_rows import BaseFiles, open_base, read_hidden, with_schema
-from tidefold.fold.change_cache import MANY, changes_for
-from tidefold.fold.change_set_index import ChangeSetIndex
-from tidefold.fold.expiry import drop_expired
-from tidefold.fold.fold_bucket import MERGE_MEMORY
-from tidefold.fold.inputs import Inputs
+from tidefold.fold.fold_bucket import (
+    MERGE_MEMORY,
+    BaseFiles,
+    drop_expired,
+    keep_owned,
+    open_base,
+    read_hidden,
+    with_schema,
+)
+from tidefold.fold.inputs import MANY, Inputs, changes_for
 from tidefold.fold.merge.merge import MergeState, merge_bucket
-from tidefold.fold.owned_rows import keep_owned
+from tidefold.fold.plan import ChangeSetIndex
 from tidefold.ledger import Ledger
 from tidefold.read.plan import OneKey, ReadPlan, ReadTask
 from tidefold.storage import Store
-from tidefold.storage.scratch import open_scratch
+from tidefold.storage.safe_files import open_scratch
 
 SQN = "_sqn"
 _BATCH_ROWS = 65_536
@@ -55,12 +63,12 @@ def read_task(store: Store, plan: ReadPlan, task: ReadTask) -> Iterator[pa.Recor
 
 
 def _fold_rows(store: Store, plan: ReadPlan, task: ReadTask) -> Iterator[pa.RecordBatch]:
-    read = partial(read_change_set, store, known={})
+    read = partial(read_change_set, store, indexes={})
     work = (plan.store, plan.log, plan.snapshot, plan.change_sets)
     least = MANY if plan.key or plan.share else 1
     index = ChangeSetIndex(plan.change_sets)
-    found = changes_for(work, index, index.near(task.bucket), task.bucket, read, least)
-    tables = [plan.aligner.changes(table, schema) for table, schema in found]
+    changes = changes_for(work, index, index.near(task.bucket), task.bucket, read, least)
+    tables = [plan.aligner.changes(table, schema) for table, schema in changes]
     if not any(table.num_rows for table in tables):
         # File by file: a look at the first rows of a large table reads one file. (A dataset's reader threads hang the
         # process at its end when not all of it was read.)
@@ -81,9 +89,9 @@ def _fold_rows(store: Store, plan: ReadPlan, task: ReadTask) -> Iterator[pa.Reco
 
 def _changes(store: Store, plan: ReadPlan, task: ReadTask) -> Iterator[pa.RecordBatch]:
     schema = _changes_schema(plan.shape)
-    known: Indexes = {}
+    indexes: Indexes = {}
     for change_set in task.change_sets:
-        table = plan.aligner.changes(read_change_set(store, change_set, task.bucket, known), change_set.schema)
+        table = plan.aligner.changes(read_change_set(store, change_set, task.bucket, indexes), change_set.schema)
         # Segments keep changes by key group; people follow them as they came.
         table = table.sort_by([("_partition", "ascending"), ("_offset", "ascending")])
         numbered = table.add_column(0, schema.field(SQN), pa.array([change_set.sqn] * len(table), pa.int64()))
@@ -126,3 +134,102 @@ def _is_outdated(store: Store, plan: ReadPlan, task: ReadTask) -> bool:
 
 def _places(change_sets: tuple[ChangeSet, ...]) -> set[tuple[str, int]]:
     return {(c.location.segment, c.location.ordinal) for c in change_sets}
+
+
+ADDED, CHANGED, REMOVED = "added", "changed", "removed"
+KINDS = (ADDED, CHANGED, REMOVED)
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One row that differs: `before` is None if it was added, `after` if it was removed."""
+
+    change: str
+    key: dict[str, Any]
+    before: dict[str, Any] | None
+    after: dict[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """The numbers of different rows, by kind, and the first of them in the order of the key."""
+
+    counts: dict[str, int]
+    rows: tuple[Difference, ...]
+
+
+def compare(
+    before: Iterable[pa.RecordBatch], after: Iterable[pa.RecordBatch], shape: TableSpec, limit: int
+) -> Compared:
+    """Compares rows with the columns of `shape`, whose keys are unique on each side; returns at most `limit` rows.
+
+    Rows of a table without a key are only added or removed: equal rows cancel each other out.
+
+    Errors of the iterables are raised. The comparison spills to disk above the memory of a merge.
+    """
+    with open_scratch() as scratch, connect(MERGE_MEMORY, scratch) as connection:
+        # Loaded batch by batch, not scanned by DuckDB: it would wrap the errors of the file reader.
+        has_batches = [_load(connection, "before", before), _load(connection, "after", after)]
+        if has_batches == [False, False]:
+            return Compared(dict.fromkeys(KINDS, 0), ())
+        if has_batches == [False, True]:
+            connection.execute("CREATE TEMP TABLE before AS FROM after LIMIT 0")
+        if has_batches == [True, False]:
+            connection.execute("CREATE TEMP TABLE after AS FROM before LIMIT 0")
+        connection.execute(_differences(shape) if shape.key else _differences_of_all(len(shape.columns)))
+        counted = dict(connection.execute("SELECT change, count(*) FROM differences GROUP BY ALL").fetchall())
+        listed = connection.sql(f"FROM differences ORDER BY ALL LIMIT {int(limit)}").to_arrow_table().to_pylist()
+        rows = (_difference(tuple(row.values()), shape) for row in listed)
+        return Compared({kind: counted.get(kind, 0) for kind in KINDS}, tuple(rows))
+
+
+def _load(connection: duckdb.DuckDBPyConnection, name: str, batches: Iterable[pa.RecordBatch]) -> bool:
+    """Makes and fills a table. Returns false if there was no batch; then there is no table."""
+    is_made = False
+    for batch in batches:
+        # By place: names of columns are the user's, and DuckDB takes `id` and `ID` for one.
+        rows = pa.Table.from_batches([batch.rename_columns([f"c{i}" for i in range(batch.num_columns)])])
+        connection.register("batch", rows)
+        connection.execute(f"INSERT INTO {name} FROM batch" if is_made else f"CREATE TEMP TABLE {name} AS FROM batch")
+        is_made = True
+    return is_made
+
+
+def _differences(shape: TableSpec) -> str:
+    names = [column.name for column in shape.columns]
+    key = [f"c{names.index(name)}" for name in shape.key]
+    same_key = " AND ".join(f"b.{c} = a.{c}" for c in key)
+    columns = [f"c{i}" for i in range(len(names))]
+    other = " OR ".join(f"b.{c} IS DISTINCT FROM a.{c}" for c in columns)
+    # A key is never null, so a null key belongs to no row.
+    change = f"CASE WHEN b.{key[0]} IS NULL THEN '{ADDED}' WHEN a.{key[0]} IS NULL THEN '{REMOVED}' "
+    change += f"ELSE '{CHANGED}' END"
+    keys = ", ".join(f"coalesce(b.{c}, a.{c}) AS k{i}" for i, c in enumerate(key))
+    sides = ", ".join(f"{side}.{c} AS {side}_{c}" for side in ("b", "a") for c in columns)
+    return (
+        f"CREATE TEMP TABLE differences AS SELECT {keys}, {change} AS change, {sides} "
+        f"FROM before b FULL JOIN after a ON {same_key} WHERE {other}"
+    )
+
+
+def _differences_of_all(width: int) -> str:
+    columns = [f"c{i}" for i in range(width)]
+    parts = []
+    for change, one, other in ((ADDED, "after", "before"), (REMOVED, "before", "after")):
+        sides = (f"{c if side == one else 'NULL'} AS {side[0]}_{c}" for side in ("before", "after") for c in columns)
+        rows = f"(FROM {one} EXCEPT ALL FROM {other})"
+        parts.append(f"SELECT '{change}' AS change, {', '.join(sides)} FROM {rows}")
+    return f"CREATE TEMP TABLE differences AS {' UNION ALL '.join(parts)}"
+
+
+def _difference(row: tuple[Any, ...], shape: TableSpec) -> Difference:
+    names = [column.name for column in shape.columns]
+    keys, change = row[: len(shape.key)], row[len(shape.key)]
+    values = row[len(shape.key) + 1 :]
+    before, after = dict(zip(names, values, strict=False)), dict(zip(names, values[len(names) :], strict=True))
+    return Difference(
+        change,
+        dict(zip(shape.key, keys, strict=True)),
+        None if change == ADDED else before,
+        None if change == REMOVED else after,
+    )

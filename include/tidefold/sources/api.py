@@ -1,26 +1,32 @@
-"""The protocol of sources. A source is one small class; docs/sources.md shows how to add one.
+"""The protocol of sources, and those that there are, by format.
 
 A feed is the configured input of a log, as plain values that Spark tasks receive.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from tidefold.errors import NotFoundError
 
 if TYPE_CHECKING:
-    # Names of types only: DAG files load this module while they are parsed.
     import pyarrow as pa
 
     from tidefold.domain.log_state import LogState, TableSpec
-    from tidefold.sources.ingest.accounting import Account, Batch, FilePosition
-    from tidefold.sources.ingest.plan import FileTask
     from tidefold.sources.landing.completeness import Ending
     from tidefold.sources.landing.listing import LandedFile
+    from tidefold.sources.landing.plan import FileTask
     from tidefold.sources.landing.problems import FileProblem
     from tidefold.sources.quarantine.writer import QuarantineWriter
+    from tidefold.sources.records.accounting import Account, ReaderPosition
     from tidefold.sources.records.errors import RefusedRecordError
+
+# What Debezium writes for a value that did not change and was not sent.
+PLACEHOLDER = "__debezium_unavailable_value"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +40,11 @@ class Feed:
     format: str
     path: str
     options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def placeholder(self) -> str:
+        """What the source writes for a value that it did not send."""
+        return str(self.options.get("placeholder", PLACEHOLDER))
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,28 +90,9 @@ class SchemaStopError(Exception):
         self.refused = refused
 
 
-class RecordReader(Protocol):
-    """Reads the records of one file in order; `RecordAccounting` has all but `take`."""
-
-    batch: Batch
-    offset: int | None
-    line: bytes
-
-    @property
-    def account(self) -> Account: ...
-
-    def begin(self) -> None: ...
-
-    def begin_single_record(self, offset: int | None) -> None: ...
-
-    def preview_chunk(self, data: bytes) -> None: ...
-
-    def take(self, record: bytes, /) -> None:
-        """Reads a record. Raises RefusedRecordError (it is quarantined) or LateOffsetError (the file is refused)."""
-
-    def refuse(self, reason: str) -> None: ...
-
-    def drain_batch(self) -> Batch: ...
+# Reads the current record of a file: appends its changes to the position, or counts it. Raises RefusedRecordError (the
+# record is quarantined) or LateOffsetError (the file is refused).
+RecordReader = Callable[["ReaderPosition", bytes], None]
 
 
 class Source(Protocol):
@@ -117,5 +109,54 @@ class Source(Protocol):
     def parse(self, task: FileTask, shape: TableSpec, quarantine: QuarantineWriter) -> ParsedFile:
         """Reads one file exactly as planned. Raises UnfitFileError if that is impossible."""
 
-    def reader(self, shape: TableSpec, place: FilePosition) -> RecordReader | None:
+    def reader(self, shape: TableSpec) -> RecordReader | None:
         """Returns the reader of refused records from the quarantine; None: they cannot be read alone."""
+
+
+# Imported when they are needed: each brings libraries of its own.
+_CLASSES = {
+    "csv": "tidefold.sources.files.base:Csv",
+    "debezium-avro": "tidefold.sources.debezium.typed_records:DebeziumAvro",
+    "debezium-json": "tidefold.sources.debezium.json_source:DebeziumJson",
+    "debezium-parquet": "tidefold.sources.debezium.typed_records:DebeziumParquet",
+    "delta": "tidefold.sources.extract.delta:DeltaExtracts",
+    "delta-cdf": "tidefold.sources.delta.source:DeltaFeed",
+    "json": "tidefold.sources.json_lines.source:Json",
+    "parquet": "tidefold.sources.files.parquet:Parquet",
+    "state-json": "tidefold.sources.state.source:StateJson",
+}
+FORMATS = tuple(_CLASSES)
+CUSTOM = "custom"
+# Where installed packages name their sources. A configuration cannot have code loaded from anywhere else.
+GROUP = "tidefold.sources"
+
+
+def custom_sources() -> tuple[str, ...]:
+    """The names of the sources that installed packages bring."""
+    return tuple(sorted({point.name for point in entry_points(group=GROUP)}))
+
+
+def source_of(feed: Feed) -> Source:
+    """The source that reads a feed. Raises NotFoundError when the package that brings it is not installed."""
+    if feed.format == CUSTOM:
+        return _custom(feed)
+    module, _, name = _CLASSES[feed.format].partition(":")
+    source: Any = getattr(import_module(module), name)(feed)
+    if not feed.options.get("extract") or feed.format == "delta":
+        return cast("Source", source)
+    from tidefold.sources.extract.source import FullExtracts
+
+    return FullExtracts(feed, source)
+
+
+def _custom(feed: Feed) -> Source:
+    name = str(feed.options["name"])
+    points = [point for point in entry_points(group=GROUP) if point.name == name]
+    if not points:
+        raise NotFoundError(
+            "SOURCE_UNKNOWN",
+            f"No installed package provides a source `{name}`.",
+            hint=f"Install the package that provides it. Installed sources: {', '.join(custom_sources()) or 'none'}.",
+        )
+    source: Source = points[0].load()(Feed(feed.format, feed.path, feed.options["options"]))
+    return source

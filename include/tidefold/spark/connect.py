@@ -5,57 +5,111 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Sequence
+import sys
+import time
+from collections.abc import Callable, Sequence
 
 from tidefold.compute.connect_session import ConnectServer, close_connected, explain, open_connected, set_value
+from tidefold.compute.spark_session import name_jobs
 from tidefold.config import Config
-from tidefold.domain.engine_name import EngineName
-from tidefold.errors import InvalidInputError, wrap_unexpected
+from tidefold.config.models.spark import is_connect
+from tidefold.domain.wording import EngineName
+from tidefold.errors import InvalidInputError, RefusedError, wrap_unexpected
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
-from tidefold.spark.steps import AnyStep, RegisterStep
+from tidefold.spark.dispatch import run_without_spark
+from tidefold.spark.steps import AnyStep, RegisterStep, load_job
 from tidefold.spark.submit import archive_code
 
 # May name the address of `spark.master` once more, with a token or headers: they never stand in a file.
 ADDRESS = "SPARK_REMOTE"
 _PORT = "15002"
+# Errors of a server that is not there, or was started again meanwhile.
+_AWAY = ("CONNECT_UNREACHABLE", "CONNECT_SESSION_LOST")
+_LOOK_SECONDS = 5.0
 _log = logging.getLogger(__name__)
 
 
-def find_server(config: Config) -> ConnectServer:
-    """The server of `spark.master`. Raises InvalidInputError if the environment names another one."""
-    address = os.environ.get(ADDRESS) or config.spark.master
-    shown = _strip(config.spark.master)
-    if _strip(address) != shown:
-        message = f"The environment variable {ADDRESS} does not name the server of `spark.master`, {shown}."
-        raise InvalidInputError("CONNECT_ADDRESS", message, hint=f"Unset {ADDRESS}, or correct one of the two.")
+def find_server(config: Config, connection: str = "") -> ConnectServer:
+    """The server of a connection of Airflow, or of `spark.master`.
+
+    Raises InvalidInputError if both name a server, or the environment names another one. Raises RefusedError for a
+    server elsewhere that would write local copies to its own disks.
+    """
+    named, master = connection or config.spark.master, config.spark.master
+    shown = _strip(named)
+    others = {ADDRESS: os.environ.get(ADDRESS, ""), "spark.master": master if is_connect(master) else ""}
+    for name, other in others.items():
+        if other and _strip(other) != shown:
+            message = f"`{name}` does not name the same Spark Connect server as the step's address, {shown}."
+            raise InvalidInputError("CONNECT_ADDRESS", message, hint=f"Remove {name}, or correct one of the two.")
+    if config.local.mode == "files" and not config.local.shared and not _is_here(shown):
+        message = f"`local.mode: files` is not possible on {shown}: executors would write copies to their own disks."
+        hint = "Remove `local`. If all machines see its folders as one disk, add `shared: true` to it."
+        raise RefusedError("LOCAL_ON_CLUSTER", message, hint=hint)
+    address = connection or os.environ.get(ADDRESS) or master
     scratch = config.path.parent / "var" / "spark"
     code = archive_code(scratch) if config.spark.ship_code else None
     return ConnectServer(address, shown, scratch, config.spark.conf, code)
 
 
+def _is_here(shown: str) -> bool:
+    return shown.removeprefix("sc://").partition(":")[0] in ("localhost", "127.0.0.1")
+
+
 def _strip(address: str) -> str:
     """An address without its parameters, with a port."""
-    found = re.match(r"sc://([^/;]+)", address)
-    place = found[1] if found else ""
+    match = re.match(r"sc://([^/;]+)", address)
+    place = match[1] if match else ""
     return f"sc://{place}" if ":" in place else f"sc://{place}:{_PORT}"
 
 
-def run_connected(pipeline: Pipeline, step: AnyStep, logs: Sequence[str]) -> list[Outcome]:
+def run_connected(pipeline: Pipeline, step: AnyStep, logs: Sequence[str], connection: str = "") -> list[Outcome]:
     """Runs a step on the server, in the session of this process. An error of the server is an error of each log."""
     try:
-        session = open_connected(find_server(pipeline.config))
+        session = open_connected(find_server(pipeline.config, connection))
         catalog = pipeline.config.catalog
         if catalog and isinstance(step, RegisterStep):
             for name, value in catalog.settings.items():
                 set_value(session, name, value)
-        found = step.run_on_spark(pipeline, logs)
+        name_jobs(session, step.name, logs)
+        outcomes = load_job(step.name)(session, pipeline, step, logs)
     except Exception as error:
-        known = explain(error) or wrap_unexpected(error)
-        if known.code == "UNFORESEEN":
-            _log.error("%s: %s", ", ".join(logs), known, exc_info=error)
-        found = [Outcome.of_error(log, known) for log in logs]
+        failure = explain(error) or wrap_unexpected(error)
+        if failure.code == "UNFORESEEN":
+            _log.error("%s: %s", ", ".join(logs), failure, exc_info=error)
+        outcomes = [Outcome.of_error(log, failure) for log in logs]
     # After an outage the next step connects again.
-    if any(outcome.error and outcome.error.code.startswith("CONNECT_") for outcome in found):
+    if any(outcome.error and outcome.error.code.startswith("CONNECT_") for outcome in outcomes):
         close_connected()
-    return [outcome.with_engine(EngineName.SPARK) for outcome in found]
+    return [outcome.with_engine(EngineName.SPARK) for outcome in outcomes]
+
+
+def run_patiently(
+    pipeline: Pipeline,
+    step: AnyStep,
+    logs: Sequence[str],
+    connection: str,
+    seconds: float,
+    tell: Callable[[str], None],
+) -> list[Outcome]:
+    """As `run_connected`. While the server is away, it waits and runs the step again, at most for so many seconds.
+
+    With `spark.unreachable: in_process` it runs the step here instead. Each try makes an attempt of its own: what tasks
+    of an earlier one still write belongs to no snapshot.
+    """
+    ends, outcomes, left = time.monotonic() + seconds, dict[str, Outcome](), list(logs)
+    while left:
+        outcomes |= {outcome.log: outcome for outcome in run_connected(pipeline, step, left, connection)}
+        left = [log for log in left if outcomes[log].error_code in _AWAY]
+        if not left:
+            break
+        if pipeline.config.spark.unreachable == "in_process":
+            tell(f"{outcomes[left[0]].message} This process runs the step.")
+            outcomes |= {one.log: one for one in run_without_spark(pipeline, step, left, above=sys.maxsize).done}
+            break
+        if time.monotonic() + _LOOK_SECONDS > ends:
+            break
+        tell(f"{outcomes[left[0]].message} Waiting for at most {ends - time.monotonic():.0f} s.")
+        time.sleep(_LOOK_SECONDS)
+    return [outcomes[log] for log in logs]

@@ -12,9 +12,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSource, DataSourceReader
-
+from tidefold.compute.spark_versions import SparkFeature, require_feature
 from tidefold.errors import InvalidInputError
+
+require_feature(SparkFeature.DATA_SOURCE)
+from pyspark.sql.datasource import DataSource, DataSourceReader  # noqa: E402
 
 # Spark imports this module before it looks any format up, in every session: all else is imported when it is used.
 if TYPE_CHECKING:
@@ -100,29 +102,29 @@ def _require_option(options: Mapping[str, str], name: str) -> str:
 def _what(options: Mapping[str, str]) -> What:
     from tidefold.operations.inspect.read import What
 
-    given = options.get("what", What.TABLE)
-    if given not in [what.value for what in What]:
-        raise _wrong(f"`what` cannot be `{given}`. Allowed: {', '.join(What)}.")
-    return What(given)
+    value = options.get("what", What.TABLE)
+    if value not in [what.value for what in What]:
+        raise _wrong(f"`what` cannot be `{value}`. Allowed: {', '.join(What)}.")
+    return What(value)
 
 
 def _share(options: Mapping[str, str]) -> Share | None:
     from tidefold.domain.key_groups import RedistributionMode, Share
 
-    given = options.get("distribution")
-    if given is not None and (given not in list(RedistributionMode) or "share" not in options):
-        raise _wrong(f"`distribution` cannot be `{given}` here. Allowed with `share`: {', '.join(RedistributionMode)}.")
-    mode = None if given is None else RedistributionMode(given)
+    text = options.get("distribution")
+    if text is not None and (text not in list(RedistributionMode) or "share" not in options):
+        raise _wrong(f"`distribution` cannot be `{text}` here. Allowed with `share`: {', '.join(RedistributionMode)}.")
+    mode = None if text is None else RedistributionMode(text)
     return Share.parse(options["share"], mode) if "share" in options else None
 
 
 def _number(options: Mapping[str, str], name: str, least: int) -> int | None:
-    given = options.get(name)
-    if given is None:
+    text = options.get(name)
+    if text is None:
         return None
-    if not (given.isascii() and given.isdigit()) or int(given) < least:
-        raise _wrong(f"`{name}` cannot be `{given}`: it is a whole number from {least} on.")
-    return int(given)
+    if not (text.isascii() and text.isdigit()) or int(text) < least:
+        raise _wrong(f"`{name}` cannot be `{text}`: it is a whole number from {least} on.")
+    return int(text)
 
 
 def _wrong(message: str, hint: str = "") -> InvalidInputError:

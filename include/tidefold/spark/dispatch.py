@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from tidefold.domain.engine_name import EngineName
+from tidefold.domain.wording import EngineName
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 from tidefold.spark.steps import PipelineStep, PreparedLog, Tell
@@ -27,13 +27,20 @@ class DispatchResult:
 
 
 def run_without_spark(
-    pipeline: Pipeline, step: PipelineStep[Any], logs: Sequence[str], tell: Tell = lambda log, done, total: None
+    pipeline: Pipeline,
+    step: PipelineStep[Any],
+    logs: Sequence[str],
+    tell: Tell = lambda log, done, total: None,
+    above: int | None = None,
 ) -> DispatchResult:
-    """Does the step for every log without work, with an error, with files to link, or with little to read."""
+    """Does the step for every log without work, with an error, with files to link, or with little to read.
+
+    above: up to how many bytes are little; None: as `spark.above` says.
+    """
     prepared = step.prepare(pipeline, logs)
     done = {one.log: one for one in prepared if isinstance(one, Outcome)}
     plans = [one for one in prepared if isinstance(one, PreparedLog)]
-    light = _find_light(plans, pipeline.config.spark.above_bytes or step.limit)
+    light = _find_light(plans, (pipeline.config.spark.above_bytes or step.limit) if above is None else above)
     weights = {one.log: one.weight for one in light}
     for outcome in step.execute(pipeline, light, tell) if light else ():
         weight = weights[outcome.log]

@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from tidefold.domain.log_state import LogState, State
+from tidefold.errors import TidefoldError
 from tidefold.operations.outcome import Outcome, Status, for_each_log, map_logs
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.sets.confirm import confirm_logs, confirm_past
 from tidefold.operations.snapshot.abort import abort
-from tidefold.operations.snapshot.idle import FEW_LOGS, has_nothing_to_fold
-from tidefold.operations.snapshot.request import PointInTime, SnapshotRequest
+from tidefold.operations.snapshot.materialize import FEW_LOGS, PointInTime, SnapshotRequest, has_nothing_to_fold
 from tidefold.spark.steps import AnyStep, IngestStep, MaterializeStep, QualityStep
 
 # The log has everything up to the error, and that is folded.
@@ -44,7 +44,7 @@ class FullRun:
 
     def run(self, logs: Sequence[str]) -> None:
         """Runs all steps. What this run has staged before is judged and confirmed, and nothing is ingested first."""
-        states = map_logs(lambda log: self.pipeline.ledger(log).find(), logs, self.pipeline.at_once)
+        states = map_logs(self._find_state, logs, self.pipeline.at_once)
         staged = [log for log, state in zip(logs, states, strict=True) if self._has_staged(state)]
         idle = (
             [log for log, state in zip(logs, states, strict=True) if self._has_nothing(state)]
@@ -57,6 +57,13 @@ class FullRun:
             self._fold(ingested, [log for log in logs if log not in self.idle], staged)
 
         self._abort_if_interrupted(work, logs)
+
+    def _find_state(self, log: str) -> LogState | None:
+        """Returns None if the log was not started, or its ledger cannot be read: then the steps report the error."""
+        try:
+            return self.pipeline.ledger(log).find()
+        except TidefoldError:
+            return None
 
     def _ingest(self, logs: Sequence[str], idle: Sequence[str]) -> list[str]:
         """Ingests. `idle`: logs that need nothing but an ingest. Those without news leave the run."""
@@ -111,5 +118,5 @@ class FullRun:
 
     def _find_reason(self, log: str) -> str:
         """The last error of the log in this run: the history keeps it."""
-        found = [o for outcomes in self.outcomes.values() for o in outcomes if o.log == log]
-        return next((o.message for o in reversed(found) if o.error and o.status not in _PARTLY_DONE), "")
+        outcomes_of_log = [o for outcomes in self.outcomes.values() for o in outcomes if o.log == log]
+        return next((o.message for o in reversed(outcomes_of_log) if o.error and o.status not in _PARTLY_DONE), "")

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tidefold.compute.spark_versions import find_spark, find_version, require_version
 from tidefold.errors import NotFoundError, StorageError
 from tidefold.installation import PACKAGE, jar_folder
 
@@ -52,39 +53,36 @@ class Jar:
         return jar.exists() and hashlib.sha256(jar.read_bytes()).hexdigest() == self.sha256
 
 
-DELTA = (
-    Jar(
-        "io.delta",
-        "delta-spark_4.2_2.13",
-        "4.4.0",
-        "27d4fd8b1f879535c573ed1c718177d6a27f24d3e626ba02e216369725721ead",
-    ),
-    Jar("io.delta", "delta-storage", "4.4.0", "c46735481fa8e326b0957be02b4420cbcab4b325bb08009b7f2045a95133f1cc"),
-)
-# What `packages` names: Spark's Ivy finds what they need.
-DELTA_PACKAGES = (DELTA[0].coordinates,)
-S3_PACKAGES = ("org.apache.hadoop:hadoop-aws:3.5.0",)
+def list_delta_jars() -> tuple[Jar, ...]:
+    """The jars of Delta for the Spark of this environment. Raises RefusedError."""
+    return tuple(Jar("io.delta", *jar) for jar in require_version().delta)
 
 
-def read_s3_jars() -> tuple[Jar, ...]:
-    """The jars of Spark's client for S3, which `tidefold verify --spark` needs."""
-    lines = (PACKAGE / "spark" / "s3_jars.txt").read_text().splitlines()
-    return tuple(Jar(*line.split()) for line in lines if not line.startswith("#"))
+def list_s3_jars() -> tuple[Jar, ...]:
+    """The jars of Spark's client for S3, which `tidefold verify --spark` needs. Raises RefusedError."""
+    spark = require_version()
+    lines = [line.split() for line in (PACKAGE / "spark" / "s3_jars.txt").read_text().splitlines()]
+    return Jar("org.apache.hadoop", *spark.s3), *(Jar(*words) for part, *words in lines if part == spark.aws)
+
+
+def list_packages(has_client: bool) -> list[str]:
+    """What `packages` names: Spark's Ivy finds what they need. Raises RefusedError."""
+    return [list_delta_jars()[0].coordinates, *([list_s3_jars()[0].coordinates] if has_client else [])]
 
 
 def list_jars() -> list[Path]:
-    """Where the fetched jars of Delta must be."""
-    return [jar.path(jar_folder()) for jar in DELTA]
+    """Where the fetched jars of Delta must be; none for a Spark that is not supported."""
+    return [jar.path(jar_folder()) for jar in list_delta_jars()] if find_version(find_spark()) else []
 
 
 def find_delta_jars() -> list[str]:
-    """The fetched jars of Delta. Raises NotFoundError."""
-    return _require(list_jars())
+    """The fetched jars of Delta. Raises NotFoundError, RefusedError."""
+    return _require([jar.path(jar_folder()) for jar in list_delta_jars()])
 
 
 def find_s3_jars() -> list[str]:
-    """The fetched jars of Spark's client for S3. Raises NotFoundError."""
-    return _require([jar.path(s3_folder()) for jar in read_s3_jars()], "Spark's client for S3: ")
+    """The fetched jars of Spark's client for S3. Raises NotFoundError, RefusedError."""
+    return _require([jar.path(s3_folder()) for jar in list_s3_jars()], "Spark's client for S3: ")
 
 
 def s3_folder() -> Path:
@@ -103,15 +101,15 @@ def _require(jars: Sequence[Path], what: str = "") -> list[str]:
 def fetch_missing() -> bool:
     """Fetches every jar that is not there, by checksum; False: all were there.
 
-    Raises StorageError if a jar cannot be fetched, or is not what it must be.
+    Raises StorageError if a jar cannot be fetched, or is not what it must be; RefusedError for a Spark not supported.
     """
-    found = False
-    for jars, folder in ((DELTA, jar_folder()), (read_s3_jars(), s3_folder())):
+    is_fetched = False
+    for jars, folder in ((list_delta_jars(), jar_folder()), (list_s3_jars(), s3_folder())):
         missing = [jar for jar in jars if not jar.good(folder)]
         if missing:
             fetch(missing, folder)
-            found = True
-    return found
+            is_fetched = True
+    return is_fetched
 
 
 def fetch(jars: Sequence[Jar], folder: Path) -> None:
@@ -130,7 +128,7 @@ def fetch(jars: Sequence[Jar], folder: Path) -> None:
         try:
             done = subprocess.run(command, capture_output=True, text=True, check=False)
         except FileNotFoundError as error:
-            hint = "Install Java 17 or 21, or set JAVA_HOME."
+            hint = "Install Java 17, or set JAVA_HOME."
             raise NotFoundError("JAVA_MISSING", f"There is no `{java}`.", hint=hint) from error
     bad = [jar.path(folder).name for jar in jars if not jar.good(folder)]
     if bad:

@@ -9,7 +9,7 @@ import msgspec
 
 from tidefold.errors import InvalidInputError
 from tidefold.spark.steps import AnyStep
-from tidefold.storage.safe_files import make_private_folder
+from tidefold.storage.safe_files import make_private_folder, write_private
 from tidefold.typed_json import decode_json
 
 # Bytes. Linux takes 128 KiB an argument, and a pipe holds 64 KiB that the job has not read yet.
@@ -41,8 +41,7 @@ def make_argument(request: Request) -> str:
         return encoded.decode()
     path = Path(f"{request.result}.request")
     make_private_folder(path.parent)
-    path.touch(0o600)
-    path.write_bytes(encoded)
+    write_private(path, encoded)
     return f"{_FILE}{path}"
 
 

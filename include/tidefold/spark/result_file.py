@@ -62,7 +62,7 @@ def read_outcomes(path: Path) -> list[Outcome]:
 
 def _find_details(place: str) -> type[Details]:
     """The class of details at a place. Raises TypeError if there is another thing."""
-    found = pkgutil.resolve_name(place) if place.startswith("tidefold.operations.") else None
-    if not isinstance(found, type) or not issubclass(found, Details):
+    kind = pkgutil.resolve_name(place) if place.startswith("tidefold.operations.") else None
+    if not isinstance(kind, type) or not issubclass(kind, Details):
         raise TypeError(f"`{place}` is no class of details")
-    return found
+    return kind

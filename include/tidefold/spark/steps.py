@@ -1,37 +1,45 @@
-"""The steps that may need Spark. Each plans once, and executes that plan here, or plans and executes in a Spark job."""
+"""The steps that may need Spark. Each plans once and executes that plan here, or a file of `jobs/` does it on Spark."""
 
 from __future__ import annotations
 
 import logging
+import runpy
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 import msgspec
 
-from tidefold.compute.runners import in_process, in_threads, on_spark
-from tidefold.compute.spark_session import spark_session
+from tidefold.compute.runners import in_process, in_threads
 from tidefold.errors import wrap_unexpected
+from tidefold.installation import job_folder
 from tidefold.operations.catalog import register
 from tidefold.operations.ingest import ingest
-from tidefold.operations.ingest.log_ingest import LogIngest
+from tidefold.operations.ingest.stages import Planned
 from tidefold.operations.outcome import Outcome, Status, for_each_log
 from tidefold.operations.pipeline import Pipeline
-from tidefold.operations.quality import audit, judge
-from tidefold.operations.quality.audit import AuditPlan
-from tidefold.operations.quality.baseline import Case
-from tidefold.operations.snapshot.materialize import SnapshotPlan, materialize, prepare
-from tidefold.operations.snapshot.request import Import, ImportSet, SnapshotRequest
+from tidefold.operations.quality import judge
+from tidefold.operations.quality.judge import Case
+from tidefold.operations.snapshot.materialize import (
+    Import,
+    ImportSet,
+    SnapshotPlan,
+    SnapshotRequest,
+    materialize,
+    prepare,
+)
 from tidefold.operations.verify import check_readers
 from tidefold.quality.run.duckdb_rows import DuckDBEngine, open_engines
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 P = TypeVar("P")
 _log = logging.getLogger(__name__)
 # Savepoints of at most so many bytes are imported without Spark though `spark.above` is 0B.
 _SMALL_IMPORT = 64 << 20
-# How many snapshots one Spark application judges at the same time. Each needs a thread of the driver.
-_JUDGED_AT_ONCE = 8
 # How many snapshots this process judges at the same time if it waits for a network.
 _ENGINES = 4
 # Called with a log, how many of its buckets are done, and of how many.
@@ -71,9 +79,6 @@ class PipelineStep(Protocol[P]):
     def execute(self, pipeline: Pipeline, prepared: Sequence[PreparedLog[P]], tell: Tell) -> list[Outcome]:
         """Executes the plans in this process."""
 
-    def run_on_spark(self, pipeline: Pipeline, logs: Sequence[str]) -> list[Outcome]:
-        """Does the whole step in the Spark session of this process."""
-
 
 class IngestStep(msgspec.Struct, frozen=True, tag="ingest"):
     """Parses landed files into change sets."""
@@ -82,25 +87,22 @@ class IngestStep(msgspec.Struct, frozen=True, tag="ingest"):
     run: ClassVar[str | None] = None
     limit: ClassVar[int] = 0
 
-    def prepare(self, pipeline: Pipeline, logs: Sequence[str]) -> list[PreparedLog[LogIngest] | Outcome]:
+    def prepare(self, pipeline: Pipeline, logs: Sequence[str]) -> list[PreparedLog[Planned] | Outcome]:
         # A log without new files is prepared too: it may have problems to report.
         return [
             one if isinstance(one, Outcome) else PreparedLog(one.log, one, one.weight if ingest.has_work(one) else 0)
             for one in ingest.prepare(pipeline, logs)
         ]
 
-    def execute(self, pipeline: Pipeline, prepared: Sequence[PreparedLog[LogIngest]], tell: Tell) -> list[Outcome]:
+    def execute(self, pipeline: Pipeline, prepared: Sequence[PreparedLog[Planned]], tell: Tell) -> list[Outcome]:
         """All logs in one round, as on Spark: small logs share a segment."""
         try:
             return ingest.execute(pipeline, [one.plan for one in prepared], in_process)
         except Exception as error:
             _log.error(
-                "%s: %s", ", ".join(one.log for one in prepared), found := wrap_unexpected(error), exc_info=error
+                "%s: %s", ", ".join(one.log for one in prepared), failure := wrap_unexpected(error), exc_info=error
             )
-            return [Outcome.of_error(one.log, found) for one in prepared]
-
-    def run_on_spark(self, pipeline: Pipeline, logs: Sequence[str]) -> list[Outcome]:
-        return ingest.ingest(pipeline, logs, on_spark(spark_session(self.name)))
+            return [Outcome.of_error(one.log, failure) for one in prepared]
 
 
 class MaterializeStep(msgspec.Struct, frozen=True, tag="materialize"):
@@ -119,11 +121,11 @@ class MaterializeStep(msgspec.Struct, frozen=True, tag="materialize"):
 
     def prepare(self, pipeline: Pipeline, logs: Sequence[str]) -> list[PreparedLog[SnapshotPlan] | Outcome]:
         def plan(log: str) -> PreparedLog[SnapshotPlan] | Outcome:
-            found = prepare(pipeline, log, self.request)
-            if isinstance(found, Outcome):
-                return found
+            planned = prepare(pipeline, log, self.request)
+            if isinstance(planned, Outcome):
+                return planned
             # Files that are only linked need no Spark, however large they are.
-            return PreparedLog(log, found, found.attempt.weight if found.attempt.writes_rows else 0)
+            return PreparedLog(log, planned, planned.attempt.weight if planned.attempt.writes_rows else 0)
 
         return _prepare_each(pipeline, logs, plan)
 
@@ -135,9 +137,6 @@ class MaterializeStep(msgspec.Struct, frozen=True, tag="materialize"):
 
         return for_each_log(plans, act)
 
-    def run_on_spark(self, pipeline: Pipeline, logs: Sequence[str]) -> list[Outcome]:
-        return materialize(pipeline, logs, self.request, on_spark(spark_session(self.name)))
-
 
 class QualityStep(msgspec.Struct, frozen=True, tag="quality"):
     """Judges staged snapshots: those of `run`, or any."""
@@ -145,13 +144,14 @@ class QualityStep(msgspec.Struct, frozen=True, tag="quality"):
     run: str | None = None
     name: ClassVar[str] = "quality"
     limit: ClassVar[int] = 0
+    find_case = staticmethod(judge.prepare)
 
     def prepare(self, pipeline: Pipeline, logs: Sequence[str]) -> list[PreparedLog[Case] | Outcome]:
         def plan(log: str) -> PreparedLog[Case] | Outcome:
-            case = judge.prepare(pipeline, log, self.run)
+            case = self.find_case(pipeline, log, self.run)
             if isinstance(case, Outcome):
                 return case
-            return PreparedLog(log, case, 0 if judge.is_judged(case) else judge.weigh(pipeline, case))
+            return PreparedLog(log, case, 0 if judge.is_judged(pipeline, case) else judge.weigh(pipeline, case))
 
         return _prepare_each(pipeline, logs, plan)
 
@@ -161,43 +161,21 @@ class QualityStep(msgspec.Struct, frozen=True, tag="quality"):
             return for_each_log(cases, lambda log: judge.judge_case(pipeline, cases[log], None))
         return _with_engines(pipeline, cases, lambda log, engine: judge.judge_case(pipeline, cases[log], engine))
 
-    def run_on_spark(self, pipeline: Pipeline, logs: Sequence[str]) -> list[Outcome]:
-        from tidefold.quality.run.spark_rows import SparkEngine
 
-        return judge.judge(pipeline, logs, self.run, SparkEngine(spark_session(self.name)), _JUDGED_AT_ONCE)
-
-
-class AuditStep(msgspec.Struct, frozen=True, tag="audit"):
+class AuditStep(QualityStep, frozen=True, tag="audit"):
     """Judges the newest completed snapshots again; the same `run` gives the same result."""
 
-    run: str | None = None
     name: ClassVar[str] = "audit"
-    limit: ClassVar[int] = 0
-
-    def prepare(self, pipeline: Pipeline, logs: Sequence[str]) -> list[PreparedLog[AuditPlan] | Outcome]:
-        def plan(log: str) -> PreparedLog[AuditPlan] | Outcome:
-            found = audit.prepare(pipeline, log, self.run)
-            if isinstance(found, Outcome):
-                return found
-            return PreparedLog(log, found, 0 if found.stored else judge.weigh(pipeline, found.case))
-
-        return _prepare_each(pipeline, logs, plan)
-
-    def execute(self, pipeline: Pipeline, prepared: Sequence[PreparedLog[AuditPlan]], tell: Tell) -> list[Outcome]:
-        plans = {one.log: one.plan for one in prepared}
-        if not any(one.weight for one in prepared):
-            return for_each_log(plans, lambda log: audit.execute(pipeline, plans[log], None))
-        return _with_engines(pipeline, plans, lambda log, engine: audit.execute(pipeline, plans[log], engine))
-
-    def run_on_spark(self, pipeline: Pipeline, logs: Sequence[str]) -> list[Outcome]:
-        from tidefold.quality.run.spark_rows import SparkEngine
-
-        return audit.audit(pipeline, logs, self.run, SparkEngine(spark_session(self.name)), _JUDGED_AT_ONCE)
+    find_case = staticmethod(judge.prepare_audit)
 
 
 class VerifyStep(msgspec.Struct, frozen=True, tag="verify"):
-    """Compares the published tables, as Spark's Delta reader returns them, with what was judged."""
+    """Compares the published tables, as Spark's Delta reader returns them, with what was judged.
 
+    sample: only snapshots that were not read back, and of a large table a share of the files.
+    """
+
+    sample: bool = False
     name: ClassVar[str] = "verify"
     run: ClassVar[str | None] = None
     limit: ClassVar[int] = 0
@@ -205,16 +183,13 @@ class VerifyStep(msgspec.Struct, frozen=True, tag="verify"):
     def prepare(self, pipeline: Pipeline, logs: Sequence[str]) -> list[PreparedLog[None] | Outcome]:
         # Only Spark shows what readers on Spark get.
         return _prepare_each(
-            pipeline, logs, lambda log: PreparedLog(log, None, None if check_readers.has_table(pipeline, log) else 0)
+            pipeline,
+            logs,
+            lambda log: PreparedLog(log, None, None if check_readers.is_due(pipeline, log, self.sample) else 0),
         )
 
     def execute(self, pipeline: Pipeline, prepared: Sequence[PreparedLog[None]], tell: Tell) -> list[Outcome]:
-        return check_readers.check_readers(pipeline, [one.log for one in prepared], None)
-
-    def run_on_spark(self, pipeline: Pipeline, logs: Sequence[str]) -> list[Outcome]:
-        from tidefold.read.delta_reader import SparkDeltaReader
-
-        return check_readers.check_readers(pipeline, logs, SparkDeltaReader(spark_session(self.name)))
+        return check_readers.check_readers(pipeline, [one.log for one in prepared], None, sample=self.sample)
 
 
 class RegisterStep(msgspec.Struct, frozen=True, tag="register"):
@@ -236,16 +211,22 @@ class RegisterStep(msgspec.Struct, frozen=True, tag="register"):
     def execute(self, pipeline: Pipeline, prepared: Sequence[PreparedLog[None]], tell: Tell) -> list[Outcome]:
         return []
 
-    def run_on_spark(self, pipeline: Pipeline, logs: Sequence[str]) -> list[Outcome]:
-        from tidefold.spark.table_catalog import SparkCatalog
-
-        entry = pipeline.config.catalog
-        name = entry.name if entry else ""
-        return register.register(pipeline, logs, SparkCatalog(spark_session(self.name), name))
-
 
 # What a Spark job can be asked to do.
 AnyStep = IngestStep | MaterializeStep | QualityStep | AuditStep | VerifyStep | RegisterStep
+# The function `run` of a job: does the step in a session, for a pipeline and some logs.
+Job = Callable[["SparkSession", Pipeline, Any, Sequence[str]], list[Outcome]]
+
+
+def job_path(step: str) -> Path:
+    """The file of a step's PySpark job."""
+    return job_folder() / f"{step}.py"
+
+
+def load_job(step: str) -> Job:
+    """Returns the function of a step's PySpark job."""
+    job: Job = runpy.run_path(str(job_path(step)), run_name=f"jobs.{step}")["run"]
+    return job
 
 
 def _prepare_each(pipeline: Pipeline, logs: Sequence[str], plan: Callable[[str], Any]) -> list[Any]:

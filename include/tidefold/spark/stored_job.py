@@ -40,20 +40,22 @@ class StoredRequest(msgspec.Struct):
     """What the starter sends: a part that each version can read, and parts that belong to one version.
 
     versions: those of the starter's packages.
-    suites: the texts of the suite files, by the paths that the configuration has for them.
+    suites: the texts of the suite files, by their absolute paths.
+    path: of the configuration, on the starter's machine.
     """
 
     versions: dict[str, str]
     logs: tuple[str, ...]
     suites: dict[str, str]
+    path: str
     config: msgspec.Raw
     step: msgspec.Raw
 
     def read_step(self) -> AnyStep:
         """Raises RefusedError (VERSION_MISMATCH)."""
         require_versions(self.versions, "driver", "starter")
-        found: AnyStep = decode_json(self.step, AnyStep)
-        return found
+        step: AnyStep = decode_json(self.step, AnyStep)
+        return step
 
     def read_config(self, scratch: Path) -> Config:
         """Returns the configuration. Its suites are written into a folder of this machine."""
@@ -62,13 +64,12 @@ class StoredRequest(msgspec.Struct):
         for number, (path, text) in enumerate(self.suites.items()):
             paths[path] = scratch / f"{number}-{Path(path).name}"
             paths[path].write_text(text, encoding="utf-8")
-        config = Config.model_validate_json(bytes(self.config))
-        logs = {
-            name: log.model_copy(update={"quality": log.quality.model_copy(update={"suite": paths[str(suite)]})})
-            if (suite := log.quality.suite)
-            else log
-            for name, log in config.logs.items()
-        }
+        config = Config.model_validate_json(bytes(self.config), context=Path(self.path))
+        logs = dict(config.logs)
+        for name, log in logs.items():
+            if log.suite:
+                quality = log.quality.model_copy(update={"suite": str(paths[str(log.suite)])})
+                logs[name] = log.model_copy(update={"quality": quality})
         return config.model_copy(update={"logs": logs})
 
 
@@ -90,12 +91,13 @@ def send_job(pipeline: Pipeline, step: AnyStep, logs: Sequence[str]) -> StoredJo
     _require_cluster(pipeline.config)
     paths = JobPaths.of(datetime.now(UTC), secrets.token_hex(8))
     config = pipeline.config
-    suites = (log.quality.suite for log in config.logs.values() if log.quality.suite)
+    suites = (log.suite for log in config.logs.values() if log.suite)
     request = StoredRequest(
         versions=find_versions(),
         logs=tuple(logs),
         suites={str(path): path.read_text(encoding="utf-8") for path in suites},
-        config=msgspec.Raw(config.model_dump_json(exclude_defaults=True, exclude=_NOT_SENT).encode()),
+        path=str(config.path),
+        config=msgspec.Raw(config.model_dump_json(exclude_unset=True, exclude=_NOT_SENT).encode()),
         step=msgspec.Raw(msgspec.json.encode(step)),
     )
     pipeline.store.put_if_absent(paths.request, msgspec.json.encode(request))
@@ -167,8 +169,8 @@ def end_without_starter(
 
 def describe_application(printed: str) -> str:
     """Returns the names of the cluster for a job, and where its driver's log is, by what spark-submit printed."""
-    if found := _YARN.findall(printed):
-        return f" `yarn logs -applicationId {found[-1]}` prints what its driver wrote."
-    if found := _POD.findall(printed):
-        return f" `kubectl logs {found[-1]}` prints what its driver wrote."
+    if names := _YARN.findall(printed):
+        return f" `yarn logs -applicationId {names[-1]}` prints what its driver wrote."
+    if names := _POD.findall(printed):
+        return f" `kubectl logs {names[-1]}` prints what its driver wrote."
     return ""

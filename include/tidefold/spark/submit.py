@@ -11,19 +11,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tidefold.compute.spark_session import CODE_SETTING
+from tidefold.compute.spark_versions import SETTINGS, require_version
 from tidefold.config import Config
 from tidefold.config.models.spark import is_one_process
-from tidefold.errors import InvalidInputError
-from tidefold.installation import CODE, PACKAGE, find_python_path, jar_folder, job_folder
+from tidefold.installation import CODE, PACKAGE, find_python_path, jar_folder
 from tidefold.spark import jars
 from tidefold.spark.request import Request, make_argument
+from tidefold.spark.steps import job_path
 from tidefold.spark.stored_job import StoredJob
 from tidefold.storage.s3.address import S3Endpoint
 from tidefold.storage.safe_files import make_private_folder
 
-STEPS = ("ingest", "materialize", "quality", "audit", "verify", "register")
 # Only steps that open tables as their readers do need Spark's client for S3.
-_READS_TABLES = ("verify", "register")
+_READS_TABLES = ("verify", "register", "server")
 
 # Spark's classes as `make install` left them, loaded and checked: half of what the start of a JVM costs.
 ARCHIVE = jar_folder() / "spark.jsa"
@@ -46,29 +46,22 @@ class Command:
     env: Mapping[str, str]
 
 
-def job_path(step: str) -> Path:
-    """The spark-submit entry of a step."""
-    if step not in STEPS:
-        raise InvalidInputError(
-            "STEP_UNKNOWN", f"There is no Spark step `{step}`.", hint=f"Use one of {', '.join(STEPS)}."
-        )
-    return job_folder() / f"{step}.py"
-
-
-def spark_conf(config: Config, step: str = "") -> dict[str, str]:
+def spark_conf(config: Config, step: str = "", *, quick: bool = False) -> dict[str, str]:
     """Spark's settings for every job. `spark.jars` says where Delta comes from.
 
-    `step`: what the job is for; a job that reads the tables of a store in S3 through Spark gets a client for S3.
+    `step`: what the job is for, or `server` for a Spark Connect server. A job that reads the tables of a store in S3
+        through Spark gets a client for S3.
+    `quick`: without the JVM's second compiler.
     """
     has_client = step in _READS_TABLES and config.store.startswith("s3://")
-    catalog = config.catalog.settings if config.catalog and step == "register" else {}
+    catalog = config.catalog.settings if config.catalog and step in ("register", "server") else {}
     return {
         **_find_jars(config, has_client),
         **(make_s3_conf(S3Endpoint.of()) if has_client else {}),
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.driver.memory": config.spark.driver_memory,
-        **(_place_on_cluster(config) if config.spark.driver_on_cluster else _place_here(config)),
+        **(_place_on_cluster(config) if config.spark.driver_on_cluster else _place_here(config, quick)),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": "4",
@@ -76,6 +69,7 @@ def spark_conf(config: Config, step: str = "") -> dict[str, str]:
         "spark.scheduler.mode": "FAIR",
         "spark.sql.session.timeZone": "UTC",
         "spark.databricks.delta.snapshotPartitions": "2",
+        **SETTINGS,
         # A file that is gone or damaged is an error, never fewer rows.
         "spark.sql.files.ignoreMissingFiles": "false",
         "spark.sql.files.ignoreCorruptFiles": "false",
@@ -85,11 +79,11 @@ def spark_conf(config: Config, step: str = "") -> dict[str, str]:
     }
 
 
-def _place_here(config: Config) -> dict[str, str]:
+def _place_here(config: Config, quick: bool) -> dict[str, str]:
     """The settings of a driver that runs where the command runs; without another name, it is on loopback."""
     scratch = config.path.parent / "var" / "spark"
     return {
-        "spark.driver.extraJavaOptions": " ".join(_java_options(scratch)),
+        "spark.driver.extraJavaOptions": " ".join(_java_options(scratch, quick)),
         **_driver(config.spark.master),
         **_authenticate(config.spark.master),
         **_code(config),
@@ -116,7 +110,7 @@ def _place_on_cluster(config: Config) -> dict[str, str]:
     }
 
 
-def _java_options(scratch: Path) -> list[str]:
+def _java_options(scratch: Path, quick: bool) -> list[str]:
     # Quoted: the folder's name may hold spaces.
     logging = PACKAGE / "spark" / "log4j2.properties"
     java = [f'"-D{key}={path}"' for key, path in (("java.io.tmpdir", scratch), ("derby.system.home", scratch))]
@@ -124,7 +118,7 @@ def _java_options(scratch: Path) -> list[str]:
     if ARCHIVE.exists():
         # One of another Java or of other jars is left alone by the JVM; it need not tell.
         java += [f'"-XX:SharedArchiveFile={ARCHIVE}"', "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
-    if os.environ.get(QUICK_COMPILER) == "1":
+    if quick or os.environ.get(QUICK_COMPILER) == "1":
         # Half of a short job's CPU time is the second compiler's; jobs over big tables want it.
         java.append("-XX:TieredStopAtLevel=1")
     return java
@@ -133,7 +127,7 @@ def _java_options(scratch: Path) -> list[str]:
 def make_s3_conf(endpoint: S3Endpoint) -> dict[str, str]:
     """Settings of Spark's client for S3. Credentials are found as all AWS clients find them; none is in here."""
     settings = {
-        "aws.credentials.provider": "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider",
+        "aws.credentials.provider": require_version().credentials,
         # The default needs one more library of AWS.
         "input.stream.type": "classic",
         # A missing table is an error at once, and not after minutes.
@@ -154,11 +148,11 @@ def _find_jars(config: Config, has_client: bool) -> dict[str, str]:
     if config.spark.jars == "spark":
         return {}
     if config.spark.jars == "packages":
-        return {"spark.jars.packages": ",".join((*jars.DELTA_PACKAGES, *(jars.S3_PACKAGES if has_client else ())))}
-    found = [*jars.find_delta_jars(), *(jars.find_s3_jars() if has_client else ())]
+        return {"spark.jars.packages": ",".join(jars.list_packages(has_client))}
+    found_jars = [*jars.find_delta_jars(), *(jars.find_s3_jars() if has_client else ())]
     # Only classes of the class path come from the archive. The machines of a cluster are sent the jars.
     alone = is_one_process(config.spark.master)
-    return {"spark.driver.extraClassPath": ":".join(found)} if alone else {"spark.jars": ",".join(found)}
+    return {"spark.driver.extraClassPath": ":".join(found_jars)} if alone else {"spark.jars": ",".join(found_jars)}
 
 
 def _code(config: Config) -> dict[str, str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tidefold.compute.connect_session import find_outage
 from tidefold.errors import RefusedError, StorageError, TidefoldError
+from tidefold.storage.addresses import to_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,8 +25,7 @@ class SparkCatalog:
 
     def register(self, database: str, table: str, location: str) -> bool:
         """Registers a Delta table; returns false if it was registered before. See `TableCatalog`."""
-        # Spark's client for S3 has a scheme of its own.
-        location = re.sub("^s3://", "s3a://", location)
+        location = to_spark(location)
         schema = f"`{self.name}`.`{database}`"
         full = f"{schema}.`{table}`"
         self._require_storage()
@@ -43,10 +43,10 @@ class SparkCatalog:
         except Exception as error:  # Each catalog has errors of its own.
             if outage := find_outage(error):
                 raise outage from error
-            said = " ".join(str(error).split())[:_SHOWN]
+            message = " ".join(str(error).split())[:_SHOWN]
             raise StorageError(
                 "CATALOG_FAILED",
-                f"The catalog `{self.name}` did not register `{database}.{table}`: {said}",
+                f"The catalog `{self.name}` did not register `{database}.{table}`: {message}",
                 hint="Check `catalog` in the configuration, and the rights of this user in the catalog.",
             ) from error
         return new
@@ -60,11 +60,11 @@ class SparkCatalog:
             )
 
     def _require_location(self, full: str, location: str) -> None:
-        found = self.spark.sql(f"DESCRIBE DETAIL {full}").collect()[0]["location"]
-        if _normalize(found) != _normalize(location):
+        actual = self.spark.sql(f"DESCRIBE DETAIL {full}").collect()[0]["location"]
+        if _normalize(actual) != _normalize(location):
             raise RefusedError(
                 "CATALOG_NAME_TAKEN",
-                f"{full.replace('`', '')} is another table, at {found}.",
+                f"{full.replace('`', '')} is another table, at {actual}.",
                 hint="Choose another `catalog.database`, or remove that table from the catalog.",
             )
 

@@ -11,8 +11,8 @@ from tidefold.errors import InvalidInputError
 from tidefold.storage.azure.address import SCHEMES as AZURE_SCHEMES
 from tidefold.storage.gcs.address import SCHEME as GCS_SCHEME
 from tidefold.storage.local_store import LocalStore
-from tidefold.storage.memory_store import MemoryStore
 from tidefold.storage.store import (
+    MemoryStore,
     SizedStore,
     Store,
     StoredObject,
@@ -68,7 +68,7 @@ def open_store(address: str, base: Path) -> Store:
         with require_extra("gcs", "Google Cloud Storage"):
             from tidefold.storage.gcs.store import GcsStore
         return GcsStore(address)
-    from tidefold.storage.plugins import open_plugin
+    from tidefold.storage.addresses import open_plugin
 
     return open_plugin(scheme, address)
 

@@ -1,12 +1,20 @@
-"""Compares the addresses of stores."""
+"""Compares the addresses of stores, and finds the kinds of stores that installed packages bring."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from importlib.metadata import EntryPoint, entry_points
+from typing import cast
 
 from tidefold.errors import InvalidInputError, RefusedError
+from tidefold.storage.store import Store
 
 _S3 = "s3://"
+
+
+def to_spark(address: str) -> str:
+    """Returns the address as Spark reads it: its client for S3 has a scheme of its own."""
+    return f"s3a://{address.removeprefix(_S3)}" if address.startswith(_S3) else address
 
 
 def meeting(one: str, other: str) -> tuple[str, str, str] | None:
@@ -53,3 +61,49 @@ def require_apart(address: str, others: dict[str, str]) -> None:
                 f"`{address}` is inside the {what}, or contains it.",
                 hint="Give a folder, on disk or in a bucket, that is used for nothing else.",
             )
+
+
+# Installed packages name their stores here. A configuration cannot load code from any other place.
+GROUP = "tidefold.stores"
+# Packages cannot replace these.
+BUILT_IN = ("abfs", "abfss", "file", "gs", "memory", "s3")
+
+
+def find_schemes() -> tuple[str, ...]:
+    """Returns the schemes of the stores that installed packages bring."""
+    return tuple(sorted({point.name for point in entry_points(group=GROUP)} - {*BUILT_IN}))
+
+
+def open_plugin(scheme: str, address: str) -> Store:
+    """Opens the store of an installed package. Raises InvalidInputError, which names the known schemes."""
+    plugins = list(entry_points(group=GROUP, name=scheme))
+    if not plugins:
+        forms = ["a path", "`file:///absolute/path`", "`s3://bucket/folder`", "`abfss://...`", "`gs://bucket/folder`"]
+        forms.append("`memory://name`")
+        forms += [f"`{name}://...`" for name in find_schemes()]
+        raise InvalidInputError(
+            "STORE_SCHEME",
+            f"No installed package provides stores at `{scheme}:`.",
+            hint=f"Known are: {', '.join(forms)}. Install the package that provides `{scheme}:`, or use one of them.",
+        )
+    if len(plugins) > 1:
+        packages = ", ".join(sorted(_name_package(point) for point in plugins))
+        raise InvalidInputError(
+            "STORE_PLUGIN",
+            f"Several installed packages provide stores at `{scheme}:`: {packages}.",
+            hint="Uninstall all but one of them.",
+        )
+    [point] = plugins
+    try:
+        opener = point.load()
+    except (ImportError, AttributeError) as error:
+        raise InvalidInputError(
+            "STORE_PLUGIN",
+            f"The store `{scheme}:` of package {_name_package(point)} cannot be loaded: {error}.",
+            hint="Install the package again, with the packages that it needs.",
+        ) from error
+    return cast(Store, opener(address))
+
+
+def _name_package(point: EntryPoint) -> str:
+    return point.dist.name if point.dist else point.value

@@ -26,7 +26,7 @@ _TRIES = 10_000
 
 # Folders with rows of every log, which only the user who runs tidefold reads. Readers of tables and snapshots may be
 # other users, so the umask decides there.
-_PRIVATE = ("logs", "changelog")
+_PRIVATE = ("logs", "sets", "changelog")
 
 
 class LocalStore:
@@ -197,8 +197,8 @@ class LocalStore:
 
     def identity(self, path: str) -> str:
         with _translate_errors(path):
-            found = os.stat(self._full(path))
-        return f"{found.st_dev}:{found.st_ino}"
+            stat = os.stat(self._full(path))
+        return f"{stat.st_dev}:{stat.st_ino}"
 
     def rename_folder(self, source: str, target: str) -> None:
         """Gives a folder its final name, in one step. Raises AlreadyExistsError if a folder there contains files."""
@@ -216,8 +216,8 @@ class LocalStore:
         # Not fsspec's find: it leaves out folders that cannot be read, as if they were empty (I23).
         with _translate_errors(folder):
             begin = len(str(self.root).rstrip(os.sep)) + 1
-            found = sorted(_walk(self._full(folder), not self._private))
-        kept = found if unfinished else [one for one in found if not one[0].endswith(_UNFINISHED)]
+            files = sorted(_walk(self._full(folder), not self._private))
+        kept = files if unfinished else [one for one in files if not one[0].endswith(_UNFINISHED)]
         return [StoredObject(name[begin:], size) for name, size in kept]
 
     def delete(self, paths: Iterable[str]) -> None:

@@ -3,18 +3,117 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import os
+import random
+import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import ClassVar, TypeVar
 
-from tidefold.errors import TidefoldError, UnknownOutcomeError
-from tidefold.storage.patience import Outage
+from tidefold.errors import StorageError, TidefoldError, UnknownOutcomeError
 from tidefold.storage.store import make_taken_error
+
+_log = logging.getLogger(__name__)
+# An outage of minutes is common: a restart of a server, or a bucket that divides its partitions under load.
+PATIENCE = 300.0
+# A store that never answered this process is more likely a wrong address than an outage.
+FIRST_PATIENCE = 75.0
+# How long a pause may be. The bound doubles with each try, and each pause is random below it.
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 20.0
+# The pause between two lines about one outage.
+_LINE_SECONDS = 15.0
+
+
+def find_patience() -> float:
+    """Returns how many seconds an outage may last. AWS_MAX_ATTEMPTS replaces this patience by a number of tries."""
+    return 0.0 if os.environ.get("AWS_MAX_ATTEMPTS") else PATIENCE
+
+
+@dataclass(slots=True)
+class Outage:
+    """Decides how long to wait after a failed request. It knows of all requests of one client.
+
+    patience: how many seconds an outage may last.
+    clock: returns seconds; never set back.
+    draw: returns a random number from 0 to 1. Without it, all clients would come back at the same moment.
+    service: the name of the store in lines about an outage.
+    """
+
+    patience: float = field(default_factory=find_patience)
+    clock: Callable[[], float] = time.monotonic
+    draw: Callable[[], float] = random.random
+    service: str = "S3"
+    _answered: bool = False
+    _began: float | None = None
+    _told: float = 0.0
+
+    def end(self) -> None:
+        """Records that the store answered a request."""
+        self._answered, self._began = True, None
+
+    def begin_request(self) -> float:
+        """Returns the instant from which the patience with this request counts."""
+        return self.clock()
+
+    def choose_pause(self, request_began: float, tries: int, reason: str) -> float | None:
+        """Returns how many seconds to wait before the next try; None: the patience has ended.
+
+        request_began: from `begin_request`.
+        tries: how often the request failed so far, from 1.
+        reason: the error, for the line that reports the outage.
+        """
+        now = self.clock()
+        if self._began is None:
+            self._began = self._told = now
+        patience = self.patience if self._answered else min(self.patience, FIRST_PATIENCE)
+        left = patience - (now - min(self._began, request_began))
+        if left <= 0:
+            return None
+        if now - self._told >= _LINE_SECONDS:
+            self._told = now
+            _log.warning(
+                "%s has failed for %.0f s (%s). The request is sent again for %.0f s more.",
+                self.service,
+                now - self._began,
+                reason,
+                left,
+            )
+        return min(left, self.draw() * min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** min(tries - 1, 16)))
+
 
 T = TypeVar("T")
 # Files of one log that are copied, checked, read or deleted at once.
 REQUESTS_AT_ONCE = 64
+
+
+# The service does not know the request, for example a conditional write. No try of it ever succeeds.
+_UNKNOWN_REQUEST = 501
+
+
+def may_succeed_later(status: int) -> bool:
+    """Whether a service with this HTTP status is overloaded or broken for a while."""
+    return (status >= 500 and status != _UNKNOWN_REQUEST) or status in (408, 429)
+
+
+def is_refusal(status: int) -> bool:
+    """Whether a service with this HTTP status refuses for another reason than the condition of a write."""
+    return status == _UNKNOWN_REQUEST or (400 <= status < 500 and status not in (408, 409, 412, 429))
+
+
+def find_unfit(path: str, status: int, service: str) -> StorageError | None:
+    """Returns the error for a service that does not know the request; None: it knows it."""
+    if status != _UNKNOWN_REQUEST:
+        return None
+    return StorageError(
+        "STORE_UNFIT",
+        f"`{path}`: the {service} service does not know the request (501 NotImplemented). tidefold needs conditional "
+        "writes (If-None-Match).",
+        hint="Use a newer version of the server, or another store (docs/stores.md).",
+    )
 
 
 class ObjectClient(ABC):
@@ -72,23 +171,23 @@ class ObjectClient(ABC):
         if not self.was_sent(error):
             raise self.as_ours(path, error) from error
         try:
-            found = self.find_put_mark(key)
+            stored = self.find_put_mark(key)
         except self.failures:
             raise self._make_unknown(path, error) from error
-        if found == mark:
+        if stored == mark:
             return True
         if self.refuses(error):
             raise self.as_ours(path, error) from error
-        if found is None and self.blocks_name(error):
+        if stored is None and self.blocks_name(error):
             return False
-        if found is None:  # Absence proves nothing: the lost request may still arrive.
+        if stored is None:  # Absence proves nothing: the lost request may still arrive.
             raise self._make_unknown(path, error) from error
         raise make_taken_error(path) from error
 
     def _make_unknown(self, path: str, error: Exception) -> UnknownOutcomeError:
         reason = self.as_ours(path, error)
-        said = self.name_failure(error) or type(error).__name__
-        message = f"Whether `{path}` was written is not known ({said})."
+        failure = self.name_failure(error) or type(error).__name__
+        message = f"Whether `{path}` was written is not known ({failure})."
         return UnknownOutcomeError(self.name_doubt(error, reason), message, hint=reason.hint)
 
 
@@ -130,3 +229,26 @@ async def insist(
             continue
         outage.end()
         return answer
+
+
+_cancelled = threading.Event()
+
+
+class CancelledWriteError(BaseException):
+    """The run was cancelled while a file was written. No task catches it."""
+
+
+@contextmanager
+def cancel_writes() -> Iterator[None]:
+    """Within it, each further write of this process raises CancelledWriteError."""
+    _cancelled.set()
+    try:
+        yield
+    finally:
+        _cancelled.clear()
+
+
+def require_not_cancelled() -> None:
+    """Raises CancelledWriteError if the run was cancelled. Called before a block of a file is written."""
+    if _cancelled.is_set():
+        raise CancelledWriteError

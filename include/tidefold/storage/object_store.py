@@ -6,13 +6,114 @@ import io
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, Protocol, cast
 
 from tidefold.errors import AlreadyExistsError, NotFoundError, RefusedError
 from tidefold.storage.object_client import REQUESTS_AT_ONCE, ObjectClient
-from tidefold.storage.ranges import RangeReader
 from tidefold.storage.store import make_outside_error
-from tidefold.storage.upload_stream import PART, PartUpload, UploadStream
+
+
+class RangeReader(io.RawIOBase):
+    """Reads ranges of an object. A buffer above it asks for large ones.
+
+    load: returns the bytes from a start, at most so many.
+    """
+
+    def __init__(self, load: Callable[[int, int], bytes], size: int) -> None:
+        super().__init__()
+        self._load, self._size, self._at = load, size, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        length = min(len(buffer), self._size - self._at)
+        if length <= 0:
+            return 0
+        data = self._load(self._at, length)
+        buffer[: len(data)] = data
+        self._at += len(data)
+        return len(data)
+
+
+# Objects up to this size are one request. The parts of larger ones have this size.
+PART = 16 << 20
+
+
+class PartUpload(Protocol):
+    """An upload in parts. The object is invisible until the upload is completed."""
+
+    def add(self, data: bytes) -> None:
+        """Sends the next part."""
+        ...
+
+    def complete(self) -> None:
+        """Makes the object visible if its name is free."""
+        ...
+
+    def abort(self) -> None:
+        """Deletes the parts, if the store can."""
+        ...
+
+
+class UploadStream(io.BufferedIOBase):
+    """A file that is written front to back: one request if it is small, else parts during the write.
+
+    put: stores all bytes with one conditional request.
+    begin: begins an upload in parts.
+    """
+
+    def __init__(self, put: Callable[[bytes], None], begin: Callable[[], PartUpload]) -> None:
+        super().__init__()
+        self._put, self._begin = put, begin
+        self._buffer = bytearray()
+        self._sent = 0
+        self._upload: PartUpload | None = None
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._sent + len(self._buffer)
+
+    def write(self, data: Any, /) -> int:
+        view = memoryview(data).cast("B")
+        self._buffer += view
+        while len(self._buffer) >= PART:
+            self._send(bytes(self._buffer[:PART]))
+        return view.nbytes
+
+    def _send(self, part: bytes) -> None:
+        if self._upload is None:
+            self._upload = self._begin()
+        self._upload.add(part)
+        del self._buffer[: len(part)]
+        self._sent += len(part)
+
+    def complete(self) -> None:
+        """Makes the file visible if its name is free, after everything was written."""
+        if self._upload is None:
+            self._put(bytes(self._buffer))
+            return
+        if self._buffer:
+            self._send(bytes(self._buffer))
+        self._upload.complete()
+
+    def abort(self) -> None:
+        """Deletes everything that was written."""
+        if self._upload is not None:
+            self._upload.abort()
+
 
 # Bytes of one read of a comparison, or of a copy through this process.
 READ = 8 << 20

@@ -1,4 +1,4 @@
-"""Opens files below a folder without following links below it. The opened file is checked, not the listed name.
+"""Opens files below a folder without following links below it, and scratch folders.
 
 The folder itself may be reached through links, because its owner configures it. Below it, each folder is opened
 relative to its parent, no symbolic link is followed, and only regular files are opened.
@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,6 +32,13 @@ def make_private_folder(folder: Path) -> None:
     """Makes a folder that only its owner can read, if it does not exist. Its parents are made by the umask."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     folder.mkdir(mode=0o700, exist_ok=True)
+
+
+def write_private(path: Path, content: str | bytes) -> None:
+    """Writes a new file, in the place of an older one, that only its owner can read from its first byte on."""
+    path.unlink(missing_ok=True)
+    path.touch(0o600)
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
 class UnsafeFileError(OSError):
@@ -62,9 +71,9 @@ def open_regular(root: str, name: str) -> BinaryIO:
 def stat_regular(root: str, name: str) -> os.stat_result:
     """Returns the status of a regular file below a root. Raises UnsafeFileError, OSError."""
     with _folder_of(root, name) as (folder, last):
-        found = os.stat(last, dir_fd=folder, follow_symlinks=False)
-    _require_regular(found, name)
-    return found
+        status = os.stat(last, dir_fd=folder, follow_symlinks=False)
+    _require_regular(status, name)
+    return status
 
 
 def delete_below(root: str, name: str) -> None:
@@ -138,10 +147,33 @@ def _open_last(last: str, flags: int, folder: int, name: str) -> int:
         raise type(error)(error.errno, error.strerror, name) from error
 
 
-def _require_regular(found: os.stat_result, name: str) -> None:
-    if not stat.S_ISREG(found.st_mode):
-        raise UnsafeFileError(name, _kind_of(found.st_mode))
+def _require_regular(status: os.stat_result, name: str) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise UnsafeFileError(name, _kind_of(status.st_mode))
 
 
 def _kind_of(mode: int) -> str:
     return _KINDS.get(stat.S_IFMT(mode), "no file of a known kind")
+
+
+PATTERN = "tidefold-*"
+_OWNED = re.compile(r"tidefold-p(\d+)-.+")
+
+
+def open_scratch() -> tempfile.TemporaryDirectory[str]:
+    """Returns a folder that is deleted with its context. Its name contains the process that owns it."""
+    return tempfile.TemporaryDirectory(prefix=f"tidefold-p{os.getpid()}-")
+
+
+def is_owner_alive(name: str) -> bool:
+    """Whether the process that owns a scratch folder still exists. A name without a process has no owner."""
+    owned = _OWNED.fullmatch(name)
+    if owned is None:
+        return False
+    try:
+        os.kill(int(owned[1]), 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -24,12 +24,12 @@ from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.restore.export import restore_to
 from tidefold.operations.retention.clean import clean
-from tidefold.operations.snapshot.request import Fold
+from tidefold.operations.snapshot.materialize import Fold
 from tidefold.spark.dispatch import run_without_spark
 from tidefold.spark.full_run import FullRun
 from tidefold.spark.steps import AnyStep
 from tidefold.storage import Store, open_store
-from tidefold.storage.store_check import probe
+from tidefold.storage.identity import probe
 from tidefold.wiring import open_changelog, open_pipeline
 
 _SHAPE = TableSpec(("id",), (Column("id", "int"), Column("text", "string")), "arrival", 16, 4)
@@ -292,8 +292,8 @@ class SnapshotStorageContract(ChangelogStorageContract):
         table = pa.table({"id": [1, 2, 3]})
         write_deltalake(store.uri("tables/t"), table, storage_options=store.options())
         assert store.list("tables/t/_delta_log")[0].path == f"tables/t/_delta_log/{0:020d}.json"
-        found = DeltaTable(store.uri("tables/t"), storage_options=store.options())
-        assert found.to_pyarrow_table().column("id").to_pylist() == [1, 2, 3]
+        opened = DeltaTable(store.uri("tables/t"), storage_options=store.options())
+        assert opened.to_pyarrow_table().column("id").to_pylist() == [1, 2, 3]
 
     def test_a_pipeline_publishes_what_was_written(self, pipeline: Pipeline) -> None:
         model: dict[int, str] = {}

@@ -5,6 +5,8 @@ YAML's traps are refused: tags, aliases, repeated keys. Keys are text as written
 
 from __future__ import annotations
 
+import os
+import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -23,7 +25,7 @@ _DEPTH_LIMIT = 16
 _TYPED = tuple(f"tag:yaml.org,2002:{name}" for name in ("null", "bool", "int", "float"))
 _TIMESTAMP = "tag:yaml.org,2002:timestamp"
 
-Place = tuple[str | int, ...]
+YamlPath = tuple[str | int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +81,10 @@ class YamlDocument:
     """
 
     data: Any
-    lines: Mapping[Place, int]
+    lines: Mapping[YamlPath, int]
     problems: tuple[ConfigProblem, ...] = ()
 
-    def line(self, place: Place) -> int:
+    def line(self, place: YamlPath) -> int:
         """The line of a place, or of the nearest place around it that the file has."""
         while place and place not in self.lines:
             place = place[:-1]
@@ -90,9 +92,12 @@ class YamlDocument:
 
 
 def read_text(path: Path, limit: int = SIZE_LIMIT) -> str:
-    """The text of a file of at most `limit` bytes. Raises ConfigError."""
+    """The text of a file of at most `limit` bytes. Raises ConfigError, also for a pipe or a device."""
     try:
-        with path.open("rb") as stream:
+        # Without waiting for the writer of a pipe.
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as stream:
+            if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+                raise OSError(0, "it is not a regular file")
             data = stream.read(limit + 1)
     except OSError as error:
         message = f"cannot be read: {error.strerror}."
@@ -121,6 +126,8 @@ def parse_document(path: Path, text: str, dates: bool = False) -> YamlDocument:
         raise config_error(path, [problem]) from error
     builder = _DocumentBuilder((*_TYPED, _TIMESTAMP) if dates else _TYPED)
     data = None if node is None else builder.build(node, ())
+    if undecided := [problem for problem in builder.problems if problem.code == "CONFIG_UNDECIDED"]:
+        raise config_error(path, undecided)
     return YamlDocument(data, builder.lines, tuple(builder.problems))
 
 
@@ -192,10 +199,10 @@ class _DocumentBuilder:
     """Turns YAML nodes into plain values and notes the line of each. `typed`: the tags of values other than text."""
 
     typed: tuple[str, ...]
-    lines: dict[Place, int] = field(default_factory=dict)
+    lines: dict[YamlPath, int] = field(default_factory=dict)
     problems: list[ConfigProblem] = field(default_factory=list)
 
-    def build(self, node: yaml.Node, place: Place) -> Any:
+    def build(self, node: yaml.Node, place: YamlPath) -> Any:
         if isinstance(node, yaml.MappingNode):
             return dict(self._build_pairs(node, place))
         if isinstance(node, yaml.SequenceNode):
@@ -209,12 +216,16 @@ class _DocumentBuilder:
         except ValueError:  # A number of thousands of digits, or no day of the calendar: the model refuses the text.
             return node.value
 
-    def _build_pairs(self, node: yaml.MappingNode, place: Place) -> Iterator[tuple[str, Any]]:
+    def _build_pairs(self, node: yaml.MappingNode, place: YamlPath) -> Iterator[tuple[str, Any]]:
         for key_node, value_node in node.value:
             line = key_node.start_mark.line + 1
             if not isinstance(key_node, yaml.ScalarNode):
                 key = format_place(place)
                 self.problems.append(ConfigProblem("CONFIG_WRONG_TYPE", line, key, "has a key that is not plain text."))
+                continue
+            if not key_node.value and not value_node.value:
+                # `[?]`, as `tidefold init` writes what it leaves open.
+                self.problems.append(ConfigProblem("CONFIG_UNDECIDED", line, format_place(place[:-1]), *_UNDECIDED))
                 continue
             # As written: YAML would make `on`, `no` or `1` another type, but a column may have such a name.
             here = (*place, key_node.value)
@@ -228,7 +239,13 @@ class _DocumentBuilder:
             yield key_node.value, self.build(value_node, here)
 
 
-def format_place(place: Place) -> str:
+_UNDECIDED = (
+    "is still `?`: the landed files did not show it, so `tidefold init` left it open.",
+    "Answer the QUESTION in the comment above it: write the names of columns in the place of `?`.",
+)
+
+
+def format_place(place: YamlPath) -> str:
     """`logs.accounts.key[0]`."""
     text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place)
     return text.removeprefix(".")

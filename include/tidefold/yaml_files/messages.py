@@ -1,17 +1,58 @@
-"""Plain words for what pydantic finds in a file: code, line, key, message and next step."""
+"""The base of validated models, and plain words for what pydantic finds: code, line, key, next step."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Literal, Union, get_args, get_origin
 
-from pydantic import Tag, ValidationError
-from pydantic_core import ErrorDetails
+from pydantic import BaseModel, ConfigDict, Field, Tag, ValidationError
+from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 
-from tidefold.yaml_files.document import ConfigProblem, Place, YamlDocument, format_place
-from tidefold.yaml_files.model import MISTAKE, StrictModel, spell_value, suggest
+from tidefold.yaml_files.document import ConfigProblem, YamlDocument, YamlPath, format_place
+
+Text = Annotated[str, Field(min_length=1)]
+# The type of an error of pydantic that brings our own code, words and next step.
+MISTAKE = "mistake"
+
+
+class StrictModel(BaseModel):
+    """A mapping of the file: unknown keys and lenient conversions are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+    # The page that explains the keys.
+    page: ClassVar[str] = "docs/config.md"
+    # Fields that the file does not name.
+    implicit: ClassVar[tuple[str, ...]] = ()
+    # Former name of a key -> its name now.
+    renamed: ClassVar[Mapping[str, str]] = {}
+    # Field with a pattern -> code, message and hint for a text that does not match it.
+    mismatches: ClassVar[Mapping[str, tuple[str, str, str]]] = {}
+
+
+def mistake(code: str, message: str, hint: str = "") -> PydanticCustomError:
+    """An error for a validator to raise. The message continues the name of the key, as `is missing.`"""
+    return PydanticCustomError(MISTAKE, "{message}", {"code": code, "message": message, "hint": hint})
+
+
+def mistakes_below(errors: Mapping[tuple[str | int, ...], PydanticCustomError], value: Any) -> ValidationError:
+    """One error for a validator to raise that names several places below its own."""
+    details = [InitErrorDetails(type=error, loc=place, input=value) for place, error in errors.items()]
+    return ValidationError.from_exception_data("value", details)
+
+
+def spell_value(value: object) -> str:
+    """Returns a value as YAML spells it: `true`, not `True`."""
+    return str(value).lower() if isinstance(value, bool) else "null" if value is None else str(value)
+
+
+def suggest(word: object, words: Sequence[str], otherwise: str = "", cutoff: float = 0.6) -> str:
+    """The hint that names the known word nearest to a mistyped one."""
+    near = get_close_matches(str(word).lower(), words, n=1, cutoff=cutoff)
+    return f"Did you mean `{near[0]}`?" if near else otherwise
+
 
 _OUT_OF_RANGE = ("greater_than", "greater_than_equal", "less_than", "less_than_equal", "finite_number")
 # A choice that Python spells in its own way; a text with the same letters is in quotes.
@@ -19,7 +60,7 @@ _PYTHON_WORD = re.compile(r"(?<!')\b(?:True|False)\b(?!')")
 
 
 def find_problems(
-    error: ValidationError, model: type[StrictModel], document: YamlDocument, above: Place = ()
+    error: ValidationError, model: type[StrictModel], document: YamlDocument, above: YamlPath = ()
 ) -> Iterator[ConfigProblem]:
     """The problems behind an error of a model.
 
@@ -33,7 +74,7 @@ def find_problems(
         yield ConfigProblem(code, document.line(place), format_place(place), message, hint)
 
 
-def _locate(detail: ErrorDetails, model: type[StrictModel]) -> tuple[Place, type[StrictModel]]:
+def _locate(detail: ErrorDetails, model: type[StrictModel]) -> tuple[YamlPath, type[StrictModel]]:
     """The place of a mistake in the file, and the model of the mapping that holds it.
 
     Pydantic also names the choice of a union. The file has it only in place of an implicit field.
@@ -49,7 +90,7 @@ def _locate(detail: ErrorDetails, model: type[StrictModel]) -> tuple[Place, type
         if field is None:
             continue
         annotation = _unwrap(field.annotation)
-        inside = get_origin(annotation) in (dict, list)
+        inside = get_origin(annotation) in (dict, list, tuple)
         choices = dict(_find_models(annotation))
         if not choices:
             place += parts if inside and not implicit else ()
@@ -89,7 +130,7 @@ def _find_models(annotation: Any, tag: str = "") -> Iterator[tuple[str, type[Str
             yield from _find_models(argument)
 
 
-def _explain(detail: ErrorDetails, place: Place, owner: type[StrictModel]) -> tuple[str, str, str]:
+def _explain(detail: ErrorDetails, place: YamlPath, owner: type[StrictModel]) -> tuple[str, str, str]:
     kind, context, name = detail["type"], detail.get("ctx", {}), str(place[-1]) if place else ""
     if kind == MISTAKE:
         return context["code"], context["message"], context["hint"]
@@ -98,9 +139,9 @@ def _explain(detail: ErrorDetails, place: Place, owner: type[StrictModel]) -> tu
     if kind == "extra_forbidden":
         return _explain_unknown_key(name, owner)
     if kind in ("literal_error", "union_tag_invalid", "enum"):
-        given, expected = context.get("tag", detail["input"]), context.get("expected") or context["expected_tags"]
-        spelled = _PYTHON_WORD.sub(lambda found: found[0].lower(), expected)
-        return explain_unknown_value(given, spelled.replace("'", "").replace(" or ", ", "))
+        value, expected = context.get("tag", detail["input"]), context.get("expected") or context["expected_tags"]
+        spelled = _PYTHON_WORD.sub(lambda literal: literal[0].lower(), expected)
+        return explain_unknown_value(value, spelled.replace("'", "").replace(" or ", ", "))
     if kind in _OUT_OF_RANGE:
         return "CONFIG_OUT_OF_RANGE", f"is out of range: {_reword(detail['msg'])}", ""
     if kind in ("too_short", "string_too_short"):

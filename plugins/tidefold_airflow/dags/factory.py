@@ -12,17 +12,18 @@ from airflow.sdk import DAG, TaskGroup
 
 from tidefold.domain.run_trigger import spread_schedule
 from tidefold_airflow import operators
+from tidefold_airflow.airflow_versions import find_some_succeeded
 from tidefold_airflow.dags.approval import tidefold_approval_dag
 from tidefold_airflow.dags.params import AS_CONFIGURED, has_catalog, kind_param, logs_param
 from tidefold_airflow.dags.settings import Schedule, alarm_settings, dag_settings, deadline_settings
 from tidefold_airflow.observability.assets import TABLES
 from tidefold_airflow.operators.approve import LOOK_EVERY
-from tidefold_airflow.operators.run_context import Logs
+from tidefold_airflow.operators.run_context import CONNECT_CONNECTION, Ids
 
 # If a step failed for some logs, the next step still runs for the others. It does not run if every task before it
 # failed, because the logs of the run are then unknown.
 CONTINUE_ON_PARTIAL_FAILURE: dict[str, Any] = {
-    "trigger_rule": "all_done_min_one_success",
+    "trigger_rule": find_some_succeeded(),
     "retry_delay": timedelta(seconds=10),
 }
 
@@ -32,10 +33,11 @@ DOC = """
 | task | does | Spark |
 |---|---|---|
 | choose | returns the logs of this run; of more than 100, those with something to do | none |
-| ingest | reads new landed files and writes their changes to segments | one job, if needed |
-| materialize | folds new changes into a snapshot of each log, STAGED: no reader sees it | one job, if needed |
-| quality | judges every row of the staged files and stores the verdict | one job, if needed |
+| ingest | reads new landed files and writes their changes to segments | as `spark.scheduled` says |
+| materialize | folds new changes into a snapshot of each log, STAGED: no reader sees it | as `spark.scheduled` says |
+| quality | judges every row of the staged files and stores the verdict | as `spark.scheduled` says |
 | confirm (one a log) | completes and publishes a log that passed, and sends its asset event | none |
+| read_back | Delta's reader on Spark reads the new versions; a difference to what was judged is an alarm | if warm |
 | register | with `catalog`: registers a new table; a failure is a warning | one job, once a table |
 | subsume, truncate, local_retention, clean | delete old snapshots, old log, local copies, remains of dead runs | none |
 | alarms | counts failed runs in a row, finds the alarms of each log, sends new ones to the notifier | none |
@@ -58,6 +60,7 @@ class Options:
     `approval`: how long a person may take to decide about a failed gate; None: no person decides.
     `look_every`: how often an open question is compared with the ledger.
     `takeover_after`: see TidefoldMaterializeOperator.
+    `conn_id`, `connect_conn_id`: connections of spark-submit and of a Spark Connect server, see TidefoldSparkOperator.
     `alarm_conn_id`, `alarm_notifier`: receive alarms, see TidefoldAlarmsOperator; None: none is sent.
     """
 
@@ -68,6 +71,7 @@ class Options:
     look_every: timedelta = LOOK_EVERY
     alarm_conn_id: str | None = None
     alarm_notifier: str | None = None
+    connect_conn_id: str = CONNECT_CONNECTION
 
 
 def tidefold_dag(
@@ -82,6 +86,7 @@ def tidefold_dag(
     look_every: timedelta = LOOK_EVERY,
     alarm_conn_id: str | None = None,
     alarm_notifier: str | None = None,
+    connect_conn_id: str = CONNECT_CONNECTION,
     late_after: timedelta | None = None,
     random_delay: bool = False,
     **dag: Any,
@@ -93,11 +98,14 @@ def tidefold_dag(
     :param schedule: cron in UTC, or assets such as `[waiting_asset("orders")]`; None: only by hand.
     :param random_delay: `@hourly`, `@daily` and `@weekly` get a phase that depends on the name of the DAG.
     :param logs: only these; none: all that are configured.
-    :param config, approval, look_every, takeover_after, conn_id, alarm_conn_id, alarm_notifier: see Options.
+    :param config, approval, look_every, takeover_after, conn_id, connect_conn_id, alarm_conn_id, alarm_notifier: see
+        Options.
     :param late_after: how long after it was queued a run may end; a later one is reported to the webhook.
     :param dag: more of Airflow's own arguments of a DAG.
     """
-    options = Options(config, approval, takeover_after, conn_id, look_every, alarm_conn_id, alarm_notifier)
+    options = Options(
+        config, approval, takeover_after, conn_id, look_every, alarm_conn_id, alarm_notifier, connect_conn_id
+    )
     asks = _approval_dag(dag_id, logs, options)
     settings = {
         **dag_settings(spread_schedule(schedule, dag_id) if random_delay and isinstance(schedule, str) else schedule),
@@ -144,13 +152,13 @@ def _approval_dag(owner: str, logs: Sequence[str], options: Options) -> str | No
     ).dag_id  # fmt: skip
 
 
-def _tasks(logs: Logs | str, kind: str | None, options: Options, asks: str | None, only: Sequence[str]) -> None:
+def _tasks(logs: Ids | str, kind: str | None, options: Options, asks: str | None, only: Sequence[str]) -> None:
     config = {"config": options.config}
     choose = operators.TidefoldListLogsOperator(
         task_id="choose", logs=logs, only=only, retries=1, skip_idle=True, **config
     )
     each: dict[str, Any] = {"logs": choose.output, **config, **CONTINUE_ON_PARTIAL_FAILURE}
-    spark = {**each, "conn_id": options.conn_id}
+    spark = {**each, "conn_id": options.conn_id, "connect_conn_id": options.connect_conn_id}
     ingest = operators.TidefoldIngestOperator(task_id="ingest", retries=2, skip_idle=True, **spark)
     asking: dict[str, Any] = {"approval_dag": asks}
     materialize = operators.TidefoldMaterializeOperator(
@@ -169,10 +177,12 @@ def _tasks(logs: Logs | str, kind: str | None, options: Options, asks: str | Non
         **config,
         **CONTINUE_ON_PARTIAL_FAILURE,
     ).expand(logs=choose.output.map(_alone))
-    subsume = operators.TidefoldSubsumeOperator(task_id="subsume", retries=1, skip_idle=True, **each)
-    truncate = operators.TidefoldTruncateOperator(task_id="truncate", retries=1, **each)
-    local_retention = operators.TidefoldLocalRetentionOperator(task_id="local_retention", retries=1, **each)
-    clean = operators.TidefoldCleanOperator(task_id="clean", retries=1, **each)
+    # A task before each of them may be skipped, because it has nothing to do. They have work all the same.
+    keeping = {**each, "trigger_rule": "all_done"}
+    subsume = operators.TidefoldSubsumeOperator(task_id="subsume", retries=1, skip_idle=True, **keeping)
+    truncate = operators.TidefoldTruncateOperator(task_id="truncate", retries=1, **keeping)
+    local_retention = operators.TidefoldLocalRetentionOperator(task_id="local_retention", retries=1, **keeping)
+    clean = operators.TidefoldCleanOperator(task_id="clean", retries=1, **keeping)
     alarms = operators.TidefoldAlarmsOperator(
         task_id="alarms",
         logs=logs,  # Also logs without news may be late.
@@ -189,6 +199,9 @@ def _tasks(logs: Logs | str, kind: str | None, options: Options, asks: str | Non
     ingest >> materialize >> quality >> confirm >> subsume >> truncate >> local_retention >> clean >> abort
     # Also if a person marks or skips tasks between them: `abort` starts only after the steps that stage have ended.
     [ingest, materialize, quality, confirm] >> abort
+    # The tables are published: it delays nothing but the alarms.
+    read_back = operators.TidefoldVerifyReadersOperator(task_id="read_back", sample=True, retries=1, **spark)
+    confirm >> read_back >> [alarms, done]
     if has_catalog(options.config):
         register = operators.TidefoldRegisterOperator(task_id="register", retries=1, **spark)
         confirm >> register >> done

@@ -20,20 +20,20 @@ def list_configured_logs(config: str | None = None) -> list[str]:
 
     Raises InvalidInputError: with an invalid configuration the DAG is an import error, which names file and line.
     """
-    found = _find_config(config)
-    return list(found.logs) if found else []
+    loaded = _find_config(config)
+    return list(loaded.logs) if loaded else []
 
 
 def list_configured_sets(config: str | None = None) -> list[str]:
     """Returns the sets of the configuration. Raises as `list_configured_logs`."""
-    found = _find_config(config)
-    return list(found.sets) if found else []
+    loaded = _find_config(config)
+    return list(loaded.sets) if loaded else []
 
 
 def has_catalog(config: str | None = None) -> bool:
     """Whether the configuration names a catalog in which tables are registered."""
-    found = _find_config(config)
-    return found is not None and found.catalog is not None
+    loaded = _find_config(config)
+    return loaded is not None and loaded.catalog is not None
 
 
 def _find_config(config: str | None) -> Config | None:
@@ -84,16 +84,18 @@ def version_param() -> Param:
     return Param(type="integer", minimum=1, title="Version", description=described)
 
 
-def log_position_param() -> Param:
-    """Selects what a restore does with the changes after the snapshot."""
-    display = {
-        "replay": "replay: fold them again with the next run",
-        "skip": "skip: leave them out for good",
-        "carry": "carry: as replay, and do not fold those of a tail now",
-    }
-    return Param(
-        "replay", type="string", enum=list(display), values_display=display, title="Changes after the snapshot"
-    )
+# What a restore does with the later changes, in words. There is no default: each has another result.
+_CHOICES = {
+    "stay": "Go back, and stay there until somebody resumes the log (`tidefold resume LOG`, or tidefold_resume)",
+    "skip": "Go back, and leave the later changes out for good",
+    "replay": "Build the table anew from there, and fold the later changes again with the next run (for repairs)",
+}
+
+
+def log_position_param(*, of_set: bool = False) -> Param:
+    """Selects what a restore does with the later changes. A set cannot leave any out."""
+    display = {key: words for key, words in _CHOICES.items() if key != "skip" or not of_set}
+    return Param(type="string", enum=list(display), values_display=display, title="What about the later changes?")
 
 
 def dry_run_param(default: bool) -> Param:

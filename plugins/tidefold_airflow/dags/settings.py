@@ -6,10 +6,7 @@ import os
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from airflow.sdk import CronDataIntervalTimetable
-from airflow.sdk.definitions.callback import AsyncCallback
-from airflow.sdk.definitions.deadline import DeadlineAlert, DeadlineReference
-
+from tidefold_airflow.airflow_versions import CronDataIntervalTimetable, require_deadlines
 from tidefold_airflow.observability.notify import GateNotifier
 
 # Cron in UTC, a timetable, assets, or nothing: only by hand.
@@ -31,8 +28,8 @@ def dag_settings(schedule: Schedule) -> dict[str, Any]:
 
 def hours_from(variable: str) -> timedelta | None:
     """Returns the hours in an environment variable as a duration; None if it is empty."""
-    given = os.environ.get(variable)
-    return timedelta(hours=float(given)) if given else None
+    hours = os.environ.get(variable)
+    return timedelta(hours=float(hours)) if hours else None
 
 
 def failure_settings(conn_id: str | None) -> dict[str, Any]:
@@ -49,5 +46,8 @@ def deadline_settings(conn_id: str | None, late_after: timedelta | None) -> dict
     """Arguments of a DAG whose late runs are reported to a webhook; none without a connection or a time."""
     if not conn_id or late_after is None:
         return {}
+    require_deadlines()
+    from tidefold_airflow.airflow_versions import AsyncCallback, DeadlineAlert, DeadlineReference
+
     callback = AsyncCallback(GateNotifier, {"conn_id": conn_id})
     return {"deadline": DeadlineAlert(DeadlineReference.DAGRUN_QUEUED_AT, late_after, callback)}

@@ -1,19 +1,26 @@
-"""One Airflow asset for each table. Its events report that a snapshot was confirmed and published."""
+"""One Airflow asset for each table: events report a published snapshot; OpenLineage gets the run's facts."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from airflow.sdk import Asset, AssetAlias
 
+from tidefold_airflow.airflow_versions import find_newest_event
 from tidefold_airflow.operators.run_context import config_path
 
 if TYPE_CHECKING:
+    from airflow.providers.openlineage.extractors import OperatorLineage
     from airflow.sdk import Context
 
     from tidefold.config import Config
+    from tidefold.config.models.sections import CatalogEntry
+    from tidefold.domain.log_state import Snapshot
+    from tidefold.operations.pipeline import Pipeline
 
 # The tables that a run publishes are only known at its end: the confirm task has this outlet, and its events name the
 # tables.
@@ -28,14 +35,14 @@ def table_asset(log: str, config: str | None = None) -> Asset:
     from tidefold.config import load_config
     from tidefold.errors import NotFoundError
 
-    found = load_config(config_path(config))
-    if log not in found.logs:
+    loaded = load_config(config_path(config))
+    if log not in loaded.logs:
         raise NotFoundError(
             "LOG_NOT_CONFIGURED",
-            f"`{found.path}` has no log `{log}`.",
-            hint=f"Configured logs: {', '.join(found.logs)}.",
+            f"`{loaded.path}` has no log `{log}`.",
+            hint=f"Configured logs: {', '.join(loaded.logs)}.",
         )
-    return asset_in(found, log)
+    return asset_in(loaded, log)
 
 
 def asset_in(config: Config, log: str) -> Asset:
@@ -55,10 +62,10 @@ def announce(context: Context, asset: Asset, extra: dict[str, Any]) -> None:
 
 
 def _newest(context: Context, asset: Asset) -> Any:
-    events = type(context["inlet_events"])([asset])[asset].ascending(ascending=False).limit(1)
     # Airflow knows an asset from its first event on. Before that, a query of its events is an error.
     with suppress(Exception):
-        return next(((event.extra or {}).get("snapshot") for event in events), None)
+        newest = find_newest_event(type(context["inlet_events"])([asset])[asset])
+        return (newest.extra or {}).get("snapshot") if newest else None
     return None
 
 
@@ -68,3 +75,71 @@ def _root(config: Config) -> str:
     if "://" in address and not address.startswith("file:"):
         return address
     return f"file://localhost{quote(str((config.path.parent / address.removeprefix('file://')).resolve()))}"
+
+
+def lineage_of(pipeline: Pipeline, published: Mapping[str, Snapshot]) -> OperatorLineage[Any, Any] | None:
+    """Returns inputs and outputs of a publication; None: nothing was published, or there is no provider."""
+    try:
+        from airflow.providers.openlineage import conf
+        from airflow.providers.openlineage.extractors import OperatorLineage
+    except ImportError:
+        return None
+    if not published or conf.is_disabled():
+        return None
+    return OperatorLineage(
+        inputs=[dataset for log in published for dataset in _inputs(pipeline, log)],
+        outputs=[_output(pipeline, log, snapshot) for log, snapshot in published.items()],
+    )
+
+
+def _inputs(pipeline: Pipeline, log: str) -> list[Any]:
+    from openlineage.client.event_v2 import InputDataset
+
+    address = pipeline.log(log).address
+    if not address:
+        return []
+    namespace, name = _split_address(address, pipeline.config.path.parent)
+    return [InputDataset(namespace, name)]
+
+
+def _output(pipeline: Pipeline, log: str, snapshot: Snapshot) -> Any:
+    from openlineage.client.event_v2 import OutputDataset
+    from openlineage.client.facet_v2 import dataset_version_dataset, output_statistics_output_dataset, schema_dataset
+
+    from tidefold.domain.paths import LogPaths
+
+    namespace, name = _split_address(pipeline.store.uri(LogPaths(log).table), pipeline.config.path.parent)
+    entry = pipeline.config.catalog
+    columns = [schema_dataset.SchemaDatasetFacetFields(c.name, c.type) for c in pipeline.log(log).shape.table_columns]
+    return OutputDataset(
+        namespace,
+        name,
+        facets={
+            "schema": schema_dataset.SchemaDatasetFacet(fields=columns),
+            "version": dataset_version_dataset.DatasetVersionDatasetFacet(str(snapshot.table_version)),
+            **({"symlinks": _name_in_catalog(entry, log)} if entry else {}),
+        },
+        outputFacets={
+            "outputStatistics": output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(
+                rowCount=snapshot.rows, size=snapshot.bytes_full
+            )
+        },
+    )
+
+
+def _name_in_catalog(entry: CatalogEntry, log: str) -> Any:
+    """The name under which Spark registered the table, so that jobs that read it by name meet in one dataset."""
+    from openlineage.client.facet_v2 import symlinks_dataset
+
+    metastore = entry.settings.get("spark.hadoop.hive.metastore.uris", "")
+    namespace = f"hive://{urlsplit(metastore.split(',')[0]).netloc}" if metastore else entry.name
+    named = symlinks_dataset.Identifier(namespace=namespace, name=f"{entry.database}.{log}", type="TABLE")
+    return symlinks_dataset.SymlinksDatasetFacet(identifiers=[named])
+
+
+def _split_address(address: str, base: Path) -> tuple[str, str]:
+    """Namespace and name by OpenLineage's naming: `file` and a path, or `s3://bucket` and a key."""
+    parts = urlsplit(address)
+    if parts.scheme in ("", "file"):
+        return "file", str((base / parts.path).resolve())
+    return f"{parts.scheme}://{parts.netloc}", parts.path.strip("/")

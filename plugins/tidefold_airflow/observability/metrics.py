@@ -40,6 +40,11 @@ class Gauge:
 STATUS_GAUGES: dict[str, tuple[str, Callable[[LogStatus], float]]] = {
     "lag.changes": ("ingested changes that are not folded yet", lambda status: status.changes),
     "lag.change_sets": ("change sets that are not folded yet", lambda status: status.change_sets),
+    "lag.bytes": ("bytes of these change sets", lambda status: status.change_bytes),
+    "materializations.started": ("snapshots that were begun", lambda status: status.materializations.started),
+    "materializations.completed": ("those that were confirmed", lambda status: status.materializations.completed),
+    "materializations.failed": ("those that were aborted", lambda status: status.materializations.failed),
+    "materializations.seconds": ("time of the newest published one", lambda status: status.materializations.seconds),
     "quarantined": ("refused records in the quarantine", lambda status: status.quarantined),
     "landing.problems": ("landed files that are not ingested", lambda status: status.landing.total),
     "garbage.segments": ("segments that are to be deleted", lambda status: status.garbage),
@@ -53,6 +58,7 @@ OTHER_GAUGES = {
     "uploads.bytes": "bytes of the log's changes in them",
     "uploads.failures": "attempts to upload that failed",
     "uploads.seconds": "time of the attempts that succeeded",
+    "uploads.<histogram>.<bucket>": "uploads with a value up to this bound: latency_ms, size, attempts, batch, queue",
     "confirm.age_seconds": "age of the published snapshot",
     "alarms": "number of alarms of the log",
     "alarm.<kind>": "1 while the log raises this alarm",
@@ -70,9 +76,9 @@ SET_GAUGES: dict[str, tuple[str, Callable[[SetStatus], float]]] = {
 SET_AGE = "age_seconds"
 
 
-def of_sets(found: Sequence[SetStatus], now: datetime) -> Iterator[Gauge]:
+def of_sets(statuses: Sequence[SetStatus], now: datetime) -> Iterator[Gauge]:
     """Yields the lag of each set, and the age of its published version in seconds."""
-    for status in found:
+    for status in statuses:
         for name, (_, measure) in SET_GAUGES.items():
             yield Gauge(status.name, name, measure(status), of_set=True)
         age = status.age(now)
@@ -88,9 +94,9 @@ def of_outcomes(step: str, outcomes: Sequence[Outcome]) -> Iterator[Gauge]:
             yield Gauge(outcome.log, f"{step}.{name}", value)
 
 
-def of_status(found: Sequence[LogStatus], now: datetime) -> Iterator[Gauge]:
+def of_status(statuses: Sequence[LogStatus], now: datetime) -> Iterator[Gauge]:
     """Yields the lag of each log, and the age of its published table in seconds."""
-    for status in found:
+    for status in statuses:
         yield Gauge(status.log, "unreadable", float(status.error is not None))
         if not status.begun or status.error:
             continue
@@ -115,7 +121,9 @@ def of_alarms(status: LogStatus) -> Iterator[Gauge]:
 
 def send(gauges: Iterator[Gauge]) -> None:
     """Sends the gauges. Never raises: a lost number must not make a task fail."""
-    from airflow.sdk.observability import stats
+    from tidefold_airflow.airflow_versions import find_stats
+
+    stats = find_stats()
 
     for gauge in gauges:
         name = re.sub(r"[^A-Za-z0-9_-]", "_", gauge.log)

@@ -12,9 +12,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseNotifier
-from airflow.sdk.bases.hook import BaseHook
 
 from tidefold.errors import InvalidInputError
+from tidefold_airflow.airflow_versions import BaseHook, takes_context
 from tidefold_airflow.ui.mount import address, run_path
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class GateNotifier(BaseNotifier):
     template_fields = ("conn_id",)
 
     def __init__(self, conn_id: str, context: Context | None = None) -> None:
-        super().__init__(context)
+        super().__init__(*((context,) if takes_context(BaseNotifier) else ()))
         self.conn_id = conn_id
 
     def notify(self, context: Context) -> None:
@@ -60,8 +60,8 @@ def find_notifiers(conn_id: str | None, path: str | None) -> list[Notifier]:
     path: dotted path of a function that takes the context of a task, or of a notifier or a notifier's class.
     Raises InvalidInputError.
     """
-    found: list[Notifier] = [GateNotifier(conn_id)] if conn_id else []
-    return [*found, _import_notifier(path)] if path else found
+    notifiers: list[Notifier] = [GateNotifier(conn_id)] if conn_id else []
+    return [*notifiers, _import_notifier(path)] if path else notifiers
 
 
 def _import_notifier(path: str) -> Notifier:
@@ -73,8 +73,8 @@ def _import_notifier(path: str) -> Notifier:
         raise _refuse(path, str(error)) from error
     if not callable(notifier):
         raise _refuse(path, "it cannot be called")
-    found: Notifier = notifier
-    return found
+    checked: Notifier = notifier
+    return checked
 
 
 def _refuse(path: str, why: str) -> InvalidInputError:
@@ -88,8 +88,8 @@ def _refuse(path: str, why: str) -> InvalidInputError:
 def describe(context: Mapping[str, Any] | Context) -> dict[str, Any]:
     """Returns the message about a failed task, a late run, or alarms."""
     dag, run, task = _find_place(context)
-    given: Any = context.get(ALARMS, ())
-    alarms: Sequence[LogAlarm] = given
+    listed: Any = context.get(ALARMS, ())
+    alarms: Sequence[LogAlarm] = listed
     if alarms:
         text = " ".join(f"{alarm.log}: {alarm}" for alarm in alarms)
     elif "deadline" in context:

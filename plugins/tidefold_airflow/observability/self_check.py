@@ -1,6 +1,6 @@
-"""Checks this Airflow for `tidefold doctor`: `python -m tidefold_airflow.observability.self_check DAGS CONN FROM`.
+"""Checks this Airflow for `tidefold doctor`: `python -m tidefold_airflow.observability.self_check DAGS FROM CONN...`.
 
-Prints one line of JSON: the number of DAGs, the errors of their files, and whether the connection exists.
+Prints one line of JSON: the number of DAGs, the errors of their files, and whether each connection exists.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import os
 import sys
 from typing import Any
 
+from tidefold_airflow.airflow_versions import find_name
+
 
 def find_connection(name: str, has_database: bool) -> bool | None:
     """Returns whether the connection exists; None: it is not in the environment, and the database is not known."""
@@ -18,7 +20,8 @@ def find_connection(name: str, has_database: bool) -> bool | None:
     if not has_database:
         return None
     from airflow.models.connection import Connection
-    from airflow.sdk.exceptions import AirflowNotFoundException
+
+    from tidefold_airflow.airflow_versions import AirflowNotFoundException
 
     try:
         Connection.get_connection_from_secrets(name)
@@ -32,24 +35,21 @@ def find_connection(name: str, has_database: bool) -> bool | None:
 
 def import_dags(folder: str) -> tuple[int, dict[str, str]]:
     """Returns the number of DAGs in a folder, and the last line of each file's error."""
-    from airflow.dag_processing.dagbag import DagBag
-
-    bag = DagBag(folder)
+    bag = find_name("DagBag")(folder)
     errors = {file: error.strip().splitlines()[-1] for file, error in bag.import_errors.items()}
     return len(bag.dags), errors
 
 
-def main(folder: str, connection: str, source: str) -> None:
+def main(folder: str, source: str, *connections: str) -> None:
     """Prints the result."""
     count, errors = import_dags(folder)
-    found: dict[str, Any] = {
+    facts: dict[str, Any] = {
         "dags": count,
         "import_errors": errors,
-        "connection": connection,
-        "has_connection": find_connection(connection, source == "database"),
+        "connections": {name: find_connection(name, source == "database") for name in connections},
     }
-    print(json.dumps(found))
+    print(json.dumps(facts))
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:4])
+    main(*sys.argv[1:])

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from tidefold_airflow.operators.alarms import TidefoldAlarmsOperator
 from tidefold_airflow.operators.approve import TidefoldApprovalOperator, TidefoldUnansweredOperator
 from tidefold_airflow.operators.base import TidefoldLogOperator
-from tidefold_airflow.operators.confirm import TidefoldConfirmOperator
-from tidefold_airflow.operators.doctor import TidefoldDoctorOperator
-from tidefold_airflow.operators.list_logs import TidefoldListLogsOperator
-from tidefold_airflow.operators.quarantine import TidefoldRetryQuarantineOperator
-from tidefold_airflow.operators.restore import TidefoldRestoreOperator
+from tidefold_airflow.operators.confirm import TidefoldAlarmsOperator, TidefoldConfirmOperator
+from tidefold_airflow.operators.restore import (
+    TidefoldImportOperator,
+    TidefoldRestoreOperator,
+    TidefoldResumeOperator,
+    TidefoldSavepointOperator,
+    TidefoldStopOperator,
+)
 from tidefold_airflow.operators.retention import (
     TidefoldCleanOperator,
     TidefoldLocalRetentionOperator,
@@ -17,19 +19,19 @@ from tidefold_airflow.operators.retention import (
     TidefoldSubsumeOperator,
     TidefoldTruncateOperator,
 )
-from tidefold_airflow.operators.savepoint import (
-    TidefoldImportOperator,
-    TidefoldResumeOperator,
-    TidefoldSavepointOperator,
-    TidefoldStopOperator,
-)
-from tidefold_airflow.operators.scrub import TidefoldScrubOperator
 from tidefold_airflow.operators.sets import (
     TidefoldImportSetOperator,
     TidefoldRestoreSetOperator,
     TidefoldSaveSetOperator,
 )
-from tidefold_airflow.operators.snapshot import TidefoldAbortOperator, TidefoldCompactLogOperator, TidefoldTailOperator
+from tidefold_airflow.operators.snapshot import (
+    TidefoldAbortOperator,
+    TidefoldCompactLogOperator,
+    TidefoldListLogsOperator,
+    TidefoldRetryQuarantineOperator,
+    TidefoldTailOperator,
+    TidefoldWriteOperator,
+)
 from tidefold_airflow.operators.spark import (
     TidefoldAsOfOperator,
     TidefoldAuditOperator,
@@ -40,8 +42,12 @@ from tidefold_airflow.operators.spark import (
     TidefoldSparkOperator,
     TidefoldVerifyReadersOperator,
 )
-from tidefold_airflow.operators.verify import TidefoldDrillOperator, TidefoldVerifyOperator
-from tidefold_airflow.operators.write import TidefoldWriteOperator
+from tidefold_airflow.operators.verify import (
+    TidefoldDoctorOperator,
+    TidefoldDrillOperator,
+    TidefoldScrubOperator,
+    TidefoldVerifyOperator,
+)
 
 __all__ = [
     "TidefoldAbortOperator",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidefold.errors import InvalidInputError, RefusedError
 from tidefold.operations.outcome import Outcome, Status
+from tidefold_airflow.airflow_versions import find_run
 from tidefold_airflow.operators.run_context import TaskScope
 
 if TYPE_CHECKING:
@@ -48,16 +49,8 @@ def run_id_of(log: str, snapshot: Snapshot) -> str:
 
 def find_approval(dag: str, log: str, snapshot: Snapshot) -> ApprovalRun | None:
     """Returns the run that asks about the snapshot, open or ended; None: there is none."""
-    from airflow.sdk.exceptions import AirflowRuntimeError
-    from airflow.sdk.execution_time.comms import GetDagRun
-
-    try:
-        found: Any = _send(GetDagRun(dag_id=dag, run_id=run_id_of(log, snapshot)))
-    except AirflowRuntimeError as error:
-        if (error.error.detail or {}).get("status_code") == 404:
-            return None
-        raise
-    return ApprovalRun(str(getattr(found.state, "value", found.state)), f"{found.run_after:%Y-%m-%d %H:%M} UTC")
+    run = find_run(_send, dag, run_id_of(log, snapshot))
+    return ApprovalRun(*run) if run else None
 
 
 def ask_about(dag: str, log: str, snapshot: Snapshot) -> Outcome:
@@ -68,7 +61,7 @@ def ask_about(dag: str, log: str, snapshot: Snapshot) -> Outcome:
     run_id = run_id_of(log, snapshot)
     asked = {"log": log, "snapshot": snapshot.id, "manifest": snapshot.manifest}
     try:
-        said = _send(TriggerDagRun(dag_id=dag, run_id=run_id, conf=asked))
+        response = _send(TriggerDagRun(dag_id=dag, run_id=run_id, conf=asked))
     except AirflowRuntimeError as error:
         if (error.error.detail or {}).get("status_code") != 404:
             raise
@@ -77,9 +70,9 @@ def ask_about(dag: str, log: str, snapshot: Snapshot) -> Outcome:
             f"Snapshot {snapshot.id} of `{log}` needs an approval, and there is no DAG `{dag}` to ask for it.",
             hint="Make that DAG with `tidefold_approval_dag` in a DAG file, or use `tidefold_dag` with `approval`.",
         ) from error
-    if isinstance(said, ErrorResponse) and said.error == ErrorType.DAGRUN_ALREADY_EXISTS:
-        found = find_approval(dag, log, snapshot)
-        if found and not found.open:
+    if isinstance(response, ErrorResponse) and response.error == ErrorType.DAGRUN_ALREADY_EXISTS:
+        approval = find_approval(dag, log, snapshot)
+        if approval and not approval.open:
             raise RefusedError(
                 "APPROVAL_ENDED",
                 f"Run `{run_id}` of `{dag}` asked about snapshot {snapshot.id} of `{log}` and has ended.",
@@ -102,21 +95,21 @@ def waits(scope: TaskScope, log: str, dag: str) -> Outcome | None:
         attempt = state.open_attempt if state else None
         if attempt is None or not needs_answer(attempt):
             continue
-        found = find_approval(dag, one, attempt)
-        if found and found.open:
-            since = f"waits for an approval since {found.since} (required actions of {dag})"
+        approval = find_approval(dag, one, attempt)
+        if approval and approval.open:
+            since = f"waits for an approval since {approval.since} (required actions of {dag})"
             of = "" if one == log else f" of `{one}` in its set"
             return Outcome(log, Status.WAITS, f"skipped: snapshot {attempt.id}{of} {since}", attempt.id)
-        if found:
+        if approval:
             return _give_up(scope, log, one, attempt)
     return None
 
 
 def explain_open(scope: TaskScope, log: str, dag: str) -> Outcome | None:
     """Returns the outcome of a log that another attempt blocked; None: nobody was asked about that attempt."""
-    found = waits(scope, log, dag)
-    if found or scope.pipeline.config.set_of(log) is None:
-        return found
+    outcome = waits(scope, log, dag)
+    if outcome or scope.pipeline.config.set_of(log) is None:
+        return outcome
     state = scope.pipeline.ledger(log).read()
     if state.open_attempt:
         return None
@@ -149,7 +142,7 @@ def still_waits(scope: TaskScope, log: str, dag: str) -> Outcome:
 
 def _give_up(scope: TaskScope, log: str, asked: str, attempt: Snapshot) -> Outcome:
     """Aborts the snapshot of the log that was asked about. In a set, those of the other logs go with it."""
-    from tidefold.operations.sets.undecided import abort_version
+    from tidefold.operations.sets.status import abort_version
 
     # The answer may have taken effect between the two reads.
     state = scope.pipeline.ledger(asked).read()

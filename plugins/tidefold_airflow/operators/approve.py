@@ -2,23 +2,82 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from airflow.sdk import Param
 
 from tidefold.errors import GateFailedError
 from tidefold.operations.outcome import Outcome, Status, for_each_log
-from tidefold_airflow.operators.approval import Answer, ApprovalQuestion, ask, read_answer
+from tidefold_airflow.airflow_versions import wait_for_answer
 from tidefold_airflow.operators.approval_run import find_asked, needs_answer
-from tidefold_airflow.operators.base import TidefoldLogOperator
+from tidefold_airflow.operators.base import Summary, TidefoldLogOperator, report
 from tidefold_airflow.operators.confirm import TidefoldConfirmOperator, report_page
-from tidefold_airflow.operators.results import Summary, report
 from tidefold_airflow.operators.run_context import TaskScope, airflow_errors, open_scope
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from tidefold.domain.log_state import LogState, Snapshot
+
+_APPROVE, _REJECT = "Approve", "Reject"
+# A timeout without a default fails the task: silence is never consent.
+_REASON = Param("", type="string", maxLength=500, title="Why", description="Kept with the snapshot. Needed to approve.")
+
+
+@dataclass(frozen=True)
+class ApprovalQuestion:
+    """A question: `subject` is one line, `body` Markdown. It ends after the given time without an answer.
+
+    without: how to decide where Airflow cannot ask.
+    """
+
+    subject: str
+    body: str
+    patience: timedelta
+    without: str = ""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Whether a person approved, who, and the reason. `given`: false if nobody responded in time."""
+
+    approved: bool
+    by: str
+    why: str
+    given: bool = True
+
+
+def ask(question: ApprovalQuestion, context: Context, **kept: Any) -> NoReturn:
+    """Defers the task. After the answer Airflow calls `execute_complete(context, event, **kept)` of its operator."""
+    wait_for_answer(
+        context,
+        options=[_APPROVE, _REJECT],
+        subject=question.subject,
+        body=question.body,
+        params={"why": _REASON.serialize()},
+        patience=question.patience,
+        kept=kept,
+        without=question.without,
+    )
+
+
+def read_answer(event: Any) -> Answer:
+    """Returns the answer that `execute_complete` received. An error (nobody responded in time) is a rejection.
+
+    event: of Airflow's question; a time: nobody could be asked, and the task waited until then.
+    """
+    if not isinstance(event, Mapping):
+        return Answer(approved=False, by="", why="nobody decided in time", given=False)
+    if "error" in event:
+        why = f"nobody answered in time ({event.get('error_type', 'timeout')})"
+        return Answer(approved=False, by="", why=why, given=False)
+    user = event.get("responded_by_user") or {}
+    why = str((event.get("params_input") or {}).get("why") or "")
+    return Answer(event["chosen_options"] == [_APPROVE], str(user.get("name") or user.get("id") or ""), why)
+
 
 # How often an open question is compared with the ledger.
 LOOK_EVERY = timedelta(minutes=5)
@@ -62,7 +121,7 @@ class TidefoldApprovalOperator(TidefoldConfirmOperator):
         until = datetime.now(UTC) + self.patience
         return self._go_on(context, None, until)
 
-    def execute_complete(self, context: Context, event: dict[str, Any], until: str) -> Summary:
+    def execute_complete(self, context: Context, event: Any, until: str) -> Summary:
         """Applies the answer, or checks whether the question is still open."""
         return self._go_on(context, read_answer(event), datetime.fromisoformat(until))
 
@@ -81,9 +140,9 @@ class TidefoldApprovalOperator(TidefoldConfirmOperator):
                 until=until.isoformat(),
             )
         self.log.info("Answer: %s", answer)
-        given = answer or Answer(approved=False, by="", why="nobody was asked in time")
-        outcomes = for_each_log([state.log], lambda log: _decide(scope, log, staged, given))
-        if given.approved and not outcomes[0].error:
+        decision = answer or Answer(approved=False, by="", why="nobody was asked in time")
+        outcomes = for_each_log([state.log], lambda log: _decide(scope, log, staged, decision))
+        if decision.approved and not outcomes[0].error:
             # The other tables of its set are published too, and their consumers wait for an event.
             outcomes += _describe_set(scope, state.log, staged.run)
         return self._report(scope, outcomes, context)
@@ -107,7 +166,7 @@ class TidefoldUnansweredOperator(TidefoldLogOperator):
         self.manifest = manifest
 
     def act(self, scope: TaskScope, log: str) -> Outcome:
-        from tidefold.operations.sets.undecided import abort_version
+        from tidefold.operations.sets.status import abort_version
 
         staged = find_staged(scope.pipeline.ledger(log).read(), self.snapshot, self.manifest)
         if staged is None:
@@ -117,29 +176,29 @@ class TidefoldUnansweredOperator(TidefoldLogOperator):
 
 def find_staged(state: LogState, snapshot: int | str, manifest: str | None) -> Snapshot | None:
     """Returns the snapshot if a person may still decide about exactly these files."""
-    found = state.snapshot(int(snapshot))
-    same = found is not None and manifest in ("", None, found.manifest)
-    return found if same and needs_answer(found) else None
+    asked = state.snapshot(int(snapshot))
+    same = asked is not None and manifest in ("", None, asked.manifest)
+    return asked if same and needs_answer(asked) else None
 
 
 def _pointless(state: LogState, snapshot: int | str) -> Outcome:
-    found = state.snapshot(int(snapshot))
-    if found is None:
-        said = "is not known any more"
-    elif needs_answer(found):
-        said = "is another one than the one that was judged"
-    elif found.verdict and found.verdict.allows and found.open:
-        said = "was let through"
+    asked = state.snapshot(int(snapshot))
+    if asked is None:
+        verb = "is not known any more"
+    elif needs_answer(asked):
+        verb = "is another one than the one that was judged"
+    elif asked.verdict and asked.verdict.allows and asked.open:
+        verb = "was let through"
     else:
-        said = f"is {found.state}{f' ({found.abort_reason})' if found.abort_reason else ''}"
+        verb = f"is {asked.state}{f' ({asked.abort_reason})' if asked.abort_reason else ''}"
     return Outcome(
-        state.log, Status.POINTLESS, f"snapshot {snapshot} {said}: there is nothing to decide", int(snapshot)
+        state.log, Status.POINTLESS, f"snapshot {snapshot} {verb}: there is nothing to decide", int(snapshot)
     )
 
 
 def _decide(scope: TaskScope, log: str, staged: Snapshot, answer: Answer) -> Outcome:
     from tidefold.operations.sets.confirm import confirm_log
-    from tidefold.operations.sets.undecided import abort_version
+    from tidefold.operations.sets.status import abort_version
 
     if answer.approved:
         # `confirm` refuses an override without a name or a reason, as on the command line.
@@ -160,18 +219,22 @@ def _describe_set(scope: TaskScope, log: str, run: str) -> list[Outcome]:
     from tidefold.operations.sets.confirm import confirm_set
 
     chosen = scope.pipeline.config.set_of(log)
-    found = confirm_set(scope.pipeline, chosen, run) if chosen else {}
-    return [outcome for other, outcome in found.items() if other != log and outcome.status is Status.ALREADY]
+    outcomes = confirm_set(scope.pipeline, chosen, run) if chosen else {}
+    return [outcome for other, outcome in outcomes.items() if other != log and outcome.status is Status.ALREADY]
 
 
 def _question(log: str, staged: Snapshot, config: str | None, until: datetime, patience: timedelta) -> ApprovalQuestion:
-    said = staged.verdict.summary if staged.verdict else "not judged"
+    summary = staged.verdict.summary if staged.verdict else "not judged"
     # A summary may quote data. As code, none of it is read as Markdown.
     lines = (
-        f"The quality gate refused snapshot {staged.id} of **{log}**: `{said.replace('`', chr(39))}`",
+        f"The quality gate refused snapshot {staged.id} of **{log}**: `{summary.replace('`', chr(39))}`",
         f"[Quality report]({report_page(log, staged.id, config)})",
         "**Approve**: publish it all the same, under your name. **Reject**: abort it; the table stays as it is.",
         f"Other logs go on meanwhile. Without an answer until {until:%Y-%m-%d %H:%M} UTC it is aborted.",
     )
     subject = f"Publish {log} snapshot {staged.id} though the quality gate failed?"
-    return ApprovalQuestion(subject, "\n\n".join(lines), patience)
+    without = (
+        f"Decide by `tidefold confirm {log} --override-by NAME --reason REASON` or `tidefold abort {log}` until "
+        f"{until:%Y-%m-%d %H:%M} UTC."
+    )
+    return ApprovalQuestion(subject, "\n\n".join(lines), patience, without)

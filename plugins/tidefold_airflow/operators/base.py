@@ -1,20 +1,71 @@
-"""The base of the operators that never start a JVM. Each acts on one log after the other."""
+"""The base of the operators that never start a JVM, what they return, and which tasks would do nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+import hashlib
+import json
+import logging
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.sdk import BaseOperator
 
+from tidefold.errors import TidefoldError
+from tidefold.operations.outcome import Outcome, Status
+from tidefold.operations.retention.details import EVERYTHING
+from tidefold.storage.s3.traffic import read_traffic
+from tidefold.storage.safe_files import make_private_folder
+from tidefold_airflow.airflow_versions import AirflowException, AirflowFailException, DownstreamTasksSkipped
 from tidefold_airflow.observability.links import ReportLink, SnapshotLink
-from tidefold_airflow.operators.results import Summary, report
-from tidefold_airflow.operators.run_context import Logs, TaskScope, airflow_errors, open_scope
+from tidefold_airflow.observability.metrics import of_outcomes, send
+from tidefold_airflow.operators.run_context import Ids, TaskScope, airflow_errors, open_scope
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from tidefold.operations.outcome import Outcome
+_log = logging.getLogger(__name__)
+Summary = dict[str, dict[str, Any]]
+
+
+def result_path(scope: TaskScope, context: Context) -> Path:
+    """Returns the file for the outcomes of a job: one for each run, task, copy and try, so that no job reads another's.
+
+    A person may choose the id of a run. Two ids never share a file name, and no id is too long for one.
+    """
+    ti = context["ti"]
+    name = hashlib.sha256(json.dumps([scope.run, ti.task_id, ti.map_index, ti.try_number]).encode()).hexdigest()
+    path = scope.pipeline.config.path.parent / "var" / "results" / f"{name}.json"
+    make_private_folder(path.parent)
+    path.unlink(missing_ok=True)
+    return path
+
+
+def report(outcomes: Sequence[Outcome], context: Context) -> Summary:
+    """Logs one line for each log and returns the XCom value. Raises an error that names the failed logs, if any."""
+    send(of_outcomes(context["ti"].task_id.rpartition(".")[2], outcomes))
+    summary = {outcome.log: _summarize(outcome) for outcome in outcomes}
+    for outcome in outcomes:
+        _log.log(logging.ERROR if outcome.error else logging.INFO, "%s: %s", outcome.log, outcome.message)
+    if (traffic := read_traffic()).total:
+        _log.info("This task: %s.", traffic)
+    failed = [o for o in outcomes if o.error]
+    if failed:
+        # A failed task returns nothing, but its results for the other logs must be visible.
+        context["ti"].xcom_push("return_value", summary)
+        raise _failure(failed, len(outcomes))
+    return summary
+
+
+def _summarize(outcome: Outcome) -> dict[str, Any]:
+    engine = outcome.details.engine
+    summary = {"result": outcome.status.value, "snapshot": outcome.snapshot, "error": outcome.error_code}
+    return {**summary, "engine": engine.value} if engine else summary
+
+
+def _failure(failed: Sequence[Outcome], of: int) -> AirflowException:
+    kind = AirflowException if any(o.error and o.error.transient for o in failed) else AirflowFailException
+    return kind(f"{len(failed)} of {of} logs failed. " + " ".join(f"{o.log}: {o.message}" for o in failed))
 
 
 class TidefoldLogOperator(BaseOperator):
@@ -29,7 +80,7 @@ class TidefoldLogOperator(BaseOperator):
     template_fields: Sequence[str] = ("logs", "config", "only")
     operator_extra_links = (SnapshotLink(), ReportLink())
 
-    def __init__(self, *, logs: Logs = (), config: str | None = None, only: Sequence[str] = (), **kwargs: Any) -> None:
+    def __init__(self, *, logs: Ids = (), config: str | None = None, only: Sequence[str] = (), **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.logs = logs
         self.config = config
@@ -50,3 +101,92 @@ class TidefoldLogOperator(BaseOperator):
     def act(self, scope: TaskScope, log: str) -> Outcome:
         """Acts on one log."""
         raise NotImplementedError
+
+
+# The task before them finds this out in its own process and skips them. A skipped task still runs if it is cleared.
+
+# A task, or one copy of a mapped task.
+Skipped = str | tuple[str, int]
+
+
+def find_idle_retention(task: Any, scope: TaskScope) -> list[Skipped]:
+    """Returns the retention tasks after this one that would delete nothing now.
+
+    If one of them has work and decides about those after it, none: what it retires gives them work.
+    """
+    from tidefold_airflow.operators.retention import TidefoldRetentionOperator
+
+    after = [one for one in _list_after(task) if isinstance(one, TidefoldRetentionOperator)]
+    idle = [one for one in after if _is_idle(one, scope)]
+    decides = any(getattr(one, "skip_idle", False) and one not in idle for one in after)
+    return [] if decides else [one.task_id for one in idle]
+
+
+def find_idle_steps(task: Any, scope: TaskScope, context: Context) -> list[Skipped]:
+    """Returns the tasks after an ingest without news: all if no log has anything to fold, to publish or to abort."""
+    steps = {getattr(one, "task_type", ""): one for one in _list_after(task)}
+    fold, abort = steps.get("TidefoldMaterializeOperator"), steps.get("TidefoldAbortOperator")
+    quality, confirm = steps.get("TidefoldQualityOperator"), steps.get("TidefoldConfirmOperator")
+    if not (fold and quality and confirm and abort) or not _is_folded(scope, task.render_template(fold.kind, context)):
+        return []
+    copies = [(confirm.task_id, index) for index in range(-1, len(scope.logs))]
+    return [fold.task_id, quality.task_id, *copies, abort.task_id, *find_idle_retention(task, scope)]
+
+
+def find_read_backs(task: Any) -> list[Skipped]:
+    """Returns the tasks after this one that read tables back only on a Spark Connect server."""
+    return [one.task_id for one in _list_after(task) if getattr(one, "only_connected", False)]
+
+
+def skip(tasks: Iterable[Skipped], summary: Summary, context: Context) -> NoReturn:
+    """Ends the task with success and skips others. The result of the task is kept."""
+    context["ti"].xcom_push("return_value", summary)
+    raise DownstreamTasksSkipped(tasks=list(tasks))  # type: ignore[no-untyped-call]
+
+
+def is_without_work(outcomes: Iterable[Outcome]) -> bool:
+    """Whether nothing was done, and nothing failed."""
+    return all(outcome.status is Status.NOTHING and not outcome.error for outcome in outcomes)
+
+
+def _is_idle(task: Any, scope: TaskScope) -> bool:
+    try:
+        return is_without_work(task.remove(scope, dry_run=True, approved=EVERYTHING))
+    except TidefoldError:
+        return False
+
+
+def _is_folded(scope: TaskScope, kind: str | None) -> bool:
+    from tidefold.domain.snapshot.claim import KindPolicy
+    from tidefold.operations.snapshot.materialize import Fold, prepare
+
+    request = Fold(scope.run, kind=KindPolicy(kind) if kind else None)
+    try:
+        return all(
+            _is_published(scope, log) and is_without_work(_list_outcomes(prepare(scope.pipeline, log, request)))
+            for log in scope.logs
+        )
+    except TidefoldError:
+        return False
+
+
+def _is_published(scope: TaskScope, log: str) -> bool:
+    """Whether no attempt is open, and readers see the newest snapshot."""
+    state = scope.pipeline.ledger(log).find()
+    if state is None:
+        return True
+    return state.open_attempt is None and (state.latest is None or state.latest.published)
+
+
+def _list_outcomes(planned: Any) -> list[Outcome]:
+    return [planned] if isinstance(planned, Outcome) else [Outcome("", Status.PLANNED, "")]
+
+
+def _list_after(task: Any) -> list[Any]:
+    """Returns the tasks after this one in its own group: a DAG may have several groups of tidefold."""
+    return [one for one in task.get_flat_relatives(upstream=False) if _name_group(one) == _name_group(task)]
+
+
+def _name_group(task: Any) -> str | None:
+    """Returns the id of the group of a task; None: it is in none."""
+    return task.task_group.group_id if task.task_group else None

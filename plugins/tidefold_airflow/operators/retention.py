@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
+import json
+import zlib
+from base64 import b85decode, b85encode
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk.exceptions import AirflowSkipException
-
-from tidefold.errors import RefusedError
 from tidefold.operations.outcome import Status
-from tidefold_airflow.operators.approval import ApprovalQuestion, ask, read_answer
-from tidefold_airflow.operators.base import TidefoldLogOperator
-from tidefold_airflow.operators.idle_tasks import find_idle_retention, skip
-from tidefold_airflow.operators.results import Summary, report
+from tidefold.operations.retention.details import EVERYTHING, Approved, removals_of
+from tidefold_airflow.airflow_versions import AirflowSkipException
+from tidefold_airflow.operators.approve import ApprovalQuestion, ask, read_answer
+from tidefold_airflow.operators.base import Summary, TidefoldLogOperator, find_idle_retention, report, skip
 from tidefold_airflow.operators.run_context import TaskScope, airflow_errors, open_scope, parse_boolean, require_ran
 
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ class TidefoldRetentionOperator(TidefoldLogOperator):
 
     :param is_dry_run: Only log what would be deleted. (templated: true or false)
     :param approval: Ask a person first, who may take this long; None: nobody is asked. A rejection skips the task.
-        Only files that the person saw are deleted.
+        Only what the person saw is removed, and only if it is still removable.
     :param logs, only, config: As for TidefoldSparkOperator. (templated)
     """
 
@@ -50,59 +49,51 @@ class TidefoldRetentionOperator(TidefoldLogOperator):
             require_ran(context)
             dry_run = parse_boolean("is_dry_run", self.is_dry_run)
         if dry_run:
-            return report(self._log_plans(self.remove(scope, dry_run=True)), context)
+            return report(self._log_plans(self.remove(scope, dry_run=True, approved=EVERYTHING)), context)
         if self.approval:
-            planned = self._log_plans(self.remove(scope, dry_run=True))
+            planned = self._log_plans(self.remove(scope, dry_run=True, approved=EVERYTHING))
             with_effect = [outcome for outcome in planned if outcome.status is Status.PLANNED]
             if with_effect:
-                ask(self._question(with_effect, self.approval), context, shown=_digest(planned))
-        return report(self.remove(scope, dry_run=False), context)
+                ask(self._question(with_effect, self.approval), context, shown=_pack(planned))
+        return report(self.remove(scope, dry_run=False, approved=EVERYTHING), context)
 
     def execute_complete(self, context: Context, event: dict[str, Any], shown: str) -> Summary:
-        """Applies the plan after the answer, if it is still the plan that the person saw."""
+        """Removes what the person saw and is still removable. What is removable since then stays."""
         answer = read_answer(event)
         if not answer.approved:
             who = f"{answer.by} rejected it" if answer.by else "nobody approved it"
             raise AirflowSkipException(f"Nothing was removed: {who}. {answer.why}")
         with airflow_errors():
             scope = open_scope(self.config, self.logs, context, self.only)
-            if _digest(self.remove(scope, dry_run=True)) != shown:
-                raise RefusedError(
-                    "PLAN_CHANGED",
-                    f"The plan changed after {answer.by} approved it.",
-                    hint="Nothing was removed. Clear the task, so that it asks again.",
-                )
         self.log.info("Approved by %s. %s", answer.by, answer.why)
-        return report(self.remove(scope, dry_run=False), context)
+        return report(self.remove(scope, dry_run=False, approved=_unpack(shown)), context)
 
-    def remove(self, scope: TaskScope, dry_run: bool) -> list[Outcome]:
-        """Returns one outcome for each log. A dry run changes nothing."""
+    def remove(self, scope: TaskScope, dry_run: bool, approved: Approved) -> list[Outcome]:
+        """Returns one outcome for each log. A dry run changes nothing. Removes only what is approved."""
         from tidefold.operations.outcome import for_each_log
 
-        return for_each_log(scope.logs, lambda log: self.remove_of(scope, log, dry_run))
+        return for_each_log(scope.logs, lambda log: self.remove_of(scope, log, dry_run, approved))
 
-    def remove_of(self, scope: TaskScope, log: str, dry_run: bool) -> Outcome:
+    def remove_of(self, scope: TaskScope, log: str, dry_run: bool, approved: Approved) -> Outcome:
         """Returns the outcome of one log."""
         raise NotImplementedError
 
     def _log_plans(self, planned: list[Outcome]) -> list[Outcome]:
-        from tidefold.operations.retention.details import bounds_of, paths_of
+        from tidefold.operations.retention.details import bounds_of
 
         for outcome in planned:
             for bound in bounds_of(outcome):
                 self.log.info("%s: %s keeps the log after %s: %s", outcome.log, bound.name, bound.sqn, bound.why)
-            for path in paths_of(outcome):
-                self.log.info("%s: would remove %s", outcome.log, path)
+            for name in removals_of(outcome):
+                self.log.info("%s: would remove %s", outcome.log, name)
         return planned
 
     def _question(self, planned: Sequence[Outcome], patience: timedelta) -> ApprovalQuestion:
-        from tidefold.operations.retention.details import paths_of
-
         lines = [f"- **{o.log}**: {o.message}" for o in planned]
-        paths = [path for o in planned for path in paths_of(o)]
-        lines += ["", *(f"    {path}" for path in paths[:_LISTED])]
-        lines += [f"    and {len(paths) - _LISTED:,} more: see the task's log"] if len(paths) > _LISTED else []
-        subject = f"{self.task_id}: remove {len(paths):,} files of {len(planned)} logs?"
+        names = [name for o in planned for name in removals_of(o)]
+        lines += ["", *(f"    {name}" for name in names[:_LISTED])]
+        lines += [f"    and {len(names) - _LISTED:,} more: see the task's log"] if len(names) > _LISTED else []
+        subject = f"{self.task_id}: remove {len(names):,} files and entries of {len(planned)} logs?"
         return ApprovalQuestion(subject, "\n".join(lines), patience)
 
 
@@ -128,10 +119,10 @@ class TidefoldSubsumeOperator(TidefoldRetentionOperator):
                 skip(idle, summary, context)
         return summary
 
-    def remove_of(self, scope: TaskScope, log: str, dry_run: bool) -> Outcome:
+    def remove_of(self, scope: TaskScope, log: str, dry_run: bool, approved: Approved) -> Outcome:
         from tidefold.operations.retention.subsume import subsume
 
-        return subsume(scope.pipeline, log, dry_run)
+        return subsume(scope.pipeline, log, dry_run, approved)
 
 
 class TidefoldTruncateOperator(TidefoldRetentionOperator):
@@ -141,10 +132,10 @@ class TidefoldTruncateOperator(TidefoldRetentionOperator):
     :param is_dry_run, approval, logs, only, config: As for TidefoldRetentionOperator.
     """
 
-    def remove_of(self, scope: TaskScope, log: str, dry_run: bool) -> Outcome:
+    def remove_of(self, scope: TaskScope, log: str, dry_run: bool, approved: Approved) -> Outcome:
         from tidefold.operations.retention.truncate import truncate
 
-        return truncate(scope.pipeline, log, dry_run)
+        return truncate(scope.pipeline, log, dry_run, approved)
 
 
 class TidefoldLocalRetentionOperator(TidefoldRetentionOperator):
@@ -155,11 +146,11 @@ class TidefoldLocalRetentionOperator(TidefoldRetentionOperator):
     :param is_dry_run, approval, logs, only, config: As for TidefoldRetentionOperator.
     """
 
-    def remove(self, scope: TaskScope, dry_run: bool) -> list[Outcome]:
+    def remove(self, scope: TaskScope, dry_run: bool, approved: Approved) -> list[Outcome]:
         """Reads the local folder once for all logs."""
-        from tidefold.operations.local_copies.retain import retain_local
+        from tidefold.operations.local_copies.manage import retain_local
 
-        return retain_local(scope.pipeline, scope.logs, dry_run)
+        return retain_local(scope.pipeline, scope.logs, dry_run, approved)
 
 
 class TidefoldCleanOperator(TidefoldRetentionOperator):
@@ -169,16 +160,18 @@ class TidefoldCleanOperator(TidefoldRetentionOperator):
     :param is_dry_run, approval, logs, only, config: As for TidefoldRetentionOperator.
     """
 
-    def remove(self, scope: TaskScope, dry_run: bool) -> list[Outcome]:
+    def remove(self, scope: TaskScope, dry_run: bool, approved: Approved) -> list[Outcome]:
         """Cleans the store, then each log. Returns the outcome of the store too."""
         from tidefold.operations.retention.clean import clean
 
-        return clean(scope.pipeline, scope.logs, dry_run)
+        return clean(scope.pipeline, scope.logs, dry_run, approved)
 
 
-def _digest(planned: Sequence[Outcome]) -> str:
-    """Returns the hash of everything that would be deleted."""
-    from tidefold.operations.retention.details import paths_of
+def _pack(planned: Sequence[Outcome]) -> str:
+    """Returns everything that would be removed as one short text."""
+    names = sorted((outcome.log, name) for outcome in planned for name in removals_of(outcome))
+    return b85encode(zlib.compress(json.dumps(names).encode())).decode()
 
-    paths = sorted(f"{o.log} {path}" for o in planned for path in paths_of(o))
-    return hashlib.sha256("\n".join(paths).encode()).hexdigest()
+
+def _unpack(shown: str) -> Approved:
+    return Approved(frozenset((log, name) for log, name in json.loads(zlib.decompress(b85decode(shown)))))

@@ -13,11 +13,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
-
 from tidefold.errors import InvalidInputError, RefusedError, TidefoldError
 from tidefold.installation import default_config
 from tidefold.operations.outcome import Status
+from tidefold_airflow.airflow_versions import AirflowException, AirflowFailException, AirflowNotFoundException
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -27,8 +26,10 @@ if TYPE_CHECKING:
 
 C = TypeVar("C", bound=StrEnum)
 
+CONNECT_CONNECTION = "spark_connect_default"
+
 # Names of logs; none: all. A template or another task without a value gives None.
-Logs = Sequence[str] | None
+Ids = Sequence[str] | None
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class TaskScope:
     run: str
 
 
-def open_scope(config: str | None, logs: Logs, context: Context, only: Sequence[str] = ()) -> TaskScope:
+def open_scope(config: str | None, logs: Ids, context: Context, only: Sequence[str] = ()) -> TaskScope:
     """Opens the pipeline. Without named logs: those in `only`, or all configured ones.
 
     Raises InvalidInputError, NotFoundError, and RefusedError for a log outside of `only`.
@@ -90,6 +91,16 @@ def _require_allowed(logs: Sequence[str], only: Sequence[str]) -> None:
 def config_path(config: str | None) -> Path:
     """Returns the given path, else TIDEFOLD_CONFIG, else `tidefold.yaml` of the clone or in AIRFLOW_HOME."""
     return Path(config or os.environ.get("TIDEFOLD_CONFIG") or default_config())
+
+
+def find_server(connection: str) -> str:
+    """Returns the address of a Spark Connect server, as Airflow's connection has it, with its token; empty: no such."""
+    from airflow.providers.apache.spark.hooks.spark_connect import SparkConnectHook
+
+    try:
+        return str(SparkConnectHook(connection).get_connection_url())
+    except AirflowNotFoundException:
+        return ""
 
 
 @contextmanager
@@ -173,14 +184,14 @@ def require_ran(context: Context) -> None:
 def waiting_logs(context: Context) -> frozenset[str]:
     """Returns the logs that the step before left out, because their snapshot waits for a person."""
     ti = context["ti"]
-    found: set[str] = set()
+    waiting: set[str] = set()
     for step in (task.task_id for task in ti.task.upstream_list if _is_step(task)):
         summary = ti.xcom_pull(task_ids=step, map_indexes=-1)
         if isinstance(summary, Mapping):
-            found |= {
+            waiting |= {
                 log for log, what in summary.items() if isinstance(what, Mapping) and what.get("result") == Status.WAITS
             }
-    return frozenset(found)
+    return frozenset(waiting)
 
 
 def _is_step(task: Any) -> bool:

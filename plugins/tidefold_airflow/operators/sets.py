@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
-from airflow.sdk.exceptions import AirflowSkipException
 
+from tidefold_airflow.airflow_versions import AirflowSkipException
 from tidefold_airflow.observability.links import ReportLink, SnapshotLink
-from tidefold_airflow.operators.results import Summary, report
+from tidefold_airflow.operators.base import Summary, report
 from tidefold_airflow.operators.run_context import (
     airflow_errors,
     open_set_scope,
@@ -73,20 +73,23 @@ class TidefoldRestoreSetOperator(TidefoldSetOperator):
     """
     Stages the rows of an earlier version for all logs of a set. Needs Spark only if rows must be folded again.
 
-    TidefoldQualityOperator judges them, and TidefoldConfirmOperator publishes them together. The next run folds the
-    later changes again. If one log cannot be restored, none is.
+    TidefoldQualityOperator judges them, and TidefoldConfirmOperator publishes them together. If one log cannot be
+    restored, none is.
 
     :param of_set: Name of the set. (templated)
     :param version: Number of the version. (templated)
+    :param log_position: ``stay`` (the logs are stopped until TidefoldResumeOperator or ``tidefold resume``) or
+        ``replay`` (the next run folds the later changes again). (templated)
     :param is_dry_run: Only log what a restore would do; the task is then skipped. (templated: true or false)
     :param only, config: As for TidefoldSparkOperator. (templated)
     """
 
-    template_fields: Sequence[str] = (*TidefoldSetOperator.template_fields, "version", "is_dry_run")
+    template_fields: Sequence[str] = (*TidefoldSetOperator.template_fields, "version", "log_position", "is_dry_run")
 
-    def __init__(self, *, version: int | str, is_dry_run: bool | str = False, **kwargs: Any) -> None:
+    def __init__(self, *, version: int | str, log_position: str, is_dry_run: bool | str = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.version = version
+        self.log_position = log_position
         self.is_dry_run = is_dry_run
 
     def execute(self, context: Context) -> Summary:  # type: ignore[override]
@@ -107,9 +110,11 @@ class TidefoldRestoreSetOperator(TidefoldSetOperator):
         return restore_set(scope.pipeline, self._build_request(scope), run)
 
     def _build_request(self, scope: TaskScope) -> RestoreSet:
+        from tidefold.domain.snapshot.claim import RestoreMode
         from tidefold.operations.sets.restore import RestoreSet
 
-        return RestoreSet(scope.run, self.of_set, parse_version(self.version))
+        mode = parse_choice("log_position", self.log_position, RestoreMode)
+        return RestoreSet(scope.run, self.of_set, parse_version(self.version), mode=mode, by=scope.run)
 
 
 class TidefoldImportSetOperator(TidefoldSetOperator):

@@ -5,47 +5,53 @@ They are thin: scope, one call, report. No operation runs while a DAG is parsed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
 
-from airflow.sdk.exceptions import AirflowException
-
-from tidefold.config.models.spark import is_connect
-from tidefold.errors import GateFailedError
+from tidefold.config.models.spark import Scheduled, is_connect
+from tidefold.errors import GateFailedError, InvalidInputError
 from tidefold.operations.outcome import ErrorInfo, Status
+from tidefold_airflow.airflow_versions import AirflowSkipException
 from tidefold_airflow.observability.links import ReportLink, SnapshotLink
 from tidefold_airflow.operators.approval_run import explain_open, still_waits
-from tidefold_airflow.operators.idle_tasks import find_idle_steps, is_without_work, skip
-from tidefold_airflow.operators.results import Summary, report, result_path
+from tidefold_airflow.operators.base import Summary, find_idle_steps, find_read_backs, is_without_work, report, skip
 from tidefold_airflow.operators.run_context import (
-    Logs,
+    CONNECT_CONNECTION,
+    Ids,
     TaskScope,
     airflow_errors,
+    find_server,
     open_scope,
     require_ran,
     waiting_logs,
 )
-from tidefold_airflow.operators.spark_submit import SparkSubmitOperator
+from tidefold_airflow.operators.spark_submit import TidefoldSubmitOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from tidefold.config import Config
     from tidefold.operations.outcome import Outcome
-    from tidefold.operations.pipeline import Pipeline
-    from tidefold.operations.snapshot.request import Fold, PointInTime
+    from tidefold.operations.snapshot.materialize import Fold, PointInTime
     from tidefold.spark.steps import AnyStep
 
+# How long a task without `execution_timeout` waits for a Spark Connect server, and how long before it another ends.
+_PATIENCE = timedelta(minutes=10)
+_BEFORE_TIMEOUT = timedelta(seconds=15)
 
-class TidefoldSparkOperator(SparkSubmitOperator):
+
+class TidefoldSparkOperator(TidefoldSubmitOperator):
     """
     Base of the operators of one step that may need Spark.
 
-    A step runs for all logs with one spark-submit. It runs without Spark if no log has rows to fold, or if there are
-    no more bytes to read than ``spark.above`` of the configuration. If ``spark.master`` is a Spark Connect server, the
-    step runs in the task's process and sends its tasks there: no JVM is started, and the Spark connection is not used.
+    A step without rows runs without Spark. ``spark.scheduled`` of the configuration says where the others run:
+
+    - ``connect``: on a Spark Connect server, whatever their size. The step runs in the task's process and sends its
+      work there, so no JVM is started. If the server is away, the task waits for it until its ``execution_timeout``
+      (10 minutes without one). This is the default if Airflow has the connection ``connect_conn_id``.
+    - ``submit``: for all logs in one job of spark-submit, where ``conn_id`` says.
+    - ``by_size``: as ``submit``, but up to ``spark.above`` bytes in the task's process. This is the default otherwise.
 
     The task returns ``{log: {result, snapshot, error, engine}}``. A failed log does not stop the other logs. The task
     then fails, names the failed logs, and retries only if a retry may help.
@@ -54,19 +60,32 @@ class TidefoldSparkOperator(SparkSubmitOperator):
     :param only: The only logs that the DAG may work on; other logs are refused. Users who may see the DAG see them
         on the page. None: all. (templated)
     :param config: Path of ``tidefold.yaml``; default: ``TIDEFOLD_CONFIG``. (templated)
+    :param connect_conn_id: Connection of the type ``spark_connect``. (templated)
     """
 
-    step: ClassVar[Literal["ingest", "materialize", "quality", "audit", "verify", "register"]]
-    template_fields: Sequence[str] = (*SparkSubmitOperator.template_fields, "logs", "only", "config")
+    template_fields: Sequence[str] = (
+        *TidefoldSubmitOperator.template_fields, "logs", "only", "config", "connect_conn_id",
+    )  # fmt: skip
     operator_extra_links = (SnapshotLink(), ReportLink())
     # The DAG that asks a person about snapshots that the gate refused.
     approval_dag: str | None = None
-    # Ends a driver on a cluster.
-    _end_driver: Callable[[], None] = staticmethod(lambda: None)
+    # Skip the step where no Spark Connect server would run it.
+    only_connected = False
+    # Whether a Spark Connect server runs the step; known when it executes.
+    on_server = False
     _is_connected = False
 
-    def __init__(self, *, logs: Logs = (), config: str | None = None, only: Sequence[str] = (), **kwargs: Any) -> None:
-        super().__init__(name=f"tidefold-{self.step}", **kwargs)
+    def __init__(
+        self,
+        *,
+        logs: Ids = (),
+        config: str | None = None,
+        only: Sequence[str] = (),
+        connect_conn_id: str = CONNECT_CONNECTION,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.connect_conn_id = connect_conn_id
         self.logs = logs
         self.config = config
         self.only = list(only)
@@ -81,12 +100,23 @@ class TidefoldSparkOperator(SparkSubmitOperator):
     def _run_step(self, scope: TaskScope, context: Context) -> list[Outcome]:
         from tidefold.spark.dispatch import run_without_spark
 
-        step = self._build_step(scope)
-        found = run_without_spark(scope.pipeline, step, scope.logs)
-        if not found.spark:
+        step, address = self._build_step(scope), find_server(self.connect_conn_id)
+        way, reason = scope.pipeline.config.spark.choose_scheduled(bool(address))
+        self.on_server = way is Scheduled.CONNECT or is_connect(scope.pipeline.config.spark.master)
+        if self.only_connected and not self.on_server:
+            raise AirflowSkipException(f"No Spark Connect server runs this step: {reason}.")
+        above = None if way is Scheduled.BY_SIZE else 0
+        local = run_without_spark(scope.pipeline, step, scope.logs, above=above)
+        if not local.spark:
             self.log.info("Nothing in %s needs Spark: no Spark job started.", ", ".join(scope.logs))
-        submitted = self._submit(scope, step, found.spark, context) if found.spark else []
-        return [self._explain_wait(scope, outcome) for outcome in (*found.done, *submitted)]
+            done: list[Outcome] = []
+        elif self.on_server:
+            self.log.info("The Spark Connect server works on %s: %s.", ", ".join(local.spark), reason)
+            done = self._run_connected(scope, step, local.spark, address)
+        else:
+            self.log.info("spark-submit works on %s: %s.", ", ".join(local.spark), reason)
+            done = self._submit(scope, step, local.spark, context)
+        return [self._explain_wait(scope, outcome) for outcome in (*local.done, *done)]
 
     def _build_step(self, scope: TaskScope) -> AnyStep:
         """Returns the step that the job or this process runs."""
@@ -99,84 +129,20 @@ class TidefoldSparkOperator(SparkSubmitOperator):
             return outcome
         return explain_open(scope, outcome.log, self.approval_dag) or outcome
 
-    def _submit(self, scope: TaskScope, step: AnyStep, logs: Sequence[str], context: Context) -> list[Outcome]:
-        if is_connect(scope.pipeline.config.spark.master):
-            return self._run_connected(scope, step, logs)
-        if (pipeline := self._find_cluster(scope.pipeline)) is not None:
-            return self._submit_to_cluster(pipeline, step, logs, context)
-        from tidefold.spark.request import Request, make_argument
-        from tidefold.spark.result_file import read_outcomes
-
-        result = result_path(scope, context)
-        config = scope.pipeline.config
-        argument = make_argument(Request(str(config.path), tuple(logs), step, str(result)))
-        return self._run_job(config, (argument,), partial(read_outcomes, result), context)
-
-    def _find_cluster(self, pipeline: Pipeline) -> Pipeline | None:
-        """Returns the pipeline with the connection's master, if that master runs the driver; None: it runs here."""
-        from tidefold.config.models.spark import DEPLOY_MODE
-
-        connection, spark = self._get_hook()._connection, pipeline.config.spark
-        mode = connection["deploy_mode"] or {**spark.conf, **(self.conf or {})}.get(DEPLOY_MODE)
-        if mode in (None, "", "client"):
-            return None
-        there = {"master": connection["master"], "conf": {**spark.conf, DEPLOY_MODE: mode}}
-        config = pipeline.config.model_copy(update={"spark": spark.model_copy(update=there)})
-        return replace(pipeline, config=config)
-
-    def _submit_to_cluster(
-        self, pipeline: Pipeline, step: AnyStep, logs: Sequence[str], context: Context
-    ) -> list[Outcome]:
-        """Submits a job whose driver runs on the cluster: request and outcomes travel through the store."""
-        from tidefold.spark.stored_job import delete_job, describe_application, receive_outcomes, send_job
-
-        job = send_job(pipeline, step, logs)
-        self._end_driver = partial(delete_job, pipeline.store, job)
-        # A retry sends a job of its own.
-        self.durable = False
-        read, died = partial(receive_outcomes, pipeline.store, job), None
-        try:
-            outcomes = self._run_job(pipeline.config, job.arguments, read, context)
-        except AirflowException as error:
-            outcomes, died = [], error
-        finally:
-            # A driver that still works ends itself.
-            self._end_driver()
-        if outcomes:
-            return outcomes
-        where = describe_application(str(self._hook and self._hook._yarn_application_id))
-        message = f"[JOB_DIED] The Spark job of {step.name} ended before it reported a result.{where}"
-        raise AirflowException(message) from died
-
-    def _run_job(
-        self, config: Config, arguments: Sequence[str], read: Callable[[], list[Outcome]], context: Context
-    ) -> list[Outcome]:
-        """Runs spark-submit. `read` returns the outcomes that the job has stored."""
-        from tidefold.spark.submit import job_env, job_path, spark_conf
-
-        self.application = str(job_path(self.step))
-        self.application_args = list(arguments)
-        self.conf = {**spark_conf(config, self.step), **(self.conf or {})}
-        self.env_vars = {**job_env(config), **(self.env_vars or {})}
-        try:
-            super().execute(context)
-        except AirflowException:
-            # A job that completed with failed logs also exits with an error code; its outcomes have the details.
-            outcomes = read()
-            if not any(outcome.error for outcome in outcomes):
-                raise
-            return outcomes
-        return read()
-
-    def _run_connected(self, scope: TaskScope, step: AnyStep, logs: Sequence[str]) -> list[Outcome]:
-        """Runs the step in the process of this task, on a Spark Connect server. Airflow's connection is not used."""
+    def _run_connected(self, scope: TaskScope, step: AnyStep, logs: Sequence[str], address: str) -> list[Outcome]:
+        """Runs the step in the process of this task, on a Spark Connect server."""
         from tidefold.compute.connect_session import close_connected
-        from tidefold.spark.connect import run_connected
+        from tidefold.spark.connect import run_patiently
 
-        self.log.info("The Spark Connect server of `spark.master` works on %s.", ", ".join(logs))
+        if not address and not is_connect(scope.pipeline.config.spark.master):
+            message = f"`spark.scheduled` is `connect`, and Airflow has no connection `{self.connect_conn_id}`."
+            hint = "Make it, of the type `spark_connect`, or set `spark.master: sc://host:port`."
+            raise InvalidInputError("CONNECT_NO_ADDRESS", message, hint=hint)
+        # The task then ends by itself, with the reason.
+        seconds = (self.execution_timeout - _BEFORE_TIMEOUT if self.execution_timeout else _PATIENCE).total_seconds()
         self._is_connected = True
         try:
-            return run_connected(scope.pipeline, step, logs)
+            return run_patiently(scope.pipeline, step, logs, address, seconds, self.log.warning)
         finally:
             close_connected()
 
@@ -187,7 +153,6 @@ class TidefoldSparkOperator(SparkSubmitOperator):
 
             interrupt_connected()
             return
-        self._end_driver()
         super().on_kill()
 
 
@@ -196,7 +161,7 @@ class TidefoldIngestOperator(TidefoldSparkOperator):
     Ingests the landed files of each log.
 
     :param skip_idle: If nothing landed and no log has anything to fold or to publish, skip the tasks after this one
-        that would do nothing.
+        that would do nothing; also the one that reads back, if no Spark Connect server is there.
     :param logs, only, config: As for TidefoldSparkOperator. (templated)
     """
 
@@ -212,8 +177,12 @@ class TidefoldIngestOperator(TidefoldSparkOperator):
             scope = open_scope(self.config, self.logs, context, self.only)
             outcomes = self._run_step(scope, context)
         summary = report(outcomes, context)
-        if self.skip_idle and is_without_work(outcomes) and (idle := find_idle_steps(self, scope, context)):
-            skip(idle, summary, context)
+        if self.skip_idle:
+            idle = find_idle_steps(self, scope, context) if is_without_work(outcomes) else []
+            if idle or not self.on_server:
+                idle += find_read_backs(self)
+            if idle:
+                skip(idle, summary, context)
         return summary
 
     def _build_step(self, scope: TaskScope) -> AnyStep:
@@ -256,9 +225,9 @@ class TidefoldMaterializeOperator(TidefoldSparkOperator):
         return MaterializeStep(self._build_request(scope))
 
     def _build_request(self, scope: TaskScope) -> Fold:
-        from tidefold.domain.snapshot.kind_selection import KindPolicy
+        from tidefold.domain.snapshot.claim import KindPolicy
         from tidefold.operations.snapshot.heartbeat import find_stalled
-        from tidefold.operations.snapshot.request import Fold
+        from tidefold.operations.snapshot.materialize import Fold
 
         kind = KindPolicy(self.kind) if self.kind else None
         if self.takeover_after is None:
@@ -322,17 +291,23 @@ class TidefoldAuditOperator(TidefoldSparkOperator):
 
 class TidefoldVerifyReadersOperator(TidefoldSparkOperator):
     """
-    Compares each published table, as Delta's reader on Spark returns it, with what was judged.
+    Compares each published table, as Delta's reader on Spark returns it, with what was judged, and records the proof.
 
+    :param sample: Read only snapshots that were not read back, and of a large table a share of the files. Skip the task
+        if no Spark Connect server is there.
     :param logs, only, config: As for TidefoldSparkOperator. (templated)
     """
 
     step = "verify"
 
+    def __init__(self, *, sample: bool = False, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.only_connected = sample
+
     def _build_step(self, scope: TaskScope) -> AnyStep:
         from tidefold.spark.steps import VerifyStep
 
-        return VerifyStep()
+        return VerifyStep(self.only_connected)
 
 
 class TidefoldRegisterOperator(TidefoldSparkOperator):
@@ -405,8 +380,8 @@ class TidefoldAsOfOperator(TidefoldSparkOperator):
         return MaterializeStep(self._build_request(scope))
 
     def _build_request(self, scope: TaskScope) -> PointInTime:
-        from tidefold.operations.snapshot.point_in_time import parse_instant
-        from tidefold.operations.snapshot.request import PointInTime
+        from tidefold.operations.snapshot.fold import parse_instant
+        from tidefold.operations.snapshot.materialize import PointInTime
 
         # A log without commit times is no failure if it was not named.
         return PointInTime(scope.run, parse_instant(str(self.as_of)), skip_undated=not self.logs)

@@ -49,7 +49,7 @@ def find_visible(request: Request) -> VisiblePipelines:
         newest = {dag: changed for dag, changed in rows if dag in allowed}
         _read_changed(newest, session)
     works = {dag: _known[dag][1] for dag in newest if dag in _known}
-    return VisiblePipelines({dag: found for dag, found in works.items() if found})
+    return VisiblePipelines({dag: work for dag, work in works.items() if work})
 
 
 def _read_changed(newest: dict[str, datetime], session: Any) -> None:

@@ -6,6 +6,7 @@ Each address of a log exists twice: without prefix for the pipeline of TIDEFOLD_
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,22 +19,103 @@ from starlette.responses import HTMLResponse, Response
 
 from tidefold.config import Config, load_config
 from tidefold.domain.log_state import LogState
+from tidefold.errors import TidefoldError
 from tidefold.operations.pipeline import Pipeline
 from tidefold.wiring import connect
 from tidefold_airflow.ui import responses
-from tidefold_airflow.ui.log_pages import LogPage
-from tidefold_airflow.ui.open_pipelines import Opened, PipelineOpener
-from tidefold_airflow.ui.request import log_asked, logs_asked, run_asked, snapshot_asked, state_asked, text_asked
-from tidefold_airflow.ui.views.doctor import DoctorView, view_doctor
-from tidefold_airflow.ui.views.explain import view_explanation
-from tidefold_airflow.ui.views.log import view_log
-from tidefold_airflow.ui.views.overview import LogLine, overview, totals
-from tidefold_airflow.ui.views.quarantine import view_quarantine
-from tidefold_airflow.ui.views.retention import view_retention
-from tidefold_airflow.ui.views.run import LogOfRun, view_run
-from tidefold_airflow.ui.views.sets import SetLine, view_sets
-from tidefold_airflow.ui.views.snapshot import read_stored_report, view_snapshot
-from tidefold_airflow.ui.visible_pipelines import VisiblePipelines
+from tidefold_airflow.ui.request import (
+    LogPage,
+    log_asked,
+    logs_asked,
+    run_asked,
+    snapshot_asked,
+    state_asked,
+    text_asked,
+)
+from tidefold_airflow.ui.views.log import view_explanation, view_log
+from tidefold_airflow.ui.views.overview import DoctorView, LogLine, SetLine, overview, totals, view_doctor, view_sets
+from tidefold_airflow.ui.views.retention import view_quarantine, view_retention
+from tidefold_airflow.ui.views.snapshot import LogOfRun, read_stored_report, view_run, view_snapshot
+from tidefold_airflow.ui.visible_pipelines import KnownPipeline, Names, VisiblePipelines
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A pipeline with the logs that the reader may see, and its name in addresses."""
+
+    known: KnownPipeline
+    pipeline: Pipeline
+    whole: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineOpener:
+    """Opens pipelines for requests, and notes them in the request for the links of its page.
+
+    find_visible: returns what a reader may see.
+    opened: opens the pipeline of a configuration.
+    """
+
+    find_visible: Callable[[Request], VisiblePipelines]
+    opened: Callable[[str], Pipeline]
+
+    def open(self, request: Request) -> Opened | None:
+        """Opens the pipeline in the address. Without one, opens that of TIDEFOLD_CONFIG, or the first that the reader
+        may see.
+
+        Returns None if the reader may see nothing. Raises HTTPException 403.
+        """
+        visible = self.find_visible(request)
+        pipelines = visible.pipelines()
+        name = request.path_params.get("pipeline")
+        chosen = next(iter(pipelines), None) if name is None else visible.find(name)
+        if name is not None and chosen is None:
+            raise HTTPException(403)
+        note_place(request, chosen, pipelines)
+        return self._open(chosen, visible.logs(chosen.name)) if chosen else None
+
+    def open_log(self, request: Request) -> Pipeline:
+        """Opens the pipeline of a log in the address. Raises HTTPException 403 if the reader may not see the log."""
+        visible = self.find_visible(request)
+        chosen = visible.find(request.path_params.get("pipeline", ""))
+        if chosen is None:
+            raise HTTPException(403)
+        note_place(request, chosen, visible.pipelines())
+        opened = self._open(chosen, visible.logs(chosen.name))
+        if not opened.whole and request.path_params["log"] not in opened.pipeline.config.logs:
+            # Also if the log does not exist: a user who may see some logs does not learn which others exist.
+            raise HTTPException(403)
+        return opened.pipeline
+
+    def open_dag(self, request: Request) -> list[Opened]:
+        """Opens the pipelines that the DAG in the address works on; none if it has no task of tidefold."""
+        visible = self.find_visible(request)
+        pipelines = visible.of_dag(request.path_params["dag_id"])
+        note_place(request, pipelines[0][0] if pipelines else None, [pipeline for pipeline, _ in pipelines])
+        return [self._open(pipeline, logs) for pipeline, logs in pipelines]
+
+    def _open(self, named: KnownPipeline, logs: Names) -> Opened:
+        try:
+            pipeline = self.opened(named.config)
+        except TidefoldError as error:
+            raise (error if logs is None else _hide_configuration(error)) from error
+        if logs is None:
+            return Opened(named, pipeline, whole=True)
+        seen = {name: log for name, log in pipeline.config.logs.items() if name in logs}
+        config = pipeline.config.model_copy(update={"logs": seen})
+        return Opened(named, replace(pipeline, config=config), whole=False)
+
+
+def _hide_configuration(error: TidefoldError) -> TidefoldError:
+    """Returns the error for a reader who may not see all logs: the original one quotes lines and paths of every log."""
+    message = f"The pipeline cannot be opened ({error.code})."
+    return type(error)(error.code, message, hint="Ask a person who may see all logs of this pipeline.")
+
+
+def note_place(request: Request, here: KnownPipeline | None, pipelines: list[KnownPipeline]) -> None:
+    """Notes for the frame of the page its pipeline, and the pipelines to choose from."""
+    request.state.tidefold_place = (here, pipelines)
+
 
 T = TypeVar("T")
 _OTHER = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
@@ -72,14 +154,14 @@ def _open_configured(config: str) -> Pipeline:
 def _sign(path: Path) -> tuple[int, ...]:
     """Returns numbers that change when a file is edited or replaced; none if it cannot be looked at."""
     try:
-        found = path.stat()
+        stat = path.stat()
     except OSError:
         return ()
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return stat.st_mtime_ns, stat.st_size, stat.st_ino
 
 
 @lru_cache(maxsize=16)
-def _read_config(path: Path, signature: tuple[int, ...]) -> Config:
+def _read_config(path: Path, _signature: tuple[int, ...]) -> Config:
     """Reads a configuration once for each of its versions: one of 5,000 logs takes seconds."""
     return load_config(path)
 
@@ -119,13 +201,13 @@ class _Pages:
             opened = self._opener.open(request)
             if opened is None:
                 return LogPage(query), [], None
-            found = overview(opened.pipeline, query)
+            listed = overview(opened.pipeline, query)
             # Findings name all logs, so only users who may see all logs may read them.
             doctor = view_doctor(opened.pipeline) if opened.whole else None
-            return found, view_sets(opened.pipeline, found.lines), doctor
+            return listed, view_sets(opened.pipeline, listed.lines), doctor
 
-        found, sets, doctor = await self._worker.run(work)
-        view = {"logs": found, "totals": totals(found.lines), "dag": None, "sets": sets, "doctor": doctor}
+        listed, sets, doctor = await self._worker.run(work)
+        view = {"logs": listed, "totals": totals(listed.lines), "dag": None, "sets": sets, "doctor": doctor}
         return responses.page(request, "logs.html.j2", view)
 
     async def dag(self, request: Request) -> Response:
@@ -135,20 +217,20 @@ class _Pages:
             opened = self._opener.open_dag(request)
             if not opened:
                 return LogPage(query), []
-            found = overview(opened[0].pipeline, query)
-            return found, view_sets(opened[0].pipeline, found.lines)
+            listed = overview(opened[0].pipeline, query)
+            return listed, view_sets(opened[0].pipeline, listed.lines)
 
-        (found, sets), dag = await self._worker.run(work), request.path_params["dag_id"]
-        view = {"logs": found, "totals": totals(found.lines), "dag": dag, "sets": sets, "doctor": None}
+        (listed, sets), dag = await self._worker.run(work), request.path_params["dag_id"]
+        view = {"logs": listed, "totals": totals(listed.lines), "dag": dag, "sets": sets, "doctor": None}
         return responses.page(request, "logs.html.j2", view)
 
     async def log(self, request: Request) -> Response:
-        found = await self._of_log(request, view_log)
-        return responses.page(request, "log.html.j2", {"log": found.state.log, "view": found})
+        view = await self._of_log(request, view_log)
+        return responses.page(request, "log.html.j2", {"log": view.state.log, "view": view})
 
     async def snapshot(self, request: Request) -> Response:
-        found = await self._of_log(request, lambda p, state: view_snapshot(p, state, snapshot_asked(request, state)))
-        return responses.page(request, "snapshot.html.j2", {"log": found.state.log, "view": found})
+        view = await self._of_log(request, lambda p, state: view_snapshot(p, state, snapshot_asked(request, state)))
+        return responses.page(request, "snapshot.html.j2", {"log": view.state.log, "view": view})
 
     async def report(self, request: Request) -> Response:
         data = await self._of_log(
@@ -157,18 +239,18 @@ class _Pages:
         return responses.document(data)
 
     async def retention(self, request: Request) -> Response:
-        found = await self._of_log(request, view_retention)
-        return responses.page(request, "retention.html.j2", {"log": found.state.log, "view": found})
+        view = await self._of_log(request, view_retention)
+        return responses.page(request, "retention.html.j2", {"log": view.state.log, "view": view})
 
     async def quarantine(self, request: Request) -> Response:
         reason = text_asked(request, "reason", 64)
-        found = await self._of_log(request, lambda p, state: view_quarantine(p, state.log, reason))
-        return responses.page(request, "quarantine.html.j2", {"log": request.path_params["log"], "view": found})
+        view = await self._of_log(request, lambda p, state: view_quarantine(p, state.log, reason))
+        return responses.page(request, "quarantine.html.j2", {"log": request.path_params["log"], "view": view})
 
     async def explain(self, request: Request) -> Response:
-        found = await self._of_log(request, lambda p, state: view_explanation(p, state, request))
-        status = responses.status_of(found.error) if found.error else 200
-        return responses.page(request, "explain.html.j2", {"log": found.state.log, "view": found}, status)
+        view = await self._of_log(request, lambda p, state: view_explanation(p, state, request))
+        status = responses.status_of(view.error) if view.error else 200
+        return responses.page(request, "explain.html.j2", {"log": view.state.log, "view": view}, status)
 
     async def run(self, request: Request) -> Response:
         run, query = run_asked(request), logs_asked(request)
@@ -176,8 +258,8 @@ class _Pages:
         def work() -> list[tuple[Opened, LogPage[LogOfRun]]]:
             return [(opened, view_run(opened.pipeline, run, query)) for opened in self._opener.open_dag(request)]
 
-        found = await self._worker.run(work)
-        return responses.page(request, "run.html.j2", {"run": run, "pipelines": found})
+        pipelines = await self._worker.run(work)
+        return responses.page(request, "run.html.j2", {"run": run, "pipelines": pipelines})
 
     async def other(self, request: Request) -> Response:
         raise HTTPException(404 if request.method in ("GET", "HEAD") else 405)

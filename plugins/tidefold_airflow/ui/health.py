@@ -1,7 +1,8 @@
-"""Summarizes a log: its state in a word, the lag of its table, and what a person should do."""
+"""Summarizes a log: its state in a word, the lag of its table, what a person should do, and its time line."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -10,8 +11,7 @@ from tidefold.domain.commit_times import iso_instant
 from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind, State
 from tidefold.operations.inspect.status import LogStatus
 from tidefold.operations.outcome import Outcome
-from tidefold.presentation.proofs import describe_damage
-from tidefold.presentation.tables import remarks
+from tidefold.presentation.tables import describe_damage, remarks
 
 # Alarms that the page already shows in its own words, with links.
 _SHOWN_OTHERWISE = (AlarmKind.DAMAGE, AlarmKind.FILES, AlarmKind.GATE, AlarmKind.UNREADABLE)
@@ -66,7 +66,7 @@ def word_of_log(status: LogStatus) -> Word:
         return Word("unreadable", "bad")
     if not status.begun:
         return Word("not begun", "calm")
-    if status.proof and status.proof.damaged:
+    if status.proof and (status.proof.damaged or (status.proof.readers and status.proof.readers.error)):
         return Word("damaged", "bad")
     if status.why:
         return Word("needs attention", "bad")
@@ -137,6 +137,8 @@ def to_do(status: LogStatus, state: LogState | None = None) -> list[Note]:
             notes.append(Note(f"{status.why[:1].upper()}{status.why[1:]}.", failed.id if failed else None))
     if status.proof and status.proof.damaged:
         notes.append(Note(f"{describe_damage(status.proof)}; `tidefold scrub {status.log}` names the files."))
+    if status.proof and (read := status.proof.readers) and read.error:
+        notes.append(Note(f"{read.error} {read.hint}", read.snapshot))
     return notes + [Note(line.removeprefix(f"{status.log}: ")) for line in remarks([_without(status)])]
 
 
@@ -148,11 +150,86 @@ def _without(status: LogStatus) -> LogStatus:
 
 def _note_of_attempt(attempt: Snapshot) -> Note:
     if attempt.verdict and not attempt.verdict.allows:
-        said = f"Snapshot {attempt.id} is staged and failed its quality gate: {attempt.verdict.summary}."
-        return Note(said, attempt.id, decide=True)
+        text = f"Snapshot {attempt.id} is staged and failed its quality gate: {attempt.verdict.summary}."
+        return Note(text, attempt.id, decide=True)
     return Note(f"Snapshot {attempt.id} is {attempt.state}.", run=attempt.run)
 
 
 def status_of_error(log: str, outcome: Outcome) -> LogStatus:
     """Returns the status of a log whose ledger cannot be read."""
     return LogStatus(log, begun=True, error=outcome)
+
+
+WIDTH, HEIGHT = 1120, 110
+SHOWN = 48
+_WIDEST = 30
+_LEAST = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineBar:
+    """One snapshot in the coordinates of the chart.
+
+    top, height: of all its bytes.
+    written_top, written: of the bytes written for it. A snapshot without files has a mark on the baseline.
+    """
+
+    snapshot: Snapshot
+    word: Word
+    gate: Word
+    x: float
+    width: float
+    top: float
+    height: float
+    written_top: float
+    written: float
+    labelled: bool
+
+    @property
+    def middle(self) -> float:
+        return round(self.x + self.width / 2, 1)
+
+
+def bars(snapshots: Sequence[Snapshot]) -> list[TimelineBar]:
+    """Returns the bars of the newest snapshots, oldest first. The largest fills the height."""
+    shown = sorted(snapshots, key=lambda s: s.id)[-SHOWN:]
+    top = max((s.bytes_full for s in shown), default=0) or 1
+    step = min(WIDTH / max(len(shown), 1), _WIDEST * 1.5)
+    every = max(round(36 / step), 1)
+    return [_bar(s, i * step, step, top, (len(shown) - 1 - i) % every == 0) for i, s in enumerate(shown)]
+
+
+def _bar(snapshot: Snapshot, x: float, step: float, top: int, labelled: bool) -> TimelineBar:
+    tail = snapshot.kind is SnapshotKind.TAIL
+    height = max(_scale(snapshot.bytes_full, top), _LEAST)
+    # A very small share stays visible, and a share of zero is invisible.
+    written = min(max(_scale(snapshot.bytes_written, top), 2.0 if snapshot.bytes_written else 0.0), height)
+    height, written = (4.0, 0.0) if tail else (height, written)
+    width = round(step * 0.72, 1)
+    return TimelineBar(
+        snapshot=snapshot,
+        word=word_of_snapshot(snapshot),
+        gate=word_of_gate(snapshot),
+        x=round(x + (step - width) / 2, 1),
+        width=width,
+        top=round(HEIGHT - height, 1),
+        height=height,
+        written_top=round(HEIGHT - written, 1),
+        written=written,
+        labelled=labelled,
+    )
+
+
+def _scale(size: int, top: int) -> float:
+    return round(size / top * HEIGHT, 1)
+
+
+def seconds_to_publish(snapshot: Snapshot) -> float | None:
+    """Returns the seconds from the start of the attempt until readers saw it; None if they never saw it."""
+    if not snapshot.published_at:
+        return None
+    try:
+        begun, shown = datetime.fromisoformat(snapshot.started_at), datetime.fromisoformat(snapshot.published_at)
+        return max((shown - begun).total_seconds(), 0)
+    except (ValueError, TypeError):
+        return None

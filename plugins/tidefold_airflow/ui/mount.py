@@ -17,7 +17,7 @@ _SVG = (
     f"stroke-linecap='round'><path d='{_WAVES}'/></svg>"
 )
 ICON = f"data:image/svg+xml,{quote(_SVG)}"
-Scope = MutableMapping[str, Any]
+AsgiScope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
@@ -31,7 +31,7 @@ class LazyPage:
     def __init__(self) -> None:
         self._app: Any = None
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         if self._app is None:
             from tidefold_airflow.ui.access import GUARDS, RUN_GUARDS, find_visible
             from tidefold_airflow.ui.app import build_app

@@ -51,14 +51,14 @@ class VisiblePipelines:
 
     def pipelines(self) -> list[KnownPipeline]:
         """Returns the pipelines of which the reader may see something: that of TIDEFOLD_CONFIG first, then by name."""
-        found: dict[str, tuple[str, list[str]]] = {}
+        places: dict[str, tuple[str, list[str]]] = {}
         for dag, works in sorted(self.dags.items()):
             for work in works:
-                _, dags = found.setdefault(pipeline_name(work.config), (work.config, []))
+                _, dags = places.setdefault(pipeline_name(work.config), (work.config, []))
                 dags.extend([] if dag in dags else [dag])
         return [
             KnownPipeline(name, config, pipeline_label(config), tuple(dags), self._find_cleaners(name, dags))
-            for name, (config, dags) in sorted(found.items())
+            for name, (config, dags) in sorted(places.items())
         ]
 
     def _find_cleaners(self, name: str, dags: Iterable[str]) -> tuple[str, ...]:
@@ -80,26 +80,26 @@ class VisiblePipelines:
 
 
 def _union(parts: Iterable[Names]) -> Names:
-    found: frozenset[str] = frozenset()
+    names: frozenset[str] = frozenset()
     for part in parts:
         if part is None:
             return None
-        found |= part
-    return found
+        names |= part
+    return names
 
 
 def works_of(serialized: Mapping[str, Any]) -> tuple[Work, ...]:
     """Returns what a DAG works on, from Airflow's stored form. Ignores a configuration that a template computes."""
     tasks = [task.get("__var", {}) for task in serialized.get("dag", {}).get("tasks", ())]
     ours = [task for task in tasks if str(task.get("_task_module", "")).startswith("tidefold_airflow.")]
-    found: dict[str, list[Names]] = {}
+    logs_of: dict[str, list[Names]] = {}
     cleaned: set[str] = set()
     for task in ours:
         config = task.get("config") or task.get("partial_kwargs", {}).get("config") or ""
         if isinstance(config, str) and "{{" not in config:
-            found.setdefault(config, []).extend(_logs_of(task))
+            logs_of.setdefault(config, []).extend(_logs_of(task))
             cleaned |= {config} if task.get("task_type") in _CLEANING else set()
-    return tuple(Work(config, _union(logs), config in cleaned) for config, logs in found.items() if logs)
+    return tuple(Work(config, _union(logs), config in cleaned) for config, logs in logs_of.items() if logs)
 
 
 def _logs_of(task: Mapping[str, Any]) -> Iterator[Names]:

@@ -1,4 +1,4 @@
-"""A DAG that landed files start. It is paused, so that it takes no file from other tests."""
+"""A DAG that landed files start, paused so that it takes no file from other tests. A person decides failed gates."""
 
 from datetime import timedelta
 
@@ -6,7 +6,7 @@ from tidefold_airflow import tidefold_dag, waiting_asset
 
 dag = tidefold_dag(
     "shop_waiting",
-    schedule=[waiting_asset("shop", logs=["notes"], look_every=timedelta(seconds=1))],
-    logs=["notes"],
+    schedule=[waiting_asset("shop", look_every=timedelta(seconds=1))],
+    approval=timedelta(hours=1),
     is_paused_upon_creation=True,
 )

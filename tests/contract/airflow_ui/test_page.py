@@ -25,20 +25,21 @@ from support.pipelines import contents
 from tidefold.domain.log_state import SnapshotKind, State
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.retention.log_bounds import bounds
+from tidefold.domain.verify.expected_files import ScrubBudget
 from tidefold.domain.wording import in_units
 from tidefold.errors import StorageError
 from tidefold.operations.inspect.explain_key import explain_key
 from tidefold.operations.inspect.status import status
-from tidefold.operations.local_copies.retain import retain_local
+from tidefold.operations.local_copies.manage import retain_local
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.quarantine.inspect import count_refused, show_refused
 from tidefold.operations.retention.clean import clean
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
-from tidefold.operations.verify.proof_record import find_proof, write_proof
-from tidefold.operations.verify.scrub import ScrubBudget, ScrubDetails, scrub
+from tidefold.operations.verify.scope import find_proof, write_proof
+from tidefold.operations.verify.scrub import ScrubDetails, scrub
 from tidefold_airflow.ui.app import build_app
-from tidefold_airflow.ui.rendering import script, source_of
+from tidefold_airflow.ui.responses import script, source_of
 from tidefold_airflow.ui.visible_pipelines import VisiblePipelines, Work
 
 _ELEMENTS = """

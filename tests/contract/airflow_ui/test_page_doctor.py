@@ -10,12 +10,11 @@ from starlette.testclient import TestClient
 
 from support.page_store import HOSTILE, Story, client
 from tidefold.domain.alarms import AlarmRecord
-from tidefold.operations.doctor.finding import DoctorFinding, FindingLevel
-from tidefold.operations.doctor.report import write_report
-from tidefold.operations.inspect.alarm_record import write_alarm_record
+from tidefold.operations.doctor.finding import DoctorFinding, FindingLevel, write_report
+from tidefold.operations.inspect.alarms import write_alarm_record
 from tidefold.wiring import open_pipeline
 from tidefold_airflow.ui.app import build_app
-from tidefold_airflow.ui.views.doctor import view_doctor
+from tidefold_airflow.ui.views.overview import view_doctor
 from tidefold_airflow.ui.visible_pipelines import VisiblePipelines, Work
 
 FAIL, WARN, OK = FindingLevel.FAIL, FindingLevel.WARN, FindingLevel.OK

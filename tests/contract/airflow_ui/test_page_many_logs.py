@@ -19,12 +19,11 @@ from support.page_store import DAG, client, run_id
 from support.pipelines import put
 from tidefold.compute.runners import in_process
 from tidefold.operations.pipeline import Pipeline
-from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Fold
+from tidefold.operations.snapshot.materialize import Fold, materialize
 from tidefold.storage.local_store import LocalStore
 from tidefold.wiring import open_pipeline
 from tidefold_airflow.ui.app import build_app
-from tidefold_airflow.ui.log_pages import LEDGERS, LINES, LogQuery, read_page
+from tidefold_airflow.ui.request import LEDGERS, LINES, LogQuery, read_page
 from tidefold_airflow.ui.visible_pipelines import VisiblePipelines, Work
 
 LOG = "  {name}: {{order: arrival, key: [id], columns: {{id: int, text: string}}, key_groups: 4, buckets: 1}}\n"

@@ -16,8 +16,7 @@ from tidefold.compute.runners import in_process
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Fold
+from tidefold.operations.snapshot.materialize import Fold, materialize
 
 
 @pytest.fixture

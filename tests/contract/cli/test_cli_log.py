@@ -21,15 +21,14 @@ from support.lives import abort, claim, live
 from support.loaded_modules import run_and_find_loaded
 from support.pipelines import CONFIG, judge_all, make_pipeline, put, table_rows
 from tidefold.changelog.write_intents import Intent, IntentLog, begin
-from tidefold.cli import spark_submit, takeover
+from tidefold.cli import full_run, spark_submit
 from tidefold.cli.app import app
 from tidefold.compute.runners import in_process
 from tidefold.operations.ingest.recovery import PATIENCE
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.heartbeat import LEAST_PATIENCE
-from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Fold
+from tidefold.operations.snapshot.materialize import Fold, materialize
 from tidefold.spark.request import Request, make_argument
 from tidefold.spark.submit import Command
 
@@ -287,7 +286,7 @@ def test_history_tells_kinds_bases_and_where_restored_rows_came_from(pipeline: P
 def asleep(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """How long was slept, while no time passes."""
     slept: list[float] = []
-    monkeypatch.setattr(takeover, "time", SimpleNamespace(monotonic=lambda: sum(slept), sleep=slept.append))
+    monkeypatch.setattr(full_run, "time", SimpleNamespace(monotonic=lambda: sum(slept), sleep=slept.append))
     return slept
 
 

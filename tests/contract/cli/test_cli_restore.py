@@ -18,8 +18,7 @@ from support.loaded_modules import run_and_find_loaded
 from support.pipelines import contents, judge_all, rows_of, table_rows
 from support.restoring import LOG, SECOND, THIRD, Bench, bench, configured, copy_of, files_of, flip, spoil
 from tidefold.cli.app import app
-from tidefold.cli.output.progress import BucketLine
-from tidefold.cli.output.restore import read_lines
+from tidefold.cli.output.outcomes import BucketLine, read_lines
 from tidefold.operations.outcome import Details
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot.details import FailedRead, FilesRead, ReadDetails, ReadSources
@@ -102,7 +101,8 @@ def test_explain_prints_the_plan_and_changes_nothing(pipeline: Pipeline, made: B
     done = call("restore", LOG, "2", "--log-position", "replay", "--dry-run")
     assert done.exit_code == 0
     lines = done.stdout.splitlines()
-    assert lines[0] == "accounts: planned: would restore snapshot 2 as 4 in 4 buckets, 2 ways each at most"
+    would = "would restore snapshot 2 as 4 in 4 buckets, 2 ways each at most"
+    assert lines[0] == f"accounts: planned: {would}; folded again by the next run: change set 3"
     assert (
         lines[1:3] == ["  key groups 0 to 3:", f"    {file.name}, {file.bytes} B, {file.rows} rows"] or "kB" in lines[2]
     )

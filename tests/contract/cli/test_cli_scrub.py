@@ -16,9 +16,8 @@ from tidefold.compute.runners import in_process
 from tidefold.operations.inspect.status import status as read_status
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Fold
-from tidefold.presentation.proofs import proof_lines
+from tidefold.operations.snapshot.materialize import Fold, materialize
+from tidefold.presentation.tables import proof_lines
 
 
 @pytest.fixture

@@ -13,12 +13,11 @@ import tidefold
 from support.loaded_modules import run_and_find_loaded
 from support.pipelines import judge_all, make_pipeline, put
 from tidefold.cli.app import app
-from tidefold.cli.output.progress import ProgressLine
+from tidefold.cli.output.outcomes import ProgressLine
 from tidefold.compute.runners import in_process
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Fold
+from tidefold.operations.snapshot.materialize import Fold, materialize
 
 PROJECT = Path(tidefold.__file__).resolve().parents[2]
 

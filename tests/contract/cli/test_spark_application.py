@@ -15,9 +15,10 @@ from tidefold.cli.spark_submit import SparkApplication
 from tidefold.cli.terminal import Format, Terminal
 from tidefold.config import Config
 from tidefold.errors import InvalidInputError
-from tidefold.operations.outcome import Status
+from tidefold.operations.outcome import Outcome, Status
 from tidefold.operations.pipeline import Pipeline
-from tidefold.operations.snapshot.request import Fold
+from tidefold.operations.snapshot.materialize import Fold
+from tidefold.spark import job_main
 from tidefold.spark.job_main import run_job
 from tidefold.spark.request import LONGEST_ARGUMENT, Request, make_argument, parse_argument
 from tidefold.spark.steps import IngestStep, MaterializeStep
@@ -26,16 +27,17 @@ from tidefold.spark.submit import Command, job_env
 # The job's real program. Its tasks run in its own process instead of Spark's, and one log ends it.
 JOB = """
 import os, sys
-from tidefold.compute.runners import in_process
+from tidefold.compute import runners
 from tidefold.spark import job_main, steps
 print("process", os.getpid(), flush=True)
-steps.on_spark = lambda session: in_process
-steps.spark_session = lambda name: None
-whole = steps.MaterializeStep.run_on_spark
-def die_or_run(step, pipeline, logs):
-    return os._exit(9) if DIES in logs else whole(step, pipeline, logs)
-steps.MaterializeStep.run_on_spark = die_or_run
-sys.exit(job_main.run_job(sys.argv))
+runners.on_spark = lambda session: runners.in_process
+job_main.spark_session = lambda name: None
+job_main.name_jobs = lambda session, step, logs: None
+whole = steps.load_job("materialize")
+def die_or_run(spark, pipeline, step, logs):
+    return os._exit(9) if DIES in logs else whole(spark, pipeline, step, logs)
+job_main.load_job = lambda name: die_or_run
+sys.exit(job_main.run_job(sys.argv, die_or_run))
 """
 
 
@@ -114,11 +116,20 @@ def test_an_error_ends_the_application(pipeline: Pipeline) -> None:
     assert are_gone(processes(pipeline))
 
 
-def test_a_job_whose_starter_is_gone_ends_after_its_first_request(pipeline: Pipeline, tmp_path: Path) -> None:
+def run_nothing(*given: object) -> list[Outcome]:
+    return []
+
+
+@pytest.mark.rotates(3)
+def test_a_job_whose_starter_is_gone_ends_after_its_first_request(
+    pipeline: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_main, "spark_session", lambda name: None)
+    monkeypatch.setattr(job_main, "name_jobs", lambda session, step, logs: None)
     os.mkfifo(tmp_path / "requests")
     step = MaterializeStep(Fold("run-1"))
     request = Request(str(pipeline.config.path), (), step, more=str(tmp_path / "requests"))
-    assert run_job(["job", make_argument(request)]) == 0
+    assert run_job(["job", make_argument(request)], run_nothing) == 0
 
 
 def test_requests_that_are_too_long_for_an_argument_or_a_pipe_go_through_a_file(pipeline: Pipeline) -> None:

@@ -23,7 +23,7 @@ from tidefold.errors import InvalidInputError, RefusedError
 from tidefold.operations.outcome import Outcome, Status
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.retention.clean import clean
-from tidefold.operations.snapshot.request import Fold
+from tidefold.operations.snapshot.materialize import Fold
 from tidefold.quality.suite.suite import load_suite
 from tidefold.spark import stored_job
 from tidefold.spark.steps import IngestStep, MaterializeStep
@@ -49,17 +49,18 @@ _SUITE = "checks:\n  - not_null: text\n"
 # The driver's real program. Its tasks run in its own process instead of Spark's.
 _JOB = """
 import os, sys
-from tidefold.compute.runners import in_process
+from tidefold.compute import runners
 from tidefold.spark import job_main, steps
-steps.on_spark = lambda session: in_process
-steps.spark_session = lambda name: None
+runners.on_spark = lambda session: runners.in_process
+job_main.spark_session = lambda name: None
+job_main.name_jobs = lambda session, step, logs: None
 print("application_17_0001", flush=True)
 if DIES: os._exit(9)
-sys.exit(job_main.run_job(sys.argv))
+sys.exit(job_main.run_job(sys.argv, steps.load_job("materialize")))
 """
 _LOOK = """
 import tidefold
-from tidefold.quality.report.html import _load_template
+from tidefold.quality.report.verdict_store import _load_template
 print(_load_template().name, tidefold.__file__)
 """
 
@@ -91,7 +92,7 @@ def test_the_driver_reads_the_configuration_and_its_suites_from_the_store(pipeli
     pipeline.config.path.unlink()
     request = read_request(pipeline.store, job.paths)
     found = request.read_config(tmp_path)
-    suite = found.logs["accounts"].quality.suite
+    suite = found.logs["accounts"].suite
     assert suite
     assert suite.parent == tmp_path
     assert suite.read_text() == _SUITE

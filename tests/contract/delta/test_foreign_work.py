@@ -6,6 +6,7 @@ user undoes it or asks to reconcile.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,13 +21,13 @@ from tidefold.domain.log_state import State
 from tidefold.domain.paths import LogPaths
 from tidefold.errors import RefusedError
 from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.retention.clean import clean, drop
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot.abort import abort
+from tidefold.operations.snapshot.compact_log import take_tail
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Fold
-from tidefold.operations.snapshot.tail import take_tail
+from tidefold.operations.snapshot.materialize import Fold, materialize
 
 KEEPS_TWO = CONFIG.replace("store: store", "store: store\nretention: {snapshots: 2}")
 STEPS = ["put", "materialize", "judge", "confirm", "subsume", "truncate", "tail"]
@@ -188,3 +189,34 @@ def test_a_publisher_that_wakes_after_its_snapshot_was_replaced_shows_no_old_row
     assert table_rows(pipeline) == rows_after(6)
     abort(pipeline, "accounts", "nothing is open")
     assert table_rows(pipeline) == rows_after(6)
+
+
+@pytest.mark.parametrize("feature", ["catalogManaged", "catalogOwned-preview"])
+def test_nothing_of_a_table_that_a_catalog_manages_is_deleted(template: Path, tmp_path: Path, feature: str) -> None:
+    """Its newest commits may be in the catalog alone, so the files that readers see are not known."""
+    pipeline = copy_pipeline(template, tmp_path / "store")
+    for step in ("put", "materialize", "judge", "confirm"):
+        take(pipeline, step, 3)
+    take(pipeline, "put", 4)
+    take(pipeline, "materialize", 4)
+    abort(pipeline, "accounts", "no need")
+    log = tmp_path / "store" / pipeline.config.store / LogPaths("accounts").table / "_delta_log"
+    newest = max(int(path.stem) for path in log.glob("*.json"))
+    protocol = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": [feature], "writerFeatures": [feature]}
+    lines = [{"commitInfo": {"operation": "SET TBLPROPERTIES"}}, {"protocol": protocol}]
+    (log / f"{newest + 1:020d}.json").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    acts: list[Callable[[Pipeline], object]] = [
+        lambda made: subsume(made, "accounts"),
+        lambda made: truncate(made, "accounts"),
+        lambda made: drop(made, "accounts", plan=False),
+    ]
+    for number, act in enumerate(acts):
+        copied = copy_pipeline(tmp_path / "store", tmp_path / str(number))
+        before = sorted(entry.path for entry in copied.store.list(""))
+        with pytest.raises(RefusedError, match="A catalog manages the commits"):
+            act(copied)
+        assert sorted(entry.path for entry in copied.store.list("")) == before
+    copied = copy_pipeline(tmp_path / "store", tmp_path / "cleaned")
+    before = sorted(entry.path for entry in copied.store.list(""))
+    assert [one.error_code for one in clean(copied, ["accounts"])][1:] == ["TABLE_CATALOG_MANAGED"]
+    assert sorted(entry.path for entry in copied.store.list("")) == before

@@ -11,13 +11,13 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
+from deltalake import DeltaTable
 
 from support import simulated
 from support.builders import SHAPE
 from support.dict_store import DictStore
-from tidefold.delta.create_table import create_snapshot_table
-from tidefold.delta.publish import provide_new_files, publish
-from tidefold.delta.published_table import Published
+from tidefold.delta.publish import Publication, provide_new_files, publish
+from tidefold.delta.published_table import Published, create_snapshot_table
 from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.log_state import SnapshotKind
 from tidefold.domain.paths import DataFileName, LogPaths, data_path
@@ -69,6 +69,15 @@ def test_a_snapshot_is_a_table_once(tables: Tables, store: Store) -> None:
     tables.create_snapshot_table(store, manifest)
     with pytest.raises(AlreadyExistsError):
         tables.create_snapshot_table(store, manifest)
+
+
+def test_each_version_has_the_facts_of_its_publication(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    one = staged(store, 1)
+    publish(store, one, ONE, None, how=Publication(facts={"tidefold.set": "first"}))
+    publish(store, staged(store, 2, one), TWO, Published(one, 0), how=Publication(facts={"tidefold.set": "second"}))
+    history = DeltaTable(store.uri(LogPaths("accounts").table)).history()
+    assert [commit["tidefold.set"] for commit in history] == ["second", "first"]
 
 
 def test_each_snapshot_is_one_version_and_again_the_same(tables: Tables, store: Store) -> None:

@@ -28,6 +28,7 @@ CONFIG = """\
 version: 1
 store: store
 local: {mode: files, path: local}
+snapshots: {savepoints: savepoints}
 logs:
   accounts:
     source: {format: json, path: landing, record: value, commit_time: at}
@@ -122,7 +123,7 @@ def test_the_commands_of_a_page_run(folder: Path, name: str) -> None:
 def test_the_first_commands_of_a_page_run_on_landed_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """What a newcomer types, in its order; `doctor` judges the machine and has tests of its own."""
+    """What a newcomer types, in its order; `doctor` and a warm Spark have tests of their own."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("TIDEFOLD_CONFIG", raising=False)
     (tmp_path / "landing").mkdir()
@@ -133,10 +134,27 @@ def test_the_first_commands_of_a_page_run_on_landed_files(
     commands = [found.split("#")[0] for found in re.findall(r"^(?:\./)?tidefold ([^\n]+)$", blocks, re.MULTILINE)]
     assert commands
     for command in commands:
-        if not command.startswith("doctor"):
+        if not command.startswith(("doctor", "spark start")):
             call(*shlex.split(command))
 
 
 def test_commands_are_found() -> None:
     assert sum(len(list(list_commands(page.read_text()))) for page in PAGES) > 200
     assert find_command(["quarantine", "none"]) is None
+
+
+def test_the_files_of_the_first_page_give_its_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (PROJECT / "README.md").read_text()
+    files = next(block for block in _FENCE.findall(page) if "monday" in block)
+    columns = [re.split(r" {2,}", line) for line in files.splitlines()]
+    for name, *lines in zip(*columns, strict=True):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines))
+    (tmp_path / "tidefold.yaml").write_text(re.findall(r"^```yaml\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)[0])
+    monkeypatch.chdir(tmp_path)
+    assert CliRunner().invoke(app, ["run"]).exit_code == 0
+    rows = json.loads(CliRunner().invoke(app, ["read", "orders", "--format", "json"]).stdout)["rows"]
+    table = page[page.index("| id | status | changed | _order |") :].split("\n\n")[0].splitlines()[2:]
+    expected = [[cell.strip() for cell in line.strip("|").split("|")] for line in table]
+    shown = [[str(r["id"]), r["status"], str(r["changed"])[:19].replace("T", " "), str(r["_order"])] for r in rows]
+    assert sorted(shown) == expected

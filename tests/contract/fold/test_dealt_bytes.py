@@ -10,12 +10,11 @@ import pytest
 
 from support import dealing
 from support.pipelines import make_pipeline, put
-from tidefold.compute.broadcast_work import BroadcastWork, Work
-from tidefold.compute.runners import Answer, deal_hands, in_process
+from tidefold.compute.broadcast_work import BroadcastWork, TaskWork
+from tidefold.compute.runners import TaskAnswer, deal_hands, in_process
 from tidefold.domain.key_groups import KeyGroups
 from tidefold.fold.fold_bucket import FoldWork, deal
-from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Fold
+from tidefold.operations.snapshot.materialize import Fold, materialize
 
 
 def test_bytes_grow_with_buckets_and_change_sets_and_not_with_their_product() -> None:
@@ -65,7 +64,7 @@ def test_the_tasks_of_several_logs_keep_their_plans(tmp_path: Path) -> None:
         put(pipeline, [{"id": number, "text": log} for number in range(20)], log=log)
     seen: list[tuple[int, int, set[str]]] = []
 
-    def run(work: Work, tasks: Sequence[str]) -> list[Answer]:
+    def run(work: TaskWork, tasks: Sequence[str]) -> list[TaskAnswer]:
         assert isinstance(work, FoldWork)
         found = [work.task(text) for text in tasks]
         seen.append((len(work.plans), len(found), {task.plan.log for task in found}))

@@ -20,14 +20,13 @@ from tidefold.compute.runners import Runner, in_process, in_threads
 from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.log_state import ChangeSet
 from tidefold.errors import CorruptError
-from tidefold.fold import change_cache
-from tidefold.fold.change_cache import MANY, CachePool, ChangeCache
-from tidefold.fold.change_set_index import ChangeSetIndex
+from tidefold.fold import inputs
+from tidefold.fold.inputs import MANY, CachePool, ChangeCache
+from tidefold.fold.plan import ChangeSetIndex
 from tidefold.operations.inspect.read import ReadRequest, What, read_rows
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Fold
+from tidefold.operations.snapshot.materialize import Fold, materialize
 
 
 @pytest.fixture(scope="module")
@@ -50,12 +49,12 @@ def expected() -> dict[int, str]:
 
 
 @pytest.mark.parametrize("runner", [in_process, in_threads()], ids=["one", "threads"])
-@pytest.mark.parametrize("most", [change_cache._MOST, -1])
+@pytest.mark.parametrize("most", [inputs._MOST, -1])
 def test_the_rows_are_those_of_reading_one_by_one(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, runner: Runner, most: int
 ) -> None:
-    monkeypatch.setattr(change_cache, "_MOST", most)
-    monkeypatch.setattr(change_cache, "_RUN", 10)
+    monkeypatch.setattr(inputs, "_MOST", most)
+    monkeypatch.setattr(inputs, "_RUN", 10)
     _, rows = read_rows(pipeline, "accounts", ReadRequest(What.LIVE))
     assert {row["id"]: row["text"] for batch in rows for row in batch.to_pylist()} == expected()
     assert materialize(pipeline, ["accounts"], Fold("run"), runner)[0].status == "staged"
@@ -85,12 +84,12 @@ def test_another_work_finds_what_was_damaged_since(pipeline: Pipeline) -> None:
         kept.of("two").changes(index, every, all_of_them, read)
 
 
-@pytest.mark.parametrize(("most", "again"), [(change_cache._MOST, 0), (1, 1)])
+@pytest.mark.parametrize(("most", "again"), [(inputs._MOST, 0), (1, 1)])
 def test_the_works_of_late_are_kept_as_far_as_there_is_room(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, most: int, again: int
 ) -> None:
-    monkeypatch.setattr(change_cache, "_MOST", most)
-    monkeypatch.setattr(change_cache, "_FRAME", 0)
+    monkeypatch.setattr(inputs, "_MOST", most)
+    monkeypatch.setattr(inputs, "_FRAME", 0)
     index = ChangeSetIndex(pipeline.ledger("accounts").read().change_sets[:1])
     kept, all_of_them, read = CachePool(), KeyGroups(0, 15), []
 

@@ -5,6 +5,7 @@ Requirement S3; promise I25. docs/comparison.md lists the same cases.
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,11 @@ from tidefold.domain.table.table_spec_validation import merge_mistakes
 PAGE = Path(__file__).parents[3] / "docs" / "comparison.md"
 
 
+@cache
+def page_lines() -> frozenset[str]:
+    return frozenset(PAGE.read_text().splitlines())
+
+
 def named(case: Case | Refused) -> str:
     return case.name
 
@@ -29,9 +35,20 @@ def shown(case: Case, folds: list[list[dict[str, Any]]]) -> list[tuple[Any, ...]
     return [case.shown(row) for row in folded(case.shape, folds)]
 
 
+def naive_rows(case: Case) -> list[tuple[Any, ...]]:
+    rows = rows_of(case.shape, [change for fold in case.folds() for change in fold])
+    if case.shape.merge.engine is Engine.HISTORY:
+        spans = [{VALID_FROM: row["from"][0], VALID_TO: row["until"] and row["until"][0]} for row in rows]
+        rows = [row | span for row, span in zip(rows, spans, strict=True)]
+    return [case.shown(row) for row in rows]
+
+
+@pytest.mark.rotates(3)
 @pytest.mark.parametrize("case", ALL, ids=named)
 def test_a_published_case_gives_the_rows_that_are_documented(case: Case) -> None:
-    """Folded batch by batch, at once with repeats, and backwards where the order is not that of arrival."""
+    """Folded batch by batch, at once with repeats, backwards where the order is not that of arrival, and by the naive
+    program. A case says that it differs where it does, and stands in the page.
+    """
     assert not list(merge_mistakes(case.shape))
     folds = case.folds()
     whole = [change for fold in folds for change in fold]
@@ -39,30 +56,18 @@ def test_a_published_case_gives_the_rows_that_are_documented(case: Case) -> None
     ways = {"batch by batch": folds, "at once": [whole if adds else whole + whole]}
     if case.shape.order == COLUMNS and not adds:
         ways["backwards"] = [fold[::-1] for fold in folds[::-1]]
-    assert {way: shown(case, given) for way, given in ways.items()} == {way: list(case.rows) for way in ways}
-
-
-@pytest.mark.parametrize("case", ALL, ids=named)
-def test_the_naive_program_gives_the_same_rows(case: Case) -> None:
-    rows = rows_of(case.shape, [change for fold in case.folds() for change in fold])
-    if case.shape.merge.engine is Engine.HISTORY:
-        spans = [{VALID_FROM: row["from"][0], VALID_TO: row["until"] and row["until"][0]} for row in rows]
-        rows = [row | span for row, span in zip(rows, spans, strict=True)]
-    assert [case.shown(row) for row in rows] == list(case.rows)
-
-
-@pytest.mark.parametrize("case", ALL, ids=named)
-def test_a_case_says_that_it_differs_where_it_does_and_stands_in_the_page(case: Case) -> None:
+    found = {way: shown(case, given) for way, given in ways.items()} | {"naive": naive_rows(case)}
+    assert found == {way: list(case.rows) for way in found}
     theirs = case.rows if case.theirs is None else case.theirs
     assert bool(case.why) == (theirs != case.rows)
-    assert line(case) in PAGE.read_text().splitlines()
+    assert line(case) in page_lines()
 
 
 @pytest.mark.parametrize("case", REFUSED, ids=named)
 def test_a_definition_that_cannot_be_exact_is_refused_by_name(case: Refused) -> None:
     """Complaint 6: an option without effect, or without a sure one, is a mistake."""
     assert {code for code, *_ in merge_mistakes(case.shape)} == {case.code}
-    assert line(case) in PAGE.read_text().splitlines()
+    assert line(case) in page_lines()
 
 
 def test_there_are_enough_cases_and_each_has_a_name_of_its_own() -> None:

@@ -16,7 +16,7 @@ from support import workloads
 from support.workloads import LOG, cycle, opened
 from tidefold.changelog.writer import Changelog
 from tidefold.domain.paths import LogPaths
-from tidefold.domain.snapshot.kind_selection import KindPolicy
+from tidefold.domain.snapshot.claim import KindPolicy
 from tidefold.fold import fold_bucket
 from tidefold.storage.local_store import LocalStore
 

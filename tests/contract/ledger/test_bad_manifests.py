@@ -26,16 +26,13 @@ from tidefold.operations.inspect.read import ReadRequest, read_rows
 from tidefold.operations.inspect.status import status
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
-from tidefold.operations.retention.clean import clean
-from tidefold.operations.retention.drop_log import drop
+from tidefold.operations.retention.clean import clean, drop
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot.abort import abort
-from tidefold.operations.snapshot.compact_log import compact_log
+from tidefold.operations.snapshot.compact_log import compact_log, take_tail
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Fold
-from tidefold.operations.snapshot.tail import take_tail
+from tidefold.operations.snapshot.materialize import Fold, materialize
 
 PATHS = LogPaths("accounts")
 KEEPS_TWO = CONFIG.replace("store: store", "store: store\nretention: {snapshots: 2}")
@@ -75,7 +72,8 @@ def forged(pipeline: Pipeline, change: Callable[[LogState], LogState]) -> None:
     """The newest head, changed, with checksums that fit: as if a bug had written it."""
     ledger = pipeline.ledger("accounts")
     state = change(ledger.read())
-    overwrite(head_path(pipeline), ledger._encode(state, "forger"))
+    pages, recent = ledger._pages.split(state)
+    overwrite(head_path(pipeline), ledger._encode(state, pages, recent, "forger"))
 
 
 def with_head(pipeline: Pipeline, change: Callable[[dict[str, Any]], None]) -> None:

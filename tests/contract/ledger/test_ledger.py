@@ -147,12 +147,13 @@ def test_a_lost_answer_is_settled_by_reading_back(tmp_path: Path, applied: bool)
         (lambda data: b"", "UNREADABLE"),
         (lambda data: data[:-20], "UNREADABLE"),
         (lambda data: data.replace(b'"epoch":0', b'"epoch":9'), "CHECKSUM"),
-        (lambda data: data.replace(b'{"format":4', b'{"format":99'), "LEDGER_NEWER"),
+        (lambda data: data.replace(b'{"format":5', b'{"format":99'), "LEDGER_NEWER"),
+        (lambda data: data.replace(b'{"format":5', b'{"format":4'), "LEDGER_OLDER"),
         (lambda data: data.replace(b'"version":2', b'"version":3', 1), "LEDGER_MISPLACED"),
-        (lambda data: data.replace(b'{"format":4', b'{"extra":1,"format":4'), "UNREADABLE"),
+        (lambda data: data.replace(b'{"format":5', b'{"extra":1,"format":5'), "UNREADABLE"),
         (lambda data: b"\xff\xfe", "UNREADABLE"),
     ],
-    ids=["empty", "cut", "altered", "newer", "misplaced", "extra-field", "not-utf8"],
+    ids=["empty", "cut", "altered", "newer", "older", "misplaced", "extra-field", "not-utf8"],
 )
 def test_damage_is_a_typed_error_and_never_absence(tmp_path: Path, damage, code: str) -> None:
     store = LocalStore(tmp_path)

@@ -32,14 +32,13 @@ from tidefold.domain.ledger_evidence import Evidence, needs_high_water_mark, req
 from tidefold.errors import CorruptError, StorageError, TidefoldError
 from tidefold.operations.ingest.stop_resume import stop
 from tidefold.operations.outcome import Outcome
-from tidefold.operations.restore.drill import drill
+from tidefold.operations.restore.export import drill
 from tidefold.operations.restore.rebuild import rebuild
 from tidefold.operations.retention import references
 from tidefold.operations.retention.clean import clean
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
-from tidefold.operations.snapshot.compact_log import compact_log
-from tidefold.operations.snapshot.tail import take_tail
+from tidefold.operations.snapshot.compact_log import compact_log, take_tail
 from tidefold.operations.verify.verify import verify
 from tidefold.storage.local_store import LocalStore
 
@@ -165,6 +164,7 @@ def test_putting_the_newer_ledger_back_loses_nothing(base: Path, tmp_path: Path,
     assert code_of(lambda: references.tag(opened(root), LOG, "other", 2)) == ""
 
 
+@pytest.mark.rotates(3)
 @pytest.mark.parametrize("name", MARKED)
 def test_after_a_rebuild_the_log_goes_on(base: Path, tmp_path: Path, name: str) -> None:
     root, count = prepare(base, tmp_path / "root", MARKED[name])

@@ -17,6 +17,7 @@ from tidefold.domain.log_state import LogState
 from tidefold.ledger import Ledger
 from tidefold.ledger.serialization import decode_head
 from tidefold.storage import Store, open_store
+from tidefold.storage.local_store import LocalStore
 
 Move = Callable[[LogState], LogState]
 
@@ -109,3 +110,18 @@ def test_a_log_of_any_age_has_few_pages(tmp_path: Path) -> None:
         assert len(names_of(store)["change_sets"]) <= most
         assert len(names_of(store)["landed"]) <= log2(len(done.landed) / 32) + 2
     assert Ledger(store, "accounts").read() == done
+
+
+def test_a_damaged_page_is_replaced_by_a_rebuild_that_makes_it_again(tmp_path: Path) -> None:
+    """A page is named by its content, so the rebuilt ledger named the damaged file."""
+    store = LocalStore(tmp_path)
+    ledger = Ledger(store, "accounts")
+    ledger.begin(SHAPE)
+    state = ledger.commit(grow(100))
+    page = store.list("logs/accounts/pages")[0].path
+    data = store.read(page)
+    store.delete([page, *(entry.path for entry in store.list("logs/accounts/ledger"))])
+    store.put_if_absent(page, data[:-5])
+    Ledger(store, "accounts").replace(SHAPE, lambda empty: replace(state, version=empty.version))
+    assert Ledger(store, "accounts").read().change_sets == state.change_sets
+    assert store.read(page) == data

@@ -13,13 +13,11 @@ from support.small_segments import put_segments
 from support.workloads import LOG, append, copied, cycle, fold, local, opened, uniform
 from tidefold.cli.app import app
 from tidefold.compute.runners import in_process
-from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
-from tidefold.domain.snapshot.kind_selection import KindPolicy
+from tidefold.domain.snapshot.claim import KindPolicy, RestoreMode, RestorePoint
 from tidefold.fold.inputs import Inputs
 from tidefold.fold.plan import Input
 from tidefold.operations.inspect.read import ReadRequest, What, read_rows
-from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Restore
+from tidefold.operations.snapshot.materialize import Restore, materialize
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from support.pipelines import CONFIG, judge_all, make_pipeline, put, table_rows
 from tidefold.cli.app import app
 from tidefold.compute.runners import in_process
-from tidefold.delta.table_state import delta_state
+from tidefold.delta.published_table import delta_state
 from tidefold.domain.paths import LogPaths
 from tidefold.errors import StorageError
 from tidefold.operations.catalog.register import find_unregistered, list_warnings, register
@@ -21,8 +21,7 @@ from tidefold.operations.doctor.machine import JavaInstallation
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Fold
+from tidefold.operations.snapshot.materialize import Fold, materialize
 from tidefold.operations.verify.verify import Asked, verify
 from tidefold.spark.steps import RegisterStep
 from tidefold.spark.submit import spark_conf

@@ -11,17 +11,16 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from support.pipelines import CONFIG, judge_all, make_pipeline, put, table_rows
-from tidefold.compute.runners import Answer, Work, in_process
+from tidefold.compute.runners import TaskAnswer, TaskWork, in_process
 from tidefold.domain.paths import LogPaths
 from tidefold.errors import CorruptError, RefusedError, StorageError
 from tidefold.ledger import Ledger
 from tidefold.operations.pipeline import Pipeline
-from tidefold.operations.retention.drop_log import drop
+from tidefold.operations.retention.clean import drop
 from tidefold.operations.retention.subsume import subsume
-from tidefold.operations.snapshot import stage as stage_module
+from tidefold.operations.snapshot import materialize as stage_module
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Fold
+from tidefold.operations.snapshot.materialize import Fold, materialize
 from tidefold.storage.local_store import LocalStore
 
 
@@ -161,7 +160,7 @@ def test_a_job_of_a_dropped_log_does_nothing_to_the_next_of_that_name(pipeline: 
     cycle(pipeline, 1)
     put(pipeline, [{"id": 2, "text": "old"}])
 
-    def sleeps(work: Work, tasks: Sequence[str]) -> list[Answer]:
+    def sleeps(work: TaskWork, tasks: Sequence[str]) -> list[TaskAnswer]:
         from tidefold.operations.snapshot.abort import abort
 
         abort(pipeline, "accounts", "in the way")

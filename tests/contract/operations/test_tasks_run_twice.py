@@ -23,11 +23,11 @@ from tidefold.domain.log_state import State
 from tidefold.domain.paths import INTENTS, LogPaths
 from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
 from tidefold.errors import StorageError
-from tidefold.fold.change_cache import ChangeCache
-from tidefold.fold.change_set_index import ChangeSetIndex
+from tidefold.fold.inputs import ChangeCache
+from tidefold.fold.plan import ChangeSetIndex
 from tidefold.operations.ingest import recovery
 from tidefold.operations.ingest.ingest import ingest
-from tidefold.operations.local_copies.retain import retain_local
+from tidefold.operations.local_copies.manage import retain_local
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.restore import export
 from tidefold.operations.retention.clean import clean
@@ -35,8 +35,7 @@ from tidefold.operations.savepoint import take
 from tidefold.operations.savepoint.external import open_address
 from tidefold.operations.snapshot.abort import abort
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Fold, Import, Restore
+from tidefold.operations.snapshot.materialize import Fold, Import, Restore, materialize
 
 EACH_WAY = pytest.mark.parametrize("way", WAYS)
 
@@ -186,6 +185,7 @@ KINDS = {
 }
 
 
+@pytest.mark.rotates(3)
 @EACH_WAY
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_fold_gives_the_same_rows_and_clean_leaves_only_what_a_manifest_names(
@@ -241,6 +241,7 @@ def test_a_fold_task_that_ends_late_changes_nothing(tmp_path: Path, when: str) -
     assert table_rows(pipeline) == (BEFORE if when == "aborted" else BEFORE | {7: "b 7"})
 
 
+@pytest.mark.rotates(3)
 @EACH_WAY
 @pytest.mark.parametrize("damaged", [False, True], ids=["whole", "with a lost file"])
 def test_a_restore_gives_the_same_rows(tmp_path: Path, way: str, damaged: bool) -> None:
@@ -259,6 +260,7 @@ def test_a_restore_gives_the_same_rows(tmp_path: Path, way: str, damaged: bool) 
     assert table_rows(pipeline) == restoring.SECOND
 
 
+@pytest.mark.rotates(3)
 @EACH_WAY
 @pytest.mark.parametrize("layout", Layout)
 def test_savepoints_imports_and_restores_to_a_place(

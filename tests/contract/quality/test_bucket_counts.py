@@ -13,8 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from support.hostile_rows import NAMES, SHAPE, all_checks, random_rows
-from tidefold.changelog.duckdb_connection import connect
-from tidefold.changelog.key_group_hash import key_groups_of
+from tidefold.changelog.key_group_hash import connect, key_groups_of
 from tidefold.compute.runners import in_process
 from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.log_state import SnapshotKind
@@ -22,7 +21,7 @@ from tidefold.domain.paths import DataFileName, data_path
 from tidefold.domain.snapshot.manifest import DataFile, Manifest
 from tidefold.errors import TidefoldError
 from tidefold.quality.report.result import CheckResult
-from tidefold.quality.run.bucket_counts import Count, CountRow, Query, bucket_counter, can_count, deal_buckets
+from tidefold.quality.run.bucket_counts import CountRow, CountRows, Query, bucket_counter, can_count, deal_buckets
 from tidefold.quality.run.duckdb_rows import open_duckdb
 from tidefold.quality.run.expectations import evaluate
 from tidefold.quality.run.spark_rows import SparkRows
@@ -65,7 +64,7 @@ def verdicts(checks: Sequence[Check], results: Sequence[CheckResult]) -> list[tu
     return [(c.name, r.passed, r.unexpected, r.detail) for c, r in zip(checks, results, strict=True)]
 
 
-def by_bucket(counter: Count) -> SparkRows:
+def by_bucket(counter: CountRows) -> SparkRows:
     def fail() -> NoReturn:
         raise AssertionError("Spark read the rows")
 

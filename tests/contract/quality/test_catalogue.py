@@ -53,3 +53,8 @@ class DuckDBFrames:
 def frames() -> Iterator[DuckDBFrames]:
     with open_duckdb() as engine:
         yield DuckDBFrames(engine)
+
+
+@pytest.fixture(params=range(2))
+def number(request: pytest.FixtureRequest) -> int:
+    return int(request.param)

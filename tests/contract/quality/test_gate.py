@@ -17,8 +17,7 @@ from tidefold.errors import CorruptError, SupersededError
 from tidefold.ledger import read_manifest
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.quality import judge as judge_module
-from tidefold.operations.quality.baseline import Case
-from tidefold.operations.quality.judge import judge
+from tidefold.operations.quality.judge import Case, judge
 from tidefold.quality.run.duckdb_rows import open_duckdb
 from tidefold.wiring import Pipeline
 

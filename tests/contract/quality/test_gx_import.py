@@ -5,10 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 PROGRAM = """
 import sys
 {before}
-from tidefold.quality.run.gx_import import load, load_for_spark
+from tidefold.quality.run.expectations import load, load_for_spark
 load()
 unused = ("pyspark.ml", "boto3", "botocore", "scipy.optimize", "altair.vegalite")
 print(sorted(name for name in unused if sys.modules.get(name)))
@@ -27,16 +29,19 @@ def loaded(before: str = "", after: str = "") -> list[str]:
 LOGGED = "import logging; logging.basicConfig(level=logging.INFO, stream=sys.stdout)"
 
 
+@pytest.mark.rotates(3)
 def test_a_process_loads_what_it_uses_and_hidden_libraries_are_there_afterwards() -> None:
     """And the log of a task has no lines about classes of Great Expectations."""
     after = "import botocore.config, pyspark.ml; from scipy import stats; print(stats.norm.cdf(0), pyspark.ml.__name__)"
     assert loaded(LOGGED, after) == ["[]", "0.5 pyspark.ml"]
 
 
+@pytest.mark.rotates(3)
 def test_the_log_would_have_lines_about_classes_of_great_expectations() -> None:
     assert len(loaded(f"{LOGGED}; logging.getLogger('great_expectations').setLevel(logging.INFO)")) > 100
 
 
+@pytest.mark.rotates(3)
 def test_a_process_that_judged_without_spark_judges_on_spark_and_back() -> None:
     """A worker of Airflow lives long."""
     after = (

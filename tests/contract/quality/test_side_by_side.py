@@ -12,14 +12,14 @@ import pytest
 
 from support.staging import ROWS, Row, stage
 from tidefold.compute.runners import in_process
-from tidefold.domain.engine_name import EngineName
 from tidefold.domain.snapshot.manifest import Manifest
+from tidefold.domain.wording import EngineName
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.quality.judge import judge
 from tidefold.quality.run.bucket_counts import bucket_counter
-from tidefold.quality.run.cost import Meter
 from tidefold.quality.run.duckdb_rows import open_duckdb
+from tidefold.quality.run.engine import Meter
 from tidefold.quality.run.spark_rows import SparkRows
 from tidefold.spark.steps import QualityStep
 from tidefold.storage import Store
@@ -119,6 +119,7 @@ def test_engines_of_this_process_side_by_side(
     assert facts(step.execute(pipeline, prepared, lambda log, done, total: None)) == alone
 
 
+@pytest.mark.rotates(3)
 def test_a_slow_log_holds_up_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The slow one ends only when all others have their verdicts."""
     without_samples(monkeypatch)

@@ -24,10 +24,9 @@ from tidefold.operations.restore.export import restore_to
 from tidefold.operations.restore.restore import Restore
 from tidefold.operations.savepoint.external import open_address
 from tidefold.operations.savepoint.take import SavepointRequest, take_savepoint
+from tidefold.operations.snapshot.compact_log import take_tail
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Fold, Import, SnapshotRequest
-from tidefold.operations.snapshot.tail import take_tail
+from tidefold.operations.snapshot.materialize import Fold, Import, SnapshotRequest, materialize
 from tidefold.wiring import open_changelog, open_pipeline
 
 CONFIG = """

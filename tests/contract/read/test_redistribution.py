@@ -15,8 +15,7 @@ from tidefold.errors import InvalidInputError
 from tidefold.operations.inspect.read import ReadRequest, What, plan_read, read_rows
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Fold
+from tidefold.operations.snapshot.materialize import Fold, materialize
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +34,7 @@ def ids(pipeline: Pipeline, what: What, share: Share) -> list[int]:
     return [row["id"] for batch in batches for row in batch.to_pylist()]
 
 
+@pytest.mark.rotates(3)
 @pytest.mark.parametrize("what", [What.TABLE, What.LIVE, What.LOG])
 @pytest.mark.parametrize("workers", [1, 2, 3, 4, 7, 16, 20])
 def test_split_gives_every_row_to_exactly_one_worker(pipeline: Pipeline, what: What, workers: int) -> None:

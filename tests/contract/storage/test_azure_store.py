@@ -14,13 +14,14 @@ import pytest
 
 from support.azure_server import AzureServer
 from support.lossy_proxy import LossyProxy, lossy_proxy
-from support.object_stores import race_processes, read_in_any_order
+from support.object_stores import race_processes, read_in_any_order, require_made, require_named_at_once
 from tidefold.errors import AlreadyExistsError, InvalidInputError, NotFoundError, StorageError, UnknownOutcomeError
 from tidefold.storage import SizedStore, Store, link_data_file, open_store
-from tidefold.storage.azure import client, upload
+from tidefold.storage.azure import client
 from tidefold.storage.azure import store as azure_store
+from tidefold.storage.azure import store as store_module
 from tidefold.storage.azure.address import AzureAccount, AzureAddress
-from tidefold.storage.upload_stream import PART
+from tidefold.storage.object_store import PART
 
 HERE = Path("/")
 
@@ -200,7 +201,7 @@ def test_without_the_key_of_the_account_a_copy_passes_through_this_process(
     store.put_if_absent("one", b"bytes")
     assert link_data_file(store, "one", "two", 5) == "copy"
     assert [method for method, _ in proxy.requests] == ["PUT", "PUT"]
-    monkeypatch.setattr(upload, "COPIED_AT_ONCE", 0)
+    monkeypatch.setattr(store_module, "COPIED_AT_ONCE", 0)
     monkeypatch.setattr(azure_store, "COPIED_AT_ONCE", 4)
     assert link_data_file(store, "one", "three", 5) == "copy"
     assert store.read("three") == b"bytes"
@@ -281,3 +282,13 @@ def test_options_hold_no_secret() -> None:
         "azure_storage_account_name": "account1",
         "azure_storage_endpoint": "https://a.blob.core.chinacloudapi.cn",
     }
+
+
+def test_a_service_without_conditional_writes_is_named_at_once(proxy: LossyProxy, store: Store) -> None:
+    proxy.fail("PUT", "/mine", 501, "NotImplemented", times=99)
+    require_named_at_once(store, proxy.requests)
+
+
+def test_a_snapshots_table_whose_commit_lost_its_answer_is_made(proxy: LossyProxy, store: Store) -> None:
+    proxy.fail("PUT", "_delta_log/00000000000000000000.json")
+    require_made(store)

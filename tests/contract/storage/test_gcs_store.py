@@ -17,11 +17,11 @@ import pytest
 
 from support.gcs_server import GcsBucketOfTest
 from support.lossy_proxy import LossyProxy, lossy_proxy
-from support.object_stores import race_processes, read_in_any_order
+from support.object_stores import race_processes, read_in_any_order, require_made, require_named_at_once
 from tidefold.errors import AlreadyExistsError, InvalidInputError, NotFoundError, StorageError, UnknownOutcomeError
 from tidefold.storage import SizedStore, Store, link_data_file, open_store
 from tidefold.storage.gcs.address import GcsAddress, GcsEndpoint
-from tidefold.storage.upload_stream import PART
+from tidefold.storage.object_store import PART
 
 HERE = Path("/")
 
@@ -295,3 +295,13 @@ def test_options_hold_no_secret() -> None:
         "private_key": "",
         "private_key_id": "",
     }
+
+
+def test_a_service_without_conditional_writes_is_named_at_once(proxy: LossyProxy, store: Store) -> None:
+    proxy.fail("POST", "uploadType=multipart", 501, "NotImplemented", times=99)
+    require_named_at_once(store, proxy.requests)
+
+
+def test_a_snapshots_table_whose_commit_lost_its_answer_is_made(proxy: LossyProxy, store: Store) -> None:
+    proxy.fail("PUT", "_delta_log/00000000000000000000.json")
+    require_made(store)

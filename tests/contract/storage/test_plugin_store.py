@@ -14,7 +14,7 @@ import pytest
 from tidefold.config import ConfigError, load_config
 from tidefold.errors import InvalidInputError
 from tidefold.storage import open_store
-from tidefold.storage.plugins import find_schemes, open_plugin
+from tidefold.storage.addresses import find_schemes, open_plugin
 
 ROOT = Path(__file__).parents[3]
 PACKAGE = ROOT / "tests/data/plugin_store"
@@ -51,6 +51,7 @@ def check(site: Path, folder: Path, *words: str) -> tuple[int, str]:
     return done.returncode, done.stdout[-5000:] + done.stderr[-2000:]
 
 
+@pytest.mark.rotates(3)
 def test_the_package_of_a_third_party_passes_the_suite(installed: Path, tmp_path: Path) -> None:
     code, said = check(installed, tmp_path)
     assert code == 0, said

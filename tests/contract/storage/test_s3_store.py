@@ -13,9 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
-from support.object_stores import race_processes, write_name
+from support.object_stores import race_processes, require_made, write_name
+from support.person import CONFIG
 from support.s3_server import S3Bucket
+from tidefold.cli.app import app
 from tidefold.errors import (
     AlreadyExistsError,
     InvalidInputError,
@@ -25,12 +28,12 @@ from tidefold.errors import (
     UnknownOutcomeError,
 )
 from tidefold.storage import SizedStore, Store, link_data_file, open_store
-from tidefold.storage.patience import PATIENCE, Outage
+from tidefold.storage.object_client import PATIENCE, Outage
+from tidefold.storage.object_store import PART
 from tidefold.storage.s3 import store as s3_store
-from tidefold.storage.s3 import upload
+from tidefold.storage.s3 import store as store_module
 from tidefold.storage.s3.client import PatientFileSystem, connect
 from tidefold.storage.s3.traffic import read_traffic
-from tidefold.storage.upload_stream import PART
 
 HERE = Path("/")
 
@@ -230,6 +233,7 @@ def test_no_credentials_are_named(s3: S3Bucket, monkeypatch: pytest.MonkeyPatch,
 # Lists and deletes of many
 
 
+@pytest.mark.rotates(3)
 def test_more_than_a_page_is_listed_and_deleted_whole(s3: S3Bucket, store: Store) -> None:
     wanted = [f"f/{number:05d}" for number in range(1005)]
     client = s3.client
@@ -376,7 +380,7 @@ def test_what_a_killed_writer_left_is_listed_and_deleted_by_name(s3: S3Bucket, s
 def test_a_link_is_a_copy_in_the_server_with_the_same_bytes(
     s3: S3Bucket, store: Store, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
-    monkeypatch.setattr(upload, "COPIED_PART", 5 << 20)  # The largest one would need an object of gigabytes.
+    monkeypatch.setattr(store_module, "COPIED_PART", 5 << 20)  # The largest one would need an object of gigabytes.
     data = os.urandom(size)
     store.put_if_absent("one", data)
     s3.server.heal()
@@ -418,7 +422,7 @@ def test_a_data_file_is_copied_with_one_request(s3: S3Bucket, store: Store) -> N
 def test_an_empty_or_large_data_file_is_copied_as_a_link_is(
     s3: S3Bucket, store: Store, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
-    monkeypatch.setattr(upload, "COPIED_PART", 5 << 20)
+    monkeypatch.setattr(store_module, "COPIED_PART", 5 << 20)
     monkeypatch.setattr("tidefold.storage.s3.store.COPIED_PART", 5 << 20)
     data = os.urandom(size)
     store.put_if_absent("one", data)
@@ -512,6 +516,7 @@ def test_of_many_threads_that_stream_and_link_to_a_name_one_wins(s3: S3Bucket, s
         assert sum(f.result() for f in [*linked, *streamed]) == 1
 
 
+@pytest.mark.rotates(3)
 @pytest.mark.parametrize("method", ["spawn", "fork"])
 def test_of_many_processes_one_wins_each_name_also_when_forked_from_one_that_used_s3(s3: S3Bucket, method: str) -> None:
     race_processes(s3.address, method)
@@ -602,3 +607,22 @@ def test_errors_cross_process_borders(s3: S3Bucket, store: Store) -> None:
         error = pool.submit(store.read, "nothing").exception()
     assert isinstance(error, TidefoldError)
     assert isinstance(error, NotFoundError)
+
+
+def test_a_service_without_conditional_writes_is_named_at_once(
+    s3: S3Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`validate --online` is the command that is made to find it."""
+    monkeypatch.delenv("AWS_MAX_ATTEMPTS")
+    (tmp_path / "tidefold.yaml").write_text(CONFIG.replace("var/store", s3.address))
+    s3.server.fail("PUT", "/probes/", status=501, code="NotImplemented", times=99)
+    done = CliRunner().invoke(app, ["validate", "--online", "-c", str(tmp_path / "tidefold.yaml")])
+    assert done.exit_code == StorageError.exit_code, done.output
+    assert "STORE_UNFIT" in done.output
+    assert "If-None-Match" in done.output
+    assert len([1 for method, _ in s3.server.requests() if method == "PUT"]) == 1
+
+
+def test_a_snapshots_table_whose_commit_lost_its_answer_is_made(s3: S3Bucket, store: Store) -> None:
+    s3.server.fail("PUT", "_delta_log/00000000000000000000.json", lost=True)
+    require_made(store)

@@ -135,10 +135,11 @@ def test_a_store_that_is_not_mounted_is_refused_by_every_command(folder: Path) -
     assert call("ingest").exit_code == 0
 
 
-def test_an_older_store_is_adopted_by_its_first_change_and_not_before(tmp_path: Path) -> None:
+def test_a_store_without_an_identity_gets_one_by_its_first_change_and_not_before(tmp_path: Path) -> None:
     golden = unpacked(ARCHIVES[0], tmp_path)
+    [identity] = tmp_path.rglob(Path(IDENTITY).name)
+    identity.unlink()
     before = files(tmp_path)
-    assert IDENTITY not in {Path(name).name for name in before}
     said: list[str] = []
     pipeline = open_pipeline(golden.pipeline.config.path, said.append)
     log = next(log for log in pipeline.config.logs if pipeline.ledger(log).exists())

@@ -17,9 +17,9 @@ from support.s3_server import S3Bucket
 from tidefold.cli.app import app
 from tidefold.errors import AlreadyExistsError, StorageError
 from tidefold.storage import open_store
+from tidefold.storage.identity import probe
 from tidefold.storage.local_store import LocalStore
 from tidefold.storage.s3.client import Bucket
-from tidefold.storage.store_check import probe
 
 
 @pytest.fixture

@@ -10,10 +10,18 @@ import pyarrow as pa
 import pytest
 
 from tidefold.changelog.key_group_hash import with_key_groups
-from tidefold.changelog.schema import CLEAR, DELETE, UPSERT, arrow_type, change_schema, sidecar_schema
-from tidefold.changelog.schema_alignment import Aligner, convert_column
-from tidefold.domain.table.schema import Schema
+from tidefold.changelog.schema import (
+    CLEAR,
+    DELETE,
+    UPSERT,
+    Aligner,
+    arrow_type,
+    change_schema,
+    convert_column,
+    sidecar_schema,
+)
 from tidefold.domain.table.table_spec import COLUMNS, Column, Engine, Merge, TableSpec
+from tidefold.domain.table.types import Schema
 from tidefold.errors import RefusedError
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidefold.changelog.duckdb_connection import connect
-from tidefold.changelog.key_group_hash import with_key_groups
+from tidefold.changelog.key_group_hash import connect, with_key_groups
 from tidefold.domain.log_state import Column, TableSpec
 
 # One for all examples, as a run has one for all its change sets.

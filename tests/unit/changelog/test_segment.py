@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.builders import SHAPE
-from tidefold.changelog import sort
+from tidefold.changelog import schema
 from tidefold.changelog.key_group_hash import with_key_groups
 from tidefold.changelog.schema import change_schema
 from tidefold.changelog.segment import _batch_rows, check_pieces, read_change_set, read_index, write_segment
@@ -59,13 +59,15 @@ def test_each_change_set_comes_back_alone(store: Store, compress: bool) -> None:
     assert sorted(read_change_set(store, second)["id"].to_pylist()) == list(range(50_000))
 
 
+@pytest.mark.parametrize("long_row", [1, 64 << 10])
 def test_changes_that_are_sorted_on_disk_come_back_as_those_sorted_in_memory(
-    store: Store, monkeypatch: pytest.MonkeyPatch
+    store: Store, monkeypatch: pytest.MonkeyPatch, long_row: int
 ) -> None:
     table = changes(list(range(50_000)))
     [in_memory] = written(store, table)
     expected = read_change_set(store, in_memory)
-    monkeypatch.setattr(sort, "SORTED_IN_MEMORY", 1 << 20)
+    monkeypatch.setattr(schema, "SORTED_IN_MEMORY", 1 << 20)
+    monkeypatch.setattr(schema, "LONG_ROW", long_row)
     [part] = write_segment(store, "b.seg", [("accounts", table)])
     found = read_change_set(store, replace(part.change_set((1, 0)), sqn=1))
     assert found.schema == expected.schema

@@ -41,7 +41,7 @@ def test_the_file_validates_and_its_comments_say_what_was_seen(folder: Path) -> 
     )
     assert init("landing").exit_code == 0
     accounts = load_config(Path("tidefold.yaml")).logs["accounts"]
-    assert accounts.source.landing == str(folder / "landing/bank.public.accounts")
+    assert accounts.landing == str(folder / "landing/bank.public.accounts")
     assert accounts.shape.key == ("aid",)
     assert [(c.name, c.type) for c in accounts.shape.columns] == [("aid", "long"), ("on", "string"), ("rate", "double")]
     assert "aid: long # 7 to 7 seen: `int` would fit" in Path("tidefold.yaml").read_text()
@@ -142,7 +142,7 @@ def test_deletes_of_a_csv_feed_are_deletes_without_a_word_of_the_user(folder: Pa
     done = init("landing", "--format", "json")
     assert [text.split(" = ")[0] for text in json.loads(done.stdout)["assumed"]["orders"]] == ["op", "key", "order"]
     orders = load_config(Path("tidefold.yaml")).logs["orders"]
-    assert orders.source.options["op"]["column"] == "op"
+    assert orders.source.op.column == "op"
     assert (orders.shape.key, orders.shape.order_by) == (("order_id",), ("updated_at",))
     types = {"order_id": "long", "total": "decimal(18,2)", "updated_at": "timestamp"}
     assert {c.name: c.type for c in orders.shape.columns} == types
@@ -154,7 +154,7 @@ def test_the_path_ends_above_the_folders_of_partitions_and_days(folder: Path) ->
     (folder / "landing/items/2026/11/01/a.csv").write_text("id,updated_at\n1,2026-11-01\n2,2026-11-02\n")
     init("landing")
     logs = load_config(Path("tidefold.yaml")).logs
-    assert {log: str(Path(logs[log].source.landing).relative_to(folder)) for log in logs} == {
+    assert {log: str(Path(logs[log].landing).relative_to(folder)) for log in logs} == {
         "t": "landing/topics/t",
         "items": "landing/items",
     }
@@ -166,7 +166,7 @@ def test_interactive_asks_each_question_and_takes_the_first_candidate_for_an_emp
     done = CliRunner().invoke(app, ["init", "landing", "--interactive"], input="code, place\n\n")
     assert done.exit_code == 0, done.output
     items = load_config(Path("tidefold.yaml")).logs["items"]
-    assert (items.shape.key, items.shape.order_by) == (("code", "place"), ("seen",))
+    assert (items.shape.key, items.shape.order_by) == (("code", "place"), ("file",))
     assert "QUESTION" not in Path("tidefold.yaml").read_text().partition("logs:")[2]
 
 
@@ -176,14 +176,14 @@ def test_interactive_names_columns_of_files_without_a_header(folder: Path) -> No
     done = CliRunner().invoke(app, ["init", "landing", "-i"], input="id, text, at\nid\nat\n")
     assert done.exit_code == 0, done.output
     items = load_config(Path("tidefold.yaml")).logs["items"]
-    assert items.source.options["header"] == ["id", "text", "at"]
-    assert (items.source.options["delimiter"], items.shape.key, items.shape.order_by) == (";", ("id",), ("at",))
+    assert items.source.header == ["id", "text", "at"]
+    assert (items.source.delimiter, items.shape.key, items.shape.order_by) == (";", ("id",), ("at",))
 
 
 def test_landing_folders_elsewhere_are_named_in_full(folder: Path) -> None:
     land(folder / "in/landing", "t", {"id": 1}, {"id": 1})
     assert init("in/landing", "-c", "project/tidefold.yaml").exit_code == 0
-    assert load_config(Path("project/tidefold.yaml")).logs["t"].source.landing == str(folder / "in/landing")
+    assert load_config(Path("project/tidefold.yaml")).logs["t"].landing == str(folder / "in/landing")
 
 
 def land_change(topic: str, op: str = "c", transaction: str | None = None, connector: str = "postgresql") -> None:
@@ -233,7 +233,7 @@ def test_a_transaction_topic_becomes_a_set_as_a_comment_and_no_log(folder: Path)
     assert ("transaction" in config.logs, dict(config.sets)) == (False, {})
     Path("tidefold.yaml").write_text(re.sub(r"(?m)^# (?=sets:|  )", "", text))
     chosen = load_config(Path("tidefold.yaml")).sets["shop"]
-    assert (chosen.logs, chosen.transactions) == (("lines", "orders"), str(folder / "landing/shop.transaction"))
+    assert (chosen.logs, chosen.topic) == (("lines", "orders"), str(folder / "landing/shop.transaction"))
 
 
 def test_a_log_with_a_question_joins_its_set_later(folder: Path) -> None:

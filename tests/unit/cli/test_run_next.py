@@ -14,7 +14,7 @@ from tidefold.cli.output.outcomes import print_lines
 from tidefold.cli.terminal import Format, Terminal
 from tidefold.errors import NotFoundError
 from tidefold.operations.outcome import Outcome, Status
-from tidefold.operations.snapshot.request import Fold
+from tidefold.operations.snapshot.materialize import Fold
 from tidefold.spark.full_run import FullRun
 
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from support.bank_sets import config
 from support.pipelines import CONFIG
 from tidefold.cli.app import app
-from tidefold.cli.commands.validate import find_growing_copies
+from tidefold.cli.commands.setup import find_growing_copies
 from tidefold.config import load_config
 
 

@@ -7,10 +7,12 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tidefold.config import ConfigError, json_schema, load_config
+from tidefold.config.models.spark import SparkConfig
 from tidefold.domain.log_state import Column, TableSpec
 from tidefold.errors import InvalidInputError, NotFoundError
 from tidefold.yaml_files.document import SIZE_LIMIT
@@ -62,8 +64,8 @@ def test_a_good_file_gives_absolute_paths_and_the_order_of_the_file(tmp_path: Pa
     accounts = config.logs["accounts"]
     assert (config.path, config.store) == (tmp_path / "tidefold.yaml", "var/store")
     assert (config.spark.master, config.spark.driver_memory) == ("local[2]", "512m")
-    assert accounts.source.landing == str(tmp_path / "landing/accounts")
-    assert accounts.quality.suite == tmp_path / "quality/accounts.yaml"
+    assert accounts.landing == str(tmp_path / "landing/accounts")
+    assert accounts.suite == tmp_path / "quality/accounts.yaml"
     assert accounts.quality.max_row_drop == 0.25
     columns = (Column("bid", "int"), Column("aid", "long"), Column("filler", "string"))
     assert accounts.shape == TableSpec(("aid", "bid"), columns, "postgresql", 16, 4)
@@ -77,11 +79,11 @@ def test_defaults(tmp_path: Path) -> None:
 
 def test_a_source_has_the_options_of_its_format(tmp_path: Path) -> None:
     text = GOOD.replace("debezium-json, connector: postgresql", "json, op: {column: op, delete: [X]}")
-    source = load_config(write(tmp_path, text)).logs["tellers"].source
-    assert source
-    assert (source.feed.format, source.feed.path) == ("json", str(tmp_path / "landing/tellers"))
-    op = source.feed.options["op"]
-    assert (op["column"], op["delete"], op["row"], source.feed.options["record"]) == ("op", ["X"], None, "kafka")
+    feed = load_config(write(tmp_path, text)).logs["tellers"].feed
+    assert feed
+    assert (feed.format, feed.path) == ("json", str(tmp_path / "landing/tellers"))
+    op = feed.options["op"]
+    assert (op["column"], op["delete"], op["row"], feed.options["record"]) == ("op", ["X"], None, "kafka")
 
 
 def test_an_unknown_key_of_a_source_names_those_that_there_are(tmp_path: Path) -> None:
@@ -230,6 +232,15 @@ BAD = [
         "no address of Connect", '"local[2]", driver_memory: 512m', '"sc://host/path"',
         LATER, 3, "spark.master",
     ),
+    Bad(
+        "jobs on a server", '"local[2]", driver_memory: 512m', "sc://host:1, scheduled: submit",
+        "SPARK_SCHEDULED", 3, "spark.scheduled",
+    ),
+    Bad(
+        "waiting for no server", "driver_memory: 512m", "scheduled: submit, unreachable: in_process",
+        "SPARK_SCHEDULED", 3, "spark.unreachable",
+    ),
+    Bad("an unknown schedule", "driver_memory: 512m", "scheduled: never", UNKNOWN_VALUE, 3, "spark.scheduled"),
     Bad("memory of a server", "local[2]", "sc://host:15002", "CONNECT_OPTION", 3, "spark.driver_memory"),
     Bad("a store of later", "var/store", "wasb://bucket/prefix", LATER, 2, "store"),
     Bad("a store that Spark cannot see", "var/store", "memory://name", LATER, 2, "store"),
@@ -377,7 +388,7 @@ def test_a_mistake_comes_with_what_to_do(old: str, new: str, hint: str, tmp_path
 
 def test_an_unknown_key_says_what_is_allowed(tmp_path: Path) -> None:
     message = refusal(tmp_path, GOOD.replace("suite:", "file:")).message
-    assert "Allowed here: suite, max_row_drop, max_refused." in message
+    assert "Allowed here: suite, max_row_drop, max_refused, max_ties." in message
 
 
 def test_folders_that_meet_through_a_link_are_found(tmp_path: Path) -> None:
@@ -529,3 +540,26 @@ def test_copies_that_nobody_would_own_are_refused(tmp_path: Path, shared: bool) 
         assert load_config(write(tmp_path, text)).local.shared
     else:
         assert "LOCAL_ON_CLUSTER" in str(refusal(tmp_path, text))
+
+
+@pytest.mark.parametrize(
+    ("spark", "has_connection", "way", "reason"),
+    [
+        ({}, False, "by_size", "it is not set"),
+        ({}, True, "connect", "Airflow has a connection"),
+        ({"master": "sc://host"}, False, "connect", "`spark.master`"),
+        ({"scheduled": "by_size"}, True, "by_size", "`spark.scheduled` is `by_size`"),
+        ({"conf": {"spark.submit.deployMode": "cluster"}}, True, "by_size", "is `cluster`"),
+        ({"scheduled": "submit"}, True, "submit", "`spark.scheduled` is `submit`"),
+    ],
+)
+def test_where_the_steps_of_tasks_run(spark: dict[str, Any], has_connection: bool, way: str, reason: str) -> None:
+    chosen, why = SparkConfig(**spark).choose_scheduled(has_connection)
+    assert chosen == way
+    assert reason in why
+
+
+def test_a_driver_is_not_on_the_cluster_and_in_a_server(tmp_path: Path) -> None:
+    both = "scheduled: connect, conf: {spark.submit.deployMode: cluster}"
+    error = refusal(tmp_path, GOOD.replace("driver_memory: 512m", both, 1))
+    assert ("SPARK_SCHEDULED", "spark.scheduled") in [(p.code, p.key) for p in error.problems]

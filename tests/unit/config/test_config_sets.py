@@ -19,8 +19,8 @@ def test_a_set_is_read(tmp_path: Path) -> None:
     (tmp_path / "tidefold.yaml").write_text(config())
     found = load_config(tmp_path / "tidefold.yaml")
     assert found.set_of("tellers") == found.sets["bank"]
-    assert found.sets["bank"].transactions == str(tmp_path / "landing" / "bank.transaction")
-    assert found.sets["bank"].equal_sums == ((("branches", "bbalance"), ("tellers", "tbalance")),)
+    assert found.sets["bank"].topic == str(tmp_path / "landing" / "bank.transaction")
+    assert found.sets["bank"].sums == ((("branches", "bbalance"), ("tellers", "tbalance")),)
 
 
 @pytest.mark.parametrize(

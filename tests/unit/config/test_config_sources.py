@@ -42,8 +42,14 @@ def load(folder: Path, source: str, more: str, columns: str = COLUMNS) -> str | 
         ("", KEYED, "SOURCE_ORDER"),
         ("", f"{KEYED}\n    order: columns", "SOURCE_ORDER"),
         ("", f"{KEYED}\n    order: position", "ORDER_INVALID"),
-        ("", f"{KEYED}\n    order: [seq]\n    {ADDED}", "SOURCE_OFFSET"),
-        ("", "key: []\n    merge: append", "ORDER_INVALID,SOURCE_OFFSET"),
+        ("", f"{KEYED}\n    order: [seq]\n    {ADDED}", None),
+        ("", "key: []\n    merge: append", None),
+        ("", f"{KEYED}\n    order: file", None),
+        ("", f"{KEYED}\n    order: [seq, file]", None),
+        ("", f"{KEYED}\n    order: [file, seq]", "ORDER_FILE"),
+        (", offset: seq", f"{KEYED}\n    order: [seq, file]", "ORDER_FILE"),
+        (", time_zone: Europe/Berlin", f"{KEYED}\n    order: file", None),
+        (", time_zone: Mars/Crater", f"{KEYED}\n    order: file", "CONFIG_UNKNOWN_VALUE"),
         (", offset: seq", KEYED, None),
         (", offset: seq", f"{KEYED}\n    merge: aggregate", None),
         (", offset: seq", "key: []\n    merge: append", None),
@@ -97,9 +103,9 @@ def test_logs_fed_by_a_table(options: str, more: str, columns: str, code: str | 
 def test_a_table_has_no_landing_folder(tmp_path: Path) -> None:
     assert load(tmp_path, "{format: delta-cdf, path: t}", KEYED, DELTA) == "CONFIG_MISSING_KEY,CONFIG_UNKNOWN_KEY"
     assert load(tmp_path, "{format: delta-cdf, table: t}", KEYED, DELTA) is None
-    source = load_config(tmp_path / "tidefold.yaml").logs["items"].source
-    assert source
-    assert (source.landing, source.feed.path) == (None, str(tmp_path / "t"))
+    log = load_config(tmp_path / "tidefold.yaml").logs["items"]
+    assert log.feed
+    assert (log.landing, log.feed.path) == (None, str(tmp_path / "t"))
 
 
 EXTRACTED = "{id: int, text: string}"
@@ -133,7 +139,7 @@ def test_the_dates_of_accepted_extracts_are_texts(tmp_path: Path) -> None:
     assert (
         load(tmp_path, "{format: json, path: l, extract: {accept: [2026-11-02, 20261103]}}", KEYED, EXTRACTED) is None
     )
-    source = load_config(tmp_path / "tidefold.yaml").logs["items"].source
-    assert source
-    assert source.options["extract"]["accept"] == ["2026-11-02", "20261103"]
-    assert source.options["record"] == "value"
+    feed = load_config(tmp_path / "tidefold.yaml").logs["items"].feed
+    assert feed
+    assert feed.options["extract"]["accept"] == ["2026-11-02", "20261103"]
+    assert feed.options["record"] == "value"

@@ -86,7 +86,7 @@ def test_what_is_said_is_taken(tmp_path: Path) -> None:
 def test_a_horizon_is_in_the_unit_of_its_column(tmp_path: Path, order: str, horizon: str, lateness: int) -> None:
     log = load_config(written(tmp_path, f"key: [id]\n    order: [{order}]\n    late: {{allowed_lateness: {horizon}}}"))
     found = log.logs["items"]
-    assert (found.shape.order, found.lateness, found.late) == (COLUMNS, lateness, "quarantine")
+    assert (found.shape.order, found.lateness, found.late.policy) == (COLUMNS, lateness, "quarantine")
 
 
 def test_deletes_are_put_aside_where_they_cannot_be_exact(tmp_path: Path) -> None:

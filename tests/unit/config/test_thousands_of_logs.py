@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidefold.config import load_config
-from tidefold.config.validation import _find_overlaps
+from tidefold.config.addresses import _find_overlaps
 from tidefold.yaml_files import document
 from tidefold.yaml_files.document import ConfigError, parse_document
 

@@ -13,8 +13,7 @@ from support.pipelines import CONFIG, judge_all, make_pipeline, put
 from tidefold.compute.runners import in_process
 from tidefold.config import load_config
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Fold
+from tidefold.operations.snapshot.materialize import Fold, materialize
 
 PAGE = (PROJECT / "docs/catalogs.md").read_text()
 PYTHON = re.findall(r"^```python\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)

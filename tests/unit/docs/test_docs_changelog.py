@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tidefold.changelog.writer.metrics import MetricsSnapshot
-from tidefold.changelog.writer.settings import WriterSettings
+from tidefold.changelog.writer.settings import MetricsSnapshot, WriterSettings
 
 PAGE = (Path(__file__).parents[3] / "docs" / "changelog.md").read_text()
 

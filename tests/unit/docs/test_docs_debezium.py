@@ -53,6 +53,6 @@ def test_every_reason_is_named() -> None:
 
 
 READS_DEBEZIUM = (
-    *("debezium/connect_schema.py", "debezium/envelope.py", "debezium/ordering.py", "ingest/accounting.py"),
-    *("ingest/parse_file.py", "records/errors.py", "records/row_decoder.py"),
+    *("debezium/connect_schema.py", "debezium/envelope.py", "debezium/ordering.py", "records/accounting.py"),
+    *("records/parse_file.py", "records/errors.py", "records/row_decoder.py"),
 )

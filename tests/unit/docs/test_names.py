@@ -55,11 +55,21 @@ def test_a_function_is_named_by_a_verb_and_not_by_a_participle() -> None:
     assert found == []
 
 
-def test_a_class_name_means_one_thing() -> None:
+def _name_type(node: ast.AST) -> str:
+    """Returns the name of a class or of a type alias."""
+    match node:
+        case ast.ClassDef(name=name):
+            return name
+        case ast.Assign(targets=[ast.Name(id=name)], value=ast.Subscript() | ast.BinOp()):
+            return name if name[0].isupper() and not name.isupper() else ""
+    return ""
+
+
+def test_the_name_of_a_class_or_a_type_alias_means_one_thing() -> None:
     places: dict[str, list[str]] = defaultdict(list)
-    for path, node in _definitions(_PRODUCT, ast.ClassDef):
-        if isinstance(node, ast.ClassDef):
-            places[node.name].append(f"{path}:{node.lineno}")
+    for path, node in _definitions(_PRODUCT, ast.ClassDef, ast.Assign):
+        if name := _name_type(node):
+            places[name].append(f"{path}:{node.lineno}")  # type: ignore[attr-defined]
     assert {name: found for name, found in places.items() if len(found) > 1} == {}
 
 

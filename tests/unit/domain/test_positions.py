@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 
 from support.builders import new_log, verdict_for
 from tidefold.domain.external_snapshot import External, Layout, Ownership
-from tidefold.domain.ingest import stop_resume
+from tidefold.domain.ingest import append as append_module
 from tidefold.domain.ingest.append import IngestedFile, append
 from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.log_state import ChangeSet, ChangeSetLocation, LogState, SnapshotKind, State, Stopped
-from tidefold.domain.retention.compaction import compact, find_compactable_runs
+from tidefold.domain.retention.log_bounds import compact, find_compactable_runs
 from tidefold.domain.snapshot import claim, transitions
 from tidefold.domain.snapshot.manifest import Manifest
-from tidefold.domain.source_progress import LandedFileRecord, Position
-from tidefold.domain.source_progress_history import accounts_of, positions_at
+from tidefold.domain.source_progress import LandedFileRecord, Position, SourceProgress
+from tidefold.domain.source_progress_history import continue_from, positions_at
 from tidefold.errors import RefusedError
 
 # Of each landed file: partition, how many offsets it has, by how much the order rises, whether a change is in it.
@@ -104,7 +104,7 @@ def test_a_squash_changes_no_position(files: list[tuple[int, int, int, bool]]) -
 # What an import does to a log
 
 POSITIONS = (Position("t", 0, 47, (1, 46)), Position("t", 1, 3, (1, 2)))
-ORIGINAL = External("/save", Ownership.CLAIM, Layout.NATIVE, "ab", "accounts", 9, 17, POSITIONS)
+ORIGINAL = External("/save", Ownership.CLAIM, Layout.NATIVE, "ab", "accounts", 9, 17, SourceProgress(POSITIONS))
 
 
 def claimed(state: LogState, run: str = "in", original: External = ORIGINAL) -> LogState:
@@ -130,7 +130,7 @@ def test_a_new_log_takes_sqn_and_positions_over_when_the_import_counts_and_not_b
     assert refused.value.code == "IMPORT_OPEN"
     state = confirmed(state)
     assert (state.last_sqn, state.truncated_to, state.positions) == (17, 17, POSITIONS)
-    assert state.landed == accounts_of(POSITIONS)
+    assert state.landed == continue_from(new_log(), SourceProgress(POSITIONS)).landed
     state = landed(state, 1, (0, 1, 1, True))
     assert (state.last_sqn, state.positions[0].next_offset) == (18, 48)
     assert positions_at(state, 17) == POSITIONS
@@ -158,12 +158,12 @@ def test_a_claimed_original_is_claimed_once_until_it_is_deleted() -> None:
 
 def test_a_log_is_stopped_once_for_one_address() -> None:
     first = Stopped("run", "me", "why", "/save", "2026-01-01T00:00:00+00:00")
-    state = stop_resume.stop(new_log(), first)
-    assert stop_resume.stop(state, replace(first, run="again", by="you")) is state
+    state = append_module.stop(new_log(), first)
+    assert append_module.stop(state, replace(first, run="again", by="you")) is state
     with pytest.raises(RefusedError) as refused:
-        stop_resume.stop(state, replace(first, address="/other"))
+        append_module.stop(state, replace(first, address="/other"))
     assert refused.value.code == "LOG_STOPPED"
     with pytest.raises(RefusedError):
         landed(state, 1, (0, 1, 1, True))
-    assert stop_resume.resume(state) == new_log()
-    assert stop_resume.resume(new_log()) == new_log()
+    assert append_module.resume(state) == new_log()
+    assert append_module.resume(new_log()) == new_log()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from support.effort import choose
 from tidefold.quality.report.result import CheckResult
-from tidefold.quality.run.drift_checks import DriftInputs, judge_numbers
+from tidefold.quality.run.run_checks import DriftInputs, judge_numbers
 from tidefold.quality.run.statistics import STEPS, ColumnStatistics, RowStatistics, find_wanted_columns, shift
 from tidefold.quality.suite.check import DISTRIBUTION, FRESHNESS, SUM_DRIFT, Check
 

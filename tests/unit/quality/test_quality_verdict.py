@@ -11,22 +11,25 @@ import pytest
 
 from support.html_tags import Tags
 from tidefold.errors import CorruptError
-from tidefold.quality.report.charts import HEIGHT, WIDTH, compact, plots
-from tidefold.quality.report.html import readable_size, render
-from tidefold.quality.report.result import CheckResult, HistoryPoint, RowCount, ValidationResult, clip_text, summarize
+from tidefold.quality.report.result import CheckResult, HistoryPoint, ValidationResult, clip_text, summarize
 from tidefold.quality.report.verdict_store import (
+    HEIGHT,
+    WIDTH,
     audit_paths,
+    compact,
     find_stored_judgement,
+    plots,
+    readable_size,
+    render,
     report_path,
-    store_audit,
     store_judgement,
     store_report,
     verdict_of,
     verdict_path,
 )
-from tidefold.quality.run.cost import CostPart
+from tidefold.quality.run.engine import CostPart
 from tidefold.quality.run.statistics import ColumnStatistics
-from tidefold.storage.memory_store import MemoryStore
+from tidefold.storage.store import MemoryStore
 
 ATTACK = '<script>alert("x")</script><img src=x onerror=y>\'"}}{{7*7}}'
 
@@ -55,7 +58,6 @@ JUDGEMENT = ValidationResult(
     files_carried=2,
     bytes_full=1 << 20,
     bytes_written=1 << 19,
-    trend=(RowCount(5, 980), RowCount(6, 990), RowCount(7, 1000)),
     seconds=1.25,
     instant="2026-01-01T00:00:00+00:00",
 )
@@ -137,8 +139,9 @@ def test_an_audit_lies_beside_the_verdict_and_the_first_one_stands(store: Memory
     store_judgement(store, JUDGEMENT)
     path, page = audit_paths("accounts", 7, JUDGEMENT.suite, "20260101")
     audited = replace(JUDGEMENT, audit=True, passed=True)
-    assert store_audit(store, audited, path, page) == audited
-    assert store_audit(store, replace(audited, seconds=9.0), path, page) == audited
+    assert store_judgement(store, audited, path) == audited
+    assert store_judgement(store, replace(audited, seconds=9.0), path) == audited
+    assert store_report(store, audited, page) == page
     assert "Quality audit" in Tags(store.read(page).decode()).text
     assert stored(store) == JUDGEMENT
 
@@ -213,12 +216,10 @@ def test_the_page_shows_verdict_checks_and_numbers() -> None:
     assert text.index("aid unique", text.index("Observed")) < text.index("aid not null", text.index("Observed"))
 
 
-@pytest.mark.parametrize(
-    ("base_rows", "trend"), [(None, (RowCount(1, 0),)), (0, (RowCount(1, 0), RowCount(2, 0))), (5, ())]
-)
-def test_the_page_stands_empty_tables_and_first_snapshots(base_rows: int | None, trend: tuple[RowCount, ...]) -> None:
+@pytest.mark.parametrize("base_rows", [None, 0, 5])
+def test_the_page_stands_empty_tables_and_first_snapshots(base_rows: int | None) -> None:
     base = None if base_rows is None else 1
-    judgement = replace(JUDGEMENT, base=base, base_rows=base_rows, rows=0, trend=trend, checks=())
+    judgement = replace(JUDGEMENT, base=base, base_rows=base_rows, rows=0, checks=())
     assert "</html>" in render(judgement)
 
 

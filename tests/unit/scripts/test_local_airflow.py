@@ -1,4 +1,4 @@
-"""A command of Airflow beside `make up` is one of that Airflow."""
+"""A command of Airflow beside `make up` is one of that Airflow, whose parts start in order."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ import os
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from local_airflow import stack
+from local_airflow.api import AirflowApi
 from local_airflow.errors import LocalAirflowError
 from local_airflow.processes import Register
 from local_airflow.settings import Request
+from tidefold.spark.local_server import free_port
 
 
 def test_a_command_has_the_environment_of_the_running_airflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -36,3 +39,37 @@ def test_a_command_has_the_environment_of_the_running_airflow(tmp_path: Path, mo
     finally:
         stack.stop(started)
     assert said.read_text() == f"{request.home}dags list"
+
+
+_API_SERVER = """
+import http.server, sys
+class Health(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b'{"metadatabase": {"status": "healthy"}}')
+http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), Health).serve_forever()
+"""
+_SCHEDULER = "import socket, sys; socket.create_connection(('127.0.0.1', int(sys.argv[1]))); print('connected')"
+
+
+def test_the_scheduler_finds_the_api_server(tmp_path: Path) -> None:
+    """A task that finds none fails, and its next try begins 5 minutes later."""
+    port, register = free_port(), Register(tmp_path / "processes.json")
+    programs = {"api-server": _API_SERVER, "scheduler": _SCHEDULER}
+    airflow = stack.LocalAirflow(
+        Request(tmp_path, tmp_path / "tidefold.yaml", "@hourly"),
+        AirflowApi(f"http://127.0.0.1:{port}", "admin", "secret"),
+        dict(os.environ),
+    )
+
+    def program(name: str, *_: str) -> list[str]:
+        return [sys.executable, "-c", programs.get(name, "import signal; signal.pause()"), str(port)]
+
+    try:
+        stack._start_components(airflow, register, program)
+        psutil.wait_procs([psutil.Process(one.pid) for one in register.read() if one.name == "scheduler"])
+        assert airflow.log("scheduler").read_text() == "connected\n"
+    finally:
+        for started in register.read():
+            stack.stop(started)

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tidefold.sources.ingest import change_spool
-from tidefold.sources.ingest.change_spool import ChangeSpool
+from tidefold.sources.records import change_batches
+from tidefold.sources.records.change_batches import ChangeSpool
 
 _TYPES = pa.schema([("id", pa.int64()), ("text", pa.string()), ("tags", pa.list_(pa.string()))])
 _rows = st.lists(st.tuples(st.integers(0, 99), st.text(max_size=9), st.lists(st.text(max_size=3), max_size=3)))
@@ -19,7 +19,7 @@ _rows = st.lists(st.tuples(st.integers(0, 99), st.text(max_size=9), st.lists(st.
 def test_changes_are_the_same_whether_they_stay_in_memory_or_not(
     batches: list[list[tuple[int, str, list[str]]]], limit: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(change_spool, "SPOOL_MEMORY", limit)
+    monkeypatch.setattr(change_batches, "SPOOL_MEMORY", limit)
     spool = ChangeSpool()
     rows = []
     for batch in batches:
@@ -32,7 +32,7 @@ def test_changes_are_the_same_whether_they_stay_in_memory_or_not(
 
 
 def test_many_changes_are_mapped_from_a_file_and_not_held(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(change_spool, "SPOOL_MEMORY", 1 << 16)
+    monkeypatch.setattr(change_batches, "SPOOL_MEMORY", 1 << 16)
     spool, held = ChangeSpool(), []
     before = pa.total_allocated_bytes()
     for start in range(0, 200_000, 10_000):

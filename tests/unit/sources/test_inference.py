@@ -14,9 +14,9 @@ from tidefold.domain.log_state import Column
 from tidefold.sources.inference.dialect import dialect_of
 from tidefold.sources.inference.proposal import ProposedColumn
 from tidefold.sources.inference.roles import find_keys, find_ops, find_orders, key_question
-from tidefold.sources.inference.shapes import explain_strange_rows
+from tidefold.sources.inference.strange_rows import explain_strange_rows
 from tidefold.sources.inference.values import column_of_texts, column_of_values
-from tidefold.sources.landing.names import pattern_for
+from tidefold.sources.landing.folders import pattern_for
 from tidefold.sources.records.columnar_changes import fits, of_values
 
 
@@ -76,7 +76,8 @@ def test_types_of_fields(name: str, values: list[Any], type_: str | None, encodi
 
 def test_a_decimal_in_base64_is_explained_and_words_are_none() -> None:
     note = column_of_values("amount", ["AZ8=", "AJY="]).note
-    assert "`{type: decimal(18,2), encoding: base64}` makes it 4.15" in note
+    assert "`{type: 'decimal(18,2)', encoding: base64(2)}` promises" in note
+    assert "makes it 4.15" in note
     assert column_of_values("name", ["Anna", "Otto"]).note == ""
 
 

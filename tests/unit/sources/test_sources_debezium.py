@@ -8,34 +8,32 @@ from typing import Any
 import pytest
 
 from support.landing import TOPIC, record, tombstone
+from support.reading import FileReading
 from tidefold.changelog.schema import CLEAR, DELETE, UPSERT
 from tidefold.domain.log_state import Column, TableSpec
 from tidefold.domain.source_progress import StreamPosition
-from tidefold.sources.debezium.envelope import EnvelopeReader
+from tidefold.sources.debezium.envelope import envelope_reader
 from tidefold.sources.debezium.ordering import postgresql_order
-from tidefold.sources.ingest.accounting import FilePosition, LateOffsetError
-from tidefold.sources.ingest.change_batches import TableBuilder, fill_key_groups
+from tidefold.sources.records.accounting import FilePosition, LateOffsetError, ReaderPosition
+from tidefold.sources.records.change_batches import TableBuilder, fill_key_groups
 from tidefold.sources.records.errors import RefusedRecordError
 
 SHAPE = TableSpec(("id",), (Column("id", "int"), Column("text", "string")), "postgresql", 16, 4)
 
 
-def reader(shape: TableSpec = SHAPE, **place: Any) -> EnvelopeReader:
-    return EnvelopeReader(shape, FilePosition(TOPIC, 0, **place))
+def reader(shape: TableSpec = SHAPE, **place: Any) -> FileReading:
+    return FileReading(envelope_reader(shape), ReaderPosition(FilePosition(TOPIC, 0, **place), shape))
 
 
-def feed(into: EnvelopeReader, *records: dict[str, Any] | str) -> list[str]:
+def feed(into: FileReading, *records: dict[str, Any] | str) -> list[str]:
     """Takes records; answers what became of each: the name of the count that rose, or the reason of the refusal."""
     became = []
     for one in records:
         before = vars_of(into)
-        into.begin()
         try:
-            line = (json.dumps(one) if isinstance(one, dict) else one).encode()
-            into.preview_chunk(line)
-            into.take(line)
+            into.take((json.dumps(one) if isinstance(one, dict) else one).encode())
         except RefusedRecordError as refused:
-            into.refuse(refused.reason)
+            into.at.refuse(refused.reason)
             became.append(refused.reason)
             assert vars_of(into) == before
             continue
@@ -46,7 +44,7 @@ def feed(into: EnvelopeReader, *records: dict[str, Any] | str) -> list[str]:
     return became
 
 
-def vars_of(into: EnvelopeReader) -> dict[str, int]:
+def vars_of(into: FileReading) -> dict[str, int]:
     return {
         name: getattr(into.account, name)
         for name in ("changes", "tombstones", "repeated", "resent", "unproved", "ignored")
@@ -107,7 +105,7 @@ def test_records_of_the_connectors_own_topics_are_ignored_but_a_table_may_be_cal
     assert one(record(0, topic="__debezium-heartbeat.shop", value={"ts_ms": 1})) == "ignored"
     assert one(record(0, topic="shop.transaction", value={"status": "END", "id": "5"})) == "ignored"
     assert one(record(0, topic="shop.public.other")) == "WRONG_PARTITION"
-    own = EnvelopeReader(SHAPE, FilePosition("shop.public.transaction", 0))
+    own = FileReading(envelope_reader(SHAPE), ReaderPosition(FilePosition("shop.public.transaction", 0), SHAPE))
     assert feed(own, record(0, topic="shop.public.transaction", op="U")) == ["OP_UNKNOWN"]
 
 
@@ -249,7 +247,6 @@ def test_what_the_log_took_before_is_the_beginning() -> None:
 
 def test_an_offset_below_those_that_come_next_that_was_never_taken_is_late() -> None:
     into = reader(next_offset=10, taken=((0, 4), (6, 10)), start=3)
-    into.begin()
     into.take(json.dumps(record(3)).encode())
     with pytest.raises(LateOffsetError) as caught:
         into.take(json.dumps(record(4)).encode())
@@ -361,7 +358,7 @@ def table_of(*records: dict[str, Any]) -> list[dict[str, Any]]:
     into = reader(WIDE)
     assert feed(into, *records) == ["changes"] * len(records)
     builder = TableBuilder(WIDE, 3)
-    builder.add(into.drain_batch())
+    builder.add(into.at.drain_batch())
     [table] = fill_key_groups(filter(None, [builder.to_table()]), WIDE)
     return table.to_pylist()
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from tidefold.sources.api import Feed
-from tidefold.sources.registry import FORMATS, source_of
+from tidefold.sources.api import FORMATS, Feed, source_of
 
 NEEDED = {"state-json": {"kind": "value", "state_key": ["id"]}}
 

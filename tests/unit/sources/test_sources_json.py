@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
+from support.reading import FileReading
 from tidefold.changelog.schema import DELETE, MERGE, UPSERT
 from tidefold.domain.log_state import Column, TableSpec
 from tidefold.domain.table.table_spec import COLUMNS, POSITION, Deletes, Engine, Merge
 from tidefold.sources.api import Feed
-from tidefold.sources.ingest.accounting import FilePosition, LateOffsetError
-from tidefold.sources.ingest.change_batches import TableBuilder
-from tidefold.sources.json_lines.source import Json, JsonReader
+from tidefold.sources.json_lines.source import Json
+from tidefold.sources.records.accounting import FilePosition, LateOffsetError, ReaderPosition
+from tidefold.sources.records.change_batches import TableBuilder
 from tidefold.sources.records.errors import RefusedRecordError
 
 TOPIC = "shop.items"
@@ -25,10 +26,9 @@ PARTIAL = replace(SHAPE, merge=Merge(Engine.PARTIAL))
 OP = {"column": "op", "upsert": ["I", "U"], "delete": ["D"]}
 
 
-def reader(shape: TableSpec = SHAPE, place: dict[str, Any] | None = None, **options: Any) -> JsonReader:
-    made = Json(Feed("json", "/landing", options)).reader(shape, FilePosition(TOPIC, 0, **(place or {})))
-    assert isinstance(made, JsonReader)
-    return made
+def reader(shape: TableSpec = SHAPE, place: dict[str, Any] | None = None, **options: Any) -> FileReading:
+    take = Json(Feed("json", "/landing", options)).reader(shape)
+    return FileReading(take, ReaderPosition(FilePosition(TOPIC, 0, **(place or {})), shape))
 
 
 def record(value: Any, offset: int = 0, **more: Any) -> dict[str, Any]:
@@ -39,26 +39,25 @@ def row(**changes: Any) -> dict[str, Any]:
     return {"id": 1, "text": "a", "seq": 7, **changes}
 
 
-def feed(into: JsonReader, *lines: Any) -> list[str]:
+def feed(into: FileReading, *lines: Any) -> list[str]:
     """Takes lines; answers what became of each: the name of the count that rose, or the reason of the refusal."""
     became = []
     names = ("changes", "tombstones", "repeated", "resent", "unproved", "ignored")
     for line in lines:
         before = [getattr(into.account, name) for name in names]
-        into.begin()
         try:
             into.take(line if isinstance(line, bytes) else json.dumps(line).encode())
         except RefusedRecordError as refused:
-            into.refuse(refused.reason)
+            into.at.refuse(refused.reason)
             became.append(refused.reason)
             continue
         became += [n for n, was in zip(names, before, strict=True) if getattr(into.account, n) != was]
     return became
 
 
-def changes(into: JsonReader, shape: TableSpec = SHAPE) -> list[dict[str, Any]]:
+def changes(into: FileReading, shape: TableSpec = SHAPE) -> list[dict[str, Any]]:
     builder = TableBuilder(shape, 0)
-    builder.add(into.drain_batch())
+    builder.add(into.at.drain_batch())
     table = builder.to_table()
     return table.to_pylist() if table else []
 

@@ -8,10 +8,10 @@ import pytest
 
 from support.builders import SHAPE
 from tidefold.domain.log_state import LandedFileRecord, LogState, Position
-from tidefold.sources.ingest.plan import FilePlan, bins, newest_files, plan_files
 from tidefold.sources.landing.completeness import Ending
 from tidefold.sources.landing.folders import Stamp
 from tidefold.sources.landing.listing import LandedFile
+from tidefold.sources.landing.plan import FilePlan, bins, newest_files, plan_files
 
 
 def file(start: int, size: int = 100, partition: int = 0, extension: str = "jsonl") -> LandedFile:
@@ -91,7 +91,7 @@ def test_an_empty_file_is_left_when_newest_and_an_error_otherwise() -> None:
     assert (names(newest), newest.left, newest.problems) == (["t+0+0000000000.jsonl"], ("t+0+0000000010.jsonl",), ())
     inner = plan_files([file(0), file(5, size=0), file(10)], {}, state())
     assert names(inner) == ["t+0+0000000000.jsonl"]
-    assert [p.code for p in inner.problems] == ["LANDED_EMPTY"]
+    assert [(p.code, p.file) for p in inner.problems] == [("LANDED_EMPTY", "t+0+0000000005.jsonl")]
 
 
 @pytest.mark.parametrize(

@@ -212,11 +212,11 @@ def test_records_without_a_schema_get_all_columns_and_are_read_with_them(tmp_pat
         "place": ("string", "json"),
     }
     assert found.usable
-    assert found.refused == ""  # The value that was not sent is looked up by ingest.
+    assert found.warnings == ()  # The value that was not sent is looked up by ingest.
 
 
 def test_a_sample_is_read_with_its_own_proposal(tmp_path: Path) -> None:
     put(tmp_path, "a.b.t", [{"id": 1, "text": "a"}, {"id": 1, "text": "b", "more": 1}])
     [found] = propose(tmp_path)
-    assert "1 of 2 sampled records would be refused (1 MISSING_COLUMN)" in found.refused
-    assert "default: null" in found.refused
+    assert "1 of 2 sampled records would be refused (1 MISSING_COLUMN)" in found.warnings[0]
+    assert "default: null" in found.warnings[0]

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from tidefold.domain.table.table_spec import Column, TableSpec
-from tidefold.sources.debezium.avro_schema import connect_words
-from tidefold.sources.debezium.connect_schema import types_by
-from tidefold.sources.records.unavailable_values import is_unavailable, marks
+from tidefold.sources.debezium.avro_file import connect_words
+from tidefold.sources.debezium.connect_schema import columns_by
+from tidefold.sources.records.unavailable_values import DECLARED, placeholder_of
 
 TEXT = "__debezium_unavailable_value"
 BASE64 = "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ=="
@@ -25,12 +25,35 @@ BASE64 = "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ=="
     ],
 )
 def test_every_stand_in_is_known(value: Any) -> None:
-    assert is_unavailable(value)
+    assert placeholder_of(TEXT).is_in(value)
 
 
 @pytest.mark.parametrize("value", [None, "", 1, 1.5, True, [], [None], [TEXT, TEXT], TEXT[:-1], [1, 2], b"", {}])
 def test_other_values_are_values(value: Any) -> None:
-    assert not is_unavailable(value)
+    assert not placeholder_of(TEXT).is_in(value)
+
+
+@pytest.mark.parametrize("value", [[0] * 28, ["Infinity"] * 28, ["sNaN"] * 28, [None] * 28, [True] * 28])
+def test_a_long_array_of_other_values_is_a_value(value: Any) -> None:
+    assert not placeholder_of(TEXT).is_in(value)
+
+
+@pytest.mark.parametrize(
+    ("value", "declared"),
+    [
+        ("gone", "gone"),
+        (b"gone", "Z29uZQ=="),
+        (95, "95"),
+        ([9, 5], "[9,5]"),
+        (['a"b'], '["a\\"b"]'),
+        ({"g": "g"}, '{"g":"g"}'),
+    ],
+)
+def test_what_a_schema_declares_is_a_stand_in_too(value: Any, declared: str) -> None:
+    """The forms are those of debezium/debezium#7934."""
+    assert placeholder_of(TEXT).is_in(value, declared)
+    assert not placeholder_of(TEXT).is_in(value)
+    assert not placeholder_of(TEXT).is_in(None, declared)
 
 
 @pytest.mark.parametrize(
@@ -40,6 +63,11 @@ def test_other_values_are_values(value: Any) -> None:
         ("string", f'"{BASE64}"'),
         ("binary", f'"{BASE64}"'),
         ("binary", f'"{TEXT.encode().hex()}"'),
+        ("string", f'"{TEXT.encode().hex()}"'),
+        ("long", f'"parameters": {{"{DECLARED}": "95"}}'),
+        ("array<double>", str([float(code) for code in TEXT.encode()])),
+        ("array<date>", str(list(TEXT.encode()))),
+        ("array<decimal(9,2)>", '["JRw=", "JRw="]'),
         ("array<string>", f'["{TEXT}"]'),
         ("array<binary>", f'["{BASE64}"]'),
         ("array<int>", str(list(TEXT.encode()))),
@@ -49,7 +77,7 @@ def test_other_values_are_values(value: Any) -> None:
 def test_a_text_with_a_stand_in_has_a_mark(type_: str, written: str) -> None:
     """Only texts with a mark are searched value by value."""
     shape = TableSpec(("id",), (Column("id", "long"), Column("c", type_)), "postgresql", 1, 1)
-    assert any(mark in written.encode() for mark in marks(shape))
+    assert any(mark in written.encode() for mark in placeholder_of(TEXT).marks(shape))
 
 
 def fields(*given: dict[str, Any]) -> dict[str, Any]:
@@ -121,4 +149,4 @@ def test_a_new_column_of_64_bits_is_proposed_and_added_as_long() -> None:
     fields = [{"field": name, "type": name} for name in ("int8", "int16", "int32", "int64", "float", "double")]
     schema = {"type": "struct", "fields": [{"field": "after", "type": "struct", "fields": fields}]}
     expected = {"int8": "int", "int16": "int", "int32": "int", "int64": "long", "float": "float", "double": "double"}
-    assert types_by(schema) == expected
+    assert {name: column.type for name, column in columns_by(schema).items()} == expected

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from tidefold.domain.sets.point import SetPoint, TransactionEnd
+from tidefold.domain.sets.point import SetPoint
+from tidefold.domain.sets.progress import TransactionEnd
 from tidefold.errors import RefusedError
 from tidefold.sources.api import Feed
-from tidefold.sources.debezium.transaction_places import (
+from tidefold.sources.debezium.ordering import (
     ChangeHead,
     PlaceBlock,
     RecordPlaces,

@@ -9,13 +9,11 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import Self
 
-from tidefold.changelog.writer.ledger_commit import LedgerCommitter
 from tidefold.changelog.writer.log_writer import LogWriter, Means
-from tidefold.changelog.writer.metrics import Metrics, MetricsSnapshot
-from tidefold.changelog.writer.pending_change_sets import Persisted
+from tidefold.changelog.writer.pending_change_sets import LedgerCommitter, Persisted
 from tidefold.changelog.writer.retry import ThreadTimer, Timer
 from tidefold.changelog.writer.segment_ownership import SegmentOwnership, SegmentUploader
-from tidefold.changelog.writer.settings import WriterSettings
+from tidefold.changelog.writer.settings import Metrics, MetricsSnapshot, WriterSettings
 from tidefold.changelog.writer.upload_scheduler import UploadScheduler
 from tidefold.domain.log_state import TableSpec
 from tidefold.domain.paths import check_log_id
@@ -85,15 +83,15 @@ class Changelog:
             raise RefusedError("WRITER_CLOSED", "The changelog writer is closed.", hint="Open a new one.")
         if shape is not None:
             check(shape, (POSTGRESQL, ARRIVAL))
-        known = self._logs.get(check_log_id(log))
-        if known is None or known.closed:
+        writer = self._logs.get(check_log_id(log))
+        if writer is None or writer.closed:
             confirming = LedgerCommitter(Ledger(self._store, log), log, self.settings.name, shape)
             means = Means(self.settings, self._scheduler, self._custody, self._micros, self._local)
-            known = self._logs[log] = LogWriter(confirming, means)
-        elif shape is not None and shape != known.shape:
+            writer = self._logs[log] = LogWriter(confirming, means)
+        elif shape is not None and shape != writer.shape:
             message = f"The writer of log `{log}` is open with another table definition."
             raise RefusedError("SHAPE_CHANGED", message, hint="Leave out `shape`, or close that writer first.")
-        return known
+        return writer
 
     def flush(self) -> None:
         """Persists and confirms everything that was appended to all logs, which share segments.

@@ -9,13 +9,18 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 
-from tidefold.changelog.writer.ledger_commit import LedgerCommitter
-from tidefold.changelog.writer.pending_change_sets import Pending, PendingChangeSet, Persisted, Stage, Waiter
+from tidefold.changelog.writer.pending_change_sets import (
+    LedgerCommitter,
+    Pending,
+    PendingChangeSet,
+    Persisted,
+    Stage,
+    Waiter,
+)
 from tidefold.changelog.writer.rows_to_arrow import Buffer, Changes, change_table, highest
 from tidefold.changelog.writer.segment_ownership import SegmentOwnership
 from tidefold.changelog.writer.settings import WriterSettings
-from tidefold.changelog.writer.upload import Uploaded
-from tidefold.changelog.writer.upload_scheduler import UploadPart, UploadScheduler, UploadTask
+from tidefold.changelog.writer.upload_scheduler import Uploaded, UploadPart, UploadScheduler, UploadTask
 from tidefold.domain.log_state import TableSpec
 from tidefold.errors import ConflictError, InvalidInputError, RefusedError, SupersededError
 
@@ -188,8 +193,8 @@ class LogWriter:
     def truncate_and_close(self, from_sqn: int) -> None:
         """Discards the change sets from there on and closes. Unconfirmed ones before it are lost too."""
         with self._lock:
-            known = (Stage.CONFIRMED, Stage.IN_DOUBT)
-            lost = [c.sqn for c in self._pending.among(0, from_sqn) if c.stage not in known]
+            ended = (Stage.CONFIRMED, Stage.IN_DOUBT)
+            lost = [c.sqn for c in self._pending.among(0, from_sqn) if c.stage not in ended]
         if lost:
             _LOGGER.warning("Log `%s`: change sets %d to %d were never confirmed", self.log, lost[0], lost[-1])
         self.close()

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import Any, Generic, Protocol, TypeVar
 
-from tidefold.changelog.writer.metrics import Metrics
+from tidefold.changelog.writer.settings import Metrics
 from tidefold.domain.uploads import AttemptTimeoutError as AttemptTimeoutError
 from tidefold.domain.uploads import RetryPolicy as RetryPolicy
 

@@ -23,13 +23,12 @@ import duckdb
 import pyarrow as pa
 
 from tidefold.changelog import write_intents
-from tidefold.changelog.duckdb_connection import connect
-from tidefold.changelog.key_group_hash import with_key_groups
+from tidefold.changelog.key_group_hash import connect, with_key_groups
 from tidefold.changelog.write_intents import Intent, IntentLog
-from tidefold.changelog.writer.metrics import Metrics
-from tidefold.changelog.writer.upload import Uploaded, upload
-from tidefold.changelog.writer.upload_scheduler import UploadPart
+from tidefold.changelog.writer.settings import Metrics
+from tidefold.changelog.writer.upload_scheduler import Uploaded, UploadPart, upload
 from tidefold.domain.log_state import TableSpec
+from tidefold.domain.uploads import UploadTotals
 from tidefold.errors import InvalidInputError, UnknownOutcomeError
 from tidefold.storage import Store
 
@@ -309,7 +308,14 @@ class SegmentUploader:
         self._metrics.size.add(sum(one.bytes for one in uploaded))
         with self._lock:
             failures = {log: self._failed.pop(log, 0) for log in {one.log for one in uploaded}}
-        return [replace(one, failures=failures[one.log], seconds=seconds) for one in uploaded]
+        waiting, _ = self._metrics.queue()
+        costs = {
+            log: UploadTotals.of_upload(
+                sum(one.bytes for one in uploaded if one.log == log), failed, seconds, len(failures), waiting
+            )
+            for log, failed in failures.items()
+        }
+        return [replace(one, cost=costs[one.log]) for one in uploaded]
 
     def _count_failure(self, logs: Iterable[str]) -> None:
         with self._lock:

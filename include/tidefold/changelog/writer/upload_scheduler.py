@@ -1,4 +1,4 @@
-"""Collects change sets of many logs and uploads them as few segments (C3).
+"""Collects change sets of many logs and uploads them as few segments (C3), each upload as a value.
 
 A batch is sent when its oldest task has waited for the persist delay, or when the batch is large enough. While too many
 bytes are in flight, callers wait until an upload ends, with or without success.
@@ -8,20 +8,89 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from tidefold.changelog.writer.metrics import Metrics
+from tidefold.changelog.segment import WrittenChangeSet, write_parts
 from tidefold.changelog.writer.retry import Cancel, RetryingExecutor, RetryPolicy, Timer
-from tidefold.changelog.writer.settings import WriterSettings
-from tidefold.changelog.writer.upload import Uploaded
+from tidefold.changelog.writer.settings import Metrics, WriterSettings
 from tidefold.domain.log_state import TableSpec
-from tidefold.errors import RefusedError
+from tidefold.domain.uploads import NO_UPLOADS, UploadTotals
+from tidefold.errors import InvalidInputError, RefusedError
+from tidefold.storage import Store
+from tidefold.storage.mirrored_stream import create_duplicating
+
+
+@dataclass(frozen=True, slots=True)
+class Uploaded:
+    """A change set that was uploaded.
+
+    written: the change set and its location in the primary store.
+    place: its first offset in the stream of its writer.
+    local: path of the local copy of the segment, which has the same offsets; None: there is none.
+    cost: what the upload of its segment cost its log.
+    """
+
+    written: WrittenChangeSet
+    place: int
+    local: str | None = None
+    cost: UploadTotals = NO_UPLOADS
+
+    @property
+    def log(self) -> str:
+        return self.written.log
+
+    @property
+    def path(self) -> str:
+        """Returns the path of its segment."""
+        return self.written.location.segment
+
+    @property
+    def bytes(self) -> int:
+        """Returns its size in the segment."""
+        return self.written.location.length
+
+
+def upload(
+    primary: Store, local: Store | None, path: str, parts: Iterable[tuple[str, pa.Table]], *, compress: bool = True
+) -> list[Uploaded]:
+    """Writes a new segment and returns the location of each part, in the given order.
+
+    The parts must be sorted by log, then by `_offset`, and have at least one row. Raises InvalidInputError if they are
+    not, and the errors of the primary store. Then no file is left. Errors of the local store are never raised.
+    """
+    places: list[int] = []
+    with create_duplicating(primary, local, path) as stream:
+        written = write_parts(stream, path, _in_order(parts, places), compress=compress)
+        if not written:
+            raise InvalidInputError("SEGMENT_EMPTY", "A segment must have at least one change set.")
+    return [Uploaded(w, place, stream.local_path) for w, place in zip(written, places, strict=True)]
+
+
+def _in_order(parts: Iterable[tuple[str, pa.Table]], places: list[int]) -> Iterator[tuple[str, pa.Table]]:
+    """Passes the parts on, and records the first offset of each."""
+    before: tuple[str, int] | None = None
+    for log, table in parts:
+        if table.num_rows == 0:
+            raise InvalidInputError("PART_EMPTY", f"A part of log `{log}` has no change.")
+        span = pc.min_max(table.column("_offset"))
+        first, last = span["min"].as_py(), span["max"].as_py()
+        if before is not None and (log, first) <= before:
+            raise InvalidInputError(
+                "PARTS_UNSORTED",
+                f"Log `{log}` from offset {first} comes after log `{before[0]}` up to offset {before[1]}.",
+                hint="Sort the parts by log, then by `_offset`.",
+            )
+        before = (log, last)
+        places.append(first)
+        yield log, table
+
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -175,8 +244,8 @@ class _Batch:
         self._uploader.discard(result)
 
     def complete(self, result: list[Uploaded]) -> None:
-        found = {(uploaded.log, uploaded.place): uploaded for uploaded in result}
-        self._tell(lambda task: task.done([found[part.log, part.place] for part in task.parts]))
+        by_place = {(uploaded.log, uploaded.place): uploaded for uploaded in result}
+        self._tell(lambda task: task.done([by_place[part.log, part.place] for part in task.parts]))
 
     def fail(self, error: Exception) -> None:
         self._tell(lambda task: task.failed(error))

@@ -14,8 +14,8 @@ from tidefold.domain.wording import count_noun
 from tidefold.errors import InvalidInputError, RefusedError
 
 if TYPE_CHECKING:
+    from tidefold.sources.inference.layout import ProposedSet, TransactionTopic
     from tidefold.sources.inference.proposal import ProposalQuestion, ProposedLog
-    from tidefold.sources.inference.transaction_topics import ProposedSet, TransactionTopic
 
 Interactive = Annotated[
     bool, typer.Option("--interactive", "-i", help="Ask about everything that the files do not show.")
@@ -48,7 +48,7 @@ def init(
         render,
         render_sets,
     )
-    from tidefold.sources.inference.transaction_topics import find_transaction_topics, propose_sets
+    from tidefold.sources.inference.layout import find_transaction_topics, propose_sets
     from tidefold.storage import open_store
     from tidefold.storage.identity import ensure_identity
 
@@ -69,8 +69,8 @@ def init(
     _create(path, render(proposed, paths, base, store_id) + ends)
     _report(terminal, [log.id for log in proposed if log.id not in left_out], left_out, guesses, sets)
     for log in proposed:
-        if log.refused:
-            terminal.note(f"look at {log.id}: {log.refused}")
+        for warning in log.warnings:
+            terminal.note(f"look at {log.id}: {warning}")
 
 
 def _propose(
@@ -113,9 +113,9 @@ def _ask(terminal: Terminal, log: ProposedLog) -> ProposedLog:
 
 
 def _answer(terminal: Terminal, question: ProposalQuestion) -> str:
-    found = f" Candidates: {'; '.join(question.candidates)}." if question.candidates else ""
+    candidates = f" Candidates: {'; '.join(question.candidates)}." if question.candidates else ""
     none = " `none`: no column does." if question.about == "op" else ""
-    terminal.note(f"  {question.about}: {question.text}{found}{none}")
+    terminal.note(f"  {question.about}: {question.text}{candidates}{none}")
     first = question.candidates[0] if question.candidates else ""
     return str(typer.prompt(f"  {question.about}", default=first, show_default=bool(first), err=True))
 

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidefold.cli.options import Log, Logs
 from tidefold.cli.output.outcomes import exit_code, print_lines, print_outcomes
-from tidefold.cli.terminal import Terminal, choose_logs, command
+from tidefold.cli.terminal import DryRun, Log, Logs, Terminal, choose_logs, command
 from tidefold.errors import TidefoldError
-from tidefold.presentation.text import format_place
+from tidefold.presentation.tables import format_place
 
 if TYPE_CHECKING:
     from tidefold.operations.outcome import Outcome
@@ -22,7 +21,7 @@ Code = Annotated[
     str | None,
     typer.Option("--code", help="Only records refused for this reason, such as VALUE_INVALID.", show_default=False),
 ]
-Limit = Annotated[int, typer.Option("--limit", help="Maximum number of records.", min=1)]
+MaxRecords = Annotated[int, typer.Option("--limit", help="Maximum number of records.", min=1)]
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -49,26 +48,26 @@ def list_reasons(terminal: Terminal, logs: Logs = None) -> int:
     from tidefold.presentation.tables import plain_table
 
     pipeline = terminal.pipeline()
-    found: list[ReasonCount] = []
+    counts: list[ReasonCount] = []
     failed: list[Outcome] = []
     for log in choose_logs(pipeline, logs):
         try:
-            found += count_refused(pipeline, log)
+            counts += count_refused(pipeline, log)
         except TidefoldError as error:
             failed.append(Outcome.of_error(log, error))
     columns = ("log", "reason", "records>", "files>", "oldest", "newest", "the first")
-    shown = plain_table(columns, map(_count_row, found)) if found else "no record is refused"
-    data = {"refused": [asdict(one) for one in found], "errors": [one.to_dict() for one in failed]}
-    terminal.result(data, *([shown] if found or not failed else []))
-    for log in dict.fromkeys(one.log for one in found):
+    shown = plain_table(columns, map(_count_row, counts)) if counts else "no record is refused"
+    data = {"refused": [asdict(one) for one in counts], "errors": [one.to_dict() for one in failed]}
+    terminal.result(data, *([shown] if counts or not failed else []))
+    for log in dict.fromkeys(one.log for one in counts):
         terminal.line(f"{log}: {advise_on_log(pipeline, log)}")
     print_lines(terminal, failed)
-    if found:
-        terminal.note(f"next: tidefold quarantine show {found[0].log}")
+    if counts:
+        terminal.note(f"next: tidefold quarantine show {counts[0].log}")
     return exit_code(failed)
 
 
-def show(terminal: Terminal, log: Log, code: Code = None, limit: Limit = 20) -> None:
+def show(terminal: Terminal, log: Log, code: Code = None, limit: MaxRecords = 20) -> None:
     """Show the refused records of a log: file, line, offset, reason and text.
 
     Sorted by arrival. tidefold keeps the first 8 KiB of each record. The terminal shows 200 characters, with control
@@ -126,6 +125,7 @@ def settle(
     file: Annotated[
         str | None, typer.Option("--file", help="Only those of this landed file.", show_default=False)
     ] = None,
+    dry_run: DryRun = False,
 ) -> int:
     """Settle refused records by hand: remove them from the quarantine and count them as ignored.
 
@@ -134,7 +134,7 @@ def settle(
 
     Example: tidefold quarantine settle accounts --code BROKEN_JSON --reason "test data of the vendor"
 
-    Next: tidefold status LOG
+    Next: tidefold run LOG
     """
     import getpass
 
@@ -142,8 +142,10 @@ def settle(
     from tidefold.operations.quarantine.retry import settle as act
 
     pipeline, who = terminal.pipeline(), by or getpass.getuser()
-    outcomes = for_each_log(choose_logs(pipeline, [log]), lambda one: act(pipeline, one, who, reason, code, file))
-    return print_outcomes(terminal, "quarantine settle", outcomes, after=f"tidefold status {log}")
+    outcomes = for_each_log(
+        choose_logs(pipeline, [log]), lambda one: act(pipeline, one, who, reason, code, file, plan=dry_run)
+    )
+    return print_outcomes(terminal, "quarantine settle", outcomes, after="" if dry_run else f"tidefold run {log}")
 
 
 def _count_row(one: ReasonCount) -> tuple[str, ...]:

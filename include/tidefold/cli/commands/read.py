@@ -9,21 +9,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tidefold.cli.options import Log, SnapshotId
-from tidefold.cli.terminal import Terminal, plain
+from tidefold.cli.terminal import Log, SnapshotId, Terminal, plain
 from tidefold.domain.key_groups import RedistributionMode, Share
 from tidefold.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from tidefold.operations.inspect.read import ReadRequest
 
-Live = Annotated[bool, typer.Option("--live", help="Include changes that are ingested but not folded.")]
-Changes = Annotated[bool, typer.Option("--changes", help="Show change sets instead of rows, in the order of the log.")]
+WithNewChanges = Annotated[bool, typer.Option("--live", help="Include changes that are ingested but not folded.")]
+LogRows = Annotated[bool, typer.Option("--changes", help="Show change sets instead of rows, in the order of the log.")]
 Since = Annotated[
     int | None,
     typer.Option("--since", help="With --changes: only change sets after this sqn.", min=0, show_default=False),
 ]
-ShareOfRows = Annotated[
+ShareOfTable = Annotated[
     str | None,
     typer.Option(
         "--share", help="Only one worker's share of the key groups: 2/8 is the second of eight.", metavar="I/N"
@@ -37,24 +36,24 @@ HowShared = Annotated[
         show_default="as the snapshot says",
     ),
 ]
-OfSet = Annotated[
+RowsOfSet = Annotated[
     str | None,
     typer.Option("--set", help="The rows of the published version of this set.", metavar="NAME", show_default=False),
 ]
-Limit = Annotated[int, typer.Option("--limit", help="Maximum number of rows.", min=1)]
+MaxRows = Annotated[int, typer.Option("--limit", help="Maximum number of rows.", min=1)]
 
 
 def read(
     terminal: Terminal,
     log: Log,
-    live: Live = False,
+    live: WithNewChanges = False,
     snapshot: SnapshotId = None,
-    changes: Changes = False,
+    changes: LogRows = False,
     since: Since = None,
-    share: ShareOfRows = None,
+    share: ShareOfTable = None,
     distribution: HowShared = None,
-    of_set: OfSet = None,
-    limit: Limit = 20,
+    of_set: RowsOfSet = None,
+    limit: MaxRows = 20,
 ) -> None:
     """Show the rows of a log: published, of one snapshot, or live; or show its change sets.
 
@@ -96,8 +95,8 @@ def read(
 def _parse_wanted(live: bool, snapshot: int | None, changes: bool, since: int | None) -> ReadRequest:
     from tidefold.operations.inspect.read import ReadRequest, What
 
-    given = [("--live", live), ("--snapshot", snapshot is not None), ("--changes", changes)]
-    several = [name for name, is_given in given if is_given]
+    options = [("--live", live), ("--snapshot", snapshot is not None), ("--changes", changes)]
+    several = [name for name, is_given in options if is_given]
     if len(several) > 1:
         message = f"{' and '.join(several)} exclude each other."
         raise InvalidInputError("READ_OPTIONS", message, hint="Give one of them.")

@@ -1,19 +1,18 @@
-"""`tidefold restore`: brings back the rows of a snapshot, in the log or elsewhere."""
+"""`tidefold restore`, `savepoint`, `import` and `resume`: rows of a snapshot, brought back or kept elsewhere."""
 
 from __future__ import annotations
 
+import getpass
 import re
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidefold.cli.options import DryRun, LogOrSet, RunId, Takeover, run_id
-from tidefold.cli.output.outcomes import print_outcomes
-from tidefold.cli.output.progress import BucketLine
-from tidefold.cli.output.restore import plan_lines, print_reads
-from tidefold.cli.terminal import Terminal
+from tidefold.cli.output.outcomes import BucketLine, plan_lines, print_outcomes, print_reads
+from tidefold.cli.terminal import DryRun, Log, LogOrSet, RunId, SnapshotId, Takeover, Terminal, run_id
 from tidefold.cli.whole_set import OfSet, VersionNumber, WholeSet, require_log, require_no_log
+from tidefold.domain.external_snapshot import Layout, Ownership
 from tidefold.domain.snapshot.claim import RestoreMode
 from tidefold.errors import InvalidInputError
 
@@ -30,8 +29,8 @@ LogPosition = Annotated[
     RestoreMode | None,
     typer.Option(
         "--log-position",
-        help="Changes after the snapshot: replay folds them again later, skip leaves them out, carry does not fold "
-        "those of a tail either.",
+        help="Changes after the snapshot: stay stops the log until `tidefold resume LOG`, skip leaves them out for "
+        "good, replay lets the next run fold them again. carry: as replay, and those of a tail wait, too.",
         show_default=False,
     ),
 ]
@@ -78,11 +77,13 @@ def restore(
     """Restore the rows of an older snapshot as a new, staged snapshot. Readers do not see it yet.
 
     Continue with tidefold quality and tidefold confirm, as for any snapshot. The gate compares the row count with the
-    newest snapshot. If the gate fails because rows are fewer, confirm with an override. --log-position replay also sets
-    the log back: the next run folds the later changes again. It is refused if those changes were truncated.
-    --log-position skip leaves the later changes out for good, and records this. --log-position carry restores the base
-    of a tail-only snapshot and leaves its changes in the log, to be folded by the next run. To undo a restore, restore
-    again.
+    newest snapshot. If the gate fails because rows are fewer, confirm with an override. What happens to the later
+    changes is your choice. --log-position stay: go back, and stay there until tidefold resume LOG. Until then the log
+    ingests and folds nothing. --log-position skip: go back, and leave the later changes out for good. --log-position
+    replay, for repairs: make the table again from this snapshot; the next run, perhaps a scheduled one, folds the later
+    changes again. stay and replay are refused if those changes were truncated. The outcome names the change sets.
+    --log-position carry restores the base of a tail-only snapshot and leaves its changes in the log, to be folded by
+    the next run. To undo a restore, restore again.
     Nothing is deleted. A full snapshot needs no Spark. A tail-only snapshot is folded in one Spark job.
 
     tidefold reads each file from the local copy. If there is none, it reads the store; if that fails, it rebuilds the
@@ -90,7 +91,7 @@ def restore(
     --dry-run prints this plan and changes nothing. --to writes the rows as a separate Delta table, and does not change
     the log. --set with --version restores all tables of a set at one point; one confirm publishes them together.
 
-    Example: tidefold restore accounts 12 --log-position replay
+    Example: tidefold restore accounts 12 --log-position stay
 
     Example: tidefold restore --set bank --version 3 --log-position replay
 
@@ -103,9 +104,10 @@ def restore(
 
     pipeline = terminal.pipeline()
     if of_set is not None:
-        _check_set(log_position, dry_run, to, require_no_log(of_set, log, snapshot, key_groups, share))
+        require_no_log(of_set, log, snapshot, key_groups, share)
+        _check(log_position, dry_run, to, None, None)
         whole = WholeSet(terminal, pipeline, of_set)
-        return _restore_set(whole, run_id(run), version, takeover, dry_run=dry_run, to=to)
+        return _restore_set(whole, run_id(run), version, takeover, log_position, dry_run=dry_run, to=to)
     name = pipeline.log(require_log(log, of_set, version)).id
     _check(log_position, dry_run, to, key_groups, share)
     if snapshot is None:
@@ -114,18 +116,25 @@ def restore(
     if to is not None:
         return _restore_to(terminal, pipeline, name, snapshot, to, key_groups, share)
     point = RestorePoint(snapshot, log_position or RestoreMode.REPLAY)
-    request = Restore(run_id(run), point, takeover)
+    request = Restore(run_id(run), point, takeover, by=getpass.getuser())
     if dry_run:
         return _print_plan(terminal, pipeline, name, request)
     return _restore(terminal, pipeline, name, request)
 
 
 def _restore_set(
-    whole: WholeSet, run: str, version: int | None, takeover: bool, *, dry_run: bool, to: str | None
+    whole: WholeSet,
+    run: str,
+    version: int | None,
+    takeover: bool,
+    log_position: RestoreMode | None,
+    *,
+    dry_run: bool,
+    to: str | None,
 ) -> int:
     if to is not None:
         return whole.export(version, to)
-    wanted = whole.build_restore(run, version, takeover)
+    wanted = whole.build_restore(run, version, takeover, log_position or RestoreMode.REPLAY)
     return whole.plan_restore(wanted) if dry_run else whole.restore(wanted)
 
 
@@ -137,8 +146,8 @@ def _check(
         raise InvalidInputError(
             "LOG_POSITION_MISSING",
             message,
-            hint="`--log-position replay` folds the later changes again; `--log-position skip` leaves them out; "
-            "`--log-position carry` does not fold the changes of a tail either.",
+            hint="`--log-position stay`: go back, and stay there until `tidefold resume LOG`. `--log-position skip`: "
+            "leave the later changes out for good. `--log-position replay`: the next run folds them again.",
         )
     if to is not None and (log_position is not None or dry_run):
         message = "--to does not change the log, so --log-position and --dry-run have no effect with it."
@@ -149,19 +158,6 @@ def _check(
     if share is not None and (to is None or key_groups is not None):
         message = "--share needs --to, and works without --key-groups."
         raise InvalidInputError("SHARE_OPTIONS", message, hint="Give --to PATH --share I/N.")
-
-
-def _check_set(log_position: RestoreMode | None, dry_run: bool, to: str | None, name: str) -> None:
-    """Refuses to leave out changes of a set: its later versions would be no point of the source's log."""
-    _check(log_position, dry_run, to, None, None)
-    if log_position in (RestoreMode.REPLAY, None):
-        return
-    raise InvalidInputError(
-        "SET_REPLAYS",
-        f"The restore of set `{name}` needs `--log-position replay`: if changes are left out, later versions are no "
-        "point of the source's log.",
-        hint=f"Give `--log-position replay`. `tidefold restore --set {name} --to FOLDER` writes the tables elsewhere.",
-    )
 
 
 def _restore(terminal: Terminal, pipeline: Pipeline, log: str, request: Restore) -> int:
@@ -175,7 +171,7 @@ def _restore(terminal: Terminal, pipeline: Pipeline, log: str, request: Restore)
 
 
 def _print_plan(terminal: Terminal, pipeline: Pipeline, log: str, request: Restore) -> int:
-    from tidefold.operations.restore.explain import RestorePlanDetails, explain
+    from tidefold.operations.restore.restore import RestorePlanDetails, explain
 
     outcome = explain(pipeline, log, request)
     code = print_outcomes(terminal, "restore", [outcome])
@@ -200,14 +196,177 @@ def _restore_to(
     return code
 
 
-def _groups(given: str | None) -> KeyGroups | None:
+def _groups(text: str | None) -> KeyGroups | None:
     from tidefold.domain.key_groups import KeyGroups
 
-    if given is None:
+    if text is None:
         return None
-    found = re.fullmatch(r"(\d{1,5})-(\d{1,5})", given)
-    if not found:
+    span = re.fullmatch(r"(\d{1,5})-(\d{1,5})", text)
+    if not span:
         raise InvalidInputError(
-            "KEY_GROUPS_INVALID", f"`{given}` is not a range of key groups.", hint="Write it as `0-31`."
+            "KEY_GROUPS_INVALID", f"`{text}` is not a range of key groups.", hint="Write it as `0-31`."
         )
-    return KeyGroups(int(found[1]), int(found[2]))
+    return KeyGroups(int(span[1]), int(span[2]))
+
+
+SaveTo = Annotated[
+    str | None,
+    typer.Option(
+        "--to",
+        help="Folder or s3:// address that does not exist or is empty.",
+        metavar="ADDRESS",
+        show_default="a folder in `snapshots.savepoints`",
+    ),
+]
+SavedLayout = Annotated[
+    Layout, typer.Option("--as", help="native: a Delta table of the snapshot's own files; canonical: plain Parquet.")
+]
+Overwrite = Annotated[
+    bool, typer.Option("--overwrite-unfinished", help="Replace an unfinished savepoint at this address.")
+]
+Stop = Annotated[
+    bool, typer.Option("--stop", help="First stop the log; fold, judge and confirm its changes. See resume.")
+]
+
+
+def _require_address(to: str | None) -> str:
+    """Returns the address of a savepoint whose command may have to be called again with the same one."""
+    if to is None:
+        raise InvalidInputError("SAVEPOINT_OPTIONS", "--set and --stop need --to.", hint="Give --to ADDRESS.")
+    return to
+
+
+By = Annotated[str | None, typer.Option("--by", help="With --stop: who stops it.", show_default="your user name")]
+StopReason = Annotated[str, typer.Option("--reason", help="With --stop: the reason.")]
+
+
+def savepoint(
+    terminal: Terminal,
+    log: LogOrSet = None,
+    to: SaveTo = None,
+    snapshot: SnapshotId = None,
+    layout: SavedLayout = Layout.NATIVE,
+    overwrite: Overwrite = False,
+    stop: Stop = False,
+    by: By = None,
+    reason: StopReason = "a savepoint was asked for",
+    takeover: Takeover = False,
+    of_set: OfSet = None,
+    version: VersionNumber = None,
+) -> int:
+    """Write a copy of a completed snapshot to an address of your choice. tidefold never deletes it.
+
+    The default is the newest completed snapshot. A tail-only snapshot is folded during the write. --as native writes a
+    self-contained Delta table with copies of the snapshot's files. --as canonical writes plain Parquet for any engine.
+    tidefold verifies all bytes. It writes savepoint.json last: a folder without it is not a savepoint. --stop first
+    stops the log, then folds, judges, confirms and saves its changes. After an interruption, call the same command
+    again to continue. --set saves all tables of a set at one point: a savepoint of each, and set.json. Starts Spark
+    only with --stop.
+
+    Example: tidefold savepoint accounts --to /backup/accounts-may --as canonical
+
+    Next: tidefold import LOG ADDRESS; after --stop: tidefold resume LOG
+    """
+    from tidefold.cli.full_run import StoppedSavepoint, Stopping
+    from tidefold.operations.restore.target_location import open_place
+    from tidefold.operations.savepoint.external import open_address
+    from tidefold.operations.savepoint.take import SavepointRequest, take_savepoint
+
+    pipeline = terminal.pipeline()
+    if of_set is not None:
+        from tidefold.operations.sets.savepoint import SetSavepointRequest
+
+        named = require_no_log(of_set, log, snapshot, stop)
+        return WholeSet(terminal, pipeline, named).save(
+            SetSavepointRequest(_require_address(to), version, layout, overwrite)
+        )
+    log_id = pipeline.log(require_log(log, of_set, version)).id
+    wanted = SavepointRequest(to, snapshot, layout, overwrite)
+    if not stop:
+        return print_outcomes(terminal, "savepoint", [take_savepoint(pipeline, log_id, wanted, terminal.note)])
+    if snapshot is not None:
+        message = "--stop saves the state at the stop, so --snapshot cannot choose another one."
+        raise InvalidInputError("SAVEPOINT_OPTIONS", message, hint="Leave out --snapshot or --stop.")
+    open_place(pipeline, _require_address(to))
+    asked = Stopping(open_address(_require_address(to)).address, by or getpass.getuser(), reason)
+    return StoppedSavepoint(terminal, pipeline, log_id, asked, takeover).go(wanted)
+
+
+OriginalAddress = Annotated[
+    str | None,
+    typer.Argument(
+        help="Folder or s3:// address of a savepoint, or of a full snapshot in another store.", show_default=False
+    ),
+]
+ClaimMode = Annotated[
+    Ownership,
+    typer.Option(
+        "--claim-mode",
+        help="no-claim: never touch the original; claim: delete it when retired; legacy: use and keep it.",
+    ),
+]
+
+
+def import_(
+    terminal: Terminal,
+    log: LogOrSet = None,
+    address: OriginalAddress = None,
+    claim_mode: ClaimMode = Ownership.NO_CLAIM,
+    run: RunId = None,
+    takeover: Takeover = False,
+    of_set: OfSet = None,
+) -> int:
+    """Import a snapshot from outside the store as a new, staged snapshot. Readers do not see it yet.
+
+    ADDRESS is a savepoint of any store, or a full snapshot in another store (STORE/snapshots/LOG/ID). tidefold checks
+    its description, columns, key and files before it changes anything. Continue with tidefold quality and tidefold
+    confirm. A new log continues where the savepoint ends. If the log has changes that are not folded yet, the import
+    leaves them out for good and records this. To undo an import, restore the snapshot before it.
+
+    --claim-mode no-claim (default) never touches the original; you may delete it after the import is confirmed.
+    --claim-mode claim takes ownership of the original and deletes it when the snapshot is retired. --claim-mode legacy
+    uses its files and never deletes them. Starts Spark only for large canonical savepoints.
+
+    --set NAME with only ADDRESS imports the savepoint of a set into a set that has not begun. It continues at the saved
+    point.
+
+    Example: tidefold import accounts /backup/accounts-may
+
+    Example: tidefold import --set bank /backup/bank-may
+
+    Next: tidefold quality LOG, then tidefold confirm LOG
+    """
+    from tidefold.cli.spark_submit import run_step
+    from tidefold.operations.savepoint.external import open_address
+    from tidefold.operations.snapshot.materialize import Import
+    from tidefold.spark.steps import MaterializeStep
+
+    pipeline = terminal.pipeline()
+    if of_set is not None:
+        from tidefold.operations.sets.savepoint import ImportSet
+
+        # The only argument is the address.
+        if log is None or address is not None or takeover:
+            raise InvalidInputError("SET_OPTIONS", "--set takes the address only.", hint="Give --set NAME ADDRESS.")
+        whole = WholeSet(terminal, pipeline, of_set)
+        return whole.import_(ImportSet(run_id(run), of_set, open_address(log).address, claim_mode))
+    if log is None or address is None:
+        raise InvalidInputError("LOG_MISSING", "An import needs a log and an address.", hint="Give LOG ADDRESS.")
+    request = Import(run_id(run), open_address(address).address, claim_mode, takeover)
+    outcomes = run_step(terminal, pipeline, MaterializeStep(request), [pipeline.log(log).id])
+    return print_outcomes(terminal, "import", outcomes, after=f"tidefold quality {log}, then tidefold confirm {log}")
+
+
+def resume(terminal: Terminal, log: Log) -> int:
+    """Let a log accept changes again after savepoint --stop, or after restore --log-position stay.
+
+    The next ingest also ingests the files that landed during the stop. Starts no Spark.
+
+    Example: tidefold resume accounts
+
+    Next: tidefold run LOG
+    """
+    from tidefold.operations.ingest.stop_resume import resume as act
+
+    pipeline = terminal.pipeline()
+    return print_outcomes(terminal, "resume", [act(pipeline, pipeline.log(log).id)], after=f"tidefold run {log}")

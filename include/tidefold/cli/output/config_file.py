@@ -12,9 +12,9 @@ from typing import Any
 import yaml
 
 from tidefold.config import log_mistakes
-from tidefold.presentation.text import mask_control_characters
+from tidefold.presentation.tables import mask_control_characters
+from tidefold.sources.inference.layout import ProposedSet
 from tidefold.sources.inference.proposal import ProposalQuestion, ProposedColumn, ProposedLog
-from tidefold.sources.inference.transaction_topics import ProposedSet
 
 STORE = "var/store"
 _PLAIN = re.compile(r"[A-Za-z_][\w./-]*", re.ASCII)
@@ -68,12 +68,12 @@ def find_undecided(log: ProposedLog, path: str, base: Path) -> tuple[str, ...]:
         *([f"its folder {path} contains the store: land files in a folder of their own"] if around else []),
         *(_ask(question) for question in log.questions if not question.sure),
     )
-    return notes or tuple(log_mistakes(log.id, _entry(log, path), base))
+    return notes or tuple(log_mistakes(log.id, _entry(log, path)))
 
 
 def _ask(question: ProposalQuestion) -> str:
-    found = f" Candidates: {'; '.join(question.candidates)}" if question.candidates else ""
-    return f"{question.about}: {question.text}{found}"
+    candidates = f" Candidates: {'; '.join(question.candidates)}" if question.candidates else ""
+    return f"{question.about}: {question.text}{candidates}"
 
 
 def list_assumptions(log: ProposedLog) -> list[str]:
@@ -95,9 +95,8 @@ def render(logs: Sequence[ProposedLog], paths: Sequence[str], base: Path, store_
         lines = list(_log_lines(log, path))
         if notes:
             lines = [f"  # {line[2:]}" for line in lines]
-        trial = [log.refused] if log.refused else []
         marked = [
-            *trial,
+            *log.warnings,
             *(f"QUESTION {note}" for note in notes),
             *(f"ASSUMED {text}" for text in list_assumptions(log)),
         ]
@@ -166,7 +165,7 @@ def _entry(log: ProposedLog, path: str) -> dict[str, object]:
         "source": {"format": log.format, **connector, _place(log): path, **dict(log.options), **_commit_time(log)},
         "key": list(log.key),
         "columns": {c.name: _format_type(c) for c in log.columns},
-        "order": log.order or list(log.order_by),
+        **({"merge": "append"} if log.appends else {"order": log.order or list(log.order_by)}),
         **({"ignored": list(log.ignored)} if log.ignored else {}),
     }
 
@@ -174,8 +173,8 @@ def _entry(log: ProposedLog, path: str) -> dict[str, object]:
 def _commit_time(log: ProposedLog) -> dict[str, str]:
     """Returns the order column that contains the commit time, for formats whose rows have no other."""
     times = {column.name for column in log.columns if column.type == "timestamp"}
-    found = next((name for name in log.order_by if name in times), None)
-    return {"commit_time": found} if found and log.format in ("csv", "parquet", "json") else {}
+    time = next((name for name in log.order_by if name in times), None)
+    return {"commit_time": time} if time and log.format in ("csv", "parquet", "json") else {}
 
 
 def _place(log: ProposedLog) -> str:
@@ -203,7 +202,11 @@ def _log_lines(log: ProposedLog, path: str) -> Iterator[str]:
     for name, value in _commit_time(log).items():
         yield f"      {name}: {_word(value)} # when the source wrote a row; `tidefold as-of` needs it"
     key = ", ".join(_word(name) for name in log.key) or "?"
-    yield f"    key: [{key}] # these columns identify a row"
+    if log.appends:
+        yield "    key: []"
+        yield "    merge: append # each row is one more row of the table"
+    else:
+        yield f"    key: [{key}] # these columns identify a row"
     yield "    columns: # every column of the table; a record with another one, or of another type, is refused"
     for column in log.columns:
         note = f" # {_comment(column.note)}" if column.note else ""
@@ -211,7 +214,8 @@ def _log_lines(log: ProposedLog, path: str) -> Iterator[str]:
     if log.ignored:
         yield f"    ignored: {_value(list(log.ignored))} # no type fits these; the table leaves them out"
     order = _word(log.order) if log.order else f"[{', '.join(map(_word, log.order_by)) or '?'}]"
-    yield f"    order: {order} # decides which of two changes is the later one"
+    if not log.appends:
+        yield f"    order: {order} # decides which of two changes is the later one"
     yield "    # on_bad_record: quarantine # the default; or fail: a bad record makes the run ingest nothing of the log"
     yield "    quality:"
     yield "      max_row_drop: 0.5 # a snapshot with less than half the rows of the last one is not published"

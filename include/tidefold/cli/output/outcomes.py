@@ -1,12 +1,20 @@
-"""Prints outcomes, and finds the exit code that follows from them."""
+"""Prints outcomes, progress, restores and damage, and finds the exit code that follows from them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from tidefold.cli.terminal import Terminal
+from tidefold.domain.wording import count_noun
 from tidefold.errors import GateFailedError
 from tidefold.operations.outcome import Outcome, Status
+
+if TYPE_CHECKING:
+    from tidefold.domain.verify.expected_files import Damage
+    from tidefold.operations.outcome import Details
+    from tidefold.operations.restore.restore import BucketPlan, RestorePlanDetails, WayPlan
 
 
 def exit_code(outcomes: Iterable[Outcome]) -> int:
@@ -59,14 +67,147 @@ def print_costs(terminal: Terminal, outcomes: Iterable[Outcome]) -> None:
     from tidefold.operations.quality.judge import JudgementDetails
 
     for outcome in outcomes:
-        found = outcome.details
-        if isinstance(found, JudgementDetails):
-            over = f"{found.rows:,} rows, {found.bytes / 1e6:,.1f} MB of files"
+        details = outcome.details
+        if isinstance(details, JudgementDetails):
+            over = f"{details.rows:,} rows, {details.bytes / 1e6:,.1f} MB of files"
             # A Spark Connect server tells of none.
-            how = f"{found.seconds:.1f} s{f', {found.jobs} Spark jobs' if found.jobs else ''}"
-            terminal.note(f"{outcome.log}: {found.checks} checks over {over}: {how}")
+            how = f"{details.seconds:.1f} s{f', {details.jobs} Spark jobs' if details.jobs else ''}"
+            terminal.note(f"{outcome.log}: {details.checks} checks over {over}: {how}")
 
 
 def list_logs(logs: Iterable[str] | None) -> str:
     """Returns the logs as arguments of the next command."""
     return "".join(f" {log}" for log in logs or ())
+
+
+def print_damage(terminal: Terminal, outcome: Outcome) -> None:
+    """Prints each damaged file of a log, its copies and the next step."""
+    from tidefold.operations.verify.scope import VerifyDetails
+
+    for damage in outcome.details.damage if isinstance(outcome.details, VerifyDetails) else ():
+        terminal.line(f"  {outcome.log}: {_describe_damage(damage)}")
+        for place in damage.places[1:]:
+            terminal.line(f"    the same file: {place}")
+        for place in damage.good:
+            terminal.line(f"    good: {place}")
+        if damage.repaired:
+            terminal.line(f"    repaired from {damage.repaired}")
+            continue
+        if damage.why:
+            terminal.line(f"    not repaired: {damage.why}")
+        terminal.line(f"    next: {damage.hint}")
+
+
+def _describe_damage(damage: Damage) -> str:
+    ids = ", ".join(map(str, damage.snapshots))
+    of = f"snapshot{'s' if len(damage.snapshots) > 1 else ''} {ids}: " if ids else ""
+    return f"{of}{damage.part} {damage.harm}: {damage.places[0]}"
+
+
+_SECONDS = 5.0
+
+
+class ProgressLine:
+    """Prints how many bytes are read."""
+
+    def __init__(self, say: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
+        self._say = say
+        self._clock = clock
+        self._last = clock()
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        if self._clock() - self._last >= _SECONDS:
+            self._last = self._clock()
+            self._say(f"{what}: {self.describe(done, total)}")
+
+    def describe(self, done: int, total: int) -> str:
+        from tidefold.domain.wording import in_units
+
+        return f"{in_units(done)} of {in_units(total)} read"
+
+
+class BucketLine(ProgressLine):
+    """Prints how many buckets of a log are done."""
+
+    def describe(self, done: int, total: int) -> str:
+        return f"{done:,} of {total:,} buckets done"
+
+
+_LINES = 20
+
+
+def read_lines(details: Details) -> Iterator[str]:
+    """Yields a line for each source with its number of bytes, and a line for each source that failed."""
+    from tidefold.operations.snapshot.details import ReadDetails
+
+    read = details.read if isinstance(details, ReadDetails) else None
+    if not isinstance(details, ReadDetails) or read is None:
+        return
+    places = {"local copies": read.local, "the store": read.store, "outside of the store": read.external}
+    parts = [
+        f"{count_noun(part.files, 'file')} ({_units(part.bytes)}) from {place}"
+        for place, part in places.items()
+        if part.files
+    ]
+    if read.older:
+        parts.append(f"{count_noun(len(read.older), 'bucket')} made from {_older_names(read.older)}")
+    yield f"read: {', '.join(parts) or 'nothing'}"
+    failed = [*(details.manifests or ()), *read.failed]
+    yield from _limit_lines(f"not usable: {one.place}: {one.why} ({one.seconds:.2f} s)" for one in failed)
+
+
+def print_reads(terminal: Terminal, outcomes: Iterable[Outcome]) -> None:
+    """Prints what each operation read."""
+    for outcome in outcomes:
+        for line in read_lines(outcome.details):
+            terminal.line(f"  {outcome.log}: {line}")
+
+
+def _older_names(older: Mapping[str, int | None]) -> str:
+    ids = sorted({one for one in older.values() if one is not None})
+    names = [f"snapshot {one}" for one in ids] + (["the log alone"] if None in older.values() else [])
+    return f"{' and '.join(names)}{' and the log after it' if ids else ''}"
+
+
+def plan_lines(plan: RestorePlanDetails) -> Iterator[str]:
+    """Yields the lines of each bucket: its files, their places in the order of the tries, then older snapshots."""
+    for one in plan.manifests:
+        yield f"not usable: {one.place}: {one.why}"
+    for bucket in plan.buckets:
+        yield from _bucket_lines(bucket)
+
+
+def _bucket_lines(bucket: BucketPlan) -> Iterator[str]:
+    first, last = bucket.key_groups
+    yield f"key groups {first} to {last}:"
+    for number, way in enumerate(bucket.ways):
+        base = "nothing" if way.snapshot is None else f"snapshot {way.snapshot}"
+        if number:
+            size = sum(one.bytes for one in way.files) + way.change_bytes
+            yield f"  else {base}{_changes(way)}, {_units(size)}"
+            continue
+        for one in way.files:
+            yield f"  {one.file}, {_units(one.bytes)}, {one.rows:,} rows"
+            for place in one.places:
+                length = "" if place.bytes is None else f", {_units(place.bytes)}"
+                yield f"    {place.place}: {place.found}{length}"
+        if not way.files or way.change_sets:
+            yield f"  {base}{_changes(way)}"
+
+
+def _changes(way: WayPlan) -> str:
+    spans = [f"{first}" if first == last else f"{first} to {last}" for first, last in way.change_sets]
+    return f" and the change sets {', '.join(spans)}" if spans else ""
+
+
+def _limit_lines(lines: Iterable[str]) -> Iterator[str]:
+    listed = list(lines)
+    yield from listed[:_LINES]
+    if len(listed) > _LINES:
+        yield f"and {len(listed) - _LINES:,} more; --format json lists them all"
+
+
+def _units(size: int) -> str:
+    from tidefold.domain.wording import in_units
+
+    return in_units(size)

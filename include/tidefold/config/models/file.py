@@ -2,49 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from enum import StrEnum
-from typing import Annotated, Any, ClassVar, Literal
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic import BeforeValidator, Field, PrivateAttr, ValidationInfo, WithJsonSchema, model_validator
 
-from tidefold.config.models.alarms import AlarmsEntry
-from tidefold.config.models.catalog import CatalogEntry
-from tidefold.config.models.columns import ColumnValue
-from tidefold.config.models.merge import LateEntry, MergeEntry, MergeValue, OrderValue
-from tidefold.config.models.schema_policy import SchemaEntry, SchemaValue
-from tidefold.config.models.sets import SetEntry
-from tidefold.config.models.sizes import Size, count_bytes
-from tidefold.config.models.sources import SourceEntry
-from tidefold.config.models.spark import SparkConfig
+from tidefold.config.models.log import LogConfig
+from tidefold.config.models.sections import AlarmsEntry, CatalogEntry, SetConfig, resolve_thresholds
+from tidefold.config.models.spark import LogSpan, Size, SparkConfig, count_bytes, count_micros
+from tidefold.domain.alarms import AlarmThresholds
 from tidefold.domain.commit_times import micros
-from tidefold.domain.key_groups import Redistribution, RedistributionMode
-from tidefold.domain.retention.compaction import CompactionTrigger
-from tidefold.domain.retention.log_retention import LogRetention
-from tidefold.domain.retention.protection import Grace
-from tidefold.domain.snapshot.kind_selection import KindPolicy
+from tidefold.domain.retention.log_bounds import CompactionTrigger, Grace, LogRetention
+from tidefold.domain.snapshot.claim import KindPolicy
 from tidefold.domain.uploads import RetryPolicy
-from tidefold.yaml_files.model import StrictModel, Text, mistake
-
-_LOG_SPAN = re.compile(r"([1-9]\d{0,5})([mhd])", re.ASCII)
-_UNIT_MICROS = {"m": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000}
-
-
-def _require_log_span(value: Any) -> Any:
-    if isinstance(value, str) and _LOG_SPAN.fullmatch(value):
-        return value
-    raise mistake("CONFIG_WRONG_TYPE", "must be a time such as 12h or 30d.", "Units are m, h and d.")
-
-
-_LogSpan = Annotated[
-    str, BeforeValidator(_require_log_span), WithJsonSchema({"type": "string", "pattern": f"^{_LOG_SPAN.pattern}$"})
-]
-
-
-def _count_micros(span: str) -> int:
-    """Returns the microseconds of a time such as `30d`."""
-    return int(span[:-1]) * _UNIT_MICROS[span[-1]]
+from tidefold.yaml_files.messages import StrictModel, Text, mistake
 
 
 class LocalConfig(StrictModel):
@@ -68,8 +40,8 @@ class LocalConfig(StrictModel):
     @property
     def folders(self) -> tuple[str, ...]:
         """The folders of local copies; none if copies are disabled."""
-        given = self.paths or ([self.path] if self.path else [])
-        return tuple(given) if self.mode == "files" else ()
+        listed = self.paths or ([self.path] if self.path else [])
+        return tuple(listed) if self.mode == "files" else ()
 
     @property
     def quota_bytes(self) -> int | None:
@@ -102,6 +74,10 @@ class UploadsConfig(StrictModel):
         "landed files)",
     )
     threads: int = Field(default=2, ge=1, description="uploads of one writer at once")
+    early: Size = Field(
+        default=None, description="this much of one log is uploaded before a flush (default: 8MiB of a writer)"
+    )
+    compress: bool = Field(default=True, description="whether a writer compresses its change sets")
 
     @property
     def policy(self) -> RetryPolicy:
@@ -156,11 +132,11 @@ class RetentionConfig(StrictModel):
         WithJsonSchema({"anyOf": [{"const": "all"}, {"type": "integer", "minimum": _LEAST_RETAINED}]}),
     ] = Field(default="all", description="`all`, or how many of the newest snapshots are kept")
 
-    log: _LogSpan | None = Field(
+    log: LogSpan | None = Field(
         default=None,
         description="how long the log is kept for backfills, whatever the number of snapshots: 36h, 30d",
     )
-    log_step: _LogSpan = Field(
+    log_step: LogSpan = Field(
         default="1d",
         description="time between the instants that backfills ask for; compact-log never merges changes across such an "
         "instant",
@@ -180,7 +156,7 @@ class RetentionConfig(StrictModel):
     )
     threads: int = Field(default=1, ge=1, description="threads that delete files of the store")
     report_days: int = Field(
-        default=90, ge=1, description="days after which `clean` removes reports of aborted and deleted snapshots"
+        default=90, ge=1, description="days after which `clean` removes reports and verdicts of ended snapshots"
     )
 
     @property
@@ -192,7 +168,7 @@ class RetentionConfig(StrictModel):
         """The part of the log that is kept for backfills at an instant (ISO 8601); None: only what snapshots need."""
         if self.log is None:
             return None
-        return LogRetention(micros(instant) - _count_micros(self.log), _count_micros(self.log_step))
+        return LogRetention(micros(instant) - count_micros(self.log), count_micros(self.log_step))
 
     @property
     def keep(self) -> int | None:
@@ -219,141 +195,13 @@ class SnapshotsConfig(StrictModel):
     threads: int | None = Field(
         default=None, ge=1, description="unchanged files that are linked or copied at once (default: 8)"
     )
+    savepoints: Text | None = Field(
+        default=None, description="folder or address in which `savepoint` without --to makes a folder"
+    )
 
     @property
     def copies(self) -> bool:
         return self.copy_files == "always"
-
-
-class TtlVisibility(StrEnum):
-    """Whether expired rows that are still stored are read. The names are Flink's."""
-
-    UNTIL_CLEANUP = "return-expired-if-not-cleaned-up"
-    NEVER = "never-return-expired"
-
-
-class TtlUpdate(StrEnum):
-    """What makes a row young again, if tidefold writes its age. The names are Flink's."""
-
-    CREATE_AND_WRITE = "create-and-write"
-    READ_AND_WRITE = "read-and-write"
-
-
-class TtlEntry(StrictModel):
-    """How long rows are kept by their age. Full snapshots, restores, savepoints and exports drop expired rows."""
-
-    column: Text = Field(description="date or timestamp column that defines a row's age")
-    on: TtlUpdate | None = Field(
-        default=None,
-        strict=False,
-        description="create-and-write: tidefold writes the commit time of each change to the column; without it the "
-        "source brings the column. read-and-write is refused, because nobody tells tidefold that a row was read",
-    )
-    days: int = Field(ge=1, le=36_500, description="rows older than this many days are dropped")
-    cleanup_interval: _LogSpan | None = Field(
-        default=None,
-        description="incremental snapshots drop expired rows too, and a run without changes makes a snapshot for them, "
-        "when this time has passed since the last clean-up: 12h, 1d",
-    )
-    visibility: TtlVisibility = Field(
-        default=TtlVisibility.UNTIL_CLEANUP,
-        strict=False,
-        description="whether `read` and the Spark source return expired rows that no snapshot has dropped yet",
-    )
-
-    @property
-    def cleanup_micros(self) -> int | None:
-        """The interval in microseconds; None: only full snapshots drop rows."""
-        return _count_micros(self.cleanup_interval) if self.cleanup_interval else None
-
-
-class RedistributionEntry(StrictModel):
-    """How rows are distributed to several workers that read or restore the log together."""
-
-    mode: RedistributionMode = Field(
-        strict=False,
-        description="split: each row to one worker; union: all rows to each; broadcast: one owner's rows to each",
-    )
-    owner: Text | None = Field(
-        default=None, description="key column of type string, int or long that names the worker that wrote a row"
-    )
-
-    @property
-    def value(self) -> Redistribution:
-        return Redistribution(self.mode, self.owner)
-
-
-def _spell_mode(value: Any) -> Any:
-    """Accepts `union` for `{mode: union}`."""
-    return {"mode": value} if isinstance(value, str) else value
-
-
-class QualityEntry(StrictModel):
-    """The quality gate of a log, in addition to the checks that always run."""
-
-    suite: Text | None = Field(
-        default=None, description="file of checks and expectations, relative to this file or absolute"
-    )
-    max_row_drop: float = Field(
-        default=0.5, ge=0, le=1, description="largest share of rows that may be lost since the last snapshot"
-    )
-    max_refused: float = Field(
-        default=0.01, ge=0, le=1, description="largest share of the new records that may be refused"
-    )
-
-
-class LogEntry(StrictModel):
-    """One log of keyed changes; it becomes one table."""
-
-    renamed: ClassVar[Mapping[str, str]] = {"schema": "schema_evolution"}
-
-    source: SourceEntry | None = Field(
-        default=None, description="where changes come from; without it a program writes the log"
-    )
-    key: list[Text] = Field(default=[], description="columns that identify a row; with `merge: append` there is none")
-    columns: dict[str, ColumnValue] = Field(
-        min_length=1, description="every column of the table with its type, or with type and encoding"
-    )
-    ignored: list[Text] = Field(
-        default=[], description="names of fields that records may have and the table leaves out"
-    )
-    order: OrderValue | None = Field(
-        default=None,
-        description="order of changes: columns, or an order by name; default: the order of the source",
-    )
-    merge: MergeValue = Field(
-        default=MergeEntry(), description="merge engine: how several changes to one key become a row"
-    )
-    late: LateEntry | None = Field(default=None, description="how late changes are handled")
-    schema_evolution: SchemaValue = Field(
-        default=SchemaEntry(), description="what may change in the columns once the log has data"
-    )
-    key_groups: int = Field(
-        default=128, ge=1, le=32768, description="number of key groups; fixed for the life of the log"
-    )
-    buckets: int = Field(default=8, ge=1, le=32768, description="number of data files of the table, at most key_groups")
-    deletion_vectors: bool = Field(
-        default=False,
-        description="incremental snapshots mark a few replaced rows as deleted instead of rewriting the "
-        "file; readers of the table must support Delta's deletion vectors",
-    )
-    change_feed: bool = Field(
-        default=False,
-        description="each published version has Delta's change data feed: its inserted, updated and deleted rows",
-    )
-    comment: Text | None = Field(default=None, description="description of the table, for its readers")
-    on_bad_record: Literal["quarantine", "fail"] = "quarantine"
-    on_bad_file: Literal["fail", "warn"] | None = Field(
-        default=None,
-        description="when a landed file that cannot be used makes a run fail: at once, never, or (default) when a "
-        "second run still finds it",
-    )
-    quality: QualityEntry = QualityEntry()
-    ttl: TtlEntry | None = None
-    redistribution: Annotated[RedistributionEntry | None, BeforeValidator(_spell_mode)] = Field(
-        default=None, description="how rows are distributed to several workers; default: split"
-    )
-    alarms: AlarmsEntry | None = Field(default=None, description="thresholds of this log, instead of those of all logs")
 
 
 def _spell_boolean(value: Any) -> Any:
@@ -371,8 +219,8 @@ def _require_log(value: Any) -> Any:
     return value
 
 
-class FileEntry(StrictModel):
-    """All of `tidefold.yaml`."""
+class Config(StrictModel):
+    """All of `tidefold.yaml`: a whole pipeline. The context of its validation is its path."""
 
     mismatches: ClassVar[Mapping[str, tuple[str, str, str]]] = {
         "store_id": (
@@ -405,12 +253,36 @@ class FileEntry(StrictModel):
         default=[],
         description="folders, here or in S3, below which Airflow's operators may restore, write and import snapshots",
     )
-    sets: dict[str, SetEntry] = Field(
+    sets: dict[str, SetConfig] = Field(
         default={}, description="logs whose tables are published together, at one point of the source's log"
     )
-    logs: Annotated[dict[str, LogEntry], BeforeValidator(_require_log)] = Field(min_length=1)
+    logs: Annotated[dict[str, LogConfig], BeforeValidator(_require_log)] = Field(min_length=1)
+    _path: Path = PrivateAttr(default=Path())
+
+    @model_validator(mode="after")
+    def _place(self, info: ValidationInfo) -> Self:
+        """Tells logs and sets their names and the folder of the file."""
+        self._path = info.context or Path()
+        for name, log in self.logs.items():
+            log.place(name, self._path.parent)
+        for name, one in self.sets.items():
+            one.place(name, self._path.parent)
+        return self
+
+    @property
+    def path(self) -> Path:
+        """The absolute path of the file."""
+        return self._path
+
+    def set_of(self, log: str) -> SetConfig | None:
+        """Returns the set of a log; None: its table is published alone."""
+        return next((one for one in self.sets.values() if log in one.logs), None)
+
+    def alarms_of(self, log: str) -> AlarmThresholds | None:
+        """Returns the alarm thresholds of a log; None: it raises no alarm."""
+        return resolve_thresholds(self.alarms, self.logs[log].alarms)
 
 
 def json_schema() -> dict[str, Any]:
     """JSON Schema of the file, for editors."""
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **FileEntry.model_json_schema()}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **Config.model_json_schema()}

@@ -6,12 +6,14 @@ import codecs
 import re
 from datetime import UTC, date, datetime
 from typing import Annotated, Any, ClassVar, Literal, get_args
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
 from tidefold.domain.table.table_spec import COLUMNS, POSITION, VERSION
-from tidefold.yaml_files.model import StrictModel, Text, mistake, mistakes_below
+from tidefold.sources.api import PLACEHOLDER
+from tidefold.yaml_files.messages import StrictModel, Text, mistake, mistakes_below
 
 _UPSERTS = ["upsert", "insert", "update", "c", "r", "u", "I", "U"]
 _DELETES = ["delete", "d", "D"]
@@ -31,6 +33,11 @@ class LandedEntry(StrictModel):
     path: Text = Field(
         description="folder of landed files, relative to this file or absolute, s3://bucket/folder, "
         "gs://bucket/folder, or abfss://container@account.dfs.core.windows.net/folder"
+    )
+    placeholder: Text = Field(
+        default=PLACEHOLDER,
+        description="what the source writes for a value that it did not send, such as Debezium's "
+        "`unavailable.value.placeholder`",
     )
 
     @property
@@ -61,22 +68,22 @@ def _refuse_later_connector(value: Any) -> Any:
     return value
 
 
-def _format(given: str) -> str:
+def _format(value: str) -> str:
     """Requires a time format that can parse what it writes."""
     try:
-        datetime.strptime(datetime(2026, 1, 31, 12, tzinfo=UTC).strftime(given), given)
+        datetime.strptime(datetime(2026, 1, 31, 12, tzinfo=UTC).strftime(value), value)
     except ValueError:
         parts = "%Y year, %m month, %d day, %H hour, %M minute, %S second, %f fraction of a second"
         hint = f'Write it as "%d.%m.%Y %H:%M:%S": {parts}.'
         raise mistake("CONFIG_UNKNOWN_VALUE", "is not a time format.", hint) from None
-    return given
+    return value
 
 
-def _date_format(given: str) -> str:
-    if not {"%Y", "%m", "%d"} <= set(re.findall("%.", given)) <= {"%Y", "%m", "%d", "%H", "%M", "%S"}:
+def _date_format(value: str) -> str:
+    if not {"%Y", "%m", "%d"} <= set(re.findall("%.", value)) <= {"%Y", "%m", "%d", "%H", "%M", "%S"}:
         hint = 'For example "%Y%m%d_%H%M". It needs %Y, %m and %d, and may have %H, %M and %S.'
         raise mistake("CONFIG_UNKNOWN_VALUE", "is not a format for the date of an extract.", hint)
-    return _format(given)
+    return _format(value)
 
 
 def _expand_extract(value: Any) -> Any:
@@ -114,7 +121,7 @@ class ExtractEntry(StrictModel):
     )
 
 
-Extract = Annotated[
+ExtractOption = Annotated[
     ExtractEntry | None,
     BeforeValidator(_expand_extract),
     Field(description="full: each date in the names is an extract with all rows; or a mapping with its limits"),
@@ -145,6 +152,23 @@ class DebeziumEntry(LandedEntry):
 
 
 _COMMIT_TIME = "timestamp column of `order` with the time at which the source wrote the row; for backfills"
+_TIME_ZONE = (
+    "time zone of times without one, in values and in names of files, such as Europe/Berlin; default: UTC. Of a time "
+    "that clocks showed twice, the earlier one is meant; one that they never showed is refused"
+)
+_FOLDER_COLUMNS = "columns whose values are in the names of folders, as in dt=2026-01-31/part-0.csv"
+
+
+def _time_zone(value: str) -> str:
+    try:
+        ZoneInfo(value)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        hint = "Use a name such as `Europe/Berlin` or `UTC`."
+        raise mistake("CONFIG_UNKNOWN_VALUE", "is not the name of a time zone.", hint) from None
+    return value
+
+
+_TimeZone = Annotated[Text, AfterValidator(_time_zone)]
 _Files = list[Annotated[Text, Field(pattern=r"^[^/]+$")]]
 _FILES = 'patterns of further file names, such as "*.log.gz"; * matches any text within a name'
 
@@ -179,14 +203,24 @@ class JsonEntry(LandedEntry):
         default=None, description="where a record has its operation; default: every record is an upsert"
     )
     row: Text | None = Field(default=None, description="field of a record with the whole row, including the operation")
+    record_path: Annotated[Text, Field(pattern=r"^\.([^.]+(\.[^.]+)*)?$")] | None = Field(
+        default=None,
+        description="files are JSON documents; the path of their records, such as .data or .result.items, or . for an "
+        "array or for objects of several lines",
+    )
+    extended_json: bool = Field(
+        default=False, description='values are MongoDB\'s extended JSON, such as {"$date": "2026-01-31T12:00:00Z"}'
+    )
     commit_time: Text | None = Field(default=None, description=_COMMIT_TIME)
     files: _Files = Field(default=[], description=_FILES)
+    time_zone: _TimeZone | None = Field(default=None, description=_TIME_ZONE)
+    folder_columns: list[Text] = Field(default=[], description=_FOLDER_COLUMNS)
     names: Literal["kafka", "kafka-dash", "any"] | None = Field(
         default=None,
         description="form of file names: kafka (topic+partition+offset), kafka-dash (also with -), any (names have no "
-        "meaning); default: kafka if such files are there, else any if columns order the rows",
+        "meaning); default: kafka if such files are there, else any",
     )
-    extract: Extract = None
+    extract: ExtractOption = None
 
     @property
     def orders(self) -> tuple[str, ...]:
@@ -207,6 +241,10 @@ class StateJsonEntry(LandedEntry):
     head: list[Text] = Field(
         default=[],
         description="queue: columns that order the elements; a `poll` without a value removes the one with the lowest",
+    )
+    metadata: Literal["compare", "follow"] = Field(
+        default="compare",
+        description="follow: metadata widens types and sets `ttl.days` by itself, so whoever lands files may do it",
     )
     names: _KafkaNames = None
     record: Literal["kafka", "value"] = Field(
@@ -229,7 +267,9 @@ class ParquetEntry(LandedEntry):
     offset: Text | None = Field(default=None, description="column of whole numbers that numbers the rows")
     commit_time: Text | None = Field(default=None, description=_COMMIT_TIME)
     files: _Files = Field(default=[], description=_FILES)
-    extract: Extract = None
+    time_zone: _TimeZone | None = Field(default=None, description=_TIME_ZONE)
+    folder_columns: list[Text] = Field(default=[], description=_FOLDER_COLUMNS)
+    extract: ExtractOption = None
 
     @property
     def orders(self) -> tuple[str, ...]:
@@ -239,14 +279,14 @@ class ParquetEntry(LandedEntry):
         return (POSITION,) if self.offset else (COLUMNS,)
 
 
-def _delimiter(given: Any) -> Any:
+def _delimiter(value: Any) -> Any:
     """Turns the two characters that YAML's `'\\t'` gives into a tab."""
-    return "\t" if given in ("\\t", "tab") else given
+    return "\t" if value in ("\\t", "tab") else value
 
 
-def _encoding(given: str) -> str:
+def _encoding(value: str) -> str:
     try:
-        name = codecs.lookup(given).name
+        name = codecs.lookup(value).name
         ascii_stays = '\n\r",;\t|'.encode(name) == b'\n\r",;\t|'
     except (LookupError, UnicodeError):
         ascii_stays = False
@@ -282,6 +322,10 @@ class CsvEntry(ParquetEntry):
     )
     timestamp_formats: list[Annotated[Text, AfterValidator(_format)]] = Field(
         default=[], description='formats of times that are not ISO 8601, such as "%d.%m.%Y %H:%M:%S"'
+    )
+    decimal: Literal[".", ","] = Field(default=".", description="character before the fraction of a number")
+    thousands: Literal["", ".", ",", " ", "'"] = Field(
+        default="", description="character between each three digits of a number; empty: none"
     )
 
 
@@ -356,12 +400,12 @@ def _refuse_later_format(value: Any) -> Any:
 SourceEntry = Annotated[_Source, Field(discriminator="format"), BeforeValidator(_refuse_later_format)]
 
 
-def options(source: Any) -> dict[str, Any]:
+def list_options(source: _Source) -> dict[str, Any]:
     """Returns the options that only this format has, as plain values."""
-    given: dict[str, Any] = source.model_dump(mode="json", exclude={"format", source.place_key})
+    options: dict[str, Any] = source.model_dump(mode="json", exclude={"format", source.place_key})
     for name in ("extract", "schemas"):
-        if given.get(name) is None:
-            given.pop(name, None)
-    if given.get("extract") and "record" in given:
-        given["record"] = "value"  # A line of an extract is a row.
-    return given
+        if options.get(name) is None:
+            options.pop(name, None)
+    if options.get("extract") and "record" in options:
+        options["record"] = "value"  # A line of an extract is a row.
+    return options

@@ -1,15 +1,68 @@
-"""The structure of `spark` in `tidefold.yaml`: where Spark runs, its settings, and which steps use it."""
+"""The structure of `spark` in `tidefold.yaml`: where Spark runs and which steps use it; sizes and times as text."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from decimal import Decimal
+from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from tidefold.config.models.sizes import Limit, count_bytes
-from tidefold.yaml_files.model import StrictModel, Text, mistake, mistakes_below
+from tidefold.yaml_files.messages import StrictModel, Text, mistake, mistakes_below
+
+_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([kMGT]i?)?B", re.ASCII)
+_POWERS = {"k": 1, "M": 2, "G": 3, "T": 4}
+
+
+def count_bytes(size: str) -> int:
+    """Bytes of `500MB`, `1.5 GB` (units of 1000) or `20GiB` (units of 1024); 0 if it is not a size."""
+    parts = _SIZE.fullmatch(size)
+    unit = (parts[2] or "") if parts else ""
+    factor = (1024 if unit.endswith("i") else 1000) ** _POWERS.get(unit[:1], 0)
+    return int(Decimal(parts[1]) * factor) if parts else 0
+
+
+def _require_size(value: Any) -> Any:
+    if isinstance(value, str) and count_bytes(value) > 0:
+        return value
+    hint = "Write it as `500MB`, `20GB` (units of 1000) or `20GiB` (units of 1024)."
+    raise mistake("CONFIG_WRONG_TYPE", "must be a size greater than zero, such as 500MB or 20GB.", hint)
+
+
+def _require_limit(value: Any) -> Any:
+    return value if isinstance(value, str) and _SIZE.fullmatch(value) else _require_size(value)
+
+
+Size = Annotated[
+    str | None, BeforeValidator(_require_size), WithJsonSchema({"type": "string", "pattern": f"^{_SIZE.pattern}$"})
+]
+# A size that may be zero.
+SizeLimit = Annotated[
+    str, BeforeValidator(_require_limit), WithJsonSchema({"type": "string", "pattern": f"^{_SIZE.pattern}$"})
+]
+
+
+_LOG_SPAN = re.compile(r"([1-9]\d{0,5})([mhd])", re.ASCII)
+_UNIT_MICROS = {"m": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000}
+
+
+def _require_log_span(value: Any) -> Any:
+    if isinstance(value, str) and _LOG_SPAN.fullmatch(value):
+        return value
+    raise mistake("CONFIG_WRONG_TYPE", "must be a time such as 12h or 30d.", "Units are m, h and d.")
+
+
+LogSpan = Annotated[
+    str, BeforeValidator(_require_log_span), WithJsonSchema({"type": "string", "pattern": f"^{_LOG_SPAN.pattern}$"})
+]
+
+
+def count_micros(span: str) -> int:
+    """Returns the microseconds of a time such as `30d`."""
+    return int(span[:-1]) * _UNIT_MICROS[span[-1]]
+
 
 _HOST = r"[A-Za-z0-9.-]+:[1-9]\d*"
 _CONNECT = r"sc://[A-Za-z0-9.-]+(:[1-9]\d*)?(/(;(use_ssl|user_id)=[\w.@-]+)*)?"
@@ -21,11 +74,13 @@ _FORMS = (
     "or sc://host:port"
 )
 
-# Settings by which a job reads every row, finds Delta and compares times; and those that have a key of their own.
+# Settings by which a job reads every row, finds Delta, compares times and fails a check; those that have a key of their
+# own.
 _OWN = {
     "spark.sql.extensions": "",
     "spark.sql.catalog.spark_catalog": "",
     "spark.sql.session.timeZone": "",
+    "spark.sql.ansi.enabled": "",
     "spark.sql.files.ignoreMissingFiles": "",
     "spark.sql.files.ignoreCorruptFiles": "",
     "spark.master": "spark.master",
@@ -69,15 +124,15 @@ def _require_settings(value: Any) -> Any:
     if not isinstance(value, dict):
         raise mistake("CONFIG_WRONG_TYPE", "must be `setting: value` lines.", "For example `spark.executor.cores: 4`.")
     errors: dict[tuple[str | int, ...], Any] = {}
-    for name, given in value.items():
-        if error := _find_mistake(str(name), given):
+    for name, raw in value.items():
+        if error := _find_mistake(str(name), raw):
             errors[str(name),] = error
     if errors:
         raise mistakes_below(errors, value)
-    return {name: str(given).lower() if isinstance(given, bool) else str(given) for name, given in value.items()}
+    return {name: str(raw).lower() if isinstance(raw, bool) else str(raw) for name, raw in value.items()}
 
 
-def _find_mistake(name: str, given: Any) -> Any:
+def _find_mistake(name: str, raw: Any) -> Any:
     if not name.startswith("spark."):
         return mistake("SPARK_SETTING", "is not a setting of Spark.", "Their names begin with `spark.`.")
     if name in _OWN:
@@ -85,15 +140,30 @@ def _find_mistake(name: str, given: Any) -> Any:
         return mistake(
             "SPARK_SETTING",
             "is set by tidefold.",
-            f"Use the key `{key}`." if key else "Remove it: another value could hide rows or change times.",
+            f"Use the key `{key}`."
+            if key
+            else "Remove it: another value could hide rows, change times or let a check pass.",
         )
-    if name == DEPLOY_MODE and given not in ("client", "cluster"):
+    if name == DEPLOY_MODE and raw not in ("client", "cluster"):
         return mistake("SPARK_SETTING", "must be `client` or `cluster`.", "Remove it: `client` is the default.")
-    if name in _WAITS and str(given).lower() != "true":
+    if name in _WAITS and str(raw).lower() != "true":
         return mistake("SPARK_SETTING", "must be `true`: the command waits for the outcomes.", "Remove it.")
-    if isinstance(given, (dict, list)) or given is None:
+    if isinstance(raw, (dict, list)) or raw is None:
         return mistake("CONFIG_WRONG_TYPE", "must be a text, a number, true or false.")
     return None
+
+
+class Scheduled(StrEnum):
+    """Where Airflow's tasks run an ingest, a fold or a gate that has rows.
+
+    CONNECT: on a Spark Connect server, whatever its size.
+    SUBMIT: in a job of spark-submit, whatever its size.
+    BY_SIZE: up to `spark.above` in the task's process, above it as `spark.master` and the Spark connection say.
+    """
+
+    CONNECT = "connect"
+    SUBMIT = "submit"
+    BY_SIZE = "by_size"
 
 
 class SparkConfig(StrictModel):
@@ -131,10 +201,36 @@ class SparkConfig(StrictModel):
         default="fetched",
         description="where Delta's jars come from: fetched by `tidefold jars`, Spark's own packages, or Spark has them",
     )
-    above: Limit = Field(
+    above: SizeLimit = Field(
         default="64MB",
         description="a step that reads at most this many bytes runs without Spark; 0B: every step with rows uses Spark",
     )
+    scheduled: Literal["connect", "submit", "by_size"] | None = Field(
+        default=None,
+        description="where the steps of Airflow's tasks run: on a Spark Connect server, by spark-submit, or by `above`",
+    )
+    unreachable: Literal["wait", "in_process"] = Field(
+        default="wait",
+        description="what a task does whose Spark Connect server is away: wait for it, or run the step itself",
+    )
+
+    def choose_scheduled(self, has_connection: bool) -> tuple[Scheduled, str]:
+        """Returns where the steps of Airflow's tasks run, and why.
+
+        has_connection: whether Airflow has a connection to a Spark Connect server.
+        """
+        if self.scheduled:
+            return Scheduled(self.scheduled), f"`spark.scheduled` is `{self.scheduled}`"
+        if self.driver_on_cluster:
+            return Scheduled.BY_SIZE, f"`{DEPLOY_MODE}` is `cluster`"
+        if has_connection:
+            return Scheduled.CONNECT, "Airflow has a connection to a Spark Connect server"
+        if is_connect(self.master):
+            return Scheduled.CONNECT, "`spark.master` is a Spark Connect server"
+        return (
+            Scheduled.BY_SIZE,
+            "it is not set, and Airflow has no connection to a Spark Connect server",
+        )
 
     @property
     def driver_on_cluster(self) -> bool:

@@ -114,15 +114,15 @@ class KeyHistory:
 
 def layers(state: LogState, snapshot: Snapshot | None, live: bool = False) -> tuple[FoldedRange, ...]:
     """Returns what the rows of a snapshot were folded from, newest first. `live`: also the changes that wait."""
-    found: list[FoldedRange] = []
+    ranges: list[FoldedRange] = []
     if live:
-        found.append(FoldedRange(snapshot.to_sqn if snapshot else 0, state.last_sqn, None, ""))
+        ranges.append(FoldedRange(snapshot.to_sqn if snapshot else 0, state.last_sqn, None, ""))
     current = snapshot
     while current is not None:
         if current.as_of:
-            return (*found, *_as_of(state, current, current.as_of))
+            return (*ranges, *_as_of(state, current, current.as_of))
         imported = current.external is not None
-        found.append(
+        ranges.append(
             FoldedRange(
                 after=current.from_sqn,
                 to=current.folds_to,
@@ -134,7 +134,7 @@ def layers(state: LogState, snapshot: Snapshot | None, live: bool = False) -> tu
             )
         )
         current = None if imported or current.parent is None else state.snapshot(current.parent)
-    return tuple(found)
+    return tuple(ranges)
 
 
 def _as_of(state: LogState, snapshot: Snapshot, wanted: AsOf) -> tuple[FoldedRange, ...]:
@@ -178,13 +178,13 @@ def _in_order(view: Sequence[FoldedRange], changes: Sequence[KeyChange], shape: 
 
     If rows do not store their order, a change that is folded later wins.
     """
-    found = []
+    ordered = []
     for age, layer in enumerate(view):
         for change in changes:
             if not change.repeated and layer.takes(change):
                 own = shape is None or not shape.accepts_late
-                found.append(((-age if own else 0, change.place, change.sqn, change.number), change))
-    return [change for _, change in sorted(found, key=lambda one: one[0])]
+                ordered.append(((-age if own else 0, change.place, change.sqn, change.number), change))
+    return [change for _, change in sorted(ordered, key=lambda one: one[0])]
 
 
 def standing(told: KeyHistory, present: bool, same: bool, was_kept: bool) -> RowAgreement:
@@ -334,8 +334,8 @@ def _give_columns(
     ranks = dict(change.ranks)
     for name in [name for name in taken if name in ranks]:
         holder = next((number for number, own in parts.items() if name in own), None)
-        known = dict(by_number[holder].ranks).get(name) if holder is not None else None
-        if ranks[name] is None or (known is not None and (ranks[name] or ()) < known):
+        rank = dict(by_number[holder].ranks).get(name) if holder is not None else None
+        if ranks[name] is None or (rank is not None and (ranks[name] or ()) < rank):
             taken.discard(name)
     left = {number: own - taken for number, own in parts.items()}
     whole = {number: own for number, own in left.items() if own}

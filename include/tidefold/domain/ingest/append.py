@@ -1,12 +1,13 @@
-"""Appends ingested change sets to a log, or rejects them permanently, and checks the log's table definition. Pure."""
+"""Appends ingested change sets to a log or rejects them, stops and resumes it, checks its definition. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from tidefold.domain.log_state import ChangeSet, Column, LandedFileRecord, LogState, Position, TableSpec
+from tidefold.domain.log_state import ChangeSet, Column, LandedFileRecord, LogState, Position, Stopped, TableSpec
 from tidefold.domain.source_progress import NO_POSITION, NameReading
+from tidefold.domain.table.table_spec import Engine
 from tidefold.domain.uploads import UploadTotals
 from tidefold.errors import ConflictError, RefusedError, SupersededError
 
@@ -24,6 +25,11 @@ class IngestedFile:
     change_set: ChangeSet | None
     position: Position
     names: NameReading | None = None
+
+    @property
+    def is_numbered(self) -> bool:
+        """Whether the number of the file and the row are the place of a change."""
+        return self.names is not None and not self.names.has_offsets
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,10 +129,10 @@ def is_taken(state: LogState, arrivals: Sequence[IngestedFile]) -> bool:
     sqns = {entry.sqn for entry in accounts.values()}
     places = {c.sqn: c.location for c in state.change_sets if c.sqn in sqns and c.first is None}
     return bool(arrivals) and all(
-        (known := accounts.get((arrival.landed.name, arrival.landed.length))) is not None
-        and _without_place(known) == _without_place(arrival.landed)
-        and (known.sqn is None) == (arrival.change_set is None)
-        and (not (c := arrival.change_set) or places.get(known.sqn or 0, c.location) == c.location)
+        (account := accounts.get((arrival.landed.name, arrival.landed.length))) is not None
+        and _without_place(account) == _without_place(arrival.landed)
+        and (account.sqn is None) == (arrival.change_set is None)
+        and (not (c := arrival.change_set) or places.get(account.sqn or 0, c.location) == c.location)
         for arrival in arrivals
     )
 
@@ -138,16 +144,21 @@ def _without_place(entry: LandedFileRecord) -> LandedFileRecord:
 
 def _append_all(state: LogState, arrivals: Sequence[IngestedFile]) -> LogState:
     """Copies the lists of the state once, because a log may have 100,000 entries and a landing as many files."""
-    known = {(p.topic, p.partition): p for p in state.positions}
+    positions = {(p.topic, p.partition): p for p in state.positions}
     change_sets, landed, last, names = [*state.change_sets], [*state.landed], state.last_sqn, state.names
-    for arrival in arrivals:
+    first = state.last_file + 1
+    for number, arrival in enumerate(arrivals, first):
         position, sqn = arrival.position, None
-        _require_next(state, arrival, known.get((position.topic, position.partition)))
+        _require_next(state, arrival, positions.get((position.topic, position.partition)))
         if arrival.change_set:
             last = sqn = last + 1
-            change_sets.append(replace(arrival.change_set, sqn=sqn, schema=state.schema))
-        known[position.topic, position.partition] = position
-        landed.append(replace(arrival.landed, sqn=sqn, number=len(landed) + 1).with_stream(position.stream))
+            change_set = replace(arrival.change_set, sqn=sqn, schema=state.schema)
+            if arrival.is_numbered:
+                batch = first if state.shape.orders_by_file and arrival.names is NameReading.ANY else None
+                change_set = replace(change_set, file=number, batch=batch)
+            change_sets.append(change_set)
+        positions[position.topic, position.partition] = position
+        landed.append(replace(arrival.landed, sqn=sqn, number=number).with_stream(position.stream))
         names = arrival.names or names
     # A segment may be marked as garbage before its writer commits the rest; it is still announced, and stays.
     taken = {arrival.change_set.location.segment for arrival in arrivals if arrival.change_set}
@@ -156,7 +167,8 @@ def _append_all(state: LogState, arrivals: Sequence[IngestedFile]) -> LogState:
         change_sets=tuple(change_sets),
         garbage=tuple(path for path in state.garbage if path not in taken),
         landed=tuple(landed),
-        positions=tuple(known[place] for place in sorted(known)),
+        last_file=state.last_file + len(arrivals),
+        positions=tuple(positions[place] for place in sorted(positions)),
         names=names,
     )
 
@@ -246,3 +258,34 @@ def _merging(shape: TableSpec) -> str:
     groups = (f"{', '.join(g.columns)} by {', '.join(g.order) or 'place'}" for g in merge.groups)
     functions = (f"{name} {function}" for name, function in merge.aggregates)
     return "; ".join([merge.engine, f"deletes {merge.deletes}", *groups, *functions])
+
+
+# The run name of a log that stopped because its rebuilt ledger does not know the source positions.
+REBUILT = "rebuild"
+# With these engines, a change that is folded twice gives another result.
+_COUNTING = (Engine.AGGREGATE, Engine.APPEND)
+
+
+def stop(state: LogState, stopped: Stopped) -> LogState:
+    """Stops the log. Raises RefusedError if it is already stopped for a savepoint at another address."""
+    before = state.stopped
+    if before is None:
+        return replace(state, stopped=stopped)
+    if before.address != stopped.address:
+        raise RefusedError(
+            "LOG_STOPPED",
+            f"{before.by} stopped log `{state.log}` for a savepoint at {before.address}.",
+            hint=f"Give that address to finish the savepoint, or run `tidefold resume {state.log}` first.",
+        )
+    return state  # The same run calls again.
+
+
+def resume(state: LogState) -> LogState:
+    """Lets the log accept changes again. Raises RefusedError if a rebuilt ledger would fold changes twice."""
+    if state.stopped and state.stopped.run == REBUILT and state.shape.merge.engine in _COUNTING:
+        raise RefusedError(
+            "POSITIONS_UNKNOWN",
+            f"Log `{state.log}` would count changes twice: {state.stopped.why}.",
+            hint=f"`tidefold savepoint {state.log} --to ADDRESS` saves its rows. Feed later changes to a new log.",
+        )
+    return replace(state, stopped=None) if state.stopped else state

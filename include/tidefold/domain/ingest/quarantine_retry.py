@@ -84,7 +84,12 @@ def retake(state: LogState, retaken: QuarantineRetryCommit) -> LogState:
     landed = tuple(_correct(e, retaken, settled) if e.number in named else e for e in state.landed)
     highs = {(p.topic, p.partition): p.high for p in state.positions}
     numbered = (
-        replace(one.change_set, sqn=state.last_sqn + 1 + i, schema=state.schema, high=highs[one.topic, one.partition])
+        replace(
+            one.change_set,
+            sqn=state.last_sqn + 1 + i,
+            schema=state.schema,
+            high=highs.get((one.topic, one.partition), ()),
+        )
         for i, one in enumerate(retaken.brought)
     )
     return replace(state, landed=landed, change_sets=(*state.change_sets, *numbered))
@@ -115,13 +120,14 @@ def quarantine_files(state: LogState) -> tuple[str, ...]:
 
 def since(state: LogState, entry: LandedFileRecord) -> int:
     """Returns the first sqn whose changes may be newer than the records of this file."""
-    return next((e.sqn for e in state.landed[entry.number - 1 :] if e.sqn is not None), state.last_sqn + 1)
+    return next((e.sqn for e in state.landed if e.number >= entry.number and e.sqn is not None), state.last_sqn + 1)
 
 
 def high_before(state: LogState, entry: LandedFileRecord) -> tuple[int, ...]:
     """Returns the highest order that the partition of this file had reached before it."""
     highs = {c.sqn: c.high for c in state.change_sets}
-    former = (e for e in state.landed[: entry.number - 1] if (e.topic, e.partition) == (entry.topic, entry.partition))
+    place = entry.topic, entry.partition
+    former = (e for e in state.landed if e.number < entry.number and (e.topic, e.partition) == place)
     return max((e.high or highs.get(e.sqn or 0, ()) for e in former), default=())
 
 
@@ -130,18 +136,18 @@ def find_skipped_ranges(state: LogState) -> tuple[tuple[int, int], ...]:
 
     An import skips everything that was there.
     """
-    found = _layers(state)
-    ranges = {(one.to, one.skipped_to) for one in found if one.skipped_to is not None and not one.imported}
-    return tuple(sorted({*ranges, *((0, end) for end in _import_ends(found))}))
+    folded = _layers(state)
+    ranges = {(one.to, one.skipped_to) for one in folded if one.skipped_to is not None and not one.imported}
+    return tuple(sorted({*ranges, *((0, end) for end in _import_ends(folded))}))
 
 
 def _layers(state: LogState) -> tuple[FoldedRange, ...]:
     return (*layers(state, state.latest), *layers(state, state.open_attempt))
 
 
-def _import_ends(found: Iterable[FoldedRange]) -> Iterator[int]:
+def _import_ends(layers: Iterable[FoldedRange]) -> Iterator[int]:
     """The sqns up to which imports replaced the log."""
-    return (one.to if one.skipped_to is None else one.skipped_to for one in found if one.imported)
+    return (one.to if one.skipped_to is None else one.skipped_to for one in layers if one.imported)
 
 
 def is_skipped(state: LogState, entry: LandedFileRecord) -> bool:
@@ -152,7 +158,7 @@ def is_skipped(state: LogState, entry: LandedFileRecord) -> bool:
     """
     if entry.sqn is not None:
         return any(after < entry.sqn <= to for after, to in find_skipped_ranges(state))
-    before = max((e.sqn for e in state.landed[: entry.number] if e.sqn is not None), default=0)
+    before = max((e.sqn for e in state.landed if e.number <= entry.number and e.sqn is not None), default=0)
     ranges = find_skipped_ranges(state)
     return any(after <= before < to for after, to in ranges) or before <= max(_import_ends(_layers(state)), default=-1)
 

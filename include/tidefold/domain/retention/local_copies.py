@@ -39,8 +39,8 @@ class CopyName:
     @classmethod
     def of(cls, path: str) -> CopyName | None:
         """Returns the copy that a file belongs to; None: it belongs to no copy."""
-        found = _IN_COPY.fullmatch(path)
-        return cls(found[1], int(found[2]), found[3] is not None) if found else None
+        parts = _IN_COPY.fullmatch(path)
+        return cls(parts[1], int(parts[2]), parts[3] is not None) if parts else None
 
     @classmethod
     def around(cls, path: str) -> CopyName | None:
@@ -64,8 +64,8 @@ class LocalFile:
 
 def segment_of(path: str) -> str | None:
     """Returns the segment that a file is a finished or unfinished copy of; None for any other file."""
-    found = _SEGMENT.fullmatch(path)
-    return found[1] if found and CopyName.of(path) is None else None
+    parts = _SEGMENT.fullmatch(path)
+    return parts[1] if parts and CopyName.of(path) is None else None
 
 
 def root_number(path: str, pipeline: str, count: int) -> int:
@@ -103,12 +103,12 @@ def leftover(state: LogState, name: CopyName) -> bool:
     That is an unfinished copy of a snapshot that is not open, or any copy of an aborted one. An id above those of the
     state may belong to an attempt that began after the state was read.
     """
-    known = state.snapshot(name.snapshot)
+    snapshot = state.snapshot(name.snapshot)
     if name.log != state.log:
         return False
-    if known is None:
+    if snapshot is None:
         return name.ongoing and name.snapshot <= max((s.id for s in state.snapshots), default=state.last_snapshot)
-    return known.state is State.ABORTED or (name.ongoing and not known.open)
+    return snapshot.state is State.ABORTED or (name.ongoing and not snapshot.open)
 
 
 def segments_needed(state: LogState) -> frozenset[str]:
@@ -183,11 +183,11 @@ def plan_eviction(
 
 def _count_needed(wanted: PlannedCopy, files: Iterable[LocalFile]) -> int:
     """Returns the bytes of the files that no finished copy of the same log in the same root has."""
-    there = {file.path: file.bytes for file in files if file.root == wanted.root}
-    copies = {CopyName.of(path) for path in there}
-    sources = [n for n in copies if n and n.log == wanted.name.log and not n.ongoing and n.manifest in there]
+    sizes = {file.path: file.bytes for file in files if file.root == wanted.root}
+    copies = {CopyName.of(path) for path in sizes}
+    sources = [n for n in copies if n and n.log == wanted.name.log and not n.ongoing and n.manifest in sizes]
     return sum(
         size
         for name, size in wanted.files.items()
-        if not any(there.get(data_path(str(source), name)) == size for source in sources)
+        if not any(sizes.get(data_path(str(source), name)) == size for source in sources)
     )

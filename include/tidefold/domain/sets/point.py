@@ -7,57 +7,13 @@ before the commit. Decisions 0048 and 0051 explain why the rules are sound.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
 
-from tidefold.domain.sets.progress import LogProgress, RecordRun
+from tidefold.domain.sets.log_judge import EndProof, LogJudge, PlacedEnd
+from tidefold.domain.sets.progress import Cut, LogProgress, TransactionEnd
 
-_NO_TRANSACTIONS = "the connector writes it with `provide.transaction.metadata: true`"
-
-
-@dataclass(frozen=True, slots=True)
-class TransactionEnd:
-    """The end of a transaction, as the transaction topic says it.
-
-    position: the position of its commit; None: its id does not say it, and the records of the transaction do.
-    offset: the offset of the END record.
-    counts: the number of records of each table.
-    rank: the order of its id among the ids of its source; None: the position is the order.
-    is_partial: whether the connector was killed in the transaction, and may have counted only the rest of it.
-    is_restarted: whether it began again after it had ended, because the connector was killed after the END.
-    """
-
-    id: str
-    position: int | None
-    offset: int
-    counts: Mapping[str, int]
-    rank: int | None = None
-    is_partial: bool = False
-    is_restarted: bool = False
-
-    @property
-    def name(self) -> str:
-        """What people call it."""
-        return f"the transaction at position {self.position}" if self.rank is None else f"transaction {self.id}"
-
-
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """Where a log is cut at a point: records from this offset on come later, and the one before it does not.
-
-    late: a file landed late, below the offset, and its records from this offset on come after the point; None: no file.
-    """
-
-    log: str
-    offset: int
-    late: int | None = None
-
-    @property
-    def bound(self) -> int:
-        """The offset up to which new records are ingested."""
-        return self.offset if self.late is None else self.late
+_NEWEST = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +39,23 @@ class SetPoint:
 
     def cut(self, log: str) -> int | None:
         """Returns the offset at which a log is cut; None: the log is not part of the point."""
-        found = self.find_cut(log)
-        return found.offset if found else None
+        limit = self.find_cut(log)
+        return limit.offset if limit else None
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotRelease:
+    """A person says that the snapshot by signal which held a set had ended at a position of the source's log.
+
+    offsets: for each log that it held, the offset at which it begins.
+    by, why, instant: who said it, and when (ISO 8601).
+    """
+
+    offsets: Mapping[str, int]
+    position: int
+    by: str
+    why: str
+    instant: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +67,7 @@ class FoundPoint:
     newest: the position of the newest transaction whose END has landed; None: no END is new.
     disorder: why the transactions have no order, so that no point can be found; empty: they have one.
     behind: for each log that holds the set back, how many transactions come after those that it has completely.
+    held: for each log that the first snapshot by signal holds, the offset at which it begins.
     """
 
     point: SetPoint | None
@@ -103,9 +75,15 @@ class FoundPoint:
     newest: int | None
     disorder: str = ""
     behind: Mapping[str, int] = field(default_factory=dict)
+    held: Mapping[str, int] = field(default_factory=dict)
 
 
-def find_point(ends: Sequence[TransactionEnd], logs: Mapping[str, LogProgress], before: SetPoint | None) -> FoundPoint:
+def find_point(
+    ends: Sequence[TransactionEnd],
+    logs: Mapping[str, LogProgress],
+    before: SetPoint | None,
+    released: Sequence[SnapshotRelease] = (),
+) -> FoundPoint:
     """Finds the newest point that is proved for all logs. It is never older than `before`.
 
     ends: the END records after `before`, in offset order without a gap. Records that were sent again are left out.
@@ -115,7 +93,13 @@ def find_point(ends: Sequence[TransactionEnd], logs: Mapping[str, LogProgress], 
     placed, misplaced = _place_ends(fresh, logs, proofs, before.position if before else -1)
     if disorder or misplaced:
         return FoundPoint(before, {}, None, disorder or misplaced)
-    judges = {log: _LogJudge(progress, placed, proofs) for log, progress in logs.items()}
+    judges = {
+        log: LogJudge(progress, placed, proofs, {r.offsets[log]: r.position for r in released if log in r.offsets})
+        for log, progress in logs.items()
+    }
+    ends_held = {log: judge.find_held(_NEWEST) for log, judge in judges.items()}
+    first = min((one.position for one, _ in ends_held.values() if one), default=None)
+    held = {log: one.offset for log, (one, _) in ends_held.items() if one and one.position == first}
     newest = placed[-1].position if placed else None
     chosen = next((e for e in reversed(placed) if all(j.has_all_to(e.position) for j in judges.values())), None)
     if chosen:
@@ -126,12 +110,13 @@ def find_point(ends: Sequence[TransactionEnd], logs: Mapping[str, LogProgress], 
     else:
         start = _find_snapshot(logs)
         if start is None:
-            return FoundPoint(None, _explain(judges, newest), newest, behind=_count_behind(judges, placed))
+            return FoundPoint(None, _explain(judges, newest), newest, "", _count_behind(judges, placed), held)
         position, transaction, read_to, rank = start, "", -1, None
     cuts = tuple(_find_cuts(judges, position, before))
-    waits = _explain(judges, newest) if newest is not None and newest > position else {}
+    has_newer = newest is not None and newest > position
+    waits = _explain(judges, newest) if has_newer else {log: ends_held[log][1] for log in held}
     point = SetPoint(position, transaction, read_to, cuts, rank)
-    return FoundPoint(point, waits, newest, behind=_count_behind(judges, placed))
+    return FoundPoint(point, waits, newest, "", _count_behind(judges, placed), held)
 
 
 def explain_missing_ends(
@@ -151,17 +136,17 @@ def explain_missing_ends(
     return next(iter(missing.values()), ""), len(missing)
 
 
-def _count_behind(judges: Mapping[str, _LogJudge], ends: Sequence[_PlacedEnd]) -> dict[str, int]:
+def _count_behind(judges: Mapping[str, LogJudge], ends: Sequence[PlacedEnd]) -> dict[str, int]:
     """Returns how many of the transactions each log has not; logs that have all are left out."""
-    found = {}
+    lags = {}
     for log, judge in judges.items():
         complete = next((at for at, end in reversed([*enumerate(ends, 1)]) if judge.has_all_to(end.position)), 0)
         if complete < len(ends):
-            found[log] = len(ends) - complete
-    return found
+            lags[log] = len(ends) - complete
+    return lags
 
 
-def _find_cuts(judges: Mapping[str, _LogJudge], position: int, before: SetPoint | None) -> Iterator[Cut]:
+def _find_cuts(judges: Mapping[str, LogJudge], position: int, before: SetPoint | None) -> Iterator[Cut]:
     """Yields where each log is cut. A log for which an older point is not proved keeps its cut of then, or has none.
 
     Such a log went on while it was in no set, or came into the set after that point.
@@ -202,46 +187,38 @@ def _find_reached(ends: Sequence[TransactionEnd], before: SetPoint | None) -> in
     return before.position
 
 
-@dataclass(frozen=True, slots=True)
-class _PlacedEnd:
-    """An END with a position, its own or one that the records of the set's tables show."""
-
-    end: TransactionEnd
-    position: int
-
-
 def _place_ends(
-    ends: Sequence[TransactionEnd], logs: Mapping[str, LogProgress], proofs: Mapping[str, _Proof], floor: int
-) -> tuple[list[_PlacedEnd], str]:
+    ends: Sequence[TransactionEnd], logs: Mapping[str, LogProgress], proofs: Mapping[str, EndProof], floor: int
+) -> tuple[list[PlacedEnd], str]:
     """Returns the ENDs with their positions, and why they have no order (empty: they have one).
 
     One without a record in the set's tables moves nothing: it has the position of the END before. One whose records
     have not landed, as far as is known, has the position of the END after it, or one more than the END before. It is no
     point in either case, because the log that lacks the records has no proof of that position.
     """
-    known = [end.position if end.position is not None else _find_place(end, logs) for end in ends]
-    placed: list[_PlacedEnd] = []
+    positions = [end.position if end.position is not None else _find_place(end, logs) for end in ends]
+    placed: list[PlacedEnd] = []
     last, last_known = floor, floor
-    following = _find_following(known)
-    for end, position, later in zip(ends, known, following, strict=True):
+    following = _find_following(positions)
+    for end, position, later in zip(ends, positions, following, strict=True):
         if position is not None:
             if position <= last_known:
                 return [], f"{end.name} is at position {position}, and position {last_known} came before"
             last = last_known = position
-        elif proofs.get(end.id) is _Proof.LATER or any(end.counts.get(log.table) for log in logs.values()):
+        elif proofs.get(end.id) is EndProof.LATER or any(end.counts.get(log.table) for log in logs.values()):
             last = last + 1 if later is None else later
-        placed.append(_PlacedEnd(end, last))
+        placed.append(PlacedEnd(end, last))
     return placed, ""
 
 
-def _find_following(known: Sequence[int | None]) -> list[int | None]:
+def _find_following(positions: Sequence[int | None]) -> list[int | None]:
     """Returns for each position the next one that is known."""
-    found: list[int | None] = []
+    following: list[int | None] = []
     later: int | None = None
-    for position in reversed(known):
-        found.append(later)
+    for position in reversed(positions):
+        following.append(later)
         later = later if position is None else position
-    return found[::-1]
+    return following[::-1]
 
 
 def _find_place(end: TransactionEnd, logs: Mapping[str, LogProgress]) -> int | None:
@@ -249,15 +226,7 @@ def _find_place(end: TransactionEnd, logs: Mapping[str, LogProgress]) -> int | N
     return max((log.places[end.id] for log in logs.values() if end.id in log.places), default=None)
 
 
-class _Proof(Enum):
-    """What proves that a table has all records of a transaction."""
-
-    COUNT = "the count of its END"
-    LATER = "a later record"
-    EITHER = "the count of its END, or a later record"
-
-
-def _find_proofs(ends: Sequence[TransactionEnd], logs: Mapping[str, LogProgress]) -> dict[str, _Proof]:
+def _find_proofs(ends: Sequence[TransactionEnd], logs: Mapping[str, LogProgress]) -> dict[str, EndProof]:
     """Returns what proves each transaction, by its id.
 
     A connector that was killed in a transaction, and had stored its place there, sends BEGIN and the rest again. Before
@@ -267,13 +236,13 @@ def _find_proofs(ends: Sequence[TransactionEnd], logs: Mapping[str, LogProgress]
     renumbers = [log.renumbers for log in logs.values()]
     if False in renumbers and True not in renumbers:
         return {}
-    found = {}
+    proofs = {}
     for end in ends:
         if end.is_partial:
-            found[end.id] = _Proof.LATER
+            proofs[end.id] = EndProof.LATER
         elif end.is_restarted:
-            found[end.id] = _Proof.EITHER
-    return found
+            proofs[end.id] = EndProof.EITHER
+    return proofs
 
 
 def _find_snapshot(logs: Mapping[str, LogProgress]) -> int | None:
@@ -283,7 +252,9 @@ def _find_snapshot(logs: Mapping[str, LogProgress]) -> int | None:
         if not log.is_fresh:
             return None
         if log.snapshot is None:
-            if log.first_offset not in (None, 0) or (log.first_offset is None and not log.may_be_empty):
+            if log.first_offset not in (None, 0) or (
+                not log.may_be_empty and (log.signalled or log.first_offset is None)
+            ):
                 return None
         elif not log.snapshot.is_whole or log.snapshot.first != log.snapshot.last:
             return None
@@ -292,105 +263,7 @@ def _find_snapshot(logs: Mapping[str, LogProgress]) -> int | None:
     return positions.pop() if len(positions) == 1 else None
 
 
-class _LogJudge:
-    """Decides for one log which points are proved."""
-
-    def __init__(self, progress: LogProgress, ends: Sequence[_PlacedEnd], proofs: Mapping[str, _Proof]) -> None:
-        self._log = progress
-        self._positions = {one.end.id: one.position for one in ends}
-        self._indexes = {one.end.id: index for index, one in enumerate(ends)}
-        first = progress.first_transaction
-        self._first = self._positions.get(first.transaction or "") if first else None
-        if progress.is_adopted and first and self._first is not None:
-            # What was ingested before the log came into the set ends before its first new transaction.
-            ends = ends[next(i for i, one in enumerate(ends) if one.end.id == first.transaction) :]
-        held = [
-            (one.position, why) for one in ends if (why := self._explain_end(one, proofs.get(one.end.id, _Proof.COUNT)))
-        ]
-        self._missing, self._reasons = [position for position, _ in held], [why for _, why in held]
-
-    def _explain_end(self, one: _PlacedEnd, proof: _Proof) -> str:
-        """Returns why it is not proved that all records of a transaction have landed; empty: it is."""
-        end = one.end
-        is_counted = self._log.seen.get(end.id, 0) >= end.counts.get(self._log.table, 0)
-        if is_counted and proof is not _Proof.LATER:
-            return ""
-        if proof is not _Proof.COUNT and self._has_later_than(one):
-            return ""
-        if not is_counted:
-            return f"records of {end.name} have not landed"
-        return f"no record after {end.name} has landed, and the connector was killed while it sent that transaction"
-
-    def _has_later_than(self, one: _PlacedEnd) -> bool:
-        """Whether all records up to one of a later transaction have landed. A topic keeps its order."""
-        own = self._indexes[one.end.id]
-        for run in self._log.runs:
-            if run.offset >= self._log.unbroken_to:
-                return False
-            index = self._indexes.get(run.transaction or "")
-            if index > own if index is not None else self._is_later(run, one.position):
-                return True
-        return False
-
-    def has_all_to(self, position: int) -> bool:
-        """Whether all records of all transactions up to this position have landed."""
-        return not self.explain(position)
-
-    def explain(self, position: int) -> str:
-        """Returns why this position is not proved; empty: it is."""
-        return self._explain_beginning(position) or self._explain_records(position)
-
-    def _explain_beginning(self, position: int) -> str:
-        log, snapshot = self._log, self._log.snapshot
-        if log.untracked is not None and not (log.is_adopted and self._is_before_first(log.untracked)):
-            return f"the record at offset {log.untracked} has no transaction; {_NO_TRANSACTIONS}"
-        if log.is_adopted:
-            if log.first_offset is not None and log.first_offset != log.taken_to:
-                return f"the records from offset {log.taken_to} on have not landed"
-            if self._first is None or self._first > position:
-                return "it was ingested before it came into the set, and joins with its next transaction"
-        if not log.is_fresh or (snapshot and snapshot.last <= position):
-            return ""
-        if snapshot:
-            return "its initial snapshot is newer"
-        if log.first_offset is None:
-            return "" if log.may_be_empty else "nothing of it has landed"
-        if log.first_offset > 0:
-            return f"the records before offset {log.first_offset} have not landed"
-        return ""
-
-    def _is_before_first(self, offset: int) -> bool:
-        first = self._log.first_transaction
-        return first is not None and offset < first.offset
-
-    def _explain_records(self, position: int) -> str:
-        snapshot, replaced = self._log.snapshot, -1
-        if snapshot and snapshot.first <= position:
-            if not snapshot.is_whole or snapshot.last > position:
-                return "its initial snapshot has not landed completely"
-            # The rows of a snapshot contain all transactions before it.
-            replaced = snapshot.last
-        at = bisect_right(self._missing, replaced)
-        if at < len(self._missing) and self._missing[at] <= position:
-            return self._reasons[at]
-        return ""
-
-    def cut_at(self, log: str, position: int) -> Cut:
-        """Returns the cut after the last record before the first one that comes after this position."""
-        later = next((run for run in self._log.runs if self._is_later(run, position)), None)
-        if later is None:
-            return Cut(log, self._log.next_offset)
-        return Cut(log, later.before, later.offset if later.offset < later.before else None)
-
-    def _is_later(self, run: RecordRun, position: int) -> bool:
-        if run.transaction is None:
-            return run.after > position
-        end = self._positions.get(run.transaction)
-        # Without an END it comes after the position, unless the source sent an earlier transaction again.
-        return run.after >= position if end is None else end > position
-
-
-def _explain(judges: Mapping[str, _LogJudge], newest: int | None) -> dict[str, str]:
+def _explain(judges: Mapping[str, LogJudge], newest: int | None) -> dict[str, str]:
     """Returns for each log why it is not at the newest transaction."""
-    position = newest if newest is not None else 2**63 - 1
+    position = newest if newest is not None else _NEWEST
     return {log: why for log, judge in judges.items() if (why := judge.explain(position))}

@@ -3,7 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionEnd:
+    """The end of a transaction, as the transaction topic says it.
+
+    position: the position of its commit; None: its id does not say it, and the records of the transaction do.
+    offset: the offset of the END record.
+    counts: the number of records of each table.
+    rank: the order of its id among the ids of its source; None: the position is the order.
+    is_partial: whether the connector was killed in the transaction, and may have counted only the rest of it.
+    is_restarted: whether it began again after it had ended, because the connector was killed after the END.
+    """
+
+    id: str
+    position: int | None
+    offset: int
+    counts: Mapping[str, int]
+    rank: int | None = None
+    is_partial: bool = False
+    is_restarted: bool = False
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+        return f"the transaction at position {self.position}" if self.rank is None else f"transaction {self.id}"
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Where a log is cut at a point: records from this offset on come later, and the one before it does not.
+
+    late: a file landed late, below the offset, and its records from this offset on come after the point; None: no file.
+    """
+
+    log: str
+    offset: int
+    late: int | None = None
+
+    @property
+    def bound(self) -> int:
+        """The offset up to which new records are ingested."""
+        return self.offset if self.late is None else self.late
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,11 +56,12 @@ class SourceRecord:
     transaction: the id of its transaction; None: it has none, as a row of a snapshot or a tombstone.
     number: its number among the records of its transaction and table, from 1.
     after: the position of the commit before its transaction; of an initial snapshot's row the snapshot's position.
-    is_snapshot: whether it is a row of an initial snapshot.
+    is_snapshot: whether it is a row of a snapshot that is not incremental.
+    is_signalled: whether the record shows that a signal asked for its snapshot, while the connector streamed.
     begins, ends: whether it is marked as the first or the last row of its table in the snapshot.
     is_untracked: whether it is a streamed change whose connector wrote no transaction.
     place: the position of the record itself; None: the id of its transaction's END has a position.
-    renumbers: whether its connector may number a transaction anew from the middle of it, after a kill.
+    renumbers: whether its connector may number a transaction from 1 again in the middle of it, after a kill.
     """
 
     offset: int
@@ -25,6 +69,7 @@ class SourceRecord:
     number: int = 0
     after: int = 0
     is_snapshot: bool = False
+    is_signalled: bool = False
     begins: bool = False
     ends: bool = False
     is_untracked: bool = False
@@ -62,6 +107,20 @@ class InitialSnapshot:
 
 
 @dataclass(frozen=True, slots=True)
+class SignalledSnapshot:
+    """A snapshot by signal. Its rows show a state of the source that is later than their position, by an unknown time.
+
+    offset: the offset of its first row.
+    position: the first position that the state can be of.
+    is_whole: whether all its rows have landed; of an incremental one that is not known, and it counts as whole.
+    """
+
+    offset: int
+    position: int
+    is_whole: bool
+
+
+@dataclass(frozen=True, slots=True)
 class LogProgress:
     """What the new landed records of a log show.
 
@@ -76,6 +135,7 @@ class LogProgress:
     first_offset: the offset of the first new record; None: there is none.
     untracked: the first record without a transaction that needs one; None: there is none.
     may_be_empty: whether the configuration says that the table begins empty.
+    signalled: the snapshots by signal among the new records.
     """
 
     table: str
@@ -91,6 +151,7 @@ class LogProgress:
     first_offset: int | None = None
     untracked: int | None = None
     may_be_empty: bool = False
+    signalled: tuple[SignalledSnapshot, ...] = ()
 
     @property
     def is_fresh(self) -> bool:
@@ -124,9 +185,8 @@ def follow_records(
     scan = _RecordScan(taken_to, is_adopted=not known and taken_to > 0, is_unbroken=is_unbroken)
     for record in records:
         scan.add(record)
-    snapshot = None
-    if scan.snapshot_first is not None and scan.snapshot_last is not None:
-        snapshot = InitialSnapshot(scan.snapshot_first, scan.snapshot_last, scan.is_whole)
+    initial = [one for one in scan.snapshots if not one.is_signalled]
+    snapshot = InitialSnapshot(initial[0].after, initial[-1].after, initial[-1].is_whole) if initial else None
     return LogProgress(
         table,
         taken_to,
@@ -141,7 +201,21 @@ def follow_records(
         first_offset=scan.first_offset,
         untracked=scan.untracked,
         may_be_empty=may_be_empty,
+        signalled=tuple(
+            SignalledSnapshot(one.offset, one.after, one.is_whole) for one in scan.snapshots if one.is_signalled
+        ),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _SnapshotRows:
+    """The rows of one snapshot. has_all: whether every row from the first one on has been seen."""
+
+    offset: int
+    after: int
+    is_signalled: bool
+    has_all: bool
+    is_whole: bool
 
 
 class _RecordScan:
@@ -156,18 +230,14 @@ class _RecordScan:
         self.renumbers: bool | None = None
         self.unbroken_to = taken_to if is_unbroken else -1
         self.untracked: int | None = None
-        self.snapshot_first: int | None = None
-        self.snapshot_last: int | None = None
-        self.is_whole = False
+        self.snapshots: list[_SnapshotRows] = []
+        self._taken_to = taken_to
         # The newest transaction, with a position before it.
         self._newest: tuple[int, str] = (-1, "")
         # For each transaction: up to which number its present numbering has no gap, and the last number.
         self._numbering: dict[str, tuple[int, int]] = {}
         # Of the first transaction of an adopted log, records may have been ingested before.
         self._may_begin_later = is_adopted
-        # Whether every row of the present snapshot, from its first one on, has been seen.
-        self._has_all_rows = False
-        self._was_snapshot = False
 
     def add(self, record: SourceRecord) -> None:
         follows = record.offset == self.next_offset
@@ -175,15 +245,16 @@ class _RecordScan:
             self._add_run(record)
             self._count(record.transaction, record)
         elif record.is_snapshot:
-            self._add_run(record)
             self._add_snapshot_row(record, follows)
+        elif record.is_signalled and not (self._taken_to or self.snapshots):
+            # A table of which nothing else was read. In any other, such a row is one that the log has.
+            self._add_snapshot_row(replace(record, begins=True, ends=True), follows)
         elif record.is_untracked and self.untracked is None:
             self.untracked = record.offset
         if self.first_offset is None:
             self.first_offset = record.offset
         if record.offset == self.unbroken_to:
             self.unbroken_to += 1
-        self._was_snapshot = record.is_snapshot
         self.next_offset = max(self.next_offset, record.offset + 1)
 
     def _add_run(self, record: SourceRecord) -> None:
@@ -216,13 +287,14 @@ class _RecordScan:
         self.seen[transaction] = max(self.seen.get(transaction, 0), reached)
 
     def _add_snapshot_row(self, record: SourceRecord, follows: bool) -> None:
-        if self.snapshot_first is None:
-            self.snapshot_first = record.after
-        begins = record.begins or record.after != self.snapshot_last
-        if begins:
+        is_signalled = record.is_signalled or self._taken_to > 0 or self._newest[1] != ""
+        after = record.after + is_signalled
+        self._add_run(replace(record, after=after))
+        last = self.snapshots[-1] if self.snapshots else None
+        if last is None or record.begins or after != last.after:
             # Without a mark, only an unbroken line of offsets shows that no row came before.
-            self._has_all_rows = record.begins or follows
-        elif not follows:
-            self._has_all_rows = False
-        self.snapshot_last = record.after
-        self.is_whole = record.ends and self._has_all_rows
+            offset, has_all = record.offset, record.begins or follows
+        else:
+            offset, has_all = last.offset, last.has_all and follows
+            del self.snapshots[-1]
+        self.snapshots.append(_SnapshotRows(offset, after, is_signalled, has_all, record.ends and has_all))

@@ -1,4 +1,4 @@
-"""The transitions that begin a snapshot: a fold of new changes, a restore, an import, or a tail.
+"""The transitions that begin a snapshot (a fold, a restore, an import, a tail), and its kind, by the cost of each.
 
 Each takes a state and returns the next one, or raises a typed error. With nothing to do it returns the given state
 (I4).
@@ -11,24 +11,37 @@ from enum import StrEnum
 
 from tidefold.domain.commit_times import latest_commit_time
 from tidefold.domain.external_snapshot import External, Ownership
-from tidefold.domain.ingest.append import never_took
-from tidefold.domain.log_state import Expire, LogState, Snapshot, SnapshotKind, State
-from tidefold.domain.snapshot.abort_cause import AbortCause
-from tidefold.domain.snapshot.transitions import require_published, require_snapshot
+from tidefold.domain.ingest.append import never_took, stop
+from tidefold.domain.log_state import Expire, LogState, Snapshot, SnapshotKind, State, Stopped
+from tidefold.domain.snapshot.transitions import AbortCause, end_attempt, require_published, require_snapshot
+from tidefold.domain.wording import in_units
 from tidefold.errors import RefusedError
 
 
 class RestoreMode(StrEnum):
     """What a restore does with the changes after the snapshot.
 
-    REPLAY: the next fold folds them again.
+    STAY: they wait, and the log is stopped, until somebody resumes it.
     SKIP: they are left out for good.
+    REPLAY: the next fold folds them again.
     CARRY: as REPLAY. The change sets of a tail are not folded either: its base is restored, and they wait in the log.
     """
 
-    REPLAY = "replay"
+    STAY = "stay"
     SKIP = "skip"
+    REPLAY = "replay"
     CARRY = "carry"
+
+
+def name_span(first: int, last: int) -> str:
+    """Returns the name of a range of change sets, for messages."""
+    return f"change set {first}" if first == last else f"change sets {first} to {last}"
+
+
+def describe_replayed(mode: str, first: int, last: int) -> str:
+    """Returns what happens to the change sets after a restored snapshot that are not left out."""
+    when = "folded after `tidefold resume`" if mode == RestoreMode.STAY else "folded again by the next run"
+    return f"{when}: {name_span(first, last)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +76,7 @@ class Claim:
     external: the snapshot outside the store whose rows it gets.
     lateness: how far below the highest order a delete is still remembered, in the unit of the first order column.
     token: the random part of the attempt's token.
+    by: who asks.
     """
 
     run: str
@@ -78,6 +92,7 @@ class Claim:
     external: External | None = None
     lateness: int | None = None
     token: str = ""
+    by: str = ""
 
 
 def claim(state: LogState, asked: Claim) -> LogState:
@@ -93,6 +108,8 @@ def claim(state: LogState, asked: Claim) -> LogState:
     stalled = asked.stalled if asked.stalled and asked.stalled.attempt == attempt else None
     if attempt and attempt.run != asked.run and not asked.takeover and not stalled:
         raise build_open_error(state, attempt)
+    if state.stays and not asked.restore and not asked.external:
+        return state
     if not attempt and not state.unfolded and not asked.restore and not asked.renew and not asked.external:
         return state
     require_published(state)
@@ -194,7 +211,7 @@ def supersede(state: LogState, attempt: Snapshot | None, stalled: Stalled | None
     if attempt is None:
         return state
     cause = AbortCause.supersede(state.epoch + 1, stalled.heartbeats if stalled else None)
-    return state.with_snapshot(replace(attempt, state=State.ABORTED, abort_reason=cause.text))
+    return end_attempt(state, attempt, cause.text)
 
 
 def begin_attempt(state: LogState, asked: Claim, base: Snapshot | None) -> Snapshot:
@@ -224,6 +241,7 @@ def _begin(state: LogState, asked: Claim) -> LogState:
     begun = replace(begin_attempt(state, asked, state.latest), horizon=_horizon(state, asked))
     if asked.restore:
         begun = _restoring(state, begun, asked.restore)
+        state = _stop_at(state, asked, asked.restore)
     if asked.external:
         begun = _importing(state, begun, asked.external)
     return replace(state, epoch=begun.epoch).with_snapshot(replace(begun, max_commit_time=_until(state, begun)))
@@ -240,11 +258,11 @@ def _until(state: LogState, begun: Snapshot) -> int | None:
 
 def _horizon(state: LogState, asked: Claim) -> int | None:
     """Returns the horizon. It is never below that of the base, which has forgotten earlier deletes."""
-    known = state.latest.horizon if state.latest else None
+    horizon = state.latest.horizon if state.latest else None
     if asked.lateness is None or asked.restore or asked.external:
-        return known
+        return horizon
     tops = [c.top - asked.lateness for c in state.change_sets if c.top is not None]
-    return max([*tops, *([] if known is None else [known])], default=None)
+    return max([*tops, *([] if horizon is None else [horizon])], default=None)
 
 
 def require_completed(state: LogState, snapshot: int) -> Snapshot:
@@ -288,6 +306,14 @@ def _restoring(state: LogState, begun: Snapshot, asked: RestorePoint) -> Snapsho
     return replace(begun, to_sqn=end)
 
 
+def _stop_at(state: LogState, asked: Claim, wanted: RestorePoint) -> LogState:
+    """Stops the log if the restored rows are to stay. A log that another restore has stopped stays stopped by that."""
+    if wanted.mode is not RestoreMode.STAY or state.stays:
+        return state
+    why = f"the rows of snapshot {wanted.snapshot} stay"
+    return stop(state, Stopped(asked.run, asked.by or asked.run, why, "", asked.instant))
+
+
 def _importing(state: LogState, begun: Snapshot, external: External) -> Snapshot:
     """Returns the attempt that imports rows, and leaves out unfolded changes. An empty log continues where they end."""
     begun = replace(begun, external=external, horizon=None)
@@ -311,3 +337,80 @@ def build_owned_error(log: str, snapshot: int) -> RefusedError:
         f"Snapshot {snapshot} of `{log}` owns this original and deletes it when it is retired.",
         hint=f"`tidefold restore {log} {snapshot}` restores its rows.",
     )
+
+
+class KindPolicy(StrEnum):
+    """How the kind is selected: always the same kind, or by cost."""
+
+    FULL = "full"
+    INCREMENTAL = "incremental"
+    AUTO = "auto"
+
+
+@dataclass(frozen=True, slots=True)
+class KindDecision:
+    """The selected kind and the reason, as the end of a sentence."""
+
+    kind: SnapshotKind
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
+class KindInputs:
+    """The inputs of the selection besides the log.
+
+    links: whether the store can link a file instead of copying its bytes.
+    full_every: with `auto`, the number of snapshots from one full snapshot to the next.
+    """
+
+    rule: KindPolicy = KindPolicy.FULL
+    links: bool = True
+    full_every: int = 10
+    buckets: int | None = None
+
+
+# `auto` accepts this many times the bytes of an incremental snapshot for a full one, which needs no other snapshot.
+_WORTH = 2
+
+
+def select_kind(state: LogState, terms: KindInputs) -> KindDecision:
+    """Selects the kind of the next snapshot. An incremental one is built on the newest completed one only (N3)."""
+    if terms.rule is not KindPolicy.AUTO:
+        return KindDecision(SnapshotKind(terms.rule), "it was asked for")
+    latest = state.latest
+    if latest is None:
+        return KindDecision(SnapshotKind.FULL, "there is no snapshot yet whose files could be shared")
+    if terms.buckets not in (None, state.shape.buckets):
+        return KindDecision(
+            SnapshotKind.FULL, f"the number of buckets changes from {state.shape.buckets} to {terms.buckets}"
+        )
+    made = [s for s in state.snapshots if s.in_main_lineage and s.state not in (State.ABORTED, State.ONGOING)]
+    fulls = [number for number, s in enumerate(made) if s.kind is SnapshotKind.FULL]
+    since = len(made) - 1 - fulls[-1] if fulls else len(made)
+    if since >= terms.full_every:
+        return KindDecision(SnapshotKind.FULL, f"{since} incremental snapshots were made since the last full one")
+    if terms.links:
+        return KindDecision(SnapshotKind.FULL, "the store links unchanged files, so a full snapshot copies no bytes")
+    written = estimate_touched_bytes(state)
+    if latest.bytes_full <= _WORTH * written:
+        return KindDecision(
+            SnapshotKind.FULL,
+            f"the changes rewrite about {in_units(written)} of {in_units(latest.bytes_full)} in any case",
+        )
+    copied = latest.bytes_full - written
+    return KindDecision(
+        SnapshotKind.INCREMENTAL,
+        f"a full snapshot would copy about {in_units(copied)} unchanged beside {in_units(written)} new",
+    )
+
+
+def estimate_touched_bytes(state: LogState) -> int:
+    """Estimates how many bytes of the newest snapshot are in buckets that the waiting changes touch.
+
+    Keys are spread evenly, so of B buckets n changes leave (1 - 1/B)^n untouched.
+    """
+    latest, buckets = state.latest, state.shape.buckets
+    if latest is None:
+        return 0
+    changes = sum(change_set.rows for change_set in state.unfolded)
+    return int(latest.bytes_full * (1 - (1 - 1 / buckets) ** changes))

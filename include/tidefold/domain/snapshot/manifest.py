@@ -1,13 +1,17 @@
-"""The manifest of a snapshot: its files and their origin. It is written once and never changed."""
+"""The descriptions of a snapshot, written once: its manifest (files, their origin), and that of a savepoint."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
-from tidefold.domain.key_groups import KeyGroups, Redistribution
-from tidefold.domain.log_state import Position, Snapshot, SnapshotKind, TableSpec
-from tidefold.domain.paths import LogPaths
-from tidefold.domain.table.schema import FIRST, Schema
+from tidefold.domain.external_snapshot import Layout
+from tidefold.domain.key_groups import KeyGroups, Redistribution, bucket_ranges
+from tidefold.domain.log_state import Snapshot, SnapshotKind, TableSpec
+from tidefold.domain.paths import DataFileName, LogPaths
+from tidefold.domain.source_progress import SourceProgress
+from tidefold.domain.table.types import FIRST, Schema
+from tidefold.errors import CorruptError, TidefoldError
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,7 @@ class Manifest:
     bytes_copied: the bytes of carried files that were copied (as in object stores) instead of linked.
     expired: how many rows were dropped for their age.
     cleared: the order of the highest clear that was ever folded.
+    clears, cleared_rows: how often its changes cleared the table, and how many rows were there before.
     ties: how many keys had different changes of the same order. tied: some of these keys, as JSON.
     unresolved: how many keys are left out, because a value was not sent and no earlier row has it.
     unresolved_keys: some of these keys, as JSON.
@@ -71,9 +76,10 @@ class Manifest:
     The remaining fields are for `rebuild`.
     claim: the snapshot as it was claimed.
     schemas: the schemas of the log at that time.
-    positions: the source positions at the snapshot's last sqn; None: not known.
+    progress: the progress of the source at the snapshot's last sqn; None: not known.
 
     redistribution: how its rows are distributed to workers; None: split.
+    format: the number of its stored form.
     """
 
     log: str
@@ -96,8 +102,11 @@ class Manifest:
     token: str = ""
     claim: Snapshot | None = None
     schemas: tuple[Schema, ...] = ()
-    positions: tuple[Position, ...] | None = None
+    progress: SourceProgress | None = None
     redistribution: Redistribution | None = None
+    clears: int = 0
+    cleared_rows: int = 0
+    format: int = 0
 
     @property
     def home(self) -> str:
@@ -121,3 +130,144 @@ class Manifest:
     def bytes_written(self) -> int:
         """The bytes that the snapshot added: new files and copied files."""
         return sum(f.bytes for f in self.files if not f.carried) + self.bytes_copied
+
+
+# The description. It is written last; a folder without it is no savepoint.
+DESCRIPTION = "savepoint.json"
+# The mark of an unfinished savepoint: written first, removed last.
+BEGUN = "savepoint.begun"
+ROWS = "rows"
+DELTA_LOG = "_delta_log/00000000000000000000.json"
+_PART = re.compile(rf"{ROWS}/part-\d{{5}}\.parquet")
+
+
+@dataclass(frozen=True, slots=True)
+class SavedFile:
+    """A Parquet file of a savepoint.
+
+    path: its path relative to the savepoint.
+    stats: the Delta statistics document.
+    hidden: see DataFile.
+    """
+
+    path: str
+    bytes: int
+    rows: int
+    sha256: str
+    key_groups: KeyGroups
+    stats: str
+    hidden: bool = False
+
+    def data_file(self, key_groups: KeyGroups | None = None) -> DataFile:
+        return DataFile(
+            name=self.path.rsplit("/", 1)[1],
+            bytes=self.bytes,
+            rows=self.rows,
+            sha256=self.sha256,
+            key_groups=key_groups or self.key_groups,
+            stats=self.stats,
+            hidden=self.hidden,
+        )
+
+    @classmethod
+    def of(cls, folder: str, file: DataFile) -> SavedFile:
+        assert file.deletions is None, "savepoints contain no deletion vectors"
+        return cls(
+            path=f"{folder}/{file.name}",
+            bytes=file.bytes,
+            rows=file.rows,
+            sha256=file.sha256,
+            key_groups=file.key_groups,
+            stats=file.stats,
+            hidden=file.hidden,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Savepoint:
+    """A snapshot outside of a store.
+
+    sqn: its last change set.
+    progress: the progress of the source at that change set.
+    delta_log: the other files that belong to it.
+    cleared, redistribution: see Manifest.
+    instant: when it was taken, for people.
+    """
+
+    kind: Layout
+    log: str
+    snapshot: int
+    sqn: int
+    instant: str
+    rows: int
+    shape: TableSpec
+    progress: SourceProgress
+    files: tuple[SavedFile, ...]
+    delta_log: tuple[str, ...] = ()
+    cleared: tuple[int, ...] = ()
+    redistribution: Redistribution | None = None
+
+    @property
+    def bytes(self) -> int:
+        return sum(f.bytes for f in self.files)
+
+    @property
+    def manifest(self) -> Manifest:
+        """Returns a native savepoint as the manifest of a full snapshot."""
+        return Manifest(
+            log=self.log,
+            snapshot=self.snapshot,
+            epoch=0,
+            kind=SnapshotKind.FULL,
+            base=None,
+            from_sqn=self.sqn,
+            to_sqn=self.sqn,
+            shape=self.shape,
+            files=tuple(f.data_file() for f in self.files),
+            cleared=self.cleared,
+            redistribution=self.redistribution,
+        )
+
+
+def part_path(number: int) -> str:
+    """Returns the path of a data file of a canonical savepoint."""
+    return f"{ROWS}/part-{number:05d}.parquet"
+
+
+def check_savepoint(savepoint: Savepoint) -> Savepoint:
+    """Returns the savepoint. Raises CorruptError if tidefold cannot have written it."""
+    try:
+        LogPaths(savepoint.log)
+        bucket_ranges(savepoint.shape.key_groups, savepoint.shape.buckets)
+    except TidefoldError as error:
+        raise _corrupt(error.message) from error
+    paths = [f.path for f in savepoint.files]
+    if len(set(paths)) < len(paths):
+        raise _corrupt("it names a file twice")
+    for file in savepoint.files:
+        _check_file(savepoint, file)
+    if sum(f.rows for f in savepoint.files if not f.hidden) != savepoint.rows:
+        raise _corrupt(f"its files do not have {savepoint.rows:,} rows together")
+    if savepoint.sqn < 0 or savepoint.snapshot < 1:
+        raise _corrupt("the number of its snapshot or of its last change set is not possible")
+    if set(savepoint.delta_log) - {DELTA_LOG}:
+        raise _corrupt("`delta_log` names a file outside `_delta_log`")
+    return savepoint
+
+
+def _check_file(savepoint: Savepoint, file: SavedFile) -> None:
+    """Refuses a path outside the savepoint, because tidefold later deletes an original that it owns by these paths."""
+    if savepoint.kind is Layout.CANONICAL:
+        is_part = _PART.fullmatch(file.path) is not None
+    else:
+        is_part = file.path.startswith("_data/") and DataFileName.parse(file.path.removeprefix("_data/")) is not None
+    if not is_part or min(file.bytes, file.rows) < 0 or file.key_groups.last >= savepoint.shape.key_groups:
+        raise _corrupt(f"it names a file that cannot be in it: `{file.path}`")
+
+
+def _corrupt(what: str) -> CorruptError:
+    return CorruptError(
+        "SAVEPOINT_INVALID",
+        f"The description of the savepoint is damaged: {what}.",
+        hint="Nothing was changed. Take another savepoint, or restore this one from a backup.",
+    )

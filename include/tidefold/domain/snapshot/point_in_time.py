@@ -1,4 +1,4 @@
-"""Plans snapshots of the rows as of an instant: their base, their change sets, and their first transition. Pure.
+"""Plans snapshots as of an instant, and finds older snapshots from which rows can be made. Pure.
 
 Only the commit time at the source counts, to the microsecond, not the time of arrival.
 """
@@ -10,11 +10,106 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from tidefold.domain.commit_times import NEVER, AsOf, format_instant, micros, next_second, tag_of
-from tidefold.domain.log_state import ChangeSet, Expire, LogState, Snapshot, State
+from tidefold.domain.log_state import ChangeSet, Expire, LogState, Snapshot, SnapshotKind, State
 from tidefold.domain.retention.tag_names import require_free
 from tidefold.domain.snapshot.claim import Claim, begin_attempt, build_open_error, same_request, supersede
-from tidefold.domain.snapshot.lineage import Older, up_to
 from tidefold.errors import CorruptError, RefusedError
+
+# Change sets with `after` < sqn <= `to`.
+_Span = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Older:
+    """A retained snapshot (None: the empty table), and the change sets that turn its rows into those of a newer one.
+
+    `expired`: the age limits of the snapshots between them, the newest first.
+    """
+
+    snapshot: Snapshot | None
+    change_sets: tuple[ChangeSet, ...]
+    expired: tuple[Expire, ...] = ()
+
+    def suits(self, expire: Expire | None) -> bool:
+        """Whether the age limit `expire` also drops all rows that the snapshots between dropped."""
+        return all(
+            expire is not None and one.column == expire.column and one.before <= expire.before for one in self.expired
+        )
+
+
+def older(state: LogState, snapshot: Snapshot) -> Iterator[Older]:
+    """Yields the retained snapshots from which the rows of this one can be made again, the nearest first.
+
+    Ends where the log was truncated, or at an import. Leaves out what a restore left out for good.
+    """
+    if _has_lineage(snapshot):
+        expired = (snapshot.expire,) if snapshot.expire else ()
+        yield from _descend(state, snapshot.parent, (snapshot.from_sqn, snapshot.folds_to), expired)
+
+
+def up_to(state: LogState, head: Snapshot | None, to: int) -> Iterator[Older]:
+    """Yields the retained snapshots from which the rows after change set `to` can be made, the nearest first.
+
+    `head`: the newest snapshot to yield; None: only the empty table.
+    """
+    after = head.to_sqn if head else 0
+    return _descend(state, head.id if head else None, (after, max(to, after)))
+
+
+def _descend(state: LogState, source: int | None, span: _Span, expired: tuple[Expire, ...] = ()) -> Iterator[Older]:
+    """Yields `source` and the snapshots below it.
+
+    span: the change sets that are folded onto `source`.
+    expired: the age limits of the snapshots above.
+    """
+    spans: tuple[_Span, ...] = ()
+    while True:
+        spans = _cut_after(span, spans)
+        if spans and spans[0][0] < state.truncated_to:
+            return
+        below = None if source is None else state.snapshot(source)
+        if source is None or _is_kept(below):
+            change_sets = _within(state, spans)
+            if change_sets is not None:
+                yield Older(below, change_sets, expired)
+        if below is None or not _has_lineage(below):
+            return
+        expired = (*expired, below.expire) if below.expire else expired
+        source, span = below.parent, (below.from_sqn, below.folds_to)
+
+
+def _has_lineage(snapshot: Snapshot) -> bool:
+    """Whether its rows were made from all changes of this log."""
+    return snapshot.external is None and snapshot.as_of is None
+
+
+def _is_kept(snapshot: Snapshot | None) -> bool:
+    return snapshot is not None and snapshot.state is State.COMPLETED and snapshot.kind is not SnapshotKind.TAIL
+
+
+def _cut_after(span: _Span, spans: tuple[_Span, ...]) -> tuple[_Span, ...]:
+    """Adds a span before the others. Adjacent spans are joined: compaction may have joined their change sets."""
+    if span[0] == span[1]:
+        return spans
+    if spans and spans[0][0] == span[1]:
+        return ((span[0], spans[0][1]), *spans[1:])
+    return (span, *spans)
+
+
+def _within(state: LogState, spans: Sequence[_Span]) -> tuple[ChangeSet, ...] | None:
+    """Returns all change sets of these spans in order; None: one is missing, or crosses the end of its span (I7)."""
+    inside: list[ChangeSet] = []
+    for after, to in spans:
+        reached = after
+        for change_set in state.change_sets_in(after, to):
+            if change_set.begin != reached + 1:
+                return None
+            reached = change_set.sqn
+            inside.append(change_set)
+        if reached != to:
+            return None
+    return tuple(inside)
+
 
 _SECOND = 1_000_000
 UNDATED_HINT = "if a timestamp column orders the log, set `source: {commit_time: COLUMN}` for files that land later"
@@ -40,13 +135,13 @@ def plan(state: LogState, at: int, expire: Expire | None) -> PointInTimePlan | N
     Raises RefusedError if the log no longer has the needed changes, or their commit times are unknown.
     """
     offered = list(up_to(state, state.latest, state.last_sqn))
-    found = next((one for one in offered if _reaches(one.snapshot) < at and _has_all(state, one, expire)), None)
-    if found is None:
+    base = next((one for one in offered if _reaches(one.snapshot) < at and _has_all(state, one, expire)), None)
+    if base is None:
         raise _too_old(state, at, offered)
-    chosen = _before(state.log, found.change_sets, at)
-    if found.snapshot is None and not chosen:
+    chosen = _before(state.log, base.change_sets, at)
+    if base.snapshot is None and not chosen:
         return None
-    return PointInTimePlan(found.snapshot, chosen, len(found.change_sets) - len(chosen))
+    return PointInTimePlan(base.snapshot, chosen, len(base.change_sets) - len(chosen))
 
 
 def change_sets_of(state: LogState, snapshot: Snapshot) -> tuple[ChangeSet, ...]:
@@ -64,11 +159,11 @@ def change_sets_of(state: LogState, snapshot: Snapshot) -> tuple[ChangeSet, ...]
 
 def _lineage(state: LogState, snapshot: Snapshot | None) -> Iterator[Snapshot]:
     """Yields a snapshot and those that its rows were made from."""
-    known = {one.id: one for one in state.snapshots}
+    by_id = {one.id: one for one in state.snapshots}
     while snapshot is not None:
         yield snapshot
         below = None if snapshot.external else snapshot.parent
-        snapshot = None if below is None else known.get(below)
+        snapshot = None if below is None else by_id.get(below)
 
 
 def _reaches(snapshot: Snapshot | None) -> int:
@@ -91,7 +186,7 @@ def find_backfill_base(state: LogState, since: int) -> Snapshot | None:
 
     If there is none: the oldest one, or None if the log still has everything from its beginning.
     """
-    found = oldest = None
+    base = oldest = None
     dropped = -NEVER
     for one in reversed(list(_lineage(state, state.latest))):
         if one.expire:
@@ -102,8 +197,8 @@ def find_backfill_base(state: LogState, since: int) -> Snapshot | None:
         serves = max(min(_reaches(one), NEVER - 1) + 1, dropped)
         # A row with a commit time in the future, or without one, must not keep the log for ever.
         if min(serves, micros(one.started_at) + _SECOND) <= since:
-            found = one
-    return found or (oldest if state.truncated_to else None)
+            base = one
+    return base or (oldest if state.truncated_to else None)
 
 
 def _has_all(state: LogState, offered: Older, expire: Expire | None) -> bool:
@@ -114,7 +209,7 @@ def _has_all(state: LogState, offered: Older, expire: Expire | None) -> bool:
 
 def _before(log: str, change_sets: Sequence[ChangeSet], at: int) -> tuple[ChangeSet, ...]:
     """Returns the change sets that may contain changes from before an instant."""
-    found = []
+    earlier = []
     for one in change_sets:
         times = one.times
         if times is not None and times.without:
@@ -128,8 +223,8 @@ def _before(log: str, change_sets: Sequence[ChangeSet], at: int) -> tuple[Change
                 f"from before and after {format_instant(at)}, and only the last change of each key is left.",
                 hint="Choose an instant before the first or after the last change of these change sets.",
             )
-        found.append(one)
-    return tuple(found)
+        earlier.append(one)
+    return tuple(earlier)
 
 
 def claim(state: LogState, asked: Claim, at: int) -> LogState:
@@ -159,8 +254,8 @@ def claim(state: LogState, asked: Claim, at: int) -> LogState:
 def find_kept(state: LogState, at: int) -> Snapshot | None:
     """Returns the completed snapshot as of an instant that a tag keeps."""
     tagged = {tag.snapshot for tag in state.tags}
-    there = (s for s in reversed(state.snapshots) if s.as_of and s.as_of.at == at and s.id in tagged)
-    return next((s for s in there if s.state is State.COMPLETED), None)
+    kept = (s for s in reversed(state.snapshots) if s.as_of and s.as_of.at == at and s.id in tagged)
+    return next((s for s in kept if s.state is State.COMPLETED), None)
 
 
 def came_later(state: LogState, snapshot: Snapshot) -> tuple[ChangeSet, ...]:

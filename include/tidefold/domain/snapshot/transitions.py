@@ -5,16 +5,45 @@ A transition whose work is already done returns the given state, so the ledger w
 
 from __future__ import annotations
 
-from dataclasses import replace
+import re
+from dataclasses import dataclass, replace
 
 from tidefold.domain.ingest.append import never_took
 from tidefold.domain.log_state import Drill, LogState, ReadFrom, Snapshot, State, Tag, Verdict
 from tidefold.domain.retention.tag_names import require_free
-from tidefold.domain.snapshot.abort_cause import AbortCause
 from tidefold.domain.snapshot.manifest import Manifest
-from tidefold.domain.source_progress_history import accounts_of
+from tidefold.domain.source_progress_history import continue_from
 from tidefold.domain.wording import shorten_reason
 from tidefold.errors import GateFailedError, InvalidInputError, NotFoundError, RefusedError, SupersededError
+
+_SUPERSEDED = re.compile(r"superseded by attempt (\d+)(?:, which saw no heartbeat after number \d+)?")
+
+
+@dataclass(frozen=True, slots=True)
+class AbortCause:
+    """The cause of one abort.
+
+    `text`: for people.
+    `superseded_by`: epoch of the attempt that replaced it; None: a person or an error ended it.
+    """
+
+    text: str
+    superseded_by: int | None = None
+
+    @classmethod
+    def supersede(cls, epoch: int, heartbeats: int | None = None) -> AbortCause:
+        """Returns the cause for an attempt that the attempt of this epoch replaced.
+
+        heartbeats: how many the newer attempt saw before it took over; None: a person or the same run replaced it.
+        """
+        seen = "" if heartbeats is None else f", which saw no heartbeat after number {heartbeats}"
+        return cls(f"superseded by attempt {epoch}{seen}", epoch)
+
+    @classmethod
+    def parse(cls, text: str) -> AbortCause:
+        """Parses the text that a ledger stores."""
+        parts = _SUPERSEDED.fullmatch(text)
+        return cls(text, int(parts[1]) if parts else None)
 
 
 def stage(state: LogState, manifest: Manifest, digest: str, read: ReadFrom | None = None) -> LogState:
@@ -57,9 +86,9 @@ def with_manifest(snapshot: Snapshot, manifest: Manifest, digest: str, read: Rea
 
 def require_staged(state: LogState, snapshot: Snapshot) -> None:
     """Raises RefusedError if this attempt is not staged any more: SUPERSEDED, ABORTED, WRONG_STATE."""
-    found = require_not_aborted(state, snapshot.id)
-    if (found.state, found.manifest) != (State.STAGED, snapshot.manifest):
-        raise _wrong_state(state, found, "judge", State.STAGED)
+    current = require_not_aborted(state, snapshot.id)
+    if (current.state, current.manifest) != (State.STAGED, snapshot.manifest):
+        raise _wrong_state(state, current, "judge", State.STAGED)
 
 
 def judge(state: LogState, snapshot_id: int, verdict: Verdict) -> LogState:
@@ -144,12 +173,14 @@ def _add_tag(state: LogState, snapshot: Snapshot, name: str) -> LogState:
 def _continue_from_import(state: LogState, snapshot: Snapshot) -> LogState:
     """Continues the log from the end of its first snapshot, if that was imported.
 
-    Nothing changes before the import is completed, so an aborted import leaves nothing behind.
+    Nothing changes before the import is completed, so an aborted import leaves nothing behind. In a log with changes,
+    files that land later get higher numbers than those of the imported rows.
     """
-    if snapshot.external is None or not never_took(state):
+    if snapshot.external is None:
         return state
-    positions = snapshot.external.positions
-    return replace(state, truncated_to=snapshot.to_sqn, positions=positions, landed=accounts_of(positions))
+    if not never_took(state):
+        return replace(state, last_file=max(state.last_file, snapshot.external.progress.last_file))
+    return continue_from(replace(state, truncated_to=snapshot.to_sqn), snapshot.external.progress)
 
 
 def _not_judged(state: LogState, snapshot: Snapshot) -> RefusedError:
@@ -170,6 +201,11 @@ def record_publication(state: LogState, snapshot_id: int, table_version: int, in
     return state.with_snapshot(replace(snapshot, table_version=table_version, published_at=instant))
 
 
+def forget_table(state: LogState) -> LogState:
+    """Records that the published table is lost, with its versions: the newest completed snapshot waits for one."""
+    return replace(state, snapshots=tuple(replace(s, table_version=None) for s in state.snapshots))
+
+
 def abort(state: LogState, snapshot_id: int, reason: str) -> LogState:
     """Undoes an unconfirmed attempt; a completed one is refused."""
     snapshot = require_snapshot(state, snapshot_id)
@@ -177,7 +213,14 @@ def abort(state: LogState, snapshot_id: int, reason: str) -> LogState:
         return state
     if not snapshot.open:
         raise _wrong_state(state, snapshot, "abort", State.ONGOING, State.STAGED)
-    return state.with_snapshot(replace(snapshot, state=State.ABORTED, abort_reason=shorten_reason(reason)))
+    return end_attempt(state, snapshot, shorten_reason(reason))
+
+
+def end_attempt(state: LogState, snapshot: Snapshot, reason: str) -> LogState:
+    """Records that an open attempt is aborted. If it is the restore that stopped the log, the stop ends."""
+    stays = state.stays
+    ended = replace(state, stopped=None) if stays and stays.run == snapshot.run else state
+    return ended.with_snapshot(replace(snapshot, state=State.ABORTED, abort_reason=reason))
 
 
 def record_drill(state: LogState, snapshot_id: int, drill: Drill) -> LogState:

@@ -9,9 +9,8 @@ from itertools import pairwise
 
 from tidefold.domain.ingest.append import differences, is_empty, with_shape
 from tidefold.domain.log_state import LogState, State
-from tidefold.domain.table.schema import Schema, schemas_of, without_source_details
 from tidefold.domain.table.table_spec import Column, Engine, TableSpec, rename_columns
-from tidefold.domain.table.type_conversion import has_text, widens
+from tidefold.domain.table.types import Schema, has_text, schemas_of, widens, without_source_details
 from tidefold.errors import RefusedError
 
 
@@ -98,33 +97,44 @@ def evolve(state: LogState, shape: TableSpec, policies: Policies, instant: str, 
         return state
     before = _take_back(state, shape)
     after = _next_schema(state, before[-1], shape, instant, run)
-    found = changes(before[-1], after, shape)
+    differences = changes(before[-1], after, shape)
     _require_same_log(state, after, shape)
-    _require_allowed(state.log, found, policies)
-    schemas = (*before, after) if found else before
+    _require_allowed(state.log, differences, policies)
+    schemas = (*before, after) if differences else before
     schemas = schemas if schemas[1:] else ()
     return replace(state, shape=shape, schemas=schemas, fence=state.fence + (schemas != state.schemas))
 
 
 def with_found(state: LogState, shape: TableSpec) -> TableSpec:
-    """Returns the configured table definition plus columns from the source. Configured columns stay as configured."""
+    """Returns the configured table definition plus what came from the source: columns, and types that it widened."""
     newest = schemas_of(state)[-1]
     named = {*shape.ignored, *(name for column in shape.columns for name in (column.name, *column.aliases))}
-    brought = [c for c, number in zip(newest.columns, newest.ids, strict=True) if number in newest.found]
-    found = tuple(replace(column, optional=True) for column in brought if column.name not in named)
-    return replace(shape, columns=(*shape.columns, *found))
+    brought = {c.name: c for c, number in zip(newest.columns, newest.ids, strict=True) if number in newest.found}
+    added = tuple(replace(column, optional=True) for name, column in brought.items() if name not in named)
+    wide = {name: column.type for name, column in brought.items()}
+    return replace(shape, columns=(*(_widen(column, wide) for column in shape.columns), *added))
+
+
+def _widen(column: Column, types: Mapping[str, str]) -> Column:
+    """Returns the column with the type of its name, or of an alias, if that is wider than its own."""
+    wider = (types[name] for name in (column.name, *column.aliases) if name in types)
+    return next((replace(column, type=type_) for type_ in wider if widens(column.type, type_)), column)
 
 
 def add_found(state: LogState, types: Mapping[str, str], instant: str, run: str = "") -> LogState:
-    """Adds columns that came with records, by name and type. They are null in rows and records that lack them."""
-    known = {column.name for column in state.shape.columns}
-    new = tuple(Column(name, type_, optional=True) for name, type_ in types.items() if name not in known)
-    if not new:
+    """Adds columns that came with records, by name and type, and widens types of others.
+
+    New columns are null in rows and records that lack them.
+    """
+    names = {column.name for column in state.shape.columns}
+    new = tuple(Column(name, type_, optional=True) for name, type_ in types.items() if name not in names)
+    shape = replace(state.shape, columns=(*(_widen(column, types) for column in state.shape.columns), *new))
+    if shape == state.shape:
         return state
-    shape = replace(state.shape, columns=(*state.shape.columns, *new))
     before = schemas_of(state)
     after = _next_schema(state, before[-1], shape, instant, run)
-    after = replace(after, found=(*after.found, *(after.named[column.name] for column in new)))
+    brought = (after.named[column.name] for column in shape.columns if column not in state.shape.columns)
+    after = replace(after, found=tuple(dict.fromkeys((*after.found, *brought))))
     return replace(state, shape=shape, schemas=(*before, after), fence=state.fence + 1)
 
 
@@ -148,9 +158,9 @@ def changes(before: Schema, after: Schema, shape: TableSpec) -> tuple[SchemaChan
 
 def _differing(before: Schema, after: Schema) -> Iterator[SchemaChange]:
     """Yields the changed columns. The position of a column is no change, because columns are known by name."""
-    there = dict(zip(before.ids, before.columns, strict=True))
+    columns = dict(zip(before.ids, before.columns, strict=True))
     for number, column in zip(after.ids, after.columns, strict=True):
-        former = there.pop(number, None)
+        former = columns.pop(number, None)
         if former is None:
             after_ = column.type if column.default is None else f"{column.type}, {column.default} in rows before it"
             yield SchemaChange(ChangeKind.ADD, column.name, after=after_)
@@ -165,7 +175,7 @@ def _differing(before: Schema, after: Schema) -> Iterator[SchemaChange]:
                 f"default {one.default}" if one.default is not None else "no default" for one in (former, column)
             ]
             yield SchemaChange(ChangeKind.RETYPE, column.name, default[0], default[1], why)
-    for column in there.values():
+    for column in columns.values():
         yield SchemaChange(ChangeKind.DROP, column.name, column.type)
 
 
@@ -207,35 +217,35 @@ def _next_schema(state: LogState, before: Schema, shape: TableSpec, instant: str
     for number in _match_columns(before, shape.columns):
         highest += number is None
         ids.append(highest if number is None else number)
-    found = tuple(number for number in before.found if number in ids)
-    return Schema(before.id + 1, tuple(map(without_source_details, shape.columns)), tuple(ids), instant, run, found)
+    added = tuple(number for number in before.found if number in ids)
+    return Schema(before.id + 1, tuple(map(without_source_details, shape.columns)), tuple(ids), instant, run, added)
 
 
 def _match_columns(before: Schema, columns: tuple[Column, ...]) -> Iterator[int | None]:
     """Yields the number of the older column that each column continues: by its name, else by an alias; None: new."""
-    there, names = before.named, {column.name for column in columns}
+    by_name, names = before.named, {column.name for column in columns}
     for column in columns:
-        free = (there[alias] for alias in column.aliases if alias in there and alias not in names)
-        yield there[column.name] if column.name in there else next(free, None)
+        free = (by_name[alias] for alias in column.aliases if alias in by_name and alias not in names)
+        yield by_name[column.name] if column.name in by_name else next(free, None)
 
 
 def _take_back(state: LogState, shape: TableSpec) -> tuple[Schema, ...]:
     """Returns the schemas without the newest, if nothing used it and the configured columns are those before it."""
-    known = schemas_of(state)
+    schemas = schemas_of(state)
     used = {c.schema for c in state.change_sets}
     used |= {s.schema for s in state.snapshots if s.state is not State.ABORTED}
-    again = len(known) > 1 and {c.name: c for c in map(without_source_details, shape.columns)} == {
-        c.name: c for c in known[-2].columns
+    again = len(schemas) > 1 and {c.name: c for c in map(without_source_details, shape.columns)} == {
+        c.name: c for c in schemas[-2].columns
     }
-    return known[:-1] if again and known[-1].id not in used else known
+    return schemas[:-1] if again and schemas[-1].id not in used else schemas
 
 
 def _require_same_log(state: LogState, after: Schema, shape: TableSpec) -> None:
     """Raises RefusedError unless the table definitions differ only in their columns."""
     now = {number: name for name, number in after.named.items()}
     names = {name: now[number] for name, number in schemas_of(state)[-1].named.items() if number in now}
-    known = replace(state.shape, ignored=shape.ignored)
-    if _without(shape, set(names.values())) == rename_columns(known, shape.columns, names):
+    comparable = replace(state.shape, ignored=shape.ignored)
+    if _without(shape, set(names.values())) == rename_columns(comparable, shape.columns, names):
         return
     changed = differences(state.shape, shape, "before", "now")
     raise RefusedError(
@@ -254,18 +264,18 @@ def _hint(state: LogState) -> str:
     return f"The log has no change yet: run `tidefold drop {state.log} --yes`, then `tidefold ingest {state.log}`."
 
 
-def _without(shape: TableSpec, known: set[str]) -> TableSpec:
+def _without(shape: TableSpec, names: set[str]) -> TableSpec:
     """Returns the table definition restricted to these columns. A new column may have its own group or function."""
-    merge = rename_columns(shape, shape.columns, {name: name for name in known}).merge
+    merge = rename_columns(shape, shape.columns, {name: name for name in names}).merge
     return replace(shape, merge=merge)
 
 
-def _require_allowed(log: str, found: tuple[SchemaChange, ...], policies: Policies) -> None:
-    held = [change for change in found if change.impossible or policies.of(change.kind) not in _MADE]
+def _require_allowed(log: str, differences: tuple[SchemaChange, ...], policies: Policies) -> None:
+    held = [change for change in differences if change.impossible or policies.of(change.kind) not in _MADE]
     if not held:
         return
     policy = {change: f"`schema_evolution.{change.kind}` of the log is `{policies.of(change.kind)}`" for change in held}
-    said = "; ".join(f"{change}: {change.impossible or policy[change]}" for change in held)
+    reasons = "; ".join(f"{change}: {change.impossible or policy[change]}" for change in held)
     kinds = dict.fromkeys(c.kind for c in held if not c.impossible)
     able = not any(c.impossible for c in held)
     allow = (
@@ -273,6 +283,6 @@ def _require_allowed(log: str, found: tuple[SchemaChange, ...], policies: Polici
     )
     raise RefusedError(
         "SHAPE_CHANGED",
-        f"The configured columns do not match those of log `{log}` ({said}). Nothing was changed.",
+        f"The configured columns do not match those of log `{log}` ({reasons}). Nothing was changed.",
         hint=f"Put the old columns back{allow if able else ''}.",
     )

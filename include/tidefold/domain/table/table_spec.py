@@ -12,6 +12,8 @@ POSTGRESQL, MYSQL, MARIADB, ARRIVAL, POSITION, VERSION, COLUMNS = (
     *("postgresql", "mysql", "mariadb", "arrival", "position", "version", "columns"),
 )
 SQLSERVER, ORACLE, MONGODB = "sqlserver", "oracle", "mongodb"
+# In `order`: the time in the name of the file, or its number; no column.
+FILE = "file"
 # How many numbers make up an order of each kind; of `columns` as many as there are.
 ORDER_WIDTH = {
     POSTGRESQL: 2,
@@ -135,6 +137,16 @@ class TableSpec:
         return len(self.order_by) if self.order == COLUMNS else ORDER_WIDTH[self.order]
 
     @property
+    def orders_by_file(self) -> bool:
+        """Whether the last number of the order is that of the file."""
+        return self.order_by[-1:] == (FILE,)
+
+    @property
+    def column_order(self) -> tuple[str, ...]:
+        """The columns among what orders the log."""
+        return tuple(name for name in self.order_by if name != FILE)
+
+    @property
     def source_ordered(self) -> bool:
         """Whether changes of a key can only come in the order that counts, so that a table need not keep it."""
         return self.order != COLUMNS
@@ -143,6 +155,11 @@ class TableSpec:
     def accepts_late(self) -> bool:
         """Whether a change finds its right place also when newer ones of its key were folded before."""
         return not self.source_ordered or self.merge.engine in (Engine.HISTORY, Engine.APPEND)
+
+    @property
+    def keeps_unsent(self) -> bool:
+        """Whether a row keeps the value of a column that the source did not send with a change."""
+        return self.merge.engine is Engine.PARTIAL or (self.merge.engine is Engine.LAST and self.source_ordered)
 
     @property
     def stores_order(self) -> bool:
@@ -175,7 +192,7 @@ class TableSpec:
     def _validity(self) -> str:
         """Returns the type of validity: that of the one column that orders the log, else of commit times."""
         types = {column.name: column.type for column in self.columns}
-        return types[self.order_by[0]] if len(self.order_by) == 1 else "timestamp"
+        return types[self.column_order[0]] if len(self.column_order) == 1 else "timestamp"
 
 
 def rename_columns(shape: TableSpec, columns: tuple[Column, ...], names: Mapping[str, str]) -> TableSpec:
@@ -184,10 +201,11 @@ def rename_columns(shape: TableSpec, columns: tuple[Column, ...], names: Mapping
     names: the new name of each column that the definition mentions. A column without one is no longer mentioned.
     """
 
-    def rename(given: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(names[name] for name in given if name in names)
+    def rename(columns: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(names[name] for name in columns if name in names)
 
     groups = (Group(rename(g.columns), rename(g.order)) for g in shape.merge.groups)
     aggregates = tuple(sorted((names[name], how) for name, how in shape.merge.aggregates if name in names))
     merge = replace(shape.merge, groups=tuple(g for g in groups if g.columns), aggregates=aggregates)
-    return replace(shape, key=rename(shape.key), columns=columns, order_by=rename(shape.order_by), merge=merge)
+    order_by = tuple(names.get(name, name) for name in shape.order_by if name in names or name == FILE)
+    return replace(shape, key=rename(shape.key), columns=columns, order_by=order_by, merge=merge)

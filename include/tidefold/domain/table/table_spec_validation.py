@@ -13,8 +13,8 @@ from difflib import get_close_matches
 from typing import TypeAlias
 
 from tidefold.domain.log_state import Column
-from tidefold.domain.table.table_spec import COLUMNS, Deletes, Engine, Merge, TableSpec
-from tidefold.domain.table.types import encodings_of, parse_type
+from tidefold.domain.table.table_spec import COLUMNS, FILE, Deletes, Engine, Merge, TableSpec
+from tidefold.domain.table.types import encodings_of, parse_promised_scale, parse_type
 from tidefold.errors import InvalidInputError
 
 MAX_KEY_GROUPS = 32768
@@ -80,14 +80,15 @@ def type_mistakes(columns: Iterable[Column]) -> Iterator[Mistake]:
         except ValueError as error:
             yield "COLUMN_TYPE", at, f"has the unknown type {column.type!r}.", f"{_sentence(str(error))}."
             continue
-        known = encodings_of(type_)
-        if column.encoding and column.encoding not in known:
-            hint = f"Values of {column.type} can be: {', '.join(known)}." if known else "Leave `encoding` out."
+        encodings = encodings_of(type_)
+        promises = (type_.element or type_).name == "decimal" and parse_promised_scale(column.encoding) is not None
+        if column.encoding and column.encoding not in encodings and not promises:
+            hint = f"Values of {column.type} can be: {', '.join(encodings)}." if encodings else "Leave `encoding` out."
             yield "COLUMN_ENCODING", at, f"cannot have the encoding {column.encoding!r}.", hint
 
 
-def _sentence(said: str) -> str:
-    return said[:1].upper() + said[1:]
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _mistakes(shape: TableSpec, orders: Collection[str]) -> Iterator[Mistake]:
@@ -103,11 +104,11 @@ def _mistakes(shape: TableSpec, orders: Collection[str]) -> Iterator[Mistake]:
 
 def _find_malformed(shape: TableSpec) -> Iterator[Mistake]:
     """What has to be a tuple of at least one. A list would never equal what the ledger has."""
-    for name, given, kind in (("key", shape.key, str), ("columns", shape.columns, Column)):
-        if not isinstance(given, tuple) or not all(isinstance(one, kind) for one in given):
+    for name, items, kind in (("key", shape.key, str), ("columns", shape.columns, Column)):
+        if not isinstance(items, tuple) or not all(isinstance(one, kind) for one in items):
             hint = 'For example `key=("id",)`, `columns=(Column("id", "long"),)`.'
             yield f"{name.upper()}_INVALID", (name,), f"is not a tuple of {kind.__name__}.", hint
-        elif not given:
+        elif not items:
             yield f"{name.upper()}_INVALID", (name,), "is empty.", "Name at least one column."
 
 
@@ -163,8 +164,15 @@ def _key(shape: TableSpec) -> Iterator[Mistake]:
 
 
 def _order(shape: TableSpec, types: Mapping[str, str]) -> Iterator[Mistake]:
+    if FILE in shape.order_by and FILE in types:
+        hint = "Rename the column, with `aliases: [file]`, or leave `file` out of `order`."
+        yield "ORDER_FILE", ("order",), "names `file`, which is also a column of this log.", hint
     for i, name in enumerate(shape.order_by):
-        if name not in types:
+        if name == FILE:
+            if i < len(shape.order_by) - 1:
+                hint = "Put it last: no two files have the same place."
+                yield "ORDER_FILE", ("order", i), "names `file` before other columns.", hint
+        elif name not in types:
             hint = f"Columns are: {', '.join(types)}."
             yield "ORDER_COLUMN", ("order", i), f"names `{name}`, which is not a column of this log.", hint
         elif types[name] not in ORDER_TYPES:

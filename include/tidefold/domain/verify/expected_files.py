@@ -1,21 +1,24 @@
-"""The locations of a log's files, required and possible, and the damage of their copies. Pure.
+"""The locations of a log's files, required and possible, damage of their copies, and what a scrub reads. Pure.
 
 Names are not copies: a file that table and snapshots share by hard link is one copy on one disk, whatever its names.
 """
 
 from __future__ import annotations
 
+import hashlib
+import math
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
-from tidefold.domain.log_state import DeletionState, LogState, Snapshot, SnapshotKind, State
+from tidefold.domain.external_snapshot import StorageTier
+from tidefold.domain.log_state import ChangeSet, DeletionState, LogState, Snapshot, SnapshotKind, State
 from tidefold.domain.paths import LogPaths, data_path
 from tidefold.domain.retention.local_copies import CopyName
-from tidefold.domain.retention.protection import with_files
+from tidefold.domain.retention.log_bounds import with_files
 from tidefold.domain.snapshot.manifest import DataFile, Manifest
-from tidefold.domain.storage_tier import StorageTier
 
 
 class FileRole(StrEnum):
@@ -66,17 +69,35 @@ class Expected:
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """A file by what it must hold: its sha256 and, where it is known beforehand, its length in bytes."""
+    """A file by what it must hold: its sha256 and, where that is recorded, its length in bytes.
+
+    change_sets: what a segment holds of the log. Its sha256 is in no ledger.
+    manifest: what the Delta log of a snapshot's own table must say.
+    """
 
     part: FileRole
     sha256: str
     bytes: int | None
     names: tuple[Expected, ...]
+    change_sets: tuple[ChangeSet, ...] = field(default=(), compare=False)
+    manifest: Manifest | None = field(default=None, compare=False)
 
     @property
     def name(self) -> str:
         """Stays the same while copies come and go."""
         return _stable_name(self.part, self.names[0].place)
+
+    @property
+    def read_bytes(self) -> int:
+        """How many bytes of a copy are read."""
+        return self.bytes or sum(one.location.length for one in self.change_sets)
+
+    def judge_length(self, size: int) -> DamageKind | None:
+        """Returns what is wrong with a copy of this size."""
+        least = max((one.location.offset + one.location.length for one in self.change_sets), default=0)
+        if size < (self.bytes or least):
+            return DamageKind.CUT
+        return DamageKind.ALTERED if self.bytes is not None and size > self.bytes else None
 
 
 def _stable_name(part: FileRole, place: StoredLocation) -> str:
@@ -197,6 +218,28 @@ def _names(
     yield Expected(StoredLocation(data_path(paths.table, name)), shown, required=bool(shown), asked=True)
 
 
+def segment_files(change_sets: Iterable[ChangeSet]) -> tuple[StoredFile, ...]:
+    """Returns the segments with these change sets. A local copy of each may exist."""
+    inside: dict[str, list[ChangeSet]] = {}
+    for one in change_sets:
+        inside.setdefault(one.location.segment, []).append(one)
+    return tuple(StoredFile(FileRole.SEGMENT, "", None, _segment_names(p), tuple(sets)) for p, sets in inside.items())
+
+
+def _segment_names(path: str) -> tuple[Expected, ...]:
+    return Expected(StoredLocation(path), ()), Expected(StoredLocation(path, StorageTier.LOCAL), (), required=False)
+
+
+def delta_logs(manifest: Manifest, local: bool, commit: str) -> tuple[StoredFile, ...]:
+    """Returns the Delta log of a snapshot's own folder, and of its local copy; `commit`: the name of its only file."""
+    paths = LogPaths(manifest.log)
+    folders = [StoredLocation(paths.snapshot(manifest.snapshot))] if manifest.kind is SnapshotKind.FULL else []
+    folders += [StoredLocation(str(CopyName(manifest.log, manifest.snapshot)), StorageTier.LOCAL)] if local else []
+    places = [StoredLocation(f"{folder.path}/{commit}", folder.where) for folder in folders]
+    names = [Expected(place, (manifest.snapshot,)) for place in places]
+    return tuple(StoredFile(FileRole.DELTA_LOG, "", None, (name,), manifest=manifest) for name in names)
+
+
 def count_copies(file: StoredFile, links: bool) -> int:
     """How many copies of a file reading all of them takes at most; `links`: names in the store share one copy."""
     required = [name.place.where for name in file.names if name.required]
@@ -208,10 +251,156 @@ def damages(file: StoredFile, copies: Iterable[Copy]) -> list[Damage]:
     """Returns the damage of a file to report."""
     listed = tuple(copies)
     good = tuple(copy.place for copy in listed if copy.harm is None)
-    found = []
-    for copy in listed:
-        if copy.harm is not None and copy.damaged:
-            snapshots = sorted({i for name in copy.names for i in name.snapshots})
-            places = tuple(sorted(name.place for name in copy.names))
-            found.append(Damage(file.part, copy.harm, places, tuple(snapshots), good))
-    return found
+    return [
+        Damage(
+            file.part,
+            copy.harm,
+            tuple(sorted(name.place for name in copy.names)),
+            tuple(sorted({i for name in copy.names for i in name.snapshots})),
+            good,
+        )
+        for copy in listed
+        if copy.harm is not None and copy.damaged
+    ]
+
+
+# The files of a log are on a ring, by the sha256 of their names. A round goes once around the ring, a share in each
+# run. New files can be anywhere on the ring, so they never prevent the end of a round.
+
+# After this time a proof or a drill is reported as old. No decision depends on it.
+OLD_AFTER = timedelta(days=35)
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderProof:
+    """What Delta's reader on Spark returned of a published snapshot.
+
+    instant: when it was read (ISO 8601, for people).
+    rows, files: how many it returned. hashed: of how many files Spark hashed the bytes.
+    error, hint: how that differs from what was judged, and the next step; empty: it does not.
+    """
+
+    snapshot: int
+    instant: str
+    rows: int = 0
+    files: int = 0
+    hashed: int = 0
+    error: str = ""
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ProofRecord:
+    """What is known of the newest proofs of a log: of scrubs, and of complete runs of `verify`.
+
+    number: counts the records of a log.
+    instant: when the newest of them ended (ISO 8601, for people).
+    by: `scrub` or `verify`.
+    position: the place on the ring up to which the present round has read; empty: the next run begins a round.
+    read_files, read_bytes: read in the newest round, or in the one under way.
+    files, bytes: what the log had then.
+    proved: when the newest round that read every file ended; empty: none did.
+    damaged: names of the files with damage that is left. Each run reads them again.
+    readers: the newest proof of what readers on Spark get.
+    """
+
+    number: int = 0
+    instant: str = ""
+    by: str = ""
+    position: str = ""
+    read_files: int = 0
+    read_bytes: int = 0
+    files: int = 0
+    bytes: int = 0
+    proved: str = ""
+    damaged: tuple[str, ...] = ()
+    readers: ReaderProof | None = None
+
+    @property
+    def share(self) -> float:
+        """The share of the log's bytes that the newest round, or the one under way, has read: 0 to 1."""
+        if not self.position and self.proved:
+            return 1.0
+        return min(self.read_bytes / self.bytes, 1.0) if self.bytes else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class ScrubBudget:
+    """How much a run reads of a log: `share` of its bytes, or `bytes`. At least one file."""
+
+    share: float = 0.05
+    bytes: int | None = None
+
+    def of(self, total: int) -> int:
+        """Returns the budget in bytes."""
+        return math.ceil(self.share * total) if self.bytes is None else self.bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ScrubChoice:
+    """What one run reads.
+
+    names: the files, those with known damage among them.
+    position: the place on the ring that the run reaches; empty: the round ends.
+    files, bytes: how much of the round that is, without files that are only read again.
+    """
+
+    names: frozenset[str]
+    position: str
+    files: int
+    bytes: int
+
+
+def place_on_ring(name: str) -> str:
+    """Returns the position of a file on the ring."""
+    return hashlib.sha256(name.encode()).hexdigest()
+
+
+def choose_files(sizes: Mapping[str, int], position: str, budget: int, damaged: Collection[str] = ()) -> ScrubChoice:
+    """The next files after `position`, until they have `budget` bytes together: at least one file, if there is one.
+
+    The file that reaches the budget is the last, so a run reads less than the budget and one file.
+    """
+    left = sorted((place_on_ring(name), name) for name in sizes if place_on_ring(name) > position)
+    chosen: list[tuple[str, str]] = []
+    total = 0
+    for place, name in left:
+        if chosen and total >= budget:
+            break
+        chosen.append((place, name))
+        total += sizes[name]
+    again = [name for name in damaged if name in sizes]
+    reached = chosen[-1][0] if len(chosen) < len(left) else ""
+    return ScrubChoice(frozenset([*(name for _, name in chosen), *again]), reached, len(chosen), total)
+
+
+def record_scrub(
+    before: ProofRecord, choice: ScrubChoice, sizes: Mapping[str, int], damaged: Collection[str], instant: str
+) -> ProofRecord:
+    """The record after a run. A round that ends proves the log, if no damage is left."""
+    begins = not before.position
+    ends = not choice.position and not damaged
+    return replace(
+        before,
+        number=before.number + 1,
+        instant=instant,
+        by="scrub",
+        position=choice.position,
+        read_files=choice.files + (0 if begins else before.read_files),
+        read_bytes=choice.bytes + (0 if begins else before.read_bytes),
+        files=len(sizes),
+        bytes=sum(sizes.values()),
+        proved=instant if ends else before.proved,
+        damaged=tuple(sorted(damaged)),
+    )
+
+
+def record_verify(before: ProofRecord, sizes: Mapping[str, int], damaged: Collection[str], instant: str) -> ProofRecord:
+    """The record after a `verify` that has read every file: the next scrub begins a round."""
+    every = ScrubChoice(frozenset(sizes), "", len(sizes), sum(sizes.values()))
+    return replace(record_scrub(replace(before, position=""), every, sizes, damaged, instant), by="verify")
+
+
+def is_old(instant: str, now: str) -> bool:
+    """Whether a proof or a drill of that instant is to be repeated."""
+    return datetime.fromisoformat(now) - datetime.fromisoformat(instant) > OLD_AFTER

@@ -1,4 +1,4 @@
-"""Finds the newest change of each key by one sort in Arrow. Most folds need only that, in a third of the time of SQL.
+"""Finds the newest change of each key by one sort in Arrow, a third of SQL's time, and counts ties.
 
 `find` returns None for all other cases, which the SQL statements of the engines handle (fold/merge/engines).
 
@@ -8,20 +8,26 @@ key. If a file is not sorted, the result is still right, except for its order.
 
 from __future__ import annotations
 
+import json
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidefold.changelog.key_group_hash import quote_name
 from tidefold.changelog.schema import DELETE, UPSERT, has_absent, order_columns, place_columns, table_schema
 from tidefold.changelog.segment import at_least
 from tidefold.domain.table.table_spec import ARRIVAL, Engine, TableSpec
+from tidefold.fold.merge.engines.statements import ALIVE, TIE, UNRESOLVED, hash_values, key_list, order_of, values
+
+if TYPE_CHECKING:
+    import duckdb
 
 # The sort and its result take about this many times the bytes of the changes.
 _TIMES = 4
@@ -92,16 +98,16 @@ def _has_ties(ordered: pa.Table, ends: npt.NDArray[np.bool_], shape: TableSpec) 
     return not bool(np.all(ends | _changing(ordered, orders)))
 
 
-Numbers = npt.NDArray[np.int64]
+RowNumbers = npt.NDArray[np.int64]
 
 
-def rows_of(batch: pa.RecordBatch, keys: pa.Table) -> Numbers:
+def rows_of(batch: pa.RecordBatch, keys: pa.Table) -> RowNumbers:
     """Returns the ascending numbers of the rows with one of these keys. `keys` has only the key columns."""
     names = keys.column_names
     if len(names) == 1:
         column = batch.column(names[0])
-        found = pc.is_in(column, keys.column(0).combine_chunks().cast(column.type))
-        return np.flatnonzero(found.to_numpy(zero_copy_only=False))
+        matches = pc.is_in(column, keys.column(0).combine_chunks().cast(column.type))
+        return np.flatnonzero(matches.to_numpy(zero_copy_only=False))
     rows = pa.Table.from_batches([batch.select(names)]).cast(keys.schema)
     numbered = rows.append_column("", pa.array(np.arange(batch.num_rows)))
     # Its rows come in no order that is promised.
@@ -115,11 +121,11 @@ def replace_rows(base: Iterable[pa.RecordBatch], keys: pa.Table, rows: pa.Table)
     """
     names, start = keys.column_names, 0
     gone, coming = _KeyOrder(keys, names[:1]), _KeyOrder(rows, names)
-    for given in base:
-        if not given.num_rows:
+    for read in base:
+        if not read.num_rows:
             continue
         # The types are the same. Only the nullability of the key may differ, which the reader sets.
-        batch = pa.RecordBatch.from_arrays(given.columns, schema=rows.schema)
+        batch = pa.RecordBatch.from_arrays(read.columns, schema=rows.schema)
         span = pc.min_max(batch.column(names[0]))
         near = gone.within((span["min"].as_py(),), (span["max"].as_py(),))
         end = coming.after(tuple(batch.column(name)[-1].as_py() for name in names), start)
@@ -143,7 +149,7 @@ def _merge_batch(batch: pa.RecordBatch, gone: pa.Table, coming: pa.Table) -> Ite
     yield from both.take(pa.array(chosen[_order(both.select(gone.column_names), chosen)])).to_batches()
 
 
-def _order(keys: pa.Table, chosen: Numbers) -> Numbers:
+def _order(keys: pa.Table, chosen: RowNumbers) -> RowNumbers:
     """Returns the order that sorts the chosen rows."""
     if len(keys.column_names) == 1 and _is_numeric(keys.schema[0].type):
         # Two sorted runs: numpy merges them, Arrow would sort.
@@ -178,3 +184,105 @@ class _KeyOrder:
     def after(self, key: tuple[Any, ...], start: int) -> int:
         """Returns the number of the first row from `start` on that comes after the key."""
         return bisect_right(range(self._table.num_rows), key, lo=start, key=self._key)
+
+
+# A tie is two changes of one key with the same order and other content. The later place counts. A tie among changes is
+# found by SQL. A tie of a change with the row of the base is a mark beside the merged row, as a value that was not
+# sent is. The marks are removed while the rows are read.
+TIED = "tied"
+# This many are listed by name. The others are only counted.
+LISTED = 20
+_DECIDING = (Engine.LAST, Engine.FIRST, Engine.PARTIAL, Engine.HISTORY)
+MARKS = (UNRESOLVED, TIE, ALIVE)
+
+
+@dataclass(slots=True)
+class ListedKeys:
+    """The number of some keys, and the first of them as JSON."""
+
+    count: int = 0
+    listed: tuple[str, ...] = ()
+
+    def add(self, count: int, listed: Iterable[str]) -> None:
+        self.count += count
+        self.listed = (*self.listed, *listed)[:LISTED]
+
+
+def find_ties(connection: duckdb.DuckDBPyConnection, shape: TableSpec) -> ListedKeys:
+    """Returns the ties among the changes that count (`live`), and makes TIED, the keys that have one.
+
+    If columns order the log, the deletes that the sidecar remembers take part.
+    """
+    ties, key = ListedKeys(), key_list(shape)
+    if not shape.order_width or shape.order == ARRIVAL or shape.merge.engine not in _DECIDING:
+        return ties
+    connection.execute(f"CREATE TEMP TABLE {TIED} AS SELECT {key} FROM live LIMIT 0")
+    order = ", ".join(order_columns(shape))
+    rest = ", ".join(quote_name(column.name) for column in values(shape))
+    relation = f"(SELECT {key}, {order}, _op, _absent{', ' if rest else ''}{rest} FROM live{_select_deletes(shape)})"
+    [(count,)] = connection.execute(
+        f"SELECT count(*) FROM (SELECT 1 FROM {relation} GROUP BY {key}, {order} HAVING count(*) > 1)"
+    ).fetchall()
+    if not count:
+        return ties
+    content = hash_values(shape, "_op", "_absent::VARCHAR")
+    groups = f"FROM {relation} GROUP BY {key}, {order} HAVING count(DISTINCT {content}) > 1"
+    connection.execute(f"INSERT INTO {TIED} SELECT DISTINCT {key} {groups}")
+    [(count,)] = connection.execute(f"SELECT count(*) FROM {TIED}").fetchall()
+    listed = connection.execute(f"SELECT {key}, {order} {groups} ORDER BY {key}, {order} LIMIT {LISTED}").fetchall()
+    width = len(shape.key)
+    ties.add(count, (_describe_tie(dict(zip(shape.key, row, strict=False)), row[width:]) for row in listed))
+    return ties
+
+
+def find_tied_versions(connection: duckdb.DuckDBPyConnection, shape: TableSpec) -> ListedKeys:
+    """Returns the ties of a history that columns order: of its changes, also with the versions of the base."""
+    ties, key = ListedKeys(), key_list(shape)
+    # A version that equals the one before it is no point, and may have won a tie.
+    rows = f"FROM {'versions' if shape.orders_by_file else 'points'} WHERE {TIE}"
+    [(count,)] = connection.execute(f"SELECT count(DISTINCT ({key})) {rows}").fetchall()
+    if count:
+        query = f"SELECT {key}, {order_of(shape, '_place')} AS _order {rows} ORDER BY {key}, _order"
+        listed = connection.execute(f"{query} LIMIT {LISTED}").fetchall()
+        ties.add(count, (_describe_tie(dict(zip(shape.key, row, strict=False)), row[-1]) for row in listed))
+    return ties
+
+
+def _select_deletes(shape: TableSpec) -> str:
+    if shape.source_ordered or not shape.needs_sidecar:
+        return ""
+    orders = ", ".join(f"_order[{i + 1}]" for i in range(shape.order_width))
+    nothing = "".join(", NULL" for _ in values(shape))
+    gone = f"hidden SEMI JOIN live USING ({key_list(shape)}) WHERE _column = ''"
+    return f" UNION ALL SELECT {key_list(shape)}, {orders}, {DELETE}, NULL{nothing} FROM {gone}"
+
+
+def _describe_tie(key: dict[str, Any], order: Iterable[Any]) -> str:
+    return json.dumps({**key, "order": list(order)}, default=str)
+
+
+def without_marks(
+    batches: Iterable[pa.RecordBatch], shape: TableSpec, ties: ListedKeys, unresolved: ListedKeys
+) -> Iterator[pa.RecordBatch]:
+    """Yields the rows without their marks, and notes the marked keys in `ties` and `unresolved`."""
+    for batch in batches:
+        rows = batch.drop_columns([name for name in MARKS if name in batch.schema.names])
+        if UNRESOLVED in batch.schema.names:
+            marked = batch.filter(pc.is_valid(batch.column(UNRESOLVED)))
+            unresolved.add(marked.num_rows, map(_describe_unresolved, _first(marked, shape, UNRESOLVED)))
+            rows = rows.filter(pc.is_null(batch.column(UNRESOLVED))) if marked.num_rows else rows
+        else:
+            tied = batch.filter(pc.is_valid(batch.column(TIE)))
+            pairs = ((row.pop(TIE), row) for row in _first(tied, shape, TIE))
+            ties.add(tied.num_rows, (_describe_tie(key, order) for order, key in pairs))
+            rows = rows.filter(batch.column(ALIVE)) if tied.num_rows else rows
+        yield rows
+
+
+def _first(marked: pa.RecordBatch, shape: TableSpec, mark: str) -> list[dict[str, Any]]:
+    listed: list[dict[str, Any]] = marked.select([*shape.key, mark]).slice(0, LISTED).to_pylist()
+    return listed
+
+
+def _describe_unresolved(row: dict[str, Any]) -> str:
+    return json.dumps({"columns": str(row.pop(UNRESOLVED)).split(", "), "key": row}, default=str)

@@ -2,32 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidefold.changelog.duckdb_connection import connect
+from tidefold.changelog.key_group_hash import connect
 from tidefold.changelog.schema import CLEAR, DELETE, has_absent, place_columns
-from tidefold.domain.retention.compaction import REDUCING
+from tidefold.domain.retention.log_bounds import REDUCING
 from tidefold.domain.table.table_spec import Engine, TableSpec
 from tidefold.fold.fold_bucket import MERGE_MEMORY
-from tidefold.fold.merge.engines.statements import key_list, latest, place
-from tidefold.storage.scratch import open_scratch
+from tidefold.fold.merge.engines.statements import key_list, latest, order, place
+from tidefold.storage.safe_files import open_scratch
 
 
-def compact_changes(changes: pa.Table, shape: TableSpec) -> pa.Table:
+def compact_changes(changes: pa.Table, shape: TableSpec, whole_from: Sequence[int] | None = None) -> pa.Table:
     """Returns fewer changes with the same effect and the same schema.
 
-    `last`: the last change of each key and every clear stay. `first`: the last delete of each key and the first change
-    after it stay, if nothing is cleared. With partial changes and other engines all changes count, and all stay.
+    `last`: the last change of each key stays. `first`: the last delete of each key and the first change after it stay.
+    With clears, partial changes and other engines all changes stay: they count, or a change of a key may need a value
+    from before a snapshot.
+
+    whole_from: `last` also keeps all changes of a key that has a delete of this order or a higher one; empty: all.
     """
-    engine, clears = shape.merge.engine, changes.filter(pc.field("_op") == CLEAR)
-    if engine not in REDUCING or has_absent(changes) or (engine is Engine.FIRST and len(clears)):
+    engine, is_cleared = shape.merge.engine, pc.any(pc.equal(changes.column("_op"), CLEAR)).as_py()
+    if engine not in REDUCING or has_absent(changes) or is_cleared or whole_from == ():
         return changes
     query = latest(shape, "changes") if engine is Engine.LAST else _select_first(shape)
+    if engine is Engine.LAST and whole_from is not None:
+        deleted = f"max({order(shape)}) FILTER (WHERE _op = {DELETE}) OVER (PARTITION BY {key_list(shape)})"
+        query += f" OR {deleted} >= {[*whole_from]}::BIGINT[]"
     with open_scratch() as scratch, connect(MERGE_MEMORY, scratch) as connection:
-        connection.register("changes", changes.filter(pc.field("_op") != CLEAR))
-        kept = connection.sql(query).to_arrow_table().cast(changes.schema)
-    return pa.concat_tables([clears, kept])
+        connection.register("changes", changes)
+        return connection.sql(query).to_arrow_table().cast(changes.schema)
 
 
 def _select_first(shape: TableSpec) -> str:
@@ -49,5 +56,5 @@ def of_keys(changes: pa.Table, keys: pa.Table, shape: TableSpec) -> pa.Table:
     with open_scratch() as scratch, connect(MERGE_MEMORY, scratch) as connection:
         connection.register("changes", changes)
         connection.register("keys", keys.select(list(shape.key)))
-        found = connection.sql(f"SELECT * FROM changes SEMI JOIN keys USING ({names})").to_arrow_table()
-    return found.cast(changes.schema)
+        matches = connection.sql(f"SELECT * FROM changes SEMI JOIN keys USING ({names})").to_arrow_table()
+    return matches.cast(changes.schema)

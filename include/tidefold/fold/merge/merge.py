@@ -12,22 +12,36 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
-from tidefold.changelog.duckdb_connection import configure, connect
-from tidefold.changelog.key_group_hash import quote_name
-from tidefold.changelog.schema import CLEAR, has_absent, order_columns, sidecar_schema, table_schema
+from tidefold.changelog.key_group_hash import configure, connect, quote_name
+from tidefold.changelog.schema import CLEAR, DELETE, has_absent, order_columns, sidecar_schema, table_schema
+from tidefold.delta.data_files import Places, deletions, places
+from tidefold.domain.snapshot.manifest import DataFile
 from tidefold.domain.table.table_spec import Engine, TableSpec
 from tidefold.errors import InvalidInputError, TidefoldError
-from tidefold.fold.merge.arrow_merge import find, replace_rows
+from tidefold.fold.inputs import Inputs
+from tidefold.fold.merge.arrow_merge import (
+    MARKS,
+    TIED,
+    ListedKeys,
+    find,
+    find_tied_versions,
+    find_ties,
+    is_plain,
+    replace_rows,
+    rows_of,
+    without_marks,
+)
 from tidefold.fold.merge.engines import Statements, statements
-from tidefold.fold.merge.engines.statements import UNRESOLVED, key_list, order
-from tidefold.fold.merge.ties import TIED, Tied, find_ties
-from tidefold.fold.merge.unresolved import Unresolved, without_unresolved
+from tidefold.fold.merge.engines.statements import key_list, order
+from tidefold.fold.plan import FoldTask, Input, Recipe, RewriteAction
 
 # Each thread's connection that no merge uses now: a new one costs as much as merging 100,000 rows (decision 0014).
 _idle = threading.local()
@@ -57,9 +71,10 @@ class MergeResult:
     deletes: the keys that changes remove.
     hidden: the new sidecar.
     cleared: the order of the highest clear.
-    ties: keys whose newest changes have the same order and differ.
     keys: the keys that have a change, if requested.
+    ties: keys with changes that have the same order and differ; complete after all rows were read.
     unresolved: keys that are left out; complete after all rows were read.
+    clears, cleared_rows: how often the table was cleared, and how many rows changes had brought before.
     """
 
     upserts: int
@@ -67,9 +82,11 @@ class MergeResult:
     rows: pa.RecordBatchReader
     hidden: pa.Table | None
     cleared: tuple[int, ...]
-    ties: Tied
     keys: pa.Table | None = None
-    unresolved: Unresolved = field(default_factory=Unresolved)
+    ties: ListedKeys = field(default_factory=ListedKeys)
+    unresolved: ListedKeys = field(default_factory=ListedKeys)
+    clears: int = 0
+    cleared_rows: int = 0
 
 
 @contextmanager
@@ -98,27 +115,31 @@ def merge_bucket(
             table_schema(shape), replace_rows(base or (), newest.keys, newest.rows)
         )
         upserts = newest.rows.num_rows
-        yield MergeResult(upserts, newest.deletes, rows, None, tuple(before.cleared), Tied(), newest.keys)
+        yield MergeResult(upserts, newest.deletes, rows, None, tuple(before.cleared), newest.keys)
         return
     with _values_explained(), _connection(memory, scratch) as connection:
         connection.register("changes", changes)
         cleared = _make_live(connection, clears, shape, before)
         emptied = tuple(cleared) > tuple(before.cleared) and shape.merge.engine is not Engine.HISTORY
+        clears_rows = _count_cleared(connection, shape, cleared) if emptied else (0, 0)
         connection.register("given_base", table_schema(shape).empty_table() if base is None or emptied else base)
         _make_base(connection, clears, shape)
         connection.register("hidden", sidecar_schema(shape).empty_table() if before.hidden is None else before.hidden)
         asked = statements(shape, with_absent=has_absent(changes), horizon=before.horizon)
+        ties, unresolved = find_ties(connection, shape), ListedKeys()
         for name, query in asked.tables:
             connection.execute(f"CREATE TEMP TABLE {name} AS {query}")
+        if shape.merge.engine is Engine.HISTORY and not shape.source_ordered:
+            ties = find_tied_versions(connection, shape)
         [(upserts, deletes)] = connection.execute(asked.counts).fetchall()
-        hidden, ties = _collect_sidecar(connection, asked, shape), find_ties(connection, shape)
+        hidden = _collect_sidecar(connection, asked, shape)
         keys = connection.sql(f"SELECT {key_list(shape)} FROM touched").to_arrow_table() if with_keys else None
         # Last: while it is open the connection can do nothing else.
-        stream, unresolved = connection.sql(asked.rows).to_arrow_reader(65_536), Unresolved()
+        stream = connection.sql(asked.rows).to_arrow_reader(65_536)
         if asked.marks:
-            schema = stream.schema.remove(stream.schema.get_field_index(UNRESOLVED))
-            stream = pa.RecordBatchReader.from_batches(schema, without_unresolved(stream, shape, unresolved))
-        yield MergeResult(upserts, deletes, stream, hidden, cleared, ties, keys, unresolved)
+            schema = pa.schema([one for one in stream.schema if one.name not in MARKS])
+            stream = pa.RecordBatchReader.from_batches(schema, without_marks(stream, shape, ties, unresolved))
+        yield MergeResult(upserts, deletes, stream, hidden, cleared, keys, ties, unresolved, *clears_rows)
 
 
 @contextmanager
@@ -129,10 +150,10 @@ def _values_explained() -> Iterator[None]:
     except TidefoldError:
         raise
     except Exception as error:
-        said = str(error).splitlines()[0] if str(error) else ""
-        if any(kind in said for kind in _UNFIT):
+        line = str(error).splitlines()[0] if str(error) else ""
+        if any(kind in line for kind in _UNFIT):
             raise InvalidInputError(
-                "VALUE_OUT_OF_RANGE", f"A value does not fit its column: {said}.", hint="Use a wider type."
+                "VALUE_OUT_OF_RANGE", f"A value does not fit its column: {line}.", hint="Use a wider type."
             ) from error
         raise
 
@@ -141,14 +162,14 @@ def _make_live(
     connection: duckdb.DuckDBPyConnection, clears: bool, shape: TableSpec, before: MergeState
 ) -> tuple[int, ...]:
     """Makes `live`, the changes that no clear removes, and `clears`; returns the highest clear of all rows."""
-    known = tuple(before.cleared)
+    cleared_before = tuple(before.cleared)
     _make_clears(connection, shape)
-    if not clears and not known:
+    if not clears and not cleared_before:
         _make_view(connection, "live", "SELECT * FROM changes")
-        return known
+        return cleared_before
     whole = f"{quote_name(shape.key[0])} IS NULL" if shape.key else "true"
     [(highest,)] = connection.execute(f"SELECT max(_order) FILTER ({whole}) FROM clears").fetchall()
-    cleared = max(known, tuple(highest or ()))
+    cleared = max(cleared_before, tuple(highest or ()))
     if shape.merge.engine is Engine.HISTORY:
         _make_view(connection, "live", f"SELECT * FROM changes WHERE _op <> {CLEAR}")
         return cleared
@@ -158,6 +179,18 @@ def _make_live(
     newer = f"_place >= {list(cleared)}::BIGINT[] AND NOT EXISTS ({removed})"
     _make_view(connection, "live", f"SELECT * EXCLUDE (_place) FROM ({placed}) placed WHERE {newer}")
     return cleared
+
+
+def _count_cleared(
+    connection: duckdb.DuckDBPyConnection, shape: TableSpec, cleared: tuple[int, ...]
+) -> tuple[int, int]:
+    """Counts the clears of the whole table, and the rows that changes brought before the last one."""
+    whole = f"{quote_name(shape.key[0])} IS NULL" if shape.key else "true"
+    [(clears,)] = connection.execute(f"SELECT count(DISTINCT _order) FILTER ({whole}) FROM clears").fetchall()
+    rows = f"count(DISTINCT ({key_list(shape)}))" if shape.key else "count(*)"
+    upserts = f"_op NOT IN ({CLEAR}, {DELETE}) AND {order(shape)} < {list(cleared)}::BIGINT[]"
+    [(before,)] = connection.execute(f"SELECT {rows} FROM changes WHERE {upserts}").fetchall()
+    return clears, before
 
 
 def _make_clears(connection: duckdb.DuckDBPyConnection, shape: TableSpec) -> None:
@@ -193,8 +226,8 @@ def has_clears(changes: pa.Table) -> bool:
 def _collect_sidecar(connection: duckdb.DuckDBPyConnection, asked: Statements, shape: TableSpec) -> pa.Table | None:
     if asked.hidden is None:
         return None
-    found = connection.sql(asked.hidden).to_arrow_table().cast(sidecar_schema(shape))
-    return found if found.num_rows else None
+    hidden = connection.sql(asked.hidden).to_arrow_table().cast(sidecar_schema(shape))
+    return hidden if hidden.num_rows else None
 
 
 @contextmanager
@@ -205,7 +238,7 @@ def _connection(memory: int, scratch: str) -> Iterator[duckdb.DuckDBPyConnection
         yield connection
         for name in ("given_base", "changes", "hidden"):
             connection.unregister(name)
-        for name in ("kept", "given", "touched", "points", TIED):
+        for name in ("kept", "given", "touched", "versions", "points", TIED):
             connection.execute(f"DROP TABLE IF EXISTS {name}")
     except BaseException:
         connection.close()
@@ -233,3 +266,60 @@ def _open_connection(memory: int, scratch: str) -> duckdb.DuckDBPyConnection:
         except duckdb.Error:
             idle.close()  # It spilled: it cannot be given another folder.
     return connect(memory, scratch)
+
+
+# The bucket is then one large file with deletions and one small file, which each fold writes again. If these grow too
+# large, the fold writes the whole bucket again (decision 0021).
+
+# The deleted rows of the large file, and the rows in the small one, are at most this share of its rows. A rewrite costs
+# about ten times as much a row as a search for keys, and readers pay for every deleted row.
+SHARE = 0.15
+# The Delta log and the manifest contain the vectors and are read whole. So the vector of a file has at most about
+# 26,000 scattered places, and all vectors of a snapshot have four million.
+_LONGEST, _ALL = 64 << 10, 8 << 20
+_BATCH_ROWS = 262_144
+
+
+def to_mark(task: FoldTask, recipe: Recipe, changes: pa.Table) -> Input | None:
+    """Returns the file whose rows should be marked instead of rewritten; None: there is none."""
+    shown = [one for one in recipe.base if not one.file.hidden]
+    if not shown or not task.plan.marks or not _can_mark(task, recipe, changes):
+        return None
+    large = max(shown, key=lambda one: one.file.rows_written)
+    file, beside = large.file, sum(one.file.rows for one in shown if one is not large)
+    gone = file.rows_written - file.rows + changes.num_rows
+    few = max(gone, beside + changes.num_rows) <= file.rows_written * SHARE
+    short = _length(file, gone) <= min(_LONGEST, _ALL // task.plan.shape.buckets)
+    return large if few and short and file.is_within(task.bucket) else None
+
+
+def _length(file: DataFile, gone: int) -> int:
+    """Estimates the maximal length of a vector: for each 65,536 rows two bytes a deleted row, or one bit a row."""
+    spans = file.rows_written // 65_536 + 1
+    return (min(2 * gone, spans * 8_192) + spans * 16) * 5 // 4
+
+
+def _can_mark(task: FoldTask, recipe: Recipe, changes: pa.Table) -> bool:
+    """Whether each change that replaces a row contains the whole row, so that the old row need not be read."""
+    stays = (
+        recipe.unchanged.action is RewriteAction.KEEP and recipe.schema == task.plan.schema and task.plan.expire is None
+    )
+    return stays and is_plain(changes, task.plan.shape) and not has_clears(changes)
+
+
+def mark_rows(large: Input, keys: pa.Table, inputs: Inputs) -> DataFile | None:
+    """Marks the rows of these keys as deleted, and returns the file; None: no row is left."""
+    file = large.file
+    with inputs.open(large)[1] as stream:
+        listed = list(_find_places(pq.ParquetFile(stream), keys))
+    gone = np.unique(np.concatenate([places(file.deletions), *listed]))
+    left = file.rows_written - len(gone)
+    return replace(file, rows=left, deletions=deletions(gone), carried=True) if left else None
+
+
+def _find_places(parquet: pq.ParquetFile, keys: pa.Table) -> Iterator[Places]:
+    """Yields the places of the rows with these keys, including deleted rows."""
+    start = 0
+    for batch in parquet.iter_batches(batch_size=_BATCH_ROWS, columns=keys.column_names):
+        yield (rows_of(batch, keys) + start).astype(np.uint64)
+        start += batch.num_rows

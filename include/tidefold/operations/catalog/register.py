@@ -14,7 +14,7 @@ from typing import Protocol
 
 import msgspec
 
-from tidefold.config.models.catalog import CatalogEntry
+from tidefold.config.models.sections import CatalogEntry
 from tidefold.domain.paths import LogPaths
 from tidefold.errors import AlreadyExistsError
 from tidefold.operations.numbered_record import find_newest, read_record, write_record
@@ -52,8 +52,8 @@ def is_registered(pipeline: Pipeline, log: str) -> bool:
     """Whether the table was registered under the present configuration."""
     folder = LogPaths(log).registrations
     number = find_newest(pipeline.store, folder)
-    found = read_record(pipeline.store, folder, number, Registration) if number else None
-    return found is not None and found.digest == _compute_digest(pipeline, log)
+    record = read_record(pipeline.store, folder, number, Registration) if number else None
+    return record is not None and record.digest == _compute_digest(pipeline, log)
 
 
 def find_unregistered(pipeline: Pipeline, logs: Iterable[str]) -> list[str]:
@@ -116,5 +116,5 @@ def list_warnings(outcomes: Iterable[Outcome]) -> list[str]:
 
 def _compute_digest(pipeline: Pipeline, log: str) -> str:
     entry = pipeline.config.catalog
-    given = [entry.model_dump() if entry else None, pipeline.store.uri(LogPaths(log).table)]
-    return hashlib.sha256(msgspec.json.encode(given, order="sorted")).hexdigest()
+    content = [entry.model_dump() if entry else None, pipeline.store.uri(LogPaths(log).table)]
+    return hashlib.sha256(msgspec.json.encode(content, order="sorted")).hexdigest()

@@ -12,10 +12,9 @@ from typing import Any, Generic, TypeVar
 from tidefold.config import Config, ConfigError, load_config
 from tidefold.config.models.spark import is_connect
 from tidefold.errors import TidefoldError, wrap_unexpected
-from tidefold.operations.doctor import judge_machine, judge_pipeline, machine, pipeline_probes
-from tidefold.operations.doctor.airflow import AirflowSetup, probe_airflow
-from tidefold.operations.doctor.catalog import judge_catalog, probe_catalog
+from tidefold.operations.doctor import judge_pipeline, machine, pipeline_probes
 from tidefold.operations.doctor.finding import DoctorFinding, FindingLevel
+from tidefold.operations.doctor.judge_pipeline import AirflowSetup, judge_catalog, probe_airflow, probe_catalog
 
 T = TypeVar("T")
 SECONDS = 20.0
@@ -62,8 +61,11 @@ class DoctorCheck(Generic[T]):
 
 def find_airflow(around: Surroundings) -> AirflowSetup:
     """Returns the state of Airflow."""
-    found = around.airflow() if around.airflow else probe_airflow(around.project, around.config_path)
-    return replace(found, uses_connection=not _is_connect(around))
+    setup = around.airflow() if around.airflow else probe_airflow(around.project, around.config_path)
+    if around.loaded is None:
+        return setup
+    scheduled, reason = around.config.spark.choose_scheduled(bool(setup.has_connect))
+    return replace(setup, scheduled=scheduled, reason=reason)
 
 
 def _is_connect(around: Surroundings) -> bool:
@@ -80,12 +82,12 @@ def find_disks(around: Surroundings) -> list[machine.DiskUsage]:
 
 
 CHECKS: tuple[DoctorCheck[Any], ...] = (
-    DoctorCheck("versions", lambda a: machine.find_packages(a.project), judge_machine.judge_packages, False),
-    DoctorCheck("java", lambda a: machine.find_java(), judge_machine.judge_java, False),
-    DoctorCheck("jars", lambda a: machine.find_jars(a.jars), judge_machine.judge_jars, False),
-    DoctorCheck("spark", lambda a: machine.find_spark(a.config.spark.master), judge_machine.judge_spark),
-    DoctorCheck("memory", lambda a: machine.find_memory(a.config.spark.driver_memory), judge_machine.judge_memory),
-    DoctorCheck("disk", find_disks, judge_machine.judge_disks),
+    DoctorCheck("versions", lambda a: machine.find_packages(a.project), machine.judge_packages, False),
+    DoctorCheck("java", lambda a: machine.find_java(), machine.judge_java, False),
+    DoctorCheck("jars", lambda a: machine.find_jars(a.jars), machine.judge_jars, False),
+    DoctorCheck("spark", lambda a: machine.find_spark(a.config.spark.master), machine.judge_spark),
+    DoctorCheck("memory", lambda a: machine.find_memory(a.config.spark.driver_memory), machine.judge_memory),
+    DoctorCheck("disk", find_disks, machine.judge_disks),
     DoctorCheck("store", lambda a: pipeline_probes.probe_store(a.config), judge_pipeline.judge_store),
     DoctorCheck("clock", lambda a: pipeline_probes.probe_clock(a.config), judge_pipeline.judge_clock),
     DoctorCheck("landing", lambda a: pipeline_probes.probe_landing(a.config), judge_pipeline.judge_landing),

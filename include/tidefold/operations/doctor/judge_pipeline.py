@@ -1,59 +1,210 @@
-"""Turns the state of the store, landing folders, configuration and Airflow into findings: one pure function each."""
+"""Turns the state of store, landing folders, configuration, catalog and Airflow into findings."""
 
 from __future__ import annotations
 
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
 from tidefold.config import Config
+from tidefold.config.models.spark import Scheduled
 from tidefold.domain.wording import count_noun, format_age
-from tidefold.operations.doctor.airflow import AirflowSetup
+from tidefold.errors import TidefoldError
+from tidefold.operations.catalog.register import find_unregistered
 from tidefold.operations.doctor.finding import DoctorFinding, FindingLevel
+from tidefold.operations.doctor.machine import try_connect
 from tidefold.operations.doctor.pipeline_probes import ClockSkew, LandingProbe, StoreProbe, WaitingFiles
 from tidefold.operations.outcome import ErrorInfo
+from tidefold.operations.pipeline import Pipeline
+from tidefold.storage import open_store
+
+_LISTED = 3
+_ADDRESS = re.compile(r"\w+://(?:[^/@\s]*@)?([\w.-]+:\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogProbe:
+    """The state of the catalog.
+
+    database: empty: no catalog is configured.
+    unreachable: the addresses in its settings that do not answer, each with the reason.
+    unregistered: logs whose published table it does not have yet.
+    error: why the store could not be read.
+    """
+
+    database: str = ""
+    unreachable: Mapping[str, str] | None = None
+    unregistered: tuple[str, ...] = ()
+    error: ErrorInfo | None = None
+
+
+def probe_catalog(config: Config) -> CatalogProbe:
+    """Connects to the servers that the settings name, and reads which tables were registered. Starts no Spark."""
+    if config.catalog is None:
+        return CatalogProbe()
+    places = [place for text in config.catalog.settings.values() for place in _ADDRESS.findall(text)]
+    unreachable = {place: why for place in dict.fromkeys(places) if (why := try_connect(place))}
+    database = f"{config.catalog.name}.{config.catalog.database}"
+    try:
+        pipeline = Pipeline(config, open_store(config.store, config.path.parent))
+        return CatalogProbe(database, unreachable, tuple(find_unregistered(pipeline, config.logs)))
+    except TidefoldError as error:
+        return CatalogProbe(database, unreachable, error=ErrorInfo.of(error))
+
+
+def judge_catalog(catalog: CatalogProbe) -> Iterator[DoctorFinding]:
+    """Checks that the catalog answers and has every published table."""
+    if not catalog.database:
+        yield DoctorFinding("catalog", FindingLevel.OK, "No catalog is configured: readers open tables by address.")
+        return
+    for place, why in (catalog.unreachable or {}).items():
+        hint = "Start the catalog, or correct `catalog.settings`. Publications go on without it."
+        yield DoctorFinding("catalog", FindingLevel.FAIL, f"{place} cannot be reached: {why}.", hint)
+    if catalog.error:
+        hint = "Mend the store first: see the line `store`."
+        yield DoctorFinding("catalog", FindingLevel.WARN, f"[{catalog.error.code}] {catalog.error.message}", hint)
+    elif catalog.unregistered:
+        more = ", ..." if len(catalog.unregistered) > _LISTED else ""
+        message = f"{catalog.database} does not have: {', '.join(catalog.unregistered[:_LISTED])}{more}."
+        yield DoctorFinding("catalog", FindingLevel.WARN, message, "`tidefold register` registers them.")
+    elif not catalog.unreachable:
+        yield DoctorFinding("catalog", FindingLevel.OK, f"{catalog.database} has every published table.")
+
+
+# The module of the plugin that runs inside Airflow and prints its findings.
+_PROBE = "tidefold_airflow.observability.self_check"
+CONNECTION, CONNECT_CONNECTION = "spark_default", "spark_connect_default"
+_DATABASE = "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"
+# Airflow sets these variables in its own processes.
+_CONTEXT = "_AIRFLOW_PROCESS_CONTEXT"
+_SECONDS = 300
+
+
+@dataclass(frozen=True, slots=True)
+class AirflowSetup:
+    """The state of Airflow.
+
+    version: its version; empty: Airflow is not installed.
+    import_errors: DAG file -> the last line of its error.
+    has_connection: whether the connection exists; None: not known.
+    error: why Airflow could not be checked; empty: it was checked.
+    has_connect: as `has_connection`, for the connection to a Spark Connect server.
+    scheduled, reason: where the steps of tasks run, and why; None: there is no valid configuration.
+    """
+
+    version: str
+    dags: int = 0
+    import_errors: Mapping[str, str] = field(default_factory=dict)
+    connection: str = CONNECTION
+    has_connection: bool | None = None
+    error: str = ""
+    has_connect: bool | None = None
+    scheduled: Scheduled | None = None
+    reason: str = ""
+
+
+def probe_airflow(project: Path | None, config_path: Path, *, is_task: bool = False) -> AirflowSetup:
+    """Imports the DAG files as Airflow does, with a scratch folder for Airflow unless AIRFLOW_HOME names one.
+
+    project: the clone; None: tidefold is installed, and the DAGs are those of AIRFLOW_HOME.
+    is_task: whether a task of Airflow calls. A task must not use Airflow's database, so it always gets a scratch
+        folder.
+    """
+    try:
+        installed = version("apache-airflow")
+    except PackageNotFoundError:
+        return AirflowSetup("")
+    with tempfile.TemporaryDirectory(prefix="tidefold-doctor-") as scratch:
+        own = [str(project / "include"), str(project / "plugins")] if project else []
+        paths = [*own, os.environ.get("PYTHONPATH", "")]
+        alone = {"AIRFLOW_HOME": scratch, _DATABASE: f"sqlite:///{scratch}/airflow.db"}
+        knows_database = not is_task and not alone.keys().isdisjoint(os.environ)
+        env = {
+            **{name: value for name, value in os.environ.items() if name != _CONTEXT},
+            **({} if knows_database else alone),
+            "PYTHONPATH": os.pathsep.join(path for path in paths if path),
+            "TIDEFOLD_CONFIG": str(config_path.absolute()),
+        }
+        dags = os.environ.get("AIRFLOW__CORE__DAGS_FOLDER") or str(_dag_folder(project))
+        source = "database" if knows_database else "environment"
+        call = [sys.executable, "-m", _PROBE, dags, source, CONNECTION, CONNECT_CONNECTION]
+        try:
+            done = subprocess.run(call, env=env, capture_output=True, text=True, timeout=_SECONDS, check=False)
+        except subprocess.TimeoutExpired:
+            return AirflowSetup(installed, error=f"no result within {_SECONDS} s.")
+    return _parse_answer(installed, done.stdout, done.stderr)
+
+
+def _dag_folder(project: Path | None) -> Path:
+    return (project or Path(os.environ.get("AIRFLOW_HOME") or Path.home() / "airflow")) / "dags"
+
+
+def _parse_answer(installed: str, output: str, errors: str) -> AirflowSetup:
+    """Parses the last line of stdout, because Airflow writes its own lines first."""
+    try:
+        answer = json.loads(output.strip().splitlines()[-1])
+        has = answer["connections"]
+        return AirflowSetup(
+            installed,
+            answer["dags"],
+            answer["import_errors"],
+            has_connection=has[CONNECTION],
+            has_connect=has[CONNECT_CONNECTION],
+        )
+    except (IndexError, ValueError, KeyError, TypeError):
+        lines = errors.strip().splitlines()
+        return AirflowSetup(installed, error=lines[-1] if lines else "the process ended without output.")
+
 
 OK, WARN, FAIL = FindingLevel.OK, FindingLevel.WARN, FindingLevel.FAIL
-_LISTED = 3
 _WAIT_SECONDS = 86_400
 # With this difference, ages and `ttl` are wrong. S3 refuses requests from 15 minutes on.
 _SKEW_SECONDS = (60, 900)
 
 
-def judge_store(found: StoreProbe) -> Iterator[DoctorFinding]:
+def judge_store(store: StoreProbe) -> Iterator[DoctorFinding]:
     """Checks that the store has the features that tidefold relies on, and is the configured one."""
-    if found.error:
-        message = f"[{found.error.code}] {found.error.message}"
+    if store.error:
+        message = f"[{store.error.code}] {store.error.message}"
         yield DoctorFinding(
-            "store", FAIL, message, found.error.hint or "Run doctor again. If the error stays, check the store."
+            "store", FAIL, message, store.error.hint or "Run doctor again. If the error stays, check the store."
         )
-    elif not found.is_there:
-        yield DoctorFinding("store", OK, f"{found.address} does not exist yet: the first run creates it.")
+    elif not store.is_there:
+        yield DoctorFinding("store", OK, f"{store.address} does not exist yet: the first run creates it.")
     else:
-        yield DoctorFinding("store", OK, f"{found.address} passed: {', '.join(found.done)}.")
-        if found.store_id and not found.configured_id:
+        yield DoctorFinding("store", OK, f"{store.address} passed: {', '.join(store.done)}.")
+        if store.store_id and not store.configured_id:
             message = "The configuration has no `store_id`, so tidefold cannot notice an empty store or another one."
-            yield DoctorFinding("store", WARN, message, f"Add the line `store_id: {found.store_id}`.")
+            yield DoctorFinding("store", WARN, message, f"Add the line `store_id: {store.store_id}`.")
 
 
-def judge_clock(found: ClockSkew) -> Iterator[DoctorFinding]:
+def judge_clock(skew: ClockSkew) -> Iterator[DoctorFinding]:
     """Compares the clocks of the store and of this machine. No decision about data depends on them."""
-    if found.error:
-        message = f"The clock of the store could not be read: [{found.error.code}] {found.error.message}"
-        yield DoctorFinding("clock", WARN, message, found.error.hint or "Mend the store first.")
-    elif found.seconds is None:
+    if skew.error:
+        message = f"The clock of the store could not be read: [{skew.error.code}] {skew.error.message}"
+        yield DoctorFinding("clock", WARN, message, skew.error.hint or "Mend the store first.")
+    elif skew.seconds is None:
         yield DoctorFinding("clock", OK, "The store reports no time, or does not exist yet.")
-    elif abs(found.seconds) < _SKEW_SECONDS[0]:
+    elif abs(skew.seconds) < _SKEW_SECONDS[0]:
         yield DoctorFinding("clock", OK, "The clocks of the store and of this machine agree.")
     else:
-        way = "ahead of" if found.seconds > 0 else "behind"
-        message = f"The clock of the store is {abs(found.seconds):,.0f} s {way} this machine's."
-        level = FAIL if abs(found.seconds) >= _SKEW_SECONDS[1] else WARN
+        way = "ahead of" if skew.seconds > 0 else "behind"
+        message = f"The clock of the store is {abs(skew.seconds):,.0f} s {way} this machine's."
+        level = FAIL if abs(skew.seconds) >= _SKEW_SECONDS[1] else WARN
         yield DoctorFinding("clock", level, message, "Synchronize both clocks (`chronyc tracking`, `timedatectl`).")
 
 
-def judge_landing(found: Iterable[LandingProbe]) -> Iterator[DoctorFinding]:
+def judge_landing(probes: Iterable[LandingProbe]) -> Iterator[DoctorFinding]:
     """Checks that each landing folder exists, is readable, and contains no links."""
     good = []
-    for folder in found:
+    for folder in probes:
         where = f"{folder.log}: {folder.address}"
         if folder.error:
             hint = f"Give this user the right to read and enter {folder.address} and all files below it."
@@ -76,10 +227,12 @@ def judge_landing(found: Iterable[LandingProbe]) -> Iterator[DoctorFinding]:
         )
 
 
-def judge_waiting_files(found: Iterable[WaitingFiles]) -> Iterator[DoctorFinding]:
+def judge_waiting_files(waiting: Iterable[WaitingFiles]) -> Iterator[DoctorFinding]:
     """Finds files that landed long ago and that no ingest has seen: no ingest runs, or it reads another folder."""
     is_good = True
-    for files in found:
+    for files in waiting:
+        if files.table:
+            yield DoctorFinding("table", FAIL, f"{files.log}: {files.table}.", f"`tidefold status {files.log}`.")
         if files.error:
             is_good = False
             message = f"{files.log}: [{files.error.code}] {files.error.message}"
@@ -93,13 +246,13 @@ def judge_waiting_files(found: Iterable[WaitingFiles]) -> Iterator[DoctorFinding
         yield DoctorFinding("ingest", OK, "No landed file waits for more than a day.")
 
 
-def judge_suites(found: Mapping[str, ErrorInfo | None]) -> Iterator[DoctorFinding]:
+def judge_suites(errors: Mapping[str, ErrorInfo | None]) -> Iterator[DoctorFinding]:
     """Checks each suite file."""
-    for log, error in found.items():
+    for log, error in errors.items():
         if error:
             yield DoctorFinding("suites", FAIL, f"{log}: [{error.code}] {error.message}", error.hint)
-    if not any(found.values()):
-        yield DoctorFinding("suites", OK, f"The checks of {count_noun(len(found), 'log')} are valid.")
+    if not any(errors.values()):
+        yield DoctorFinding("suites", OK, f"The checks of {count_noun(len(errors), 'log')} are valid.")
 
 
 def judge_retention(config: Config) -> Iterator[DoctorFinding]:
@@ -120,7 +273,7 @@ def judge_retention(config: Config) -> Iterator[DoctorFinding]:
 
 def judge_alarms(config: Config) -> Iterator[DoctorFinding]:
     """Finds logs without alarms."""
-    silent = [log.id for log in config.logs.values() if log.alarms is None]
+    silent = [log.id for log in config.logs.values() if config.alarms_of(log.id) is None]
     if silent:
         hint = "Add `alarms: {}` to the configuration: these are the defaults (docs/alarms.md)."
         yield DoctorFinding("alarms", WARN, f"No alarms: {', '.join(silent)}.", hint)
@@ -128,28 +281,46 @@ def judge_alarms(config: Config) -> Iterator[DoctorFinding]:
         yield DoctorFinding("alarms", OK, f"{count_noun(len(config.logs), 'log')} with alarms.")
 
 
-def judge_airflow(found: AirflowSetup) -> Iterator[DoctorFinding]:
+def judge_airflow(setup: AirflowSetup) -> Iterator[DoctorFinding]:
     """Checks the connection to Spark, and finds DAG files that cannot be imported."""
-    if not found.version:
+    if not setup.version:
         yield DoctorFinding("airflow", OK, "Airflow is not installed: the command line works without it.")
         return
-    if found.error:
+    if setup.error:
         hint = "Run `.venv/bin/airflow info`, and mend what it names."
-        yield DoctorFinding("airflow", FAIL, f"Airflow {found.version} does not start: {found.error}", hint)
+        yield DoctorFinding("airflow", FAIL, f"Airflow {setup.version} does not start: {setup.error}", hint)
         return
-    for file, error in found.import_errors.items():
-        yield DoctorFinding("airflow", FAIL, f"DAG file {file} cannot be imported: {error}", "Mend what it names.")
-    if not found.import_errors:
-        where = f" Spark runs where `{found.connection}` says, not on `spark.master`." if found.has_connection else ""
-        if not found.uses_connection:
-            where = f" Spark runs on the server of `spark.master`: tasks do not use `{found.connection}`."
-        yield DoctorFinding("airflow", OK, f"Airflow {found.version}, {count_noun(found.dags, 'DAG')} imported.{where}")
-    if not found.uses_connection:
+    for error in dict.fromkeys(setup.import_errors.values()):
+        # One mistake in the configuration stops each of them.
+        files = [file for file, cause in setup.import_errors.items() if cause == error]
+        message = f"{count_noun(len(files), 'DAG file')} cannot be imported, such as {files[0]}: {error}"
+        yield DoctorFinding("airflow", FAIL, message, "Mend what it names.")
+    if not setup.import_errors:
+        where = f" {_describe_scheduled(setup)}" if setup.scheduled else ""
+        where += _BACKFILLS if setup.version == "3.3.2" else ""
+        yield DoctorFinding("airflow", OK, f"Airflow {setup.version}, {count_noun(setup.dags, 'DAG')} imported.{where}")
+    if setup.scheduled is Scheduled.CONNECT:
         return
-    if found.has_connection is False:
-        message = f"The connection `{found.connection}` does not exist: Airflow then starts Spark on YARN."
-        hint = f"""Set AIRFLOW_CONN_{found.connection.upper()}='{{"conn_type": "spark", "host": "local[*]"}}'."""
+    if setup.has_connection is False:
+        message = f"The connection `{setup.connection}` does not exist: Airflow then starts Spark on YARN."
+        hint = f"""Set AIRFLOW_CONN_{setup.connection.upper()}='{{"conn_type": "spark", "host": "local[*]"}}'."""
         yield DoctorFinding("airflow", FAIL, message, hint)
-    elif found.has_connection is None:
-        message = f"Whether Airflow has the connection `{found.connection}` is not known: AIRFLOW_HOME is not set."
+    elif setup.has_connection is None:
+        message = f"Whether Airflow has the connection `{setup.connection}` is not known: AIRFLOW_HOME is not set."
         yield DoctorFinding("airflow", OK, message)
+
+
+_BACKFILLS = (
+    " It starts no run of a backfill while 20 other runs are running (apache/airflow#58554), unless "
+    "AIRFLOW__SCHEDULER__MAX_DAGRUNS_PER_LOOP_TO_SCHEDULE is higher: `make up` sets 200."
+)
+
+
+def _describe_scheduled(setup: AirflowSetup) -> str:
+    """Returns where the steps of Airflow's tasks run, and why."""
+    places = {
+        Scheduled.CONNECT: "on the Spark Connect server, whatever their size",
+        Scheduled.SUBMIT: f"by spark-submit where `{setup.connection}` says, whatever their size",
+        Scheduled.BY_SIZE: f"above `spark.above` by spark-submit where `{setup.connection}` says, else in the task",
+    }
+    return f"Steps run {places[setup.scheduled or Scheduled.BY_SIZE]}: {setup.reason}."

@@ -1,4 +1,4 @@
-"""Reads the state of this machine: Python packages, Java, Spark, jars, memory and disks. Changes nothing."""
+"""Reads the state of this machine, and judges it: packages, Java, Spark, jars, memory, disks. Changes nothing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
@@ -17,6 +17,19 @@ from urllib.parse import urlsplit
 
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
+
+from tidefold.compute import spark_versions
+from tidefold.compute.spark_versions import (
+    EXTRAS,
+    INSTEAD,
+    SparkFeature,
+    SparkVersion,
+    describe_unsupported,
+    find_version,
+    minor_of,
+)
+from tidefold.config.models.spark import is_connect
+from tidefold.operations.doctor.finding import DoctorFinding, FindingLevel
 
 _PIN = re.compile(r"([A-Za-z0-9._-]+)==([^ ;\\]+)")
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
@@ -61,7 +74,7 @@ def find_packages(project: Path | None) -> InstalledPackages:
         locked = dict(_PIN.findall((project / "requirements.txt").read_text(encoding="utf-8")))
     except OSError:
         return InstalledPackages(python)
-    names = [found[0] for line in listed.splitlines() if (found := _NAME.match(line))]
+    names = [match[0] for line in listed.splitlines() if (match := _NAME.match(line))]
     packages = [PackageVersion(name, f"=={locked[name]}", _find_version(name)) for name in names if name in locked]
     return InstalledPackages(python, tuple(packages))
 
@@ -70,9 +83,9 @@ def _find_declared() -> Iterator[PackageVersion]:
     """The packages that tidefold needs. One of an extra counts only if it is installed."""
     for line in requires("tidefold") or ():
         needed = Requirement(line)
-        found = _find_version(needed.name)
-        if found or needed.marker is None or needed.marker.evaluate({"extra": ""}):
-            yield PackageVersion(needed.name, str(needed.specifier), found)
+        installed = _find_version(needed.name)
+        if installed or needed.marker is None or needed.marker.evaluate({"extra": ""}):
+            yield PackageVersion(needed.name, str(needed.specifier), installed)
 
 
 def _find_version(package: str) -> str | None:
@@ -89,11 +102,15 @@ class JavaInstallation:
     path: the program; empty: there is none.
     major: its major version; None: unknown.
     home: JAVA_HOME; empty: it is not set.
+    tried: the versions of Java that the installed Spark was run with.
+    breaks_on: the oldest Java that the installed Spark was seen to fail with; None: none.
     """
 
     path: str
     major: int | None = None
     home: str = ""
+    tried: tuple[int, ...] = (17,)
+    breaks_on: int | None = None
 
 
 def find_java() -> JavaInstallation:
@@ -102,12 +119,14 @@ def find_java() -> JavaInstallation:
     path = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     if not path or not os.access(path, os.X_OK):
         return JavaInstallation("", home=home)
-    said = subprocess.run([path, "-version"], capture_output=True, text=True, check=False).stderr
-    found = re.search(r'version "(\d+)(?:\.(\d+))?', said)
-    if not found:
+    output = subprocess.run([path, "-version"], capture_output=True, text=True, check=False).stderr
+    match = re.search(r'version "(\d+)(?:\.(\d+))?', output)
+    if not match:
         return JavaInstallation(path, home=home)
     # Java 8 and older report a version such as 1.8.
-    return JavaInstallation(path, int(found[2] or 0) if found[1] == "1" else int(found[1]), home)
+    major = int(match[2] or 0) if match[1] == "1" else int(match[1])
+    spark = spark_versions.find_version(spark_versions.find_spark()) or spark_versions.SPARKS[spark_versions.NEWEST]
+    return JavaInstallation(path, major, home, spark.java, spark.breaks_on)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,12 +136,16 @@ class SparkSetup:
     submit: the program that starts it. `has_submit`: whether it exists.
     master: the configured master; None: there is no valid configuration.
     error: why the master or the Spark Connect server cannot be reached; empty: it can, or Spark runs on this machine.
+    version: of pyspark or of its client; empty: none is installed.
+    client: of pyspark-client, which owns the same files; empty: it is not installed.
     """
 
     submit: str
     has_submit: bool
     master: str | None = None
     error: str = ""
+    version: str = ""
+    client: str = ""
 
 
 def find_spark(master: str | None) -> SparkSetup:
@@ -130,20 +153,21 @@ def find_spark(master: str | None) -> SparkSetup:
     submit = Path(sys.executable).with_name("spark-submit")
     places = re.match(r"(?:spark|sc)://([^/;]+)", master or "")
     error = try_connect(places[1]) if places else ""
-    return SparkSetup(str(submit), os.access(submit, os.X_OK), master, error)
+    client = _find_version("pyspark-client") or ""
+    return SparkSetup(str(submit), os.access(submit, os.X_OK), master, error, spark_versions.find_spark(), client)
 
 
 def try_connect(places: str) -> str:
     """Connects to one of the places `HOST:PORT,...`. Returns why the last one cannot be reached; empty: one can."""
-    said = ""
+    failure = ""
     for place in places.split(","):
         address = urlsplit(f"//{place}")
         try:
             with socket.create_connection((address.hostname or "", address.port or _PORT), _CONNECT_SECONDS):
                 return ""
         except OSError as error:
-            said = error.strerror or str(error)
-    return said
+            failure = error.strerror or str(error)
+    return failure
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +247,145 @@ def find_disks(folders: Sequence[tuple[str, Path]]) -> list[DiskUsage]:
 
 
 def _measure(use: str, place: Path) -> DiskUsage:
-    found = os.statvfs(place)
-    free, total = found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize
-    return DiskUsage(use, str(place), free, total, found.f_favail, found.f_files)
+    stat = os.statvfs(place)
+    free, total = stat.f_bavail * stat.f_frsize, stat.f_blocks * stat.f_frsize
+    return DiskUsage(use, str(place), free, total, stat.f_favail, stat.f_files)
+
+
+OK, WARN, FAIL = FindingLevel.OK, FindingLevel.WARN, FindingLevel.FAIL
+OLDEST_PYTHON = (3, 11)
+OLDEST_JAVA = 17
+# Accepted, and never run.
+UNTRIED_JAVA = 21
+JAVA_HINT = "Install Java 17 (Debian, Ubuntu: `apt install openjdk-17-jre-headless`) or set JAVA_HOME to it."
+_INSTALL = "Install tidefold again: `pip install tidefold` with its extras, or `make install` in a clone."
+_GIB = 1 << 30
+# Below the first limit a disk counts as full; below the second it is a warning.
+_FREE_BYTES = (500_000_000, 5_000_000_000)
+_FREE_SHARE = (0.01, 0.05)
+_DRIVER_SHARE = 0.8
+
+
+def judge_packages(setup: InstalledPackages) -> Iterator[DoctorFinding]:
+    """Checks Python, and finds packages that are missing or differ from the locked version."""
+    python = ".".join(map(str, setup.python))
+    if setup.python < OLDEST_PYTHON:
+        yield DoctorFinding(
+            "versions", FAIL, f"Python {python} is too old.", "Use Python 3.11 or newer, and install tidefold there."
+        )
+    missing = [package for package in setup.packages if package.found is None]
+    other = [package for package in setup.packages if package.found and not package.fits]
+    if missing:
+        names = ", ".join(package.name for package in missing)
+        yield DoctorFinding("versions", FAIL, f"Not installed: {names}.", _INSTALL)
+    if other:
+        names = ", ".join(
+            f"{package.name} {package.found} (wanted: {package.wanted.removeprefix('==')})" for package in other
+        )
+        yield DoctorFinding("versions", WARN, f"Other versions than tidefold wants: {names}.", _INSTALL)
+    if not missing and not other and setup.python >= OLDEST_PYTHON:
+        compared = f"{len(setup.packages)} packages as wanted" if setup.packages else "no list of versions to compare"
+        yield DoctorFinding("versions", OK, f"Python {python}, {compared}.")
+
+
+def judge_java(java: JavaInstallation) -> Iterator[DoctorFinding]:
+    """Checks that Java is one of the expected versions."""
+    if not java.path:
+        where = f"JAVA_HOME ({java.home}) does not contain it" if java.home else "there is none on the PATH"
+        yield DoctorFinding("java", FAIL, f"Spark needs Java, and {where}.", JAVA_HINT)
+    elif java.major is None or java.major < OLDEST_JAVA:
+        shown = f"is Java {java.major}" if java.major else "does not report its version"
+        yield DoctorFinding("java", FAIL, f"Spark needs Java 17 or newer, and {java.path} {shown}.", JAVA_HINT)
+    elif java.breaks_on and java.major >= java.breaks_on:
+        message = f"The installed Spark does not run on Java {java.major} ({java.path})."
+        yield DoctorFinding("java", FAIL, message, JAVA_HINT)
+    elif java.major == UNTRIED_JAVA:
+        yield DoctorFinding(
+            "java", OK, f"Java {java.major}: {java.path}. It is accepted, and tidefold never ran with it."
+        )
+    elif java.major not in java.tried:
+        tried = " and ".join(map(str, java.tried))
+        message = f"{java.path} is Java {java.major}; tidefold was run with {tried} under this Spark."
+        yield DoctorFinding("java", WARN, message, JAVA_HINT)
+    else:
+        yield DoctorFinding("java", OK, f"Java {java.major}: {java.path}.")
+
+
+def judge_spark(setup: SparkSetup) -> Iterator[DoctorFinding]:
+    """Checks Spark's version, the program that starts it and the standalone master, or the Spark Connect server."""
+    connects = is_connect(setup.master or "")
+    spark = find_version(setup.version)
+    if spark is None:
+        yield DoctorFinding("spark", FAIL, describe_unsupported(setup.version), EXTRAS)
+    elif setup.client and minor_of(setup.client) != minor_of(setup.version):
+        message = f"pyspark {setup.version} and pyspark-client {setup.client} own the same files."
+        yield DoctorFinding("spark", FAIL, message, f"Install both again: `{_describe_repair(setup.version, spark)}`.")
+    elif connects and SparkFeature.CONNECT in spark.lacks:
+        message = f"Spark {setup.version} does not have {SparkFeature.CONNECT}, and `spark.master` is {setup.master}."
+        yield DoctorFinding("spark", FAIL, message, INSTEAD[SparkFeature.CONNECT])
+    elif not setup.has_submit and not connects:
+        yield DoctorFinding("spark", FAIL, f"{setup.submit} is missing.", _INSTALL)
+    elif setup.error:
+        what = "server" if connects else "master"
+        hint = f"Start the {what}, or correct `spark.master`. `spark: {{above: 10GB}}` runs most work without Spark."
+        yield DoctorFinding("spark", FAIL, f"{setup.master} cannot be reached: {setup.error}.", hint)
+    elif connects:
+        yield DoctorFinding("spark", OK, f"The Spark Connect server {setup.master} can be reached.")
+    else:
+        where = f", master {setup.master}" if setup.master else ""
+        lacks = f" Spark {setup.version} does not have {' and '.join(sorted(spark.lacks))}." if spark.lacks else ""
+        yield DoctorFinding("spark", OK, f"{setup.submit}{where}.{lacks}")
+
+
+def _describe_repair(version: str, spark: SparkVersion) -> str:
+    """The command after which pyspark is complete again."""
+    if SparkFeature.CONNECT in spark.lacks:
+        return f"pip uninstall --yes pyspark-client; pip install --force-reinstall --no-deps pyspark=={version}"
+    return f"pip install --force-reinstall --no-deps pyspark=={version} pyspark-client=={version}"
+
+
+def judge_jars(jars: Sequence[JarFile]) -> Iterator[DoctorFinding]:
+    """Checks the jars of Delta."""
+    bad = [jar for jar in jars if jar.harm]
+    for jar in bad:
+        yield DoctorFinding("jars", FAIL, f"{jar.name} {jar.harm}.", "Run `tidefold jars`, which fetches it.")
+    if jars and not bad:
+        yield DoctorFinding("jars", OK, f"{', '.join(jar.name for jar in jars)}.")
+
+
+def judge_memory(memory: MemorySize) -> Iterator[DoctorFinding]:
+    """Compares the memory of the Spark driver with that of the machine."""
+    driver, total, available = (f"{size / _GIB:.1f} GiB" for size in (memory.driver, memory.total, memory.available))
+    hint = "Set `spark.driver_memory` to less, or give the machine more memory."
+    if memory.driver > memory.total:
+        message = f"`spark.driver_memory` is {driver}, and the machine has {total}."
+        yield DoctorFinding("memory", FAIL, message, hint)
+    elif memory.driver > _DRIVER_SHARE * memory.total:
+        message = f"`spark.driver_memory` is {driver} of {total}, which leaves little to Python and the system."
+        yield DoctorFinding("memory", WARN, message, hint)
+    elif memory.driver > memory.available:
+        message = f"`spark.driver_memory` is {driver}, and {available} of {total} are free now."
+        yield DoctorFinding("memory", WARN, message, f"End other programs. {hint}")
+    else:
+        message = f"`spark.driver_memory` is {driver}; {available} of {total} are free."
+        yield DoctorFinding("memory", OK, message)
+
+
+def judge_disks(disks: Iterable[DiskUsage]) -> Iterator[DoctorFinding]:
+    """Checks the free bytes and inodes of each disk."""
+    for disk in disks:
+        hint = f"Make room on the disk of {disk.path}: `tidefold subsume`, `truncate` and `clean`, or a larger disk."
+        share = disk.free / disk.total if disk.total else 1.0
+        inodes = disk.free_inodes / disk.inodes if disk.inodes else 1.0
+        level = _find_level(disk.free, share)
+        message = f"{disk.use}: {disk.free / 1e9:,.1f} GB ({share:.0%}) free at {disk.path}."
+        yield DoctorFinding("disk", level, message, "" if level is OK else hint)
+        if inodes < _FREE_SHARE[1]:
+            message = f"{disk.use}: {disk.free_inodes:,} inodes ({inodes:.0%}) are left at {disk.path}."
+            yield DoctorFinding("disk", FAIL if inodes < _FREE_SHARE[0] else WARN, message, hint)
+
+
+def _find_level(free: int, share: float) -> FindingLevel:
+    if free < _FREE_BYTES[0]:
+        return FAIL
+    return WARN if free < _FREE_BYTES[1] or share < _FREE_SHARE[0] else OK

@@ -10,13 +10,12 @@ from pathlib import Path
 
 from tidefold.config import Config
 from tidefold.errors import NotFoundError, RefusedError, TidefoldError
-from tidefold.ledger import Ledger
+from tidefold.ledger import Ledger, SetLedger
 from tidefold.operations.outcome import ErrorInfo
 from tidefold.operations.quality.suites import find_suite_errors
 from tidefold.sources.landing.folders import folder_at
 from tidefold.storage import Store, open_store
-from tidefold.storage.identity import read_identity, require_identity
-from tidefold.storage.store_check import measure_skew, probe
+from tidefold.storage.identity import measure_skew, probe, read_identity, require_identity
 
 # The most files to check in one folder, so that the doctor ends in time.
 MOST_FILES = 20_000
@@ -43,15 +42,15 @@ class StoreProbe:
 def probe_store(config: Config) -> StoreProbe:
     """Writes, reads, lists, copies and deletes scratch objects. Does not create a missing store."""
     store = open_store(config.store, config.path.parent)
-    found = StoreProbe(store.address, configured_id=config.store_id)
+    result = StoreProbe(store.address, configured_id=config.store_id)
     try:
         if config.store_id:
             require_identity(store, config.store_id)
-        elif (missing := _find_missing_folder(found.address)) is not None:
-            return StoreProbe(found.address, is_there=False, error=_require_writable(missing))
-        return StoreProbe(found.address, True, probe(store), read_identity(store), config.store_id)
+        elif (missing := _find_missing_folder(result.address)) is not None:
+            return StoreProbe(result.address, is_there=False, error=_require_writable(missing))
+        return StoreProbe(result.address, True, probe(store), read_identity(store), config.store_id)
     except TidefoldError as error:
-        return StoreProbe(found.address, configured_id=config.store_id, error=ErrorInfo.of(error))
+        return StoreProbe(result.address, configured_id=config.store_id, error=ErrorInfo.of(error))
 
 
 def _find_missing_folder(address: str) -> Path | None:
@@ -111,7 +110,7 @@ class LandingProbe:
 
 def probe_landing(config: Config) -> list[LandingProbe]:
     """Lists the landing folder of each log that has one. Reads no file."""
-    return [_look_at(log.id, log.source.landing) for log in config.logs.values() if log.source and log.source.landing]
+    return [_look_at(log.id, log.landing) for log in config.logs.values() if log.landing]
 
 
 def _look_at(log: str, address: str) -> LandingProbe:
@@ -144,12 +143,14 @@ class WaitingFiles:
     """Landed files that no ingest has seen.
 
     count: their number. `seconds`: how long ago the oldest of them was changed.
+    table: what is wrong with the published table of the log; empty: nothing.
     error: why they could not be counted.
     """
 
     log: str
     count: int = 0
     seconds: float = 0.0
+    table: str = ""
     error: ErrorInfo | None = None
 
 
@@ -158,23 +159,27 @@ def probe_waiting_files(config: Config) -> list[WaitingFiles]:
     store = open_store(config.store, config.path.parent)
     if _find_missing_folder(store.address):
         return []
-    found = []
+    waiting = []
     for log in config.logs.values():
-        if log.source and log.source.landing:
+        if log.landing:
             try:
-                found.append(_count_waiting(store, log.id, log.source.landing))
+                waiting.append(_count_waiting(store, log.id, log.landing))
+                if of_set := config.set_of(log.id):
+                    SetLedger(store, of_set.name, of_set.logs).read()
             except NotFoundError:
-                found.append(WaitingFiles(log.id))
+                waiting.append(WaitingFiles(log.id))
             except TidefoldError as error:
-                found.append(WaitingFiles(log.id, error=ErrorInfo.of(error)))
-    return found
+                waiting.append(WaitingFiles(log.id, error=ErrorInfo.of(error)))
+    return waiting
 
 
 def _count_waiting(store: Store, log: str, address: str) -> WaitingFiles:
     """Counts files that are newer than all ingested ones. The ledger may have forgotten the names of older files."""
-    state = Ledger(store, log).find_current()
-    known = {entry.name for entry in state.landed} | {p.file for p in state.landing.listed} if state else set[str]()
+    ledger = Ledger(store, log)
+    state = ledger.find_current()
+    table = ledger.find_table_problem(state) if state else ""
+    names = {entry.name for entry in state.landed} | {p.file for p in state.landing.listed} if state else set[str]()
     newest = max((entry.changed for entry in state.landed), default=0.0) if state else 0.0
     listed = islice(folder_at(address).list_files(), MOST_FILES)
-    times = [file.stamp.changed for file in listed if file.name not in known and file.stamp.changed > newest]
-    return WaitingFiles(log, len(times), max(time.time() - min(times), 0.0)) if times else WaitingFiles(log)
+    times = [file.stamp.changed for file in listed if file.name not in names and file.stamp.changed > newest]
+    return WaitingFiles(log, len(times), max(time.time() - min(times, default=time.time()), 0.0), table)

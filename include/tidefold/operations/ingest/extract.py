@@ -12,120 +12,115 @@ from dataclasses import replace
 import msgspec
 
 from tidefold.changelog.segment import WrittenChangeSet
-from tidefold.changelog.write_intents import Intent, begin
 from tidefold.compute.runners import Runner
 from tidefold.domain.ingest.append import IngestedFile, append
-from tidefold.domain.paths import CHANGELOG
 from tidefold.domain.uploads import NO_UPLOADS
 from tidefold.errors import RefusedError, TidefoldError, from_wire
 from tidefold.operations.ingest.extract_task import ExtractDifference, ExtractTask, find_difference
-from tidefold.operations.ingest.log_ingest import TASK_BYTES, ExtractTaken, LogIngest
-from tidefold.operations.ingest.parse_round import IngestRun
+from tidefold.operations.ingest.parse import TASK_BYTES, IngestRun
+from tidefold.operations.ingest.stages import Accounted, ExtractTaken
 from tidefold.operations.inspect.read import ReadRequest, What, plan_from
-from tidefold.operations.local_copies.quota import without_room
-from tidefold.operations.pipeline import Pipeline, now
-from tidefold.read.plan import ReadPlan, ReadTask
-from tidefold.sources.extract.names import Extract, group_extracts, time_of
-from tidefold.sources.extract.options import ExtractOptions
-from tidefold.sources.extract.source import ROW_RANK, find_newest, read_row_count
+from tidefold.operations.pipeline import Pipeline
+from tidefold.read.plan import ReadTask
+from tidefold.sources.extract.source import (
+    ROW_RANK,
+    Extract,
+    ExtractOptions,
+    find_newest,
+    group_extracts,
+    read_row_count,
+    time_of,
+)
 from tidefold.typed_json import convert_value, decode_json
 
 # The format whose extracts are versions of a table.
 DELTA = "delta"
 
 
-def apply_extract(pipeline: Pipeline, run: IngestRun, intake: LogIngest, runner: Runner) -> LogIngest:
+def apply_extract(pipeline: Pipeline, run: IngestRun, runner: Runner, accounted: Accounted) -> Accounted:
     """Returns the ingest of a log of full extracts with differences instead of rows; any other one unchanged."""
-    options = find_options(intake)
-    if options is None or intake.error or not intake.arrivals:
-        return intake
-    one = _find_taken(intake, options)
-    if len(intake.arrivals) < len(one.files) or any(not a.landed.complete for a in intake.arrivals):
+    options = find_options(accounted)
+    if options is None or not accounted.arrivals:
+        return accounted
+    extract = _find_taken(accounted, options)
+    if len(accounted.arrivals) < len(extract.files) or any(not a.landed.complete for a in accounted.arrivals):
         # A file that cannot be ingested blocks its extract.
-        return _without_arrivals(intake)
-    try:
-        _check_rows(intake, one, options)
-        return _apply(pipeline, run, intake, one, options, runner)
-    except TidefoldError as error:
-        return _without_arrivals(intake).with_error(error)
+        return replace(accounted, arrivals=(), state=accounted.listed.begun)
+    _check_rows(accounted, extract, options)
+    return _apply(pipeline, run, accounted, extract, options, runner)
 
 
-def find_options(intake: LogIngest) -> ExtractOptions | None:
+def find_options(accounted: Accounted) -> ExtractOptions | None:
     """Returns the options of a log of full extracts; None: its source delivers changes."""
-    given = intake.feed.options.get("extract") if intake.feed else None
-    return convert_value(given, ExtractOptions) if given else None
+    value = accounted.listed.feed.options.get("extract") if accounted.listed.feed else None
+    return convert_value(value, ExtractOptions) if value else None
 
 
-def _without_arrivals(intake: LogIngest) -> LogIngest:
-    return replace(intake, arrivals=(), state=intake.begun)
-
-
-def _find_taken(intake: LogIngest, options: ExtractOptions) -> Extract:
+def _find_taken(accounted: Accounted, options: ExtractOptions) -> Extract:
     """Returns the extract that this run ingests."""
-    if intake.feed and intake.feed.format == DELTA:
-        [version] = intake.files
-        return Extract(f"version {version.start}", version.start, "", intake.files)
-    newest = find_newest(intake.begun)
-    extracts, _ = group_extracts(intake.files, options.date_format)
+    if accounted.listed.feed and accounted.listed.feed.format == DELTA:
+        [version] = accounted.listed.files
+        return Extract(f"version {version.start}", version.start, "", accounted.listed.files)
+    newest = find_newest(accounted.listed.begun)
+    extracts, _ = group_extracts(accounted.listed.files, options.date_format)
     return next(one for one in extracts if newest is None or one.instant > newest)
 
 
-def _check_rows(intake: LogIngest, one: Extract, options: ExtractOptions) -> None:
+def _check_rows(accounted: Accounted, extract: Extract, options: ExtractOptions) -> None:
     """Raises RefusedError if the extract has fewer rows than it must have."""
-    rows = sum(arrival.landed.records for arrival in intake.arrivals)
-    wanted = read_row_count(intake.feed.path, one, options) if intake.feed else None
+    rows = sum(arrival.landed.records for arrival in accounted.arrivals)
+    wanted = read_row_count(accounted.listed.feed.path, extract, options) if accounted.listed.feed else None
     if wanted is not None and wanted != rows:
         raise RefusedError(
             "EXTRACT_ROWS",
-            f"Extract {one.name} of log `{intake.log}` has {rows:,} rows, and its row count says {wanted:,}. "
+            f"Extract {extract.name} of log `{accounted.log}` has {rows:,} rows, and its row count says {wanted:,}. "
             "The run ingested nothing of it.",
             hint="Land the complete extract again, or remove it if there is a newer one.",
         )
-    if rows < options.min_rows and one.name not in options.accept:
+    if rows < options.min_rows and extract.name not in options.accept:
         raise RefusedError(
             "EXTRACT_ROWS",
-            f"Extract {one.name} of log `{intake.log}` has {rows:,} rows, fewer than `min_rows` "
+            f"Extract {extract.name} of log `{accounted.log}` has {rows:,} rows, fewer than `min_rows` "
             f"({options.min_rows:,}). The run ingested nothing of it.",
-            hint=f'Land the complete extract again. If it is complete, set `extract: {{accept: ["{one.name}"]}}`.',
+            hint=f'Land the complete extract again. If it is complete, set `extract: {{accept: ["{extract.name}"]}}`.',
         )
 
 
 def _apply(
-    pipeline: Pipeline, run: IngestRun, intake: LogIngest, one: Extract, options: ExtractOptions, runner: Runner
-) -> LogIngest:
-    refused = sum(arrival.landed.quarantined for arrival in intake.arrivals)
-    tasks = _plan_tasks(pipeline, run, intake, one, keeps_missing=refused > 0)
+    pipeline: Pipeline, run: IngestRun, accounted: Accounted, extract: Extract, options: ExtractOptions, runner: Runner
+) -> Accounted:
+    refused = sum(arrival.landed.quarantined for arrival in accounted.arrivals)
+    tasks = _plan_tasks(pipeline, run, accounted, extract, keeps_missing=refused > 0)
     segments = {task.segments for task in tasks}
-    begin(pipeline.store, Intent(run.id, run.rounds, now(), (intake.intent,), folders=tuple(segments)))
-    run.rounds += 1
+    run.announce(pipeline.store, [accounted.listed.intent], *segments)
     run.folders |= segments
-    found: list[ExtractDifference] = []
+    differences: list[ExtractDifference] = []
     for answer in runner(find_difference, [msgspec.json.encode(task).decode() for task in tasks]):
         if isinstance(answer, TidefoldError):
             raise answer
-        found.append(decode_json(answer, ExtractDifference))
-        if error := found[-1].error:
+        differences.append(decode_json(answer, ExtractDifference))
+        if error := differences[-1].error:
             raise from_wire(error)
-    missing, before = sum(result.missing for result in found), sum(result.before for result in found)
-    _check_keys(intake, one, found)
+    missing, before = sum(result.missing for result in differences), sum(result.before for result in differences)
+    _check_keys(accounted, extract, differences)
     if not refused:
-        _check_deletes(intake, one, options, missing, before)
-    arrivals = tuple(_make_arrivals(intake, one, found))
-    unchanged = sum(a.landed.ignored for a in arrivals) - sum(a.landed.ignored for a in intake.arrivals)
-    taken = ExtractTaken(one.name, unchanged, 0 if refused else missing, missing if refused else 0)
-    no_copies = (*intake.no_copies, *filter(None, (result.no_copy for result in found)))
-    state = append(intake.begun, arrivals)
+        _check_deletes(accounted, extract, options, missing, before)
+    arrivals = tuple(_make_arrivals(accounted, extract, differences))
+    unchanged = sum(a.landed.ignored for a in arrivals) - sum(a.landed.ignored for a in accounted.arrivals)
+    taken = ExtractTaken(extract.name, unchanged, 0 if refused else missing, missing if refused else 0)
+    no_copies = (*accounted.no_copies, *filter(None, (result.no_copy for result in differences)))
+    state = append(accounted.listed.begun, arrivals)
     # The segments of the rows are compared and deleted; those of the differences stay.
-    uploads = sum((result.uploads for result in found), NO_UPLOADS)
-    return replace(intake, arrivals=arrivals, state=state, extract=taken, no_copies=no_copies, uploads=uploads)
+    uploads = sum((result.uploads for result in differences), NO_UPLOADS)
+    return replace(accounted, arrivals=arrivals, state=state, extract=taken, no_copies=no_copies, uploads=uploads)
 
 
 def _plan_tasks(
-    pipeline: Pipeline, run: IngestRun, intake: LogIngest, one: Extract, *, keeps_missing: bool
+    pipeline: Pipeline, run: IngestRun, accounted: Accounted, extract: Extract, *, keeps_missing: bool
 ) -> list[ExtractTask]:
     """Plans one task for neighbouring buckets, up to about TASK_BYTES to read."""
-    plan = plan_from(pipeline, intake.begun, ReadRequest(What.LIVE))
-    rows = tuple(arrival.change_set for arrival in intake.arrivals)
+    feed, plan = accounted.listed.feed, plan_from(pipeline, accounted.listed.begun, ReadRequest(What.LIVE))
+    rows = tuple(arrival.change_set for arrival in accounted.arrivals)
     size = sum(change_set.location.length for change_set in rows if change_set)
     buckets = plan.every_bucket
     groups: list[list[ReadTask]] = []
@@ -137,16 +132,14 @@ def _plan_tasks(
             weight = 0
         groups[-1].append(bucket)
         weight += own
-    segments = f"{CHANGELOG}/{now()[:10]}/{run.id}"
-    no_copy = without_room(pipeline)
-    local = pipeline.local.root_of(segments) if pipeline.local and not no_copy else None
+    segments, local, no_copy = run.segment_folder(pipeline)
     return [
         ExtractTask(
-            _only(plan),
+            replace(plan, files=()),  # The tasks name them.
             tuple(group),
             rows,
-            one.instant,
-            time_of(one.files[0]) if intake.feed and intake.feed.format == DELTA else one.instant,
+            extract.instant,
+            time_of(extract.files[0]) if feed and feed.format == DELTA else extract.instant,
             keeps_missing,
             segments,
             local,
@@ -157,55 +150,53 @@ def _plan_tasks(
     ]
 
 
-def _only(plan: ReadPlan) -> ReadPlan:
-    """Returns the plan without the files, because its tasks name them."""
-    return replace(plan, files=())
-
-
-def _check_keys(intake: LogIngest, one: Extract, found: Sequence[ExtractDifference]) -> None:
-    twice = sum(result.twice for result in found)
+def _check_keys(accounted: Accounted, extract: Extract, differences: Sequence[ExtractDifference]) -> None:
+    twice = sum(result.twice for result in differences)
     if not twice:
         return
-    example = next(result.example for result in found if result.example)
+    example = next(result.example for result in differences if result.example)
     raise RefusedError(
         "EXTRACT_KEYS",
-        f"Extract {one.name} of log `{intake.log}` has {twice:,} keys with different rows, as {example}. "
+        f"Extract {extract.name} of log `{accounted.log}` has {twice:,} keys with different rows, as {example}. "
         "tidefold cannot tell which row is right. The run ingested nothing of it.",
         hint="Correct `key` of the log, or export the table in one transaction, so that no row comes twice.",
     )
 
 
-def _check_deletes(intake: LogIngest, one: Extract, options: ExtractOptions, missing: int, before: int) -> None:
-    if missing <= options.max_deletes * before or one.name in options.accept:
+def _check_deletes(accounted: Accounted, extract: Extract, options: ExtractOptions, missing: int, before: int) -> None:
+    if missing <= options.max_deletes * before or extract.name in options.accept:
         return
     raise RefusedError(
         "EXTRACT_DELETES",
-        f"Extract {one.name} of log `{intake.log}` lacks {missing:,} of {before:,} keys ({missing / before:.0%}), "
-        f"more than `max_deletes` ({options.max_deletes:.0%}). The run ingested nothing of it.",
+        f"Extract {extract.name} of log `{accounted.log}` lacks {missing:,} of {before:,} keys "
+        f"({missing / before:.0%}), more than `max_deletes` ({options.max_deletes:.0%}). "
+        "The run ingested nothing of it.",
         hint=f"If the extract is incomplete, land it again or remove it. If the source has deleted these rows, "
-        f'set `extract: {{accept: ["{one.name}"]}}` and run ingest again.',
+        f'set `extract: {{accept: ["{extract.name}"]}}` and run ingest again.',
     )
 
 
-def _make_arrivals(intake: LogIngest, one: Extract, found: Sequence[ExtractDifference]) -> list[IngestedFile]:
+def _make_arrivals(
+    accounted: Accounted, extract: Extract, differences: Sequence[ExtractDifference]
+) -> list[IngestedFile]:
     """Returns the records of the files, then of the deletes, which no file contains. Both get the change sets."""
-    high = (one.instant, ROW_RANK)
-    upserts = [result.upserts for result in found if result.upserts]
-    deletes = [result.deletes for result in found if result.deletes]
+    high = (extract.instant, ROW_RANK)
+    upserts = [result.upserts for result in differences if result.upserts]
+    deletes = [result.deletes for result in differences if result.deletes]
     files: list[IngestedFile] = []
-    for number, arrival in enumerate(intake.arrivals):
-        changed = sum(result.changed[number] for result in found if result.changed)
+    for number, arrival in enumerate(accounted.arrivals):
+        changed = sum(result.changed[number] for result in differences if result.changed)
         landed = arrival.landed
         landed = replace(landed, changes=changed, ignored=landed.ignored + landed.changes - changed)
         files.append(IngestedFile(landed, None, arrival.position))
     last = files[-1]
-    gone = [_describe_deletes(last, one, number, written.rows) for number, written in enumerate(deletes)]
+    gone = [_describe_deletes(last, extract, number, written.rows) for number, written in enumerate(deletes)]
     return [*_attach(gone, deletes, high), *_attach(files, upserts, high)]
 
 
-def _describe_deletes(last: IngestedFile, one: Extract, number: int, rows: int) -> IngestedFile:
+def _describe_deletes(last: IngestedFile, extract: Extract, number: int, rows: int) -> IngestedFile:
     """Returns the record of the keys that an extract lacks. It is no real file; its name describes it."""
-    name = f"{one.name} lacks these keys" + (f" ({number + 1})" if number else "")
+    name = f"{extract.name} lacks these keys" + (f" ({number + 1})" if number else "")
     landed = replace(
         last.landed, name=name, length=0, checksum="", records=rows, changes=rows, ignored=0, quarantined=0,
         repeated=0, quarantine=None, changed=0.0, next_offset=last.landed.first_offset,

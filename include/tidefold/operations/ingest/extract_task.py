@@ -11,24 +11,23 @@ import duckdb
 import msgspec
 import pyarrow as pa
 
-from tidefold.changelog.duckdb_connection import connect
-from tidefold.changelog.key_group_hash import quote_name, with_key_groups
+from tidefold.changelog.key_group_hash import connect, quote_name, with_key_groups
 from tidefold.changelog.schema import DELETE, UPSERT, change_schema, table_schema
 from tidefold.changelog.segment import WrittenChangeSet, read_change_set
-from tidefold.changelog.writer.metrics import Metrics, MetricsSnapshot
 from tidefold.changelog.writer.retry import run_attempts
+from tidefold.changelog.writer.settings import Metrics, MetricsSnapshot
 from tidefold.domain.log_state import ChangeSet, Column, TableSpec
 from tidefold.domain.table.table_spec import VALID_TO, Engine
 from tidefold.domain.uploads import NO_UPLOADS, ONCE, RetryPolicy, UploadTotals
 from tidefold.errors import WireError, to_wire, wrap_unexpected
 from tidefold.fold.fold_bucket import MERGE_MEMORY
 from tidefold.fold.merge.engines.statements import exact
+from tidefold.operations.ingest.parse import write_segment_with_copy
 from tidefold.read.plan import ReadPlan, ReadTask
 from tidefold.read.task import read_task
 from tidefold.sources.extract.source import DELETE_RANK, ROW_RANK
-from tidefold.sources.ingest.parse_task import write_segment_with_copy
 from tidefold.storage import Store, open_store
-from tidefold.storage.scratch import open_scratch
+from tidefold.storage.safe_files import open_scratch
 from tidefold.typed_json import decode_json
 
 _BATCH_ROWS = 65_536
@@ -103,25 +102,25 @@ def find_difference(text: str) -> str:
     metrics = Metrics()
     try:
         store = open_store(task.plan.store, Path("/"))
-        found = run_attempts(
+        difference = run_attempts(
             task.policy, lambda: _find_difference(store, task), lambda late: _discard(store, late), metrics
         )
-        found = replace(found, uploads=_count_uploads(found, metrics.read()))
+        difference = replace(difference, uploads=_count_uploads(difference, metrics.read()))
     except Exception as error:
-        found = ExtractDifference(error=to_wire(wrap_unexpected(error)))
-    return msgspec.json.encode(found).decode()
+        difference = ExtractDifference(error=to_wire(wrap_unexpected(error)))
+    return msgspec.json.encode(difference).decode()
 
 
 def _discard(store: Store, late: ExtractDifference) -> None:
     store.delete({one.location.segment for one in (late.deletes, late.upserts) if one})
 
 
-def _count_uploads(found: ExtractDifference, measured: MetricsSnapshot) -> UploadTotals:
-    written = [one.location for one in (found.deletes, found.upserts) if one]
+def _count_uploads(difference: ExtractDifference, measured: MetricsSnapshot) -> UploadTotals:
+    written = [one.location for one in (difference.deletes, difference.upserts) if one]
     if not written:
         return NO_UPLOADS
     size = sum(one.length for one in written)
-    return UploadTotals(segments=1, bytes=size, failures=measured.failures, seconds=measured.latency.high)
+    return UploadTotals.of_upload(size, measured.failures, measured.latency.high, batch=1, queue=0)
 
 
 def _find_difference(store: Store, task: ExtractTask) -> ExtractDifference:
@@ -212,22 +211,22 @@ def _read_rows(store: Store, task: ExtractTask, bucket: ReadTask) -> Iterator[pa
     for number, change_set in enumerate(task.rows):
         if change_set is None or not change_set.key_groups.meets(bucket.bucket):
             continue
-        found = read_change_set(store, change_set, bucket.bucket)
-        numbered = found.append_column(_FILE, pa.repeat(pa.scalar(number, pa.int32()), found.num_rows))
+        rows = read_change_set(store, change_set, bucket.bucket)
+        numbered = rows.append_column(_FILE, pa.repeat(pa.scalar(number, pa.int32()), rows.num_rows))
         yield from numbered.select(schema.names).cast(schema).to_batches(max_chunksize=_BATCH_ROWS)
 
 
 def _read_changes(
     connection: duckdb.DuckDBPyConnection, task: ExtractTask, table: str, op: int, rank: int
 ) -> Iterator[pa.Table]:
-    found = connection.sql(f"SELECT * FROM {table}").to_arrow_table()
-    if not found.num_rows:
+    rows = connection.sql(f"SELECT * FROM {table}").to_arrow_table()
+    if not rows.num_rows:
         return
-    shape, count = task.plan.shape, found.num_rows
+    shape, count = task.plan.shape, rows.num_rows
     schema = change_schema(shape)
-    given = {"_op": op, "_o0": task.instant, "_o1": rank, "_partition": 0, "_offset": 0, "_ts": task.time}
-    columns = {name: pa.repeat(pa.scalar(value, schema.field(name).type), count) for name, value in given.items()}
-    columns |= {name: found.column(name) for name in found.column_names if name in schema.names}
+    constants = {"_op": op, "_o0": task.instant, "_o1": rank, "_partition": 0, "_offset": 0, "_ts": task.time}
+    columns = {name: pa.repeat(pa.scalar(value, schema.field(name).type), count) for name, value in constants.items()}
+    columns |= {name: rows.column(name) for name in rows.column_names if name in schema.names}
     columns |= {f.name: pa.nulls(count, f.type) for f in schema if f.name not in columns}
     changes = pa.table([columns[name] for name in schema.names], names=schema.names).cast(schema)
     yield with_key_groups(changes, shape, connection)

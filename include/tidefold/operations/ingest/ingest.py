@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -12,25 +12,26 @@ import msgspec
 
 from tidefold.changelog import write_intents
 from tidefold.compute.runners import Runner
-from tidefold.domain.table.schema_evolution import ChangeKind, Policy
+from tidefold.domain.table.schema_evolution import ChangeKind, Policy, add_found, changes
 from tidefold.domain.table.table_spec_validation import column_mistakes
+from tidefold.domain.table.types import schemas_of
 from tidefold.errors import InvalidInputError, RefusedError, StorageError, TidefoldError, wrap_unexpected
 from tidefold.operations.ingest import recovery
+from tidefold.operations.ingest.account import account_files
 from tidefold.operations.ingest.extract import apply_extract
-from tidefold.operations.ingest.find_landing_problems import find_problems
 from tidefold.operations.ingest.ingest_outcome import (
     IngestDetails,
     describe_failure,
     describe_ingest,
     describe_nothing,
+    find_problems,
     format_reasons,
-    join_extracts,
     join_outcomes,
 )
-from tidefold.operations.ingest.log_ingest import LogIngest, plan_log
-from tidefold.operations.ingest.parse_round import IngestRun, parse_round
+from tidefold.operations.ingest.parse import IngestRun, parse_round
 from tidefold.operations.ingest.resolve_operations import resolve_operations
-from tidefold.operations.ingest.schema_update import add_found_columns
+from tidefold.operations.ingest.schema_update import add_found_columns, select_columns
+from tidefold.operations.ingest.stages import Accounted, Committed, Failed, Planned, files_to_parse, plan_log
 from tidefold.operations.outcome import Outcome, Status, map_logs
 from tidefold.operations.pipeline import Pipeline, now
 from tidefold.operations.quarantine.key_changes import REASON as KEY_CHANGE
@@ -53,7 +54,7 @@ _SCHEMA_REASONS = {ChangeKind.ADD: "UNKNOWN_COLUMN", ChangeKind.RETYPE: "VALUE_I
 
 
 # The plan of one log for `execute`, or the outcome of a log that cannot be planned.
-Prepared = LogIngest | Outcome
+Prepared = Planned | Outcome
 
 
 def prepare(pipeline: Pipeline, logs: Sequence[str]) -> list[Prepared]:
@@ -69,18 +70,18 @@ def prepare(pipeline: Pipeline, logs: Sequence[str]) -> list[Prepared]:
 
 def _prepare_log(pipeline: Pipeline, log: str) -> Prepared:
     try:
-        intake = plan_log(pipeline, log)
-        return plan_log(pipeline, log) if compact_if_due(pipeline, intake.begun) else intake
+        planned = plan_log(pipeline, log)
+        return plan_log(pipeline, log) if compact_if_due(pipeline, planned.listed.begun) else planned
     except Exception as error:
-        found = wrap_unexpected(error)
-        if found is not error:
-            _log.error("%s: %s", log, found, exc_info=error)
-        return Outcome.of_error(log, found)
+        failure = wrap_unexpected(error)
+        if failure is not error:
+            _log.error("%s: %s", log, failure, exc_info=error)
+        return Outcome.of_error(log, failure)
 
 
 def has_work(prepared: Prepared) -> bool:
     """Whether there are files to parse. If not, `execute` runs no task and only reports problems."""
-    return isinstance(prepared, LogIngest) and bool(prepared.plan.take)
+    return isinstance(prepared, Planned) and bool(prepared.plan.take)
 
 
 def ingest(pipeline: Pipeline, logs: Sequence[str], run: Runner) -> list[Outcome]:
@@ -94,106 +95,151 @@ def execute(pipeline: Pipeline, prepared: Sequence[Prepared], run: Runner) -> li
     A log that fails gets an error outcome and does not change; the others continue. A log without new files is not
     written. If another run ingested the same files meanwhile, the log's outcome is the error OFFSETS_TAKEN.
     """
-    found = _execute_plans(pipeline, prepared, run)
-    outcomes = {one.log: one for one in found}
-    # Full extracts are ingested one after the other, because each is compared with the one before.
-    while more := [one.log for one in found if isinstance(one.details, IngestDetails) and one.details.extracts]:
-        found = _execute_plans(pipeline, [one for one in prepare(pipeline, more) if has_work(one)], run)
-        outcomes |= {one.log: join_extracts(outcomes[one.log], one) for one in found}
-    return [outcomes[one.log] for one in prepared]
+    rounds: dict[str, list[Committed]] = {one.log: [] for one in prepared}
+    ready = list(prepared)
+    while ready:
+        committed = _ingest_round(pipeline, [one for one in ready if isinstance(one, Planned)], run)
+        committed += [Committed(one) for one in ready if isinstance(one, Outcome)]
+        for one in committed:
+            rounds[one.log].append(one)
+        # Full extracts are ingested one after the other, because each is compared with the one before. Every round adds
+        # at least one column or ingests an extract, so the loop ends.
+        added = {one.log for one in committed if one.added}
+        more = [one.log for one in committed if one.added or _has_extract(one.outcome)]
+        ready = [one for one in prepare(pipeline, more) if has_work(one) or one.log in added] if more else []
+    return [_join(rounds[one.log]) for one in prepared]
 
 
-def _execute_plans(pipeline: Pipeline, prepared: Sequence[Prepared], run: Runner) -> list[Outcome]:
+def _has_extract(outcome: Outcome) -> bool:
+    return isinstance(outcome.details, IngestDetails) and bool(outcome.details.extracts)
+
+
+def _join(rounds: Sequence[Committed]) -> Outcome:
+    outcome = rounds[-1].outcome
+    for before in reversed(rounds[:-1]):
+        outcome = join_outcomes(before.outcome, outcome, before.added)
+    return outcome
+
+
+def _ingest_round(pipeline: Pipeline, planned: Sequence[Planned], run: Runner) -> list[Committed]:
     this = IngestRun(uuid.uuid4().hex)
-    intakes = _parse(pipeline, this, [one for one in prepared if isinstance(one, LogIngest)], run)
-    committed = zip(intakes, _commit_all(pipeline, this, intakes), strict=True)
-    outcomes = {intake.log: _complete_key_changes(pipeline, intake, outcome) for intake, outcome in committed}
-    added = {i.log: types for i in intakes if (types := _find_columns_to_add(pipeline, i, outcomes[i.log]))}
-    for log, types in added.items():
-        add_found_columns(pipeline, log, types, this.id)
-    # Every round adds at least one column, so the loop ends.
-    further = ingest(pipeline, list(added), run) if added else []
-    outcomes |= {last.log: join_outcomes(outcomes[last.log], last, added[last.log]) for last in further}
-    return [one if isinstance(one, Outcome) else outcomes[one.log] for one in prepared]
+    accounted = _account(pipeline, this, planned, run)
+    finished = []
+    for one, committed in zip(accounted, _commit_all(pipeline, this, accounted), strict=True):
+        if isinstance(one, Accounted):
+            outcome = _complete_key_changes(pipeline, one, committed.outcome)
+            types = _find_columns_to_add(pipeline, one, outcome)
+            if types:
+                add_found_columns(pipeline, one.log, types, this.id)
+            committed = replace(committed, outcome=outcome, added=types)
+        finished.append(committed)
+    return finished
 
 
-def _find_columns_to_add(pipeline: Pipeline, intake: LogIngest, outcome: Outcome) -> dict[str, str]:
+def _find_columns_to_add(pipeline: Pipeline, accounted: Accounted, outcome: Outcome) -> dict[str, str]:
     """Returns the columns to add, with their types, before the log can be ingested further.
 
-    None if the policy adds none, a type is unknown, or a name is not valid for a column.
+    None of them if a policy forbids one, a type is unknown, or a name is not valid for a column.
     """
-    if outcome.status is not Status.STOPPED or pipeline.log(intake.log).policies.add is not Policy.EVOLVE:
+    if outcome.status is not Status.STOPPED:
         return {}
-    types = dict(one for problem in intake.all_problems for one in problem.brings)
-    known = [column.name for column in intake.state.shape.columns]
-    return {} if next(column_mistakes([*known, *types]), None) else types
+    types = dict(one for problem in accounted.all_problems for one in problem.brings)
+    state, policies = accounted.state, pipeline.log(accounted.log).policies
+    after = add_found(state, select_columns(types), now())
+    if next(column_mistakes([column.name for column in after.shape.columns]), None):
+        return {}
+    moves = changes(schemas_of(state)[-1], schemas_of(after)[-1], after.shape)
+    return {} if any(one.impossible or policies.of(one.kind) is not Policy.EVOLVE for one in moves) else types
 
 
-def _parse(pipeline: Pipeline, this: IngestRun, intakes: list[LogIngest], run: Runner) -> list[LogIngest]:
+def _account(pipeline: Pipeline, this: IngestRun, planned: Sequence[Planned], run: Runner) -> list[Accounted | Failed]:
     """Parses in one round, unless files overlap or a second snapshot begins: then only the first result is final."""
+    logs: list[Accounted | Failed] = [Accounted(one, one.listed.begun, problems=one.listed.problems) for one in planned]
     try:
-        while any(intake.plan.take and not intake.error for intake in intakes):
-            intakes = parse_round(pipeline, this, intakes, run)
-        intakes = [apply_extract(pipeline, this, intake, run) for intake in intakes]
-        intakes = [resolve_operations(pipeline, this, intake) for intake in intakes]
-        intakes = [intake.with_run(this.id, now()) for intake in intakes]
+        while waiting := [one for one in logs if isinstance(one, Accounted) and one.planned.plan.take]:
+            parts = [part for one in waiting for part in files_to_parse(one, this.id)]
+            parsed = parse_round(pipeline, this, parts, [one.listed.intent for one in waiting], run)
+            logs = [
+                _attempt(one, partial(account_files, pipeline.store, parsed[one.log])) if one.log in parsed else one
+                for one in logs
+            ]
     except StorageError as error:
-        intakes = [intake.with_error(intake.error or error) if intake.plan.take else intake for intake in intakes]
-    return [_check(pipeline, intake) for intake in intakes]
+        logs = [Failed(one, error) if isinstance(one, Accounted) and one.planned.plan.take else one for one in logs]
+    steps = (
+        partial(apply_extract, pipeline, this, run),
+        partial(resolve_operations, pipeline, this),
+        partial(_sign, this.id, now()),
+        partial(_check_records, pipeline),
+        partial(_find_problems, pipeline),
+    )
+    for step in steps:
+        logs = [_attempt(one, step) for one in logs]
+    return logs
 
 
-def _check(pipeline: Pipeline, intake: LogIngest) -> LogIngest:
-    """Returns the ingest with its landing problems, and with an error if the log must not commit the result."""
+def _attempt(one: Accounted | Failed, step: Callable[[Accounted], Accounted | Failed]) -> Accounted | Failed:
+    """Takes a log one step further, unless it failed before. An error stops this log only."""
+    if isinstance(one, Failed):
+        return one
     try:
-        error = intake.error or _find_bad_records(pipeline, intake)
-    except TidefoldError as caught:
-        error = caught
-    if error:
-        return intake.with_error(error)
-    explain = partial(explain_refused_offsets, pipeline, intake.state)
-    plan = replace(intake.plan, problems=tuple(map(explain, intake.plan.problems)))
-    intake = replace(intake, problems=tuple(map(explain, intake.problems)), plan=plan)
-    config = pipeline.log(intake.log)
-    folder = config.source.landing if config.source else None
-    intake = replace(intake, landing=find_problems(intake, folder, now(), advise_on_refused(pipeline, intake.state)))
-    blocking = next((p.error for p in intake.all_problems if p.blocking and not p.stops), None)
-    if blocking and not intake.arrivals and config.on_bad_file != "warn":
-        return intake.with_error(blocking)
-    return intake
+        return step(one)
+    except TidefoldError as error:
+        return Failed(one, error)
 
 
-def _find_bad_records(pipeline: Pipeline, intake: LogIngest) -> TidefoldError | None:
-    """Returns the error of refused records that stops the ingest of the log."""
-    reasons, config = dict(intake.refused), pipeline.log(intake.log)
+def _sign(run: str, instant: str, accounted: Accounted) -> Accounted:
+    """Returns the ingest with the run and the time in its file records."""
+    signed = (replace(a, landed=replace(a.landed, run=run, instant=instant)) for a in accounted.arrivals)
+    return replace(accounted, arrivals=tuple(signed))
+
+
+def _find_problems(pipeline: Pipeline, accounted: Accounted) -> Accounted | Failed:
+    """Returns the ingest with its landing problems, or an error if one of them must stop the log."""
+    explain = partial(explain_refused_offsets, pipeline, accounted.state)
+    plan = accounted.planned.plan
+    planned = replace(accounted.planned, plan=replace(plan, problems=tuple(map(explain, plan.problems))))
+    accounted = replace(accounted, problems=tuple(map(explain, accounted.problems)), planned=planned)
+    config = pipeline.log(accounted.log)
+    advice = advise_on_refused(pipeline, accounted.state)
+    accounted = replace(accounted, landing=find_problems(accounted, config.landing, now(), advice))
+    blocking = next((p.error for p in accounted.all_problems if p.blocking and not p.stops), None)
+    if blocking and not accounted.arrivals and config.on_bad_file != "warn":
+        return Failed(accounted, blocking)
+    return accounted
+
+
+def _check_records(pipeline: Pipeline, accounted: Accounted) -> Accounted:
+    """Raises the error of refused records that stops the ingest of the log."""
+    reasons, config = accounted.refused, pipeline.log(accounted.log)
     if whole := [reason for reason in _OF_THE_WHOLE_TABLE if reason in reasons]:
         # Without these records every later row is in doubt, whatever the policy for single records.
-        return RefusedError(
+        raise RefusedError(
             "TABLE_EVENT",
-            f"Log `{intake.log}`: {_first_refused(pipeline, intake, whole)}. The run ingested nothing.",
+            f"Log `{accounted.log}`: {_first_refused(pipeline, accounted, whole)}. The run ingested nothing.",
             hint=_OF_THE_WHOLE_TABLE[whole[0]],
         )
     for kind, reason in _SCHEMA_REASONS.items():
         if reason in reasons and config.policies.of(kind) is Policy.FREEZE:
-            return RefusedError(
+            raise RefusedError(
                 "SCHEMA_FROZEN",
-                f"`schema_evolution.{kind}` of log `{intake.log}` is `freeze`, and records have another schema: "
-                f"{_first_refused(pipeline, intake, [reason])}. The run ingested nothing.",
+                f"`schema_evolution.{kind}` of log `{accounted.log}` is `freeze`, and records have another schema: "
+                f"{_first_refused(pipeline, accounted, [reason])}. The run ingested nothing.",
                 hint=f"Correct the source or the configured columns, or set "
                 f"`schema_evolution: {{{kind}: quarantine}}` to quarantine such records.",
             )
     if not reasons or config.on_bad_record != "fail":
-        return None
-    return InvalidInputError(
+        return accounted
+    raise InvalidInputError(
         "BAD_RECORDS",
-        f"Log `{intake.log}` has `on_bad_record: fail`, and these records were refused: "
-        f"{format_reasons(intake)}; {_first_refused(pipeline, intake, list(reasons))}. The run ingested nothing.",
+        f"Log `{accounted.log}` has `on_bad_record: fail`, and these records were refused: "
+        f"{format_reasons(accounted)}; {_first_refused(pipeline, accounted, list(reasons))}. The run ingested nothing.",
         hint="Land a corrected file, or set `on_bad_record: quarantine`.",
     )
 
 
-def _first_refused(pipeline: Pipeline, intake: LogIngest, reasons: Sequence[str]) -> str:
-    files = [a.landed.name for a in intake.arrivals]
-    stored = dict.fromkeys(a.landed.quarantine for a in intake.arrivals if a.landed.quarantine)
+def _first_refused(pipeline: Pipeline, accounted: Accounted, reasons: Sequence[str]) -> str:
+    files = [a.landed.name for a in accounted.arrivals]
+    stored = dict.fromkeys(a.landed.quarantine for a in accounted.arrivals if a.landed.quarantine)
     entries = [e for path in stored for e in map(msgspec.json.decode, pipeline.store.read(path).splitlines())]
     entry = min(
         (e for e in entries if e["reason"] in reasons and e["file"] in files),
@@ -203,71 +249,74 @@ def _first_refused(pipeline: Pipeline, intake: LogIngest, reasons: Sequence[str]
     return f"the first is line {entry['line']} of `{name}` ({entry['reason']}: {entry['detail'].rstrip('.')})"
 
 
-def _commit_all(pipeline: Pipeline, this: IngestRun, intakes: Sequence[LogIngest]) -> list[Outcome]:
+def _commit_all(pipeline: Pipeline, this: IngestRun, logs: Sequence[Accounted | Failed]) -> list[Committed]:
     """Records the results of the run, commits them log by log, then deletes files that no log needs.
 
     If the response of the store is lost, everything stays as it is, and the next ingest finds out what happened (I11).
     """
-    bringing = [intake for intake in intakes if intake.arrivals and not intake.error]
+    bringing = [one for one in logs if isinstance(one, Accounted) and one.arrivals]
     try:
         if bringing:
-            write_intents.bring(pipeline.store, this.id, [intake.taking for intake in bringing])
+            write_intents.bring(pipeline.store, this.id, [one.taking for one in bringing])
     except StorageError as error:
-        failed = [intake.with_error(error) if intake in bringing else intake for intake in intakes]
-        return [describe_failure(i, i.error) if i.error else describe_nothing(pipeline, i) for i in failed]
-    committed = [_commit(pipeline, intake) for intake in intakes]
-    if this.rounds and all(is_known for _, is_known in committed):
+        lost = [Failed(one, error) if isinstance(one, Accounted) and one.arrivals else one for one in logs]
+        return [
+            Committed(describe_failure(one) if isinstance(one, Failed) else describe_nothing(pipeline, one))
+            for one in lost
+        ]
+    committed = [_commit(pipeline, one) for one in logs]
+    if this.rounds and all(one.is_known for one in committed):
         try:
             written = (entry.path for folder in sorted(this.folders) for entry in pipeline.store.list(folder))
-            recovery.end_run(pipeline.store, this.id, [intake.log for intake in bringing], list(written))
+            recovery.end_run(pipeline.store, this.id, [one.log for one in bringing], list(written))
         except TidefoldError as error:
             _log.warning("left for the next ingest: %s", error)
-    return [outcome for outcome, _ in committed]
+    return committed
 
 
-def _commit(pipeline: Pipeline, intake: LogIngest) -> tuple[Outcome, bool]:
-    """Returns the outcome, and whether it is certain that the log committed or refused the result."""
-    if intake.error:
-        return describe_failure(intake, intake.error), True
-    if not intake.arrivals:
-        _record_problems(pipeline, intake)
-        return describe_nothing(pipeline, intake), True
+def _commit(pipeline: Pipeline, one: Accounted | Failed) -> Committed:
+    if isinstance(one, Failed):
+        return Committed(describe_failure(one))
+    if not one.arrivals:
+        _record_problems(pipeline, one)
+        return Committed(describe_nothing(pipeline, one))
     try:
-        recovery.commit_ingest(pipeline.ledger(intake.log), intake.taking)
+        recovery.commit_ingest(pipeline.ledger(one.log), one.taking)
     except TidefoldError as error:
         # After many lost races it is not certain: another process may have committed the result for this one.
-        return describe_failure(intake, error), isinstance(error, RefusedError) or error.code == "OFFSETS_TAKEN"
-    return describe_ingest(pipeline, intake), True
+        is_known = isinstance(error, RefusedError) or error.code == "OFFSETS_TAKEN"
+        return Committed(describe_failure(Failed(one, error)), is_known)
+    return Committed(describe_ingest(pipeline, one))
 
 
-def _record_problems(pipeline: Pipeline, intake: LogIngest) -> None:
+def _record_problems(pipeline: Pipeline, accounted: Accounted) -> None:
     """Records new problems of the landing folder in the ledger of a log that ingests nothing."""
-    landing = intake.landing
-    if landing is None or landing == intake.begun.landing:
+    landing = accounted.landing
+    if landing is None or landing == accounted.listed.begun.landing:
         return
     try:
-        ledger = pipeline.ledger(intake.log)
-        ledger.begin(intake.begun.shape)
+        ledger = pipeline.ledger(accounted.log)
+        ledger.begin(accounted.listed.begun.shape)
         ledger.commit(lambda state: replace(state, landing=landing))
     except TidefoldError as error:
-        _log.warning("%s: the problems of the landing folder are not recorded: %s", intake.log, error)
+        _log.warning("%s: the problems of the landing folder are not recorded: %s", accounted.log, error)
 
 
-def _complete_key_changes(pipeline: Pipeline, intake: LogIngest, outcome: Outcome) -> Outcome:
+def _complete_key_changes(pipeline: Pipeline, accounted: Accounted, outcome: Outcome) -> Outcome:
     """Completes rows whose key was changed and that lack values: those of this run, and waiting ones.
 
     Waiting rows are tried again while fewer than _LOOKS files landed after them. Without such rows, nothing is read.
     """
-    came = dict(intake.refused).get(KEY_CHANGE, 0)
-    waiting = any(entry.key_changes for entry in intake.begun.landed[-_LOOKS:])
-    if not intake.arrivals or intake.error or not (came or waiting):
+    came = accounted.refused.get(KEY_CHANGE, 0)
+    waiting = any(entry.key_changes for entry in accounted.listed.begun.landed[-_LOOKS:])
+    if not accounted.arrivals or not (came or waiting):
         return outcome
     try:
-        retried = retry(pipeline, intake.log, KEY_CHANGE).details
+        retried = retry(pipeline, accounted.log, KEY_CHANGE).details
     except TidefoldError as error:
-        _log.warning("%s: changes of a key wait for the next ingest: %s", intake.log, error)
+        _log.warning("%s: changes of a key wait for the next ingest: %s", accounted.log, error)
         return outcome
     completed = retried.changes + retried.repeated if isinstance(retried, RetryDetails) else 0
-    refused = {**dict(intake.refused), KEY_CHANGE: max(0, came - completed)}
-    left = tuple((reason, number) for reason, number in refused.items() if number)
-    return describe_ingest(pipeline, replace(intake, refused=left, completed=completed)) if completed else outcome
+    refused = {**accounted.refused, KEY_CHANGE: max(0, came - completed)}
+    left = {reason: number for reason, number in refused.items() if number}
+    return describe_ingest(pipeline, replace(accounted, refused=left, completed=completed)) if completed else outcome

@@ -1,17 +1,26 @@
-"""The outcome of an ingest of one log: its details, and one line for people."""
+"""The outcome of an ingest of one log: its details, one line for people, and the problems of its landing."""
 
 from __future__ import annotations
 
+import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from tidefold.domain.landing_problems import NO_PROBLEMS, WAITING, LandingProblem, find_failing
+from tidefold.domain.landing_problems import (
+    NO_PROBLEMS,
+    WAITING,
+    LandingProblem,
+    LandingProblems,
+    find_failing,
+    list_problems,
+    with_first_seen,
+)
 from tidefold.domain.source_progress import LandedFileRecord
 from tidefold.domain.uploads import UploadTotals
 from tidefold.domain.wording import count_noun
-from tidefold.errors import InvalidInputError, TidefoldError
-from tidefold.operations.ingest.log_ingest import LogIngest
+from tidefold.errors import InvalidInputError
+from tidefold.operations.ingest.stages import Accounted, Failed
 from tidefold.operations.outcome import Details, ErrorInfo, Outcome, Status, omit_if_none
 from tidefold.operations.pipeline import Pipeline
 
@@ -74,116 +83,122 @@ class IngestDetails(RefusedDetails):
     uploads: UploadTotals | None = omit_if_none()
 
 
-def describe_ingest(pipeline: Pipeline, intake: LogIngest) -> Outcome:
+def describe_ingest(pipeline: Pipeline, accounted: Accounted) -> Outcome:
     """Returns the outcome of an ingest that ingested files."""
-    details = _details(intake)
+    details = _details(accounted)
     parts = [f"{getattr(details, name):,} {name}" for name in _COUNTS[1:5]]
     parts += [f"{getattr(details, name):,} {word}" for name, word in _RARE.items() if getattr(details, name)]
-    parts += [f"{intake.completed:,} changes of a key completed"] if intake.completed else []
-    refused = all(a.landed.records == a.landed.quarantined > 0 for a in intake.arrivals)
+    parts += [f"{accounted.completed:,} changes of a key completed"] if accounted.completed else []
+    refused = all(a.landed.records == a.landed.quarantined > 0 for a in accounted.arrivals)
     files = count_noun(details.files, "file")
-    if intake.extract:
-        parts = [f"{details.changes:,} changes ({intake.extract.missing:,} of them deletes)"]
-        parts += [f"{intake.extract.unchanged:,} rows unchanged", f"{details.quarantined:,} quarantined"]
-        files = f"extract {intake.extract.name}"
+    if accounted.extract:
+        parts = [f"{details.changes:,} changes ({accounted.extract.missing:,} of them deletes)"]
+        parts += [f"{accounted.extract.unchanged:,} rows unchanged", f"{details.quarantined:,} quarantined"]
+        files = f"extract {accounted.extract.name}"
     message = f"{'refused' if refused else 'took'} {files}: {', '.join(parts)}"
     status = Status.REFUSED if refused else Status.TAKEN
-    return _with_problem(Outcome(intake.log, status, message, details=details), pipeline, intake)
+    return _with_problem(Outcome(accounted.log, status, message, details=details), pipeline, accounted)
 
 
-def describe_nothing(pipeline: Pipeline, intake: LogIngest) -> Outcome:
+# The codes of problems with the name of a file.
+_OF_NAMES = ("FOREIGN_FILE", "LANDED_NAME", "LANDED_TIME", "EXTRACT_NAME")
+
+
+def describe_nothing(pipeline: Pipeline, accounted: Accounted) -> Outcome:
     """Returns the outcome of an ingest that found nothing to ingest."""
-    outcome = Outcome(intake.log, Status.NOTHING, "nothing new", details=_details(intake))
-    return _with_problem(outcome, pipeline, intake)
+    outcome = Outcome(accounted.log, Status.NOTHING, "nothing new", details=_details(accounted))
+    return _with_problem(outcome, pipeline, accounted)
 
 
-def describe_failure(intake: LogIngest, error: TidefoldError) -> Outcome:
+def describe_failure(failed: Failed) -> Outcome:
     """Returns the outcome of an ingest whose log did not change."""
-    details = RefusedDetails(refused=dict(intake.refused), problems=_problems(intake))
-    return replace(Outcome.of_error(intake.log, error), details=details)
+    details = RefusedDetails(refused=failed.accounted.refused, problems=_problems(failed.accounted))
+    return replace(Outcome.of_error(failed.log, failed.error), details=details)
 
 
 def join_outcomes(first: Outcome, further: Outcome, types: Mapping[str, str]) -> Outcome:
-    """Joins the outcomes of two ingests, between which these columns were added."""
-    before = first.details if isinstance(first.details, IngestDetails) else IngestDetails()
-    after = further.details if isinstance(further.details, IngestDetails) else IngestDetails()
-    refused = further.details.refused if isinstance(further.details, RefusedDetails) else {}
-    details = replace(
-        after,
-        **{name: getattr(before, name) + getattr(after, name) for name in (*_COUNTS, "files")},
-        refused=dict(Counter(before.refused) + Counter(refused)),
-        problems=further.details.problems if isinstance(further.details, RefusedDetails) else [],
-        quarantine=sorted({*before.quarantine, *after.quarantine}),
-        added={**types, **(after.added or {})},
-    )
-    columns = ", ".join(f"`{name}` {type_}" for name, type_ in types.items())
-    message = f"ingested {before.changes:,} changes, added {columns} from the source; {further.message}"
-    return replace(further, message=message, details=details)
-
-
-def join_extracts(first: Outcome, further: Outcome) -> Outcome:
-    """Joins the outcomes of two extracts that were ingested one after the other."""
+    """Joins the outcomes of two rounds: an extract comes after another, or these columns were added between them."""
     before = first.details if isinstance(first.details, IngestDetails) else IngestDetails()
     message = f"{first.message}; {further.message}"
-    if not isinstance(further.details, IngestDetails):
+    if types:
+        columns = ", ".join(f"`{name}` {type_}" for name, type_ in types.items())
+        message = f"ingested {before.changes:,} changes, added {columns} from the source; {further.message}"
+    if not isinstance(further.details, IngestDetails) and not types:
         return replace(further, message=message)
-    after = further.details
+    after = further.details if isinstance(further.details, IngestDetails) else IngestDetails()
+    refusals = further.details if isinstance(further.details, RefusedDetails) else RefusedDetails()
     details = replace(
         after,
         **{name: getattr(before, name) + getattr(after, name) for name in (*_COUNTS, "files")},
-        refused=dict(Counter(before.refused) + Counter(after.refused)),
+        refused=dict(Counter(before.refused) + Counter(refusals.refused)),
+        problems=refusals.problems,
         quarantine=sorted({*before.quarantine, *after.quarantine}),
-        extracts=[*(before.extracts or ()), *(after.extracts or ())],
-        unchanged=(before.unchanged or 0) + (after.unchanged or 0),
-        missing=(before.missing or 0) + (after.missing or 0),
+        added={**types, **(after.added or {})} or None,
+        extracts=[*(before.extracts or ()), *(after.extracts or ())] or None,
+        unchanged=_add(before.unchanged, after.unchanged),
+        missing=_add(before.missing, after.missing),
     )
     return replace(further, message=message, details=details)
 
 
-def format_reasons(intake: LogIngest) -> str:
+def _add(one: int | None, other: int | None) -> int | None:
+    return other if one is None else one + (other or 0)
+
+
+def format_reasons(accounted: Accounted) -> str:
     """Lists the reasons of refused records with their numbers."""
-    return ", ".join(f"{number} {reason}" for reason, number in intake.refused)
+    return ", ".join(f"{number} {reason}" for reason, number in accounted.refused.items())
 
 
-def _with_problem(outcome: Outcome, pipeline: Pipeline, intake: LogIngest) -> Outcome:
+def _with_problem(outcome: Outcome, pipeline: Pipeline, accounted: Accounted) -> Outcome:
     """Adds remarks to the outcome, and an error if one is due. What the log has ingested stays.
 
     `stopped`: a record with another schema stopped a partition. `incomplete`: by the log's policy, a file that was
     not ingested makes the run fail.
     """
-    outcome = replace(outcome, message="; ".join([outcome.message, *_remarks(intake)]))
-    if stop := next((problem for problem in intake.all_problems if problem.stops), None):
+    outcome = replace(outcome, message="; ".join([outcome.message, *_remarks(accounted)]))
+    if stop := next((problem for problem in accounted.all_problems if problem.stops), None):
         message = f"{stop.error} ({outcome.message})"
         return replace(outcome, status=Status.STOPPED, message=message, error=ErrorInfo.of(stop.error))
-    left = intake.landing or NO_PROBLEMS
-    failing = find_failing(left, intake.begun.landing, pipeline.log(intake.log).on_bad_file)
+    left = accounted.landing or NO_PROBLEMS
+    policy = pipeline.log(accounted.log).on_bad_file
+    failing = find_failing(left, accounted.listed.begun.landing, policy)
+    if failing is None and policy != "warn":
+        # Every landed file is ignored for its name, or every record was refused: nobody wants such a run.
+        codes = _OF_NAMES if not accounted.listed.files else ("LANDED_REFUSED",) if _has_nothing(accounted) else ()
+        failing = next((problem for problem in left.listed if problem.code in codes), None)
     if failing is None:
         return outcome
-    others = f" ({left.total - 1:,} more, see `tidefold status {intake.log}`)" if left.total > 1 else ""
+    others = f" ({left.total - 1:,} more, see `tidefold status {accounted.log}`)" if left.total > 1 else ""
     error = InvalidInputError(failing.code, f"{failing.message.rstrip('.')}, since {failing.since}.", hint=failing.hint)
     message = f"{error}{others} ({outcome.message})"
     return replace(outcome, status=Status.INCOMPLETE, message=message, error=ErrorInfo.of(error))
 
 
-def _remarks(intake: LogIngest) -> list[str]:
-    left, remarks = intake.plan.left, []
+def _has_nothing(accounted: Accounted) -> bool:
+    """Whether all records that the log ever got were refused."""
+    return all(entry.quarantined == entry.records for entry in accounted.state.landed)
+
+
+def _remarks(accounted: Accounted) -> list[str]:
+    left, remarks = accounted.planned.plan.left, []
     if left:
         names = ", ".join([*(f"`{name}`" for name in left[:_NAMED]), *(["..."] if len(left) > _NAMED else [])])
         remarks.append(f"{count_noun(len(left), 'file')} still being written: {names}")
-    if intake.extract and intake.extract.kept:
+    if accounted.extract and accounted.extract.kept:
         remarks.append(
-            f"{intake.extract.kept:,} rows stay although the extract lacks their keys: some of its rows were refused"
+            f"{accounted.extract.kept:,} rows stay although the extract lacks their keys: some of its rows were refused"
         )
-    if intake.refused:
-        where = ", ".join(sorted({a.landed.quarantine for a in intake.arrivals if a.landed.quarantine}))
-        remarks.append(f"refused: {format_reasons(intake)}, see {where} in the store")
-    if intake.no_copies:
-        remarks.append(f"{len(intake.no_copies):,} segments without a local copy: {intake.no_copies[0]}")
-    remarks += [intake.waits] if intake.waits else []
-    if known := sum(_is_known(a.landed) for a in intake.arrivals):
-        remarks.append(f"{count_noun(known, 'file')} known from before the rebuild or import; nothing to do")
-    remarks += [str(problem) for problem in intake.all_problems if not problem.stops]
-    return remarks + [str(problem) for problem in _find_warnings(intake)]
+    if accounted.refused:
+        where = ", ".join(sorted({a.landed.quarantine for a in accounted.arrivals if a.landed.quarantine}))
+        remarks.append(f"refused: {format_reasons(accounted)}, see {where} in the store")
+    if accounted.no_copies:
+        remarks.append(f"{len(accounted.no_copies):,} segments without a local copy: {accounted.no_copies[0]}")
+    remarks += [accounted.planned.waits] if accounted.planned.waits else []
+    if earlier := sum(_is_known(a.landed) for a in accounted.arrivals):
+        remarks.append(f"{count_noun(earlier, 'file')} known from before the rebuild or import; nothing to do")
+    remarks += [str(problem) for problem in accounted.all_problems if not problem.stops]
+    return remarks + [str(problem) for problem in _find_warnings(accounted)]
 
 
 def _is_known(landed: LandedFileRecord) -> bool:
@@ -191,37 +206,150 @@ def _is_known(landed: LandedFileRecord) -> bool:
     return 0 < landed.forgotten == landed.records - landed.repeated
 
 
-def _find_warnings(intake: LogIngest) -> list[LandingProblem]:
+def _find_warnings(accounted: Accounted) -> list[LandingProblem]:
     """Returns the problems of files that this run ingested."""
-    taken = {arrival.landed.name for arrival in intake.arrivals}
-    codes = {problem.code for problem in intake.all_problems} | {WAITING}
-    return [p for p in (intake.landing.listed if intake.landing else ()) if p.file in taken and p.code not in codes]
+    taken = {arrival.landed.name for arrival in accounted.arrivals}
+    codes = {problem.code for problem in accounted.all_problems} | {WAITING}
+    return [
+        p for p in (accounted.landing.listed if accounted.landing else ()) if p.file in taken and p.code not in codes
+    ]
 
 
-def _details(intake: LogIngest) -> IngestDetails:
-    counts = {name: sum(getattr(a.landed, name) for a in intake.arrivals) for name in _COUNTS}
+def _details(accounted: Accounted) -> IngestDetails:
+    counts = {name: sum(getattr(a.landed, name) for a in accounted.arrivals) for name in _COUNTS}
     # Records that a retry within this run completed are changes now.
-    here = counts["quarantined"] - sum(number for _, number in intake.refused) if intake.completed else 0
+    here = counts["quarantined"] - sum(accounted.refused.values()) if accounted.completed else 0
     counts["quarantined"] -= here
     counts["changes"] += here
-    extract = intake.extract
+    extract = accounted.extract
     return IngestDetails(
-        files=sum(bool(a.landed.length) for a in intake.arrivals) if extract else len(intake.arrivals),
+        files=sum(bool(a.landed.length) for a in accounted.arrivals) if extract else len(accounted.arrivals),
         extracts=[extract.name] if extract else None,
         unchanged=extract.unchanged if extract else None,
         missing=extract.missing if extract else None,
         **counts,
-        run=next((a.landed.run for a in intake.arrivals), None),
-        refused=dict(intake.refused),
-        key_changes=intake.completed,
-        quarantine=sorted({a.landed.quarantine for a in intake.arrivals if a.landed.quarantine}),
-        still_writing=list(intake.plan.left),
-        no_local_copy=list(intake.no_copies),
-        not_taken=dict((intake.landing or NO_PROBLEMS).counts),
-        problems=_problems(intake),
-        uploads=intake.uploads if intake.uploads.segments else None,
+        run=next((a.landed.run for a in accounted.arrivals), None),
+        refused=accounted.refused,
+        key_changes=accounted.completed,
+        quarantine=sorted({a.landed.quarantine for a in accounted.arrivals if a.landed.quarantine}),
+        still_writing=list(accounted.planned.plan.left),
+        no_local_copy=list(accounted.no_copies),
+        not_taken=dict((accounted.landing or NO_PROBLEMS).counts),
+        problems=_problems(accounted),
+        uploads=accounted.uploads if accounted.uploads.segments else None,
     )
 
 
-def _problems(intake: LogIngest) -> list[Mapping[str, str]]:
-    return [{"file": p.file, "code": p.code, "message": p.message, "hint": p.hint} for p in intake.all_problems]
+def _problems(accounted: Accounted) -> list[Mapping[str, str]]:
+    return [{"file": p.file, "code": p.code, "message": p.message, "hint": p.hint} for p in accounted.all_problems]
+
+
+_SHOWN = 600
+_SUMS = ("records", "changes", "tombstones", "ignored", "quarantined", "unproved", "forgotten", "repeated", "resent")
+
+
+def find_problems(accounted: Accounted, folder: str | None, instant: str, advice: str) -> LandingProblems:
+    """Returns all problems of the landing folder after this run.
+
+    folder: its path or address; None: it has none.
+    advice: the next step for refused records.
+    """
+    not_taken = (
+        LandingProblem(p.file, p.code, p.message[:_SHOWN], p.hint[:_SHOWN], size=p.size, changed=p.changed)
+        for p in accounted.all_problems
+    )
+    problems = {(p.file, p.code): p for p in (*not_taken, *_find_waiting(accounted), *_find_useless(accounted, advice))}
+    listed = list_problems(problems.values())
+    stamped = replace(listed, listed=tuple(_add_stamp(p, accounted, folder) for p in listed.listed))
+    return with_first_seen(stamped, accounted.listed.begun.landing, instant)
+
+
+def _find_waiting(accounted: Accounted) -> Iterator[LandingProblem]:
+    sizes = {file.name: file.size for file in accounted.listed.files}
+    for name in accounted.planned.plan.left:
+        if sizes.get(name):
+            message = f"`{name}` does not end with a complete record. The incomplete end is not ingested yet."
+            hint = (
+                "Wait while the file is being written. If its writer is done, end the last line with a line end, or "
+                "land a complete copy under the same name."
+            )
+        else:
+            message, hint = (
+                f"`{name}` is empty.",
+                "Wait while the file is being written. If its writer is done, remove the file.",
+            )
+        yield LandingProblem(name, "LANDED_WAITING", message, hint, fails=bool(sizes.get(name)))
+
+
+def _find_useless(accounted: Accounted, advice: str) -> Iterator[LandingProblem]:
+    """Yields files that were ingested, still exist, and had nothing new."""
+    alone = {file.name: file.alone for file in accounted.listed.files}
+    accounts: dict[str, list[LandedFileRecord]] = {}
+    landed = accounted.state.landed
+    is_open = any(entry.quarantined for entry in landed)
+    for entry in landed:
+        if entry.name in alone and (entry.quarantined or entry.repeated or entry.resent or entry.unproved):
+            accounts.setdefault(entry.name, []).append(entry)
+    for name, entries in accounts.items():
+        yield from _judge_file(name, accounted.log, entries, advice, is_open=is_open, alone=alone[name])
+
+
+def _judge_file(
+    name: str, log: str, entries: Sequence[LandedFileRecord], advice: str, *, is_open: bool, alone: bool
+) -> Iterator[LandingProblem]:
+    count = {one: sum(getattr(entry, one) for entry in entries) for one in _SUMS}
+    unproved = count["unproved"] - count["forgotten"]
+    if unproved:
+        message = (
+            f"`{name}` has {unproved:,} records at offsets that were ingested before. They were not ingested. "
+            "The file with the earlier records is gone or was edited, so tidefold cannot compare them."
+        )
+        hint = (
+            "If they are new records, land them under the next free offsets. Otherwise move the file out of the "
+            "landing folder."
+        )
+        yield LandingProblem(name, "LANDED_UNPROVED", message, hint, fails=False)
+    elif count["quarantined"] == count["records"]:
+        number = count["records"]
+        message = f"All {number:,} records of `{name}` were refused."
+        message = f"The only record of `{name}` was refused." if number == 1 else message
+        hint = (
+            f"`tidefold quarantine show {log}` prints each with its reason. Land corrected records under another name "
+            "(after a mistake in the configuration: the same file), then "
+            f"`tidefold quarantine settle {log} --file {name} --reason REASON`."
+            if alone
+            else f"`tidefold quarantine show {log}` prints each with its reason. {advice}"
+        )
+        yield LandingProblem(name, "LANDED_REFUSED", message, hint, fails=alone)
+    elif count["forgotten"]:
+        return  # Known from before an import or a rebuild.
+    elif not count["changes"] + count["tombstones"] + count["ignored"] + count["quarantined"]:
+        message = (
+            f"`{name}` has no new record: {count['repeated']:,} have offsets that were ingested before, and the source "
+            f"sent {count['resent']:,} again."
+        )
+        hint = (
+            "If its records should be new, check whether its name repeats the offsets of an earlier file. Or remove it."
+        )
+        if alone:
+            message = f"`{name}` has the bytes of a file that was ingested before, so its records are not new."
+            hint = "Remove it. If its rows are new arrivals, land them in a file with other bytes."
+        if count["resent"] and is_open:
+            hint = (
+                f"Copies of refused records at other offsets are not new, because the source sent them before. {advice}"
+            )
+        yield LandingProblem(name, "LANDED_NOTHING_NEW", message, hint, fails=False)
+
+
+def _add_stamp(problem: LandingProblem, accounted: Accounted, folder: str | None) -> LandingProblem:
+    """Adds size and modification time of the file to a problem, if the file can be read."""
+    stamp = next((file.stamp for file in accounted.listed.files if file.name == problem.file), None)
+    if stamp:
+        return replace(problem, size=stamp.size, changed=stamp.changed)
+    if problem.changed or folder is None or "://" in folder:
+        return problem
+    try:
+        stat = os.stat(f"{folder}/{problem.file}", follow_symlinks=False)
+    except (OSError, ValueError):
+        return problem
+    return replace(problem, size=stat.st_size, changed=stat.st_mtime)

@@ -108,8 +108,8 @@ def _recover_log(ledger: Ledger, announced: IntentLog, taking: Taking | None, fi
 
 def find_needed(store: Store, logs: Iterable[str]) -> set[str]:
     """Returns the segments and quarantine files that these logs name."""
-    found: set[str] = set()
+    needed: set[str] = set()
     for log in logs:
         state = Ledger(store, log).find()
-        found |= names(state) if state else set()
-    return found
+        needed |= names(state) if state else set()
+    return needed

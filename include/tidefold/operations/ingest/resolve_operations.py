@@ -1,4 +1,4 @@
-"""Resolves operations of states whose result depends on rows that they do not name: unnamed polls, merged namespaces.
+"""Resolves operations whose result depends on rows that they do not name.
 
 A fold merges each bucket without the others, so it cannot do that. The ingest reads the rows of the log, applies the
 new operations in their order, and replaces each such operation by deletes and upserts of the keys that it changes.
@@ -7,6 +7,7 @@ new operations in their order, and replaces each such operation by deletes and u
 from __future__ import annotations
 
 import heapq
+import logging
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,34 +17,20 @@ from typing import Any
 
 import pyarrow as pa
 
-from tidefold.changelog.schema import (
-    CLEAR,
-    DELETE,
-    MERGE,
-    MERGE_SOURCE,
-    MERGE_TARGET,
-    POLL,
-    UPSERT,
-    change_schema,
-)
+from tidefold.changelog.schema import CLEAR, DELETE, MERGE, MERGE_SOURCE, MERGE_TARGET, POLL, UPSERT, change_schema
 from tidefold.changelog.segment import read_change_set
-from tidefold.changelog.write_intents import Intent, begin
 from tidefold.domain.ingest.append import IngestedFile, append
-from tidefold.domain.paths import CHANGELOG
 from tidefold.domain.table.table_spec import TableSpec
-from tidefold.errors import TidefoldError
-from tidefold.operations.ingest.log_ingest import LogIngest
-from tidefold.operations.ingest.parse_round import IngestRun
+from tidefold.operations.ingest.parse import IngestRun, write_segment_with_copy
+from tidefold.operations.ingest.stages import Accounted
 from tidefold.operations.inspect.read import ReadRequest, What, plan_from
-from tidefold.operations.local_copies.quota import without_room
-from tidefold.operations.pipeline import Pipeline, now
+from tidefold.operations.pipeline import Pipeline
 from tidefold.read.task import read_task
-from tidefold.sources.api import Feed
-from tidefold.sources.ingest.change_batches import fill_key_groups, with_commit_times
-from tidefold.sources.ingest.parse_task import write_segment_with_copy
+from tidefold.sources.records.change_batches import fill_key_groups, with_commit_times
 
-Key = tuple[Any, ...]
-Row = dict[str, Any]
+_log = logging.getLogger(__name__)
+StateKey = tuple[Any, ...]
+StateRow = dict[str, Any]
 # How a function merges a value into the value before; neither is null. A column without a function has the last value.
 _MERGES: Mapping[str, Callable[[Any, Any], Any]] = {
     "sum": lambda before, new: before + new,
@@ -59,79 +46,70 @@ _MERGES: Mapping[str, Callable[[Any, Any], Any]] = {
 }
 
 
-def resolve_operations(pipeline: Pipeline, run: IngestRun, intake: LogIngest) -> LogIngest:
+def resolve_operations(pipeline: Pipeline, run: IngestRun, accounted: Accounted) -> Accounted:
     """Returns the ingest with deletes and upserts instead of operations that depend on other rows.
 
     Without such operations it returns the ingest unchanged, and reads nothing.
     """
-    if intake.error or intake.feed is None or not any(_count_unresolved(intake, one) for one in intake.arrivals):
-        return intake
-    try:
-        return _resolve(pipeline, run, intake, intake.feed)
-    except TidefoldError as error:
-        return intake.with_error(error)
-
-
-def _count_unresolved(intake: LogIngest, arrival: IngestedFile) -> int:
-    found = intake.found.get(arrival.landed.name)
-    account = found.result.account if found else None
-    return account.unresolved if account and arrival.change_set else 0
-
-
-def _resolve(pipeline: Pipeline, run: IngestRun, intake: LogIngest, feed: Feed) -> LogIngest:
-    shape, store = intake.begun.shape, pipeline.store
-    tables = [read_change_set(store, a.change_set) if a.change_set else None for a in intake.arrivals]
+    feed, arrivals = accounted.listed.feed, accounted.arrivals
+    unresolved = [_count_unresolved(accounted, arrival) for arrival in arrivals]
+    if feed is None or not any(unresolved):
+        return accounted
+    shape, store = accounted.listed.begun.shape, pipeline.store
+    tables = [read_change_set(store, a.change_set) if a.change_set else None for a in arrivals]
     rows = _StateRows(shape, tuple(feed.options["state_key"]), tuple(feed.options.get("head") or ()))
-    for row in _read_rows(pipeline, intake, _find_merged_keys(tables, shape)):
+    for row in _read_rows(pipeline, accounted, _find_merged_keys(tables, shape)):
         rows.set(row)
     resolved: list[tuple[int, pa.Table, int]] = []
-    for number, (arrival, table) in enumerate(zip(intake.arrivals, tables, strict=True)):
+    for number, table in enumerate(tables):
         changes = list(rows.apply(table.to_pylist())) if table is not None else []
-        if _count_unresolved(intake, arrival):
+        if unresolved[number]:
             made = pa.Table.from_pylist(changes, schema=change_schema(shape))
             [filled] = fill_key_groups([with_commit_times(made, shape, feed)], shape) if changes else [made]
             resolved.append((number, filled, rows.dropped))
         rows.dropped = 0
-    return _write(pipeline, run, intake, resolved)
+    return _write(pipeline, run, accounted, resolved)
 
 
-def _find_merged_keys(tables: Iterable[pa.Table | None], shape: TableSpec) -> set[Key] | None:
+def _count_unresolved(accounted: Accounted, arrival: IngestedFile) -> int:
+    result = accounted.results.get(arrival.landed.name)
+    return result.account.unresolved if result and result.account and arrival.change_set else 0
+
+
+def _find_merged_keys(tables: Iterable[pa.Table | None], shape: TableSpec) -> set[StateKey] | None:
     """Returns the keys of merged namespaces, of which alone rows are needed. None: a poll needs all rows."""
-    found = set()
+    merged = set()
     for table in (one for one in tables if one is not None):
         for row in table.select(["_op", *shape.key]).to_pylist():
             if row["_op"] == POLL:
                 return None
             if row["_op"] in (MERGE_SOURCE, MERGE_TARGET):
-                found.add(tuple(row[name] for name in shape.key))
-    return found
+                merged.add(tuple(row[name] for name in shape.key))
+    return merged
 
 
-def _read_rows(pipeline: Pipeline, intake: LogIngest, keys: set[Key] | None) -> Iterator[Row]:
+def _read_rows(pipeline: Pipeline, accounted: Accounted, keys: set[StateKey] | None) -> Iterator[StateRow]:
     """Yields the rows of the log before this run: all, or those of the keys."""
-    plan = plan_from(pipeline, intake.begun, ReadRequest(What.LIVE))
+    plan = plan_from(pipeline, accounted.listed.begun, ReadRequest(What.LIVE))
     for bucket in plan.every_bucket:
         for batch in read_task(pipeline.store, plan, bucket):
             for row in batch.to_pylist():
-                if keys is None or tuple(row[name] for name in intake.begun.shape.key) in keys:
+                if keys is None or tuple(row[name] for name in accounted.listed.begun.shape.key) in keys:
                     yield row
 
 
 def _write(
-    pipeline: Pipeline, run: IngestRun, intake: LogIngest, resolved: Sequence[tuple[int, pa.Table, int]]
-) -> LogIngest:
+    pipeline: Pipeline, run: IngestRun, accounted: Accounted, resolved: Sequence[tuple[int, pa.Table, int]]
+) -> Accounted:
     """Writes the resolved change sets into one segment. The parsed ones are deleted at the end of the run."""
-    folder = f"{CHANGELOG}/{now()[:10]}/{run.id}"
-    begin(pipeline.store, Intent(run.id, run.rounds, now(), (intake.intent,), folders=(folder,)))
-    run.rounds += 1
+    folder, local, no_room = run.segment_folder(pipeline)
+    run.announce(pipeline.store, [accounted.listed.intent], folder)
     run.folders.add(folder)
-    no_room = without_room(pipeline)
-    local = pipeline.local.root_of(folder) if pipeline.local and not no_room else None
-    parts = [(intake.log, table) for _, table, _ in resolved if table.num_rows]
+    parts = [(accounted.log, table) for _, table, _ in resolved if table.num_rows]
     written, no_copy = (
         write_segment_with_copy(pipeline.store, local, f"{folder}/{uuid.uuid4().hex}.seg", parts) if parts else ([], "")
     )
-    made, arrivals = iter(written), list(intake.arrivals)
+    made, arrivals = iter(written), list(accounted.arrivals)
     for number, table, dropped in resolved:
         before = arrivals[number]
         assert before.change_set
@@ -139,8 +117,10 @@ def _write(
         landed = before.landed
         landed = replace(landed, changes=landed.changes - dropped, ignored=landed.ignored + dropped)
         arrivals[number] = replace(before, landed=landed, change_set=change_set)
-    no_copies = (*intake.no_copies, *filter(None, [no_copy or no_room]))
-    return replace(intake, arrivals=tuple(arrivals), state=append(intake.begun, arrivals), no_copies=no_copies)
+    no_copies = (*accounted.no_copies, *filter(None, [no_copy or no_room]))
+    return replace(
+        accounted, arrivals=tuple(arrivals), state=append(accounted.listed.begun, arrivals), no_copies=no_copies
+    )
 
 
 @dataclass(slots=True)
@@ -156,10 +136,10 @@ class _StateRows:
     state_key: tuple[str, ...]
     head: tuple[str, ...]
     dropped: int = 0
-    _rows: dict[Key, Row] = field(default_factory=dict)
-    _queues: dict[Key, list[tuple[Any, ...]]] = field(default_factory=dict)
+    _rows: dict[StateKey, StateRow] = field(default_factory=dict)
+    _queues: dict[StateKey, list[tuple[Any, ...]]] = field(default_factory=dict)
 
-    def apply(self, changes: Iterable[Row]) -> Iterator[Row]:
+    def apply(self, changes: Iterable[StateRow]) -> Iterator[StateRow]:
         """Applies changes in the order of their offsets. Yields changes that name each key."""
         for _, some in groupby(sorted(changes, key=itemgetter("_offset")), itemgetter("_offset")):
             together = list(some)
@@ -179,7 +159,7 @@ class _StateRows:
             queue = self._queues.setdefault(key[: len(self.state_key)], [])
             heapq.heappush(queue, (self._rank(row), key))
 
-    def _apply(self, change: Row) -> None:
+    def _apply(self, change: StateRow) -> None:
         key = self._key(change)
         if change["_op"] == UPSERT:
             self.set(change)
@@ -194,7 +174,7 @@ class _StateRows:
             given |= {name: None if given[name] is None else 1 for name in counts & given.keys()}
             self._rows[key] = self._combine(self._rows.get(key), {**change, **given}, given.keys())
 
-    def _poll(self, change: Row) -> Iterator[Row]:
+    def _poll(self, change: StateRow) -> Iterator[StateRow]:
         """Yields the delete of the head, if there is one."""
         queue = self._queues.get(self._key(change)[: len(self.state_key)], [])
         while queue:
@@ -206,7 +186,7 @@ class _StateRows:
                 return
         self.dropped += 1
 
-    def _merge(self, together: Sequence[Row]) -> Iterator[Row]:
+    def _merge(self, together: Sequence[StateRow]) -> Iterator[StateRow]:
         """Yields the upsert of the target and the deletes of the sources, whose values follow in the given order."""
         [target] = [one for one in together if one["_op"] == MERGE_TARGET]
         into = self._key(target)
@@ -223,7 +203,7 @@ class _StateRows:
         yield {**target, **merged, "_op": UPSERT, "_absent": None, "_kg": None}
         yield from (self._delete(target, key) for key in sources)
 
-    def _combine(self, before: Row | None, new: Row, names: Iterable[str]) -> Row:
+    def _combine(self, before: StateRow | None, new: StateRow, names: Iterable[str]) -> StateRow:
         functions = dict(self.shape.merge.aggregates)
         row = dict(before) if before else {column.name: new[column.name] for column in self.shape.columns}
         for name in names if before else ():
@@ -233,15 +213,15 @@ class _StateRows:
                 row[name] = new[name] if row[name] is None else _MERGES[functions[name]](row[name], new[name])
         return row
 
-    def _delete(self, change: Row, key: Key) -> Row:
+    def _delete(self, change: StateRow, key: StateKey) -> StateRow:
         empty = dict.fromkeys(column.name for column in self.shape.columns)
         keyed = dict(zip(self.shape.key, key, strict=True))
         return {**change, **empty, **keyed, "_op": DELETE, "_absent": None, "_kg": None}
 
-    def _key(self, row: Mapping[str, Any]) -> Key:
+    def _key(self, row: Mapping[str, Any]) -> StateKey:
         return tuple(row[name] for name in self.shape.key)
 
-    def _rank(self, row: Mapping[str, Any]) -> Key:
+    def _rank(self, row: Mapping[str, Any]) -> StateKey:
         """Returns what orders an element. Null comes first; its key decides between equal ones."""
         return tuple((row[name] is not None, row[name]) for name in self.head)
 

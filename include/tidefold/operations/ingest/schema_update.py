@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 
-from tidefold.changelog.schema_alignment import Aligner
-from tidefold.domain.log_state import LogState
+from tidefold.changelog.schema import Aligner
+from tidefold.domain.log_state import TTL_DAYS, FollowedTtl, LogState
 from tidefold.domain.table.schema_evolution import add_found, evolve
 from tidefold.operations.pipeline import Pipeline, now
 
@@ -24,12 +25,22 @@ def apply_configured_schema(pipeline: Pipeline, state: LogState, run: str = "") 
     return ledger.commit(move) if ledger.exists() else move(state)
 
 
+def select_columns(types: Mapping[str, str]) -> dict[str, str]:
+    """Returns the columns among what records bring, with their types: they may also bring `ttl.days`."""
+    return {name: type_ for name, type_ in types.items() if name != TTL_DAYS}
+
+
 def add_found_columns(pipeline: Pipeline, log: str, types: Mapping[str, str], run: str) -> None:
-    """Adds columns that came with records to the log."""
+    """Gives the log the columns, the types and the `ttl.days` that came with records."""
     ledger = pipeline.ledger(log)
     if not ledger.exists():
         ledger.begin(pipeline.log(log).shape)
-    ledger.commit(lambda state: add_found(state, types, now(), run))
+    columns = select_columns(types)
+    ttl = pipeline.log(log).ttl
+    follows = FollowedTtl(int(types[TTL_DAYS]), ttl.days) if ttl and TTL_DAYS in types else None
+    ledger.commit(
+        lambda state: replace(add_found(state, columns, now(), run), followed_ttl=follows or state.followed_ttl)
+    )
 
 
 def aligner_to_newest(state: LogState) -> Aligner:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 
-from tidefold.domain.ingest import stop_resume
+from tidefold.domain.ingest import append
 from tidefold.domain.log_state import LogState, Stopped
+from tidefold.domain.snapshot.claim import name_span
 from tidefold.domain.wording import shorten_reason
 from tidefold.errors import InvalidInputError
 from tidefold.operations.outcome import Outcome, Status
-from tidefold.operations.pipeline import Pipeline, now
-from tidefold.operations.transition import apply_transition
+from tidefold.operations.pipeline import Pipeline, apply_transition, now
 
 
 def stop(pipeline: Pipeline, log: str, address: str, by: str, why: str) -> Stopped:
@@ -29,7 +29,7 @@ def stop(pipeline: Pipeline, log: str, address: str, by: str, why: str) -> Stopp
     instant = now()
     run = f"stop-{hashlib.sha256(f'{log} {address} {instant}'.encode()).hexdigest()[:12]}"
     stopped = Stopped(run, shorten_reason(by), shorten_reason(why), address, instant)
-    state = pipeline.ledger(log).commit(lambda current: stop_resume.stop(current, stopped))
+    state = pipeline.ledger(log).commit(lambda current: append.stop(current, stopped))
     return state.stopped or stopped
 
 
@@ -40,8 +40,9 @@ def resume(pipeline: Pipeline, log: str) -> Outcome:
         stopped = state.stopped
         if stopped is None:
             return Outcome(log, Status.NOTHING, "the log is not stopped")
-        return Outcome(
-            log, Status.RESUMED, f"the log accepts changes again; {stopped.by} had stopped it: {stopped.why}"
-        )
+        message = f"the log accepts changes again; {stopped.by} had stopped it: {stopped.why}"
+        if waiting := state.unfolded:
+            message += f"; the next run folds {name_span(waiting[0].begin, waiting[-1].sqn)}"
+        return Outcome(log, Status.RESUMED, message)
 
-    return apply_transition(pipeline, log, stop_resume.resume, describe)
+    return apply_transition(pipeline, log, append.resume, describe)

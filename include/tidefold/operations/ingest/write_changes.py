@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tidefold.changelog.writer import Changelog, WriterSettings
 from tidefold.changelog.writer.rows_to_arrow import Changes
+from tidefold.config import count_bytes
 from tidefold.domain.uploads import UploadTotals
 from tidefold.errors import RefusedError
 from tidefold.operations.outcome import Details, Outcome, Status
@@ -38,6 +39,8 @@ def configure_writer(pipeline: Pipeline, name: str = "writer") -> WriterSettings
     in_flight = uploads.in_flight_bytes or usual.max_bytes_in_flight
     return WriterSettings(
         name=name,
+        compress=uploads.compress,
+        log_bytes=count_bytes(uploads.early) if uploads.early else usual.log_bytes,
         persist_delay=uploads.delay,
         batch_bytes=min(uploads.batch_bytes or usual.batch_bytes, in_flight),
         max_bytes_in_flight=in_flight,
@@ -72,13 +75,7 @@ def write_changes(pipeline: Pipeline, log: str, read: ReadChanges, writer: str =
             written.append(changes)
         written.flush()
         offset = written.offset
-    after = _find_uploads(pipeline, log)
-    uploads = UploadTotals(
-        segments=after.segments - before.segments,
-        bytes=after.bytes - before.bytes,
-        failures=after.failures - before.failures,
-        seconds=round(after.seconds - before.seconds, 6),
-    )
+    uploads = _find_uploads(pipeline, log) - before
     details = WriteDetails(writer=writer, changes=offset - begun, offset=offset, uploads=uploads)
     if offset == begun:
         return Outcome(log, Status.NOTHING, "nothing new", details=details)

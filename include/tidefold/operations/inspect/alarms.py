@@ -6,9 +6,13 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from tidefold.domain.alarms import AlarmKind, AlarmThresholds, LogAlarm
+from tidefold.domain.alarms import AlarmKind, AlarmRecord, AlarmThresholds, LogAlarm
 from tidefold.domain.commit_times import format_instant
+from tidefold.domain.log_state import State
+from tidefold.domain.paths import LogPaths
 from tidefold.domain.wording import format_age, format_minute
+from tidefold.operations.numbered_record import find_newest, read_record, write_record
+from tidefold.storage import Store
 
 if TYPE_CHECKING:
     from tidefold.operations.inspect.status import LogStatus
@@ -19,17 +23,17 @@ GROWTH_FLOOR = 1_000_000_000
 
 def find_alarms(status: LogStatus, thresholds: AlarmThresholds, now: str) -> list[LogAlarm]:
     """Returns the alarms of a log at an instant (ISO 8601), the most severe first."""
-    found = [*_find_failures(status, thresholds)]
+    alarms = [*_find_failures(status, thresholds)]
     if status.error:
         message = f"the ledger cannot be read: {status.error.message}"
         hint = status.error.error.hint if status.error.error else ""
-        return [LogAlarm(status.log, AlarmKind.UNREADABLE, message, hint or "read the message."), *found]
+        return [LogAlarm(status.log, AlarmKind.UNREADABLE, message, hint or "read the message."), *alarms]
     if not status.begun:
-        return found
+        return alarms
     return [
         *_find_damage(status),
         *_find_failed_gate(status),
-        *found,
+        *alarms,
         *_find_lag(status, thresholds, now),
         *_find_silence(status, thresholds, now),
         *_find_files(status, thresholds, now),
@@ -42,6 +46,8 @@ def _find_damage(status: LogStatus) -> Iterator[LogAlarm]:
     if status.proof and status.proof.damaged:
         message = f"{len(status.proof.damaged):,} files are damaged, found by `{status.proof.by}`."
         yield LogAlarm(status.log, AlarmKind.DAMAGE, message, f"`tidefold verify {status.log} --repair`.")
+    if status.proof and (read := status.proof.readers) and read.error:
+        yield LogAlarm(status.log, AlarmKind.DAMAGE, read.error, read.hint)
 
 
 def _find_failed_gate(status: LogStatus) -> Iterator[LogAlarm]:
@@ -69,16 +75,21 @@ def _find_failures(status: LogStatus, thresholds: AlarmThresholds) -> Iterator[L
 
 
 def _find_lag(status: LogStatus, thresholds: AlarmThresholds, now: str) -> Iterator[LogAlarm]:
-    """Measures the age of the oldest waiting change; if its commit time is not known, of the last publication."""
+    """Measures how long the first waiting change is ingested. Without landed files: the age of the oldest change."""
     if not status.changes:
         return
-    oldest = _describe_instant(status.waiting.first if status.waiting else None)
+    oldest = status.waits_since or _describe_instant(status.waiting.first if status.waiting else None)
     if not oldest and status.latest:
         oldest = status.latest.published_at
     if age := _find_excess(oldest, thresholds.lag, now):
         count = "1 change waits" if status.changes == 1 else f"{status.changes:,} changes wait"
         message = f"{count} to be published, the oldest for {age}."
         hint = f"run the log: `tidefold run {status.log}`, or unpause its DAG. `tidefold status` shows what stops it."
+        if status.attempt and status.attempt.state is State.STAGED:
+            hint = (
+                f"snapshot {status.attempt.id} waits for a decision: read `tidefold report {status.log}`, then answer "
+                f"its approval in Airflow, `tidefold confirm {status.log}` or `tidefold abort {status.log}`."
+            )
         yield LogAlarm(status.log, AlarmKind.LAG, message, hint)
 
 
@@ -143,3 +154,15 @@ def _find_excess(since: str, allowed: int | None, now: str) -> str:
         return ""
     seconds = (datetime.fromisoformat(now) - datetime.fromisoformat(since)).total_seconds()
     return format_age(seconds) if seconds > allowed else ""
+
+
+def find_alarm_record(store: Store, log: str) -> AlarmRecord | None:
+    """Returns the newest record; None: no run was recorded. Raises StorageError."""
+    folder = LogPaths(log).alarms
+    number = find_newest(store, folder)
+    return (read_record(store, folder, number, AlarmRecord) or AlarmRecord(number)) if number else None
+
+
+def write_alarm_record(store: Store, log: str, record: AlarmRecord) -> None:
+    """Writes the next record. Raises AlreadyExistsError if another process was faster, StorageError."""
+    write_record(store, LogPaths(log).alarms, record)

@@ -31,14 +31,14 @@ from tidefold.domain.explain.key_history import (
 from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.log_state import ChangeSet, LandedFileRecord, LogState, Snapshot, SnapshotKind, State
 from tidefold.domain.snapshot.transitions import require_readable
-from tidefold.domain.table.table_spec import COLUMNS, Engine, Group, TableSpec
+from tidefold.domain.table.table_spec import FILE, Engine, Group, TableSpec
 from tidefold.errors import CorruptError, NotFoundError
+from tidefold.operations.inspect.find_record import RecordFinder
 from tidefold.operations.inspect.read import ReadRequest, What, find_published, one_key, plan_from, require_state
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.quarantine.inspect import RefusedRecord, find_refused_of
 from tidefold.read.plan import ReadPlan, ReadTask
 from tidefold.read.task import SQN, read_task
-from tidefold.sources.ingest.find_record import RecordFinder
 
 OPS = {UPSERT: "upsert", DELETE: "delete", CLEAR: "clear", MERGE: "merge"}
 _SEVERAL = (Engine.PARTIAL, Engine.AGGREGATE)
@@ -73,9 +73,7 @@ def why(told: ExplainedChange, winner: KeyChange | None, shape: TableSpec) -> st
     }[told.fate]
 
 
-Row = dict[str, Any]
-# Offsets of Kafka are far below this number; offsets computed from a row's content are almost always above it.
-_COMPUTED = 1 << 53
+ShownRow = dict[str, Any]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -85,7 +83,7 @@ class Origin:
 
     first: the lowest sqn of the change sets that its change set replaces.
     landed, ingest_run, taken: the landed file, the run that ingested it, and when (ISO 8601).
-    record: its place in that file, such as `line 3`; empty: the file is gone or was edited.
+    record: its place in that file, such as `line 3`, or why the file does not show it any more; empty: not known.
     at: its order as text; instants in ISO 8601.
     snapshot, run: the snapshot and run that folded it, or left it out.
     why: its outcome, for people.
@@ -108,14 +106,18 @@ class Origin:
     taken: str | None
     snapshot: int | None
     run: str | None
-    values: Row
+    values: ShownRow
     record: str = ""
     at: str = ""
 
+    is_numbered: bool = False
+
     @property
-    def is_placed_by_content(self) -> bool:
-        """Whether its offset is computed from the content of the row, and so has no meaning for people."""
-        return self.offset >= _COMPUTED
+    def source(self) -> str:
+        """Returns its place in the source: in a partition, or in a file that the log numbered."""
+        if self.is_numbered:
+            return f"file {self.partition} row {self.offset}"
+        return f"{self.topic or 'partition'} {self.partition} offset {self.offset}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,11 +150,11 @@ class KeyExplained:
     """
 
     log: str
-    key: Row
+    key: ShownRow
     view: str
     snapshot: int | None
     to_sqn: int
-    row: Row | None
+    row: ShownRow | None
     row_hash: str | None
     standing: RowAgreement
     remark: str
@@ -183,11 +185,10 @@ class _Explaining:
     def __init__(self, pipeline: Pipeline, state: LogState, key: str) -> None:
         self._pipeline, self._state, self._text = pipeline, state, key
         self._key = one_key(state.shape, key)
-        self._read: dict[frozenset[object], Row | None] = {}
-        self._values: list[Row] = []
+        self._read: dict[frozenset[object], ShownRow | None] = {}
+        self._values: list[ShownRow] = []
         self._changes = self._changes_of_key()
-        source = pipeline.log(state.log).source
-        self._finder = RecordFinder(source.feed if source else None, state)
+        self._finder = RecordFinder(pipeline.log(state.log).feed, state)
         self._refused = find_refused_of(pipeline, state, [str(value) for _, value in self._key.values])
 
     def of(self, view: str, base: Snapshot | None, live: bool) -> KeyExplained:
@@ -206,7 +207,7 @@ class _Explaining:
         same = winner is not None and self._agrees(row, told)
         stands = standing(told, row is not None, same, any(one.present for one in kept))
         origins = {one.change.number: self._origin(one, winner) for one in told.changes}
-        known = winner is not None and stands is not RowAgreement.CUT
+        is_made = winner is not None and stands is not RowAgreement.CUT
         return KeyExplained(
             log=state.log,
             key=dict(self._key.values),
@@ -217,7 +218,7 @@ class _Explaining:
             row_hash=_hash(row),
             standing=stands,
             remark=REMARKS[stands],
-            made_by=origins[winner.number] if winner and known else None,
+            made_by=origins[winner.number] if winner and is_made else None,
             changes=tuple(origins.values()),
             unknown=unknown(state, folded),
             lost_from=state.lost_from,
@@ -234,17 +235,20 @@ class _Explaining:
         plan = ReadPlan(store.address, state.log, state.shape, False, None, (), sets)
         plan = replace(plan, schema=state.schema, schemas=state.schemas)
         batches = read_task(store, plan, ReadTask(mine, (), sets))
-        self._values = [row for batch in batches for row in batch.to_pylist() if self._concerns(row)]
+        rows = [row for batch in batches for row in batch.to_pylist() if self._concerns(row)]
+        # A segment is sorted by key; changes of one key have any order in it.
+        by = (SQN, *place_columns(state.shape))
+        self._values = sorted(rows, key=lambda row: [(row[name] is not None, row[name]) for name in by])
         return tuple(self._change(number, values, floors[values[SQN]]) for number, values in enumerate(self._values))
 
-    def _concerns(self, values: Row) -> bool:
+    def _concerns(self, values: ShownRow) -> bool:
         """Whether a change is of this key, or clears it together with others."""
         key = self._key.values
         if values["_op"] != CLEAR:
             return all(values[name] == value for name, value in key)
         return values["_kg"] == self._key.key_group and all(values[name] in (None, value) for name, value in key)
 
-    def _change(self, number: int, values: Row, floor: tuple[int, ...] | None) -> KeyChange:
+    def _change(self, number: int, values: ShownRow, floor: tuple[int, ...] | None) -> KeyChange:
         shape, op = self._state.shape, values["_op"]
         width = len(order_columns(shape))
         place = tuple(values[name] for name in place_columns(shape))
@@ -252,7 +256,7 @@ class _Explaining:
         if op == CLEAR and width:
             place = (*place[:width], -1, -1)
         absent = values["_absent"] or ()
-        given = tuple(c.name for c in shape.columns if c.name not in absent) if absent else None
+        names = tuple(c.name for c in shape.columns if c.name not in absent) if absent else None
         ranks = tuple((name, _rank(values, group)) for group in shape.merge.groups for name in group.columns)
         return KeyChange(
             number=number,
@@ -262,31 +266,31 @@ class _Explaining:
             repeated=again,
             clear=op == CLEAR,
             merge=op == MERGE,
-            given=given,
+            given=names,
             ranks=ranks if op == UPSERT else (),
             committed=values["_ts"],
         )
 
-    def _agrees(self, row: Row | None, told: KeyHistory) -> bool:
+    def _agrees(self, row: ShownRow | None, told: KeyHistory) -> bool:
         """Whether the row has the values of the changes that it consists of. Aggregates are not computed again."""
         if row is None or self._state.shape.merge.engine in (Engine.AGGREGATE, Engine.HISTORY):
             return row is not None
-        given = {name: self._values[one.change.number][name] for one in told.changes for name in one.gave}
-        return all(str(row[name]) == str(value) for name, value in given.items())
+        gave = {name: self._values[one.change.number][name] for one in told.changes for name in one.gave}
+        return all(str(row[name]) == str(value) for name, value in gave.items())
 
-    def _row_of(self, change: KeyChange) -> Row | None:
+    def _row_of(self, change: KeyChange) -> ShownRow | None:
         values = self._values[change.number]
         return None if change.removes else {c.name: values[c.name] for c in self._state.shape.columns}
 
-    def _row(self, plan: ReadPlan) -> Row | None:
+    def _row(self, plan: ReadPlan) -> ShownRow | None:
         """Returns the row of the key; of a history the newest version. Files are read once for all snapshots."""
         for task in plan.tasks:
             files = frozenset(replace(f, carried=False) for f in task.files)
             if task.change_sets or files not in self._read:
-                found = [row for batch in read_task(self._pipeline.store, plan, task) for row in batch.to_pylist()]
+                rows = [row for batch in read_task(self._pipeline.store, plan, task) for row in batch.to_pylist()]
                 if task.change_sets:
-                    return found[-1] if found else None
-                self._read[files] = found[-1] if found else None
+                    return rows[-1] if rows else None
+                self._read[files] = rows[-1] if rows else None
             return self._read[files]
         return None
 
@@ -301,7 +305,7 @@ class _Explaining:
         except (CorruptError, NotFoundError) as error:
             return replace(kept, error=str(error))
 
-    def _row_in(self, snapshot: Snapshot) -> Row | None:
+    def _row_in(self, snapshot: Snapshot) -> ShownRow | None:
         """Returns the row in a snapshot. Of a tail only the row of its base is read, because there may be hundreds."""
         state = self._state
         if snapshot.kind is not SnapshotKind.TAIL:
@@ -339,6 +343,7 @@ class _Explaining:
             values={c.name: values[c.name] for c in state.shape.columns},
             record=self._finder.find(landed, values["_offset"]) if landed else "",
             at=_format_order(change.order, state.shape),
+            is_numbered=state.names is not None and not state.names.has_offsets,
         )
 
     def _never(self) -> NotFoundError:
@@ -355,6 +360,8 @@ class _Explaining:
 def _find_landed_file(state: LogState, source: ChangeSet, change: KeyChange) -> LandedFileRecord | None:
     """Returns the landed file of a change. A record that a retry recovered is in a change set of its own."""
     partition, offset = change.place[-2:]
+    if state.names is not None and not state.names.has_offsets:
+        return next((entry for entry in state.landed if entry.number == partition), None)
     holds = [e for e in state.landed if e.partition == partition and e.first_offset <= offset < e.next_offset]
     brought = [e for e in state.landed if e.sqn is not None and source.begin <= e.sqn <= source.sqn]
     if not holds:  # Rows without offsets: a change set that was not compacted comes from one file.
@@ -362,18 +369,24 @@ def _find_landed_file(state: LogState, source: ChangeSet, change: KeyChange) -> 
     return next((e for e in reversed(holds) if e in brought), holds[-1])
 
 
-def _rank(values: Row, group: Group) -> tuple[int, ...] | None:
+def _rank(values: ShownRow, group: Group) -> tuple[int, ...] | None:
     """Returns the order of a group; None if one of its columns is null: then the change does not set the group."""
     if not group.order:
         return ()
-    found = [values[name] for name in group.order]
-    return None if None in found else tuple(found)
+    ranks = [values[name] for name in group.order]
+    return None if None in ranks else tuple(ranks)
+
+
+# Numbers of files are lower than times in their names.
+_FIRST_TIME = 10**12
 
 
 def _format_order(order: tuple[int, ...], shape: TableSpec) -> str:
     """Formats an order for people: columns by their type."""
     types = {column.name: column.type for column in shape.columns}
-    by = shape.order_by if shape.order == COLUMNS else ()
+    by = shape.order_by
+    if shape.orders_by_file:
+        types[FILE] = "timestamp" if order[-1] >= _FIRST_TIME else "int"
     return "/".join(
         _format_number(number, types.get(name, "")) for number, name in zip_longest(order, by[: len(order)])
     )

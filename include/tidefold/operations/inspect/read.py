@@ -1,28 +1,33 @@
-"""Plans reads of a log, for the command line and for Spark, and reads in this process without a JVM."""
+"""Reads rows of snapshots, live tables and logs, and compares the rows of two of them."""
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from dataclasses import dataclass, replace
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from enum import StrEnum
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tidefold.changelog.key_group_hash import with_key_groups
 from tidefold.changelog.schema import change_schema, table_schema
-from tidefold.domain.key_groups import SPLIT, OwnedRows, RedistributionMode, Share
+from tidefold.changelog.segment import Indexes, read_change_set
+from tidefold.config.models.sources import StateJsonEntry
+from tidefold.domain.key_groups import SPLIT, KeyGroups, OwnedRows, RedistributionMode, Share, bucket_ranges
 from tidefold.domain.log_state import ChangeSet, LogState, Snapshot, SnapshotKind, TableSpec
-from tidefold.domain.snapshot.manifest import Manifest
+from tidefold.domain.snapshot.manifest import DataFile, Deletions, Manifest
 from tidefold.domain.snapshot.transitions import require_readable
-from tidefold.domain.table.schema import shape_at
+from tidefold.domain.table.table_spec import rename_columns
+from tidefold.domain.table.types import column_origins, find_dropped_columns, shape_at
 from tidefold.errors import InvalidInputError, NotFoundError, RefusedError
 from tidefold.ledger import read_manifest
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot.expiry import find_current_limit
-from tidefold.read.plan import OneKey, ReadPlan
-from tidefold.read.task import plan_schema, read_task
+from tidefold.read.plan import OneKey, ReadPlan, ReadTask
+from tidefold.read.task import KINDS, Difference, compare, plan_schema, read_task
+from tidefold.storage import Store
 from tidefold.typed_json import decode_json
 
 
@@ -68,10 +73,27 @@ def _check_exclusive(name: str, what: What, allowed: What) -> InvalidInputError:
 def read_rows(
     pipeline: Pipeline, log: str, wanted: ReadRequest | None = None
 ) -> tuple[pa.Schema, Generator[pa.RecordBatch]]:
-    """Returns schema and rows of a log, read in this process. Raises the errors of `plan_read` and `read_task`."""
+    """Returns schema and rows of a log, read in this process. Raises the errors of `plan_read` and `read_task`.
+
+    The rows of a queue with a `head` are in its order: the first one of a key is the one that the next poll removes.
+    """
     plan = plan_read(pipeline, log, wanted or ReadRequest())
     tasks = plan.tasks if plan.folded else (plan.whole,)
-    return plan_schema(plan), (batch for task in tasks for batch in read_task(pipeline.store, plan, task))
+    batches = (batch for task in tasks for batch in read_task(pipeline.store, plan, task))
+    source = pipeline.log(log).source
+    if plan.folded and isinstance(source, StateJsonEntry) and source.head:
+        batches = _sort_queue(batches, plan, (*source.state_key, *source.head, *plan.shape.key))
+    return plan_schema(plan), batches
+
+
+def _sort_queue(batches: Iterable[pa.RecordBatch], plan: ReadPlan, order: Sequence[str]) -> Generator[pa.RecordBatch]:
+    """Yields the rows in the order of a queue, as the ingest orders them for a poll. It holds them in memory."""
+    rows = pa.Table.from_batches(batches, plan_schema(plan))
+    columns = [rows[name] for name in dict.fromkeys(order) if name in rows.column_names]
+    ranks = [part for column in columns for part in (column.is_valid(), column)]  # Null comes first.
+    keys = [f"c{number}" for number in range(len(ranks))]
+    ordered = pc.sort_indices(pa.table(ranks, keys), [(key, "ascending") for key in keys])
+    yield from rows.take(ordered).to_batches()
 
 
 def plan_read(pipeline: Pipeline, log: str, wanted: ReadRequest) -> ReadPlan:
@@ -86,7 +108,7 @@ def plan_read(pipeline: Pipeline, log: str, wanted: ReadRequest) -> ReadPlan:
     ttl = pipeline.log(log).ttl
     chosen = state.snapshot(wanted.snapshot) if wanted.snapshot is not None else None
     if ttl and ttl.hides:
-        plan = replace(plan, expire=find_current_limit(pipeline, log, chosen))
+        plan = replace(plan, expire=find_current_limit(pipeline, state, chosen))
     return plan if wanted.share is None else _filter_share(pipeline, plan, wanted.share)
 
 
@@ -133,11 +155,11 @@ def _filter_share(pipeline: Pipeline, plan: ReadPlan, asked: Share) -> ReadPlan:
 
 def _find_owners(pipeline: Pipeline, plan: ReadPlan, column: str) -> list[str]:
     """Returns the owners of the rows, in order, as text. Reads the rows: state that is broadcast is small."""
-    found: set[str | int] = set()
+    owners: set[str | int] = set()
     for task in plan.tasks:
         for batch in read_task(pipeline.store, plan, task):
-            found.update(batch.column(column).unique().to_pylist())
-    return [str(owner) for owner in sorted(found)]
+            owners.update(batch.column(column).unique().to_pylist())
+    return [str(owner) for owner in sorted(owners)]
 
 
 def _plan_tasks(
@@ -151,7 +173,7 @@ def _plan_tasks(
     plan = replace(plan, schema=schema, schemas=state.schemas)
     if base is None:
         configured = pipeline.config.logs.get(state.log)
-        return replace(plan, redistribution=(configured and configured.redistribution) or SPLIT)
+        return replace(plan, redistribution=(configured and configured.distribution) or SPLIT)
     plan = replace(plan, redistribution=base.redistribution or SPLIT)
     plan = replace(plan, snapshot=base.snapshot, files=base.files, home=base.home)
     return replace(plan, cleared=base.cleared, based=base.schema)
@@ -168,13 +190,13 @@ def _of_snapshot(pipeline: Pipeline, state: LogState, chosen: Snapshot) -> ReadP
 
 def find_published(state: LogState) -> Snapshot:
     """Returns the snapshot that readers of the table see. Raises NotFoundError."""
-    found = next((s for s in reversed(state.snapshots) if s.published), None)
-    if found is None:
+    published = next((s for s in reversed(state.snapshots) if s.published), None)
+    if published is None:
         message = f"`{state.log}` has no published snapshot yet."
         raise NotFoundError(
             "NOTHING_PUBLISHED", message, hint=f"`tidefold run {state.log}` publishes one. Or read with --live."
         )
-    return found
+    return published
 
 
 def _since(state: LogState, since: int | None) -> tuple[ChangeSet, ...]:
@@ -188,28 +210,28 @@ def _since(state: LogState, since: int | None) -> tuple[ChangeSet, ...]:
             f"`{state.log}` ends at change set {state.last_sqn}; {since} does not exist yet.",
             hint="If the log was dropped and started again, read it from its start.",
         )
-    found = state.change_sets_in(since, state.last_sqn)
-    if found and found[0].begin <= since:
+    later = state.change_sets_in(since, state.last_sqn)
+    if later and later[0].begin <= since:
         raise RefusedError(
             "LOG_COMPACTED",
-            f"Change sets {found[0].begin} to {found[0].sqn} of `{state.log}` were compacted into one: "
+            f"Change sets {later[0].begin} to {later[0].sqn} of `{state.log}` were compacted into one: "
             f"{since + 1} cannot be read alone.",
-            hint=f"Read the changes since {found[0].begin - 1}, or since {found[0].sqn}.",
+            hint=f"Read the changes since {later[0].begin - 1}, or since {later[0].sqn}.",
         )
-    return found
+    return later
 
 
 def _join(state: LogState, after: int, to: int) -> tuple[ChangeSet, ...]:
     """Returns the change sets with `after` < sqn <= `to`. Raises an error if one of them is missing (I7)."""
-    found = state.change_sets_in(after, to)
+    joined = state.change_sets_in(after, to)
     reached = after
-    for change_set in found:
+    for change_set in joined:
         if change_set.begin > reached + 1:
             break
         reached = change_set.sqn
     if reached < to:
         raise _cut(state, reached)
-    return found
+    return joined
 
 
 def _cut(state: LogState, after: int) -> RefusedError:
@@ -225,18 +247,18 @@ def one_key(shape: TableSpec, text: str) -> OneKey:
     """Parses a key given as JSON, with the types of its columns. Raises InvalidInputError."""
     hint = "Name every key column, as in " + "{" + ", ".join(f'"{name}": ...' for name in shape.key) + "}."
     try:
-        given = decode_json(text, dict[str, str | int | bool])
+        asked = decode_json(text, dict[str, str | int | bool])
     except msgspec.DecodeError as error:
         raise InvalidInputError("READ_KEY", f"`{text}` is not a key: {error}.", hint=hint) from error
     if not shape.key:
         raise InvalidInputError(
             "KEYLESS", "The table has no key, so rows cannot be selected by key.", hint="Read all rows."
         )
-    if set(given) != set(shape.key):
+    if set(asked) != set(shape.key):
         raise InvalidInputError("READ_KEY", f"`{text}` does not name exactly the columns of the key.", hint=hint)
     types = table_schema(shape)
     try:
-        values = {name: _convert(given[name], types.field(name).type) for name in shape.key}
+        values = {name: _convert(asked[name], types.field(name).type) for name in shape.key}
     except (pa.ArrowException, OverflowError) as error:
         wanted = ", ".join(f"`{c.name}` is of type {c.type}" for c in shape.columns if c.name in shape.key)
         message = f"`{text}` has a value of the wrong type: {wanted}."
@@ -252,3 +274,119 @@ def _convert(value: str | int | bool, kind: pa.DataType) -> object:
     if pa.types.is_decimal(kind) and not isinstance(value, bool):
         return pa.scalar(Decimal(value), kind).as_py()
     return pa.scalar(value, kind).as_py()
+
+
+# Files that both snapshots share are not read: the same name and sha256 mean the same rows.
+@dataclass(slots=True)
+class Diff:
+    """The differences of two snapshots.
+
+    counts: the number of rows by kind of change.
+    rows: the first of these rows.
+    files: the files of both snapshots; a shared one counts once. files_read: how many of them were opened.
+    left_out: columns that only one of the two has.
+    """
+
+    log: str
+    before: int
+    after: int
+    files: int
+    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(KINDS, 0))
+    rows: list[Difference] = field(default_factory=list)
+    files_read: int = 0
+    bytes_read: int = 0
+    left_out: tuple[str, ...] = ()
+
+    @property
+    def total(self) -> int:
+        return sum(self.counts.values())
+
+
+def diff(pipeline: Pipeline, log: str, before: int, after: int, limit: int = 20) -> Diff:
+    """Compares the rows of snapshot `before` with snapshot `after`; either may be tail-only.
+
+    Snapshots of different schemas are compared by their common columns. Raises NotFoundError if a snapshot is not
+    retained, RefusedError if a value does not fit the newer schema, CorruptError if a file is not as confirmed.
+    """
+    state = require_state(pipeline, log)
+    plans, left_out = _alike([plan_from(pipeline, state, ReadRequest(snapshot=one)) for one in (before, after)])
+    named = {_content(file) for plan in plans for file in plan.files}
+    difference = Diff(log, before, after, len(named), left_out=left_out)
+    for key_groups in _ranges(plans):
+        tasks = _tasks(pipeline.store, plans, key_groups)
+        if any(task.files or task.change_sets for task in tasks):
+            _add(pipeline.store, difference, plans, tasks, limit)
+    return difference
+
+
+def _alike(plans: Sequence[ReadPlan]) -> tuple[list[ReadPlan], tuple[str, ...]]:
+    """Returns both reads with only the common columns, in the newer schema's types; and the other columns."""
+    older, newer = sorted(plans, key=lambda plan: plan.schema)
+    if older.schema == newer.schema:
+        return [*plans], ()
+    schemas = max((plan.schemas for plan in plans), key=len)
+    origins = column_origins(schemas, older.schema, newer.schema)
+    common = tuple(c for c in newer.shape.columns if origins[c.name].name is not None)
+    added = (name for name, former in origins.items() if former.name is None)
+    shape = rename_columns(newer.shape, common, {c.name: c.name for c in common})
+    alike = [
+        replace(p, shape=replace(shape, buckets=p.shape.buckets), schema=newer.schema, schemas=schemas) for p in plans
+    ]
+    return alike, (*added, *find_dropped_columns(schemas, older.schema, newer.schema))
+
+
+def _add(store: Store, difference: Diff, plans: Sequence[ReadPlan], tasks: Sequence[ReadTask], limit: int) -> None:
+    before, after = (read_task(store, plan, task) for plan, task in zip(plans, tasks, strict=True))
+    compared = compare(before, after, plans[0].shape, limit - len(difference.rows))
+    for kind, count in compared.counts.items():
+        difference.counts[kind] += count
+    difference.rows += compared.rows
+    difference.files_read += sum(len(task.files) for task in tasks)
+    difference.bytes_read += sum(file.bytes for task in tasks for file in task.files)
+
+
+def _content(file: DataFile) -> tuple[str, str, Deletions | None]:
+    return file.name, file.sha256, file.deletions
+
+
+def _tasks(store: Store, plans: Sequence[ReadPlan], key_groups: KeyGroups) -> tuple[ReadTask, ReadTask]:
+    """Returns what to read of each side, without files that cannot differ."""
+    first, second = (_task(store, plan, key_groups) for plan in plans)
+    if first.change_sets == second.change_sets and _contents(first) == _contents(second):
+        return ReadTask(key_groups, (), ()), ReadTask(key_groups, (), ())
+    if first.change_sets or second.change_sets:
+        return first, second
+    # Each key is in one file of a snapshot, so shared files contain no key of the other files.
+    shared = _contents(first) & _contents(second)
+    one, other = (replace(t, files=tuple(f for f in t.files if _content(f) not in shared)) for t in (first, second))
+    return one, other
+
+
+def _contents(task: ReadTask) -> set[tuple[str, str, Deletions | None]]:
+    return {_content(file) for file in task.files}
+
+
+def _task(store: Store, plan: ReadPlan, key_groups: KeyGroups) -> ReadTask:
+    files = tuple(f for f in plan.files if f.key_groups.meets(key_groups))
+    near = (c for c in plan.change_sets if c.key_groups.meets(key_groups))
+    indexes: Indexes = {}
+    # The range of a change set covers nearly every bucket, but it may have no change in one of them.
+    filled = (c for c in near if read_change_set(store, c, key_groups, indexes).num_rows)
+    return ReadTask(key_groups, files, tuple(filled))
+
+
+def _ranges(plans: Iterable[ReadPlan]) -> Iterator[KeyGroups]:
+    """Yields ranges of key groups that no file or bucket of either side crosses; their buckets may differ in number."""
+    spans: list[KeyGroups] = []
+    for plan in plans:
+        spans += bucket_ranges(plan.shape.key_groups, plan.shape.buckets)
+        spans += [file.key_groups for file in plan.files]
+    spans.sort()
+    current = spans[0]
+    for span in spans[1:]:
+        if span.first <= current.last:
+            current = KeyGroups(current.first, max(current.last, span.last))
+        else:
+            yield current
+            current = span
+    yield current

@@ -1,27 +1,41 @@
-"""The status of each log. Reads the ledgers, compares them with the tables, and changes nothing."""
+"""The status of each log, its history, and the alarms of a run. Reads the ledgers and changes nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 
-from tidefold.domain.alarms import AlarmRecord, LogAlarm
+from tidefold.domain.alarms import AlarmRecord, LogAlarm, find_unsent, record_run, record_sent
 from tidefold.domain.commit_times import CommitTimeRange, merge_ranges
 from tidefold.domain.landing_problems import NO_PROBLEMS, LandingProblems
 from tidefold.domain.log_state import Consumer, Hold, LogState, Position, Snapshot, SnapshotKind, State, Stopped, Tag
-from tidefold.domain.retention.protection import tails
-from tidefold.domain.table.schema import FIRST
+from tidefold.domain.retention.log_bounds import tails
 from tidefold.domain.table.schema_evolution import describe_schemas
+from tidefold.domain.table.types import FIRST
 from tidefold.domain.uploads import UploadTotals
-from tidefold.domain.verify.scrub_round import ProofRecord
-from tidefold.errors import TidefoldError
-from tidefold.operations.inspect.alarm_record import find_alarm_record
-from tidefold.operations.inspect.alarms import find_alarms
+from tidefold.domain.verify.expected_files import ProofRecord
+from tidefold.errors import NotFoundError, TidefoldError
+from tidefold.operations.inspect.alarms import find_alarm_record, find_alarms, write_alarm_record
 from tidefold.operations.local_copies.inventory import LocalUse, local_use
-from tidefold.operations.local_copies.manage import copies_here
-from tidefold.operations.outcome import Outcome, map_logs
+from tidefold.operations.local_copies.manage import copies_here, snapshots_here
+from tidefold.operations.outcome import Outcome, Status, map_logs
 from tidefold.operations.pipeline import Pipeline, now
-from tidefold.operations.verify.proof_record import find_proof
+from tidefold.operations.verify.scope import find_proof
+
+
+@dataclass(frozen=True, slots=True)
+class Materializations:
+    """Counts of the snapshots of a table that were begun.
+
+    completed, failed: how many were confirmed, and aborted for any cause.
+    seconds: the time of the newest published one, from its beginning to its publication.
+    """
+
+    started: int = 0
+    completed: int = 0
+    failed: int = 0
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +45,8 @@ class LogStatus:
     begun: false until the first ingest.
     latest: the newest completed snapshot.
     attempt: the open attempt. as_of_attempts: the open attempts at snapshots as of an instant.
-    change_sets, changes: how many wait to be folded.
+    change_sets, changes, change_bytes: how many wait to be folded, and their bytes.
+    materializations: how many snapshots of the table were begun, and how they ended.
     tail: the newest tail-only snapshot on `latest`.
     tags, holds, readers: what keeps more than retention does.
     garbage: how many segments are marked for deletion.
@@ -43,8 +58,10 @@ class LogStatus:
     landing: landed files that the last ingest did not ingest, or that had nothing new.
     first_started: when the first snapshot began (ISO 8601); empty: there is none.
     waiting: the commit times of the changes that wait; None: not known.
+    waits_since: when the first of them was ingested (ISO 8601); empty: not known.
     stored_bytes: the bytes that its snapshots wrote, and those of its change sets.
     proof, runs, alarms: its newest proof, the newest runs of its DAG, and its alarms; only if requested.
+    table: what is wrong with its published table, and the next step; empty: nothing.
     why: why the newest snapshot is not published. report: the address of its quality report.
     error: set if the ledger cannot be read.
     uploads: what the uploads of its change sets cost so far, by ingests and by writers; None: none were counted.
@@ -57,6 +74,8 @@ class LogStatus:
     as_of_attempts: tuple[Snapshot, ...] = ()
     change_sets: int = 0
     changes: int = 0
+    change_bytes: int = 0
+    materializations: Materializations = Materializations()
     positions: tuple[Position, ...] = ()
     quarantined: int = 0
     tail: Snapshot | None = None
@@ -68,6 +87,7 @@ class LogStatus:
     local_partial: tuple[int, ...] = ()
     local_bytes: int = 0
     drilled: Snapshot | None = None
+    table: str = ""
     why: str = ""
     report: str | None = None
     error: Outcome | None = None
@@ -78,6 +98,7 @@ class LogStatus:
     proof: ProofRecord | None = None
     first_started: str = ""
     waiting: CommitTimeRange | None = None
+    waits_since: str = ""
     stored_bytes: int = 0
     runs: AlarmRecord | None = None
     alarms: tuple[LogAlarm, ...] = ()
@@ -96,30 +117,32 @@ def status(pipeline: Pipeline, logs: Sequence[str], *, proofs: bool = False) -> 
 
 def _status(pipeline: Pipeline, log: str, use: LocalUse | None, proofs: bool) -> LogStatus:
     try:
-        state = pipeline.ledger(log).find_current()
+        ledger = pipeline.ledger(log)
+        state = ledger.find_current()
         if state is None:
-            found = LogStatus(log, begun=False)
+            status_of_log = LogStatus(log, begun=False)
         else:
             here = copies_here(pipeline, state)
             taken = use.logs.get(log, 0) if use else 0
-            found = replace(status_of(state), local=here.whole, local_partial=here.partial, local_bytes=taken)
-        return add_records(pipeline, found) if proofs else found
+            status_of_log = replace(status_of(state), local=here.whole, local_partial=here.partial, local_bytes=taken)
+            status_of_log = replace(status_of_log, table=ledger.find_table_problem(state))
+        return add_records(pipeline, status_of_log) if proofs else status_of_log
     except TidefoldError as error:
-        found = LogStatus(log, begun=True, error=Outcome.of_error(log, error))
-        return with_alarms(pipeline, found) if proofs else found
+        status_of_log = LogStatus(log, begun=True, error=Outcome.of_error(log, error))
+        return with_alarms(pipeline, status_of_log) if proofs else status_of_log
 
 
-def add_records(pipeline: Pipeline, found: LogStatus) -> LogStatus:
+def add_records(pipeline: Pipeline, status_of_log: LogStatus) -> LogStatus:
     """Returns the status with its proofs, its newest runs and its alarms. Raises StorageError."""
-    proof = find_proof(pipeline.store, found.log) if found.begun else None
-    runs = find_alarm_record(pipeline.store, found.log)
-    return with_alarms(pipeline, replace(found, proof=proof, runs=runs))
+    proof = find_proof(pipeline.store, status_of_log.log) if status_of_log.begun else None
+    runs = find_alarm_record(pipeline.store, status_of_log.log)
+    return with_alarms(pipeline, replace(status_of_log, proof=proof, runs=runs))
 
 
-def with_alarms(pipeline: Pipeline, found: LogStatus) -> LogStatus:
+def with_alarms(pipeline: Pipeline, status_of_log: LogStatus) -> LogStatus:
     """Returns the status with the alarms that the configuration asks for."""
-    thresholds = pipeline.config.logs[found.log].alarms
-    return replace(found, alarms=tuple(find_alarms(found, thresholds, now())) if thresholds else ())
+    thresholds = pipeline.config.alarms_of(status_of_log.log)
+    return replace(status_of_log, alarms=tuple(find_alarms(status_of_log, thresholds, now())) if thresholds else ())
 
 
 def status_of(state: LogState) -> LogStatus:
@@ -133,6 +156,8 @@ def status_of(state: LogState) -> LogStatus:
         as_of_attempts=state.as_of_attempts,
         change_sets=len(state.unfolded),
         changes=sum(c.rows for c in state.unfolded),
+        change_bytes=sum(c.location.length for c in state.unfolded),
+        materializations=_count_materializations(state),
         positions=state.positions,
         quarantined=sum(entry.quarantined for entry in state.landed),
         tail=next((s for s in reversed(tails(state)) if state.latest and s.base == state.latest.id), None),
@@ -149,9 +174,32 @@ def status_of(state: LogState) -> LogStatus:
         landing=state.landing,
         first_started=state.snapshots[0].started_at if state.snapshots else "",
         waiting=merge_ranges(c.times for c in state.unfolded),
+        waits_since=_find_first_waiting(state),
         stored_bytes=_count_stored(state),
         uploads=state.uploads,
     )
+
+
+def _count_materializations(state: LogState) -> Materializations:
+    begun = [s for s in state.snapshots if s.in_main_lineage]
+    failed = sum(s.state is State.ABORTED for s in begun)
+    published = next((s for s in reversed(begun) if s.published_at), None)
+    return Materializations(
+        started=len(begun),
+        completed=sum(not s.open for s in begun) - failed,
+        failed=failed,
+        seconds=_count_seconds(published.started_at, published.published_at) if published else 0.0,
+    )
+
+
+def _count_seconds(begin: str, end: str) -> float:
+    return (datetime.fromisoformat(end) - datetime.fromisoformat(begin)).total_seconds()
+
+
+def _find_first_waiting(state: LogState) -> str:
+    first = state.unfolded[0].begin if state.unfolded else None
+    files = (entry for entry in state.landed if first is not None and entry.sqn is not None and entry.sqn >= first)
+    return min((entry.instant for entry in files if entry.instant), default="")
 
 
 def _count_stored(state: LogState) -> int:
@@ -180,3 +228,114 @@ def _why(state: LogState) -> tuple[str, str | None]:
     if newest.state is State.ABORTED:
         return f"snapshot {newest.id} was aborted: {newest.abort_reason}", None
     return "", None
+
+
+@dataclass(frozen=True, slots=True)
+class RunAlarms:
+    """The alarms of one log after a run.
+
+    before, after: the record before and after the run.
+    new: the alarms that were not sent yet.
+    """
+
+    status: LogStatus
+    before: AlarmRecord
+    after: AlarmRecord
+    new: Sequence[LogAlarm]
+
+
+def find_run_alarms(pipeline: Pipeline, run: str, logs: Sequence[str], errors: Mapping[str, str]) -> list[RunAlarms]:
+    """Finds the alarms of each log with thresholds after a run. Other logs cost no request. Raises StorageError.
+
+    errors: for each log whose run failed, the cause.
+    """
+    wanted = [log for log in logs if pipeline.config.alarms_of(log)]
+    return [_find(pipeline, run, one, errors.get(one.log)) for one in status(pipeline, wanted)]
+
+
+def _find(pipeline: Pipeline, run: str, one: LogStatus, error: str | None) -> RunAlarms:
+    before = find_alarm_record(pipeline.store, one.log) or AlarmRecord()
+    after = record_run(before, run, error, now())
+    proof = None if one.error else find_proof(pipeline.store, one.log)
+    one = with_alarms(pipeline, replace(one, proof=proof, runs=after))
+    return RunAlarms(one, before, after, find_unsent(after, one.alarms))
+
+
+def keep_run_alarms(pipeline: Pipeline, runs: Iterable[RunAlarms], *, is_sent: bool) -> None:
+    """Writes the changed records. Raises AlreadyExistsError if another process was faster, StorageError.
+
+    is_sent: whether the new alarms were sent.
+    """
+    for run in runs:
+        after = record_sent(run.after, run.status.alarms) if is_sent else run.after
+        _write_if_changed(pipeline, run.status.log, run.before, after)
+
+
+def count_failures(
+    pipeline: Pipeline, run: str, logs: Sequence[str], outcomes: Mapping[str, Sequence[Outcome]]
+) -> None:
+    """Counts a run by the outcomes of its steps, and sends nothing. Only for logs with thresholds.
+
+    Raises AlreadyExistsError if another process was faster, StorageError.
+    """
+    failed = [(step, o) for step, listed in outcomes.items() for o in listed if o.error or o.status is Status.FAILED]
+    errors = {o.log: f"{step}: {o.error_code or o.status}" for step, o in reversed(failed)}
+    for log in logs:
+        if pipeline.config.alarms_of(log):
+            before = find_alarm_record(pipeline.store, log) or AlarmRecord()
+            _write_if_changed(pipeline, log, before, record_run(before, run, errors.get(log), now()))
+
+
+def _write_if_changed(pipeline: Pipeline, log: str, before: AlarmRecord, after: AlarmRecord) -> None:
+    """Writes the record, unless it is unchanged, as after two successful runs."""
+    if after != replace(before, run=after.run):
+        write_alarm_record(pipeline.store, log, replace(after, number=before.number + 1))
+
+
+def history(pipeline: Pipeline, log: str) -> list[Snapshot]:
+    """Returns all snapshots that were ever begun. Raises NotFoundError if nothing was ingested yet."""
+    return list(reversed(pipeline.ledger(log).read().snapshots))
+
+
+def schemas_told(pipeline: Pipeline, log: str) -> list[str]:
+    """Describes the changes of the log's columns, newest first: one line for each schema."""
+    return list(reversed(describe_schemas(pipeline.ledger(log).read())))
+
+
+def tags_of(pipeline: Pipeline, log: str) -> dict[int, list[str]]:
+    """Returns the tags of each tagged snapshot."""
+    tags: dict[int, list[str]] = {}
+    for tag in pipeline.ledger(log).read().tags:
+        tags.setdefault(tag.snapshot, []).append(tag.name)
+    return tags
+
+
+def find_restorers(snapshots: Sequence[Snapshot]) -> dict[int, int]:
+    """Returns, for each restore, the snapshot whose rows it restored."""
+    return {s.id: _require_snapshot_id(snapshots, s, s.restored_from) for s in snapshots if s.restored_from is not None}
+
+
+def _require_snapshot_id(snapshots: Sequence[Snapshot], restored: Snapshot, origin: int) -> int:
+    # A snapshot with files is restored as it is. Of the tails on one base, no two end at the same sqn.
+    if restored.folds_to == restored.from_sqn:
+        return origin
+    ends = (s for s in snapshots if s.kind is SnapshotKind.TAIL and (s.base, s.to_sqn) == (origin, restored.folds_to))
+    return next((s.id for s in ends), origin)
+
+
+def local_of(pipeline: Pipeline, log: str) -> tuple[int, ...]:
+    """Returns the ids of the snapshots whose copy on this machine may be used."""
+    return snapshots_here(pipeline, pipeline.ledger(log).read())
+
+
+def newest_report(pipeline: Pipeline, log: str, snapshot: int | None = None) -> tuple[Snapshot, str]:
+    """Returns the newest judged snapshot, or the requested one, with its report's address. Raises NotFoundError."""
+    for judged in history(pipeline, log):
+        if judged.verdict and snapshot in (None, judged.id):
+            return judged, pipeline.store.uri(judged.verdict.path)
+    which = "snapshot" if snapshot is None else f"snapshot {snapshot}"
+    raise NotFoundError(
+        "REPORT_NOT_FOUND",
+        f"There is no quality report: no {which} of `{log}` was judged.",
+        hint=f"`tidefold quality {log}` judges the staged snapshot.",
+    )

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pyarrow as pa
 
 from tidefold.changelog.segment import WrittenChangeSet, write_parts
-from tidefold.changelog.writer.metrics import Metrics
 from tidefold.changelog.writer.retry import run_attempts
-from tidefold.operations.local_copies.quota import without_room
+from tidefold.changelog.writer.settings import Metrics
+from tidefold.operations.local_copies.inventory import without_room
 from tidefold.operations.pipeline import Pipeline
 from tidefold.storage.mirrored_stream import create_duplicating
 

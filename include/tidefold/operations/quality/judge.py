@@ -1,32 +1,162 @@
-"""Judges staged snapshots with their logs' suites, in one Spark session for all logs."""
+"""Judges snapshots with their logs' suites, staged and again, and finds the baseline that they are compared with."""
 
 from __future__ import annotations
 
+import hashlib
+import logging
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 
-from tidefold.domain.engine_name import EngineName
-from tidefold.domain.log_state import State
+from tidefold.domain.log_state import LogState, Snapshot, State
 from tidefold.domain.snapshot import transitions
-from tidefold.domain.table.schema import shape_at
+from tidefold.domain.snapshot.manifest import Manifest
+from tidefold.domain.source_progress_history import find_landed_range
+from tidefold.domain.table.types import shape_at
+from tidefold.domain.wording import EngineName
 from tidefold.errors import CorruptError, NotFoundError, StorageError, TidefoldError
 from tidefold.ledger import read_manifest
 from tidefold.operations.outcome import Details, Outcome, Status, for_each_log, omit_if_none
 from tidefold.operations.pipeline import Pipeline, now
-from tidefold.operations.quality.baseline import Case, find, history_of
 from tidefold.operations.quality.suites import load_configured_suite
-from tidefold.quality.report.result import Circumstances, ValidationResult, conclude
+from tidefold.operations.quarantine.next_step import advise_on_refused, has_extracts
+from tidefold.quality.report.result import Circumstances, Findings, HistoryPoint, ValidationResult, conclude, point_of
 from tidefold.quality.report.verdict_store import (
+    audit_paths,
     find_stored_judgement,
+    report_path,
     store_judgement,
     store_report,
     verdict_of,
     verdict_path,
 )
+from tidefold.quality.run.bucket_counts import check_files
 from tidefold.quality.run.duckdb_rows import can_judge
 from tidefold.quality.run.engine import QualityEngine
-from tidefold.quality.run.gx_import import load
+from tidefold.quality.run.expectations import load
+from tidefold.quality.run.run_checks import Baseline, Target, ValidationContext, run_checks
+from tidefold.quality.suite.check import REFERENCES, Check
+from tidefold.quality.suite.suite import Suite
+
+_log = logging.getLogger(__name__)
+_HISTORY = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A snapshot to judge with a suite. Ages count up to `as_of`.
+
+    path, page: of the result as JSON, and of the report for people.
+    audit: judges a completed snapshot again, and decides nothing.
+    """
+
+    state: LogState
+    snapshot: Snapshot
+    suite: Suite
+    as_of: str
+    path: str
+    page: str
+    audit: bool = False
+
+
+def find(pipeline: Pipeline, case: Case, manifest: Manifest, engine: QualityEngine) -> Findings:
+    """Runs all checks on the rows of the snapshot. Raises TidefoldError if a check could not be computed."""
+    check_files(pipeline.store, manifest)
+    base = _base(pipeline, case, manifest, engine)
+    extracts = has_extracts(pipeline.log(case.state.log).source)
+    landed = find_landed_range(case.state, case.snapshot, extracts=extracts)
+    advice = advise_on_refused(pipeline, case.state)
+    before = base.rows if base else None
+    if manifest.clears and case.snapshot.as_of is None:
+        before = max(before or 0, manifest.cleared_rows)
+    checks = case.suite.checks(manifest.rows, before, landed, advice, manifest.ties)
+    beside = ValidationContext(case.as_of, base, _targets(pipeline, case, checks, engine))
+    rows = engine.read(pipeline.store, manifest)
+    findings = run_checks(rows, manifest.shape, checks, beside, engine.meter())
+    told = "%s: %d checks over %d rows in %.1f s; engine: %s"
+    _log.info(told, case.state.log, len(findings.checks), manifest.rows, findings.seconds, engine.name)
+    return findings
+
+
+def history_of(pipeline: Pipeline, state: LogState, before: int) -> tuple[HistoryPoint, ...]:
+    """Returns the stored judgements of the snapshots before this one, oldest first."""
+    judged = [s for s in state.snapshots if s.id < before and s.verdict and s.in_main_lineage]
+    return tuple(_point(pipeline, state.log, snapshot) for snapshot in judged[-_HISTORY:])
+
+
+def _point(pipeline: Pipeline, log: str, snapshot: Snapshot) -> HistoryPoint:
+    judged = _read_stored(pipeline, log, snapshot)
+    if judged is None:
+        return HistoryPoint(snapshot.id, snapshot.rows, 0, 0, 0.0, state=snapshot.state)
+    return point_of(judged, snapshot.state)
+
+
+def _read_stored(pipeline: Pipeline, log: str, snapshot: Snapshot) -> ValidationResult | None:
+    """Returns the stored judgement of a snapshot. None if it cannot be read, because it is only used for comparison."""
+    if snapshot.verdict is None:
+        return None
+    try:
+        return find_stored_judgement(pipeline.store, log, snapshot.id, snapshot.manifest or "", snapshot.verdict.suite)
+    except CorruptError as error:
+        _log.warning("%s", error)
+        return None
+
+
+def _base(pipeline: Pipeline, case: Case, manifest: Manifest, engine: QualityEngine) -> Baseline | None:
+    state = case.state
+    base = state.snapshot(case.snapshot.base) if case.snapshot.base is not None else None
+    # A snapshot as of an instant may have more or fewer rows than the newest one.
+    if base is None or case.snapshot.as_of is not None:
+        return None
+    stored = _read_stored(pipeline, state.log, base)
+    return Baseline(
+        name=f"snapshot {base.id}",
+        # Rows that were dropped for their age do not count as lost.
+        rows=max(base.rows - manifest.expired, 0),
+        types={c.name: c.type for c in shape_at(state, base.schema).table_columns},
+        read=lambda: engine.read(pipeline.store, read_manifest(pipeline.store, state.log, base)),
+        stored=stored.statistics if stored else (),
+    )
+
+
+def _targets(
+    pipeline: Pipeline, case: Case, checks: Sequence[Check], engine: QualityEngine
+) -> dict[tuple[str, bool], Target]:
+    targets: dict[tuple[str, bool], Target] = {}
+    for check in checks:
+        if check.type == REFERENCES:
+            log, staged = check.kwargs["log"], check.kwargs["staged"]
+            target = _target(pipeline, case, log, staged, engine)
+            if target is not None:
+                targets[log, staged] = target
+    return targets
+
+
+def _target(pipeline: Pipeline, case: Case, log: str, staged: bool, engine: QualityEngine) -> Target | None:
+    """Returns the newest completed snapshot of a log; with `staged` the one that the same run staged, if any.
+
+    Rows as of an instant are compared with those of the same instant if the run made them, also without `staged`.
+    """
+    state = case.state if log == case.state.log else pipeline.ledger(log).find()
+    if state is None:
+        return None
+    ours = _find_of_run(state, case.snapshot) if staged or case.snapshot.as_of else None
+    snapshot = ours or state.latest
+    if snapshot is None:
+        return None
+    manifest = read_manifest(pipeline.store, log, snapshot)
+    check_files(pipeline.store, manifest)
+    name = f"{log} snapshot {snapshot.id}{' (staged)' if ours else ''}"
+    return Target(name, engine.read(pipeline.store, manifest))
+
+
+def _find_of_run(state: LogState, judged: Snapshot) -> Snapshot | None:
+    """Returns the snapshot of a log that the run of the judged one made for the same purpose."""
+    kept = (State.STAGED, State.COMPLETED) if judged.as_of else (State.STAGED,)
+    mine = (s for s in reversed(state.snapshots) if s.run == judged.run and s.as_of == judged.as_of)
+    return next((s for s in mine if s.state in kept), None)
 
 
 def prepare(pipeline: Pipeline, log: str, run_id: str | None) -> Case | Outcome:
@@ -38,18 +168,37 @@ def prepare(pipeline: Pipeline, log: str, run_id: str | None) -> Case | Outcome:
         return Outcome(log, Status.NOTHING, "no staged snapshot to judge")
     # Ages count up to the instant of the claim, so that a later judgement gives the same result.
     instant = snapshot.started_at if snapshot.as_of is None else str(snapshot.as_of)
-    return Case(
-        state,
-        snapshot,
-        load_configured_suite(pipeline.config, pipeline.log(log), shape_at(state, snapshot.schema)),
-        instant,
-    )
+    suite = load_configured_suite(pipeline.config, pipeline.log(log), shape_at(state, snapshot.schema))
+    of_suite = (log, snapshot.id, suite.sha256)
+    return Case(state, snapshot, suite, instant, verdict_path(*of_suite), report_path(*of_suite))
 
 
-def is_judged(case: Case) -> bool:
+def prepare_audit(pipeline: Pipeline, log: str, run_id: str | None) -> Case | Outcome:
+    """Finds the newest completed snapshot and its suite; an outcome if there is none. Raises TidefoldError."""
+    pipeline.log(log)
+    state = pipeline.ledger(log).find_current()
+    if state is None or state.latest is None:
+        return Outcome(log, Status.NOTHING, "no completed snapshot to audit")
+    snapshot, instant = state.latest, now()
+    suite = load_configured_suite(pipeline.config, pipeline.log(log), shape_at(state, snapshot.schema))
+    # Named by the run, so that a retry finds it; without a run, by the instant.
+    name = hashlib.sha256(run_id.encode()).hexdigest()[:16] if run_id else re.sub(r"\D", "", instant)[:14]
+    return Case(state, snapshot, suite, instant, *audit_paths(log, snapshot.id, suite.sha256, name), audit=True)
+
+
+def is_judged(pipeline: Pipeline, case: Case) -> bool:
     """Whether this suite has judged the snapshot before, so that its rows need not be read."""
     verdict = case.snapshot.verdict
+    if case.audit:
+        return _find_stored(pipeline, case) is not None
     return verdict is not None and verdict.suite == case.suite.sha256
+
+
+def _find_stored(pipeline: Pipeline, case: Case) -> ValidationResult | None:
+    log, snapshot = case.state.log, case.snapshot
+    return find_stored_judgement(
+        pipeline.store, log, snapshot.id, snapshot.manifest or "", case.suite.sha256, case.path
+    )
 
 
 def weigh(pipeline: Pipeline, case: Case) -> int | None:
@@ -73,13 +222,20 @@ def _explain_lost_files(pipeline: Pipeline, case: Case) -> Iterator[None]:
     try:
         yield
     except TidefoldError:
-        with suppress(NotFoundError, CorruptError, StorageError):
-            transitions.require_staged(pipeline.ledger(case.state.log).read(), case.snapshot)
+        if not case.audit:
+            with suppress(NotFoundError, CorruptError, StorageError):
+                transitions.require_staged(pipeline.ledger(case.state.log).read(), case.snapshot)
         raise
 
 
 def judge(
-    pipeline: Pipeline, logs: Sequence[str], run_id: str | None, engine: QualityEngine | None, at_once: int = 1
+    pipeline: Pipeline,
+    logs: Sequence[str],
+    run_id: str | None,
+    engine: QualityEngine | None,
+    at_once: int = 1,
+    *,
+    audit: bool = False,
 ) -> list[Outcome]:
     """Gives every log's staged snapshot (of this run, or any when `run_id` is None) its verdict: passed or failed.
 
@@ -87,13 +243,18 @@ def judge(
     that is an error of its log, never a pass; the other logs continue.
 
     at_once: how many logs are judged at the same time; more than one only with an engine that allows it.
+    audit: judges the newest completed snapshot instead, and changes nothing but its report. Ages count up to the start
+    of the run. A repeated call of the same run returns the first result.
     """
 
     def act(log: str) -> Outcome:
-        case = prepare(pipeline, log, run_id)
+        case = prepare_audit(pipeline, log, run_id) if audit else prepare(pipeline, log, run_id)
         return case if isinstance(case, Outcome) else judge_case(pipeline, case, engine)
 
     return for_each_log(logs, act, at_once)
+
+
+audit = partial(judge, audit=True)
 
 
 def judge_case(pipeline: Pipeline, case: Case, engine: QualityEngine | None) -> Outcome:
@@ -106,32 +267,29 @@ def judge_case(pipeline: Pipeline, case: Case, engine: QualityEngine | None) -> 
 
 
 def _judge(pipeline: Pipeline, case: Case, engine: QualityEngine | None) -> Outcome:
-    log, snapshot, suite = case.state.log, case.snapshot, case.suite.sha256
     store = pipeline.store
-    judged = find_stored_judgement(store, log, snapshot.id, snapshot.manifest or "", suite)
+    judged = _find_stored(pipeline, case)
     if judged is None:
-        judged = store_judgement(store, judgement_of(pipeline, case, engine))
+        judged = store_judgement(store, _judge_rows(pipeline, case, engine), case.path)
     # Also completes a judgement that crashed between the verdict file, the page and the ledger.
-    report = store_report(store, judged)
-    verdict = verdict_of(judged)
-    pipeline.ledger(log).commit(lambda state: transitions.judge(state, snapshot.id, verdict))
-    stored = verdict_path(judged.log, judged.snapshot, judged.suite)
-    return describe_judgement(judged, report=store.uri(report), verdict=store.uri(stored))
+    store_report(store, judged, case.page)
+    if not case.audit:
+        verdict = verdict_of(judged)
+        pipeline.ledger(case.state.log).commit(lambda state: transitions.judge(state, case.snapshot.id, verdict))
+    return describe_judgement(judged, report=store.uri(case.page), verdict=store.uri(case.path))
 
 
-def judgement_of(
-    pipeline: Pipeline, case: Case, engine: QualityEngine | None, *, audit: bool = False
-) -> ValidationResult:
-    """Judges the rows of a snapshot; an audit counts its own verdict as history, too. Raises TidefoldError."""
+def _judge_rows(pipeline: Pipeline, case: Case, engine: QualityEngine | None) -> ValidationResult:
     state, snapshot = case.state, case.snapshot
     if engine is None:
-        done = "audited" if audit else "judged"
+        done = "audited" if case.audit else "judged"
         raise TidefoldError("SPARK_NEEDED", f"Snapshot {snapshot.id} of `{state.log}` can be {done} only with Spark.")
     manifest = read_manifest(pipeline.store, state.log, snapshot)
     load()
     findings = find(pipeline, case, manifest, engine)
-    history = history_of(pipeline, state, snapshot.id + 1 if audit else snapshot.id)
-    how = Circumstances(now(), case.as_of, history, audit, engine.name)
+    # An audit counts the snapshot's own verdict as history, too.
+    history = history_of(pipeline, state, snapshot.id + case.audit)
+    how = Circumstances(now(), case.as_of, history, case.audit, engine.name)
     return conclude(state, snapshot, manifest, case.suite.sha256, findings, how)
 
 
@@ -158,7 +316,7 @@ class JudgementDetails(Details):
     audit: bool | None = omit_if_none()
 
 
-def describe_judgement(judged: ValidationResult, *, report: str, verdict: str, audit: bool = False) -> Outcome:
+def describe_judgement(judged: ValidationResult, *, report: str, verdict: str) -> Outcome:
     """Returns the outcome of a judgement. `report`, `verdict`: where its page and its result are stored."""
     details = JudgementDetails(
         rows=judged.rows,
@@ -172,9 +330,9 @@ def describe_judgement(judged: ValidationResult, *, report: str, verdict: str, a
         suite=judged.suite,
         report=report,
         verdict=verdict,
-        audit=audit or None,
+        audit=judged.audit or None,
         engine=EngineName(judged.engine) if judged.engine else None,
     )
     status = Status.PASSED if judged.passed else Status.FAILED
-    message = f"{'audit of ' if audit else ''}snapshot {judged.snapshot} {status}: {judged.summary}"
+    message = f"{'audit of ' if judged.audit else ''}snapshot {judged.snapshot} {status}: {judged.summary}"
     return Outcome(judged.log, status, message, judged.snapshot, details=details)

@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
 from tidefold.config import Config, LogConfig
 from tidefold.domain.table.table_spec import TableSpec
 from tidefold.errors import InvalidInputError
 from tidefold.quality.suite.suite import Suite, load_suite
 
 
+@dataclass(frozen=True, slots=True)
+class ConfiguredTypes(Mapping[str, Mapping[str, str]]):
+    """The types of the columns of each configured log. A suite asks for few logs of thousands."""
+
+    logs: Mapping[str, LogConfig]
+
+    def __getitem__(self, log: str) -> Mapping[str, str]:
+        return {column.name: column.type for column in self.logs[log].shape.columns}
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.logs)
+
+    def __len__(self) -> int:
+        return len(self.logs)
+
+
 def load_configured_suite(config: Config, log: LogConfig, shape: TableSpec) -> Suite:
     """Returns the suite of a log for rows with this table definition. Raises InvalidInputError."""
-    columns = {each.id: {c.name: c.type for c in each.shape.columns} for each in config.logs.values()}
-    quality = log.quality
-    return load_suite(quality.suite, shape, quality.max_row_drop, columns, quality.max_refused)
+    quality, columns = log.quality, ConfiguredTypes(config.logs)
+    return load_suite(log.suite, shape, quality.max_row_drop, columns, quality.max_refused, quality.max_ties)
 
 
 def find_suite_errors(config: Config) -> dict[str, InvalidInputError | None]:

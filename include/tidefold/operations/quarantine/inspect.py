@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from itertools import islice
 
 from tidefold.domain.ingest.quarantine_retry import quarantine_files
 from tidefold.domain.log_state import LandedFileRecord, LogState
-from tidefold.errors import CorruptError, NotFoundError
+from tidefold.errors import CorruptError, NotFoundError, RefusedError
 from tidefold.operations.inspect.read import require_state
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.quarantine.key_changes import key_in
@@ -64,9 +63,9 @@ def count_refused(pipeline: Pipeline, log: str) -> list[ReasonCount]:
     files: set[tuple[str, str]] = set()
     for one in _all(pipeline, state) if state else ():
         entry, taken = one.entry, ingest_time(one.landed)
-        found = counts.get(entry.reason)
-        if found is None:
-            found = counts[entry.reason] = ReasonCount(
+        total = counts.get(entry.reason)
+        if total is None:
+            total = counts[entry.reason] = ReasonCount(
                 log=log,
                 reason=entry.reason,
                 count=0,
@@ -78,24 +77,38 @@ def count_refused(pipeline: Pipeline, log: str) -> list[ReasonCount]:
                 offset=entry.offset,
                 detail=entry.detail,
             )
-        found.count += 1
+        total.count += 1
         if (entry.reason, entry.file) not in files:
             files.add((entry.reason, entry.file))
-            found.files += 1
-            known = [instant for instant in (found.oldest, found.newest, taken) if instant]
-            found.oldest, found.newest = min(known, default=None), max(known, default=None)
+            total.files += 1
+            instants = [instant for instant in (total.oldest, total.newest, taken) if instant]
+            total.oldest, total.newest = min(instants, default=None), max(instants, default=None)
     return sorted(counts.values(), key=lambda c: (-c.count, c.reason))
 
 
 def show_refused(pipeline: Pipeline, log: str, reason: str | None, limit: int) -> tuple[list[RefusedRecord], bool]:
     """Returns the first `limit` refused records in the order of arrival, and whether there are more.
 
-    Raises NotFoundError for an unknown log, CorruptError as `count_refused` does.
+    Raises NotFoundError for an unknown log, RefusedError if only records for other reasons are refused, CorruptError as
+    `count_refused` does.
     """
     state = require_state(pipeline, log)
     wanted = (one for one in _all(pipeline, state) if reason in (None, one.entry.reason))
-    found = [_describe(one) for one in islice(wanted, limit + 1)]
-    return found[:limit], len(found) > limit
+    records = [_describe(one) for one in islice(wanted, limit + 1)]
+    if not records:
+        require_none_refused(state)
+    return records[:limit], len(records) > limit
+
+
+def require_none_refused(state: LogState) -> None:
+    """Raises RefusedError if the log has refused records. Call it if none of them was chosen."""
+    if names := [f"`{entry.name}`" for entry in state.landed if entry.quarantined]:
+        raise RefusedError(
+            "NO_SUCH_RECORD",
+            f"No refused record of `{state.log}` is of this file and code.",
+            hint=f"Name a file with refused records: {', '.join(names[:5])}. "
+            f"`tidefold quarantine list {state.log}` has their codes.",
+        )
 
 
 def find_refused_of(pipeline: Pipeline, state: LogState, key: Sequence[str]) -> tuple[RefusedRecord, ...]:
@@ -133,7 +146,5 @@ def _describe(one: Refused) -> RefusedRecord:
 
 
 def ingest_time(landed: LandedFileRecord) -> str | None:
-    """Returns when a file was ingested. Files of an older version return their modification time."""
-    if landed.instant or not landed.changed:
-        return landed.instant or None
-    return datetime.fromtimestamp(landed.changed, UTC).isoformat(timespec="seconds")
+    """Returns when a file was ingested; None: before an import or a rebuild."""
+    return landed.instant or None

@@ -3,6 +3,9 @@
 A connector sends such a change as a delete of the old key and an insert of the new one, with one order. The insert is
 refused if it leaves values out. This module looks the values up in the newest snapshot before the change and in the
 changes since, in order. So chains of changes, swaps, and changes there and back are exact.
+
+A snapshot that a signal asked for shows the table at a later moment than its place in the stream. Its rows do not count
+for a change that was committed before they were read.
 """
 
 from __future__ import annotations
@@ -29,10 +32,9 @@ from tidefold.fold.merge.compaction import of_keys
 from tidefold.operations.ingest.schema_update import aligner_to_newest
 from tidefold.operations.inspect.read import ReadRequest, plan_from
 from tidefold.operations.pipeline import Pipeline
-from tidefold.operations.quarantine.newer_changes import Key, Place, Row, key_of_row, place_of_row
-from tidefold.operations.quarantine.resent import order_of_row
+from tidefold.operations.quarantine.newer_changes import Key, Place, Row, key_of_row, order_of_row, place_of_row
 from tidefold.read.task import read_task
-from tidefold.sources.debezium.moved_keys import former_key
+from tidefold.sources.debezium.ordering import former_key
 from tidefold.sources.quarantine.reparse import Refused, SecondLook
 
 REASON = "UNAVAILABLE_AFTER_KEY_CHANGE"
@@ -81,10 +83,16 @@ class _Move:
 
 @dataclass(slots=True)
 class _KnownRows:
-    """Rows of the old keys in a snapshot, and their changes since, by key and in order."""
+    """Rows of the old keys in a snapshot, and their changes since, by key and in order.
+
+    merged: the snapshots by signal whose rows are in `base`; apart: those whose rows are changes. Each is an order, and
+        the time at which the rows were read.
+    """
 
     base: dict[Key, Row] = field(default_factory=dict)
     events: dict[Key | None, list[tuple[Place, Row]]] = field(default_factory=lambda: defaultdict(list))
+    merged: Sequence[tuple[int, ...]] = ()
+    apart: Sequence[tuple[int, ...]] = ()
 
 
 def complete_key_changes(
@@ -97,21 +105,20 @@ def complete_key_changes(
     """
     done, shape = Completed(), state.shape
     moves = sorted(_moves(pipeline, state, look), key=lambda move: place_of_row(move.row, shape))
-    found = _base_of(state, min(move.order for move in moves))
-    if found is None:
+    prior = _read(pipeline, state, moves)
+    if prior is None:
         done.staying = [(move.one, move.row) for move in moves]
         return done
-    known = _read(pipeline, state, found[0], {move.old for move in moves if move.old})
     here = {(move.one.entry.file, move.one.entry.line) for move in moves}
     others = [one for one in refused if (one.file, one.line) not in here]
     rows = []
     for move in moves:
-        if not _complete(move, known, state, others):
+        if not _complete(move, prior, state, others):
             done.staying.append((move.one, move.row))
             continue
         rows.append(move.row)
         done.records.append(move.one)
-        bisect.insort(known.events[key_of_row(move.row, shape)], (place_of_row(move.row, shape), move.row), key=_place)
+        bisect.insort(prior.events[key_of_row(move.row, shape)], (place_of_row(move.row, shape), move.row), key=_place)
     done.table = pa.Table.from_pylist(rows, schema=change_schema(shape)) if rows else None
     return done
 
@@ -120,11 +127,14 @@ def _place(event: tuple[Place, Row]) -> Place:
     return event[0]
 
 
-def _complete(move: _Move, known: _KnownRows, state: LogState, refused: Collection[RefusedKey]) -> bool:
+def _complete(move: _Move, rows: _KnownRows, state: LogState, refused: Collection[RefusedKey]) -> bool:
     """Fills the row. Returns False if it cannot be filled (yet)."""
-    if move.old is None or (len(state.positions) > 1 and not _has_passed(move, known, state)):
+    if move.old is None or (len(state.positions) > 1 and not _has_passed(move, rows, state)):
         return False
-    row, whole_at = _row_before(move.old, move.order, known, state.shape)
+    committed = move.row["_ts"]
+    late = [one[:-1] for one in rows.apart if committed is None or one[-1] >= committed]
+    row, whole_at = _row_before(move.old, move.order, rows, state.shape, late)
+    by_stream, _ = _row_before(move.old, move.order, rows, state.shape, [one[:-1] for one in rows.apart])
     for one in refused:
         is_old = one.key is not None and one.key in (move.text, tuple(map(str, move.old)))
         if is_old and (one.order is None or (one.order < move.order and (whole_at is None or one.order >= whole_at))):
@@ -132,31 +142,43 @@ def _complete(move: _Move, known: _KnownRows, state: LogState, refused: Collecti
     missing = move.row["_absent"]
     if row is None or any(name not in row for name in missing):
         return False
+    # The snapshot and the stream disagree about the row: records are missing, or the two clocks differ.
+    if by_stream is None or any(row[name] != by_stream.get(name) for name in missing):
+        return False
+    if whole_at is None and any(committed is None or one[-1] >= committed for one in rows.merged):
+        return False
     move.row.update({name: row[name] for name in missing}, _absent=None)
     return True
 
 
-def _has_passed(move: _Move, known: _KnownRows, state: LogState) -> bool:
+def _has_passed(move: _Move, rows: _KnownRows, state: LogState) -> bool:
     """Whether the delete of the old key was ingested, or cannot come from any partition any more."""
-    events = known.events.get(move.old, ())
+    events = rows.events.get(move.old, ())
     deleted = any(row["_op"] == DELETE and order_of_row(row, state.shape) == move.order for _, row in events)
     return deleted or all(position.high > move.order for position in state.positions)
 
 
-def _row_before(key: Key, order: tuple[int, ...], known: _KnownRows, shape: TableSpec) -> tuple[Row | None, Any]:
-    """Returns the row of a key before an order, and the order of the last change that set all columns."""
-    row, whole_at = known.base.get(key), None
-    clears = [(place, one) for place, one in known.events.get(None, ()) if one["_op"] == CLEAR]
-    for _, event in sorted([*known.events.get(key, ()), *clears], key=_place):
+def _row_before(
+    key: Key, order: tuple[int, ...], rows: _KnownRows, shape: TableSpec, without: Collection[tuple[int, ...]]
+) -> tuple[Row | None, Any]:
+    """Returns the row of a key before an order, and the order of the last change that set all columns.
+
+    without: the orders of snapshots whose rows do not count.
+    """
+    row, whole_at = rows.base.get(key), None
+    clears = [(place, one) for place, one in rows.events.get(None, ()) if one["_op"] == CLEAR]
+    for _, event in sorted([*rows.events.get(key, ()), *clears], key=_place):
         at = order_of_row(event, shape)
         if at >= order:
             break
+        if at in without:
+            continue
         if event["_op"] in (CLEAR, DELETE):
             row, whole_at = None, at
             continue
         absent = event["_absent"] or ()
-        given = {c.name: event[c.name] for c in shape.columns if c.name not in absent}
-        row, whole_at = ({**(row or {}), **given}, whole_at) if absent else (given, at)
+        values = {c.name: event[c.name] for c in shape.columns if c.name not in absent}
+        row, whole_at = ({**(row or {}), **values}, whole_at) if absent else (values, at)
     return row, whole_at
 
 
@@ -180,7 +202,7 @@ def _find_deleted_key(
 
     None if there is not exactly one.
     """
-    found = set()
+    keys = set()
     for change_set in state.change_sets:
         if change_set.sqn == one.landed.sqn:
             changes = aligner_to_newest(state).changes(read_change_set(pipeline.store, change_set), change_set.schema)
@@ -188,8 +210,8 @@ def _find_deleted_key(
             near &= (pc.field("_offset") < row["_offset"]) & (pc.field("_offset") >= row["_offset"] - 2)
             for deleted in changes.filter(near).to_pylist():
                 if order_of_row(deleted, state.shape) == order:
-                    found.add(key_of_row(deleted, state.shape))
-    return found.pop() if len(found) == 1 else None
+                    keys.add(key_of_row(deleted, state.shape))
+    return keys.pop() if len(keys) == 1 else None
 
 
 def _base_of(state: LogState, order: tuple[int, ...]) -> tuple[Snapshot | None] | None:
@@ -205,17 +227,26 @@ def _base_of(state: LogState, order: tuple[int, ...]) -> tuple[Snapshot | None] 
     return None if state.truncated_to or any(layer.imported for layer in lineage) else (None,)
 
 
-def _read(pipeline: Pipeline, state: LogState, base: Snapshot | None, keys: Collection[Key]) -> _KnownRows:
-    """Reads some keys in the snapshot and in the log after it. Reads only their buckets of the snapshot."""
-    known = _KnownRows()
+def _read(pipeline: Pipeline, state: LogState, moves: Sequence[_Move]) -> _KnownRows | None:
+    """Reads the old keys in a snapshot and in the log after it. Reads only their buckets of the snapshot.
+
+    The snapshot is from before the first change, and if it still exists, from before rows of snapshots by signal.
+    """
+    signalled = sorted({one for at in state.positions for one in at.signalled if one[:-1] < moves[-1].order})
+    limits = [*(min(one[:-1], moves[0].order) for one in signalled), moves[0].order]
+    bases = ((at, _base_of(state, limit)) for at, limit in enumerate(limits))
+    at, before = next(((at, before) for at, before in bases if before), (0, None))
+    if before is None:
+        return None
+    base, shape, keys = before[0], state.shape, {move.old for move in moves if move.old}
+    rows = _KnownRows(merged=signalled[:at], apart=signalled[at:])
     if not keys:
-        return known
-    shape = state.shape
+        return rows
     wanted = [dict(zip(shape.key, key, strict=True)) for key in keys]
     table = with_key_groups(pa.Table.from_pylist(wanted, schema=change_schema(shape)), shape)
     groups = table.column("_kg").to_pylist()
     if base is not None:
-        known.base = _base_rows(pipeline, state, base, table, keys)
+        rows.base = _base_rows(pipeline, state, base, table, keys)
     span, indexes = KeyGroups(min(groups), max(groups)), Indexes()
     for change_set in state.change_sets:
         is_out = any(after < change_set.sqn <= to for after, to in find_skipped_ranges(state))
@@ -224,11 +255,11 @@ def _read(pipeline: Pipeline, state: LogState, base: Snapshot | None, keys: Coll
         read = read_change_set(pipeline.store, change_set, span, indexes)
         changes = aligner_to_newest(state).changes(read, change_set.schema)
         for row in of_keys(changes, table, shape).to_pylist():
-            known.events[key_of_row(row, shape)].append((place_of_row(row, shape), row))
-        known.events[None] += [((*place_of_row(r, shape)[:-2], -1, -1), r) for r in _clears(changes, shape)]
-    for events in known.events.values():
+            rows.events[key_of_row(row, shape)].append((place_of_row(row, shape), row))
+        rows.events[None] += [((*place_of_row(r, shape)[:-2], -1, -1), r) for r in _clears(changes, shape)]
+    for events in rows.events.values():
         events.sort(key=_place)
-    return known
+    return rows
 
 
 def _clears(changes: pa.Table, shape: TableSpec) -> Iterable[Row]:
@@ -243,13 +274,13 @@ def _base_rows(
     plan, shape = plan_from(pipeline, state, ReadRequest(snapshot=base.id, today=True)), state.shape
     groups = set(table.column("_kg").to_pylist())
     first = table.column(shape.key[0])
-    found = {}
+    rows = {}
     for task in plan.tasks:
         if any(task.bucket.first <= group <= task.bucket.last for group in groups):
             for batch in read_task(pipeline.store, plan, task):
                 near = batch.filter(pc.is_in(batch.column(shape.key[0]), first.combine_chunks()))
-                found.update({key_of_row(row, shape): row for row in near.to_pylist()})
-    return {key: row for key, row in found.items() if key in keys}
+                rows.update({key_of_row(row, shape): row for row in near.to_pylist()})
+    return {key: row for key, row in rows.items() if key in keys}
 
 
 def read_refused_keys(records: Iterable[Refused], key: Sequence[str]) -> list[RefusedKey]:
@@ -269,8 +300,8 @@ def read_refused_keys(records: Iterable[Refused], key: Sequence[str]) -> list[Re
 
 def key_in(record: str, key: Sequence[str]) -> KeyText | None:
     """Returns the key of a record in any form: from its key, or from its row."""
-    if found := _key_of(record, key):
-        return found
+    if text := _key_of(record, key):
+        return text
     values = [_field(record, name) for name in key]
     return tuple(map(str, values)) if values and all(value is not None for value in values) else None
 
@@ -282,16 +313,16 @@ def old_key_of(record: str, key: Sequence[str]) -> KeyText | None:
 
 def _key_of(record: str, key: Sequence[str]) -> KeyText | None:
     """Returns the key of a record, also if its stored text was cut off."""
-    found = _field(record, "key")
-    if isinstance(found, dict) and isinstance(found.get("payload"), dict):
-        found = found["payload"]
-    return _texts(found, key) or _texts(_field(record, "after"), key)
+    value = _field(record, "key")
+    if isinstance(value, dict) and isinstance(value.get("payload"), dict):
+        value = value["payload"]
+    return _texts(value, key) or _texts(_field(record, "after"), key)
 
 
-def _texts(found: object, key: Sequence[str]) -> KeyText | None:
-    if not isinstance(found, dict) or not all(name in found for name in key):
+def _texts(value: object, key: Sequence[str]) -> KeyText | None:
+    if not isinstance(value, dict) or not all(name in value for name in key):
         return None
-    return tuple(str(found[name]) for name in key)
+    return tuple(str(value[name]) for name in key)
 
 
 def _field(record: str, name: str) -> Any:

@@ -1,4 +1,4 @@
-"""Decides which refused records a retry may append, by the changes of their keys since they landed.
+"""Decides which refused records a retry may append, by what came for their keys since, and in other files.
 
 A newer change that sets all columns of the record supersedes it; so do deletes and clears. Newer changes without some
 of the columns (values that were not sent) do not supersede it. In that case the retry appends the record and then these
@@ -7,28 +7,32 @@ changes again. The fold lets later changes win, so the rows are as if the record
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidefold.changelog.schema import CLEAR, DELETE, change_schema, place_columns
+from tidefold.changelog.schema import CLEAR, DELETE, change_schema, order_columns, place_columns
 from tidefold.changelog.segment import Indexes, read_change_set
-from tidefold.domain.ingest.quarantine_retry import find_skipped_ranges, since
+from tidefold.domain.ingest.quarantine_retry import find_skipped_ranges, high_before, since
 from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.log_state import LogState, TableSpec
-from tidefold.domain.table.table_spec import Engine
+from tidefold.domain.source_progress import LandedFileRecord
+from tidefold.domain.table.table_spec import MARIADB, MONGODB, MYSQL, ORACLE, POSTGRESQL, SQLSERVER, Engine
 from tidefold.fold.merge.compaction import of_keys
 from tidefold.operations.ingest.schema_update import aligner_to_newest
-from tidefold.sources.quarantine.reparse import SecondLook
+from tidefold.sources.quarantine.reparse import Refused, SecondLook
+from tidefold.sources.records.accounting import COUNTING
 from tidefold.storage import Store
 
+# In a log that counts every record, a record without proof stays in quarantine, so that it is not counted twice.
 Row = dict[str, Any]
 Key = tuple[object, ...]
 Place = tuple[int, ...]
+Order = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +68,9 @@ class NewerChanges:
     """The changes of some keys since their records were refused.
 
     by_key: for each key the numbers of its changes.
-    cleared: the place of the newest clear of the whole table.
+    cleared: the place of the newest clear of the whole table, but of a snapshot by signal.
+    signalled: the orders of such snapshots. They show later moments, so that changes of keys after them still need what
+        came before: they supersede no upsert.
     left_out: for each key (None: for all) the highest place that a restore or an import skipped.
     """
 
@@ -72,6 +78,7 @@ class NewerChanges:
     changes: pa.Table
     by_key: dict[Key, list[tuple[Place, int, bool, frozenset[str]]]] = field(default_factory=dict)
     cleared: Place = ()
+    signalled: frozenset[Order] = frozenset()
     left_out: dict[Key | None, Place] = field(default_factory=dict)
 
     def decide(self, row: Row, awaited: Awaited) -> Decision:
@@ -87,7 +94,8 @@ class NewerChanges:
         silent = frozenset(row["_absent"] or ())
         is_awaited = awaited.has(key, (one[0] for one in later if one[2]))
         gone = self.cleared >= place or row["_op"] == DELETE or any(one[0] == place for one in later)
-        if gone or (not is_awaited and any(deleted or left <= silent for _, _, deleted, left in later)):
+        streamed = [one for one in later if one[0][:-2] not in self.signalled]
+        if gone or (not is_awaited and any(deleted or left <= silent for _, _, deleted, left in streamed)):
             return Decision("repeated")
         return Decision("left_out") if waits else Decision("changes", tuple(number for _, number, _, _ in later))
 
@@ -111,11 +119,12 @@ def find_newer(store: Store, state: LogState, look: SecondLook, table: pa.Table)
     span = KeyGroups(min(groups), max(groups))
     out_of: dict[Key | None, Place] = {}
     tables, cleared = [change_schema(state.shape).empty_table()], Place()
-    known: Indexes = {}
+    signalled = frozenset(one[:-1] for at in state.positions for one in at.signalled)
+    indexes: Indexes = {}
     for change_set in state.change_sets:
         if change_set.sqn < first or not change_set.key_groups.meets(span):
             continue
-        changes = aligner_to_newest(state).changes(read_change_set(store, change_set, span, known), change_set.schema)
+        changes = aligner_to_newest(state).changes(read_change_set(store, change_set, span, indexes), change_set.schema)
         # Rows without a key never replace each other.
         mine = of_keys(changes, table, state.shape) if state.shape.key else changes.slice(0, 0)
         if any(after < change_set.sqn <= to for after, to in find_skipped_ranges(state)):
@@ -124,27 +133,31 @@ def find_newer(store: Store, state: LogState, look: SecondLook, table: pa.Table)
                 key = key_of_row(row, state.shape)
                 out_of[key] = max(out_of.get(key, ()), place_of_row(row, state.shape))
         else:
-            cleared = max(cleared, _find_clear(changes, state.shape))
+            cleared = max(cleared, _find_clear(changes, state.shape, signalled))
             tables.append(mine)
-    found = NewerChanges(state.shape, pa.concat_tables(tables), cleared=cleared, left_out=out_of)
-    found.by_key = _by_key(found.changes, state.shape)
-    return found
+    newer = NewerChanges(state.shape, pa.concat_tables(tables), {}, cleared, signalled, out_of)
+    newer.by_key = _by_key(newer.changes, state.shape)
+    return newer
 
 
 def _by_key(changes: pa.Table, shape: TableSpec) -> dict[Key, list[tuple[Place, int, bool, frozenset[str]]]]:
     names = [*shape.key, *place_columns(shape), "_op", "_absent"]
-    found: dict[Key, list[tuple[Place, int, bool, frozenset[str]]]] = defaultdict(list)
+    by_key: dict[Key, list[tuple[Place, int, bool, frozenset[str]]]] = defaultdict(list)
     for number, row in enumerate(changes.select(names).to_pylist() if shape.key else ()):
         what = (row["_op"] == DELETE, frozenset(row["_absent"] or ()))
-        found[key_of_row(row, shape)].append((place_of_row(row, shape), number, *what))
-    return found
+        by_key[key_of_row(row, shape)].append((place_of_row(row, shape), number, *what))
+    return by_key
 
 
-def _find_clear(changes: pa.Table, shape: TableSpec) -> Place:
-    """Returns the place of the newest clear of the whole table. Changes with the same order come after it."""
+def _find_clear(changes: pa.Table, shape: TableSpec, but: Collection[Order] = ()) -> Place:
+    """Returns the place of the newest clear of the whole table. Changes with the same order come after it.
+
+    but: the orders of clears that do not count.
+    """
     clears = changes.filter(pc.field("_op") == CLEAR)
     whole = [row for row in clears.to_pylist() if all(row[name] is None for name in shape.key)]
-    return max(((*place_of_row(row, shape)[:-2], -1, -1) for row in whole), default=())
+    orders = (order_of_row(row, shape) for row in whole)
+    return max(((*order, -1, -1) for order in orders if order not in but), default=())
 
 
 def key_of_row(row: Row, shape: TableSpec) -> Key:
@@ -155,3 +168,72 @@ def key_of_row(row: Row, shape: TableSpec) -> Key:
 def place_of_row(row: Row, shape: TableSpec) -> Place:
     """Returns the place of a change: the order, then the source position."""
     return tuple(row[name] for name in place_columns(shape))
+
+
+# With these orders, a source that restarts sends earlier records again.
+_GOES_BACK = (POSTGRESQL, MYSQL, MARIADB, SQLSERVER, ORACLE, MONGODB)
+_PLACE = ("_partition", "_offset", "_ts", "_kg")
+
+
+class ResentProof:
+    """Judges the records of one partition in the order of arrival."""
+
+    def __init__(self, store: Store, state: LogState) -> None:
+        self._store, self._state = store, state
+        self._counts = state.shape.merge.engine in COUNTING
+        self._former: list[tuple[Order, str]] = []
+
+    def judge(self, row: Row, one: Refused) -> str | None:
+        """Returns `repeated`: it was sent before; `unproved`: that cannot be decided; None: it is new."""
+        if one.entry.order is not None or self._state.shape.order not in _GOES_BACK:
+            return None
+        order, before = order_of_row(row, self._state.shape), high_before(self._state, one.landed)
+        if order < before:
+            return "repeated"
+        return self._judge_counted(row, order, before, one.landed) if self._counts else None
+
+    def _judge_counted(self, row: Row, order: Order, before: Order, landed: LandedFileRecord) -> str | None:
+        """Judges a record of a log that counts every record.
+
+        Only their number distinguishes rows with the same order. A record is new if its order is higher than all
+        before, or if its content is new and the source has not sent anything again so far.
+        """
+        taken = self._read_taken(landed, row["_offset"])
+        reached = max([before, *(at for at, _ in (*taken, *self._former))], default=())
+        if order < reached:
+            return "repeated"
+        content = _content(row)
+        same = Counter((*taken, *self._former))[order, content]
+        self._former.append((order, content))
+        if order > reached or (order > before and not same and not self._was_resent(landed)):
+            return None
+        return "unproved"
+
+    def _read_taken(self, landed: LandedFileRecord, offset: int) -> list[tuple[Order, str]]:
+        """Returns orders and contents of the partition's changes before an offset, since the file landed."""
+        rows, shape = [], self._state.shape
+        for change_set in self._state.change_sets:
+            if change_set.sqn >= since(self._state, landed):
+                read = read_change_set(self._store, change_set)
+                for row in aligner_to_newest(self._state).changes(read, change_set.schema).to_pylist():
+                    if row["_partition"] == landed.partition and row["_offset"] < offset and row["_op"] != CLEAR:
+                        rows.append((order_of_row(row, shape), _content(row)))
+        return rows
+
+    def _was_resent(self, landed: LandedFileRecord) -> bool:
+        """Whether the source had gone back before the end of this file."""
+        place = (landed.topic, landed.partition)
+        return any(
+            e.repeated or e.resent
+            for e in self._state.landed
+            if e.number <= landed.number and (e.topic, e.partition) == place
+        )
+
+
+def order_of_row(row: Row, shape: TableSpec) -> Order:
+    """Returns the order of a change."""
+    return tuple(row[name] for name in order_columns(shape))
+
+
+def _content(row: Row) -> str:
+    return repr({name: value for name, value in row.items() if name not in _PLACE})

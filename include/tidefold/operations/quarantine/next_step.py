@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tidefold.config import SourceConfig
+from tidefold.config import SourceEntry
 from tidefold.domain.log_state import LogState
-from tidefold.domain.source_progress import NameReading
 from tidefold.operations.pipeline import Pipeline
-from tidefold.sources.landing.names import start_in
+from tidefold.sources.landing.folders import start_in
 from tidefold.sources.landing.problems import FileProblem
 
 
-def has_extracts(source: SourceConfig | None) -> bool:
+def has_extracts(source: SourceEntry | None) -> bool:
     """Whether each landing of this source has all rows of its table."""
-    return source is not None and (source.format == "delta" or bool(source.options.get("extract")))
+    return getattr(source, "extract", None) is not None
 
 
 def advise_on_refused(pipeline: Pipeline, state: LogState) -> str:
@@ -23,10 +22,15 @@ def advise_on_refused(pipeline: Pipeline, state: LogState) -> str:
     A refused record keeps its offset, so a corrected file with the same offsets is never ingested.
     """
     source, log = pipeline.log(state.log).source, state.log
-    if state.names is NameReading.ANY and not has_extracts(source):
+    if _is_numbered(state) and not has_extracts(source):
+        again = "If the configuration was wrong, correct it, then "
+        again = f"{again}`tidefold quarantine retry {log}`. " if source and source.format == "json" else ""
+        refused = [entry.name for entry in state.landed if entry.quarantined]
+        [file] = refused if len(refused) == 1 else ["FILE"]
         return (
-            "Land corrected records under another name, then "
-            f"`tidefold quarantine settle {log} --file FILE --reason REASON`."
+            f"{again}Land corrected records under another name (after a mistake in the configuration: the same file), "
+            f"then `tidefold quarantine settle {log} --file {file} --reason REASON` for the file with the refused "
+            f"records, then `tidefold run {log}`."
         )
     if source is None:
         step = "write their rows once more"
@@ -44,6 +48,10 @@ def advise_on_refused(pipeline: Pipeline, state: LogState) -> str:
     )
 
 
+def _is_numbered(state: LogState) -> bool:
+    return state.names is not None and not state.names.has_offsets
+
+
 def advise_on_log(pipeline: Pipeline, log: str) -> str:
     """Returns the same for a log by its name; empty if the log has no refused records. Raises TidefoldError."""
     state = pipeline.ledger(log).find()
@@ -52,7 +60,7 @@ def advise_on_log(pipeline: Pipeline, log: str) -> str:
 
 def explain_refused_offsets(pipeline: Pipeline, state: LogState, problem: FileProblem) -> FileProblem:
     """Returns the problem of a landed file; if it brings refused records again, with the step that really helps."""
-    if state.names is NameReading.ANY:
+    if _is_numbered(state):
         return problem
     refused = [entry for entry in state.landed if entry.quarantined or entry.settled]
     if problem.code == "LANDED_CHANGED" and not problem.passing:

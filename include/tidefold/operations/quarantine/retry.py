@@ -18,8 +18,9 @@ import pyarrow as pa
 
 from tidefold.changelog import write_intents
 from tidefold.changelog.key_group_hash import with_key_groups
-from tidefold.changelog.schema import change_schema
+from tidefold.changelog.schema import change_schema, order_columns
 from tidefold.changelog.write_intents import Intent, IntentLog
+from tidefold.config import SourceEntry
 from tidefold.domain.ingest.append import require_open
 from tidefold.domain.ingest.quarantine_retry import (
     QuarantineRetryCommit,
@@ -43,6 +44,7 @@ from tidefold.operations.inspect.read import require_state
 from tidefold.operations.local_copies.segments import write_segment
 from tidefold.operations.outcome import Details, Outcome, Status
 from tidefold.operations.pipeline import Pipeline, now
+from tidefold.operations.quarantine.inspect import require_none_refused
 from tidefold.operations.quarantine.key_changes import (
     REASON,
     Completed,
@@ -50,11 +52,10 @@ from tidefold.operations.quarantine.key_changes import (
     complete_key_changes,
     read_refused_keys,
 )
-from tidefold.operations.quarantine.newer_changes import Awaited, Decision, find_newer
-from tidefold.operations.quarantine.next_step import advise_on_refused
-from tidefold.operations.quarantine.resent import ResentProof
-from tidefold.operations.snapshot.claiming import find_horizon
-from tidefold.sources.ingest.change_batches import with_commit_times
+from tidefold.operations.quarantine.newer_changes import Awaited, Decision, ResentProof, find_newer
+from tidefold.operations.quarantine.next_step import advise_on_refused, has_extracts
+from tidefold.operations.snapshot.attempt import find_horizon
+from tidefold.sources.api import PLACEHOLDER, source_of
 from tidefold.sources.quarantine.reparse import (
     Refused,
     SecondLook,
@@ -64,7 +65,7 @@ from tidefold.sources.quarantine.reparse import (
     whole_text,
 )
 from tidefold.sources.quarantine.writer import Quarantined
-from tidefold.sources.registry import source_of
+from tidefold.sources.records.change_batches import with_commit_times
 
 _log = logging.getLogger(__name__)
 _TRIES = 3
@@ -139,8 +140,8 @@ def retry(pipeline: Pipeline, log: str, reason: str | None = None) -> Outcome:
     """Reads all refused records of a log again, or those with this `reason`; the others stay as they are.
 
     A record whose key has a newer change is settled without a change. Raises NotFoundError for an unknown log,
-    RefusedError if it is stopped or the configuration describes another table, ConflictError if another process was
-    faster.
+    RefusedError if it is stopped, the configuration describes another table or no record has this reason, ConflictError
+    if another process was faster.
     """
     recovery.roll_forward(pipeline.store, [log])
     begun = apply_configured_schema(pipeline, require_state(pipeline, log))
@@ -152,13 +153,15 @@ def retry(pipeline: Pipeline, log: str, reason: str | None = None) -> Outcome:
         stay, reasons = Counter(), Counter()
         before = became.total()
         for path in quarantine_files(require_state(pipeline, log)):
-            found = _retry_until_current(pipeline, log, path, reason)
-            became.update(count for _, count in found.settled)
-            stay.update(why for _, why in found.staying)
-            reasons.update(one.entry.reason for one, _ in found.staying)
+            retried = _retry_until_current(pipeline, log, path, reason)
+            became.update(count for _, count in retried.settled)
+            stay.update(why for _, why in retried.staying)
+            reasons.update(one.entry.reason for one, _ in retried.staying)
         # A key change may wait for an appended record.
         if became.total() == before or not stay["key_change"]:
             break
+    if reason is not None and not became.total() and not stay.total():
+        require_none_refused(require_state(pipeline, log))
     return _outcome(log, became, stay, reasons, advise_on_refused(pipeline, begun))
 
 
@@ -177,28 +180,29 @@ def _retry_file(pipeline: Pipeline, log: str, path: str, reason: str | None) -> 
     if path not in quarantine_files(state):
         return _SortedRecords()  # Another retry has handled the file.
     records = list(read_refused(pipeline.store, state, path))
-    found = _sort_records(pipeline, state, [one for one in records if reason in (None, one.entry.reason)])
-    if found.settled or found.renewed:
-        gone = {id(one) for one, _ in found.settled}
-        _commit(pipeline, state, path, found, [one for one in records if id(one) not in gone])
-    return found
+    parts = _sort_records(pipeline, state, [one for one in records if reason in (None, one.entry.reason)])
+    if parts.settled or parts.renewed:
+        gone = {id(one) for one, _ in parts.settled}
+        _commit(pipeline, state, path, parts, [one for one in records if id(one) not in gone])
+    return parts
 
 
 def _sort_records(pipeline: Pipeline, state: LogState, records: Sequence[Refused]) -> _SortedRecords:
-    found, possible = _SortedRecords(), []
+    parts, possible = _SortedRecords(), []
     for one in records:
         if is_skipped(state, one.landed):
-            found.staying.append((one, "left_out"))
+            parts.staying.append((one, "left_out"))
         elif since(state, one.landed) <= state.truncated_to:
-            found.staying.append((one, "log_cut"))
+            parts.staying.append((one, "log_cut"))
         else:
             possible.append(one)
     texts = dict(_texts(pipeline, state.log, possible))
-    config = pipeline.log(state.log).source
-    # Rows of files with `names: any` have no offsets. A corrected row lands in a new file.
-    source = source_of(config.feed) if config and state.names is not NameReading.ANY else None
+    feed = pipeline.log(state.log).feed
+    source = source_of(feed) if feed else None
+    zone = feed.options.get("time_zone") if feed else None
     within, horizon = partial(room, state), find_horizon(pipeline, state)
-    looks = look_again(source, state.shape, possible, lambda one: texts.get(id(one)), within, horizon)
+    how = horizon, feed.placeholder if feed else PLACEHOLDER, state.names, zone
+    looks = look_again(source, state.shape, possible, lambda one: texts.get(id(one)), within, *how)
     former = {(one.entry.file, one.entry.line): one.entry for one in records}
     refused: list[RefusedKey] = []
     if any(look.moved or state.shape.key for look in looks):
@@ -211,28 +215,43 @@ def _sort_records(pipeline: Pipeline, state: LogState, records: Sequence[Refused
     orders |= {position.high for position in state.positions if position.high}
     awaited = Awaited(orders, frozenset(one.old_key for one in moved if one.old_key))
     for look in looks:
-        # A row of a file with `names: any` has no offset, so it cannot be read again.
-        found.staying += [(one, "refused" if one.landed.next_offset else "any_name") for one in look.refused]
+        parts.staying += [(one, _find_why(pipeline.log(state.log).source, one)) for one in look.refused]
         renewed = {(one.entry.file, one.entry.line): one.entry for one in look.refused}
-        found.renewed |= {at: entry for at, entry in renewed.items() if entry != former[at]}
-        found.settled += look.others
+        parts.renewed |= {at: entry for at, entry in renewed.items() if entry != former[at]}
+        parts.settled += look.others
         if look.moved:
             completed = complete_key_changes(pipeline, state, look, refused)
             if completed.staying:
-                _settle_superseded(pipeline, state, found, look, completed, awaited)
+                _settle_superseded(pipeline, state, parts, look, completed, awaited)
             tables = [table for table in (look.table, completed.table) if table is not None]
             look.table, look.changes = pa.concat_tables(tables) if tables else None, [*look.changes, *completed.records]
         if look.table is not None:
             table = with_key_groups(look.table, state.shape)
-            configured = pipeline.log(state.log).source
-            table = with_commit_times(table, state.shape, configured.feed) if configured else table
-            _add_changes(pipeline, state, found, look, table, awaited)
-    return found
+            table = with_commit_times(table, state.shape, feed) if feed else table
+            table = _with_batch(table, state, look.partition)
+            _add_changes(pipeline, state, parts, look, table, awaited)
+    return parts
+
+
+def _find_why(source: SourceEntry | None, one: Refused) -> str:
+    """Returns why a record stays refused. Without an offset, only a line of JSON can be read again."""
+    is_json = source is not None and source.format == "json" and not has_extracts(source)
+    return "refused" if one.landed.next_offset or is_json else "any_name"
+
+
+def _with_batch(table: pa.Table, state: LogState, number: int) -> pa.Table:
+    """Returns the changes of a file with its order, if names of files have no time: see `ChangeSet.batch`."""
+    if not state.shape.orders_by_file or state.names is not NameReading.ANY:
+        return table
+    run = next(entry.run for entry in state.landed if entry.number == number)
+    batch = next(entry.number for entry in state.landed if entry.run == run)
+    name = order_columns(state.shape)[-1]
+    values = pa.repeat(pa.scalar(batch, pa.int64()), table.num_rows)
+    return table.set_column(table.schema.get_field_index(name), table.schema.field(name), values)
 
 
 def _texts(pipeline: Pipeline, log: str, records: Sequence[Refused]) -> Iterator[tuple[int, bytes]]:
     """Yields each record's text: from the quarantine, or the landed file if the quarantine has only a part."""
-    source = pipeline.log(log).source
     missing: dict[tuple[int, str], list[Refused]] = {}
     for one in records:
         text = whole_text(one.entry)
@@ -240,21 +259,16 @@ def _texts(pipeline: Pipeline, log: str, records: Sequence[Refused]) -> Iterator
             yield id(one), text
         else:
             missing.setdefault((one.landed.number, one.landed.name), []).append(one)
-    landing = source.landing if source else None
-    if landing is None:
+    feed, landing = pipeline.log(log).feed, pipeline.log(log).landing
+    if feed is None or landing is None:
         return
     for lacking in missing.values():
-        lines = read_landed_lines(landing, lacking[0].landed, {one.entry.line for one in lacking})
+        lines = read_landed_lines(feed, lacking[0].landed, {one.entry.line for one in lacking})
         yield from ((id(one), lines[one.entry.line]) for one in lacking if one.entry.line in lines)
 
 
 def _add_changes(
-    pipeline: Pipeline,
-    state: LogState,
-    found: _SortedRecords,
-    look: SecondLook,
-    table: pa.Table,
-    awaited: Awaited,
+    pipeline: Pipeline, state: LogState, parts: _SortedRecords, look: SecondLook, table: pa.Table, awaited: Awaited
 ) -> None:
     """Adds the records that no newer change of their key supersedes."""
     newer, proof = find_newer(pipeline.store, state, look, table), ResentProof(pipeline.store, state)
@@ -264,14 +278,14 @@ def _add_changes(
         decision = Decision(resent) if resent else newer.decide(row, awaited)
         decisions.append(decision)
         settled = decision.what in _BECAME
-        (found.settled if settled else found.staying).append((one, decision.what))
+        (parts.settled if settled else parts.staying).append((one, decision.what))
     kept = newer.with_again(table, decisions)
     if kept.num_rows:
-        found.tables.append((look, kept))
+        parts.tables.append((look, kept))
 
 
 def _settle_superseded(
-    pipeline: Pipeline, state: LogState, found: _SortedRecords, look: SecondLook, completed: Completed, awaited: Awaited
+    pipeline: Pipeline, state: LogState, parts: _SortedRecords, look: SecondLook, completed: Completed, awaited: Awaited
 ) -> None:
     """Settles records without values if newer changes give all of them: nobody needs these values any more."""
     ones, rows = zip(*completed.staying, strict=True)
@@ -279,39 +293,50 @@ def _settle_superseded(
     newer = find_newer(pipeline.store, state, replace(look, changes=list(ones)), table)
     for one, row in completed.staying:
         superseded = newer.decide({**row, "_absent": None}, awaited).what == "repeated"
-        (found.settled if superseded else found.staying).append((one, "repeated" if superseded else "key_change"))
+        (parts.settled if superseded else parts.staying).append((one, "repeated" if superseded else "key_change"))
 
 
 def settle(
-    pipeline: Pipeline, log: str, by: str, why: str, reason: str | None = None, file: str | None = None
+    pipeline: Pipeline,
+    log: str,
+    by: str,
+    why: str,
+    reason: str | None = None,
+    file: str | None = None,
+    *,
+    plan: bool = False,
 ) -> Outcome:
     """Settles refused records by hand: all, or only those with a `reason` or of a landed `file`.
 
-    They count as ignored. The record of their file stores who did it and why.
+    They count as ignored. The record of their file stores who did it and why. With `plan` nothing changes.
 
     Raises NotFoundError for an unknown log, RefusedError if it is stopped, ConflictError if another process was faster.
     """
-    recovery.roll_forward(pipeline.store, [log])
+    if not plan:
+        recovery.roll_forward(pipeline.store, [log])
     require_open(require_state(pipeline, log))
     count = 0
     for path in quarantine_files(require_state(pipeline, log)):
         state = require_state(pipeline, log)
         records = list(read_refused(pipeline.store, state, path))
         gone = [one for one in records if reason in (None, one.entry.reason) and file in (None, one.entry.file)]
-        if gone:
-            found = _SortedRecords(settled=[(one, "ignored") for one in gone])
+        if gone and not plan:
+            parts = _SortedRecords(settled=[(one, "ignored") for one in gone])
             settled = {id(one) for one in gone}
             left = [one for one in records if id(one) not in settled]
-            _commit(pipeline, state, path, found, left, shorten_reason(f"by {by}: {why}"))
-            count += len(gone)
+            _commit(pipeline, state, path, parts, left, shorten_reason(f"by {by}: {why}"))
+        count += len(gone)
     details = SettledDetails(records=count, by=by, why=why)
     if not count:
+        require_none_refused(require_state(pipeline, log))
         return Outcome(log, Status.NOTHING, "no such record is refused", details=details)
+    if plan:
+        return Outcome(log, Status.PLANNED, f"would settle {count:,} refused records", details=details)
     return Outcome(log, Status.SETTLED, f"{count:,} refused records settled by {by}: {why}", details=details)
 
 
 def _commit(
-    pipeline: Pipeline, state: LogState, path: str, found: _SortedRecords, left: Sequence[Refused], note: str = ""
+    pipeline: Pipeline, state: LogState, path: str, groups: _SortedRecords, left: Sequence[Refused], note: str = ""
 ) -> None:
     """Announces, writes and commits the changes, then deletes the files that the log no longer needs."""
     store, run = pipeline.store, uuid.uuid4().hex
@@ -321,15 +346,15 @@ def _commit(
     write_intents.begin(store, Intent(run, 0, now(), (IntentLog(state.log, state.shape, state.fence),), files))
     if kept:
         with store.create(kept) as stream:
-            entries = (found.renewed.get((one.entry.file, one.entry.line), one.entry) for one in left)
+            entries = (groups.renewed.get((one.entry.file, one.entry.line), one.entry) for one in left)
             stream.writelines(msgspec.json.encode(entry) + b"\n" for entry in entries)
-    parts = write_segment(pipeline, segment, [(state.log, t) for _, t in found.tables]) if found.tables else []
+    parts = write_segment(pipeline, segment, [(state.log, t) for _, t in groups.tables]) if groups.tables else []
     brought = tuple(
         RecoveredChangeSet(look.topic, look.partition, part.change_set(()))
-        for (look, _), part in zip(found.tables, parts, strict=True)
+        for (look, _), part in zip(groups.tables, parts, strict=True)
     )
     retaken = QuarantineRetryCommit(
-        path, kept, _count_settled(found), brought, state.fence, state.last_sqn, find_skipped_ranges(state), note
+        path, kept, _count_settled(groups), brought, state.fence, state.last_sqn, find_skipped_ranges(state), note
     )
     try:
         pipeline.ledger(state.log).commit(lambda current: retake(current, retaken))
@@ -339,9 +364,9 @@ def _commit(
     recovery.end_run(store, run, [state.log], files)
 
 
-def _count_settled(found: _SortedRecords) -> tuple[ResolvedCounts, ...]:
+def _count_settled(parts: _SortedRecords) -> tuple[ResolvedCounts, ...]:
     settled: dict[int, ResolvedCounts] = {}
-    for one, count in found.settled:
+    for one, count in parts.settled:
         number = one.landed.number
         before = settled.get(number, ResolvedCounts(number))
         moved = before.key_changes + (one.entry.reason == REASON)
@@ -362,8 +387,8 @@ def _outcome(log: str, became: Counter[str], stay: Counter[str], reasons: Counte
     )
     if not details.records:
         return Outcome(log, Status.NOTHING, "no such record is refused", details=details)
-    parts = [f"{became[name]:,} {said}" for name, said in _BECAME.items() if became[name]]
-    parts += [f"{stay[why]:,} stay: {said}" for why, said in _STAYS.items() if stay[why]]
+    parts = [f"{became[name]:,} {text}" for name, text in _BECAME.items() if became[name]]
+    parts += [f"{stay[why]:,} stay: {text}" for why, text in _STAYS.items() if stay[why]]
     message = f"read {details.records:,} refused records again: {'; '.join(parts)}"
     message += f". {advice.rstrip('.')}" if stay.total() > stay["any_name"] else ""
     return Outcome(log, Status.TAKEN if became.total() else Status.NOTHING, message, details=details)

@@ -3,7 +3,7 @@
 The first way is the snapshot's own files: the local copy, then the store, then the original of an imported file. The
 next ways are older snapshots and the log. Planning reads manifests only.
 
-How a source is chosen: `fold/source_places.py` lists the addresses of each file in this order, `fold/inputs.py` reads
+How a source is chosen: `fold/plan_fold.py` lists the addresses of each file in this order, `fold/inputs.py` reads
 the first one whose bytes match the recorded checksum, and `fold/fold_bucket.py` tries the next way if there is none.
 """
 
@@ -13,22 +13,29 @@ import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from tidefold.changelog.schema_alignment import Aligner
+from tidefold.changelog.schema import Aligner
 from tidefold.domain.key_groups import KeyGroups, OwnedRows, bucket_ranges
 from tidefold.domain.log_state import ChangeSet, Expire, LogState, Snapshot, SnapshotKind, TableSpec
 from tidefold.domain.paths import LogPaths
-from tidefold.domain.snapshot.lineage import older
 from tidefold.domain.snapshot.manifest import Manifest
-from tidefold.domain.table.schema import shape_at
+from tidefold.domain.snapshot.point_in_time import older
+from tidefold.domain.table.types import shape_at
 from tidefold.errors import CorruptError, TidefoldError
 from tidefold.fold.inputs import Inputs
-from tidefold.fold.plan import Address, FoldPlan, Recipe, number_ways
-from tidefold.fold.plan_fold import files_of, require_joined, sort_by_weight
-from tidefold.fold.rewrite import RewriteAction, RewriteDecision, decide_rewrite
-from tidefold.fold.source_places import SourcePlaces
-from tidefold.fold.task import FoldTask, Read
+from tidefold.fold.plan import (
+    Address,
+    FoldPlan,
+    FoldTask,
+    Read,
+    Recipe,
+    RewriteAction,
+    RewriteDecision,
+    decide_rewrite,
+    number_ways,
+)
+from tidefold.fold.plan_fold import SourcePlaces, files_of, require_joined, sort_by_weight
 from tidefold.operations.pipeline import Pipeline
-from tidefold.operations.snapshot.manifests import find_manifest
+from tidefold.operations.snapshot.confirm import find_manifest
 
 _log = logging.getLogger(__name__)
 # One way to make all rows: a manifest (None: the empty table) and the change sets to fold into it.

@@ -1,4 +1,4 @@
-"""Rebuilds the ledger of a log that was lost or is too old, from manifests and table commits. Starts no JVM."""
+"""Rebuilds a lost ledger or a deleted table of a log, from manifests and table commits. Starts no JVM."""
 
 from __future__ import annotations
 
@@ -6,19 +6,26 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tidefold.domain import ledger_rebuild
-from tidefold.domain.ledger_evidence import require_known
-from tidefold.domain.ledger_rebuild import Proof, Rebuilt
-from tidefold.domain.log_state import LogState, State, TableSpec
+from tidefold.delta.published_table import is_table
+from tidefold.domain import ledger_evidence
+from tidefold.domain.ledger_evidence import Proof, Rebuilt, require_known
+from tidefold.domain.log_state import LogState, Snapshot, State, TableSpec
 from tidefold.domain.paths import CHANGELOG, LogPaths
+from tidefold.domain.sets.set_state import record_new_table
+from tidefold.domain.snapshot import transitions
 from tidefold.domain.snapshot.manifest import Manifest
 from tidefold.domain.verify.expected_files import Damage, DamageKind
 from tidefold.errors import CorruptError
 from tidefold.ledger import decode_manifest, digest_of
-from tidefold.ledger.evidence import MANIFEST_FACT, find_evidence, find_shown, read_commit_facts
+from tidefold.ledger.evidence import MANIFEST_FACT, find_evidence, find_folders, find_shown, read_commit_facts
 from tidefold.operations.outcome import Details, Outcome, Status
 from tidefold.operations.pipeline import Pipeline, now
+from tidefold.operations.retention.subsume import find_with_files
+from tidefold.operations.sets.publish import finish_set
+from tidefold.operations.snapshot.confirm import note_completion, read_manifest_or_copy, roll_forward
 from tidefold.operations.verify.check_delta_tables import check_published_table
+from tidefold.operations.verify.scope import scope_of
+from tidefold.operations.verify.verify import Asked, Verification
 from tidefold.storage import Store
 
 
@@ -35,7 +42,8 @@ def rebuild(pipeline: Pipeline, log: str, plan: bool = True) -> Outcome:
     made: list[Rebuilt] = []
 
     def make(base: LogState) -> LogState:
-        made.append(ledger_rebuild.rebuild(base, proofs, uuid.uuid4().hex[:8], now(), segments))
+        unproved = find_unproved(pipeline.store, base, proofs)
+        made.append(ledger_evidence.rebuild(base, proofs, uuid.uuid4().hex[:8], now(), segments, unproved))
         _require_proved(pipeline.store, made[-1].state)
         return made[-1].state
 
@@ -45,6 +53,15 @@ def rebuild(pipeline: Pipeline, log: str, plan: bool = True) -> Outcome:
         ledger.replace(shape, make)
     manifests = {proof.manifest.snapshot: proof.manifest for proof in proofs}
     return _outcome(made[-1], check_published_table(pipeline.store, made[-1].state, manifests), plan)
+
+
+def find_unproved(store: Store, base: LogState, proofs: Sequence[Proof]) -> frozenset[int]:
+    """Returns the snapshots without a manifest whose files are in the store: completed ones, and those unknown here."""
+    proved = {proof.manifest.snapshot for proof in proofs}
+    lost = [s for s in base.snapshots if s.id not in proved and s.state is State.COMPLETED]
+    named = {file.name for proof in proofs for file in proof.manifest.files}
+    unknown = find_folders(store, base.log) - proved - {s.id for s in base.snapshots}
+    return unknown | find_with_files(store, base.log, lost, named)
 
 
 def _require_proved(store: Store, state: LogState) -> None:
@@ -96,17 +113,17 @@ def _read(store: Store, path: str) -> tuple[Manifest, str]:
 
 def _find_versions(store: Store, log: str, digests: Sequence[str], newest: int | None) -> dict[str, int]:
     """Returns the table version that showed each manifest first."""
-    table, found = LogPaths(log).table, dict[str, int]()
+    table, versions = LogPaths(log).table, dict[str, int]()
     for entry in store.list(f"{table}/_delta_log"):
         name = entry.path.rsplit("/", 1)[1]
         if name.endswith(".json") and (number := name.removesuffix(".json")).isdecimal():
             digest = str(read_commit_facts(store, table, int(number)).get(MANIFEST_FACT, ""))
-            found.setdefault(digest, int(number))
+            versions.setdefault(digest, int(number))
     shown = None if newest is None else find_shown(store, log, -1, newest)
     for digest in digests:
-        if shown and newest is not None and digest not in found and digest.startswith(shown.manifest):
-            found[digest] = newest
-    return found
+        if shown and newest is not None and digest not in versions and digest.startswith(shown.manifest):
+            versions[digest] = newest
+    return versions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +163,7 @@ def _outcome(made: Rebuilt, damage: Damage | None, plan: bool) -> Outcome:
         snapshots=kept,
         published=shown,
         is_shown=damage is None,
-        aborted=[s.id for s in state.snapshots if s.abort_reason == ledger_rebuild.UNDECIDED],
+        aborted=[s.id for s in state.snapshots if s.abort_reason == ledger_evidence.UNDECIDED],
         goes_on_after=state.last_sqn,
         unknown=list(made.unknown),
         stopped=state.stopped.why if state.stopped else None,
@@ -158,3 +175,55 @@ def _outcome(made: Rebuilt, damage: Damage | None, plan: bool) -> Outcome:
     if state.stopped:
         message += f"; it is stopped: {state.stopped.why}"
     return Outcome(state.log, Status.PLANNED if plan else Status.REBUILT, message, shown, details=details)
+
+
+def rebuild_table(pipeline: Pipeline, log: str, plan: bool = True, staged: int | None = None) -> Outcome:
+    """Publishes the newest completed snapshot as version 0 of a new table. With `plan` it writes nothing.
+
+    Raises CorruptError (TABLE_FILES_LOST) if no copy of some of its files is left.
+
+    staged: completes this judged snapshot first, which has the rows of the newest one.
+    """
+    ledger, path = pipeline.ledger(log), LogPaths(log).table
+    state = ledger.read()
+    ledger.require_current(state)
+    if is_table(pipeline.store, path):
+        return Outcome(log, Status.NOTHING, f"the table is not missing; `tidefold verify {log}` checks it")
+    if staged is not None:
+        state = ledger.commit(lambda newest: transitions.confirm(newest, staged))
+    latest = state.latest
+    if latest is None:
+        return Outcome(log, Status.NOTHING, "no snapshot is completed yet")
+    lost = _provide_files(pipeline, state, latest, plan)
+    message = f"snapshot {latest.id} with {latest.rows:,} rows as version 0 of a new table; older versions are lost"
+    if plan:
+        again = (
+            f"; {lost} of its files have no copy, so an older snapshot and the log make its rows again" if lost else ""
+        )
+        return Outcome(log, Status.PLANNED, f"would publish {message}{again}", latest.id)
+    if lost:
+        raise CorruptError(
+            "TABLE_FILES_LOST",
+            f"{lost} files of snapshot {latest.id} of `{log}` have no copy left.",
+            hint=f"`tidefold restore {log} {latest.id} --log-position replay --dry-run` lists what is missing.",
+        )
+    for one in state.snapshots:
+        if one.state is State.COMPLETED and one.in_main_lineage:
+            # No table shows it any more, if the ledger is lost later.
+            note_completion(pipeline, log, one.id)
+    ledger.commit(transitions.forget_table)
+    roll_forward(pipeline, log)
+    if chosen := pipeline.config.set_of(log):
+        pipeline.set_ledger(chosen.name).commit(lambda newest: record_new_table(newest, log, latest.id))
+        finish_set(pipeline, log)
+    return Outcome(log, Status.REBUILT, f"published {message}", latest.id)
+
+
+def _provide_files(pipeline: Pipeline, state: LogState, latest: Snapshot, plan: bool) -> int:
+    """Writes the files that only the table had from other copies, and returns how many of the snapshot have none."""
+    asked = Asked(deep=False, repair=not plan)
+    verification = Verification(pipeline, asked, lambda what, done, total: None, scope_of(pipeline, state, None))
+    manifests = {one.id: read_manifest_or_copy(pipeline, state.log, one) for one in verification.scope.kept}
+    verification.check_data_files(manifests)
+    lost = {one.name for one in verification.damage if not (one.good if plan else one.repaired)}
+    return len(lost & {file.name for file in manifests[latest.id].files})

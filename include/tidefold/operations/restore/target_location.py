@@ -35,9 +35,9 @@ def open_place(pipeline: Pipeline, address: str) -> Store:
     others = {"store": pipeline.store.address}
     for log in pipeline.config.logs.values():
         if log.source:
-            address = log.source.address
+            address = log.address
             folder = address if "://" in address else str(Path(address).resolve())
-            others[f"{'landing folder' if log.source.lands else 'source'} of `{log.id}`"] = folder
+            others[f"{'landing folder' if log.landing else 'source'} of `{log.id}`"] = folder
     for number, folder in enumerate(pipeline.config.local.folders, 1):
         others |= {f"folder {number} of local copies": str((pipeline.config.path.parent / folder).resolve())}
     require_apart(place, others)
@@ -49,9 +49,9 @@ def claim_location(store: Store, why: str) -> Iterator[None]:
     """Claims an empty folder, and leaves nothing there after an error. What a kill leaves is not a table."""
     address = store.address
     existed = "://" in address or Path(address).is_dir()
-    found = store.list("", unfinished=True)
-    if found:
-        raise _build_taken_error(found[0].path)
+    objects = store.list("", unfinished=True)
+    if objects:
+        raise _build_taken_error(objects[0].path)
     try:
         store.put_if_absent(_MARKER, f"{why}\n".encode())
     except AlreadyExistsError as error:
@@ -72,9 +72,9 @@ def claim_location(store: Store, why: str) -> Iterator[None]:
 def _require_still_empty(store: Store) -> None:
     """Checks again: another restore may have finished before the marker was written, and its table must stay."""
     try:
-        found = [entry.path for entry in store.list("", unfinished=True) if entry.path != _MARKER]
-        if found:
-            raise _build_taken_error(found[0])
+        paths = [entry.path for entry in store.list("", unfinished=True) if entry.path != _MARKER]
+        if paths:
+            raise _build_taken_error(paths[0])
     except TidefoldError:
         with suppress(TidefoldError):
             store.delete([_MARKER])

@@ -1,4 +1,4 @@
-"""Deletes the files that dead runs left in a store and in scratch folders: files that no log and no process needs."""
+"""Deletes files that no log and no process needs: those of dead runs, and all of a dropped log."""
 
 from __future__ import annotations
 
@@ -8,23 +8,35 @@ import stat
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tidefold.changelog.write_intents import Announced
-from tidefold.domain.log_state import LogState, Snapshot, State
+from tidefold.changelog.write_intents import Announced, ExpectedFiles, read_announced
+from tidefold.domain.external_snapshot import External
+from tidefold.domain.log_state import DeletionState, LogState, Snapshot, State
 from tidefold.domain.paths import JOBS, LogPaths, find_old_jobs
-from tidefold.domain.retention.protection import oldest_version
+from tidefold.domain.retention.local_copies import segment_of
+from tidefold.domain.retention.log_bounds import oldest_version
 from tidefold.domain.snapshot import point_in_time, transitions
-from tidefold.domain.wording import count_noun
-from tidefold.errors import TidefoldError
+from tidefold.domain.wording import count_noun, in_units
+from tidefold.errors import ConflictError, NotFoundError, RefusedError, TidefoldError
 from tidefold.operations.ingest import recovery
+from tidefold.operations.local_copies.manage import forget
 from tidefold.operations.outcome import Outcome, Status, for_each_log
 from tidefold.operations.pipeline import Pipeline, now
-from tidefold.operations.retention.details import CleanDetails, CleanStoreDetails
-from tidefold.operations.retention.file_gc import (
+from tidefold.operations.retention.details import (
+    EVERYTHING,
+    Approved,
+    CleanDetails,
+    CleanStoreDetails,
+    DropDetails,
+    name_run,
+    name_snapshot,
+)
+from tidefold.operations.retention.subsume import (
     delete_hidden,
     plan_change_files,
     plan_forgotten,
@@ -33,10 +45,12 @@ from tidefold.operations.retention.file_gc import (
     plan_sweep,
     plan_unnamed,
 )
-from tidefold.operations.retention.segment_gc import plan_orphans
+from tidefold.operations.retention.truncate import plan_orphans, plan_release
+from tidefold.operations.savepoint.external import delete_originals, find_owned_originals
+from tidefold.operations.sets.status import require_alone
 from tidefold.operations.snapshot.heartbeat import INTERVAL, add_heartbeats
-from tidefold.storage import Store, delete_files
-from tidefold.storage.scratch import PATTERN, is_owner_alive
+from tidefold.storage import Store, StoredObject, delete_files
+from tidefold.storage.safe_files import PATTERN, is_owner_alive
 
 # Stands for the whole store in the outcome, where other outcomes have a log. No log can have this name.
 STORE = "(store)"
@@ -44,21 +58,25 @@ STORE = "(store)"
 _PATIENCE = timedelta(days=1)
 
 
-def clean(pipeline: Pipeline, logs: Sequence[str], plan: bool = False) -> list[Outcome]:
+def clean(
+    pipeline: Pipeline, logs: Sequence[str], plan: bool = False, approved: Approved = EVERYTHING
+) -> list[Outcome]:
     """Ends unfinished runs, aborts abandoned attempts as of an instant, then deletes the files of each log's aborted
     attempts.
 
     An ingest that is only slow loses its work, but no data: its commit is refused, and the next one starts again. The
     first outcome is that of the store, because a run writes for several logs. With `plan` nothing changes.
+
+    approved: end, abort and delete nothing else.
     """
     return [
-        *for_each_log([STORE], lambda _: _clean_store(pipeline, plan)),
-        *for_each_log(logs, lambda log: _clean_log(pipeline, log, plan)),
+        *for_each_log([STORE], lambda _: _clean_store(pipeline, plan, approved.of(STORE))),
+        *for_each_log(logs, lambda log: _clean_log(pipeline, log, plan, approved.of(log))),
     ]
 
 
-def _clean_store(pipeline: Pipeline, plan: bool) -> Outcome:
-    runs = recovery.find_abandoned(pipeline.store, now())
+def _clean_store(pipeline: Pipeline, plan: bool, approved: Approved) -> Outcome:
+    runs = [run for run in recovery.find_abandoned(pipeline.store, now()) if name_run(run.run) in approved]
     failed: list[TidefoldError] = []
     announced_files = {run.run: recovery.files_of(pipeline.store, run) for run in runs}
     for run in () if plan else runs:
@@ -68,14 +86,15 @@ def _clean_store(pipeline: Pipeline, plan: bool) -> Outcome:
             failed.append(error)
     if failed:
         raise failed[0]
-    orphans = plan_orphans(pipeline.store, list(pipeline.config.logs))
+    orphans = [path for path in plan_orphans(pipeline.store, list(pipeline.config.logs)) if path in approved]
     if not plan:
         delete_files(pipeline.store, sorted(orphans), pipeline.config.retention.threads)
-    files = sorted({*orphans, *(path for found in announced_files.values() for path in found)})
+    files = sorted({*orphans, *(path for paths in announced_files.values() for path in paths)})
     listed = [_describe_run(run, announced_files[run.run]) for run in runs]
     days = pipeline.config.retention.scratch_days
-    scratch = find_scratch(pipeline.config.path.parent, now(), days)
-    listed_jobs = (entry.path for entry in pipeline.store.list(JOBS))
+    left = find_scratch(pipeline.config.path.parent, now(), days)
+    scratch = tuple(entry for entry in left if str(entry) in approved)
+    listed_jobs = (entry.path for entry in pipeline.store.list(JOBS) if entry.path in approved)
     jobs = find_old_jobs(listed_jobs, datetime.fromisoformat(now()) - timedelta(days=days))
     if not plan:
         remove_scratch(scratch)
@@ -99,12 +118,12 @@ def _describe_run(run: Announced, files: Sequence[str]) -> dict[str, Any]:
     return {"run": run.run, "logs": list(logs), "written": run.takings is not None, "files": list(files)}
 
 
-def _clean_log(pipeline: Pipeline, log: str, plan: bool) -> Outcome:
+def _clean_log(pipeline: Pipeline, log: str, plan: bool, approved: Approved) -> Outcome:
     ledger = pipeline.ledger(log)
     state = ledger.find()
     if state is None:
         return Outcome(log, Status.NOTHING, "the store has no such log")
-    given_up = _find_given_up(pipeline, state)
+    given_up = tuple(one for one in _find_given_up(pipeline, state) if name_snapshot(one.id) in approved)
     # The state as it would be afterwards, because a plan writes nothing.
     state = (
         _abort_attempts(state, given_up)
@@ -115,8 +134,8 @@ def _clean_log(pipeline: Pipeline, log: str, plan: bool) -> Outcome:
     entry = pipeline.config.logs.get(log)
     if entry and entry.change_feed:
         plans.append(plan_change_files)
-    going = tuple(path for plan_of in plans for path in plan_of(pipeline.store, state))
-    going += _find_aged(pipeline, state)
+    planned = (*(path for plan_of in plans for path in plan_of(pipeline.store, state)), *_find_aged(pipeline, state))
+    going = tuple(path for path in planned if path in approved)
     if not plan:
         going = delete_hidden(pipeline.store, ledger, state, going, pipeline.config.retention.threads)
     details = CleanDetails(files=len(going), paths=list(going), aborted=[s.id for s in given_up])
@@ -157,23 +176,20 @@ def _abort_attempts(state: LogState, seen: Sequence[Snapshot]) -> LogState:
 
 
 _ENDED = (State.DELETED, State.ABORTED)
-# The verdicts beside the reports stay: they are small, and the history of refused snapshots.
-_VERDICT = "verdict-"
 
 
 def find_old_reports(store: Store, state: LogState, instant: str, days: int) -> tuple[str, ...]:
-    """Returns reports of ended snapshots that were started this many days before an instant (ISO 8601)."""
+    """Returns reports and verdicts of ended snapshots that were started this many days before an instant (ISO 8601).
+
+    The ledger keeps whether each of them passed.
+    """
     limit = datetime.fromisoformat(instant) - timedelta(days=days)
     ended = (s for s in state.snapshots if s.state in _ENDED and datetime.fromisoformat(s.started_at) < limit)
     folders = {f"{LogPaths(state.log).quality(s.id)}/" for s in ended}
     if not folders:
         return ()
     stored = (entry.path for entry in store.list(f"{LogPaths(state.log).folder}/quality"))
-    return tuple(
-        path
-        for path in stored
-        if f"{path.rpartition('/')[0]}/" in folders and not path.rpartition("/")[2].startswith(_VERDICT)
-    )
+    return tuple(path for path in stored if f"{path.rpartition('/')[0]}/" in folders)
 
 
 # Folders beside the configuration whose entries each belong to one process or job.
@@ -218,3 +234,131 @@ def _is_left(entry: Path, limit: float) -> bool:
         return all(path.lstat().st_mtime < limit for path in paths)
     except OSError:
         return False  # A process may be writing there. The next call checks again.
+
+
+# After this many deleted files, `drop` checks again that the rest still belongs to this log.
+_AT_ONCE = 500
+
+
+def drop(pipeline: Pipeline, log: str, plan: bool = True) -> Outcome:
+    """Deletes table, snapshots, segments, verdicts, quarantine and the ledger except its last head. `plan` only lists
+    them.
+
+    The next call finishes an interrupted drop. Raises RefusedError while an attempt is open, or the log is in a set.
+    """
+    require_alone(
+        pipeline,
+        log,
+        ", whose readers open its table together with the others.",
+        hint=f"Remove `{log}` from the set in the configuration first.",
+    )
+    ledger = pipeline.ledger(log)
+    try:
+        state = ledger.read()
+    except NotFoundError:
+        pipeline.log(log)  # A name that is not configured either is a mistake.
+        return Outcome(log, Status.NOTHING, "the store has no such log")
+    ledger.require_current(state)
+    if state.deletion is DeletionState.GONE:
+        return _delete_leftovers(pipeline, state, plan)
+    if plan:
+        _require_closed(state)
+    elif state.deletion is DeletionState.NO:
+        state = ledger.commit(_begin_deletion)
+    shared, own = files_of_log(pipeline.store, state)
+    files = (*shared, *own)
+    originals = delete_originals(_find_owned_originals(state), plan)
+    details = DropDetails(
+        files=len(files),
+        bytes=sum(file.bytes for file in files),
+        paths=[*(file.path for file in files), *originals],
+        originals=len(originals),
+    )
+    counted = f"{details.files:,} files, {in_units(details.bytes or 0)}"
+    counted += f"; {len(originals):,} files of claimed imports" if originals else ""
+    if plan:
+        return Outcome(log, Status.PLANNED, f"would delete {counted}", details=details)
+    _delete(pipeline, state, [file.path for file in shared])
+    forget(pipeline, log, [file.path for file in shared if segment_of(file.path)])
+    # This head has no pages and stays. The next log of this name continues its epochs and ids.
+    gone = ledger.commit(_end_deletion, of_dropped=True)
+    # The next log of this name never gives any of these names again.
+    last = LogPaths(log).ledger_version(gone.version)
+    rest = [file.path for file in own if file.path != last]
+    delete_files(pipeline.store, rest, pipeline.config.retention.threads)
+    return Outcome(log, Status.DROPPED, f"deleted {counted}", details=details)
+
+
+def _find_owned_originals(state: LogState) -> tuple[External, ...]:
+    """Returns the originals that the log owns: those of confirmed imports."""
+    return find_owned_originals(s for s in state.snapshots if s.state in (State.COMPLETED, State.SUBSUMED))
+
+
+def _delete(pipeline: Pipeline, state: LogState, paths: Sequence[str]) -> None:
+    """Deletes the listed files while the log stays in this state: another drop may win, and a new log may begin."""
+    ledger = pipeline.ledger(state.log)
+    for begin in range(0, len(paths), _AT_ONCE):
+        if ledger.read().version != state.version:
+            raise ConflictError(
+                "DROPPED_MEANWHILE",
+                f"Another command has dropped `{state.log}`, or started it again, at the same time.",
+                hint=f"`tidefold status {state.log}` shows the current state.",
+            )
+        delete_files(pipeline.store, paths[begin : begin + _AT_ONCE], pipeline.config.retention.threads)
+
+
+def _delete_leftovers(pipeline: Pipeline, gone: LogState, plan: bool) -> Outcome:
+    """Deletes the remaining files of a dropped log, except its head and files of a new log of that name."""
+    last = LogPaths(gone.log).ledger_version(gone.version)
+    files = [file.path for part in files_of_log(pipeline.store, gone) for file in part if file.path != last]
+    coming = ExpectedFiles(read_announced(pipeline.store))
+    files = [path for path in files if path not in coming]
+    if not files:
+        return Outcome(gone.log, Status.NOTHING, "the store has no such log")
+    if not plan:
+        _delete(pipeline, gone, files)
+        forget(pipeline, gone.log, ())
+    details = DropDetails(files=len(files), paths=files)
+    status = Status.PLANNED if plan else Status.DROPPED
+    return Outcome(gone.log, status, f"{len(files):,} files of the dropped log were left", details=details)
+
+
+def _begin_deletion(state: LogState) -> LogState:
+    _require_closed(state)
+    return replace(state, deletion=DeletionState.GOING)
+
+
+def _end_deletion(state: LogState) -> LogState:
+    if state.deletion is DeletionState.GONE:
+        return state
+    if state.deletion is DeletionState.NO:
+        raise ConflictError(
+            "DROPPED_MEANWHILE",
+            f"Another command has dropped `{state.log}`, and the log was started again.",
+            hint="Nothing of the new log was touched.",
+        )
+    last = max((s.id for s in state.snapshots), default=state.last_snapshot)
+    # The next log of that name refuses results that were meant for this one.
+    gone = LogState(state.log, state.shape, state.version, state.epoch, deletion=DeletionState.GONE, last_snapshot=last)
+    former = (*state.former, *filter(None, [state.incarnation]))
+    return replace(gone, fence=state.fence + 1, generation=state.generation + 1, former=former)
+
+
+def _require_closed(state: LogState) -> None:
+    for attempt in (*([state.open_attempt] if state.open_attempt else []), *state.as_of_attempts):
+        raise RefusedError(
+            "ATTEMPT_OPEN",
+            f"Run `{attempt.run}` has an open attempt on `{state.log}`: snapshot {attempt.id} is {attempt.state}.",
+            hint=f"Wait until it ends, or run `tidefold abort {state.log} --snapshot {attempt.id}`.",
+        )
+
+
+def files_of_log(store: Store, state: LogState) -> tuple[tuple[StoredObject, ...], tuple[StoredObject, ...]]:
+    """Returns the log's files in shared folders and in its own, in the order to delete: the ledger last."""
+    paths = LogPaths(state.log)
+    segments = {c.location.segment for c in state.change_sets} | set(state.garbage)
+    files = [*store.list(paths.table, unfinished=True), *store.list(paths.snapshots, unfinished=True)]
+    files += plan_release(store, replace(state, garbage=tuple(sorted(segments)))).unneeded
+    own = store.list(paths.folder, unfinished=True)
+    ledger = [entry for entry in own if entry.path.startswith(f"{paths.ledger}/")]
+    return tuple(files), (*(entry for entry in own if entry not in ledger), *ledger)

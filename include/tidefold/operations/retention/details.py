@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tidefold.domain.retention.log_bounds import Bound
 from tidefold.operations.outcome import Details, Outcome, omit_if_none
+
+_CUT = "change sets up to "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +22,10 @@ class RemovalDetails(Details):
     files: int
     paths: Sequence[str]
     bytes: int | None = omit_if_none()
+
+    def list_removals(self) -> Iterable[str]:
+        """Returns everything that is removed, each by a name of its own, as a person sees it."""
+        return self.paths
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +41,9 @@ class SubsumeDetails(RemovalDetails):
     kept: Sequence[int]
     originals: int
 
+    def list_removals(self) -> Iterable[str]:
+        return (*map(name_snapshot, self.snapshots), *self.paths)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TruncateDetails(RemovalDetails):
@@ -46,6 +55,9 @@ class TruncateDetails(RemovalDetails):
     truncated_to: int
     bounds: Sequence[Bound]
     unreadable: Sequence[str] | None = omit_if_none()
+
+    def list_removals(self) -> Iterable[str]:
+        return (f"{_CUT}{self.truncated_to}", *self.paths)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +82,9 @@ class CleanDetails(RemovalDetails):
 
     aborted: Sequence[int]
 
+    def list_removals(self) -> Iterable[str]:
+        return (*map(name_snapshot, self.aborted), *self.paths)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanStoreDetails(RemovalDetails):
@@ -80,6 +95,9 @@ class CleanStoreDetails(RemovalDetails):
 
     runs: Sequence[Mapping[str, Any]]
     scratch: Sequence[str] | None = omit_if_none()
+
+    def list_removals(self) -> Iterable[str]:
+        return (*(name_run(one["run"]) for one in self.runs), *self.paths, *(self.scratch or ()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,9 +114,51 @@ class ConsumerDetails(Details):
     sqn: int
 
 
+def name_snapshot(snapshot: int) -> str:
+    return f"snapshot {snapshot}"
+
+
+def name_run(run: str) -> str:
+    return f"unfinished run {run}"
+
+
 def paths_of(outcome: Outcome) -> Sequence[str]:
     """The paths that the operation removed or would remove."""
     return outcome.details.paths if isinstance(outcome.details, RemovalDetails) else ()
+
+
+def removals_of(outcome: Outcome) -> tuple[str, ...]:
+    """Returns everything that the operation removed or would remove."""
+    return tuple(outcome.details.list_removals()) if isinstance(outcome.details, RemovalDetails) else ()
+
+
+@dataclass(frozen=True, slots=True)
+class Approved:
+    """What a person saw before approving a removal. Nothing else is removed.
+
+    names: each with its log; None: nobody was asked. log: that of the names that are asked for.
+    """
+
+    names: frozenset[tuple[str, str]] | None = None
+    log: str = ""
+
+    def of(self, log: str) -> Approved:
+        """Returns what was seen of one log: snapshots of two logs have the same names."""
+        return replace(self, log=log)
+
+    def __contains__(self, name: str) -> bool:
+        return self.names is None or (self.log, name) in self.names
+
+    @property
+    def cut(self) -> int | None:
+        """Up to which change set the log may be truncated; None: up to any."""
+        if self.names is None:
+            return None
+        seen = (name.removeprefix(_CUT) for log, name in self.names if log == self.log and name.startswith(_CUT))
+        return max(map(int, seen), default=0)
+
+
+EVERYTHING = Approved()
 
 
 def bounds_of(outcome: Outcome) -> Sequence[Bound]:

@@ -12,9 +12,8 @@ from tidefold.domain.retention import references
 from tidefold.domain.wording import shorten_reason
 from tidefold.errors import InvalidInputError
 from tidefold.operations.outcome import Outcome, Status
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.pipeline import Pipeline, apply_transition
 from tidefold.operations.retention.details import ConsumerDetails
-from tidefold.operations.transition import apply_transition
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 
@@ -44,10 +43,10 @@ def untag(pipeline: Pipeline, log: str, name: str) -> Outcome:
     """Removes a tag."""
 
     def describe(state: LogState) -> Outcome:
-        found = next((t for t in state.tags if t.name == name), None)
-        if found is None:
+        tag = next((t for t in state.tags if t.name == name), None)
+        if tag is None:
             return Outcome(log, Status.NOTHING, f"there is no tag `{name}`")
-        return Outcome(log, Status.UNTAGGED, f"snapshot {found.snapshot} lost the tag `{name}`", found.snapshot)
+        return Outcome(log, Status.UNTAGGED, f"snapshot {tag.snapshot} lost the tag `{name}`", tag.snapshot)
 
     return apply_transition(pipeline, log, lambda state: references.untag(state, name), describe)
 
@@ -71,11 +70,11 @@ def release(pipeline: Pipeline, log: str, name: str) -> Outcome:
     """Ends a hold."""
 
     def describe(state: LogState) -> Outcome:
-        found = next((h for h in state.holds if h.name == name), None)
-        if found is None:
+        hold = next((h for h in state.holds if h.name == name), None)
+        if hold is None:
             return Outcome(log, Status.NOTHING, f"there is no hold `{name}`")
-        message = f"hold `{name}` no longer keeps snapshot {found.snapshot}"
-        return Outcome(log, Status.RELEASED, message, found.snapshot)
+        message = f"hold `{name}` no longer keeps snapshot {hold.snapshot}"
+        return Outcome(log, Status.RELEASED, message, hold.snapshot)
 
     return apply_transition(pipeline, log, lambda state: references.release(state, name), describe)
 

@@ -10,24 +10,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tidefold.domain.external_snapshot import External, Layout, Ownership
+from tidefold.domain.external_snapshot import External, Layout, Ownership, StorageTier
 from tidefold.domain.ingest.append import differences
 from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind, State, TableSpec
 from tidefold.domain.snapshot import claim, transitions
-from tidefold.domain.snapshot.savepoint import DELTA_LOG, DESCRIPTION, SavedFile, Savepoint
-from tidefold.domain.source_progress_history import positions_at
-from tidefold.domain.storage_tier import StorageTier
+from tidefold.domain.snapshot.manifest import DELTA_LOG, DESCRIPTION, SavedFile, Savepoint
+from tidefold.domain.source_progress_history import progress_at
 from tidefold.domain.table.table_spec import Engine
 from tidefold.errors import CorruptError, InvalidInputError, NotFoundError, RefusedError, TidefoldError
 from tidefold.ledger import Ledger, read_description, read_manifest
 from tidefold.operations.pipeline import Pipeline
 from tidefold.storage import Store, open_store
-from tidefold.storage.addresses import require_apart, require_within
-from tidefold.storage.plugins import find_schemes
+from tidefold.storage.addresses import find_schemes, require_apart, require_within
 
 if TYPE_CHECKING:
     from tidefold.fold.plan import Address
-    from tidefold.fold.source_places import SourcePlaces
+    from tidefold.fold.plan_fold import SourcePlaces
 
 _log = logging.getLogger(__name__)
 _KNOWN = ("s3://", "abfs://", "abfss://", "gs://", "file:///")
@@ -50,7 +48,7 @@ class Original:
     def external(self, ownership: Ownership) -> External:
         """Returns the origin that the ledger stores."""
         s = self.savepoint
-        return External(self.address, ownership, s.kind, self.digest, s.log, s.snapshot, s.sqn, s.positions)
+        return External(self.address, ownership, s.kind, self.digest, s.log, s.snapshot, s.sqn, s.progress)
 
     def place(self, file: SavedFile) -> Address:
         from tidefold.fold.plan import Address
@@ -71,12 +69,12 @@ def open_address(address: str) -> Store:
     scheme = address.partition("://")[0]
     is_known = "://" not in address or address.startswith(_KNOWN) or scheme in find_schemes()
     if not is_known:
-        known = ["a path", "`file:///absolute/path`", "`s3://bucket/folder`", "`abfss://...`", "`gs://bucket/folder`"]
-        known += [f"`{name}://...`" for name in find_schemes()]
+        forms = ["a path", "`file:///absolute/path`", "`s3://bucket/folder`", "`abfss://...`", "`gs://bucket/folder`"]
+        forms += [f"`{name}://...`" for name in find_schemes()]
         raise InvalidInputError(
             "ADDRESS_SCHEME",
             "The address is neither a folder nor an address of a known store.",
-            hint=f"Known are: {', '.join(known)}.",
+            hint=f"Known are: {', '.join(forms)}.",
         )
     return open_store(address, Path.cwd())
 
@@ -87,13 +85,13 @@ def original_at(address: str) -> Original:
     try:
         savepoint, digest = read_description(store)
     except NotFoundError:
-        found = _OF_STORE.fullmatch(store.address)
-        other = open_store(found["root"], Path("/")) if found else store
+        match = _OF_STORE.fullmatch(store.address)
+        other = open_store(match["root"], Path("/")) if match else store
         # Only the ledger of that store knows whether the snapshot was confirmed; others are never a base (I14).
-        state = Ledger(other, found["log"]).find() if found else None
-        if found is None or state is None:
+        state = Ledger(other, match["log"]).find() if match else None
+        if match is None or state is None:
             raise
-        return _of_store(store, other, state, int(found["snapshot"]))
+        return _of_store(store, other, state, int(match["snapshot"]))
     return Original(store, savepoint, digest)
 
 
@@ -115,7 +113,7 @@ def _of_store(store: Store, other: Store, state: LogState, wanted: int) -> Origi
         instant=snapshot.started_at,
         rows=manifest.rows,
         shape=manifest.shape,
-        positions=positions_at(state, snapshot.to_sqn),
+        progress=progress_at(state, snapshot.to_sqn),
         files=files,
         delta_log=(DELTA_LOG,),
         cleared=manifest.cleared,
@@ -158,10 +156,10 @@ def _check_shape(savepoint: Savepoint, configured: TableSpec) -> None:
 
 def _check_files(original: Original) -> None:
     folders = {f.path.split("/", 1)[0] for f in original.savepoint.files}
-    there = {e.path: e.bytes for folder in sorted(folders) for e in original.store.list(folder)}
+    sizes = {e.path: e.bytes for folder in sorted(folders) for e in original.store.list(folder)}
     for file in original.savepoint.files:
-        if there.get(file.path) != file.bytes:
-            how = "is gone" if file.path not in there else f"has {there[file.path]} bytes instead of {file.bytes}"
+        if sizes.get(file.path) != file.bytes:
+            how = "is gone" if file.path not in sizes else f"has {sizes[file.path]} bytes instead of {file.bytes}"
             raise CorruptError(
                 "SAVEPOINT_DAMAGED",
                 f"`{file.path}` of the snapshot at {original.address} {how}.",
@@ -195,8 +193,8 @@ def _check_ownable(pipeline: Pipeline, log: str, original: Original) -> None:
 
 def find_owned_originals(retired: Iterable[Snapshot]) -> tuple[External, ...]:
     """Returns the originals that these retired snapshots own."""
-    found = (s.external for s in retired if s.external)
-    return tuple(external for external in found if external.ownership is Ownership.CLAIM)
+    originals = (s.external for s in retired if s.external)
+    return tuple(external for external in originals if external.ownership is Ownership.CLAIM)
 
 
 def find_owned_original(external: External) -> Original | None:
@@ -237,12 +235,12 @@ def delete_originals(externals: Iterable[External], plan: bool = False) -> tuple
 
 def with_originals(state: LogState, places: SourcePlaces) -> SourcePlaces:
     """Adds the places of the originals of imported snapshots: they are more copies of their files."""
-    found: dict[str, Address] = {}
+    addresses: dict[str, Address] = {}
     for snapshot in state.snapshots:
         external = snapshot.external
         if external and external.ownership is not Ownership.NO_CLAIM and snapshot.state is State.COMPLETED:
-            found |= _find_copies(external)
-    return replace(places, external=found)
+            addresses |= _find_copies(external)
+    return replace(places, external=addresses)
 
 
 def _find_copies(external: External) -> dict[str, Address]:

@@ -7,25 +7,32 @@ from functools import partial
 
 import msgspec
 
-from tidefold.domain.external_snapshot import External, Layout, Ownership
+from tidefold.domain.external_snapshot import External, Layout, Ownership, StorageTier
 from tidefold.domain.key_groups import KeyGroups, bucket_ranges
 from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind, TableSpec
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot import claim
-from tidefold.domain.snapshot.kind_selection import KindDecision
+from tidefold.domain.snapshot.claim import KindDecision
 from tidefold.domain.snapshot.manifest import home
-from tidefold.domain.storage_tier import StorageTier
 from tidefold.errors import CorruptError
-from tidefold.fold.plan import Address, FoldPlan, Input, Recipe
-from tidefold.fold.plan_fold import sort_by_weight
-from tidefold.fold.rewrite import RewriteAction, RewriteDecision, decide_rewrite
-from tidefold.fold.source_places import SourcePlaces
-from tidefold.fold.task import FoldTask
+from tidefold.fold.plan import (
+    Address,
+    FoldPlan,
+    FoldTask,
+    Input,
+    Recipe,
+    RewriteAction,
+    RewriteDecision,
+    decide_rewrite,
+)
+from tidefold.fold.plan_fold import SourcePlaces, sort_by_weight
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline, now
 from tidefold.operations.savepoint.external import Original, check_original, original_at
-from tidefold.operations.snapshot.attempt import Attempt, Claimant, RestoreInfo
-from tidefold.operations.snapshot.claiming import (
+from tidefold.operations.snapshot.attempt import (
+    Attempt,
+    Claimant,
+    RestoreInfo,
     bring_up_to_date,
     describe_unclaimed,
     find_skipped_range,
@@ -61,8 +68,7 @@ class Import(msgspec.Struct, frozen=True, tag="import"):
         return partial(self._claim, pipeline, external, now(), new_token())
 
     def _claim(self, pipeline: Pipeline, external: External, instant: str, token: str, state: LogState) -> LogState:
-        config, chosen = pipeline.log(state.log), _choose_kind(external)
-        expire = config.ttl.expire(instant) if config.ttl else None
+        config, chosen = pipeline.log_of(state), _choose_kind(external)
         asked = claim.Claim(
             run=self.run,
             request=hash_request({"kind": SnapshotKind.FULL, "import": external}),
@@ -70,7 +76,7 @@ class Import(msgspec.Struct, frozen=True, tag="import"):
             instant=instant,
             takeover=self.takeover,
             because=chosen.because,
-            expire=expire if chosen.kind is SnapshotKind.FULL else None,
+            expire=config.expire(instant) if chosen.kind is SnapshotKind.FULL else None,
             external=external,
             token=token,
         )

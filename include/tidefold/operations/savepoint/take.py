@@ -1,8 +1,9 @@
-"""Takes a savepoint: a snapshot outside of the store that belongs to the user (N9)."""
+"""Takes a savepoint: a snapshot outside of the store, at an address that is checked, owned by the user (N9)."""
 
 from __future__ import annotations
 
 import logging
+import re
 import time
 import uuid
 from collections.abc import Callable
@@ -11,58 +12,137 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from tidefold.compute.runners import in_threads
-from tidefold.delta.table_state import build_table
-from tidefold.domain.external_snapshot import Layout
+from tidefold.delta.published_table import build_table
+from tidefold.domain.external_snapshot import Layout, StorageTier
 from tidefold.domain.key_groups import bucket_ranges
 from tidefold.domain.log_state import LogState, Snapshot, State
 from tidefold.domain.snapshot import transitions
-from tidefold.domain.snapshot.savepoint import BEGUN, DELTA_LOG, ROWS, SavedFile, Savepoint, part_path
-from tidefold.domain.source_progress_history import positions_at
-from tidefold.domain.storage_tier import StorageTier
+from tidefold.domain.snapshot.manifest import BEGUN, DELTA_LOG, DESCRIPTION, ROWS, SavedFile, Savepoint, part_path
+from tidefold.domain.source_progress_history import progress_at
 from tidefold.domain.wording import in_units
-from tidefold.errors import NotFoundError, RefusedError, TidefoldError, UnknownOutcomeError
+from tidefold.errors import InvalidInputError, NotFoundError, RefusedError, TidefoldError, UnknownOutcomeError
 from tidefold.fold.fold_bucket import deal
-from tidefold.fold.plan import Address
-from tidefold.fold.rewrite import RewriteAction, RewriteDecision
-from tidefold.fold.task import FoldTask
-from tidefold.ledger import write_description
+from tidefold.fold.plan import Address, FoldTask, RewriteAction, RewriteDecision
+from tidefold.ledger import read_description, write_description
 from tidefold.operations.local_copies.manage import places_of
 from tidefold.operations.outcome import Outcome, Status
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.restore.plan import Into, RestorePlan, find_rows, plan_restore
 from tidefold.operations.restore.target_location import open_place
-from tidefold.operations.savepoint import target as places
 from tidefold.operations.savepoint.external import with_originals
-from tidefold.operations.savepoint.target import Begun
 from tidefold.operations.snapshot.details import ReadSources, SavepointDetails
 from tidefold.operations.snapshot.expiry import find_current_limit
 from tidefold.operations.snapshot.task_results import decode_results, describe_reads, require_rows
 from tidefold.storage import Store
+from tidefold.typed_json import decode_json
+
+# The paths of a finished or unfinished savepoint.
+_OURS = re.compile(rf"(_data|_delta_log|{ROWS})/.+|({re.escape(DESCRIPTION)}|{re.escape(BEGUN)})(\..+\.part)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """The mark of an unfinished savepoint.
+
+    token: identifies the call.
+    run: the run that stopped the log. Its next call may continue the savepoint.
+    """
+
+    log: str
+    snapshot: int
+    token: str
+    run: str = ""
+
+
+def savepoint_there(store: Store) -> Savepoint | None:
+    """Returns the savepoint that is already at a place. Raises CorruptError if it cannot be read."""
+    try:
+        return read_description(store)[0]
+    except NotFoundError:
+        return None
+
+
+def begin(store: Store, begun: Begun, overwrite: bool) -> None:
+    """Marks a free place, or with `overwrite` one with an unfinished savepoint. The run that left it needs no
+    `overwrite`.
+
+    Raises RefusedError if the place contains anything else.
+    """
+    paths = [e.path for e in store.list("", unfinished=True)]
+    foreign = next((path for path in paths if not _OURS.fullmatch(path)), None)
+    if foreign or (paths and not any(path.startswith(BEGUN) for path in paths)):
+        raise RefusedError(
+            "ADDRESS_NOT_EMPTY",
+            f"{store.address} already contains other files, such as `{foreign or paths[0]}`.",
+            hint="Give a folder that does not exist or is empty.",
+        )
+    if paths:
+        left = _read_begun(store)
+        if not overwrite and not (left and begun.run and left.run == begun.run):
+            raise RefusedError(
+                "SAVEPOINT_UNFINISHED",
+                f"The savepoint at {store.address} is unfinished. Its writer stopped, or is still writing.",
+                hint="If no process is writing it, call again with --overwrite-unfinished.",
+            )
+        remove(store)
+    store.put_if_absent(BEGUN, msgspec.json.encode(begun))
+
+
+def _read_begun(store: Store) -> Begun | None:
+    try:
+        return decode_json(store.read(BEGUN), Begun)
+    except (NotFoundError, msgspec.DecodeError):
+        return None
+
+
+def require_mine(store: Store, begun: Begun) -> None:
+    """Raises RefusedError if another call has taken the place meanwhile."""
+    if _read_begun(store) != begun:
+        raise RefusedError(
+            "SAVEPOINT_OVERTAKEN",
+            f"Another call started a savepoint at {store.address} at the same time.",
+            hint="Wait until that call ends.",
+        )
+
+
+def give_up(store: Store, begun: Begun) -> None:
+    """Deletes the written files, unless another call has taken the place."""
+    if _read_begun(store) == begun and savepoint_there(store) is None:
+        remove(store)
+
+
+def remove(store: Store) -> None:
+    """Deletes an unfinished savepoint; its marker is deleted last."""
+    paths = [e.path for e in store.list("", unfinished=True) if _OURS.fullmatch(e.path)]
+    store.delete([path for path in paths if not path.startswith(BEGUN)])
+    store.delete([path for path in paths if path.startswith(BEGUN)])
+
 
 _log = logging.getLogger(__name__)
 # Paths of a savepoint are relative to its own address.
 _HERE = "."
 _NOTE_SECONDS = 5.0
-Note = Callable[[str], None]
+Notify = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
 class SavepointRequest:
     """The request for a savepoint.
 
+    address: where it is written; None: a folder of its own in `snapshots.savepoints`.
     snapshot: its id; None: the newest completed one.
     overwrite: replace an unfinished savepoint at the address.
     run: the run that stopped the log for it.
     """
 
-    address: str
+    address: str | None
     snapshot: int | None = None
     layout: Layout = Layout.NATIVE
     overwrite: bool = False
     run: str = ""
 
 
-def take_savepoint(pipeline: Pipeline, log: str, wanted: SavepointRequest, note: Note = _log.info) -> Outcome:
+def take_savepoint(pipeline: Pipeline, log: str, wanted: SavepointRequest, note: Notify = _log.info) -> Outcome:
     """Writes a completed snapshot to an address outside the store, as its own, verified bytes.
 
     The description is written last: without it there is no savepoint. A repeated call returns `already`. `note`
@@ -72,21 +152,31 @@ def take_savepoint(pipeline: Pipeline, log: str, wanted: SavepointRequest, note:
     if state is None:
         raise NotFoundError("LOG_UNKNOWN", f"The store has no log `{log}`.", hint=f"`tidefold ingest {log}` starts it.")
     snapshot = _choose_snapshot(state, wanted.snapshot)
-    store = open_place(pipeline, wanted.address)
-    there = places.savepoint_there(store)
-    if there:
-        return _already(state, snapshot, wanted, there, store)
+    store = open_place(pipeline, wanted.address or _find_default(pipeline, snapshot, wanted.layout, log))
+    stored = savepoint_there(store)
+    if stored:
+        return _already(state, snapshot, wanted, stored, store)
     begun = Begun(log, snapshot.id, uuid.uuid4().hex, wanted.run)
     try:
-        places.begin(store, begun, wanted.overwrite)
+        begin(store, begun, wanted.overwrite)
         savepoint, read = _write_savepoint(pipeline, state, snapshot, wanted.layout, store, note)
-        places.require_mine(store, begun)
+        require_mine(store, begun)
     except (Exception, KeyboardInterrupt):
         _give_up(store, begun)
         raise
     _describe(store, savepoint, begun)
     _remove_mark(store, log)
     return _outcome(savepoint, store, Status.SAVED, read)
+
+
+def _find_default(pipeline: Pipeline, snapshot: Snapshot, layout: Layout, log: str) -> str:
+    """Returns the address of a savepoint that names none. A repeated call gets the same one."""
+    folder = pipeline.config.snapshots.savepoints
+    if folder is None:
+        hint = "Give one with --to, or set `snapshots.savepoints`, in which each savepoint gets a folder."
+        raise InvalidInputError("SAVEPOINT_OPTIONS", "The savepoint has no address.", hint=hint)
+    base = folder if "://" in folder else str(pipeline.config.path.parent / folder)
+    return f"{base}/{log}-{snapshot.id}-{layout}"
 
 
 def _choose_snapshot(state: LogState, wanted: int | None) -> Snapshot:
@@ -97,32 +187,32 @@ def _choose_snapshot(state: LogState, wanted: int | None) -> Snapshot:
             message = f"`{state.log}` has no completed snapshot yet."
             raise NotFoundError("NOTHING_COMPLETED", message, hint=f"`tidefold run {state.log}` makes one.")
         return newest
-    found = transitions.require_readable(state, wanted)
-    if found.state is not State.COMPLETED:
+    snapshot = transitions.require_readable(state, wanted)
+    if snapshot.state is not State.COMPLETED:
         raise RefusedError(
             "WRONG_STATE",
-            f"Snapshot {found.id} of `{state.log}` is {found.state}; only completed snapshots can be exported.",
+            f"Snapshot {snapshot.id} of `{state.log}` is {snapshot.state}; only completed snapshots can be exported.",
             hint=f"`tidefold history {state.log}` lists them. `tidefold confirm {state.log}` completes a STAGED one.",
         )
-    return found
+    return snapshot
 
 
-def _already(state: LogState, snapshot: Snapshot, wanted: SavepointRequest, there: Savepoint, store: Store) -> Outcome:
+def _already(state: LogState, snapshot: Snapshot, wanted: SavepointRequest, stored: Savepoint, store: Store) -> Outcome:
     asked = (wanted.layout, state.log, snapshot.id, snapshot.to_sqn, snapshot.started_at)
-    if (there.kind, there.log, there.snapshot, there.sqn, there.instant) == asked:
+    if (stored.kind, stored.log, stored.snapshot, stored.sqn, stored.instant) == asked:
         _remove_mark(store, state.log)
-        return _outcome(there, store, Status.ALREADY)
+        return _outcome(stored, store, Status.ALREADY)
     raise RefusedError(
         "SAVEPOINT_EXISTS",
-        f"{store.address} already contains a savepoint: snapshot {there.snapshot} of `{there.log}`, {there.kind}.",
+        f"{store.address} already contains a savepoint: snapshot {stored.snapshot} of `{stored.log}`, {stored.kind}.",
         hint="Give another address. tidefold never overwrites or deletes savepoints.",
     )
 
 
 def _write_savepoint(
-    pipeline: Pipeline, state: LogState, snapshot: Snapshot, layout: Layout, store: Store, note: Note
+    pipeline: Pipeline, state: LogState, snapshot: Snapshot, layout: Layout, store: Store, note: Notify
 ) -> tuple[Savepoint, ReadSources]:
-    rows = find_rows(state, snapshot, find_current_limit(pipeline, state.log, snapshot))
+    rows = find_rows(state, snapshot, find_current_limit(pipeline, state, snapshot))
     target = Into(Address(StorageTier.EXTERNAL, store.address, _HERE), snapshot.id, snapshot.epoch)
     plan = plan_restore(pipeline, rows, with_originals(state, places_of(pipeline, state.log)), target)
     native = layout is Layout.NATIVE
@@ -141,7 +231,7 @@ def _write_savepoint(
         instant=snapshot.started_at,
         rows=sum(f.rows for f in files if not f.hidden),
         shape=plan.shape,
-        positions=positions_at(state, snapshot.to_sqn),
+        progress=progress_at(state, snapshot.to_sqn),
         files=files,
         delta_log=(DELTA_LOG,) if native else (),
         cleared=plan.base.cleared if plan.base else (),
@@ -166,15 +256,15 @@ def _parts(plan: RestorePlan) -> tuple[FoldTask, ...]:
     )
 
 
-def _teller(note: Note) -> Callable[[int, int], None]:
+def _teller(note: Notify) -> Callable[[int, int], None]:
     """Returns a function that reports the progress every few seconds."""
-    begun = said = time.monotonic()
+    begun = told_at = time.monotonic()
 
     def tell(done: int, total: int) -> None:
-        nonlocal said
-        if done < total and time.monotonic() - said >= _NOTE_SECONDS:
-            said = time.monotonic()
-            note(f"savepoint: {done} of {total} buckets written, {said - begun:.0f} s")
+        nonlocal told_at
+        if done < total and time.monotonic() - told_at >= _NOTE_SECONDS:
+            told_at = time.monotonic()
+            note(f"savepoint: {done} of {total} buckets written, {told_at - begun:.0f} s")
 
     return tell
 
@@ -191,7 +281,7 @@ def _describe(store: Store, savepoint: Savepoint, begun: Begun) -> None:
 
 def _give_up(store: Store, begun: Begun) -> None:
     try:
-        places.give_up(store, begun)
+        give_up(store, begun)
     except TidefoldError as error:
         _log.warning("an unfinished savepoint is left at %s: %s", store.address, error)
 
@@ -212,7 +302,7 @@ def _outcome(savepoint: Savepoint, store: Store, status: Status, read: ReadSourc
         rows=savepoint.rows,
         files=len(savepoint.files),
         bytes=savepoint.bytes,
-        positions=[msgspec.to_builtins(p) for p in savepoint.positions],
+        positions=[msgspec.to_builtins(p) for p in savepoint.progress.positions],
         read=read,
     )
     message = (

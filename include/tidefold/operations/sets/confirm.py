@@ -12,9 +12,8 @@ from tidefold.domain.sets.set_state import Member, SetState, decide, decide_agai
 from tidefold.errors import ConflictError, GateFailedError, RefusedError, TidefoldError, wrap_unexpected
 from tidefold.operations.outcome import Outcome, Status, for_each_log
 from tidefold.operations.pipeline import Pipeline, now
-from tidefold.operations.sets.earlier_version import StagedVersion, explain_staged, find_restored_version, find_staged
 from tidefold.operations.sets.publish import publish_decided
-from tidefold.operations.sets.set_ledger import set_ledger
+from tidefold.operations.sets.read import StagedVersion, explain_staged, find_restored_version, find_staged
 from tidefold.operations.snapshot import confirm
 
 if TYPE_CHECKING:
@@ -44,8 +43,8 @@ def confirm_past(pipeline: Pipeline, logs: Sequence[str], run_id: str) -> list[O
 
     def act(log: str) -> Outcome:
         state = pipeline.ledger(log).find()
-        found = confirm.choose_snapshot(state, None, run_id) if state else None
-        if found is None and pipeline.config.set_of(log):
+        snapshot = confirm.choose_snapshot(state, None, run_id) if state else None
+        if snapshot is None and pipeline.config.set_of(log):
             return Outcome(log, Status.NOTHING, "this run made no snapshot of it")
         return confirm.confirm(pipeline, log, run_id=run_id)
 
@@ -64,16 +63,16 @@ def confirm_log(
     """Confirms one snapshot; if its log is in a set, the whole set. The other arguments are those of `confirm`."""
     chosen = pipeline.config.set_of(log)
     state = pipeline.ledger(log).find() if chosen else None
-    found = confirm.choose_snapshot(state, snapshot, run_id) if state else None
-    if chosen is None or (found and found.as_of):
+    candidate = confirm.choose_snapshot(state, snapshot, run_id) if state else None
+    if chosen is None or (candidate and candidate.as_of):
         return confirm.confirm(pipeline, log, snapshot, run_id, override_by, why, reconcile)
     if reconcile:
         confirm.roll_forward(pipeline, log, reconcile)
-    if found is None:
+    if candidate is None:
         confirm.require_no_override([log, *(one for one in chosen.logs if one != log)], override_by, why)
-    elif found.state is State.STAGED:
-        confirm.let_through(pipeline, log, found.id, override_by, why)
-    return confirm_set(pipeline, chosen, found.run if found else run_id)[log]
+    elif candidate.state is State.STAGED:
+        confirm.let_through(pipeline, log, candidate.id, override_by, why)
+    return confirm_set(pipeline, chosen, candidate.run if candidate else run_id)[log]
 
 
 def confirm_set(pipeline: Pipeline, chosen: SetConfig, run_id: str | None) -> dict[str, Outcome]:
@@ -84,26 +83,26 @@ def confirm_set(pipeline: Pipeline, chosen: SetConfig, run_id: str | None) -> di
     try:
         return _confirm(pipeline, chosen, run_id)
     except Exception as error:
-        found = wrap_unexpected(error)
-        return {log: Outcome.of_error(log, found) for log in chosen.logs}
+        failure = wrap_unexpected(error)
+        return {log: Outcome.of_error(log, failure) for log in chosen.logs}
 
 
 def _confirm(pipeline: Pipeline, chosen: SetConfig, run_id: str | None) -> dict[str, Outcome]:
-    ledger = set_ledger(pipeline, chosen.name)
+    ledger = pipeline.set_ledger(chosen.name)
     for _ in range(_TRIES):
         # The set is read before its logs: a later change of a log needs a later version of the set.
-        state = publish_decided(pipeline, chosen, ledger, ledger.read())
+        state = publish_decided(pipeline, ledger, ledger.read())
         logs = {log: pipeline.ledger(log).find() for log in chosen.logs}
         again = find_restored_version(state, logs, run_id) or _find_imported(state, logs, run_id)
         if again is None and state.point is None:
             return _describe_idle(chosen, state, "has no point yet")
         if again is None and _shows_restored(state, logs):
             return _describe_published(chosen, state, Status.ALREADY)
-        found = {log: _find_candidate(log, one, state, run_id, again) for log, one in logs.items()}
-        held = {log: one for log, one in found.items() if isinstance(one, TidefoldError)}
+        candidates = {log: _find_candidate(log, one, state, run_id, again) for log, one in logs.items()}
+        held = {log: one for log, one in candidates.items() if isinstance(one, TidefoldError)}
         if held:
             return _describe_held(chosen, logs, held)
-        members = tuple(Member(log, one.id) for log, one in found.items() if isinstance(one, Snapshot))
+        members = tuple(Member(log, one.id) for log, one in candidates.items() if isinstance(one, Snapshot))
         if not members:
             return _describe_idle(chosen, state, "has no rows yet")
         wanted = _decide(state, members, run_id or "", again)
@@ -114,7 +113,7 @@ def _confirm(pipeline: Pipeline, chosen: SetConfig, run_id: str | None) -> dict[
             return _describe_held(chosen, logs, dict.fromkeys(unequal.logs, error))
         decided = ledger.try_commit(state, wanted)
         if decided:
-            return _describe_published(chosen, publish_decided(pipeline, chosen, ledger, decided), Status.PUBLISHED)
+            return _describe_published(chosen, publish_decided(pipeline, ledger, decided), Status.PUBLISHED)
     raise ConflictError("SET_BUSY", f"Other processes changed set `{chosen.name}` {_TRIES} times.")
 
 
@@ -139,7 +138,7 @@ def _shows_restored(state: SetState, logs: Mapping[str, LogState | None]) -> boo
     """Whether all tables show a restored version, and no log has begun to fold the later changes again."""
     if state.published is None or not state.published.restored:
         return False
-    members = {one.log: one.snapshot for one in state.published.members}
+    members = state.published.snapshots
     newest = {log: one.latest.id for log, one in logs.items() if log in members and one and one.latest}
     return newest == members and not any(one and one.open_attempt for one in logs.values())
 

@@ -17,14 +17,13 @@ from tidefold.operations.pipeline import Pipeline, now
 from tidefold.operations.sets.checks import find_unequal_sums
 from tidefold.operations.sets.confirm import explain_missing
 from tidefold.operations.sets.publish import publish_decided
-from tidefold.operations.sets.set_ledger import set_ledger
 
 _TRIES = 10
 
 
 def require_one_point(pipeline: Pipeline, chosen: SetConfig) -> SetState:
     """Returns the state of a set whose logs have all ingested exactly up to its point. Raises RefusedError."""
-    state = set_ledger(pipeline, chosen.name).read()
+    state = pipeline.set_ledger(chosen.name).read()
     _read_logs(pipeline, chosen, state)
     return state
 
@@ -34,12 +33,12 @@ def keep_past_version(pipeline: Pipeline, chosen: SetConfig, at: int, run: str) 
 
     Raises RefusedError with the name of a log that has no such snapshot, or not all changes from before the instant.
     """
-    ledger = set_ledger(pipeline, chosen.name)
+    ledger = pipeline.set_ledger(chosen.name)
     for _ in range(_TRIES):
         # The set is read before its logs: a later change of a log needs a later version of the set.
-        state = publish_decided(pipeline, chosen, ledger, ledger.read())
-        found = {log: _find_past(one, at) for log, one in _read_logs(pipeline, chosen, state).items() if one}
-        members = tuple(Member(log, one.id) for log, one in found.items() if one)
+        state = publish_decided(pipeline, ledger, ledger.read())
+        snapshots = {log: _find_past(one, at) for log, one in _read_logs(pipeline, chosen, state).items() if one}
+        members = tuple(Member(log, one.id) for log, one in snapshots.items() if one)
         what = f"{len(members)} tables as of {format_instant(at)}"
         if not members:
             return Outcome(chosen.name, Status.NOTHING, f"no table had rows as of {format_instant(at)}")
@@ -71,20 +70,21 @@ def _read_logs(pipeline: Pipeline, chosen: SetConfig, state: SetState) -> dict[s
                 "SET_NO_PAST",
                 f"Set `{chosen.name}` cannot be read as of an instant: in this source, the records of one transaction "
                 "can have several times.",
-                hint="Restore a version: `tidefold restore --set`. Or make the snapshots of single logs.",
+                hint=f"Restore a version: `tidefold restore --set {chosen.name} --version NUMBER --log-position stay`. "
+                "Or make the snapshots of single logs.",
             )
     return logs
 
 
 def _find_past(state: LogState, at: int) -> Snapshot | None:
     """Returns the snapshot of a log as of an instant; None: nothing was committed before. Raises RefusedError."""
-    found = find_kept(state, at)
-    if found and not came_later(state, found):
-        return found
-    if found is None and _is_empty(state, at):
+    kept = find_kept(state, at)
+    if kept and not came_later(state, kept):
+        return kept
+    if kept is None and _is_empty(state, at):
         return None
-    why = "lacks changes that arrived later" if found else "is not there"
-    which = f"`tidefold untag {state.log} {found.as_of.tag}`, then" if found and found.as_of else "Repeat"
+    why = "lacks changes that arrived later" if kept else "is not there"
+    which = f"`tidefold untag {state.log} {kept.as_of.tag}`, then" if kept and kept.as_of else "Repeat"
     raise RefusedError(
         "SET_HELD",
         f"The snapshot of `{state.log}` as of {format_instant(at)} {why}.",

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from tidefold.config import SetConfig
 from tidefold.domain.log_state import Snapshot, State
 from tidefold.domain.sets.set_state import SetState, give_up, record_published
 from tidefold.domain.snapshot import transitions
 from tidefold.errors import CorruptError
+from tidefold.ledger import SetLedger
 from tidefold.operations.pipeline import Pipeline
-from tidefold.operations.sets.set_ledger import SetLedger, set_ledger
 
 
-def publish_decided(pipeline: Pipeline, chosen: SetConfig, ledger: SetLedger, state: SetState) -> SetState:
+def publish_decided(pipeline: Pipeline, ledger: SetLedger, state: SetState) -> SetState:
     """Publishes the tables of a decided version that do not show it yet, then makes it the version of readers.
 
     Returns the state after that; without an open decision, the given one. Repeating it changes nothing.
@@ -29,8 +28,8 @@ def _publish_member(pipeline: Pipeline, log: str, snapshot: int) -> int:
     from tidefold.operations.snapshot.confirm import roll_forward
 
     ledger = pipeline.ledger(log)
-    found = ledger.read().snapshot(snapshot)
-    if found and found.state is State.STAGED:
+    member = ledger.read().snapshot(snapshot)
+    if member and member.state is State.STAGED:
         ledger.commit(lambda state: transitions.confirm(state, snapshot))
     roll_forward(pipeline, log)
     published = ledger.read().snapshot(snapshot)
@@ -45,12 +44,18 @@ def _publish_member(pipeline: Pipeline, log: str, snapshot: int) -> int:
     return published.table_version
 
 
-def finish_set(pipeline: Pipeline, log: str) -> None:
-    """Publishes what the set of a log has decided, if it is in one. Call it before the log's snapshots change."""
+def finish_set(pipeline: Pipeline, log: str, plan: bool = False) -> frozenset[int]:
+    """Publishes what the set of a log has decided, if it is in one. Call it before the log's snapshots change.
+
+    Returns the snapshot of the log that readers of the set use. With `plan` nothing changes.
+    """
     chosen = pipeline.config.set_of(log)
-    if chosen:
-        ledger = set_ledger(pipeline, chosen.name)
-        publish_decided(pipeline, chosen, ledger, ledger.read())
+    if chosen is None:
+        return frozenset()
+    ledger = pipeline.set_ledger(chosen.name)
+    state = ledger.read() if plan else publish_decided(pipeline, ledger, ledger.read())
+    used = state.published.member(log) if state.published else None
+    return frozenset({used.snapshot} if used else ())
 
 
 def give_up_staged(pipeline: Pipeline, log: str, snapshot: Snapshot | None) -> None:
@@ -61,10 +66,10 @@ def give_up_staged(pipeline: Pipeline, log: str, snapshot: Snapshot | None) -> N
     chosen = pipeline.config.set_of(log)
     if chosen is None or snapshot is None or snapshot.state is not State.STAGED or snapshot.as_of is not None:
         return
-    ledger = set_ledger(pipeline, chosen.name)
+    ledger = pipeline.set_ledger(chosen.name)
 
     def transition(state: SetState) -> SetState:
         decided = state.decided.member(log) if state.decided else None
         return state if decided and decided.snapshot == snapshot.id else give_up(state, log, snapshot.id)
 
-    publish_decided(pipeline, chosen, ledger, ledger.commit(transition))
+    publish_decided(pipeline, ledger, ledger.commit(transition))

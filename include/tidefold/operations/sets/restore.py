@@ -10,33 +10,42 @@ from tidefold.compute.runners import Runner
 from tidefold.domain.log_state import LogState, Snapshot
 from tidefold.domain.sets.set_state import Member, SetVersion
 from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
-from tidefold.errors import NotFoundError, RefusedError
+from tidefold.errors import InvalidInputError, NotFoundError, RefusedError
 from tidefold.operations.outcome import Outcome, Status, for_each_log
 from tidefold.operations.pipeline import Pipeline
-from tidefold.operations.restore.explain import explain
 from tidefold.operations.restore.export import restore_to
-from tidefold.operations.restore.restore import Restore
-from tidefold.operations.sets.earlier_version import has_rows_of
+from tidefold.operations.restore.restore import Restore, explain
 from tidefold.operations.sets.publish import give_up_staged
-from tidefold.operations.sets.read import find_set
-from tidefold.operations.sets.set_ledger import set_ledger
+from tidefold.operations.sets.read import find_set, has_rows_of
 from tidefold.operations.snapshot.abort import abort
-from tidefold.operations.snapshot.attempt import Attempt, Claimant
-from tidefold.operations.snapshot.claiming import bring_up_to_date, describe_unclaimed
+from tidefold.operations.snapshot.attempt import Attempt, Claimant, bring_up_to_date, describe_unclaimed
 
 
 class RestoreSet(msgspec.Struct, frozen=True, tag="restore-set"):
-    """Asks for the rows of an earlier version of a set. The next run folds the later changes again.
+    """Asks for the rows of an earlier version of a set.
 
     `set`: the name of the set.
     `version`: the number of the version.
     `takeover`: supersede attempts of other runs.
+    `mode`: what happens to the later changes: STAY or REPLAY.
+    `by`: who asks.
     """
 
     run: str
     set: str
     version: int
     takeover: bool = False
+    mode: RestoreMode = RestoreMode.REPLAY
+    by: str = ""
+
+    def __post_init__(self) -> None:
+        if self.mode not in (RestoreMode.STAY, RestoreMode.REPLAY):
+            raise InvalidInputError(
+                "SET_REPLAYS",
+                f"The restore of set `{self.set}` needs `--log-position stay` or `replay`: if changes are left out, "
+                "later versions are no point of the source's log.",
+                hint=f"`tidefold restore --set {self.set} --to FOLDER` writes the tables elsewhere.",
+            )
 
     def prepare_claim(self, pipeline: Pipeline, log: str) -> Claimant:
         """Raises TidefoldError."""
@@ -70,7 +79,7 @@ class RestoreSet(msgspec.Struct, frozen=True, tag="restore-set"):
 
     def restore_member(self, snapshot: int) -> Restore:
         """Returns the request for one log."""
-        return Restore(self.run, RestorePoint(snapshot, RestoreMode.REPLAY), self.takeover)
+        return Restore(self.run, RestorePoint(snapshot, self.mode), self.takeover, by=self.by)
 
     def _find_member(self, pipeline: Pipeline, log: str) -> Member | None:
         return find_earlier_version(pipeline, self.set, self.version).member(log)
@@ -82,17 +91,17 @@ def _leave(state: LogState) -> LogState:
 
 def find_earlier_version(pipeline: Pipeline, name: str, number: int | None = None) -> SetVersion:
     """Returns a version of a set; by default the one that readers use. Raises NotFoundError."""
-    versions = set_ledger(pipeline, find_set(pipeline, name).name).read().versions
-    found = [one for one in versions if number is None or one.number == number]
-    if not found:
-        known = ", ".join(str(one.number) for one in versions)
+    versions = pipeline.set_ledger(find_set(pipeline, name).name).read().versions
+    matching = [one for one in versions if number is None or one.number == number]
+    if not matching:
+        numbers = ", ".join(str(one.number) for one in versions)
         which = f"version {number}" if number else "published version"
         raise NotFoundError(
             "SET_VERSION_UNKNOWN",
             f"Set `{name}` has no {which}.",
-            hint=f"Known versions: {known}." if known else "`tidefold run` makes one.",
+            hint=f"Known versions: {numbers}." if numbers else "`tidefold run` makes one.",
         )
-    return found[-1]
+    return matching[-1]
 
 
 def restore_set(
@@ -151,7 +160,7 @@ def export_set(pipeline: Pipeline, version: SetVersion, address: str, run: Calla
     run: returns the runner of the tasks of a log.
     """
     folder = address.rstrip("/")
-    tables = {one.log: one.snapshot for one in version.members}
+    tables = version.snapshots
     return for_each_log(
         list(tables), lambda log: restore_to(pipeline, log, tables[log], f"{folder}/{log}", run=run(log))
     )

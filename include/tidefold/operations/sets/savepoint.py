@@ -14,25 +14,21 @@ from tidefold.config import SetConfig
 from tidefold.domain.external_snapshot import Layout, Ownership
 from tidefold.domain.ingest.append import never_took
 from tidefold.domain.log_state import LogState, Snapshot
-from tidefold.domain.sets.point import Cut
+from tidefold.domain.sets.progress import Cut
 from tidefold.domain.sets.set_state import SetState, SetVersion
 from tidefold.errors import AlreadyExistsError, CorruptError, NotFoundError, RefusedError
-from tidefold.ledger import read_description
+from tidefold.ledger import read_described, read_description, write_description
 from tidefold.operations.outcome import Outcome, for_each_log
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.restore.target_location import open_place
 from tidefold.operations.savepoint.external import open_address
 from tidefold.operations.savepoint.import_snapshot import Import
-from tidefold.operations.savepoint.take import Note, SavepointRequest, take_savepoint
-from tidefold.operations.sets.earlier_version import StagedVersion, find_staged
-from tidefold.operations.sets.read import find_set
+from tidefold.operations.savepoint.take import Notify, SavepointRequest, take_savepoint
+from tidefold.operations.sets.read import StagedVersion, find_set, find_staged
 from tidefold.operations.sets.restore import find_earlier_version
-from tidefold.operations.sets.set_ledger import set_ledger
 from tidefold.operations.snapshot.abort import abort
-from tidefold.operations.snapshot.attempt import Attempt, Claimant
-from tidefold.operations.snapshot.claiming import describe_unclaimed
+from tidefold.operations.snapshot.attempt import Attempt, Claimant, describe_unclaimed
 from tidefold.storage import Store
-from tidefold.typed_json import decode_json
 
 DESCRIPTION = "set.json"
 
@@ -42,15 +38,14 @@ class SetSavepoint:
     """The description of a set's savepoint.
 
     name: the name of the set. logs: all its logs, also those without rows.
-    version: the saved version; its point cuts each log where the saved rows end.
+    set_version: the saved version; its point cuts each log where the saved rows end.
     descriptions: the sha256 of the description of each table's savepoint.
     """
 
     name: str
     logs: tuple[str, ...]
-    version: SetVersion
+    set_version: SetVersion
     descriptions: Mapping[str, str]
-    format: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +62,7 @@ class SetSavepointRequest:
     overwrite: bool = False
 
 
-def save_set(pipeline: Pipeline, name: str, wanted: SetSavepointRequest, note: Note) -> list[Outcome]:
+def save_set(pipeline: Pipeline, name: str, wanted: SetSavepointRequest, note: Notify) -> list[Outcome]:
     """Writes a savepoint of each table of a version, then the description of the set. A repeated call continues.
 
     Without the description there is no savepoint of the set. Raises TidefoldError.
@@ -76,10 +71,11 @@ def save_set(pipeline: Pipeline, name: str, wanted: SetSavepointRequest, note: N
     version = _require_point(pipeline, chosen, find_earlier_version(pipeline, name, wanted.version))
     store = open_place(pipeline, wanted.address)
     there = find_set_savepoint(store)
-    if there and (there.name, there.version.number, there.version.instant) != (name, version.number, version.instant):
+    saved = there.set_version if there else version
+    if there and (there.name, saved.number, saved.instant) != (name, version.number, version.instant):
         raise RefusedError(
             "SAVEPOINT_EXISTS",
-            f"{store.address} already contains a savepoint: version {there.version.number} of set `{there.name}`.",
+            f"{store.address} already contains a savepoint: version {saved.number} of set `{there.name}`.",
             hint="Give another address. tidefold never overwrites or deletes savepoints.",
         )
 
@@ -100,7 +96,7 @@ def _require_point(pipeline: Pipeline, chosen: SetConfig, version: SetVersion) -
     """Returns the version with its whole point. A version that an older tidefold published does not have it."""
     point = version.point
     if point is None:
-        newest = set_ledger(pipeline, chosen.name).read().point
+        newest = pipeline.set_ledger(chosen.name).read().point
         point = newest if newest and newest.position == version.position else None
     late = next((one.log for one in point.cuts if one.late is not None), None) if point else None
     if point is None or late:
@@ -116,30 +112,23 @@ def _require_point(pipeline: Pipeline, chosen: SetConfig, version: SetVersion) -
 def _write_description(store: Store, chosen: SetConfig, version: SetVersion) -> None:
     assert version.point is not None
     saved = {one.log: read_description(open_address(f"{store.address}/{one.log}")) for one in version.members}
-    ends = {log: max((p.next_offset for p in one.positions), default=0) for log, (one, _) in saved.items()}
+    ends = {log: max((p.next_offset for p in one.progress.positions), default=0) for log, (one, _) in saved.items()}
     cuts = tuple(Cut(one.log, ends.get(one.log, 0)) for one in version.point.cuts)
     exact = replace(version, point=replace(version.point, cuts=cuts))
     document = SetSavepoint(chosen.name, chosen.logs, exact, {log: digest for log, (_, digest) in saved.items()})
-    data = msgspec.json.encode(document)
     try:
-        store.put_if_absent(DESCRIPTION, data)
+        write_description(store, document, DESCRIPTION)
     except AlreadyExistsError:
-        if store.read(DESCRIPTION) != data:
+        if find_set_savepoint(store) != document:
             raise
 
 
 def find_set_savepoint(store: Store) -> SetSavepoint | None:
     """Returns the savepoint of a set at a place; None: there is none. Raises CorruptError."""
     try:
-        data = store.read(DESCRIPTION)
+        return read_described(store, DESCRIPTION, SetSavepoint)[0]
     except NotFoundError:
         return None
-    try:
-        return decode_json(data, SetSavepoint)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise CorruptError(
-            "SAVEPOINT_DAMAGED", f"`{DESCRIPTION}` at {store.address} cannot be read: {error}.", hint="Use another one."
-        ) from error
 
 
 def require_set_savepoint(address: str) -> SetSavepoint:
@@ -170,7 +159,7 @@ class ImportSet(msgspec.Struct, frozen=True, tag="import-set"):
 
     def prepare_claim(self, pipeline: Pipeline, log: str) -> Claimant:
         """Checks the original before anything changes. Raises TidefoldError."""
-        if require_set_savepoint(self.address).version.member(log) is None:
+        if require_set_savepoint(self.address).set_version.member(log) is None:
             return lambda state: state
         return self._import(log).prepare_in_set(pipeline, log)
 
@@ -202,8 +191,8 @@ def import_set(
             hint="Configure the set with the same logs. A log can leave the set after the import.",
         )
     logs = {log: pipeline.ledger(log).find() for log in chosen.logs}
-    _require_new(set_ledger(pipeline, chosen.name).read(), logs)
-    outcomes = run_step([one.log for one in saved.version.members])
+    _require_new(pipeline.set_ledger(chosen.name).read(), logs)
+    outcomes = run_step([one.log for one in saved.set_version.members])
     if any(outcome.error for outcome in outcomes):
         reason = f"run {request.run} did not import the whole set"
         for_each_log(chosen.logs, lambda log: abort(pipeline, log, reason, run_id=request.run))
@@ -230,7 +219,7 @@ def find_imported_version(
             f"The imported snapshots of set `{of_set.name}` are not of one savepoint.",
             hint=f"`tidefold abort {min(staged)}`, and for the other logs; then import again.",
         )
-    return StagedVersion(saved.version, staged, is_import=True)
+    return StagedVersion(saved.set_version, staged, is_import=True)
 
 
 def _require_new(of_set: SetState, logs: Mapping[str, LogState | None]) -> None:
@@ -242,5 +231,6 @@ def _require_new(of_set: SetState, logs: Mapping[str, LogState | None]) -> None:
     raise RefusedError(
         "SET_BEGUN",
         f"The savepoint cannot be imported: {what} has begun.",
-        hint=f"Import into a new store. `tidefold restore --set {of_set.name}` brings back an earlier version.",
+        hint=f"Import into a new store. `tidefold restore --set {of_set.name} --version NUMBER --log-position stay` "
+        "brings back an earlier version.",
     )

@@ -1,19 +1,21 @@
-"""The status of each set: its point, its lag, which log is the slowest, and why the set waits."""
+"""The status of a set: its point, its lag, which log is the slowest, why it waits, and what is undecided."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 
 from tidefold.config import SetConfig
-from tidefold.domain.sets.set_state import SetState
-from tidefold.domain.wording import count_noun
-from tidefold.errors import TidefoldError
+from tidefold.domain.log_state import LogState, Snapshot, State
+from tidefold.domain.sets.set_state import SetState, release_snapshots
+from tidefold.domain.wording import count_noun, shorten_reason
+from tidefold.errors import InvalidInputError, RefusedError, TidefoldError
 from tidefold.operations.inspect.status import LogStatus
-from tidefold.operations.outcome import ErrorInfo
-from tidefold.operations.pipeline import Pipeline
-from tidefold.operations.sets.set_ledger import set_ledger
+from tidefold.operations.outcome import ErrorInfo, Outcome
+from tidefold.operations.pipeline import Pipeline, now
+from tidefold.operations.snapshot.abort import abort
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +59,18 @@ class SetStatus:
         return (now - datetime.fromisoformat(self.instant)).total_seconds() if self.instant else None
 
 
-def read_sets(pipeline: Pipeline, found: Sequence[LogStatus]) -> list[SetStatus]:
+def release_set(pipeline: Pipeline, chosen: SetConfig, position: int, by: str, why: str) -> None:
+    """Records who says that the snapshot by signal which holds a set had ended at a position. Raises RefusedError."""
+    if not (by.strip() and why.strip()):
+        raise InvalidInputError("SET_OPTIONS", "A release needs a name and a reason.", hint="Give --by and --reason.")
+    instant = now()
+    ledger = pipeline.set_ledger(chosen.name)
+    ledger.commit(lambda state: release_snapshots(state, position, by, shorten_reason(why), instant))
+
+
+def read_sets(pipeline: Pipeline, statuses: Sequence[LogStatus]) -> list[SetStatus]:
     """Returns the status of each set with one of these logs. Reads one ledger for each set."""
-    logs = {one.log: one for one in found}
+    logs = {one.log: one for one in statuses}
     asked = [one for one in pipeline.config.sets.values() if logs.keys() & {*one.logs}]
     return [read_set_status(pipeline, one, [logs[log] for log in one.logs if log in logs]) for one in asked]
 
@@ -67,7 +78,7 @@ def read_sets(pipeline: Pipeline, found: Sequence[LogStatus]) -> list[SetStatus]
 def read_set_status(pipeline: Pipeline, chosen: SetConfig, logs: Iterable[LogStatus]) -> SetStatus:
     """Returns the status of one set. logs: the status of its logs, which may hold it."""
     try:
-        state = set_ledger(pipeline, chosen.name).read()
+        state = pipeline.set_ledger(chosen.name).read()
     except TidefoldError as error:
         return SetStatus(chosen.name, chosen.logs, error=ErrorInfo.of(error))
     version, behind = state.published, dict(state.behind or {})
@@ -118,3 +129,43 @@ def set_lines(status: SetStatus) -> Iterator[str]:
         yield f"set {status.name}: waits for {one.log}: {one.why.rstrip('.')}."
     if status.decided:
         yield f"set {status.name}: version {status.decided} is decided; the next command publishes the rest of it."
+
+
+def find_undecided(states: Iterable[LogState | None]) -> dict[str, Snapshot]:
+    """Returns the staged snapshots that their gates refused, by log: each may still be let through, or aborted."""
+    attempts = {state.log: state.open_attempt for state in states if state and state.open_attempt}
+    return {
+        log: one
+        for log, one in attempts.items()
+        if one and one.state is State.STAGED and one.verdict and not one.verdict.allows
+    }
+
+
+def abort_version(pipeline: Pipeline, log: str, reason: str, snapshot: int) -> Outcome:
+    """Aborts a snapshot, and those that the same run staged for the other logs of its set.
+
+    They would never be published without it, and would block the next run.
+    """
+    aborted = pipeline.ledger(log).read().snapshot(snapshot)
+    outcome = abort(pipeline, log, reason, snapshot=snapshot)
+    chosen = pipeline.config.set_of(log)
+    for other in chosen.logs if chosen and aborted else ():
+        state = pipeline.ledger(other).find() if other != log else None
+        attempt = state.open_attempt if state else None
+        if attempt and aborted and attempt.run == aborted.run:
+            # It may have been decided about meanwhile.
+            with suppress(TidefoldError):
+                abort(pipeline, other, f"`{log}` of its set was aborted: {reason}", snapshot=attempt.id)
+    return outcome
+
+
+def require_alone(pipeline: Pipeline, log: str, why: str, hint: str) -> None:
+    """Raises RefusedError (SET_TOGETHER) if the log is in a set.
+
+    why: goes on after "`log` is in set `name`".
+    hint: the next step; `{set}` in it is the name of the set.
+    """
+    chosen = pipeline.config.set_of(log)
+    if chosen:
+        message = f"`{log}` is in set `{chosen.name}`{why}"
+        raise RefusedError("SET_TOGETHER", message, hint=hint.format(set=chosen.name))

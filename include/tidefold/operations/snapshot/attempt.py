@@ -1,15 +1,28 @@
-"""The work of a claimed snapshot as values, the same for all kinds of requests."""
+"""Claims snapshots: the work of an attempt as values, the same for all kinds of requests."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+import uuid
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
+
+import msgspec
 
 from tidefold.domain.key_groups import Redistribution
-from tidefold.domain.log_state import LogState, Position, Snapshot, TableSpec
+from tidefold.domain.log_state import LogState, Snapshot, State, TableSpec
+from tidefold.domain.snapshot.claim import KindDecision, KindInputs, KindPolicy, of_run, select_kind
 from tidefold.domain.snapshot.manifest import Manifest
-from tidefold.domain.table.schema import Schema
-from tidefold.fold.task import FoldTask, Read
+from tidefold.domain.source_progress import SourceProgress
+from tidefold.domain.table.types import Schema
+from tidefold.fold.plan import FoldTask, Read
+from tidefold.operations.ingest.schema_update import apply_configured_schema
+from tidefold.operations.outcome import Outcome, Status
+from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.sets.publish import finish_set
+from tidefold.operations.sets.status import require_alone
+from tidefold.operations.snapshot.confirm import roll_forward
 
 # Claims a log for one request. Its instant and token are fixed, so two calls on one state give the same result.
 Claimant = Callable[[LogState], LogState]
@@ -48,7 +61,7 @@ class Attempt:
 
     `base`: the manifest that it begins with.
     `shape`: the table definition of the new snapshot.
-    `schemas`, `positions`: the schemas and source positions of the log at the snapshot's last sqn.
+    `schemas`, `progress`: the schemas and source progress of the log at the snapshot's last sqn.
     `restored`: the restored rows, if it is a restore or an import.
     `expected_rows`: how many rows the tasks must make; None: not recorded.
     `redistribution`: how the rows are distributed to workers. Restored and imported rows keep theirs.
@@ -60,7 +73,7 @@ class Attempt:
     shape: TableSpec
     tasks: tuple[FoldTask, ...]
     schemas: tuple[Schema, ...] = ()
-    positions: tuple[Position, ...] | None = None
+    progress: SourceProgress | None = None
     restored: RestoreInfo | None = None
     expected_rows: int | None = None
     redistribution: Redistribution | None = None
@@ -74,3 +87,66 @@ class Attempt:
     def writes_rows(self) -> bool:
         """Whether rows are merged or written. If not, files are only linked, which needs no Spark."""
         return any(task.writes_rows for task in self.tasks)
+
+
+def hash_request(wanted: Mapping[str, Any]) -> str:
+    """Returns the sha256 of a request. With it, a different request under the same run id is refused."""
+    return hashlib.sha256(msgspec.json.encode(wanted)).hexdigest()
+
+
+def new_token() -> str:
+    """Returns the random part of an attempt's token."""
+    return uuid.uuid4().hex[:8]
+
+
+def bring_up_to_date(pipeline: Pipeline, log: str, run: str) -> LogState:
+    """Before a claim: publishes a completed snapshot and what its set decided, and gives the log its columns.
+
+    Returns the state after that.
+    """
+    finish_set(pipeline, log)
+    roll_forward(pipeline, log)
+    return apply_configured_schema(pipeline, pipeline.ledger(log).read(), run)
+
+
+def require_no_set(pipeline: Pipeline, log: str) -> None:
+    """Raises RefusedError if the log is in a set: the set's tables are published at one point."""
+    require_alone(
+        pipeline,
+        log,
+        ": rows of another point would be published beside its other tables.",
+        hint=f"Use --set {{set}}, or restore into a folder. Or remove `{log}` from the configured set.",
+    )
+
+
+def choose_kind(pipeline: Pipeline, state: LogState, asked: KindPolicy | None) -> KindDecision:
+    """Returns the kind of the next snapshot: as requested, else as configured."""
+    snapshots = pipeline.config.snapshots
+    links = pipeline.store.links and not snapshots.copies
+    terms = KindInputs(asked or snapshots.kind, links, snapshots.full_every, pipeline.log(state.log).shape.buckets)
+    return select_kind(state, terms)
+
+
+def find_skipped_range(snapshot: Snapshot) -> tuple[int, int] | None:
+    """Returns the first and last sqn of the change sets that an attempt leaves out for good."""
+    return (snapshot.folds_to + 1, snapshot.to_sqn) if snapshot.folds_to < snapshot.to_sqn else None
+
+
+def describe_unclaimed(state: LogState, run: str, otherwise: str) -> Outcome:
+    """Returns the outcome if a claim changed nothing: the earlier snapshot of the run, else the text `otherwise`."""
+    mine = of_run(state, run)
+    if mine is None and state.stays:
+        why = f"{state.stays.by} stopped the log ({state.stays.why}); `tidefold resume {state.log}` ends that"
+        return Outcome(state.log, Status.NOTHING, why)
+    if mine is None:
+        return Outcome(state.log, Status.NOTHING, otherwise)
+    return Outcome(state.log, Status.ALREADY, f"snapshot {mine.id} of this run is {mine.state}", mine.id)
+
+
+def find_horizon(pipeline: Pipeline, state: LogState) -> int | None:
+    """Returns the order below which changes are quarantined, because such old deletes are forgotten. None: no limit."""
+    late = pipeline.log(state.log).late
+    if late is None or late.policy != "quarantine":
+        return None
+    announced = (s.horizon for s in state.snapshots if s.state is not State.ABORTED)
+    return max((one for one in announced if one is not None), default=None)

@@ -1,4 +1,4 @@
-"""Compacts the log: merges runs of waiting change sets, and keeps only the changes that count (C12)."""
+"""Compacts the log: keeps only the waiting changes that count (C12), by hand or as a tail-only snapshot."""
 
 from __future__ import annotations
 
@@ -11,22 +11,27 @@ from functools import partial
 import pyarrow as pa
 
 from tidefold.changelog import write_intents
-from tidefold.changelog.schema_alignment import Aligner
+from tidefold.changelog.schema import Aligner
 from tidefold.changelog.segment import Indexes, read_change_set
 from tidefold.changelog.write_intents import Intent, IntentLog
 from tidefold.domain.commit_times import merge_ranges
 from tidefold.domain.ingest.append import require_fence
-from tidefold.domain.log_state import ChangeSet, LogState, State
+from tidefold.domain.log_state import ChangeSet, LogState, SnapshotKind, State
 from tidefold.domain.paths import CHANGELOG
-from tidefold.domain.retention import compaction, log_retention
-from tidefold.domain.table.schema import shape_at
+from tidefold.domain.retention import log_bounds
+from tidefold.domain.snapshot import claim
+from tidefold.domain.table.table_spec import ARRIVAL, COLUMNS, POSITION, VERSION
+from tidefold.domain.table.types import shape_at
+from tidefold.domain.wording import count_noun
 from tidefold.errors import ConflictError, RefusedError, TidefoldError
 from tidefold.fold.merge.compaction import compact_changes
 from tidefold.operations.ingest import recovery
 from tidefold.operations.local_copies.segments import write_segment
 from tidefold.operations.outcome import Outcome, Status
 from tidefold.operations.pipeline import Pipeline, now
-from tidefold.operations.snapshot.details import CompactionDetails
+from tidefold.operations.snapshot.attempt import hash_request
+from tidefold.operations.snapshot.confirm import roll_forward
+from tidefold.operations.snapshot.details import CompactionDetails, TailDetails
 
 _log = logging.getLogger(__name__)
 _Runs = tuple[tuple[ChangeSet, ...], ...]
@@ -43,9 +48,9 @@ def compact_log(pipeline: Pipeline, log: str, plan: bool = False, only_due: bool
     if state is None:
         runs: _Runs = ()
     elif only_due:
-        runs = compaction.find_due_runs(state, pipeline.config.compaction.trigger, kept_log)
+        runs = log_bounds.find_due_runs(state, pipeline.config.compaction.trigger, kept_log)
     else:
-        runs = compaction.find_compactable_runs(state, kept_log)
+        runs = log_bounds.find_compactable_runs(state, kept_log)
     if state is None or not runs:
         few = "fewer change sets wait than `compaction` in the configuration asks for"
         return Outcome(log, Status.NOTHING, few if only_due else _why_not(state))
@@ -55,7 +60,7 @@ def compact_log(pipeline: Pipeline, log: str, plan: bool = False, only_due: bool
         return Outcome(log, Status.PLANNED, f"would compact {sets:,} change sets into {len(runs):,}", details=details)
     kept = sum(_compact_run(pipeline, state, run, kept_log) for run in runs)
     message = f"compacted {sets:,} change sets into {len(runs):,}: {kept:,} of {rows:,} changes are left"
-    if state.shape.merge.engine not in compaction.REDUCING:
+    if state.shape.merge.engine not in log_bounds.REDUCING:
         message += f", because `merge: {state.shape.merge.engine}` needs each of them"
     return Outcome(log, Status.COMPACTED, message, details=replace(details, changes_kept=kept))
 
@@ -66,7 +71,7 @@ def compact_if_due(pipeline: Pipeline, state: LogState) -> bool:
     If nothing is due, it reads nothing.
     """
     kept_log = pipeline.config.retention.log_retention(now())
-    if not compaction.find_due_runs(state, pipeline.config.compaction.trigger, kept_log):
+    if not log_bounds.find_due_runs(state, pipeline.config.compaction.trigger, kept_log):
         return False
     try:
         outcome = compact_log(pipeline, state.log, only_due=True)
@@ -88,7 +93,7 @@ def _why_not(state: LogState | None) -> str:
 
 
 def _compact_run(
-    pipeline: Pipeline, state: LogState, run: Sequence[ChangeSet], kept_log: log_retention.LogRetention | None
+    pipeline: Pipeline, state: LogState, run: Sequence[ChangeSet], kept_log: log_bounds.LogRetention | None
 ) -> int:
     """Writes the compaction of one run and replaces it. Returns how many changes are left."""
     store, this = pipeline.store, uuid.uuid4().hex
@@ -98,9 +103,9 @@ def _compact_run(
     # No snapshot that ends with the run has an older schema than the run's last change set.
     schema = run[-1].schema
     aligner = Aligner(shape_at(state, schema), schema, state.schemas)
-    known: Indexes = {}
-    given = pa.concat_tables([aligner.changes(read_change_set(store, c, known=known), c.schema) for c in run])
-    rest = compact_changes(given, aligner.shape)
+    indexes: Indexes = {}
+    changes = pa.concat_tables([aligner.changes(read_change_set(store, c, indexes=indexes), c.schema) for c in run])
+    rest = compact_changes(changes, aligner.shape, _find_needed(state))
     [part] = write_segment(pipeline, path, [(state.log, rest)])
     written = part.change_set(run[-1].high)
     times = merge_ranges(one.times for one in run)
@@ -116,8 +121,46 @@ def _compact_run(
     return change_set.rows
 
 
+def _find_needed(state: LogState) -> Sequence[int] | None:
+    """Returns the order of a delete from which on each change of its key may be needed; None: none is.
+
+    A change of a key takes values from the row of its old key. It may wait, or land later than the delete of that key.
+    """
+    if state.shape.order in (ARRIVAL, POSITION, VERSION, COLUMNS):
+        return None
+    is_waiting = any(entry.key_changes for entry in state.landed)
+    return () if is_waiting else min((position.high for position in state.positions), default=())
+
+
 def _replace_run(
-    state: LogState, fence: int, change_set: ChangeSet, kept_log: log_retention.LogRetention | None
+    state: LogState, fence: int, change_set: ChangeSet, kept_log: log_bounds.LogRetention | None
 ) -> LogState:
     require_fence(state, fence)
-    return compaction.compact(state, change_set, kept_log)
+    return log_bounds.compact(state, change_set, kept_log)
+
+
+def take_tail(pipeline: Pipeline, log: str, run_id: str) -> Outcome:
+    """Makes a tail-only snapshot: complete at once, never published, with the verdict of its base.
+
+    Before that, it compacts a log of which too much waits: nothing is compacted across the end of a tail. Raises
+    RefusedError if nothing was materialized yet. A repeated call of a run returns the same snapshot.
+    """
+    ledger = pipeline.ledger(log)
+    before = ledger.find()
+    if before is None:
+        return Outcome(log, Status.NOTHING, "nothing was ingested yet")
+    roll_forward(pipeline, log)
+    if claim.of_run(before, run_id) is None:
+        compact_if_due(pipeline, before)
+    asked = claim.Claim(run_id, hash_request({"kind": SnapshotKind.TAIL}), SnapshotKind.TAIL, now())
+    state = ledger.commit(lambda current: claim.tail(current, asked))
+    snapshot = claim.of_run(state, run_id)
+    if snapshot is None:
+        return Outcome(log, Status.NOTHING, "nothing new since the newest snapshot")
+    if before.snapshot(snapshot.id):
+        return Outcome(log, Status.ALREADY, f"snapshot {snapshot.id} of this run is {snapshot.state}", snapshot.id)
+    change_sets = state.change_sets_in(snapshot.from_sqn, snapshot.to_sqn)
+    rows = sum(c.rows for c in change_sets)
+    details = TailDetails(base=snapshot.base, change_sets=len(change_sets), changes=rows)
+    message = f"snapshot {snapshot.id} is snapshot {snapshot.base} and {count_noun(rows, 'change')} after it"
+    return Outcome(log, Status.COMPLETED, message, snapshot.id, details=details)

@@ -1,26 +1,110 @@
-"""Confirms a judged snapshot and publishes it to readers."""
+"""Confirms a judged snapshot, by its manifest or a copy of it, and publishes it to readers."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 
-from tidefold.delta.publish import publish, shorten_log
-from tidefold.delta.published_table import Published
-from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind, State
+import msgspec
+
+from tidefold.delta.publish import Publication, publish, shorten_log
+from tidefold.delta.published_table import Published, TableDescription
+from tidefold.domain.external_snapshot import StorageTier
+from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind, State, Verdict
 from tidefold.domain.paths import LogPaths
+from tidefold.domain.retention.local_copies import CopyName
 from tidefold.domain.snapshot import claim, transitions
-from tidefold.errors import AlreadyExistsError, RefusedError
-from tidefold.ledger import read_manifest
+from tidefold.domain.snapshot.manifest import Manifest
+from tidefold.errors import AlreadyExistsError, CorruptError, RefusedError
+from tidefold.fold.inputs import Inputs
+from tidefold.fold.plan import Address
+from tidefold.fold.plan_fold import SourcePlaces
+from tidefold.ledger import read_manifest, read_manifest_at
+from tidefold.ledger.evidence import DECISION_FACT, SET_FACT
+from tidefold.operations.local_copies.manage import places_of
 from tidefold.operations.outcome import Outcome, Status
 from tidefold.operations.pipeline import Pipeline, now
-from tidefold.operations.sets.membership import require_alone
+from tidefold.operations.sets.status import require_alone
 from tidefold.operations.snapshot.details import PointInTimeDetails, PublicationDetails
-from tidefold.operations.snapshot.manifests import read_manifest_or_copy
-from tidefold.operations.snapshot.publication import describe_publication
 
 _log = logging.getLogger(__name__)
+
+
+def read_manifest_or_copy(pipeline: Pipeline, log: str, snapshot: Snapshot) -> Manifest:
+    """Returns the manifest that the ledger names. Reads a local copy only if the store has no intact one.
+
+    Raises CorruptError.
+    """
+    try:
+        return read_manifest(pipeline.store, log, snapshot)
+    except CorruptError as error:
+        places = places_of(pipeline, log)
+        if snapshot.id not in places.local:
+            raise
+        _log.warning("%s: the manifest is read from the local copy: %s", log, error)
+        return find_manifest(log, snapshot, places, Inputs({places.store: pipeline.store}))
+
+
+def find_manifest(log: str, snapshot: Snapshot, places: SourcePlaces, inputs: Inputs) -> Manifest:
+    """Returns the manifest that the ledger names. `inputs` records each place that was tried. Raises CorruptError."""
+    stored = Address(StorageTier.STORE, places.store, LogPaths(log).manifest(snapshot.id))
+    root = places.local.get(snapshot.id)
+    copied = () if root is None else (Address(StorageTier.LOCAL, root, CopyName(log, snapshot.id).manifest),)
+
+    def read(address: Address) -> Manifest:
+        return read_manifest_at(inputs.store(address), address.path, snapshot)
+
+    return inputs.first(f"manifest {snapshot.id}", 0, (stored, *copied), read)
+
+
+def describe_publication(pipeline: Pipeline, log: str, snapshot: Snapshot) -> Publication:
+    """Returns how a snapshot is published."""
+    configured = pipeline.config.logs.get(log)
+    if configured is None:
+        # Its entry was removed after the snapshot was confirmed.
+        return Publication()
+    # A property is new with each snapshot, so only those who use a catalog pay for it.
+    of_set = _describe_point(pipeline, log, snapshot)
+    facts = {"snapshot": str(snapshot.id), "verdict": _describe_verdict(snapshot.verdict)}
+    description = TableDescription(
+        comment=configured.comment,
+        comments=configured.comments,
+        facts=facts if pipeline.config.catalog else {},
+        change_feed=configured.change_feed,
+    )
+    if not configured.change_feed:
+        return Publication(description, facts=of_set)
+    # Only where there is a feed: it needs DuckDB.
+    from tidefold.fold.change_feed import write_change_feed
+
+    return Publication(description, partial(write_change_feed, pipeline.store), of_set)
+
+
+def _describe_point(pipeline: Pipeline, log: str, snapshot: Snapshot) -> dict[str, str]:
+    """Returns the point at which the log's set publishes the snapshot; nothing if the log is in no set."""
+    chosen = pipeline.config.set_of(log)
+    state = pipeline.set_ledger(chosen.name).read() if chosen else None
+    version = state.newest if state else None
+    member = version.member(log) if version else None
+    if state is None or version is None or member is None or member.snapshot != snapshot.id:
+        return {}
+    return {
+        SET_FACT: state.name,
+        "tidefold.set.version": str(version.number),
+        "tidefold.set.position": str(version.position),
+        "tidefold.set.transaction": version.transaction,
+        DECISION_FACT: msgspec.json.encode(version).decode(),
+    }
+
+
+def _describe_verdict(verdict: Verdict | None) -> str:
+    if verdict is None:
+        return "none"
+    if verdict.override_by:
+        return f"overridden by {verdict.override_by}"
+    return "passed" if verdict.passed else "failed"
 
 
 def confirm(
@@ -95,7 +179,7 @@ def _confirm_point_in_time(
             ledger.commit(lambda state: transitions.confirm(state, snapshot.id)), snapshot.id
         )
     if snapshot.state is State.COMPLETED:
-        _note_completion(pipeline, log, snapshot.id)
+        note_completion(pipeline, log, snapshot.id)
     details = PointInTimeDetails(rows=snapshot.rows, as_of=str(snapshot.as_of), bytes=snapshot.bytes_full)
     tag = snapshot.as_of.tag if snapshot.as_of else ""
     message = f"snapshot {snapshot.id} with {snapshot.rows:,} rows as of {snapshot.as_of} is kept by its tag `{tag}`"
@@ -104,7 +188,7 @@ def _confirm_point_in_time(
     return Outcome(log, Status.ALREADY if before else Status.COMPLETED, message, snapshot.id, details=details)
 
 
-def _note_completion(pipeline: Pipeline, log: str, snapshot: int) -> None:
+def note_completion(pipeline: Pipeline, log: str, snapshot: int) -> None:
     """Records beside the manifest that the snapshot is completed: no table shows it if the ledger is set back."""
     with suppress(AlreadyExistsError):
         pipeline.store.put_if_absent(LogPaths(log).completion(snapshot), b"{}")

@@ -105,6 +105,8 @@ class StagedDetails(ReadDetails):
     because: why it is of this kind.
     changes: how many changes were folded; upserts, deletes: how many keys.
     replaced: rows of the base that changed or were deleted; expired: rows that were dropped for their age.
+    clears, cleared_rows: how often the table was cleared, and how many rows were there before.
+    ties: keys with different changes of one order.
     unresolved, unresolved_keys: keys that were left out, because a value was not sent.
     files_carried: files that were taken over unchanged.
     bytes_full: bytes of all files; bytes_written, bytes_copied: bytes that were written for it.
@@ -121,6 +123,9 @@ class StagedDetails(ReadDetails):
     deletes: int
     replaced: int
     expired: int
+    clears: int
+    cleared_rows: int
+    ties: int
     unresolved: int
     unresolved_keys: Sequence[Mapping[str, Any]]
     files: int

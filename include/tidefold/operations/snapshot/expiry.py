@@ -13,9 +13,8 @@ def find_last_clean_up(state: LogState) -> Expire | None:
     return next((s.expire for s in made if s.expire), None)
 
 
-def find_current_limit(pipeline: Pipeline, log: str, snapshot: Snapshot | None = None) -> Expire | None:
+def find_current_limit(pipeline: Pipeline, state: LogState, snapshot: Snapshot | None = None) -> Expire | None:
     """Which rows are too old now. None: none are, or the rows are those of an instant in the past."""
-    config = pipeline.config.logs.get(log)
-    if config is None or config.ttl is None or (snapshot and snapshot.as_of):
+    if state.log not in pipeline.config.logs or (snapshot and snapshot.as_of):
         return None
-    return config.ttl.expire(now())
+    return pipeline.log_of(state).expire(now())

@@ -139,7 +139,7 @@ def find_stalled(
             f"A running attempt sends a heartbeat every {INTERVAL:.0f} s, so a wait of {patience:g} s proves nothing.",
             hint=f"Wait {LEAST_PATIENCE:.0f} s or more.",
         )
-    seen = {log: found for log in logs if (found := _find_at_work(pipeline, log, run_id))}
+    seen = {log: attempt for log in logs if (attempt := _find_at_work(pipeline, log, run_id))}
     if not seen:
         return {}
     _log.info("waiting %.0f s for progress of the attempts on %s", patience, ", ".join(seen))

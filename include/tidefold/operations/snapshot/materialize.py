@@ -2,27 +2,274 @@
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from itertools import islice
 
-from tidefold.compute.runners import Answer, Runner
-from tidefold.domain.log_state import LogState, Snapshot, State
+from tidefold.compute.broadcast_work import TaskWork
+from tidefold.compute.runners import Runner, TaskAnswer
+from tidefold.delta.publish import provide_new_files
+from tidefold.delta.published_table import create_snapshot_table
+from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind, State
+from tidefold.domain.paths import data_path
 from tidefold.domain.snapshot import transitions
-from tidefold.domain.snapshot.claim import of_run
+from tidefold.domain.snapshot.claim import KindPolicy, describe_replayed, name_span, of_run
+from tidefold.domain.snapshot.manifest import DataFile, Manifest, home
+from tidefold.domain.wording import describe_ties
 from tidefold.errors import SupersededError, TidefoldError, wrap_unexpected
 from tidefold.fold.fold_bucket import deal
-from tidefold.fold.plan_fold import sort_by_weight
-from tidefold.operations.local_copies.manage import clear_leftovers
-from tidefold.operations.outcome import Outcome, Status
+from tidefold.fold.merge.arrow_merge import LISTED
+from tidefold.fold.plan import FoldResult, FoldTask
+from tidefold.fold.plan_fold import find_carried_files, sort_by_weight
+from tidefold.ledger import write_manifest
+from tidefold.operations.ingest.stages import has_news
+from tidefold.operations.local_copies.manage import clear_leftovers, copy_staged
+from tidefold.operations.outcome import Outcome, Status, map_logs
 from tidefold.operations.pipeline import Pipeline
-from tidefold.operations.retention.file_gc import sweep
-from tidefold.operations.snapshot.attempt import Attempt, Claimant
+from tidefold.operations.restore.restore import Restore as Restore
+from tidefold.operations.retention.subsume import sweep
+from tidefold.operations.savepoint.import_snapshot import Import as Import
+from tidefold.operations.sets.restore import RestoreSet as RestoreSet
+from tidefold.operations.sets.savepoint import ImportSet as ImportSet
+from tidefold.operations.snapshot.attempt import Attempt, Claimant, RestoreInfo
+from tidefold.operations.snapshot.details import LocalCopyDetails, StagedDetails, StagedImport, StagedRestore
+from tidefold.operations.snapshot.fold import Fold as Fold
+from tidefold.operations.snapshot.fold import PointInTime as PointInTime
 from tidefold.operations.snapshot.heartbeat import Heartbeat, heartbeat
-from tidefold.operations.snapshot.request import SnapshotRequest
-from tidefold.operations.snapshot.stage import stage
-from tidefold.operations.snapshot.task_results import decode_results, require_rows
+from tidefold.operations.snapshot.task_results import (
+    decode_results,
+    describe_reads,
+    find_failed_reads,
+    read_from,
+    require_rows,
+)
+from tidefold.storage import Store, compute_sha256, files_at_once, link_data_file
+
+# Each kind of request claims a log and plans its attempt by itself; `materialize` runs any of them.
+SnapshotRequest = Fold | Restore | RestoreSet | Import | ImportSet | PointInTime
+
+
+# A run over at most so many logs shows each of them in each step.
+FEW_LOGS = 100
+
+
+def has_nothing_to_fold(pipeline: Pipeline, state: LogState | None, request: SnapshotRequest) -> bool:
+    """Whether a run would make, judge, publish and abort nothing, unless files have landed. Reads nothing.
+
+    state: of the log; None: it was not started.
+    """
+    if state is None:
+        return True
+    latest = state.latest
+    settled = state.open_attempt is None and not state.unfolded and (latest is None or latest.published)
+    renews = not isinstance(request, Fold) or request.kind is KindPolicy.FULL
+    # Rows expire without any change.
+    return settled and not renews and pipeline.log(state.log).ttl is None
+
+
+def find_busy_logs(pipeline: Pipeline, logs: Sequence[str]) -> list[str]:
+    """Returns the logs with landed files, changes to fold or an open snapshot, and those that cannot be read.
+
+    A listing of the ledger, one version and a listing of the landing folder for each log. Changes nothing.
+    """
+    request = Fold("")
+
+    def is_busy(log: str) -> bool:
+        try:
+            state = pipeline.ledger(log).peek(pipeline.log(log).shape)
+            return not has_nothing_to_fold(pipeline, state, request) or has_news(pipeline, state)
+        except Exception:
+            return True  # The steps report the error.
+
+    busy = map_logs(is_busy, logs, pipeline.at_once)
+    return [log for log, found in zip(logs, busy, strict=True) if found]
+
+
+def stage(pipeline: Pipeline, attempt: Attempt, results: Sequence[FoldResult]) -> Outcome:
+    """Takes over the files that no task replaced, and records the snapshot as staged. Raises TidefoldError."""
+    snapshot, store = attempt.snapshot, pipeline.store
+    carried = tuple(replace(f, carried=True) for f in find_carried_files(attempt.base, results))
+    staying = tuple(f for r in results for f in r.files if f.name == r.stays)
+    copied = _carry(pipeline, attempt, (*carried, *staying)) + sum(r.bytes_copied for r in results)
+    manifest = Manifest(
+        log=attempt.log,
+        snapshot=snapshot.id,
+        epoch=snapshot.epoch,
+        kind=snapshot.kind,
+        base=snapshot.base,
+        from_sqn=snapshot.from_sqn,
+        to_sqn=snapshot.to_sqn,
+        shape=attempt.shape,
+        files=tuple(sorted((*carried, *(f for r in results for f in r.files)), key=lambda f: f.name)),
+        bytes_copied=copied,
+        expired=sum(r.expired for r in results),
+        cleared=max([r.cleared for r in results] + [attempt.base.cleared if attempt.base else ()]),
+        ties=sum(r.ties.count for r in results),
+        tied=tuple(islice((one for r in results for one in r.ties.listed), LISTED)),
+        schema=snapshot.schema,
+        unresolved=sum(r.unresolved.count for r in results),
+        unresolved_keys=tuple(islice((one for r in results for one in r.unresolved.listed), LISTED)),
+        token=snapshot.token,
+        claim=snapshot,
+        schemas=attempt.schemas,
+        progress=attempt.progress,
+        redistribution=attempt.redistribution,
+        clears=(clears := max((r.clears for r in results), default=0)),
+        cleared_rows=max(sum(r.cleared_rows for r in results), attempt.base.rows if attempt.base else 0)
+        if clears
+        else 0,
+    )
+    if manifest.kind is SnapshotKind.FULL:
+        create_snapshot_table(store, manifest)
+        if not snapshot.as_of:
+            provide_new_files(store, manifest, pipeline.config.snapshots.copies, pipeline.config.snapshots.threads)
+    digest = write_manifest(store, manifest)
+    pipeline.ledger(attempt.log).commit(lambda state: transitions.stage(state, manifest, digest, read_from(results)))
+    copy = None if snapshot.as_of else copy_staged(pipeline, manifest, digest)
+    return _describe_staged(attempt, manifest, results, copy)
+
+
+def _carry(pipeline: Pipeline, attempt: Attempt, files: Sequence[DataFile]) -> int:
+    """Links or copies unchanged files into the snapshot (N1), several at a time. Returns the copied bytes."""
+    target = home(attempt.log, attempt.snapshot.kind, attempt.snapshot.id)
+    if not files or attempt.base is None or attempt.base.home == target:
+        return 0
+    source, copy, store = attempt.base.home, pipeline.config.snapshots.copies, pipeline.store
+    # If the store can only copy, a file that the table already has is verified instead of copied.
+    there = set() if store.links else {entry.path for entry in store.list(f"{target}/_data")}
+
+    def take(file: DataFile) -> int:
+        path = data_path(target, file.name)
+        if path in there and _is_proved(store, path, file):
+            return 0
+        if path in there:  # Other bytes have the name, which `link` refuses.
+            store.link(data_path(source, file.name), path, copy=copy)
+            return 0
+        done = link_data_file(store, data_path(source, file.name), path, file.bytes, copy)
+        return file.bytes if done == "copy" else 0
+
+    with ThreadPoolExecutor(files_at_once(store, pipeline.config.snapshots.threads)) as pool:
+        return sum(pool.map(take, files))
+
+
+def _is_proved(store: Store, path: str, file: DataFile) -> bool:
+    with store.open(path) as stream:
+        return compute_sha256(stream) == file.sha256
+
+
+def _describe_staged(
+    attempt: Attempt, manifest: Manifest, results: Sequence[FoldResult], copy: LocalCopyDetails | None
+) -> Outcome:
+    snapshot, restored = attempt.snapshot, attempt.restored
+    details = _details(attempt, manifest, results, copy)
+    message = f"snapshot {manifest.snapshot}{_which(snapshot)}: {manifest.rows:,} rows"
+    # Restored or imported rows are often taken over unchanged.
+    if details.changes or not (restored or snapshot.as_of):
+        keys = f"{details.upserts + details.deletes:,} keys ({details.deletes:,} deleted)"
+        message += f" after {details.changes:,} changes of {keys}"
+    message += f"; cleared {_times(manifest.clears)}, {manifest.cleared_rows:,} rows before" if manifest.clears else ""
+    message += f"; {details.expired:,} rows expired" if details.expired else ""
+    message += f"; {describe_ties(details.ties)}" if details.ties else ""
+    message += f"; {details.files_carried} of {details.files} files taken over unchanged"
+    message += f"{_describe_restore(restored) if restored else ''}{_describe_left_out(manifest)}"
+    if copy:
+        message += f"; no local copy: {copy.warning}" if copy.warning else "; with a local copy"
+    return Outcome(manifest.log, Status.STAGED, message, manifest.snapshot, details=details)
+
+
+def _details(
+    attempt: Attempt, manifest: Manifest, results: Sequence[FoldResult], copy: LocalCopyDetails | None
+) -> StagedDetails:
+    snapshot, restored = attempt.snapshot, attempt.restored
+    own = None if snapshot.external else snapshot.parent
+    restore = imported = None
+    if restored and restored.snapshot is not None:
+        restore = StagedRestore(
+            restored=restored.snapshot,
+            mode=restored.mode,
+            skipped=restored.skipped,
+            replayed=restored.replayed,
+            columns_gone=list(restored.dropped_columns) or None,
+            recorded=attempt.expected_rows,
+        )
+    elif restored:
+        imported = StagedImport(
+            imported=restored.address,
+            mode=restored.mode,
+            skipped=restored.skipped,
+            replayed=restored.replayed,
+            older_by=restored.older_by,
+        )
+    return StagedDetails(
+        kind=manifest.kind,
+        because=snapshot.kind_reason,
+        rows=manifest.rows,
+        changes=sum(r.changes for r in results),
+        upserts=sum(r.upserts for r in results),
+        deletes=sum(r.deletes for r in results),
+        replaced=sum(r.replaced for r in results),
+        expired=manifest.expired,
+        clears=manifest.clears,
+        cleared_rows=manifest.cleared_rows,
+        ties=manifest.ties,
+        unresolved=manifest.unresolved,
+        unresolved_keys=[json.loads(one) for one in manifest.unresolved_keys],
+        files=len(manifest.files),
+        files_carried=sum(f.carried for f in manifest.files),
+        bytes_full=manifest.bytes_full,
+        bytes_written=manifest.bytes_written,
+        bytes_copied=manifest.bytes_copied,
+        buckets=manifest.shape.buckets,
+        # Only a restore reports where each file came from.
+        read=describe_reads(attempt.tasks, results, own, places=restored is not None),
+        manifests=find_failed_reads(restored.unread) if restored and restore else None,
+        as_of=str(snapshot.as_of) if snapshot.as_of else None,
+        restore=restore,
+        imported=imported,
+        local=copy,
+    )
+
+
+def _describe_left_out(manifest: Manifest) -> str:
+    """Describes the keys that the snapshot lacks, and how to get them in."""
+    if not manifest.unresolved:
+        return ""
+    first = json.loads(manifest.unresolved_keys[0])
+    return (
+        f"; keys left out: {manifest.unresolved:,} (UNAVAILABLE_VALUE), the first: {json.dumps(first['key'])}, whose "
+        f"{', '.join(first['columns'])} was not sent and is in no earlier row. An incremental snapshot of Debezium of "
+        "these keys, or a retry of their refused records, adds them"
+    )
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count:,} times"
+
+
+def _which(snapshot: Snapshot) -> str:
+    if snapshot.as_of:
+        return f" as of {snapshot.as_of}"
+    return "" if snapshot.kind is SnapshotKind.FULL else f", {snapshot.kind}"
+
+
+def _describe_restore(restored: RestoreInfo) -> str:
+    said = f"; the rows of {restored.address or f'snapshot {restored.snapshot}'}"
+    if restored.dropped_columns:
+        said += f"; without columns that the log has no more: {', '.join(restored.dropped_columns)}"
+    if restored.newest:
+        said += f" instead of the {restored.newest_rows:,} rows of snapshot {restored.newest}"
+    if restored.older_by:
+        said += f"; older than that snapshot, without its {name_span(*restored.older_by)}"
+    if restored.skipped:
+        said += f"; left out for good: {name_span(*restored.skipped)}"
+    if restored.replayed:
+        said += f"; {describe_replayed(restored.mode, *restored.replayed)}"
+    return said
+
 
 _log = logging.getLogger(__name__)
 
@@ -54,6 +301,34 @@ def prepare(pipeline: Pipeline, log: str, request: SnapshotRequest) -> SnapshotP
     return SnapshotPlan(claimant, claimed, request.plan(pipeline, claimed, mine))
 
 
+@dataclass(frozen=True, slots=True)
+class Attempts:
+    """The attempts of a request at the logs of one round.
+
+    `begun`: for each log its attempt, or why there is none.
+    `tasks`: of all attempts, the largest first.
+    """
+
+    pipeline: Pipeline
+    begun: Sequence[Attempt | Outcome]
+    tasks: Sequence[FoldTask]
+
+    def deal(self) -> tuple[TaskWork, list[str]]:
+        """Returns the work that all tasks share, and the text of each task, the largest first."""
+        _log.info("folding %d buckets of %d logs", len(self.tasks), len({task.plan.log for task in self.tasks}))
+        return deal(self.tasks)
+
+    def record(self, answers: Sequence[TaskAnswer]) -> list[Outcome]:
+        """Stages the snapshot of each log; one that cannot be staged is aborted. `answers`: one for each task."""
+        done: dict[str, list[TaskAnswer]] = {}
+        for task, answer in zip(self.tasks, answers, strict=True):
+            done.setdefault(task.plan.log, []).append(answer)
+        return [
+            one if isinstance(one, Outcome) else _finish(self.pipeline, one, done.get(one.log, []))
+            for one in self.begun
+        ]
+
+
 def materialize(
     pipeline: Pipeline,
     logs: Sequence[str],
@@ -63,17 +338,30 @@ def materialize(
 ) -> list[Outcome]:
     """Makes a snapshot of each log that has something new, all of them in one round of tasks.
 
-    `plans`: from `prepare`, by log. A log without one is planned here; so is one that changed since. A log that cannot
-    be folded gives an error outcome and is left as it was; the others continue.
+    `plans`: from `prepare`, by log. A log that cannot be folded gives an error outcome and is left as it was; the
+    others continue.
+    """
+    with begin(pipeline, logs, request, plans) as attempts:
+        return attempts.record(run(*attempts.deal()))
+
+
+@contextmanager
+def begin(
+    pipeline: Pipeline,
+    logs: Sequence[str],
+    request: SnapshotRequest,
+    plans: Mapping[str, SnapshotPlan] | None = None,
+) -> Iterator[Attempts]:
+    """Claims each log and plans its tasks. Within the context, heartbeats show other runs that the attempts live.
+
+    `plans`: from `prepare`, by log. A log without one is planned here; so is one that changed since.
     """
     # The heartbeat lasts until the last file is linked, because an object store copies the whole table for that.
     with heartbeat(pipeline.store) as heart:
         begun = [_begin(pipeline, log, request, heart, (plans or {}).get(log)) for log in logs]
-        attempts = [a for a in begun if isinstance(a, Attempt)]
-        tasks = sort_by_weight([task for attempt in attempts for task in attempt.tasks])
-        _log.info("folding %d buckets of %d logs", len(tasks), len(attempts))
+        attempts = [one for one in begun if isinstance(one, Attempt)]
         try:
-            answers = run(*deal(tasks))
+            yield Attempts(pipeline, begun, sort_by_weight([task for one in attempts for task in one.tasks]))
         except BaseException:
             for attempt in attempts:
                 _log.warning(
@@ -83,8 +371,6 @@ def materialize(
                     attempt.snapshot.id,
                 )
             raise
-        folded = {a.log: [r for t, r in zip(tasks, answers, strict=True) if t.plan.log == a.log] for a in attempts}
-        return [b if isinstance(b, Outcome) else _finish(pipeline, b, folded[b.log]) for b in begun]
 
 
 def _begin(
@@ -117,7 +403,7 @@ def _describe_empty(log: str) -> Outcome:
     return Outcome(log, Status.NOTHING, "nothing was ingested yet")
 
 
-def _finish(pipeline: Pipeline, attempt: Attempt, answers: Sequence[Answer]) -> Outcome:
+def _finish(pipeline: Pipeline, attempt: Attempt, answers: Sequence[TaskAnswer]) -> Outcome:
     try:
         results = decode_results(answers)
         require_rows(attempt.log, attempt.expected_rows, results)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from tidefold.compute.runners import Answer
+from tidefold.compute.runners import TaskAnswer
+from tidefold.domain.external_snapshot import StorageTier
 from tidefold.domain.log_state import ReadFrom
-from tidefold.domain.storage_tier import StorageTier
 from tidefold.errors import CorruptError, TidefoldError
-from tidefold.fold.task import FoldResult, FoldTask, Read
+from tidefold.fold.plan import FoldResult, FoldTask, Read
 from tidefold.operations.snapshot.details import FailedRead, FilesRead, ReadSources
 from tidefold.typed_json import decode_json
 
 
-def decode_results(answers: Sequence[Answer]) -> list[FoldResult]:
+def decode_results(answers: Sequence[TaskAnswer]) -> list[FoldResult]:
     """Returns the results of the tasks. Raises the error of the first task that failed."""
     for answer in answers:
         if isinstance(answer, TidefoldError):

@@ -1,55 +1,61 @@
-"""Compares Delta logs with the manifests that they were made from.
-
-It checks the logs of the snapshots' own tables, of their local copies, and of the published table.
-"""
+"""Checks Delta logs against manifests: of the snapshots' own tables, their local copies, and the published table."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
 
-from tidefold.delta.table_state import COMMIT, DeltaState, build_table, delta_state
-from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind
+import msgspec
+
+from tidefold.delta.published_table import COMMIT, DeltaState, build_table, delta_state
+from tidefold.domain.external_snapshot import StorageTier
+from tidefold.domain.log_state import LogState, Snapshot
 from tidefold.domain.paths import LogPaths
-from tidefold.domain.retention.local_copies import CopyName
 from tidefold.domain.snapshot.manifest import Manifest
-from tidefold.domain.storage_tier import StorageTier
-from tidefold.domain.verify.expected_files import Damage, DamageKind, FileRole, StoredLocation, list_kept
-from tidefold.errors import CorruptError, RefusedError
-from tidefold.operations.verify.check_files import Stores
-from tidefold.operations.verify.repair import clear_halves
+from tidefold.domain.verify.expected_files import (
+    Copy,
+    Damage,
+    DamageKind,
+    Expected,
+    FileRole,
+    StoredFile,
+    StoredLocation,
+    list_kept,
+)
+from tidefold.errors import CorruptError, NotFoundError, RefusedError
 from tidefold.storage import Store
+from tidefold.typed_json import decode_json
+
+Stores = Mapping[StorageTier, Store]
 
 
-def own_logs(stores: Stores, manifest: Manifest, local: bool) -> list[Damage]:
-    """Returns the damage of the Delta log of a snapshot's folder, and of its local copy if there is one."""
-    paths = LogPaths(manifest.log)
-    folders = [StoredLocation(paths.snapshot(manifest.snapshot))] if manifest.kind is SnapshotKind.FULL else []
-    folders += [StoredLocation(str(CopyName(manifest.log, manifest.snapshot)), StorageTier.LOCAL)] if local else []
-    expected, _ = build_table(manifest)
-    harms = [(folder, _harm(stores[folder.where], folder.path, expected)) for folder in folders]
-    # A log is made of the manifest alone, so that is its good copy.
-    good = (StoredLocation(paths.manifest(manifest.snapshot)),)
-    return [
-        Damage(
-            FileRole.DELTA_LOG,
-            harm,
-            (StoredLocation(f"{folder.path}/{COMMIT}", folder.where),),
-            (manifest.snapshot,),
-            good,
-        )
-        for folder, harm in harms
-        if harm
-    ]
+def examine_logs(stores: Stores, files: Iterable[StoredFile]) -> dict[StoredFile, list[Copy]]:
+    """Returns the copies of the Delta logs among the files: each has one, and is made of a manifest alone."""
+    manifests = {file: file.manifest for file in files if file.manifest}
+    expected = {m.snapshot: build_table(m)[0] for m in manifests.values()}
+    return {file: _examine_log(stores, file, m, expected[m.snapshot]) for file, m in manifests.items()}
 
 
-def _harm(store: Store, folder: str, expected: DeltaState) -> DamageKind | None:
+def _examine_log(stores: Stores, file: StoredFile, manifest: Manifest, expected: DeltaState) -> list[Copy]:
+    source = Expected(StoredLocation(LogPaths(manifest.log).manifest(manifest.snapshot)), (), asked=False)
+    logs = [Copy((n,), _harm_of_table(stores[n.place.where], _folder(n.place), expected)) for n in file.names]
+    return [*logs, Copy((source,))]
+
+
+def _folder(commit: StoredLocation) -> str:
+    return commit.path.removesuffix(f"/{COMMIT}")
+
+
+def _harm_of_table(store: Store, folder: str, expected: DeltaState) -> DamageKind | None:
     try:
-        found = delta_state(store, folder)
+        content = delta_state(store, folder)
     except CorruptError:
         return DamageKind.UNREADABLE
-    if found == expected:
+    if content == expected:
         return None
-    return DamageKind.FOREIGN if _others(store, folder) else DamageKind.MISSING if found is None else DamageKind.ALTERED
+    if _others(store, folder):
+        return DamageKind.FOREIGN
+    return DamageKind.MISSING if content is None else DamageKind.ALTERED
 
 
 def _others(store: Store, folder: str) -> list[str]:
@@ -58,10 +64,9 @@ def _others(store: Store, folder: str) -> list[str]:
     return [entry.path for entry in store.list(f"{folder}/_delta_log") if entry.path != own]
 
 
-def repair_own_log(stores: Stores, manifest: Manifest, damage: Damage) -> StoredLocation:
+def rewrite_log(store: Store, commit: StoredLocation, manifest: Manifest) -> None:
     """Makes a snapshot's Delta log again from its manifest. Raises RefusedError if other programs committed to it."""
-    [place] = damage.places
-    store, folder = stores[place.where], place.path.removesuffix(f"/{COMMIT}")
+    folder = _folder(commit)
     others = _others(store, folder)
     if others:
         raise RefusedError(
@@ -69,10 +74,8 @@ def repair_own_log(stores: Stores, manifest: Manifest, damage: Damage) -> Stored
             f"other programs committed to it: {', '.join(path.rpartition('/')[2] for path in others)}",
             hint=f"Remove everything except `{COMMIT}` in `{folder}`, then call again.",
         )
-    with store.replace([place.path]) as stream:
+    with store.replace([commit.path]) as stream:
         stream.write(build_table(manifest)[1])
-    clear_halves(store, [place.path])
-    return damage.good[0]
 
 
 def check_published_table(store: Store, state: LogState, manifests: Mapping[int, Manifest]) -> Damage | None:
@@ -82,11 +85,11 @@ def check_published_table(store: Store, state: LogState, manifests: Mapping[int,
         return None
     path = LogPaths(state.log).table
     try:
-        found = delta_state(store, path)
-        harm = DamageKind.MISSING if found is None else DamageKind.FOREIGN
+        content = delta_state(store, path)
+        harm = DamageKind.MISSING if content is None else DamageKind.FOREIGN
     except CorruptError:
-        found, harm = None, DamageKind.UNREADABLE
-    if any(found == build_table(manifests[s.id])[0] for s in shown if s.id in manifests):
+        content, harm = None, DamageKind.UNREADABLE
+    if any(content == build_table(manifests[s.id])[0] for s in shown if s.id in manifests):
         return None
     hint = f"Every snapshot is a table of its own, under `{LogPaths(state.log).snapshots}/`."
     if harm is DamageKind.FOREIGN:
@@ -103,3 +106,33 @@ def find_shown(state: LogState) -> list[Snapshot]:
     published = [s for s in list_kept(state) if s.published][-1:]
     latest = state.latest
     return [*published, *([latest] if published and latest and latest.id > published[0].id else [])]
+
+
+def list_change_files(
+    store: Store, log: str, snapshots: Iterable[Snapshot], asked: Collection[int]
+) -> tuple[StoredFile, ...]:
+    """Returns the change files of the requested snapshots. A commit of an older program names no checksum ("")."""
+    versions = {s.table_version: s.id for s in snapshots if s.table_version is not None and s.id in asked}
+    return tuple(
+        StoredFile(
+            FileRole.CHANGE_DATA,
+            (action.get("tags") or {}).get("sha256", ""),
+            action["size"],
+            (Expected(StoredLocation(f"{LogPaths(log).table}/{action['path']}"), (snapshot,)),),
+        )
+        for version, snapshot in sorted(versions.items())
+        for action in _read_change_actions(store, log, version)
+    )
+
+
+def _read_change_actions(store: Store, log: str, version: int) -> list[Mapping[str, Any]]:
+    """Returns none if Delta's retention has deleted the commit, or if it is damaged: no reader finds its feed then.
+
+    The check of the published table reports a damaged commit.
+    """
+    try:
+        lines = store.read(f"{LogPaths(log).table}/_delta_log/{version:020d}.json").splitlines()
+        actions = [decode_json(line, dict[str, Any]) for line in lines]
+    except (NotFoundError, msgspec.DecodeError):
+        return []
+    return [action["cdc"] for action in actions if "cdc" in action]

@@ -1,130 +1,225 @@
 """Compares what Spark users read from the published table with the snapshot that was judged and published.
 
-The other checks of `verify` compare files and Delta logs. This one scans every row through delta-spark and compares
-schema and content with the files that the manifest names (decision 0029).
+The other checks of `verify` compare files and Delta logs. This one reads through delta-spark and compares the schema,
+the protocol, the rows and values of each file and the bytes of files with the manifest (decision 0063).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
+import json
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import asdict, replace
+from itertools import product
 from typing import Protocol
 
-from tidefold.delta.table_state import build_table
-from tidefold.domain.log_state import LogState, Snapshot
+from tidefold.delta.data_files import places
+from tidefold.delta.published_table import delta_schema
+from tidefold.delta.raw_commit import TableProtocol
+from tidefold.domain.log_state import LogState, Snapshot, State
 from tidefold.domain.paths import LogPaths
-from tidefold.errors import CorruptError, RefusedError, TidefoldError
+from tidefold.domain.snapshot.manifest import DataFile, Manifest
+from tidefold.domain.verify.expected_files import ReaderProof
+from tidefold.domain.wording import count_noun
+from tidefold.errors import CorruptError, RefusedError
 from tidefold.ledger import read_manifest
-from tidefold.operations.inspect.read import ReadRequest, plan_from
 from tidefold.operations.outcome import ErrorInfo, Outcome, Status, for_each_log
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.pipeline import Pipeline, now
 from tidefold.operations.verify.check_delta_tables import find_shown
-from tidefold.operations.verify.result import ReaderComparison, ReadersDetails
-from tidefold.read.content_checksum import ContentChecksum, compute_checksum
-from tidefold.read.delta_reader import DeltaContent, parse_columns
-from tidefold.read.task import read_task
+from tidefold.operations.verify.scope import ReaderComparison, ReadersDetails, find_proof, write_proof
+from tidefold.read.delta_reader import FileContent, ReaderColumn, TableContent, TableScan, parse_columns
 
+# Logs at the same time: most of the work is the driver's.
 _READERS = 4
+# Of a larger table a sample has the rows of each file, and the bytes of some files.
+_SMALL, _SAMPLED = 64 << 20, 32
+# Spark hashes a file in memory.
+_LARGEST = 128 << 20
+# Delta lists them also for protocols that do not name features.
+_ALWAYS = frozenset(("appendOnly", "invariants"))
 
 
 class DeltaReader(Protocol):
     """A reader of Delta tables that does not belong to tidefold."""
 
-    def read(self, uri: str) -> DeltaContent:
+    def read(self, log: str, uri: str, scan: TableScan) -> TableContent:
         """Reads the newest version of the table. Raises CorruptError."""
         ...
 
+    def describe_newest(self, uri: str) -> str:
+        """Names the newest commit."""
+        ...
 
-def has_table(pipeline: Pipeline, log: str) -> bool:
-    """Whether the log has a published table, so that a comparison needs Spark."""
+
+def is_due(pipeline: Pipeline, log: str, sample: bool) -> bool:
+    """Whether the log has a published table. With `sample`: whether it shows a snapshot that was not read back."""
     state = pipeline.ledger(pipeline.log(log).id).find()
-    return state is not None and bool(find_shown(state))
+    shown = find_shown(state) if state else []
+    if not shown or not sample:
+        return bool(shown)
+    proof = find_proof(pipeline.store, log)
+    return not (proof and proof.readers and proof.readers.snapshot == shown[-1].id and not proof.readers.error)
 
 
-def check_readers(pipeline: Pipeline, logs: Iterable[str], reader: DeltaReader | None) -> list[Outcome]:
-    """Returns one outcome a log: an error (exit code 5) if readers get other columns or rows than were judged."""
-    return for_each_log(logs, lambda log: _check(pipeline, log, reader))
+def check_readers(
+    pipeline: Pipeline, logs: Iterable[str], reader: DeltaReader | None, *, sample: bool = False
+) -> list[Outcome]:
+    """Returns one outcome a log: an error (exit code 5) if readers get another table than was judged. Records it.
 
+    sample: only snapshots that were not read back, and of a large table a share of the files.
+    """
 
-def _check(pipeline: Pipeline, log: str, reader: DeltaReader | None) -> Outcome:
-    state = pipeline.ledger(log).find()
-    while state and (shown := find_shown(state)):
+    def act(log: str) -> Outcome:
+        state = pipeline.ledger(log).find()
+        if state is None or not is_due(pipeline, log, sample):
+            return Outcome(log, Status.NOTHING, "no published snapshot is to be read")
         if reader is None:
-            raise RefusedError(
-                "SPARK_NEEDED",
-                f"This check reads the published table of `{log}` with Spark, and there is no Spark session.",
-            )
-        found = _compare_any(pipeline, state, shown, reader)
-        newest = pipeline.ledger(log).find()
-        # If a snapshot was published meanwhile, the reader may have read that one.
-        if found.equal or newest is None or find_shown(newest) == shown:
-            return _describe(log, found)
-        state = newest
-    return Outcome(log, Status.NOTHING, "no snapshot is published yet")
+            message = f"This check reads the published table of `{log}` with Spark, and there is no Spark session."
+            raise RefusedError("SPARK_NEEDED", message)
+        try:
+            outcome = _check(pipeline, state, reader, sample)
+        except CorruptError as error:
+            outcome = Outcome.of_error(log, CorruptError(error.code, error.message, hint=_advise(state)))
+            outcome = replace(outcome, snapshot=find_shown(state)[0].id)
+        warning = _record(pipeline, outcome)
+        return replace(outcome, message=f"{outcome.message}; {warning}") if warning else outcome
+
+    return for_each_log(logs, act, _READERS)
 
 
-def _compare_any(pipeline: Pipeline, state: LogState, shown: list[Snapshot], reader: DeltaReader) -> ReaderComparison:
+def _check(pipeline: Pipeline, state: LogState, reader: DeltaReader, sample: bool) -> Outcome:
     """Compares with the published snapshot, or with the one that is being published if that is equal."""
-    store = pipeline.store
-    content = reader.read(store.uri(LogPaths(state.log).table))
-    compared = (_compare(pipeline, state, snapshot, content) for snapshot in shown)
-    first = next(compared)
-    return first if first.equal else next((one for one in compared if one.equal), first)
+    compared: list[ReaderComparison] = []
+    for snapshot in find_shown(state):
+        compared.append(_compare(pipeline, state.log, snapshot, reader, sample))
+        if not compared[-1].differences:
+            message = f"Spark reads the {compared[-1].rows:,} rows of snapshot {snapshot.id} as they were judged"
+            details = ReadersDetails(readers=compared[-1])
+            return Outcome(state.log, Status.WHOLE, message, snapshot.id, details=details)
+    newest = pipeline.ledger(state.log).read()
+    # If a snapshot was published meanwhile, the reader may have read that one.
+    if find_shown(newest) != find_shown(state):
+        return _check(pipeline, newest, reader, sample)
+    return _describe(pipeline, state, compared[0], reader)
 
 
-def _compare(pipeline: Pipeline, state: LogState, snapshot: Snapshot, content: DeltaContent) -> ReaderComparison:
-    manifest = read_manifest(pipeline.store, state.log, snapshot)
-    columns = parse_columns(build_table(manifest)[0].schema)
-    expected = _checksum_of(pipeline, state, snapshot, len(columns))
-    found = content.checksum
-    schema = tuple(_schema_differences([str(asdict(c)) for c in columns], [str(asdict(c)) for c in content.columns]))
-    pairs = zip(columns, expected.columns, found.columns, strict=False)
-    differ = tuple(column.name for column, judged, read in pairs if judged != read)
+def _describe(pipeline: Pipeline, state: LogState, comparison: ReaderComparison, reader: DeltaReader) -> Outcome:
+    newest = reader.describe_newest(pipeline.store.uri(LogPaths(state.log).table))
+    what = f"{'; '.join(comparison.differences)}. Its newest commit is {newest}"
+    message = f"Spark reads another table than snapshot {comparison.snapshot}, which was judged: {what}."
+    error = CorruptError("READERS_DIFFER", message, hint=_advise(state))
+    details = ReadersDetails(readers=comparison)
+    return Outcome(state.log, Status.DAMAGED, str(error), comparison.snapshot, ErrorInfo.of(error), details)
+
+
+def _advise(state: LogState) -> str:
+    """Returns the next step for a table that readers do not get as it was judged."""
+    advice = [f"`tidefold verify {state.log}` names damaged files"]
+    older = [s.id for s in state.snapshots if s.in_main_lineage and s.state is State.COMPLETED][:-1]
+    if older:
+        advice.append(f"`tidefold restore {state.log} {older[-1]} --log-position replay` brings back the one before")
+    return (
+        f"{'. '.join(advice)}. `tidefold confirm {state.log} --reconcile` replaces what other programs committed with "
+        "the next snapshot."
+    )
+
+
+def _record(pipeline: Pipeline, outcome: Outcome) -> str:
+    """Writes the proof of one log, for `status`, the page and alarms. Returns a warning, or nothing."""
+    details, error = outcome.details, outcome.error
+    proof = ReaderProof(outcome.snapshot or 0, now())
+    if isinstance(details, ReadersDetails):
+        proof = replace(proof, rows=details.readers.rows, files=details.readers.files, hashed=details.readers.hashed)
+    if error:
+        proof = replace(proof, error=error.message, hint=error.hint)
+    add = lambda before: replace(before, number=before.number + 1, readers=proof)  # noqa: E731
+    return write_proof(pipeline.store, outcome.log, add)
+
+
+def _compare(pipeline: Pipeline, log: str, snapshot: Snapshot, reader: DeltaReader, sample: bool) -> ReaderComparison:
+    manifest = read_manifest(pipeline.store, log, snapshot)
+    scan = plan_scan(manifest, sample)
+    content = reader.read(log, pipeline.store.uri(LogPaths(log).table), scan)
     return ReaderComparison(
         snapshot=snapshot.id,
-        rows=found.rows,
-        expected_rows=expected.rows,
-        checksum=str(found),
-        expected_checksum=str(expected),
-        schema=schema,
-        columns=() if schema else differ,
+        rows=sum(file.rows for file in content.files.values()),
+        expected_rows=sum(file.rows for file in manifest.shown),
+        files=len(content.files),
+        hashed=len(content.hashes),
+        differences=tuple(find_differences(manifest, scan, content)),
     )
 
 
-def _checksum_of(pipeline: Pipeline, state: LogState, snapshot: Snapshot, columns: int) -> ContentChecksum:
-    """Returns the checksum of the rows of the files that the manifest names, read without Spark."""
-    plan = plan_from(pipeline, state, ReadRequest(snapshot=snapshot.id))
-    with ThreadPoolExecutor(_READERS) as pool:
-        parts = pool.map(
-            lambda task: compute_checksum(read_task(pipeline.store, plan, task), columns),
-            plan.tasks,
-        )
-        return sum(parts, ContentChecksum(0, 0, (0,) * columns))
+def plan_scan(manifest: Manifest, sample: bool) -> TableScan:
+    """Plans the read of a snapshot's table: all of it, or of a large one a sample, the newest files first."""
+    is_small = sum(file.bytes for file in manifest.shown) <= _SMALL
+    hashed = [file for file in manifest.shown if file.bytes <= _LARGEST]
+    if sample and not is_small:
+        hashed = _take(sorted(hashed, key=lambda file: file.carried), _SMALL)[:_SAMPLED]
+    return TableScan(
+        columns=() if sample and not is_small else tuple(column.name for column in _expect_columns(manifest)),
+        hashed=tuple(f"_data/{file.name}" for file in hashed),
+        places=any(file.deletions for file in manifest.shown),
+        small=is_small,
+    )
 
 
-def _schema_differences(expected: list[str], found: list[str]) -> Iterator[str]:
-    yield from (f"missing: {column}" for column in expected if column not in found)
-    yield from (f"foreign: {column}" for column in found if column not in expected)
-    if expected != found and sorted(expected) == sorted(found):
+def _take(files: Iterable[DataFile], budget: int) -> list[DataFile]:
+    """Returns the first files that fit into the budget together, and at least one."""
+    chosen: list[DataFile] = []
+    for file in files:
+        budget -= file.bytes
+        if chosen and budget < 0:
+            break
+        chosen.append(file)
+    return chosen
+
+
+def find_differences(manifest: Manifest, scan: TableScan, content: TableContent) -> Iterator[str]:
+    """Returns how the content of a table differs from what its manifest says, for people."""
+    wanted, columns = ([str(asdict(column)) for column in of] for of in (_expect_columns(manifest), content.columns))
+    yield from (f"missing: {column}" for column in wanted if column not in columns)
+    yield from (f"foreign: {column}" for column in columns if column not in wanted)
+    if wanted != columns and sorted(wanted) == sorted(columns):
         yield "the columns have another order"
-
-
-def _describe(log: str, found: ReaderComparison) -> Outcome:
-    details = ReadersDetails(readers=found)
-    if found.equal:
-        message = f"Spark reads the {found.rows:,} rows of snapshot {found.snapshot} as they were judged"
-        return Outcome(log, Status.WHOLE, message, found.snapshot, details=details)
-    what = [f"{found.rows:,} rows instead of {found.expected_rows:,}"] if found.rows != found.expected_rows else []
-    what += found.schema
-    if found.columns:
-        what.append(f"other values in {', '.join(found.columns)}")
-    elif not what:
-        what.append("other rows, of the same values")
-    error: TidefoldError = CorruptError(
-        "READERS_DIFFER",
-        f"Spark reads another table than snapshot {found.snapshot}, which was judged: {'; '.join(what)}.",
-        hint=f"`tidefold verify {log}` names damaged files. `tidefold confirm {log} --reconcile` replaces what other "
-        "programs committed with the next snapshot.",
+    protocols = [TableProtocol(vectors or scan.places, feed) for vectors, feed in product((False, True), repeat=2)]
+    if (content.versions, content.features) not in [(p.versions, _ALWAYS | set(p.writer_features)) for p in protocols]:
+        yield f"the protocol is {content.versions} with {', '.join(sorted(content.features))}"
+    judged = {file.name: _expect_content(file, scan) for file in manifest.shown if file.rows}
+    rows, read = (sum(file.rows for file in files.values()) for files in (judged, content.files))
+    if rows != read:
+        yield f"{read:,} rows instead of {rows:,}"
+    yield from _name_files("not judged", content.files.keys() - judged.keys())
+    yield from _name_files("not read", judged.keys() - content.files.keys())
+    pairs = {name: (judged[name], content.files[name]) for name in judged.keys() & content.files.keys()}
+    yield from _name_files(
+        "with other rows", [name for name, (one, other) in pairs.items() if one.has_other_rows(other)]
     )
-    return Outcome(log, Status.DAMAGED, str(error), found.snapshot, ErrorInfo.of(error), details)
+    differ = {column for one, other in pairs.values() for column in one.find_other_values(other)}
+    if differ:
+        yield f"other values in {', '.join(sorted(differ))}"
+    hashes = {file.name: file.sha256 for file in manifest.shown}
+    yield from _name_files(
+        "with other bytes", [name for name, sha256 in content.hashes.items() if sha256 != hashes[name]]
+    )
+
+
+def _name_files(what: str, names: Collection[str]) -> Iterator[str]:
+    if names:
+        yield f"{count_noun(len(names), 'file')} {what}, such as {min(names)}"
+
+
+def _expect_columns(manifest: Manifest) -> tuple[ReaderColumn, ...]:
+    return parse_columns(delta_schema(manifest).to_json())
+
+
+def _expect_content(file: DataFile, scan: TableScan) -> FileContent:
+    """Returns what a reader gets of a file."""
+    nulls = {} if file.deletions else json.loads(file.stats).get("nullCount", {})
+    values = {name: file.rows - nulls[name] for name in scan.columns if isinstance(nulls.get(name), int)}
+    if not scan.places:
+        return FileContent(file.rows, values=values)
+    count, deleted = file.rows_written, [int(place) for place in places(file.deletions)]
+    all_places, all_squares = count * (count - 1) // 2, (count - 1) * count * (2 * count - 1) // 6
+    return FileContent(
+        file.rows, all_places - sum(deleted), all_squares - sum(place * place for place in deleted), values
+    )

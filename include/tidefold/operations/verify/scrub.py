@@ -7,37 +7,28 @@ manifests and Delta logs, because they name the files that must exist.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
+from tidefold.domain.external_snapshot import StorageTier
 from tidefold.domain.log_state import DeletionState
-from tidefold.domain.paths import LogPaths
-from tidefold.domain.storage_tier import StorageTier
-from tidefold.domain.verify.expected_files import Damage, FileRole
-from tidefold.domain.verify.scrub_round import ProofRecord, ScrubChoice, choose_files, record_scrub
+from tidefold.domain.paths import LogPaths, SetPaths
+from tidefold.domain.verify.expected_files import Damage, FileRole, ProofRecord, ScrubBudget
 from tidefold.domain.wording import in_units
 from tidefold.errors import CorruptError, InvalidInputError, OutdatedLedgerError
 from tidefold.ledger import Ledger
 from tidefold.operations.outcome import Details, ErrorInfo, Outcome, Status
-from tidefold.operations.pipeline import Pipeline, now
-from tidefold.operations.verify.proof_record import find_proof, write_proof
-from tidefold.operations.verify.result import VerifyDetails, add_warning
-from tidefold.operations.verify.scope import scope_of
-from tidefold.operations.verify.verify import Asked, Telling, Verification
-
-DEFAULT_SHARE = 0.05
-
-
-@dataclass(frozen=True, slots=True)
-class ScrubBudget:
-    """How much a run reads of a log: `share` of its bytes, or `bytes`. At least one file."""
-
-    share: float = DEFAULT_SHARE
-    bytes: int | None = None
-
-    def of(self, total: int) -> int:
-        """Returns the budget in bytes."""
-        return math.ceil(self.share * total) if self.bytes is None else self.bytes
+from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.verify.scope import (
+    VerifyDetails,
+    add_error,
+    add_warning,
+    find_proof,
+    find_set_damage,
+    scope_of,
+    write_proof,
+)
+from tidefold.operations.verify.verify import Asked, ScrubCursor, Telling, Verification
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,21 +61,6 @@ class LedgerAlarmDetails(Details):
     """
 
     alarms: Sequence[Alarm]
-
-
-@dataclass(slots=True)
-class _Round:
-    """Chooses the next files of a round, and records its choice."""
-
-    before: ProofRecord
-    budget: ScrubBudget
-    sizes: Mapping[str, int] = field(default_factory=dict)
-    choice: ScrubChoice = field(default_factory=lambda: ScrubChoice(frozenset(), "", 0, 0))
-
-    def choose(self, sizes: Mapping[str, int]) -> frozenset[str]:
-        budget = self.budget.of(sum(sizes.values()))
-        self.sizes, self.choice = sizes, choose_files(sizes, self.before.position, budget, self.before.damaged)
-        return self.choice.names
 
 
 def parse_share(text: str) -> float:
@@ -124,20 +100,20 @@ def scrub(
         return Outcome(log, Status.DAMAGED, message, error=info, details=LedgerAlarmDetails(alarms=[alarm]))
     if state is None or state.deletion is not DeletionState.NO:
         return Outcome(log, Status.NOTHING, "the store has no such log")
-    round_ = _Round(find_proof(pipeline.store, log) or ProofRecord(), budget or ScrubBudget())
-    asked = Asked(repair=repair, choose=round_.choose)
-    verification = Verification(pipeline, asked, tell, scope_of(pipeline, state, None))
+    cursor = ScrubCursor(find_proof(pipeline.store, log) or ProofRecord(), budget or ScrubBudget())
+    verification = Verification(pipeline, Asked(repair=repair), tell, scope_of(pipeline, state, None), cursor)
     outcome = verification.run()
-    after = record_scrub(round_.before, round_.choice, round_.sizes, verification.find_damaged(), now())
+    after = verification.record(cursor.before)
     warning = write_proof(pipeline.store, log, lambda newest: after)
-    made = _describe(outcome, round_, after)
-    return add_warning(made, warning) if warning else made
+    scrubbed = _add_set_alarm(pipeline, _describe(outcome, verification, after))
+    return add_warning(scrubbed, warning) if warning else scrubbed
 
 
-def _describe(found: Outcome, round_: _Round, after: ProofRecord) -> Outcome:
+def _describe(verified: Outcome, verification: Verification, after: ProofRecord) -> Outcome:
     """Returns the outcome of a verification as the outcome of the scrub."""
-    checked = found.details
+    checked, choice = verified.details, verification.choice
     assert isinstance(checked, VerifyDetails)
+    assert choice is not None
     alarms = find_alarms(checked.damage)
     report = ScrubDetails(
         snapshots=checked.snapshots,
@@ -145,8 +121,8 @@ def _describe(found: Outcome, round_: _Round, after: ProofRecord) -> Outcome:
         single=checked.single,
         damage=checked.damage,
         warnings=checked.warnings,
-        read_files=len(round_.choice.names),
-        read_bytes=sum(round_.sizes[name] for name in round_.choice.names),
+        read_files=len(choice.names),
+        read_bytes=sum(verification.sizes[name] for name in choice.names),
         files=after.files,
         bytes=after.bytes,
         round_share=round(after.read_bytes / after.bytes, 4) if after.position and after.bytes else 1.0,
@@ -162,8 +138,20 @@ def _describe(found: Outcome, round_: _Round, after: ProofRecord) -> Outcome:
     if alarms:
         more = f" And {len(alarms) - 1:,} more." if alarms[1:] else ""
         message = f"ALARM, {alarms[0]}{more} ({message})"
-    error = replace(found.error, message=message) if found.error else None
-    return replace(found, message=message, error=error, details=report)
+    error = replace(verified.error, message=message) if verified.error else None
+    return replace(verified, message=message, error=error, details=report)
+
+
+def _add_set_alarm(pipeline: Pipeline, scrubbed: Outcome) -> Outcome:
+    """Returns the outcome with one more alarm if the ledger of the log's set is damaged."""
+    error, chosen = find_set_damage(pipeline, scrubbed.log), pipeline.config.set_of(scrubbed.log)
+    if error is None or chosen is None:
+        return scrubbed
+    means = "readers of the set may get tables that do not belong together"
+    alarm = Alarm(SetPaths(chosen.name).ledger, f"ledger damaged, {error.code}", means, error.hint)
+    alarmed = add_error(scrubbed, CorruptError(error.code, f"ALARM, {alarm}", hint=error.hint))
+    assert isinstance(alarmed.details, ScrubDetails)
+    return replace(alarmed, details=replace(alarmed.details, alarms=[*alarmed.details.alarms, alarm]))
 
 
 _MEANS = {

@@ -1,21 +1,20 @@
-"""The judgement of one snapshot as a frozen value: checks, findings and cost, also as one line."""
+"""The judgement of one snapshot as a frozen value: checks, findings, samples and cost, also as one line."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tidefold.domain.log_state import LogState, Snapshot, State
+from tidefold.domain.log_state import LogState, Snapshot
 from tidefold.domain.snapshot.manifest import Manifest
 from tidefold.domain.wording import count_noun
-from tidefold.quality.run.cost import CostPart
+from tidefold.quality.run.engine import CostPart
 from tidefold.quality.run.statistics import ColumnStatistics
 from tidefold.quality.suite.check import Check, Severity, canonical
 
 SAMPLES = 10
 _LONGEST_SAMPLE = 200
 _NAMED = 3
-_TREND = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +76,6 @@ def result(
 
 
 @dataclass(frozen=True, slots=True)
-class RowCount:
-    """The rows of one snapshot, a point of the trend."""
-
-    snapshot: int
-    rows: int
-
-
-@dataclass(frozen=True, slots=True)
 class HistoryPoint:
     """One stored judgement, as a point of the plots.
 
@@ -131,7 +122,6 @@ class ValidationResult:
     files_carried: int
     bytes_full: int
     bytes_written: int
-    trend: tuple[RowCount, ...]
     seconds: float
     instant: str
     as_of: str = ""
@@ -189,7 +179,6 @@ def conclude(
         files_carried=sum(f.carried for f in manifest.files),
         bytes_full=manifest.bytes_full,
         bytes_written=manifest.bytes_written,
-        trend=_trend(state, snapshot),
         seconds=round(findings.seconds, 2),
         instant=how.instant,
         as_of=how.as_of,
@@ -241,8 +230,18 @@ def _describe_check(check: CheckResult) -> str:
     return f"{check.name} {check.detail}" if reads_on else f"{check.name} ({check.detail})"
 
 
-def _trend(state: LogState, snapshot: Snapshot) -> tuple[RowCount, ...]:
-    """Returns the rows of the completed snapshots before this one and its own. As of an instant: only its own."""
-    completed = [s for s in state.snapshots if s.state is State.COMPLETED and not s.as_of and not snapshot.as_of]
-    before = [s for s in completed if s.id < snapshot.id]
-    return tuple(RowCount(s.id, s.rows) for s in (*before, snapshot))[-_TREND:]
+def as_text(value: object) -> str:
+    """Returns a value of a row, or of Great Expectations, as text."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name}={as_text(v)}" for name, v in value.items())
+    if isinstance(value, str):
+        return value
+    try:
+        return canonical(value)
+    except (TypeError, ValueError):
+        return str(value)
+
+
+def key_text(key: Mapping[str, object]) -> str:
+    """Returns the key of a row, such as `aid=7`."""
+    return clip_text(as_text(key))

@@ -5,7 +5,6 @@ Great Expectations queries it through its own SQL engine. gx_duckdb adds what th
 
 from __future__ import annotations
 
-import math
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -18,18 +17,16 @@ import pyarrow as pa
 
 from tidefold.changelog.key_group_hash import quote_name
 from tidefold.changelog.schema import table_schema
-from tidefold.domain.engine_name import EngineName
 from tidefold.domain.snapshot.manifest import Manifest
+from tidefold.domain.wording import EngineName
 from tidefold.errors import TidefoldError
 from tidefold.quality.report.result import clip_text
-from tidefold.quality.run.cost import Meter
-from tidefold.quality.run.engine import ColumnNumbers, MissingValues
-from tidefold.quality.run.regex_translation import translate_regex
-from tidefold.quality.run.staged_rows import JUDGE_AGAIN, file_rows
-from tidefold.quality.run.statistics import STEPS, TIMES
-from tidefold.quality.suite.check import Check, family
+from tidefold.quality.run.bucket_counts import JUDGE_AGAIN, file_rows
+from tidefold.quality.run.engine import Meter, SqlDialect
+from tidefold.quality.run.expectations import translate_regex
+from tidefold.quality.suite.check import Check
 from tidefold.storage import Store
-from tidefold.storage.scratch import open_scratch
+from tidefold.storage.safe_files import open_scratch
 
 if TYPE_CHECKING:
     from great_expectations.core import ExpectationValidationResult
@@ -51,6 +48,7 @@ _EXPECTATIONS = frozenset(
     }
 )
 _MEMORY = 1 << 30
+_DIALECT = SqlDialect('"', "({} - DATE '1970-01-01')", "epoch_us({})", "quantile_disc({}, [{}])")
 
 
 def can_judge(check: Check) -> bool:
@@ -93,7 +91,7 @@ class DuckDBEngine:
     def load(self, table: str, rows: pa.RecordBatchReader) -> DuckDBRows:
         """Loads the rows into a table of that name."""
         self.connection.register("arriving", rows)
-        self.connection.execute(f"CREATE TABLE {quote_name(table)} AS SELECT * FROM arriving")
+        self.connection.execute(f"CREATE TABLE {table} AS SELECT * FROM arriving")
         self.connection.unregister("arriving")
         return DuckDBRows(self, table)
 
@@ -119,7 +117,7 @@ def open_duckdb(memory: int = _MEMORY) -> Iterator[DuckDBEngine]:
 
     with open_scratch() as scratch:
         address = f"duckdb:///{scratch}/judged.duckdb"
-        database = sqlalchemy.create_engine(address, poolclass=sqlalchemy.NullPool)
+        database = sqlalchemy.create_engine(address, poolclass=sqlalchemy.pool.NullPool)
         # The settings are those of Great Expectations: DuckDB shares a file only under equal settings.
         opened = database.raw_connection()
         connection: Any = opened.driver_connection
@@ -161,10 +159,10 @@ class DuckDBRows:
     table: str
 
     def validate(self, expectations: Sequence[Expectation], form: dict[str, Any]) -> list[ExpectationValidationResult]:
-        found = [*self.engine.open_session().validate(self.table, expectations, form).results]
-        for answer in found if form.get("unexpected_index_column_names") else ():
+        answers = [*self.engine.open_session().validate(self.table, expectations, form).results]
+        for answer in answers if form.get("unexpected_index_column_names") else ():
             self._add_keys(answer, form["unexpected_index_column_names"], form["partial_unexpected_count"])
-        return found
+        return answers
 
     def _add_keys(self, answer: ExpectationValidationResult, key: Sequence[str], most: int) -> None:
         """Adds the keys of rows, which Great Expectations does not return in SQL for checks of several columns."""
@@ -174,70 +172,14 @@ class DuckDBRows:
         same: list[str] = config.kwargs["column_list"]
         columns = list(dict.fromkeys([*key, *same]))
         listed, apart = (", ".join(map(quote_name, names)) for names in (columns, same))
-        counted = f'SELECT *, count(*) OVER (PARTITION BY {apart}) AS "tidefold rows" FROM {quote_name(self.table)}'
-        rows = self._query(f'SELECT {listed} FROM ({counted}) WHERE "tidefold rows" > 1 LIMIT ?', [most])
+        counted = f'SELECT *, count(*) OVER (PARTITION BY {apart}) AS "tidefold rows" FROM {self.table}'
+        rows = self.query(f'SELECT {listed} FROM ({counted}) WHERE "tidefold rows" > 1 LIMIT {most}')
         answer.result["partial_unexpected_index_list"] = [dict(zip(columns, row, strict=True)) for row in rows]
 
-    def aggregate(self, asked: Mapping[str, tuple[str, bool]]) -> tuple[int, Mapping[str, ColumnNumbers]]:
-        parts = {column: _aggregates(column, type_, shape) for column, (type_, shape) in asked.items()}
-        wanted = ["count(*)", *(sql for named in parts.values() for sql in named.values())]
-        total, *answers = self._query(f"SELECT {', '.join(wanted)} FROM {quote_name(self.table)}")[0]
-        left = iter(answers)
-        seen = {column: {name: next(left) for name in named} for column, named in parts.items()}
-        return total, {column: _as_spark(numbers) for column, numbers in seen.items()}
+    @property
+    def dialect(self) -> SqlDialect:
+        return _DIALECT
 
-    def count_values(self, column: str, most: int) -> list[tuple[str, int]]:
-        value = quote_name(column)
-        table = quote_name(self.table)
-        sql = f"SELECT {value}::VARCHAR, count(*) FROM {table} WHERE {value} IS NOT NULL GROUP BY 1 LIMIT ?"
-        return [(text, rows) for text, rows in self._query(sql, [most + 1])]
-
-    def find_missing(
-        self, column: str, there: DuckDBRows, other: str, key: Sequence[str], samples: int
-    ) -> MissingValues:
-        value = quote_name(column)
-        known = f"SELECT 1 FROM {quote_name(there.table)} AS there WHERE there.{quote_name(other)} = here.{value}"
-        lost = f"FROM {quote_name(self.table)} AS here WHERE {value} IS NOT NULL AND NOT EXISTS ({known})"
-        [(rows, different)] = self._query(f"SELECT count(*), count(DISTINCT {value}) {lost}")
-        if not rows:
-            return MissingValues(0, 0)
-        columns = ", ".join(f"here.{quote_name(name)}" for name in (column, *key))
-        return MissingValues(rows, different, tuple(self._query(f"SELECT {columns} {lost} LIMIT ?", [samples])))
-
-    def _query(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        rows: list[tuple[Any, ...]] = self.engine.connection.execute(sql, list(values)).fetchall()
+    def query(self, sql: str) -> list[tuple[Any, ...]]:
+        rows: list[tuple[Any, ...]] = self.engine.connection.execute(sql).fetchall()
         return rows
-
-
-def _aggregates(column: str, type_: str, shape: bool) -> dict[str, str]:
-    value, kind = quote_name(column), family(type_)
-    parts = {"count": f"count({value})"}
-    if kind == "number":
-        real = f"{value}::DOUBLE"
-        # Whole numbers and decimals are summed exactly; a sum that does not fit is an error, never a wrong one.
-        exact = real if type_ in ("float", "double") else value
-        parts |= {"sum": f"sum({exact})", "mean": f"avg({real})"}
-        # Infinite values have no deviation, and DuckDB raises an error for them.
-        parts["deviation"] = f"stddev_pop({real}) FILTER (WHERE isfinite({real}))"
-        parts["endless"] = f"count(*) FILTER (WHERE NOT isfinite({real}))"
-    if kind == "number" or kind in TIMES:
-        point = _point(value, type_)
-        parts |= {"least": f"min({point})", "most": f"max({point})"}
-        if shape:
-            steps = ", ".join(str(step / STEPS) for step in range(STEPS + 1))
-            parts["quantiles"] = f"quantile_disc({point}::DOUBLE, [{steps}])"
-    return parts
-
-
-def _as_spark(numbers: dict[str, Any]) -> ColumnNumbers:
-    """Returns the numbers in Spark's form: no deviation if a value is infinite or NaN."""
-    if numbers.pop("endless", 0):
-        numbers["deviation"] = math.nan
-    return numbers
-
-
-def _point(value: str, type_: str) -> str:
-    """Returns the column as a number on a line."""
-    if type_ == "date":
-        return f"({value} - DATE '1970-01-01')"
-    return f"epoch_us({value})" if type_ == "timestamp" else value

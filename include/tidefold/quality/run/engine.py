@@ -1,43 +1,88 @@
-"""The port through which checks query the rows of a snapshot, with an engine on Spark and one on DuckDB.
+"""The port through which checks query the rows of a snapshot, on Spark or DuckDB, and what that costs.
 
 Both engines give the same verdicts (tests/contract/quality, tests/spark). Any other check runs only on Spark.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import threading
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tidefold.domain.engine_name import EngineName
-from tidefold.quality.run.cost import Meter
+from tidefold.domain.wording import EngineName
 from tidefold.storage import Store
 
 if TYPE_CHECKING:
     from great_expectations.core import ExpectationValidationResult
     from great_expectations.expectations.expectation import Expectation
+    from pyspark import SparkContext
 
     from tidefold.domain.snapshot.manifest import Manifest
 
-# The numbers of one column by name: count, sum, mean, deviation, least, most, quantiles. Others are missing.
-ColumnNumbers = Mapping[str, Any]
+
+@dataclass(frozen=True, slots=True)
+class CostPart:
+    """One part of the work: the number of its checks, its wall time in seconds, and its Spark jobs."""
+
+    name: str
+    checks: int
+    seconds: float
+    jobs: int
+
+
+@dataclass(slots=True)
+class Meter:
+    """Measures the parts one after the other, in the thread that does the work."""
+
+    spark: SparkContext | None = None
+    parts: list[CostPart] = field(default_factory=list)
+
+    @contextmanager
+    def part(self, name: str, checks: int) -> Iterator[None]:
+        group = f"tidefold-{uuid.uuid4().hex}"
+        if self.spark is not None:
+            self.spark.setJobGroup(group, f"quality: {name}")
+            # Spark shares its cores between these pools: the tasks of a large log do not come before all others.
+            self.spark.setLocalProperty("spark.scheduler.pool", threading.current_thread().name)
+        begun = time.perf_counter()
+        try:
+            yield
+        finally:
+            seconds = round(time.perf_counter() - begun, 2)
+            jobs = len(self.spark.statusTracker().getJobIdsForGroup(group)) if self.spark is not None else 0
+            self.parts.append(CostPart(name, checks, seconds, jobs))
 
 
 @dataclass(frozen=True, slots=True)
-class MissingValues:
-    """Values that another table does not have.
+class SqlDialect:
+    """What the engines write differently in SQL.
 
-    rows: the number of rows with one of them.
-    samples: some of the rows, each as its value followed by its key.
+    quote: the character around names.
+    days, microseconds: a date and a timestamp as a number since 1970.
+    quantiles: of an expression, at a list of shares.
     """
 
-    rows: int
-    different: int
-    samples: tuple[tuple[Any, ...], ...] = ()
+    quote: str
+    days: str
+    microseconds: str
+    quantiles: str
+
+    def quote_name(self, column: str) -> str:
+        """Returns the name of a column, which may have any characters."""
+        return f"{self.quote}{column.replace(self.quote, self.quote * 2)}{self.quote}"
 
 
 class JudgedRows(Protocol):
-    """All rows of a snapshot, in a form that an engine can query."""
+    """All rows of a snapshot, in a table that an engine can query."""
+
+    @property
+    def table(self) -> str: ...
+    @property
+    def dialect(self) -> SqlDialect: ...
 
     def validate(self, expectations: Sequence[Expectation], form: dict[str, Any]) -> list[ExpectationValidationResult]:
         """Returns the results of expectations over all rows.
@@ -46,19 +91,8 @@ class JudgedRows(Protocol):
         """
         ...
 
-    def aggregate(self, asked: Mapping[str, tuple[str, bool]]) -> tuple[int, Mapping[str, ColumnNumbers]]:
-        """Returns the number of rows and the numbers of columns.
-
-        asked: for each column its type, and whether to compute its quantiles.
-        """
-        ...
-
-    def count_values(self, column: str, most: int) -> list[tuple[str, int]]:
-        """Returns at most `most` + 1 different values of a column as text, with their row counts, without nulls."""
-        ...
-
-    def find_missing(self, column: str, there: Any, other: str, key: Sequence[str], samples: int) -> MissingValues:
-        """Returns the values of `column` that the column `other` of `there` (rows of the same engine) does not have."""
+    def query(self, sql: str) -> Sequence[Sequence[Any]]:
+        """Returns the rows of a query. It may also read other rows of the same engine."""
         ...
 
 

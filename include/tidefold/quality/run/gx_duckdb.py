@@ -32,9 +32,8 @@ from great_expectations.expectations.metrics.multicolumn_map_metrics.compound_co
     CompoundColumnsUnique,
 )
 
-from tidefold.quality.run.bucket_counts import Count, CountRow, Query
-from tidefold.quality.run.expectations import find_exception
-from tidefold.quality.run.regex_translation import translate_regex
+from tidefold.quality.run.bucket_counts import CountRow, CountRows, Query
+from tidefold.quality.run.expectations import find_exception, translate_regex
 
 
 class DuckDBExecutionEngine(SqlAlchemyExecutionEngine):  # type: ignore[misc]
@@ -164,7 +163,7 @@ class GxSession:
         self._source = self._context.data_sources.add_tidefold_duck_db(name="staged", connection_string=address)
 
     def validate_elsewhere(
-        self, table: str, expectations: Sequence[Expectation], form: dict[str, Any], count: Count
+        self, table: str, expectations: Sequence[Expectation], form: dict[str, Any], count: CountRows
     ) -> ExpectationSuiteValidationResult:
         """Returns the results of expectations over rows that lie elsewhere. They ask for counts only.
 
@@ -183,8 +182,8 @@ class GxSession:
             first = self.validate(table, [one.copy(deep=True) for one in expectations], form)
         if any(find_exception(one.exception_info or {}) for one in first.results):
             return first
-        known = dict(zip(asked, count(asked), strict=True))
-        with _intercept(engine, table, lambda query: known[query] if query in known else count([query])[0]):
+        counts = dict(zip(asked, count(asked), strict=True))
+        with _intercept(engine, table, lambda query: counts[query] if query in counts else count([query])[0]):
             return self.validate(table, expectations, form)
 
     def validate(

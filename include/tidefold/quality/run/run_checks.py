@@ -2,22 +2,206 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
 from functools import partial
 from typing import TypeVar
 
 from tidefold.domain.log_state import TableSpec
+from tidefold.domain.wording import count_noun
 from tidefold.errors import TidefoldError
-from tidefold.quality.report.result import CheckResult, Findings
-from tidefold.quality.run.cost import Meter
-from tidefold.quality.run.drift_checks import DriftInputs, judge_numbers, judge_refused
-from tidefold.quality.run.engine import JudgedRows
+from tidefold.quality.report.result import SAMPLES, CheckResult, Findings, as_text, clip_text, key_text, result
+from tidefold.quality.run.engine import JudgedRows, Meter
 from tidefold.quality.run.expectations import evaluate, not_computed
-from tidefold.quality.run.references import Target, judge_references
-from tidefold.quality.run.statistics import ColumnStatistics, RowStatistics, collect, find_wanted_columns
-from tidefold.quality.suite.check import REFERENCES, REFUSED_RECORDS, Check, Types
+from tidefold.quality.run.statistics import ColumnStatistics, RowStatistics, collect, find_wanted_columns, shift
+from tidefold.quality.suite.check import (
+    DISTRIBUTION,
+    FRESHNESS,
+    MEAN_DRIFT,
+    REFERENCES,
+    REFUSED_RECORDS,
+    ROW_COUNT_DRIFT,
+    TIES,
+    Check,
+    Types,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DriftInputs:
+    """The inputs of such checks.
+
+    now: the numbers of the judged rows.
+    base: the numbers of the snapshot that is compared; None: there is none.
+    base_rows: the rows of that snapshot, without those that expired since.
+    as_of: the frozen instant.
+    """
+
+    now: RowStatistics
+    as_of: str
+    base: RowStatistics | None = None
+    base_rows: int | None = None
+    base_name: str = ""
+
+
+def judge_numbers(check: Check, numbers: DriftInputs) -> CheckResult:
+    """Returns the result of one check. A check without a base to compare with passes, and reports so."""
+    if check.type == FRESHNESS:
+        return _freshness(check, numbers)
+    if numbers.base is None:
+        return result(check, True, observed="first snapshot: nothing to compare with")
+    if check.type == ROW_COUNT_DRIFT:
+        return _change(check, numbers.now.rows, numbers.base_rows or 0, numbers.base_name)
+    column = check.kwargs["column"]
+    now, before = numbers.now.of(column), numbers.base.of(column)
+    if now is None:
+        return result(check, False, detail="no such column")
+    if before is None:
+        return result(check, True, observed=f"no column `{column}` in {numbers.base_name}: nothing to compare with")
+    if check.type == DISTRIBUTION:
+        return _distribution(check, now, before, numbers.base_name)
+    of = _mean if check.type == MEAN_DRIFT else _total
+    return _change(check, of(now), of(before), numbers.base_name)
+
+
+def judge_refused(check: Check) -> CheckResult:
+    """Returns the result of the check that counts records in quarantine. It never passes."""
+    refused, new, allowed, earlier = (check.kwargs[name] for name in ("refused", "new", "max_refused", "earlier"))
+    share = f"{refused:,} of {new:,} new records since the last snapshot ({refused / max(new, 1):.1%})"
+    parts = [f"{share}, allowed {allowed:.1%}"] if refused else []
+    parts += [f"{earlier:,} of earlier files still in quarantine"] if earlier else []
+    advice = check.kwargs["advice"] or "See `tidefold quarantine list`"
+    detail = f"{' and '.join(parts)}: their rows may be missing or stale. {advice.rstrip('.')}"
+    return result(check, False, observed=share if refused else parts[0], detail=detail)
+
+
+def judge_ties(check: Check) -> CheckResult:
+    """Returns the result of the check that counts ties. Without `max_ties` it passes."""
+    ties, most = check.kwargs["ties"], check.kwargs["max_ties"]
+    observed = f"{ties:,} keys have different changes of one order: the later arrival counts"
+    if most is None or ties <= most:
+        return result(check, True, observed=observed)
+    hint = "Add a column or `file` to `order`, or raise `max_ties`."
+    return result(check, False, observed=observed, detail=f"{ties:,} keys with ties, allowed {most:,}. {hint}")
+
+
+def _change(check: Check, now: float | Fraction | None, before: float | Fraction | None, compared: str) -> CheckResult:
+    if now is None or before is None:
+        which = "this snapshot" if now is None else compared
+        return result(check, False, detail=f"no number in {which}", compared=compared)
+    least, most = -check.kwargs.get("max_drop", math.inf), check.kwargs.get("max_growth", math.inf)
+    change = _relative(Fraction(now), Fraction(before))
+    shown = f"{_number(now)}, was {_number(before)} ({_percent(change)})"
+    detail = ""
+    if change < _exact(least):
+        detail = f"{_percent(change)}, allowed {_percent(least)}"
+    elif change > _exact(most):
+        detail = f"{_percent(change)}, allowed {_percent(most)}"
+    return result(check, not detail, observed=shown, detail=detail, compared=compared)
+
+
+def _relative(now: Fraction, before: Fraction) -> Fraction | float:
+    if now == before:
+        return Fraction(0)
+    return (now - before) / abs(before) if before else math.copysign(math.inf, now - before)
+
+
+def _exact(share: float) -> Fraction | float:
+    # The number as the suite file writes it: 0.1 is a tenth, not 0.1000000000000000055.
+    return Fraction(str(share)) if math.isfinite(share) else share
+
+
+def _total(column: ColumnStatistics) -> Fraction | None:
+    """Returns the sum. It is 0 for no values, and None if it is not a number."""
+    try:
+        return Fraction(column.total) if column.total is not None else Fraction(0)
+    except ValueError:  # NaN, Infinity
+        return None
+
+
+def _mean(column: ColumnStatistics) -> Fraction | None:
+    total = _total(column)
+    return total / column.count if total is not None and column.count else None
+
+
+def _freshness(check: Check, numbers: DriftInputs) -> CheckResult:
+    column = numbers.now.of(check.kwargs["column"])
+    if column is None or column.most is None:
+        return result(check, False, detail="no value")
+    as_of = _instant(numbers.as_of)
+    age = as_of - _instant(column.most)
+    allowed = timedelta(seconds=check.kwargs["max_age_seconds"])
+    shown = f"{column.most}, {_age(age)} old at {numbers.as_of}"
+    detail = f"{_age(age)} old, allowed {_age(allowed)}" if age > allowed else ""
+    return result(check, not detail, observed=shown, detail=detail, compared=numbers.as_of)
+
+
+def _distribution(check: Check, now: ColumnStatistics, before: ColumnStatistics, compared: str) -> CheckResult:
+    if now.type != before.type and (now.categories or before.categories):
+        return result(check, False, detail=f"was of type {before.type}", compared=compared)
+    moved, allowed = shift(now, before), check.kwargs["max_shift"]
+    detail = f"{moved:.1%} of the rows moved, allowed {allowed:.1%}" if moved > allowed else ""
+    mean = "" if now.mean is None or before.mean is None else f"; mean {now.mean:.6g}, was {before.mean:.6g}"
+    spread = "" if now.deviation is None or before.deviation is None else (
+        f"; deviation {now.deviation:.6g}, was {before.deviation:.6g}"
+    )  # fmt: skip
+    return result(check, not detail, observed=f"{moved:.1%} moved{mean}{spread}", detail=detail, compared=compared)
+
+
+def _instant(text: str) -> datetime:
+    instant = datetime.fromisoformat(text)
+    return instant if instant.tzinfo else instant.replace(tzinfo=UTC)
+
+
+def _age(age: timedelta) -> str:
+    sign, seconds = ("-" if age < timedelta(0) else ""), int(abs(age).total_seconds())
+    days, rest = divmod(seconds, 86_400)
+    return f"{sign}{f'{days} d ' if days else ''}{rest // 3600} h {rest % 3600 // 60:02d} min"
+
+
+def _number(value: float | Fraction) -> str:
+    exact = Fraction(value)
+    return f"{exact.numerator:,}" if exact.denominator == 1 else f"{float(exact):,.6g}"
+
+
+def _percent(share: float | Fraction) -> str:
+    return f"{float(share):+.1%}" if math.isfinite(share) else ("+\u221e" if share > 0 else "-\u221e")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The rows of the referenced snapshot, and its name for people."""
+
+    name: str
+    rows: JudgedRows
+
+
+def judge_references(check: Check, rows: JudgedRows, target: Target | None, key: tuple[str, ...]) -> CheckResult:
+    """Counts the rows whose value is missing in the target. Nulls are ignored. Without a target the check fails."""
+    if target is None:
+        return result(check, False, detail=f"`{check.kwargs['log']}` has no completed snapshot")
+    column, other, *listed = map(rows.dialect.quote_name, (check.kwargs["column"], check.kwargs["log_column"], *key))
+    values = f"SELECT {column} AS here, count(*) AS times FROM {rows.table} WHERE {column} IS NOT NULL GROUP BY 1"
+    present = f"SELECT 1 FROM (SELECT DISTINCT {other} AS there FROM {target.rows.table}) AS present"
+    [(unexpected, different)] = rows.query(
+        f"SELECT sum(times), count(*) FROM ({values}) AS judged WHERE NOT EXISTS ({present} WHERE there = here)"
+    )
+    if not unexpected:
+        return replace(result(check, True, compared=target.name), unexpected=0)
+    detail = f"{count_noun(int(unexpected), 'row')} with {count_noun(different, 'missing value')}"
+    judged = result(check, False, detail=detail, compared=target.name)
+    samples = rows.query(
+        f"SELECT {', '.join([column, *listed])} FROM {rows.table} AS judged "
+        f"WHERE {column} IS NOT NULL AND NOT EXISTS ({present} WHERE there = judged.{column}) LIMIT {SAMPLES}"
+    )
+    keys = tuple(key_text(dict(zip(key, row[1:], strict=True))) for row in samples) if key else ()
+    sample = tuple(clip_text(as_text(row[0])) for row in samples)
+    return replace(judged, unexpected=int(unexpected), sample=sample, keys=keys)
+
 
 _T = TypeVar("_T")
 # Key: the log, and whether a staged snapshot counts too.
@@ -56,11 +240,12 @@ def run_checks(
     expectations = [c for c in checks if not c.own]
     results = dict(zip(map(id, expectations), evaluate(rows, expectations, shape.table_key, meter), strict=True))
     results |= {id(check): judge_refused(check) for check in checks if check.type == REFUSED_RECORDS}
+    results |= {id(check): judge_ties(check) for check in checks if check.type == TIES}
     numbers, references = _select_own(checks, False), _select_own(checks, True)
     statistics: tuple[ColumnStatistics, ...] = ()
     if numbers:
-        found, judged = _judge_numbers(rows, shape, numbers, beside, meter)
-        statistics = found.columns
+        row_statistics, judged = _judge_numbers(rows, shape, numbers, beside, meter)
+        statistics = row_statistics.columns
         results |= dict(zip(map(id, numbers), judged, strict=True))
     if references:
         with meter.part("references", len(references)):
@@ -71,7 +256,7 @@ def run_checks(
 
 
 def _select_own(checks: Sequence[Check], references: bool) -> list[Check]:
-    of_rows = [c for c in checks if c.own and c.type != REFUSED_RECORDS]
+    of_rows = [c for c in checks if c.own and c.type not in (REFUSED_RECORDS, TIES)]
     return [c for c in of_rows if (c.type == REFERENCES) is references]
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -13,40 +14,42 @@ import pyarrow as pa
 from tidefold.changelog.schema import table_schema
 from tidefold.compute.connect_session import find_connected, find_outage, mark_operations
 from tidefold.compute.runners import on_spark
-from tidefold.domain.engine_name import EngineName
-from tidefold.domain.log_state import Column as TableColumn
-from tidefold.domain.log_state import TableSpec
+from tidefold.compute.spark_session import tag_jobs
+from tidefold.domain.log_state import Column, TableSpec
 from tidefold.domain.paths import data_path
 from tidefold.domain.snapshot.manifest import DataFile, Manifest
+from tidefold.domain.wording import EngineName
 from tidefold.errors import TidefoldError
 from tidefold.quality.report.result import clip_text
-from tidefold.quality.run.bucket_counts import TABLE, Count, bucket_counter, can_count
-from tidefold.quality.run.cost import Meter
+from tidefold.quality.run.bucket_counts import JUDGE_AGAIN, TABLE, CountRows, bucket_counter, can_count, file_rows
 from tidefold.quality.run.duckdb_rows import can_judge_expectation, open_duckdb
-from tidefold.quality.run.engine import ColumnNumbers, MissingValues
-from tidefold.quality.run.gx_import import load_for_spark
-from tidefold.quality.run.staged_rows import JUDGE_AGAIN, file_rows
-from tidefold.quality.run.statistics import ACCURACY, STEPS, TIMES
-from tidefold.quality.suite.check import family
+from tidefold.quality.run.engine import Meter, SqlDialect
+from tidefold.quality.run.expectations import load_for_spark
 from tidefold.storage import Store, open_store
 
 if TYPE_CHECKING:
     from great_expectations.core import ExpectationValidationResult
     from great_expectations.expectations.expectation import Expectation
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, Row, SparkSession
 
+# How many snapshots one Spark application judges at the same time. Each needs a thread of the driver.
+JUDGED_AT_ONCE = 8
+# Quantiles are a sketch, to 1 in 2,000.
+_DIALECT = SqlDialect("`", "unix_date({})", "unix_micros({})", "percentile_approx({}, array({}), 2000)")
 _GLOB = str.maketrans({c: f"\\{c}" for c in "\\{}[]*?"})
 
 
 @dataclass(frozen=True, slots=True)
 class SparkEngine:
-    """Reads snapshots with a Spark session."""
+    """Reads snapshots with a Spark session. `step`: the name in the jobs of the thread that judges a log."""
 
     spark: SparkSession
+    step: str = "quality"
     name: EngineName = EngineName.SPARK
 
     def read(self, store: Store, manifest: Manifest) -> SparkRows:
         """Returns all rows of exactly the manifest's files, every column nullable. Raises TidefoldError."""
+        tag_jobs(self.spark, self.step, [manifest.log])
         counter = bucket_counter(store.address, manifest, on_spark(self.spark)) if manifest.shown else None
         return SparkRows(partial(_read, self.spark, store, manifest), manifest.shape, counter)
 
@@ -66,7 +69,7 @@ class SparkRows:
 
     open: Callable[[], DataFrame]
     shape: TableSpec | None = None
-    counter: Count | None = None
+    counter: CountRows | None = None
 
     @cached_property
     def rows(self) -> DataFrame:
@@ -110,81 +113,19 @@ class SparkRows:
         validation = gx.ValidationDefinition(name="gate", data=batch, suite=suite)
         return [*validation.run(batch_parameters={"dataframe": self.rows}, result_format=form).results]
 
-    def aggregate(self, asked: Mapping[str, tuple[str, bool]]) -> tuple[int, Mapping[str, ColumnNumbers]]:
-        from pyspark.sql import functions as f
+    @property
+    def dialect(self) -> SqlDialect:
+        return _DIALECT
 
-        parts = {column: _aggregates(column, type_, shape) for column, (type_, shape) in asked.items()}
-        wanted: list[Column] = [f.count(f.lit(1)).alias("rows")]
-        for number, named in enumerate(parts.values()):
-            wanted += [part.alias(f"{name}{number}") for name, part in named.items()]
-        [answer] = self.rows.agg(*wanted).collect()
-        seen = answer.asDict()
-        numbers = {
-            column: {name: seen[f"{name}{number}"] for name in named}
-            for number, (column, named) in enumerate(parts.items())
-        }
-        return int(seen["rows"]), numbers
+    @cached_property
+    def table(self) -> str:
+        name = f"rows_{uuid.uuid4().hex}"
+        self.rows.createOrReplaceTempView(name)
+        return name
 
-    def count_values(self, column: str, most: int) -> list[tuple[str, int]]:
-        from pyspark.sql import functions as f
-
-        value = _quote_column(column)
-        text = value.cast("string").alias("value")
-        counted = self.rows.where(value.isNotNull()).groupBy(text).agg(f.count("*").alias("rows"))
-        return [(row["value"], row["rows"]) for row in counted.limit(most + 1).collect()]
-
-    def find_missing(
-        self, column: str, there: SparkRows, other: str, key: Sequence[str], samples: int
-    ) -> MissingValues:
-        from pyspark.sql import functions as f
-
-        known = there.rows.select(_quote_column(other).alias("there")).distinct()
-        here = self.rows.where(_quote_column(column).isNotNull())
-        counted = here.groupBy(_quote_column(column).alias("here")).agg(f.count("*").alias("rows"))
-        lost = counted.join(known, f.col("here") == f.col("there"), "left_anti")
-        [found] = lost.agg(f.sum("rows").alias("rows"), f.count("*").alias("different")).collect()
-        if not found["rows"]:
-            return MissingValues(0, 0)
-        columns = [_quote_column(column).alias("tidefold value"), *(_quote_column(name) for name in key)]
-        rows = here.select(*columns).join(known, f.col("`tidefold value`") == f.col("there"), "left_anti")
-        seen = tuple(tuple(row) for row in rows.limit(samples).collect())
-        return MissingValues(int(found["rows"]), found["different"], seen)
-
-
-def _aggregates(column: str, type_: str, shape: bool) -> dict[str, Column]:
-    from pyspark.sql import functions as f
-
-    value, kind = _quote_column(column), family(type_)
-    parts = {"count": f.count(value)}
-    if kind == "number":
-        real = value.cast("double")
-        # Whole numbers and decimals are summed exactly; a sum that does not fit is an error, never a wrong one.
-        exact = value.cast("decimal(38,0)") if type_ == "long" else real if type_ in ("float", "double") else value
-        parts |= {"sum": f.sum(exact), "mean": f.avg(real), "deviation": f.stddev_pop(real)}
-    if kind == "number" or kind in TIMES:
-        point = _point(column, type_)
-        parts |= {"least": f.min(point), "most": f.max(point)}
-        if shape:
-            steps = f.array(*(f.lit(step / STEPS) for step in range(STEPS + 1)))
-            parts["quantiles"] = f.percentile_approx(point.cast("double"), steps, ACCURACY)
-    return parts
-
-
-def _quote_column(column: str) -> Column:
-    """Returns a column by its name, which may have any characters."""
-    from pyspark.sql import functions as f
-
-    return f.col(f"`{column.replace('`', '``')}`")
-
-
-def _point(column: str, type_: str) -> Column:
-    """Returns the column as a number on a line."""
-    from pyspark.sql import functions as f
-
-    value = _quote_column(column)
-    if type_ == "date":
-        return f.unix_date(value)
-    return f.unix_micros(value) if type_ == "timestamp" else value
+    def query(self, sql: str) -> list[Row]:
+        rows: list[Row] = self.rows.sparkSession.sql(sql).collect()
+        return rows
 
 
 def _read(spark: SparkSession, store: Store, manifest: Manifest) -> DataFrame:
@@ -218,7 +159,7 @@ def _read_numbered(
         yield from file_rows(store, folder, files[number], shape)
 
 
-def _spark_column(column: TableColumn) -> str:
+def _spark_column(column: Column) -> str:
     # tidefold's type names are Spark's, except for the one whose meaning depends on the session.
     kind = column.type.replace("timestamp", "timestamp_ltz")
     return f"`{column.name.replace('`', '``')}` {kind}"

@@ -15,14 +15,13 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 from tidefold.errors import TidefoldError
-from tidefold.quality.run.engine import ColumnNumbers, JudgedRows
+from tidefold.quality.run.engine import JudgedRows, SqlDialect
 from tidefold.quality.suite.check import DISTRIBUTION, FRESHNESS, MEAN_DRIFT, SUM_DRIFT, Check, Types, family
 
 # A distribution is stored as this many steps from the least value to the greatest.
 STEPS = 200
 # Text with more different values than this does not count as categories.
 CATEGORIES = 1000
-ACCURACY = 2000
 _GREATEST = 1.7976931348623157e308
 TIMES = ("date", "timestamp")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -67,10 +66,10 @@ class RowStatistics:
         return all(self._answers(c, shape, types) for c, shape in wanted.items() if c in types)
 
     def _answers(self, column: str, shape: bool, types: Types) -> bool:
-        found = self.of(column)
-        if found is None or found.type != types[column]:
+        stored = self.of(column)
+        if stored is None or stored.type != types[column]:
             return False
-        return not shape or not found.count or bool(found.quantiles or found.categories)
+        return not shape or not stored.count or bool(stored.quantiles or stored.categories)
 
 
 # Columns whose statistics are wanted. True: with their distribution.
@@ -80,14 +79,14 @@ _DRIFTS = (SUM_DRIFT, MEAN_DRIFT)
 
 def find_wanted_columns(checks: Iterable[Check], compared_only: bool = False) -> dict[str, bool]:
     """Returns what the checks need of the rows; with `compared_only`, what they need of the compared rows."""
-    found: dict[str, bool] = {}
+    wanted: dict[str, bool] = {}
     kinds = _DRIFTS if compared_only else (*_DRIFTS, FRESHNESS)
     for check in checks:
         if check.type in kinds:
-            found.setdefault(check.kwargs["column"], False)
+            wanted.setdefault(check.kwargs["column"], False)
         if check.type == DISTRIBUTION:
-            found[check.kwargs["column"]] = True
-    return found
+            wanted[check.kwargs["column"]] = True
+    return wanted
 
 
 def collect(rows: JudgedRows, wanted: Wanted, types: Types) -> RowStatistics:
@@ -96,13 +95,51 @@ def collect(rows: JudgedRows, wanted: Wanted, types: Types) -> RowStatistics:
     Raises the engine's errors, and TidefoldError for a text column with too many different values.
     """
     present = {column: (types[column], shape) for column, shape in wanted.items() if column in types}
-    total, numbers = rows.aggregate(present)
-    found = [_statistics(rows, column, *present[column], total, parts) for column, parts in numbers.items()]
-    return RowStatistics(total, tuple(found))
+    total, numbers = _aggregate(rows, present)
+    return RowStatistics(total, tuple(_statistics(rows, c, *present[c], total, parts) for c, parts in numbers.items()))
+
+
+def _aggregate(rows: JudgedRows, asked: Mapping[str, tuple[str, bool]]) -> tuple[int, dict[str, dict[str, Any]]]:
+    """Returns the number of rows, and the numbers of each column by name, from one query.
+
+    asked: for each column its type, and whether to compute its quantiles.
+    """
+    parts = [
+        (column, name, sql)
+        for column, (type_, shape) in asked.items()
+        for name, sql in _build_aggregates(rows.dialect, column, type_, shape).items()
+    ]
+    [(total, *values)] = rows.query(f"SELECT {', '.join(['count(*)', *(sql for *_, sql in parts)])} FROM {rows.table}")
+    numbers: dict[str, dict[str, Any]] = {column: {} for column in asked}
+    for (column, name, _), value in zip(parts, values, strict=True):
+        numbers[column][name] = value
+    return total, numbers
+
+
+def _build_aggregates(dialect: SqlDialect, column: str, type_: str, shape: bool) -> dict[str, str]:
+    value, kind = dialect.quote_name(column), family(type_)
+    parts = {"count": f"count({value})"}
+    point = {"date": dialect.days, "timestamp": dialect.microseconds}.get(kind, "{}").format(value)
+    if kind == "number":
+        real = f"CAST({value} AS DOUBLE)"
+        # Whole numbers and decimals are summed exactly; a sum that does not fit is an error, never a wrong one.
+        exact = (
+            real if type_ in ("float", "double") else value if type_ != "long" else f"CAST({value} AS DECIMAL(38,0))"
+        )
+        parts |= {"sum": f"sum({exact})", "mean": f"avg({real})"}
+        # Infinite values and NaN have no deviation: some engines raise an error for them.
+        parts["deviation"] = f"stddev_pop({real}) FILTER (WHERE abs({real}) <= {_GREATEST})"
+        parts["endless"] = f"count(*) FILTER (WHERE NOT abs({real}) <= {_GREATEST})"
+    if kind in ("number", *TIMES):
+        parts |= {"least": f"min({point})", "most": f"max({point})"}
+        if shape:
+            steps = ", ".join(str(step / STEPS) for step in range(STEPS + 1))
+            parts["quantiles"] = dialect.quantiles.format(f"CAST({point} AS DOUBLE)", steps)
+    return parts
 
 
 def _statistics(
-    rows: JudgedRows, column: str, type_: str, shape: bool, total: int, parts: ColumnNumbers
+    rows: JudgedRows, column: str, type_: str, shape: bool, total: int, parts: Mapping[str, Any]
 ) -> ColumnStatistics:
     categorical = family(type_) in ("string", "boolean")
     return ColumnStatistics(
@@ -112,7 +149,7 @@ def _statistics(
         nulls=total - parts["count"],
         total=None if parts.get("sum") is None else str(parts["sum"]),
         mean=_finite(parts.get("mean")),
-        deviation=_finite(parts.get("deviation")),
+        deviation=None if parts.get("endless") else _finite(parts.get("deviation")),
         least=_text(parts.get("least"), type_),
         most=_text(parts.get("most"), type_),
         quantiles=tuple(_limit(value) for value in parts.get("quantiles") or ()),
@@ -120,15 +157,22 @@ def _statistics(
     )
 
 
+def _count_values(rows: JudgedRows, column: str, most: int) -> list[tuple[str, int]]:
+    """Returns at most `most` + 1 different values of a column as text, with their row counts, without nulls."""
+    value = rows.dialect.quote_name(column)
+    counted = f"SELECT CAST({value} AS STRING), count(*) FROM {rows.table} WHERE {value} IS NOT NULL GROUP BY 1"
+    return [(text, count) for text, count in rows.query(f"{counted} LIMIT {most + 1}")]
+
+
 def _categories(rows: JudgedRows, column: str) -> tuple[tuple[str, int], ...]:
-    found = rows.count_values(column, CATEGORIES)
-    if len(found) > CATEGORIES:
+    counts = _count_values(rows, column, CATEGORIES)
+    if len(counts) > CATEGORIES:
         raise TidefoldError(
             "TOO_MANY_CATEGORIES",
             f"Column `{column}` has over {CATEGORIES:,} different values, too many to compare their distribution.",
             hint="Use this check only for numbers, times, or columns with few different texts.",
         )
-    return tuple(sorted(found))
+    return tuple(sorted(counts))
 
 
 def _finite(value: float | None) -> float | None:

@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BeforeValidator, GetCoreSchemaHandler, Vali
 from pydantic_core import PydanticCustomError, core_schema
 
 from tidefold.quality.suite.check import Types, family
-from tidefold.yaml_files.model import mistake, spell_value, suggest
+from tidefold.yaml_files.messages import mistake, spell_value, suggest
 
 # Great Expectations compares with floating point numbers, which hold every whole number below this.
 _EXACT = 1 << 53
@@ -74,49 +74,11 @@ class ColumnTypes:
 
 
 Number = Annotated[str, ColumnTypes(("number",))]
-Instant = Annotated[
-    str,
-    ColumnTypes(
-        (
-            "date",
-            "timestamp",
-        )
-    ),
-]
-Ordered = Annotated[
-    str,
-    ColumnTypes(
-        (
-            "number",
-            "date",
-            "timestamp",
-        )
-    ),
-]
-Discrete = Annotated[
-    str,
-    ColumnTypes(
-        (
-            "number",
-            "string",
-            "boolean",
-            "date",
-        )
-    ),
-]
+Instant = Annotated[str, ColumnTypes(("date", "timestamp"))]
+Ordered = Annotated[str, ColumnTypes(("number", "date", "timestamp"))]
+Discrete = Annotated[str, ColumnTypes(("number", "string", "boolean", "date"))]
 String = Annotated[str, ColumnTypes(("string",))]
-Comparable = Annotated[
-    str,
-    ColumnTypes(
-        (
-            "number",
-            "string",
-            "boolean",
-            "date",
-            "timestamp",
-        )
-    ),
-]
+Comparable = Annotated[str, ColumnTypes(("number", "string", "boolean", "date", "timestamp"))]
 
 
 def _check_columns(value: Any, info: ValidationInfo) -> list[str]:
@@ -152,7 +114,7 @@ def _check_fit(value: Any, info: ValidationInfo) -> Any:
     return value
 
 
-Bound = Annotated[Any, AfterValidator(_check_fit)]
+BoundValue = Annotated[Any, AfterValidator(_check_fit)]
 
 
 def _check_values(values: Any, info: ValidationInfo) -> list[Any]:
@@ -179,7 +141,7 @@ def share_from(least: float, most: float = math.inf) -> BeforeValidator:
     return BeforeValidator(check_share)
 
 
-Share = Annotated[float | None, share_from(0)]
+DriftShare = Annotated[float | None, share_from(0)]
 
 
 def _accept(is_right: Callable[[Any], bool], message: str) -> BeforeValidator:
@@ -201,7 +163,7 @@ Allowed = Annotated[
         "is `{}`, but must be a share of rows, from 0 to less than 1 (0.01 is 1 %).",
     ),
 ]
-Count = Annotated[
+RowLimit = Annotated[
     int | None,
     _accept(
         lambda value: value is None or (type(value) is int and 0 <= value < _EXACT),
@@ -245,7 +207,7 @@ def _check_target(value: Any, info: ValidationInfo) -> str:
     return str(value)
 
 
-Target = Annotated[str, BeforeValidator(_check_target)]
+ReferencedColumn = Annotated[str, BeforeValidator(_check_target)]
 
 
 def is_plain(value: object) -> bool:

@@ -1,7 +1,7 @@
 """The catalogue: short entries under `checks` of a suite file. One class is one kind of check.
 
 Great Expectations evaluates single rows and fixed bounds. tidefold computes what compares with another snapshot or
-another table (`run/drift_checks.py`, `run/references.py`).
+another table (`run/run_checks.py`).
 
 The first line of a class says when the check passes; `scripts/suite_reference.py` writes the table in docs/quality.md
 from it.
@@ -15,19 +15,19 @@ from pydantic import Discriminator, Tag, model_validator
 
 from tidefold.quality.suite.arguments import (
     Age,
-    Bound,
+    BoundValue,
     Columns,
     Comparable,
-    Count,
     Discrete,
+    DriftShare,
     Flag,
     Instant,
     Number,
     Ordered,
+    ReferencedColumn,
     Regex,
-    Share,
+    RowLimit,
     String,
-    Target,
     Values,
     count_seconds,
     refuse,
@@ -42,7 +42,7 @@ from tidefold.quality.suite.check import (
     SUM_DRIFT,
     Check,
 )
-from tidefold.yaml_files.model import StrictModel
+from tidefold.yaml_files.messages import StrictModel
 
 _LONGEST_NAME = 80
 
@@ -106,8 +106,8 @@ class BoundedCheck(CatalogueCheck):
     @property
     def bounds(self) -> dict[str, Any]:
         """Returns the bounds as arguments of Great Expectations."""
-        given = {"min_value": getattr(self, "min", None), "max_value": getattr(self, "max", None)}
-        return {key: value for key, value in given.items() if value is not None}
+        limits = {"min_value": getattr(self, "min", None), "max_value": getattr(self, "max", None)}
+        return {key: value for key, value in limits.items() if value is not None}
 
     @model_validator(mode="after")
     def _require_bounds(self) -> Self:
@@ -129,8 +129,8 @@ class RangeCheck(BoundedCheck):
 
     of_rows = True
     column: Ordered
-    min: Bound = None
-    max: Bound = None
+    min: BoundValue = None
+    max: BoundValue = None
 
     def build(self) -> list[Check]:
         name = f"{self.column} {self._describe_bounds()}"
@@ -165,8 +165,8 @@ class MatchesCheck(CatalogueCheck):
 class RowCountCheck(BoundedCheck):
     """the number of rows is in the range"""
 
-    min: Count = None
-    max: Count = None
+    min: RowLimit = None
+    max: RowLimit = None
 
     def build(self) -> list[Check]:
         return [Check(f"row count {self._describe_bounds()}", "expect_table_row_count_to_be_between", self.bounds)]
@@ -175,8 +175,8 @@ class RowCountCheck(BoundedCheck):
 class RowCountDriftCheck(CatalogueCheck):
     """the number of rows changed by no more than these shares of the base's (0.1: a tenth)"""
 
-    max_drop: Share = None
-    max_growth: Share = None
+    max_drop: DriftShare = None
+    max_growth: DriftShare = None
 
     @model_validator(mode="after")
     def _require_limit(self) -> Self:
@@ -186,8 +186,8 @@ class RowCountDriftCheck(CatalogueCheck):
     @property
     def limits(self) -> dict[str, float]:
         """Returns the limits that the entry sets."""
-        given = {"max_drop": self.max_drop, "max_growth": self.max_growth}
-        return {key: value for key, value in given.items() if value is not None}
+        shares = {"max_drop": self.max_drop, "max_growth": self.max_growth}
+        return {key: value for key, value in shares.items() if value is not None}
 
     def build(self) -> list[Check]:
         return [Check("row count drift", ROW_COUNT_DRIFT, self.limits)]
@@ -226,7 +226,7 @@ class ReferencesCheck(CatalogueCheck):
     """every value is found there, in the newest completed snapshot of that log. Without a snapshot it fails"""
 
     column: Comparable
-    to: Target
+    to: ReferencedColumn
     staged: Flag = False
 
     def build(self) -> list[Check]:

@@ -18,6 +18,7 @@ FRESHNESS = f"{OWN}freshness"
 DISTRIBUTION = f"{OWN}distribution"
 REFERENCES = f"{OWN}references"
 REFUSED_RECORDS = f"{OWN}refused_records"
+TIES = f"{OWN}ties"
 
 # Column -> type.
 Types = Mapping[str, str]

@@ -8,17 +8,200 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, Self
 
-from tidefold.domain.landed_range import LandedRange
+from pydantic import AfterValidator, Field, ValidationError, ValidationInfo, model_validator
+from pydantic_core import PydanticCustomError
+
 from tidefold.domain.log_state import TableSpec
+from tidefold.domain.source_progress_history import LandedRange
 from tidefold.errors import InvalidInputError
-from tidefold.quality.suite.arguments import SuiteContext
-from tidefold.quality.suite.check import REFUSED_RECORDS, Check, Severity, Types, canonical
-from tidefold.quality.suite.suite_file import read_suite_file
+from tidefold.quality.suite.arguments import (
+    Allowed,
+    SuiteContext,
+    context_of,
+    explain_unknown_column,
+    is_plain,
+    listing,
+    refuse,
+)
+from tidefold.quality.suite.catalogue import CATALOGUE, AnyCheck
+from tidefold.quality.suite.check import OWN, REFUSED_RECORDS, TIES, Check, Severity, Types, canonical
+from tidefold.yaml_files.document import ConfigError, ConfigProblem, config_error, parse_document, read_text
+from tidefold.yaml_files.messages import StrictModel, Text, find_problems, mistakes_below, suggest
+
+# A list of values may be long.
+_SIZE_LIMIT = 16 << 20
+# Arguments that select rows or the form of results: tidefold sets them.
+_RESERVED = ("batch_id", "result_format", "catch_exceptions", "meta", "id", "severity")
+_COLUMN_ARGUMENTS = ("column", "column_A", "column_B")
+_LONGEST_NAME = 80
+
+
+def _require_line(name: str) -> str:
+    if not name.isprintable():
+        raise refuse("must be one line of text.")
+    return name
+
+
+class _SharedKeys(StrictModel):
+    """The keys of every entry."""
+
+    page = "docs/quality.md"
+    name: Annotated[str, AfterValidator(_require_line)] | None = None
+    severity: Literal["fail", "warn"] | None = None
+
+    @property
+    def effect(self) -> Severity:
+        """Returns what a failure does."""
+        return Severity(self.severity or Severity.FAIL)
+
+
+class CheckEntry(_SharedKeys):
+    """An entry of `checks`: one kind of the catalogue, and what every entry may have."""
+
+    implicit = ("check",)
+    allow: Allowed = None
+    check: AnyCheck
+
+    @model_validator(mode="before")
+    @classmethod
+    def _find_check(cls, entry: Any) -> Any:
+        kinds = ", ".join(CATALOGUE)
+        if not isinstance(entry, dict):
+            raise refuse("must be a mapping such as `range: {column: ..., min: 0}`.", f"Checks are: {kinds}.")
+        shared = {key: entry[key] for key in ("name", "severity", "allow") if key in entry}
+        named = {key: value for key, value in entry.items() if key not in shared}
+        words = [*CATALOGUE, "name", "severity", "allow"]
+        unknown: dict[tuple[str | int, ...], PydanticCustomError] = {
+            (key,): refuse("is not a known check.", suggest(key, words, f"Checks are: {kinds}."))
+            for key in named
+            if key not in CATALOGUE
+        }
+        if unknown:
+            raise mistakes_below(unknown, entry)
+        if len(named) != 1:
+            raise refuse(f"must have exactly one check, but it has {listing(named) or 'none'}.")
+        return {**shared, "check": named}
+
+    @model_validator(mode="after")
+    def _require_rows(self) -> Self:
+        if self.allow is not None and not self.check.of_rows:
+            rows = ", ".join(kind for kind, check in CATALOGUE.items() if check.of_rows)
+            raise mistakes_below({("allow",): refuse(f"works only with checks of single rows: {rows}.")}, self.allow)
+        return self
+
+    def build(self) -> list[Check]:
+        """Returns the checks of the entry. `mostly` of Great Expectations is the share of good rows."""
+        checks = self.check.build()
+        mostly = {"mostly": 1 - self.allow} if self.allow else {}
+        return [
+            replace(check, name=self._name(check, len(checks)), kwargs={**check.kwargs, **mostly}, severity=self.effect)
+            for check in checks
+        ]
+
+    def _name(self, check: Check, checks: int) -> str:
+        if not self.name:
+            return check.name
+        return self.name if checks == 1 else f"{self.name} ({check.name})"
+
+
+def _refuse_own(type_: str) -> str:
+    if type_.startswith(OWN):
+        raise refuse(f"is `{type_}`, which is not an expectation.", "Write it under `checks`, as the catalogue shows.")
+    return type_
+
+
+def _check_kwargs(kwargs: Any, info: ValidationInfo) -> Any:
+    errors: dict[tuple[str | int, ...], PydanticCustomError] = {
+        (key,): refuse("is set by tidefold.", "Remove it.") for key in kwargs if key in _RESERVED
+    }
+    if not is_plain(kwargs):
+        errors[()] = refuse("contains a value that is not text, a number, a date, a list or a mapping.")
+    if info.data.get("type") != "expect_column_to_exist":
+        named: dict[tuple[str | int, ...], Any] = {(k,): kwargs[k] for k in _COLUMN_ARGUMENTS if k in kwargs}
+        listed = kwargs.get("column_list")
+        named |= {("column_list", i): name for i, name in enumerate(listed if isinstance(listed, list) else [])}
+        columns = context_of(info).columns
+        errors |= {at: explain_unknown_column(name, columns) for at, name in named.items() if name not in columns}
+    if errors:
+        raise mistakes_below(errors, kwargs)
+    return kwargs
+
+
+class ExpectationEntry(_SharedKeys):
+    """An entry of `expectations`: an expectation of Great Expectations by its own name."""
+
+    type: Annotated[Text, AfterValidator(_refuse_own)] = Field(
+        description="the name of an expectation of Great Expectations, in snake case"
+    )
+    kwargs: Annotated[dict[str, Any], AfterValidator(_check_kwargs)] | None = Field(
+        default=None, description="its arguments"
+    )
+
+    def build(self) -> Check:
+        """Returns the check."""
+        kwargs = self.kwargs or {}
+        return Check(self.name or _describe(self.type, kwargs), self.type, kwargs, self.effect)
+
+
+def _describe(type_: str, kwargs: Mapping[str, Any]) -> str:
+    """`expect_column_values_to_be_in_set` of column bid: `bid values to be in set`."""
+    columns = [kwargs[k] for k in _COLUMN_ARGUMENTS if isinstance(kwargs.get(k), str)]
+    listed = kwargs.get("column_list")
+    columns += [str(c) for c in listed] if isinstance(listed, list) else []
+    text = type_.removeprefix("expect_")
+    if columns:
+        for prefix in ("column_pair_", "compound_columns_", "multicolumn_", "select_column_", "column_"):
+            text = text.removeprefix(prefix)
+        text = f"{', '.join(columns)} {text}"
+    return text.replace("_", " ")[:_LONGEST_NAME]
+
+
+class SuiteFile(StrictModel):
+    """A suite file: entries of the catalogue, and expectations of Great Expectations."""
+
+    page = "docs/quality.md"
+    checks: list[CheckEntry] | None = None
+    expectations: list[ExpectationEntry] | None = None
+
+    def build(self) -> tuple[Check, ...]:
+        """Returns all checks, those of the catalogue first."""
+        catalogue = [check for entry in self.checks or () for check in entry.build()]
+        return (*catalogue, *(entry.build() for entry in self.expectations or ()))
+
+
+def read_suite_file(path: Path, context: SuiteContext) -> tuple[Check, ...]:
+    """Returns the checks of a suite file. Raises ConfigError with every mistake."""
+    try:
+        text = read_text(path, _SIZE_LIMIT)
+    except ConfigError as error:
+        hint = "Correct the path `quality.suite` of the log, or make the file readable."
+        unreadable = [
+            replace(p, code="SUITE_UNREADABLE", hint=hint if p.code == "CONFIG_UNREADABLE" else p.hint)
+            for p in error.problems
+        ]
+        raise config_error(path, unreadable) from error
+    problems: list[ConfigProblem] = []
+    checks: tuple[Check, ...] = ()
+    try:
+        document = parse_document(path, text, dates=True)
+        problems += document.problems
+        if not isinstance(document.data, dict):
+            message = "must be a mapping with the keys `checks` and `expectations`."
+            raise config_error(path, [ConfigProblem("SUITE_INVALID", 1, "", message)])
+        checks = SuiteFile.model_validate(document.data, context=context).build()
+    except ValidationError as error:
+        problems += find_problems(error, SuiteFile, document)
+    except ConfigError as error:
+        problems += error.problems
+    if problems:
+        raise config_error(path, [replace(p, code="SUITE_INVALID") for p in problems])
+    return checks
+
 
 # A part of the hash. It rises when the meaning of a built-in check changes.
 _BUILT_IN = 3
@@ -32,12 +215,14 @@ class Suite:
 
     max_row_drop: the share of rows (0 to 1) that a snapshot may have less than its base.
     max_refused: the share of the new records (0 to 1) that may be in quarantine.
+    max_ties: how many keys may have a tie; None: any number, as a tie is no error.
     """
 
     key: tuple[str, ...]
     max_row_drop: float
     own: tuple[Check, ...] = ()
     max_refused: float = MAX_REFUSED
+    max_ties: int | None = None
 
     @property
     def sha256(self) -> str:
@@ -48,19 +233,21 @@ class Suite:
                 "key": self.key,
                 "max_row_drop": self.max_row_drop,
                 "max_refused": self.max_refused,
+                "max_ties": self.max_ties,
             },
             "expectations": [[c.name, c.type, c.kwargs, c.severity] for c in self.own],
         }
         return hashlib.sha256(canonical(content).encode()).hexdigest()
 
     def checks(
-        self, rows: int, base_rows: int | None, landed: LandedRange | None = None, advice: str = ""
+        self, rows: int, base_rows: int | None, landed: LandedRange | None = None, advice: str = "", ties: int = 0
     ) -> tuple[Check, ...]:
         """Returns all checks of a snapshot.
 
         base_rows: rows of its base; None: no base.
         landed: its input.
         advice: the next step for refused records.
+        ties: how many keys have a tie.
         """
         landed = landed or LandedRange()
         # A table without a key may hold equal rows.
@@ -75,6 +262,8 @@ class Suite:
             checks.append(_build_check("row count", "expect_table_row_count_to_be_between", min_value=least))
         if landed.refused or landed.earlier:
             checks.append(_build_refused(landed, self.max_refused, advice))
+        if ties or self.max_ties is not None:
+            checks.append(_build_check("ties", TIES, ties=ties, max_ties=self.max_ties))
         return (*checks, *self.own)
 
 
@@ -84,6 +273,7 @@ def load_suite(
     max_row_drop: float,
     logs: Mapping[str, Types] | None = None,
     max_refused: float = MAX_REFUSED,
+    max_ties: int | None = None,
 ) -> Suite:
     """The suite of a log with this shape; without a file it has only the built-in checks. `logs`: the columns (name:
     type) of the logs that it may refer to.
@@ -98,10 +288,10 @@ def load_suite(
             hint="Give a share from 0 (no drop) to 1 (any drop).",
         )
     if path is None:
-        return Suite(shape.table_key, max_row_drop, max_refused=max_refused)
+        return Suite(shape.table_key, max_row_drop, max_refused=max_refused, max_ties=max_ties)
     columns = {c.name: c.type for c in shape.table_columns}
     checks = read_suite_file(path, SuiteContext(columns, logs or {}))
-    return Suite(shape.table_key, max_row_drop, checks, max_refused)
+    return Suite(shape.table_key, max_row_drop, checks, max_refused, max_ties)
 
 
 def _build_unique(key: tuple[str, ...]) -> Check:

@@ -1,4 +1,4 @@
-"""Avro object container files: where their blocks are, and the records in them as plain values.
+"""Avro object container files: their schemas, where their blocks are, and the records in them as plain values.
 
 Values are decoded without their logical types, so that nothing is rounded or refused because Python cannot hold it: a
 decimal is its bytes, a date its days. The schema has their meaning.
@@ -18,6 +18,7 @@ from typing import Any, BinaryIO
 import fastavro
 import pyarrow as pa
 
+from tidefold.sources.debezium.connect_schema import PRECISION
 from tidefold.sources.landing.streams import CutShortError, DamagedError
 
 MAGIC = b"Obj\x01"
@@ -65,13 +66,13 @@ def read_header(stream: BinaryIO) -> AvroHeader:
     if not MAGIC.startswith(begin):
         raise DamagedError("it does not begin like an Avro file")
     stream.seek(0)
-    found = _read(stream, _HEADER, "its header")
+    header = _read(stream, _HEADER, "its header")
     try:
-        schema = json.loads(found["meta"].get("avro.schema", b""))
+        schema = json.loads(header["meta"].get("avro.schema", b""))
     except (ValueError, RecursionError) as error:
         raise DamagedError(f"its schema cannot be read ({error})") from error
-    codec = found["meta"].get("avro.codec", b"null").decode("ascii", "replace")
-    return AvroHeader(schema, parse_bounded(schema), codec, found["sync"])
+    codec = header["meta"].get("avro.codec", b"null").decode("ascii", "replace")
+    return AvroHeader(schema, parse_bounded(schema), codec, header["sync"])
 
 
 def parse_bounded(schema: Any) -> Any:
@@ -155,10 +156,10 @@ def _decompress(data: bytes, codec: str) -> bytes:
         size = _snappy_size(data)
         if size > MAX_BLOCK:
             raise _too_long()
-        found = pa.decompress(data[:-4], decompressed_size=size, codec="snappy", asbytes=True)
-        if zlib.crc32(found) != int.from_bytes(data[-4:], "big"):
+        decompressed = pa.decompress(data[:-4], decompressed_size=size, codec="snappy", asbytes=True)
+        if zlib.crc32(decompressed) != int.from_bytes(data[-4:], "big"):
             raise DamagedError("a checksum is wrong")
-        return bytes(found)
+        return bytes(decompressed)
     if codec == "bzip2":
         return _require_whole(bz2.BZ2Decompressor(), data)
     if codec == "xz":
@@ -247,26 +248,24 @@ class _Measuring:
                 raise ValueError("the items of an array take no bytes")
             return _join([part], takes=True)
         if kind in ("fixed", "enum"):
-            found = _NULL if kind == "fixed" and schema.get("size") == 0 else _VALUE
-            self._named[str(schema.get("name"))] = found
-            return found
+            size = _NULL if kind == "fixed" and schema.get("size") == 0 else _VALUE
+            self._named[str(schema.get("name"))] = size
+            return size
         return self._find(kind)
 
     def _define(self, schema: Mapping[str, Any], depth: int) -> _Measure:
         name = str(schema.get("name"))
         self._named[name] = None
         fields = schema.get("fields", ())
-        found = (
-            _join((self.measure(field.get("type"), depth + 1) for field in fields), takes=False) if fields else _NULL
-        )
-        self._named[name] = found
-        return found
+        size = _join((self.measure(field.get("type"), depth + 1) for field in fields), takes=False) if fields else _NULL
+        self._named[name] = size
+        return size
 
     def _find(self, name: str) -> _Measure:
-        found = self._named.get(name, _NULL if name == "null" else _VALUE)
-        if found is None:
+        size = self._named.get(name, _NULL if name == "null" else _VALUE)
+        if size is None:
             raise ValueError(f"`{name[:100]}` contains itself")
-        return found
+        return size
 
 
 def _join(parts: Iterable[_Measure], *, takes: bool) -> _Measure:
@@ -277,3 +276,79 @@ def _join(parts: Iterable[_Measure], *, takes: bool) -> _Measure:
             kind = f"{_MOST_TYPES:,} types" if types > _MOST_TYPES else f"{_MOST_FREE} types without bytes"
             raise ValueError(f"it has more than {kind}")
     return _Measure(types, free, takes)
+
+
+_CONNECT, _TIME = "org.apache.kafka.connect.data.", "io.debezium.time."
+_PRIMITIVE = {"int": "int32", "long": "int64", "enum": "string", "fixed": "bytes"}
+# For who writes Avro by other means than Kafka Connect.
+_CONNECT_NAMES = {
+    "decimal": f"{_CONNECT}Decimal",
+    "date": f"{_CONNECT}Date",
+    "timestamp-millis": f"{_CONNECT}Timestamp",
+    "timestamp-micros": f"{_TIME}MicroTimestamp",
+    "timestamp-nanos": f"{_TIME}NanoTimestamp",
+    "local-timestamp-millis": f"{_CONNECT}Timestamp",
+    "local-timestamp-micros": f"{_TIME}MicroTimestamp",
+}
+_DEEPEST_SCHEMA = 32
+AvroSchema = dict[str, Any]
+
+
+def connect_words(schema: Any) -> AvroSchema:
+    """The schema of records of a file."""
+    return _Reading({}).words(schema, "", 0)
+
+
+class _Reading:
+    """Named types are defined where they first stand, and named from then on."""
+
+    def __init__(self, named: dict[str, AvroSchema]) -> None:
+        self._named = named
+
+    def words(self, schema: Any, space: str, depth: int) -> AvroSchema:
+        if depth > _DEEPEST_SCHEMA:
+            return {"type": "nested too deep"}
+        if isinstance(schema, list):
+            kinds = [one for one in schema if one != "null"]
+            return self.words(kinds[0], space, depth + 1) if len(kinds) == 1 else {"type": "union"}
+        if isinstance(schema, dict):
+            return self._read_type(schema, space, depth)
+        text = str(schema)
+        return self._named.get(_full(text, space)) or self._named.get(text) or {"type": _PRIMITIVE.get(text, text)}
+
+    def _read_type(self, schema: Mapping[str, Any], space: str, depth: int) -> AvroSchema:
+        kind = schema.get("type")
+        if not isinstance(kind, str):
+            return self.words(kind, space, depth + 1) | _name(schema)
+        type_: AvroSchema = {"type": _PRIMITIVE.get(kind, kind)} | _name(schema)
+        if kind in ("record", "enum", "fixed"):
+            full = _full(str(schema.get("name")), str(schema.get("namespace", space)))
+            space = full.rpartition(".")[0]
+            self._named[full] = type_
+        if kind == "record":
+            type_["type"] = "struct"
+            declared = schema.get("fields")
+            fields = [f for f in declared if isinstance(f, dict)] if isinstance(declared, list) else []
+            type_["fields"] = [{**self.words(f.get("type"), space, depth + 1), "field": f.get("name")} for f in fields]
+        elif kind == "array":
+            type_["items"] = self.words(schema.get("items"), space, depth + 1)
+        elif kind not in _PRIMITIVE and kind not in ("boolean", "float", "double", "string", "bytes", "map"):
+            return self.words(kind, space, depth + 1) | _name(schema)
+        return type_
+
+
+def _name(schema: Mapping[str, Any]) -> AvroSchema:
+    name = schema.get("connect.name") or _CONNECT_NAMES.get(str(schema.get("logicalType")))
+    scale = schema.get("scale")
+    if scale is None and isinstance(parameters := schema.get("connect.parameters"), dict):
+        scale = parameters.get("scale")
+    named: AvroSchema = {"name": str(name)} if name else {}
+    if name and str(name).endswith(".Decimal"):
+        digits = {PRECISION: str(schema["precision"])} if "precision" in schema else {}
+        named |= {"parameters": {"scale": str(scale or 0), **digits}}
+    kind = schema.get("connect.type")
+    return named | ({"type": str(kind)} if kind in ("int8", "int16") else {})
+
+
+def _full(name: str, space: str) -> str:
+    return name if "." in name or not space else f"{space}.{name}"

@@ -17,15 +17,12 @@ from typing import Any
 import fastavro
 import msgspec
 
-from tidefold.domain.log_state import TableSpec
 from tidefold.errors import InvalidInputError
-from tidefold.sources.debezium.avro_file import parse_bounded
-from tidefold.sources.debezium.avro_schema import connect_words
-from tidefold.sources.debezium.envelope import EnvelopeReader
+from tidefold.sources.debezium.avro_file import connect_words, parse_bounded
 from tidefold.sources.debezium.typed_records import RowSchema
-from tidefold.sources.ingest.accounting import FilePosition
 from tidefold.sources.landing.folders import folder_at
 from tidefold.sources.landing.streams import DamagedError
+from tidefold.sources.records.accounting import ReaderPosition
 from tidefold.sources.records.errors import RefusedRecordError
 
 _HEAD = struct.Struct(">bI")  # magic, id of the schema
@@ -62,7 +59,7 @@ class SchemaFolder:
 
     def _read(self) -> dict[int, str]:
         """The text of each schema by its id."""
-        folder, found = folder_at(self._address), dict[int, str]()
+        folder, schemas = folder_at(self._address), dict[int, str]()
         for one in folder.list_files():
             own = one.name.rpartition("/")[2]
             stem, dot, ending = own.rpartition(".")
@@ -70,8 +67,8 @@ class SchemaFolder:
                 continue
             with folder.open(one.name) as stream:
                 number, text = _identify(self._address, one.name, stem, stream.read())
-            found[number] = text
-        return found
+            schemas[number] = text
+        return schemas
 
 
 def _identify(address: str, name: str, stem: str, data: bytes) -> tuple[int, str]:
@@ -103,50 +100,42 @@ def _unusable(address: str, name: str, why: str) -> InvalidInputError:
     return InvalidInputError("SCHEMA_FILE", message, hint=hint)
 
 
-class ConfluentReader(EnvelopeReader):
-    """Reads lines whose key and value are Confluent's Avro as base64."""
+def to_debezium(schemas: SchemaFolder, at: ReaderPosition, line: bytes) -> bytes:
+    """A line whose key and value are Confluent's Avro as base64 as a record of JSON. Raises RefusedRecordError."""
+    record = _decode_line(line)
+    if record is None:
+        return line
+    for name in ("key", "value"):
+        if isinstance(record.get(name), str):
+            record[name] = _decode(schemas, name, record[name])
+    text = msgspec.json.encode(record)
+    at.preview(text)  # Placeholders are searched for in each record: base64 hides them.
+    return text
 
-    def __init__(self, shape: TableSpec, place: FilePosition, schemas: SchemaFolder) -> None:
-        super().__init__(shape, place)
-        self._schemas = schemas
 
-    def preview_chunk(self, data: bytes) -> None:
-        """Placeholders are searched for in each record: base64 hides them."""
-
-    def to_debezium(self, line: bytes) -> bytes:
-        record = _decode_line(line)
-        if record is None:
-            return line
-        for name in ("key", "value"):
-            if isinstance(record.get(name), str):
-                record[name] = self._decode(name, record[name])
-        text = msgspec.json.encode(record)
-        super().preview_chunk(text)
-        return super().to_debezium(text)
-
-    def _decode(self, name: str, text: str) -> Any:
-        """The key or value, with its schema beside it. Raises RefusedRecordError."""
-        try:
-            data = base64.b64decode(text, validate=True)
-        except binascii.Error as error:
-            raise RefusedRecordError("NOT_A_RECORD", f"The {name} is not base64: {error}.") from error
-        if len(data) < _HEAD.size or data[0]:
-            raise RefusedRecordError("NOT_A_RECORD", f"The {name} does not begin like Confluent's Avro.")
-        schema = self._schemas.find(_HEAD.unpack_from(data)[1])
-        stream = io.BytesIO(data[_HEAD.size :])
-        try:
-            value = fastavro.schemaless_reader(stream, schema.parsed, None)
-        except Exception as error:  # Whatever fastavro raises for bytes of another schema.
-            raise RefusedRecordError("NOT_A_RECORD", f"The {name} does not fit its Avro schema: {error}.") from error
-        if stream.read(1):
-            raise RefusedRecordError("NOT_A_RECORD", f"The {name} has more bytes than its Avro schema describes.")
-        return schema.rows.wrap(value) if name == "value" and isinstance(value, dict) else value
+def _decode(schemas: SchemaFolder, name: str, text: str) -> Any:
+    """The key or value, with its schema beside it. Raises RefusedRecordError."""
+    try:
+        data = base64.b64decode(text, validate=True)
+    except binascii.Error as error:
+        raise RefusedRecordError("NOT_A_RECORD", f"The {name} is not base64: {error}.") from error
+    if len(data) < _HEAD.size or data[0]:
+        raise RefusedRecordError("NOT_A_RECORD", f"The {name} does not begin like Confluent's Avro.")
+    schema = schemas.find(_HEAD.unpack_from(data)[1])
+    stream = io.BytesIO(data[_HEAD.size :])
+    try:
+        value = fastavro.schemaless_reader(stream, schema.parsed, None)
+    except Exception as error:  # Whatever fastavro raises for bytes of another schema.
+        raise RefusedRecordError("NOT_A_RECORD", f"The {name} does not fit its Avro schema: {error}.") from error
+    if stream.read(1):
+        raise RefusedRecordError("NOT_A_RECORD", f"The {name} has more bytes than its Avro schema describes.")
+    return schema.rows.wrap(value) if name == "value" and isinstance(value, dict) else value
 
 
 def _decode_line(line: bytes) -> dict[str, Any] | None:
     """The record of a line; None if it is no object."""
     try:
-        found = msgspec.json.decode(line)
+        document = msgspec.json.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
+    return document if isinstance(document, dict) else None

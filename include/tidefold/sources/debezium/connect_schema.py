@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import msgspec
 
 from tidefold.domain.table.table_spec import Column, TableSpec
-from tidefold.domain.table.types import MAX_PRECISION, Type, parse_type
-from tidefold.sources.records.encodings import Form, form_of
-from tidefold.sources.records.errors import RefusedRecordError
+from tidefold.domain.table.types import MAX_PRECISION, Type, parse_promised_scale, parse_type
+from tidefold.sources.records.encodings import Form, conversion, date_text, form_of, instant_text, json_type
+from tidefold.sources.records.errors import RefusedRecordError, ToldColumn
+from tidefold.sources.records.unavailable_values import DECLARED
+from tidefold.typed_json import decode_json
 
 _CONNECT, _TIME = "org.apache.kafka.connect.data.", "io.debezium.time."
 _VARIABLE = "io.debezium.data.VariableScaleDecimal"
@@ -59,10 +64,22 @@ _UNNAMED: dict[str, dict[str, tuple[str, ...]]] = {
 }
 
 
+# How the configuration writes the values of a type.
+_WRITERS: dict[str, Callable[[Any], str]] = {
+    "boolean": lambda value: str(value).lower(),
+    "string": json.dumps,
+    "date": date_text,
+    "timestamp": partial(instant_text, digits=6),
+    "binary": lambda value: "",
+    "array": lambda value: "",
+}
+
+
 def forms_of(schema: Any, shape: TableSpec) -> tuple[Form, ...]:
     """The form of each column by the schema of an envelope. Raises RefusedRecordError for a type that does not fit."""
     fields = _after(schema)
-    return tuple(_form(fields.get(column.name), column, parse_type(column.type)) for column in shape.columns)
+    forms = ((_form(fields.get(c.name), c, parse_type(c.type)), fields.get(c.name) or {}) for c in shape.columns)
+    return tuple(replace(form, unsent=str(_parameters(schema).get(DECLARED, ""))) for form, schema in forms)
 
 
 def column_names(schema: Any) -> tuple[str, ...]:
@@ -73,16 +90,32 @@ def column_names(schema: Any) -> tuple[str, ...]:
 def schema_beside(value: msgspec.Raw) -> Any:
     """The schema in which a value is wrapped, if it is."""
     try:
-        found = msgspec.json.decode(value)
+        envelope = msgspec.json.decode(value)
     except msgspec.DecodeError:
         return None
-    return found.get("schema") if isinstance(found, dict) else None
+    return envelope.get("schema") if isinstance(envelope, dict) else None
 
 
-def types_by(schema: Any) -> dict[str, str]:
-    """The column types for the schema of an envelope, as far as the schema gives enough."""
-    told = {name: _type_told(field) for name, field in _after(schema).items()}
-    return {name: type_ for name, type_ in told.items() if type_}
+def columns_by(schema: Any) -> dict[str, ToldColumn]:
+    """The columns for the schema of an envelope, as far as the schema gives enough."""
+    told = {name: ToldColumn(_type_told(field), _default_told(field)) for name, field in _after(schema).items()}
+    return {name: one for name, one in told.items() if one.type}
+
+
+def _default_told(schema: Mapping[str, Any]) -> str:
+    if schema.get("default") is None:
+        return "null" if schema.get("optional") else ""
+    type_text = _type_told(schema)
+    try:
+        type_ = parse_type(type_text)
+        form = _form(schema, Column("default", type_text), type_)
+        value = decode_json(msgspec.json.encode(schema["default"]), json_type(type_, form))
+        convert = conversion(type_, form)
+        value = convert(value) if convert else value
+    # What is no default in the words of the schema is not shown.
+    except (ValueError, msgspec.DecodeError, RefusedRecordError):
+        return ""
+    return _WRITERS.get(type_.name, str)(value)
 
 
 def _after(schema: Any) -> Mapping[str, Mapping[str, Any]]:
@@ -94,8 +127,7 @@ def _type_told(schema: Mapping[str, Any]) -> str:
         element = _type_told(schema["items"])
         return "string" if element.startswith("array") else f"array<{element}>" if element else ""
     kind = next(iter(_NAMED.get(str(schema.get("name"))) or _TYPED.get(str(schema.get("type")), {})), "")
-    parameters, scale = schema.get("parameters"), _scale(schema)
-    precision = parameters.get(PRECISION) if isinstance(parameters, dict) else None
+    scale, precision = _scale(schema), _parameters(schema).get(PRECISION)
     if scale is not None and (kind == "decimal" or precision is not None):
         fits = 0 <= scale <= int(precision or MAX_PRECISION) <= MAX_PRECISION
         return f"decimal({precision or MAX_PRECISION},{scale})" if fits else "string"
@@ -103,8 +135,8 @@ def _type_told(schema: Mapping[str, Any]) -> str:
 
 
 def _fields(schema: Any) -> Mapping[str, Mapping[str, Any]]:
-    given = schema.get("fields") if isinstance(schema, dict) else None
-    named = [f for f in given if isinstance(f, dict)] if isinstance(given, list) else []
+    fields = schema.get("fields") if isinstance(schema, dict) else None
+    named = [f for f in fields if isinstance(f, dict)] if isinstance(fields, list) else []
     return {str(f.get("field")): f for f in named}
 
 
@@ -114,25 +146,33 @@ def _form(schema: Mapping[str, Any] | None, column: Column, type_: Type) -> Form
     if type_.element and schema.get("type") == "array" and isinstance(schema.get("items"), dict):
         return _form(schema["items"], column, type_.element)
     kind, name = str(schema.get("type")), schema.get("name")
-    known = _NAMED.get(str(name)) or _TYPED.get(kind, {})
-    if type_.name == "string" and column.encoding == "json" and "string" not in known:
+    form = _NAMED.get(str(name)) or _TYPED.get(kind, {})
+    if type_.name == "string" and column.encoding == "json" and "string" not in form:
         return Form("json")
     if type_.name == "string" and column.encoding == "decimal" and kind == "string" and not name:
         return Form("decimal")
-    if type_.name in known:
-        return Form(known[type_.name], _scale(schema))
+    if type_.name in form:
+        scale, promise = _scale(schema), parse_promised_scale(column.encoding)
+        if None not in (scale, promise) and scale != promise:
+            detail = f"By the record's schema `{column.name}` has scale {scale}, not the promised {promise}."
+            raise RefusedRecordError("DECIMAL_SCALE", detail)
+        return Form(form[type_.name], scale)
     if column.encoding == "any" and kind in _PLAIN and not name:
         return Form("any")
     allowed = () if name else _UNNAMED.get(kind, {}).get(type_.name, ())
     if allowed:
         return Form(column.encoding if column.encoding in allowed else allowed[0])
-    said = f"By the record's schema `{column.name}` is {str(name or kind)[:80]}"
-    raise RefusedRecordError("VALUE_INVALID", f"{said}, which cannot be a column of {type_.name}.")
+    subject = f"By the record's schema `{column.name}` is {str(name or kind)[:80]}"
+    raise RefusedRecordError("VALUE_INVALID", f"{subject}, which cannot be a column of {type_.name}.")
+
+
+def _parameters(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    parameters = schema.get("parameters")
+    return parameters if isinstance(parameters, dict) else {}
 
 
 def _scale(schema: Mapping[str, Any]) -> int | None:
-    parameters = schema.get("parameters")
-    scale = parameters.get("scale") if isinstance(parameters, dict) else None
+    scale = _parameters(schema).get("scale")
     try:
         return None if scale is None else int(scale)
     except (TypeError, ValueError):

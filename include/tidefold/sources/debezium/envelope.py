@@ -5,8 +5,11 @@ docs/debezium.md lists how each kind of record is handled.
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -14,13 +17,11 @@ import msgspec
 from tidefold.changelog.schema import CLEAR, DELETE, MERGE, UPSERT
 from tidefold.domain.log_state import TableSpec
 from tidefold.domain.table.table_spec import MARIADB, MONGODB, ORACLE, SQLSERVER, Engine
-from tidefold.sources.debezium.connect_schema import column_names, forms_of, schema_beside, types_by
-from tidefold.sources.debezium.mongodb import with_row
-from tidefold.sources.debezium.moved_keys import former_key
-from tidefold.sources.debezium.ordering import StreamOrder, order_of
-from tidefold.sources.ingest.accounting import COUNTING, Account, FilePosition, Order, RecordAccounting
+from tidefold.sources.api import RecordReader
+from tidefold.sources.debezium.connect_schema import column_names, columns_by, forms_of, schema_beside
+from tidefold.sources.debezium.ordering import FIRST, INITIAL, STREAMED, OrderOf, former_key, order_of
 from tidefold.sources.records import record_types
-from tidefold.sources.records.column_aliases import has_aliases, resolve_aliases
+from tidefold.sources.records.accounting import FilePosition, OrderPoint, ReaderPosition, takes_delete
 from tidefold.sources.records.errors import (
     RefusedRecordError,
     any_head_of,
@@ -30,16 +31,57 @@ from tidefold.sources.records.errors import (
     names_in,
     not_sent,
     refusal_of,
+    refuse_dropped,
     unknown_op,
 )
-from tidefold.sources.records.record_types import AnyHead, SourceBlock
+from tidefold.sources.records.extended_json import plain_value
+from tidefold.sources.records.record_types import SourceBlock, has_aliases, resolve_aliases
 from tidefold.sources.records.row_decoder import Rows, rows_of
-from tidefold.sources.records.unavailable_values import marks
+from tidefold.sources.records.unavailable_values import placeholder_of
+
+KEY, DOCUMENT = "id", "document"
+# The connector writes a document as a text of extended JSON. Its `_id` becomes the column `id`, its other fields the
+# columns of the same name, all of it the column `document`.
+
+
+def with_row(line: bytes, shape: TableSpec) -> bytes:
+    """The record with the document as a row. A line that is no such record stays as it is."""
+    try:
+        record = msgspec.json.decode(line)
+        if not isinstance(record, dict):
+            return line
+        whole = "value" in record
+        value, key = _payload(record.get("value") if whole else record), _payload(record.get("key"))
+        if isinstance(value, dict):
+            value = {**value, "before": None, "after": _row_of(value.get("after"), shape)}
+        if isinstance(key, dict) and isinstance(key.get(KEY), str):
+            key = {KEY: plain_value(json.loads(key[KEY]))}
+        changed = {**record, "value": value, "key": key} if whole else value
+        return msgspec.json.encode(changed)
+    except (msgspec.DecodeError, ValueError, RecursionError, OverflowError):
+        return line
+
+
+def _payload(part: Any) -> Any:
+    """A value or key without the schema around it: the schema of a document is that of a text."""
+    return part["payload"] if isinstance(part, dict) and set(part) == {"schema", "payload"} else part
+
+
+def _row_of(after: Any, shape: TableSpec) -> Any:
+    if not isinstance(after, str):
+        return after
+    document = json.loads(after)
+    if not isinstance(document, dict):
+        return after
+    row: dict[str, Any] = {column.name: None for column in shape.columns}
+    fields = {KEY if name == "_id" else name: plain_value(value) for name, value in document.items()}
+    if DOCUMENT in row:
+        # The whole document has what has no column of its own.
+        fields = {name: value for name, value in fields.items() if name in row} | {DOCUMENT: after}
+    return row | fields
+
 
 # The marks of an initial snapshot's rows; those of an incremental one are ordinary changes.
-_INITIAL = frozenset(("true", "first", "first_in_data_collection", "last_in_data_collection", "last", True))
-_STREAMED = frozenset((None, "false", False))
-_BEGINS = frozenset(("first", "first_in_data_collection"))
 _BY_FORMAT = (SQLSERVER, ORACLE, MONGODB)
 # Topics with messages of the connector itself.
 _OWN_TOPIC = re.compile(r"__debezium-heartbeat\..*|.*\.transaction")
@@ -48,89 +90,62 @@ _OF_ITS_ORDER = frozenset(("ORDER_MISSING", "ORDER_RESTART"))
 _UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
-class EnvelopeReader(RecordAccounting):
-    """Reads the lines of one file in order."""
+class DecodedRecord(msgspec.Struct, gc=False):
+    """A record of Debezium, decoded.
 
-    def __init__(self, shape: TableSpec, place: FilePosition, schema: Mapping[str, Any] | None = None) -> None:
+    place: topic, partition and offset of the record; None: it is a message of the connector in a topic of its own.
+    rows: the decoder of its rows.
+    value, key, headers: of a change. A value that is None is a tombstone.
+    outcome: why it is no change: the name of its count, or its refusal; None: its value decides.
+    """
+
+    place: Any
+    rows: Rows
+    value: Any = None
+    key: Any = None
+    headers: bytes | msgspec.Raw = b""
+    outcome: str | RefusedRecordError | None = None
+
+
+class Change(msgspec.Struct, gc=False):
+    """A record that changes a row, or all rows.
+
+    time: of its commit.
+    absent: the columns that it does not set; None: it sets all.
+    former: the row under its old key, for a record that is read alone; it is deleted first.
+    brought: the optional columns that records have brought, this one included; None: none is optional.
+    """
+
+    op: int
+    order: OrderPoint
+    time: int | None
+    row: Any
+    absent: list[str] | None = None
+    former: Any = None
+    brought: tuple[str, ...] | None = None
+
+
+class EnvelopeDecoder:
+    """Decodes the lines of one log. It keeps the column names of the line before: most lines have the same."""
+
+    def __init__(self, shape: TableSpec, schema: Mapping[str, Any] | None = None) -> None:
         """`schema`: of records without a schema of their own; None: as configured.
 
         Raises RefusedRecordError if a column does not fit the schema.
         """
-        super().__init__(place)
-        self._shape = shape
-        self._marks = marks(shape)
-        self._searched = False
+        self.shape = shape
         self._schema = schema
         self._names = resolve_aliases(shape, column_names(schema)) if schema else shape
         self._forms = tuple(forms_of(schema, self._names) if schema else record_types.usual_forms(shape))
-        self._rows = rows_of(self._names, self._forms, shape)
+        self.rows = rows_of(self._names, self._forms, shape)
         self._spells_keys = has_aliases(shape, of_key=True)
         self._by_schema: dict[bytes, Rows] = {}
-        self._order_of = order_of(shape.order)
-        self._has_documents = shape.order == MONGODB
-        # The current record, as it was landed.
-        self._text = b""
-        engine = shape.merge.engine
-        self._stream = StreamOrder(counting=engine in COUNTING, **place.stream._asdict())
-        self._upsert_op = MERGE if engine is Engine.AGGREGATE else UPSERT
-        # Whether the offset of the current record is new.
-        self._has_place = False
-        # The order of the delete right before the current record.
-        self._deleted: Order | None = None
 
-    @property
-    def account(self) -> Account:
-        self._account.stream = self._stream.position
-        return self._account
-
-    def preview_chunk(self, data: bytes) -> None:
-        """Lines are searched for placeholders only if their chunk contains one."""
-        self._searched = any(mark in data for mark in self._marks)
-
-    def take(self, line: bytes) -> None:
-        """Reads a line that is not blank.
-
-        Raises RefusedRecordError (the caller quarantines it) or LateOffsetError (the file is not taken).
-        """
-        self._has_place = False
-        self._text = line
-        text = self.to_debezium(line)
-        try:
-            self._take(text)
-        except RefusedRecordError as refused:
-            if not self._is_sent_again(text, refused):
-                raise
-            self._account.resent += 1
-
-    def to_debezium(self, line: bytes) -> bytes:
-        """The line as a record of Debezium's JSON with rows. Raises RefusedRecordError."""
-        return with_row(line, self._shape) if self._has_documents else line
-
-    def _is_sent_again(self, line: bytes, refused: RefusedRecordError) -> bool:
-        """Whether a refused record was sent before, by its order. If not, the position includes it (I32).
-
-        Raises RefusedRecordError for one that only looks as if it was sent before.
-        """
-        if self.is_alone or not self._has_place or refused.reason in _OF_ITS_ORDER:
-            return False
-        op, source = find_source(line)
-        if source is None:
-            return False
-        try:
-            order = self._order_of(source)
-        except RefusedRecordError:
-            return False
-        if not self._advances(order, source, op):
-            return True
-        refused.order = order
-        if self._account.refused_low is None:
-            self._account.refused_low = order
-        return False
-
-    def _take(self, line: bytes) -> None:
+    def decode(self, line: bytes, place: FilePosition) -> DecodedRecord:
+        """Raises RefusedRecordError if not even the place of the record can be read."""
         if self._spells_keys:
             self._spell(line)
-        rows, self.line = self._rows, self._text
+        rows = self.rows
         try:
             record = rows.record(line)
             value, key = record.value, record.key
@@ -142,157 +157,260 @@ class EnvelopeReader(RecordAccounting):
             if key is not None and getattr(key, "payload", record_types.NOTHING) != record_types.NOTHING:
                 key = rows.key(key.payload)
         except _UNDECODABLE as error:
-            self._take_odd(line, str(error))
-            return
-        except RefusedRecordError:
-            if self._is_new(record):
-                raise
-            return
+            return self._decode_odd(line, place, str(error))
+        except RefusedRecordError as refused:
+            return DecodedRecord(record, rows, outcome=refused)
         if value is not None and value.op is None:
-            self._take_odd(line, "The value has no op")
-        elif self._is_new(record):
-            self._take_value(rows, record, value, key)
+            return self._decode_odd(line, place, "The value has no op")
+        return DecodedRecord(record, rows, value, key, record.headers)
 
-    def _take_value(self, rows: Rows, record: Any, value: Any, key: Any) -> None:
-        if value is None:
-            self._account.tombstones += 1
-        elif value.op in ("u", "c", "r"):
-            self._upsert(rows, record, value, key)
-        elif value.op == "d":
-            if self.takes_delete(self._shape):
-                self._keep(DELETE, value, rows.of_key(key, value.before))
-        elif value.op == "t":
-            self._keep(CLEAR, value, rows.nothing())
-        elif value.op == "m":
-            self._account.ignored += 1
-        else:
-            raise unknown_op(value.op)
+    def _decode_odd(self, line: bytes, place: FilePosition, why: str) -> DecodedRecord:
+        """A record that the strict decoder does not accept, or whose names differ from those of the line before."""
+        if self._spell(line):
+            return self.decode(line, place)
+        head = any_head_of(line)
+        if head.topic != place.topic and head.topic is not None and _OWN_TOPIC.fullmatch(head.topic):
+            return DecodedRecord(None, self.rows, outcome="ignored")
+        if is_tombstone(head):
+            return DecodedRecord(head, self.rows)
+        if is_ignored(head):
+            return DecodedRecord(head, self.rows, outcome="ignored")
+        told = columns_by(self._schema or schema_beside(head.value))
+        refused = refusal_of(head, self._names, why, told, placeholder_of(place.placeholder))
+        return DecodedRecord(head, self.rows, outcome=refused)
 
     def _spell(self, line: bytes) -> bool:
         """Adapts to the column names of a line. Returns whether they differ from those of the line before."""
-        if not has_aliases(self._shape):
+        if not has_aliases(self.shape):
             return False
-        names = resolve_aliases(self._shape, names_in(line))
+        names = resolve_aliases(self.shape, names_in(line))
         if names == self._names:
             return False
-        self._rows, self._names = rows_of(names, self._forms, self._shape), names
+        self.rows, self._names = rows_of(names, self._forms, self.shape), names
         return True
 
     def _rows_by(self, schema: Any) -> Rows:
         """The decoder of rows with this schema beside them; there are few schemas."""
         text = bytes(schema)
-        found = self._by_schema.get(text)
-        if found is None:
+        rows = self._by_schema.get(text)
+        if rows is None:
             schema = msgspec.json.decode(text) if text else None
-            shape = resolve_aliases(self._shape, column_names(schema))
-            found = rows_of(shape, forms_of(schema, shape), self._shape)
-            self._by_schema[text] = found
-        return found
+            shape = resolve_aliases(self.shape, column_names(schema))
+            rows = self._by_schema[text] = rows_of(shape, forms_of(schema, shape), self.shape)
+        return rows
 
-    def _take_odd(self, line: bytes, why: str) -> None:
-        if self._spell(line):
-            self._take(line)
-            return
-        head = any_head_of(line)
-        if head.topic != self._place.topic and head.topic is not None and _OWN_TOPIC.fullmatch(head.topic):
-            self._account.ignored += 1
-        elif self._is_new(head):
-            if is_tombstone(head):
-                self._account.tombstones += 1
-            elif is_ignored(head):
-                self._account.ignored += 1
-            else:
-                raise refusal_of(head, self._names, why, types_by(self._schema or schema_beside(head.value)))
 
-    def _is_new(self, record: Any | AnyHead) -> bool:
-        place = self._place
-        topic = place.topic if record.topic is None else record.topic
-        partition = place.partition if record.partition is None else record.partition
-        self._has_place = self.is_new(topic, partition, self.own_offset(record.offset))
-        return self._has_place
+# Makes a record of Debezium's JSON of a landed line. Raises RefusedRecordError.
+ToDebezium = Callable[[ReaderPosition, bytes], bytes]
 
-    def _upsert(self, rows: Rows, record: Any, value: Any, key: Any) -> None:
-        row = value.after
-        if row is None:
-            raise RefusedRecordError("AFTER_MISSING", "An insert or update has no `after`.")
-        absent = former = None
-        if self._searched:
-            absent = rows.without_unavailable(row)
-            if absent and value.op != "u":
-                former = self._former_key(rows, record, value, absent)
-        rows.check_key(row, key)
-        if value.op == "u":
-            if not self._shape.key:
-                raise RefusedRecordError(
-                    "KEYLESS_CHANGE", f"op {value.op!r} changes an existing row, which a log without a key cannot find."
-                )
-            rows.check_key(row, value.before)
-        row = rows.convert(row)
-        if former is not None and value.source is not None:
-            self.batch.add(DELETE, self._order_of(value.source), self._known_offset, value.source.committed, former)
-        self._keep(self._upsert_op, value, row, absent)
 
-    def _former_key(self, rows: Rows, record: Any, value: Any, absent: list[str]) -> Any:
-        """For a record that is read alone: the row under its old key, empty if the record does not name the key.
+@dataclass(frozen=True, slots=True)
+class EnvelopeLog:
+    """What the records of one log are judged by.
 
-        The row becomes a delete before the change, by which the values are looked up. Raises RefusedRecordError for
-        every other record.
-        """
-        headers = bytes(record.headers)
-        if not (self.is_alone and value.op == "c" and self._shape.merge.engine is Engine.LAST):
-            order = self._order_of(value.source) if value.source else None
-            # All changes of a transaction of Oracle have one order, so the delete may be that of another row.
-            is_beside = order is not None and order == self._deleted and self._shape.order != ORACLE
-            raise not_sent(absent, moved=b'"__debezium.oldkey"' in headers or is_beside)
-        named = former_key(msgspec.json.decode(headers)) if headers else None
-        try:
-            return rows.of_key(rows.key(msgspec.Raw(msgspec.json.encode(named))), None) if named else rows.nothing()
-        except (*_UNDECODABLE, RefusedRecordError):
-            return rows.nothing()
+    to_debezium: for lines that are not yet Debezium's JSON.
+    upsert: the operation of an insert or update.
+    """
 
-    def _keep(self, op: int, value: Any, row: Any, absent: list[str] | None = None) -> None:
-        source: SourceBlock | None = value.source
-        if source is None:
-            raise RefusedRecordError("ORDER_MISSING", "The record has no source block.")
-        account, order = self._account, self._order_of(source)
-        if not (self.is_alone or self._advances(order, source, value.op)):
-            account.resent += 1
-            return
-        self._deleted = order if op == DELETE else None
-        if account.low is None:
-            account.low = order
-        if op == CLEAR:
-            account.cleared = max(order, account.cleared)
-        account.truncates += op == CLEAR
-        account.changes += 1
-        self.batch.add(op, order, self._known_offset, source.committed, row, absent)
+    shape: TableSpec
+    decoder: EnvelopeDecoder
+    order_of: OrderOf
+    to_debezium: ToDebezium | None
+    upsert: int
 
-    @property
-    def _known_offset(self) -> int:
-        return self.offset if self.offset is not None else -1
 
-    def _advances(self, order: Order, source: SourceBlock, op: str | None) -> bool:
-        """Whether a record was not sent before. A clear precedes the first row of a new snapshot, even a refused one.
+def envelope_reader(
+    shape: TableSpec, schema: Mapping[str, Any] | None = None, to_debezium: ToDebezium | None = None
+) -> RecordReader:
+    """Returns the reader of a log's lines. `schema`: see EnvelopeDecoder. Raises RefusedRecordError."""
+    upsert = MERGE if shape.merge.engine is Engine.AGGREGATE else UPSERT
+    return partial(
+        read_record, EnvelopeLog(shape, EnvelopeDecoder(shape, schema), order_of(shape.order), to_debezium, upsert)
+    )
 
-        Raises RefusedRecordError.
-        """
-        # Only `r` is a row of a snapshot. Connectors (PostgreSQL 3.6.1, MariaDB 3.5.0) that are killed during or soon
-        # after a snapshot mark the changes after their restart as rows of an initial one.
-        mark = source.snapshot if op == "r" else None
-        begins_snapshot = False
-        if mark in _INITIAL:
-            # All rows of an initial snapshot have one order, the highest so far. They replace what the log had before.
-            self._account.snapshot = order
-            high = self._stream.max_order
-            # Only for connectors whose snapshots were captured in tests: all rows of a snapshot have one order.
-            may_begin = self._shape.order not in _BY_FORMAT or mark in _BEGINS
-            begins_snapshot = bool(high) and order > high and may_begin
-        restarted = self._stream.is_restarted(self._text) and mark != "incremental"
-        begins = restarted or mark in _BEGINS
-        unique = self._shape.order == MARIADB and mark in _STREAMED
-        is_new = self._stream.is_new(order, source.committed, begins, unique)
-        if is_new and begins_snapshot:
-            # The clear is part of the row's record and does not count as a change.
-            self.batch.add(CLEAR, order, self._known_offset, source.committed, self._rows.nothing())
-            self._account.cleared = max(order, self._account.cleared)
-        return is_new
+
+def read_record(log: EnvelopeLog, at: ReaderPosition, line: bytes) -> None:
+    """Decodes a line that is not blank, judges the record, and appends its change or counts it.
+
+    Raises RefusedRecordError (the caller quarantines it) or LateOffsetError (the file is not taken).
+    """
+    text = log.to_debezium(at, line) if log.to_debezium else line
+    if log.shape.order == MONGODB:
+        text = with_row(text, log.shape)
+    record = log.decoder.decode(text, at.place)
+    place = record.place
+    if place is None:
+        at.count("ignored")
+        return
+    if not at.is_new(place.topic, place.partition, place.offset):
+        return
+    try:
+        change = judge(log, at, record)
+        if isinstance(change, str):
+            at.count(change)
+        elif at.is_alone or advance(log, at, change.order, record.value.source, record.value.op):
+            append(at, change)
+        else:
+            at.account.resent += 1
+    except RefusedRecordError as refused:
+        if not is_sent_again(log, at, text, refused):
+            raise
+        at.account.resent += 1
+
+
+def judge(log: EnvelopeLog, at: ReaderPosition, record: DecodedRecord) -> Change | str:
+    """The change of a record at a new offset, or the name of its count. Raises RefusedRecordError."""
+    if record.outcome is not None:
+        if isinstance(record.outcome, RefusedRecordError):
+            raise record.outcome
+        return record.outcome
+    value, rows = record.value, record.rows
+    if value is None:
+        return "tombstones"
+    op = value.op
+    if op in ("u", "c", "r"):
+        return _judge_upsert(log, at, record)
+    if op == "d":
+        if not takes_delete(log.shape):
+            return "ignored"
+        return _make_change(log, DELETE, value.source, rows.of_key(record.key, value.before))
+    if op == "t":
+        return _make_change(log, CLEAR, value.source, rows.nothing())
+    if op == "m":
+        return "ignored"
+    raise unknown_op(op)
+
+
+def _make_change(
+    log: EnvelopeLog,
+    op: int,
+    source: SourceBlock | None,
+    row: Any,
+    absent: list[str] | None = None,
+    former: Any = None,
+    brought: tuple[str, ...] | None = None,
+) -> Change:
+    if source is None:
+        raise RefusedRecordError("ORDER_MISSING", "The record has no source block.")
+    return Change(op, log.order_of(source), source.committed, row, absent, former, brought)
+
+
+def _judge_upsert(log: EnvelopeLog, at: ReaderPosition, record: DecodedRecord) -> Change:
+    value, rows, key = record.value, record.rows, record.key
+    row = value.after
+    if row is None:
+        raise RefusedRecordError("AFTER_MISSING", "An insert or update has no `after`.")
+    absent = former = None
+    if at.unsent or rows.declares:
+        absent = rows.take_unsent(row, at.placeholder)
+        if absent and value.op != "u":
+            former = _former_row(log, at, record, absent)
+    rows.check_key(row, key)
+    if value.op == "u":
+        if not log.shape.key:
+            raise RefusedRecordError(
+                "KEYLESS_CHANGE", f"op {value.op!r} changes an existing row, which a log without a key cannot find."
+            )
+        rows.check_key(row, value.before)
+    brought = _check_lacking(at, rows, row) if rows.optional and not at.is_alone else None
+    return _make_change(log, log.upsert, value.source, rows.convert(row), absent, former, brought)
+
+
+def _check_lacking(at: ReaderPosition, rows: Rows, row: Any) -> tuple[str, ...]:
+    """The optional columns that records have brought, this one included.
+
+    Raises RefusedRecordError if it lacks one that an earlier record brought: Debezium writes every column.
+    """
+    lacking = [name for field, name in rows.optional if getattr(row, field) is msgspec.UNSET]
+    if dropped := [name for name in lacking if name in at.stream.columns]:
+        raise refuse_dropped(dropped)
+    at.account.lacked = tuple(sorted({*at.account.lacked, *lacking}))
+    return tuple(sorted(name for _, name in rows.optional if name not in lacking))
+
+
+def _former_row(log: EnvelopeLog, at: ReaderPosition, record: DecodedRecord, absent: list[str]) -> Any:
+    """For a record that is read alone: the row under its old key, empty if the record does not name the key.
+
+    The row becomes a delete before the change, by which the values are looked up. Raises RefusedRecordError for
+    every other record.
+    """
+    headers, value, rows = bytes(record.headers), record.value, record.rows
+    if not (at.is_alone and value.op == "c" and log.shape.merge.engine is Engine.LAST):
+        order = log.order_of(value.source) if value.source else None
+        # All changes of a transaction of Oracle have one order, so the delete may be that of another row.
+        is_beside = order is not None and order == at.deleted and log.shape.order != ORACLE
+        raise not_sent(absent, moved=b'"__debezium.oldkey"' in headers or is_beside)
+    key = former_key(msgspec.json.decode(headers)) if headers else None
+    try:
+        return rows.of_key(rows.key(msgspec.Raw(msgspec.json.encode(key))), None) if key else rows.nothing()
+    except (*_UNDECODABLE, RefusedRecordError):
+        return rows.nothing()
+
+
+def advance(log: EnvelopeLog, at: ReaderPosition, order: OrderPoint, source: SourceBlock, op: str | None) -> bool:
+    """Whether a record was not sent before. A clear precedes the first row of a new snapshot, even a refused one.
+
+    Raises RefusedRecordError.
+    """
+    # Only `r` is a row of a snapshot. Connectors (PostgreSQL 3.6.1, MariaDB 3.5.0) that are killed during or soon
+    # after a snapshot mark the changes after their restart as rows of an initial one.
+    mark = source.snapshot if op == "r" else None
+    begins_snapshot = False
+    if mark in INITIAL:
+        # All rows of an initial snapshot have one order, the highest so far. They replace what the log had before.
+        at.account.snapshot = order
+        high = at.stream.max_order
+        # Only for connectors whose snapshots were captured in tests: all rows of a snapshot have one order.
+        may_begin = log.shape.order not in _BY_FORMAT or mark in FIRST
+        begins_snapshot = bool(high) and order > high and may_begin
+    restarted = at.stream.counting and at.stream.is_restarted(at.line) and mark != "incremental"
+    begins = restarted or mark in FIRST
+    unique = log.shape.order == MARIADB and mark in STREAMED
+    is_new = at.stream.is_new(order, source.committed, begins, unique)
+    if is_new and mark in INITIAL:
+        at.stream.see_snapshot(order, source)
+    if is_new and begins_snapshot:
+        # The clear is part of the row's record and does not count as a change.
+        at.batch.add(CLEAR, order, at.known_offset, source.committed, log.decoder.rows.nothing())
+        at.account.cleared = max(order, at.account.cleared)
+    return is_new
+
+
+def is_sent_again(log: EnvelopeLog, at: ReaderPosition, line: bytes, refused: RefusedRecordError) -> bool:
+    """Whether a refused record was sent before, by its order. If not, the position includes it (I32).
+
+    Raises RefusedRecordError for one that only looks as if it was sent before.
+    """
+    if at.is_alone or refused.reason in _OF_ITS_ORDER:
+        return False
+    op, source = find_source(line)
+    if source is None:
+        return False
+    try:
+        order = log.order_of(source)
+    except RefusedRecordError:
+        return False
+    if not advance(log, at, order, source, op):
+        return True
+    refused.order = order
+    if at.account.refused_low is None:
+        at.account.refused_low = order
+    return False
+
+
+def append(at: ReaderPosition, change: Change) -> None:
+    """Adds a change to the batch and to the counts."""
+    op, order, time, account = change.op, change.order, change.time, at.account
+    offset = -1 if at.offset is None else at.offset
+    if change.former is not None:
+        at.batch.add(DELETE, order, offset, time, change.former)
+    at.deleted = order if op == DELETE else None
+    if account.low is None:
+        account.low = order
+    if op == CLEAR:
+        account.cleared = max(order, account.cleared)
+        account.truncates += 1
+    account.changes += 1
+    at.batch.add(op, order, offset, time, change.row, change.absent)
+    if change.brought is not None:
+        at.stream.columns = change.brought

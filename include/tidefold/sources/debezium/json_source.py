@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import PurePosixPath
 from typing import BinaryIO
 
@@ -14,18 +15,18 @@ import msgspec
 
 from tidefold.domain.log_state import LogState, TableSpec
 from tidefold.domain.source_progress import NameReading
+from tidefold.domain.table.table_spec import Engine
 from tidefold.sources.api import Feed, Listing, ParsedFile, RecordReader
-from tidefold.sources.debezium.envelope import EnvelopeReader
-from tidefold.sources.ingest.accounting import COUNTING, FilePosition
-from tidefold.sources.ingest.parse_file import parse_file, parse_lines, read_lines
-from tidefold.sources.ingest.plan import FileTask
-from tidefold.sources.ingest.taken_records import TakenFile, TakenRecords
+from tidefold.sources.debezium.envelope import envelope_reader
 from tidefold.sources.landing.completeness import Ending, ending_of
-from tidefold.sources.landing.folders import folder_at
-from tidefold.sources.landing.listing import LandedFile, list_any, list_landed, of_topic
-from tidefold.sources.landing.names import LINES, choose_reading, is_dash_name
+from tidefold.sources.landing.folders import LINES, choose_reading, folder_at, is_dash_name
+from tidefold.sources.landing.listing import LandedFile, list_by_number, list_landed, of_topic
+from tidefold.sources.landing.plan import FileTask, TakenFile, TakenRecords
 from tidefold.sources.landing.problems import FileProblem
+from tidefold.sources.landing.streams import file_chunks, number_lines, read_blocks
 from tidefold.sources.quarantine.writer import QuarantineWriter
+from tidefold.sources.records.accounting import FilePosition, ReaderPosition
+from tidefold.sources.records.parse_file import parse_file, parse_lines
 from tidefold.typed_json import make_decoder
 
 
@@ -61,18 +62,15 @@ class KafkaLines:
         folder = self.feed.path
         configured = self.feed.options.get("names")
         reading = choose_reading(state, NameReading(configured) if configured else None)
-        if reading is NameReading.ANY:
-            return self._list_any(folder, state)
-        known = [entry.name for entry in state.landed]
-        files, problems = list_landed(folder, self.extensions, reading or NameReading.KAFKA, known)
+        is_document = self.feed.options.get("record_path") is not None
+        if is_document or state.shape.orders_by_file or (reading is not None and not reading.has_offsets):
+            return list_by_number(self.feed, self.endings, state)
+        names = [entry.name for entry in state.landed]
+        files, problems = list_landed(folder, self.extensions, reading or NameReading.KAFKA, names)
         if reading is None and not files and self.takes_any_name(state.shape):
-            return self._list_any(folder, state)
+            return list_by_number(self.feed, self.endings, state)
         own, strange = of_topic(files, folder, [p.topic for p in state.positions])
         return Listing(own, (*self._with_hints(problems, state), *strange))
-
-    def _list_any(self, folder: str, state: LogState) -> Listing:
-        patterns, known = self.feed.options.get("files", ()), [entry.name for entry in state.landed]
-        return Listing(*list_any(folder, self.endings, NameReading.ANY, patterns, known))
 
     def takes_any_name(self, shape: TableSpec) -> bool:
         """Whether the log can ingest files whose names do not contain the offsets of their records."""
@@ -93,9 +91,9 @@ class KafkaLines:
         if state.landed:
             return f"{hint}Otherwise rename it to that form, or move it to a folder and a log of its own."
         if self.endings:
-            columns = "If a column orders the rows, set `order: [COLUMN]`: then a file may have any name. "
-            engine = state.shape.merge.engine
-            hint += columns if engine not in COUNTING else f"`merge: {engine}` needs such names. "
+            append = "If each line is a row, set `names: any`: then a file may have any name. "
+            columns = "Set `order: [COLUMN]` or `order: file`: then a file may have any name. "
+            hint += append if state.shape.merge.engine is Engine.APPEND else columns
         ending = max((f".{e}" for e in self.extensions if name.endswith(f".{e}")), key=len, default="")
         return f"{hint}Otherwise land it as `TOPIC+0+0000000000{ending}`."
 
@@ -103,8 +101,8 @@ class KafkaLines:
         return ending_of(file, taken)
 
     def parse(self, task: FileTask, shape: TableSpec, quarantine: QuarantineWriter) -> ParsedFile:
-        reader = self.line_reader(shape, self.place_of(task))
-        return parse_file(task, lambda stream: parse_lines(stream, task, shape, reader, quarantine))
+        at, reader = ReaderPosition(self.place_of(task), shape), self.line_reader(shape)
+        return parse_file(task, lambda stream: parse_lines(stream, task, shape, at, reader, quarantine))
 
     def place_of(self, task: FileTask) -> FilePosition:
         """Returns the position of the task's file in its log."""
@@ -119,12 +117,16 @@ class KafkaLines:
             records=task.records,
             horizon=task.horizon,
             alone=file.alone,
+            time=file.time if file.is_numbered else None,
             earlier=TakenRecords(task.earlier, self._read_taken) if task.earlier else None,
+            placeholder=self.feed.placeholder,
+            name=file.name,
         )
 
     def texts(self, stream: BinaryIO, file: TakenFile) -> Iterator[bytes]:
         """Yields the text of each record of a file, as its reader gets it, up to the ingested length."""
-        return read_lines(stream, file.length, gzip=file.gzip)
+        chunks = file_chunks(read_blocks(stream, file.length), gzip=file.gzip)
+        return (line for _, line in number_lines(chunks))
 
     def find_offset(self, text: bytes) -> int | None:
         """Returns the offset in the record; None if offsets are counted."""
@@ -135,18 +137,18 @@ class KafkaLines:
         says: bool | None = None
         with folder_at(file.root).open(file.path) as stream:
             for number, text in enumerate(self.texts(stream, file)):
-                said = self.find_offset(text)
-                says = said is not None if says is None else says
-                if said is not None or not says:
-                    yield file.start + number if said is None else said, text
+                offset = self.find_offset(text)
+                says = offset is not None if says is None else says
+                if offset is not None or not says:
+                    yield file.start + number if offset is None else offset, text
 
-    def line_reader(self, shape: TableSpec, place: FilePosition) -> RecordReader:
-        """Returns the reader of the lines of one file; usually the same that reads refused records again."""
-        reader = self.reader(shape, place)
+    def line_reader(self, shape: TableSpec) -> RecordReader:
+        """Returns the reader of the lines of a file; usually the same that reads refused records again."""
+        reader = self.reader(shape)
         assert reader is not None
         return reader
 
-    def reader(self, shape: TableSpec, place: FilePosition) -> RecordReader | None:
+    def reader(self, shape: TableSpec) -> RecordReader | None:
         """See Source."""
         raise NotImplementedError
 
@@ -154,13 +156,13 @@ class KafkaLines:
 class DebeziumJson(KafkaLines):
     """`format: debezium-json`."""
 
-    def reader(self, shape: TableSpec, place: FilePosition) -> RecordReader:
+    def reader(self, shape: TableSpec) -> RecordReader:
         if folder := self.feed.options.get("schemas"):
             # Imported here, because other formats do not need its library.
-            from tidefold.sources.debezium.confluent import ConfluentReader, SchemaFolder
+            from tidefold.sources.debezium.confluent import SchemaFolder, to_debezium
 
-            return ConfluentReader(shape, place, SchemaFolder(folder))
-        return EnvelopeReader(shape, place)
+            return envelope_reader(shape, to_debezium=partial(to_debezium, SchemaFolder(folder)))
+        return envelope_reader(shape)
 
     def find_offset(self, text: bytes) -> int | None:
         return offset_in(text)

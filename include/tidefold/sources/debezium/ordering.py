@@ -1,24 +1,35 @@
-"""The order of a connector's records, and which of them it sends again (facts: decision 0003)."""
+"""The order of a connector's records, also in transaction topics; which it sends again; whose key moved."""
 
 from __future__ import annotations
 
+import base64
+import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Annotated, Any
 
-from tidefold.domain.source_progress import StreamPosition
+import msgspec
+from msgspec import Meta
+
+from tidefold.domain.sets.progress import SourceRecord
 from tidefold.domain.table.table_spec import MARIADB, MONGODB, MYSQL, ORACLE, SQLSERVER
-from tidefold.sources.ingest.accounting import Order
+from tidefold.sources.records.accounting import OrderPoint
 from tidefold.sources.records.errors import RefusedRecordError
 from tidefold.sources.records.record_types import SourceBlock
 
 _SEQUENCE = re.compile(r'\[(?:null|"(\d{1,19})"),\s?"(\d{1,19})"\]', re.ASCII)
+# Facts, measured on captures (decision 0048 and 0051):
+# PostgreSQL: the id of a record's transaction is `txid:lsn` with the position of the record, the id of an END is
+# `txid:lsn` with the position of the commit. The first number of `source.sequence` is the position of the commit
+# before.
+# MySQL and MariaDB: the id is a GTID, or `file=FILE,pos=POSITION` of its beginning. The same id is in BEGIN, END and
+# all records. `source.file` and `source.pos` are the place of each record in the binlog; those of a snapshot's row are
+# the place at which the snapshot was read.
 _BINLOG = re.compile(r".*\.(\d{1,18})", re.ASCII)
 _LSN = re.compile(r"([0-9a-f]{8}):([0-9a-f]{8}):([0-9a-f]{4})", re.ASCII | re.IGNORECASE)
-# How a header names the connector's start that sent a record: as a list of keys and values, or as a mapping.
-_RUN = re.compile(rb'"__debezium\.context\.runId"\s*[,:]\s*(?:"value"\s*:\s*)?"([^"]{1,200})"')
 _HIGHEST = 2**63 - 1
-OrderOf = Callable[[SourceBlock], Order]
+OrderOf = Callable[[SourceBlock], OrderPoint]
 
 
 def order_of(kind: str) -> OrderOf:
@@ -34,9 +45,9 @@ class PostgresqlOrder:
     """
 
     def __init__(self) -> None:
-        self._last: tuple[str | None, Order] = (None, ())
+        self._last: tuple[str | None, OrderPoint] = (None, ())
 
-    def __call__(self, source: SourceBlock) -> Order:
+    def __call__(self, source: SourceBlock) -> OrderPoint:
         """Returns the order. Raises RefusedRecordError if the sequence is missing or invalid."""
         # Adjacent records often have the same sequence; all rows of an initial snapshot do.
         if source.sequence is None or source.sequence != self._last[0]:
@@ -44,27 +55,27 @@ class PostgresqlOrder:
         return self._last[1]
 
 
-def postgresql_order(sequence: str | None) -> Order:
+def postgresql_order(sequence: str | None) -> OrderPoint:
     """Returns the two numbers of a `source.sequence`. Raises RefusedRecordError if it is missing or invalid."""
-    found = _SEQUENCE.fullmatch(sequence) if sequence else None
-    if found:
-        event = int(found[2])
-        commit = event if found[1] is None else int(found[1])
+    parts = _SEQUENCE.fullmatch(sequence) if sequence else None
+    if parts:
+        event = int(parts[2])
+        commit = event if parts[1] is None else int(parts[1])
         if commit <= _HIGHEST and event <= _HIGHEST:
             return (commit, event)
     raise RefusedRecordError("ORDER_MISSING", f"source.sequence is {str(sequence)[:80]!r}, not two log positions.")
 
 
-def mysql_order(source: SourceBlock) -> Order:
+def mysql_order(source: SourceBlock) -> OrderPoint:
     """Number of the binlog file, position in it, row of the event. Raises RefusedRecordError."""
-    found = _BINLOG.fullmatch(source.file) if source.file else None
-    if found is None or source.pos is None:
-        said = f"file {str(source.file)[:80]!r}, pos {source.pos}"
-        raise RefusedRecordError("ORDER_MISSING", f"source has {said}, which is not a position in the binlog.")
-    return (int(found[1]), source.pos, source.row or 0)
+    parts = _BINLOG.fullmatch(source.file) if source.file else None
+    if parts is None or source.pos is None:
+        place = f"file {str(source.file)[:80]!r}, pos {source.pos}"
+        raise RefusedRecordError("ORDER_MISSING", f"source has {place}, which is not a position in the binlog.")
+    return (int(parts[1]), source.pos, source.row or 0)
 
 
-def sqlserver_order(source: SourceBlock) -> Order:
+def sqlserver_order(source: SourceBlock) -> OrderPoint:
     """Position of the commit, position of the change, number of the event there. Raises RefusedRecordError.
 
     A row of a snapshot has the position of the snapshot alone.
@@ -75,16 +86,16 @@ def sqlserver_order(source: SourceBlock) -> Order:
     return (*commit, *change, serial)
 
 
-def _lsn(text: str | None, name: str) -> Order:
+def _lsn(text: str | None, name: str) -> OrderPoint:
     """A position in the log of SQL Server: ten bytes, as eight and two."""
-    found = _LSN.fullmatch(text) if text else None
-    high = int(found[1] + found[2], 16) if found else _HIGHEST + 1
-    if found is None or high > _HIGHEST:
+    parts = _LSN.fullmatch(text) if text else None
+    high = int(parts[1] + parts[2], 16) if parts else _HIGHEST + 1
+    if parts is None or high > _HIGHEST:
         raise RefusedRecordError("ORDER_MISSING", f"source.{name} is {str(text)[:80]!r}, not a position in the log.")
-    return (high, int(found[3], 16))
+    return (high, int(parts[3], 16))
 
 
-def oracle_order(source: SourceBlock) -> Order:
+def oracle_order(source: SourceBlock) -> OrderPoint:
     """The system change number of the commit; of a row of a snapshot that of the snapshot. Raises RefusedRecordError.
 
     Transactions arrive in the order of their commits. Numbers of single changes go back between them.
@@ -94,11 +105,11 @@ def oracle_order(source: SourceBlock) -> Order:
     return (_whole_number(source.scn if name == "scn" else source.commit_scn, name),)
 
 
-def mongodb_order(source: SourceBlock) -> Order:
+def mongodb_order(source: SourceBlock) -> OrderPoint:
     """Cluster time in milliseconds, number of the operation in its second. Raises RefusedRecordError."""
     if source.ts_ms is None or not 0 <= (source.ord or 0) <= _HIGHEST:
-        said = f"ts_ms {source.ts_ms}, ord {source.ord}"
-        raise RefusedRecordError("ORDER_MISSING", f"source has {said}, which is not a position in the oplog.")
+        place = f"ts_ms {source.ts_ms}, ord {source.ord}"
+        raise RefusedRecordError("ORDER_MISSING", f"source has {place}, which is not a position in the oplog.")
     return (source.ts_ms, source.ord or 0)
 
 
@@ -118,70 +129,156 @@ _ORDERS: dict[str, OrderOf] = {
 }
 
 
-@dataclass(slots=True)
-class StreamOrder:
-    """Follows the order of one partition's records and finds those that the source sends again.
+BINLOG_CONNECTORS = (MYSQL, MARIADB)
+STREAMED = frozenset((None, "false", False))
+INITIAL = frozenset(("true", "first", "first_in_data_collection", "last_in_data_collection", "last", True))
+_SNAPSHOT = (*INITIAL, "incremental")
+FIRST = ("first", "first_in_data_collection")
+_LAST = ("last", "last_in_data_collection")
+# From this version on, a connector that was killed in a transaction goes on with its numbers.
+_GOES_ON = (3, 6, 1)
+_VERSION = re.compile(r"(\d{1,4})\.(\d{1,4})\.(\d{1,4})\b", re.ASCII)
+_BINLOG_NUMBER = re.compile(r".*\.(\d{1,8})", re.ASCII | re.DOTALL)
+_FILE_ID = re.compile(r"file=.*\.(\d{1,8}),pos=(\d{1,10})", re.ASCII | re.DOTALL)
+_MARIADB_GTID = re.compile(r"(\d{1,10})-\d{1,10}-(\d{1,18})", re.ASCII)
+_MYSQL_GTID = re.compile(r"([0-9a-f-]{36}(?::[a-z_][a-z0-9_]{0,31})?):(\d{1,18})", re.ASCII | re.IGNORECASE)
+# Positions within a binlog file are lower than this.
+_FILE_SIZE = 10**10
 
-    counting: whether equal records are different changes, so that records of the highest order must be counted.
-    max_order, records_at_max, replayed_at_max, max_commit_time, connector_run: as in StreamPosition.
+
+class TransactionBlock(msgspec.Struct):
+    """The `transaction` of a record."""
+
+    id: str = ""
+    data_collection_order: int = 0
+
+
+class PlaceBlock(msgspec.Struct):
+    """What the `source` of a record says about its place."""
+
+    sequence: str | None = None
+    snapshot: str | bool | None = None
+    file: str | None = None
+    pos: Annotated[int, Meta(ge=0)] | None = None
+    gtid: str | None = None
+    version: str | None = None
+
+
+class ChangeHead(msgspec.Struct):
+    """The part of a change that shows its place."""
+
+    op: str | None = None
+    source: PlaceBlock | None = None
+    transaction: TransactionBlock | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionId:
+    """The id of a transaction, taken apart.
+
+    id: as the records of the transaction have it.
+    position: the position of the commit, if the id says it.
+    origin: what its rank counts in; ids of two origins have no order. rank: as in TransactionEnd.
     """
 
-    counting: bool
-    max_order: Order
-    records_at_max: int
-    replayed_at_max: int | None
-    max_commit_time: int | None
-    connector_run: str = ""
+    id: str
+    position: int | None
+    origin: str = ""
+    rank: int | None = None
 
-    @property
-    def position(self) -> StreamPosition:
-        at_max = self.records_at_max, self.replayed_at_max
-        return StreamPosition(self.max_order, *at_max, self.max_commit_time, self.connector_run)
 
-    def is_new(self, order: Order, time: int | None, begins: bool, unique: bool = False) -> bool:
-        """Whether a record was not sent before; the position then includes it.
+def parse_end_id(text: str, connector: str) -> TransactionId | None:
+    """Returns the id of an END, taken apart; None: it is no id of this connector."""
+    if connector not in BINLOG_CONNECTORS:
+        number, _, position = text.partition(":")
+        return TransactionId(number, int(position)) if position.isdecimal() else None
+    if parts := _FILE_ID.fullmatch(text):
+        return TransactionId(text, None, "the binlog without GTIDs", int(parts[1]) * _FILE_SIZE + int(parts[2]))
+    if connector == MARIADB and (parts := _MARIADB_GTID.fullmatch(text)):
+        return TransactionId(text, None, f"domain {parts[1]}", int(parts[2]))
+    if connector == MYSQL and (parts := _MYSQL_GTID.fullmatch(text)):
+        return TransactionId(text, None, f"source {parts[1]}", int(parts[2]))
+    return None
 
-        begins: a snapshot begins with it, or the connector was started again before it.
-        unique: no other record has its order.
 
-        Raises RefusedRecordError for one that only looks as if it was sent before.
-        """
-        if order < self.max_order:
-            self._check_time(order, time)
-            self.replayed_at_max = 0 if self.counting else None
-            return False
-        if self.counting and ((unique and order == self.max_order) or not self._is_counted_new(order, begins)):
-            return False
-        self.max_order = order
-        if time is not None and (self.max_commit_time is None or time > self.max_commit_time):
-            self.max_commit_time = time
-        return True
+class RecordPlaces:
+    """Finds the places of one log's records, in offset order."""
 
-    def is_restarted(self, line: bytes) -> bool:
-        """Whether the connector was restarted since the record before, as far as both records show it."""
-        found = _RUN.search(line) if self.counting else None
-        run = found[1].decode(errors="replace") if found else ""
-        last, self.connector_run = self.connector_run, run or self.connector_run
-        return bool(run and last and run != last)
+    def __init__(self, connector: str) -> None:
+        self._is_binlog = connector in BINLOG_CONNECTORS
+        # Of the transaction of the record before: its id, and the position before it.
+        self._last: tuple[str, int] = ("", -1)
+        self._version: tuple[str | None, bool] = (None, True)
 
-    def _is_counted_new(self, order: Order, begins: bool) -> bool:
-        if order > self.max_order:
-            self.records_at_max, self.replayed_at_max = 1, None
-            return True
-        if begins:
-            self.replayed_at_max = 0
-        if self.replayed_at_max is not None:
-            self.replayed_at_max += 1
-            if self.replayed_at_max <= self.records_at_max:
-                return False
-        self.records_at_max += 1
-        return True
-
-    def _check_time(self, order: Order, time: int | None) -> None:
-        """Checks the commit time of a record that seems sent again: such a record cannot be the latest."""
-        if time is not None and self.max_commit_time is not None and time > self.max_commit_time:
-            raise RefusedRecordError(
-                "ORDER_RESTART",
-                f"The record's position {order} is below {self.max_order}, but it was committed later than all records "
-                "before: the source started its positions again.",
+    def find(self, change: ChangeHead | None, offset: int) -> SourceRecord:
+        """Returns the place of a change. One that cannot be read has none: the count of its transaction stays short."""
+        source = change.source if change else None
+        position = self._find_position(source) if source else None
+        if change is None or source is None or position is None:
+            return SourceRecord(offset)
+        after, place = position
+        mark, block = source.snapshot, change.transaction
+        if block and block.id:
+            transaction = block.id if self._is_binlog else block.id.partition(":")[0]
+            if self._is_binlog:
+                after = self._find_before(transaction, after)
+            return SourceRecord(
+                offset,
+                transaction,
+                block.data_collection_order,
+                after,
+                place=place,
+                renumbers=self._renumbers(source.version),
             )
+        if mark in _SNAPSHOT:
+            # Rows of the initial snapshot have nothing of the stream: no commit before them, and no GTID.
+            is_signalled = bool(source.gtid or not (source.sequence or "[null").startswith("[null"))
+            is_snapshot, begins, ends = mark in INITIAL, mark in FIRST, mark in _LAST
+            return SourceRecord(offset, None, 0, after, is_snapshot, is_signalled, begins, ends)
+        return SourceRecord(offset, is_untracked=mark in STREAMED and change.op is not None)
+
+    def _find_position(self, source: PlaceBlock) -> tuple[int, int | None] | None:
+        """Returns the position of the commit before (of a binlog: of the record) and the place of the record."""
+        if self._is_binlog:
+            file = _BINLOG_NUMBER.fullmatch(source.file or "")
+            if file is None or source.pos is None or source.pos >= _FILE_SIZE:
+                return None
+            position = int(file[1]) * _FILE_SIZE + source.pos
+            return position, position
+        try:
+            return postgresql_order(source.sequence)[0], None
+        except RefusedRecordError:
+            return None
+
+    def _find_before(self, transaction: str, position: int) -> int:
+        """Returns a position before the transaction of a record. A binlog has no other transaction in it."""
+        if self._last[0] != transaction:
+            self._last = (transaction, position - 1)
+        return self._last[1]
+
+    def _renumbers(self, version: str | None) -> bool:
+        if self._version[0] != version:
+            match = _VERSION.match(version or "")
+            self._version = (version, not match or tuple(map(int, match.groups())) < _GOES_ON)
+        return self._version[1]
+
+
+def former_key(headers: object) -> Any:
+    """Returns the content of the header `__debezium.oldkey`, however headers are written; None: there is none."""
+    if isinstance(headers, list):
+        pairs = {one.get("key"): one.get("value") for one in headers if isinstance(one, dict)}
+    else:
+        pairs = headers if isinstance(headers, dict) else {}
+    value = pairs.get("__debezium.oldkey")
+    if isinstance(value, str):
+        value = _decode(value)
+    return value["payload"] if isinstance(value, dict) and isinstance(value.get("payload"), dict) else value
+
+
+def _decode(text: str) -> Any:
+    for plain in (lambda: text, lambda: base64.b64decode(text, validate=True)):
+        try:
+            return json.loads(plain())
+        except ValueError:
+            continue
+    return None

@@ -10,18 +10,16 @@ from typing import Annotated, cast
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from tidefold.domain.sets.point import SetPoint, TransactionEnd
-from tidefold.domain.sets.progress import SourceRecord
+from tidefold.domain.sets.point import SetPoint
+from tidefold.domain.sets.progress import SourceRecord, TransactionEnd
 from tidefold.domain.source_progress import NameReading
 from tidefold.errors import RefusedError, StorageError, TidefoldError
-from tidefold.sources.api import Feed
+from tidefold.sources.api import Feed, source_of
 from tidefold.sources.debezium.json_source import DebeziumJson, offset_in
-from tidefold.sources.debezium.transaction_places import ChangeHead, RecordPlaces, TransactionId, parse_end_id
-from tidefold.sources.ingest.plan import FileTask
-from tidefold.sources.ingest.taken_records import TakenFile
+from tidefold.sources.debezium.ordering import ChangeHead, RecordPlaces, TransactionId, parse_end_id
 from tidefold.sources.landing.listing import LandedFile, list_landed, open_landed
+from tidefold.sources.landing.plan import FileTask, TakenFile
 from tidefold.sources.landing.streams import CutShortError, DamagedError, ShrunkError, file_chunks, read_blocks
-from tidefold.sources.registry import source_of
 from tidefold.typed_json import make_decoder
 
 _TOPIC = ".transaction"
@@ -229,8 +227,8 @@ class _EndReader:
     _origin: str = ""
 
     def __post_init__(self) -> None:
-        known = parse_end_id(self.before.transaction, self.connector) if self.before else None
-        self._origin = known.origin if known else ""
+        marker = parse_end_id(self.before.transaction, self.connector) if self.before else None
+        self._origin = marker.origin if marker else ""
 
     def add(self, offset: int, marker: _Marker) -> None:
         """Adds a BEGIN or an END. Raises RefusedError if its transaction has no order among the others."""
@@ -263,8 +261,8 @@ class _EndReader:
         self.found.append(TransactionEnd(id.id, id.position, offset, counts, id.rank, id.id in self._partial))
 
     def _parse(self, offset: int, marker: _Marker) -> TransactionId:
-        found = parse_end_id(marker.id, self.connector)
-        if found is None:
+        parsed = parse_end_id(marker.id, self.connector)
+        if parsed is None:
             raise RefusedError(
                 "SET_POSITION_UNKNOWN",
                 f"The {marker.status} at offset {offset} has the id `{marker.id[:80]}`, which is not the id of a "
@@ -272,7 +270,7 @@ class _EndReader:
                 hint="A set needs the transaction topic of Debezium's connector for PostgreSQL, MySQL or MariaDB, "
                 "version 2 or later.",
             )
-        return found
+        return parsed
 
 
 def has_markers(feed: Feed, file: LandedFile) -> bool:

@@ -1,4 +1,4 @@
-"""Converts Debezium records from files with typed values to their JSON text.
+"""Debezium records with typed values, in Avro and Parquet files: converts them to their JSON text.
 
 So one reader judges all formats. The quarantine stores a refused record as text, with the part of its schema that a
 retry needs.
@@ -6,24 +6,38 @@ retry needs.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, BinaryIO
 
 import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from tidefold.domain.log_state import TableSpec
-from tidefold.sources.api import ParsedFile, SchemaStopError
-from tidefold.sources.debezium.envelope import EnvelopeReader
-from tidefold.sources.ingest.accounting import FilePosition
-from tidefold.sources.ingest.change_batches import TableBuilder
-from tidefold.sources.ingest.plan import FileTask
+from tidefold.sources.api import ParsedFile
+from tidefold.sources.debezium.avro_file import MAGIC as AVRO_MAGIC
+from tidefold.sources.debezium.avro_file import connect_words, count_whole_bytes, read_header, read_records
+from tidefold.sources.debezium.connect_schema import PRECISION
+from tidefold.sources.debezium.envelope import envelope_reader
+from tidefold.sources.debezium.json_source import DebeziumJson
+from tidefold.sources.files.parquet import MAGIC, open_parquet, parquet_ending, plain_schema, read_batches
+from tidefold.sources.landing.completeness import Ending, inspect_file
+from tidefold.sources.landing.listing import LandedFile
+from tidefold.sources.landing.plan import FileTask, TakenFile
+from tidefold.sources.landing.problems import report_damaged, report_wrong_content
+from tidefold.sources.landing.streams import CutShortError, DamagedError
 from tidefold.sources.quarantine.writer import QuarantineWriter
+from tidefold.sources.records.accounting import FilePosition, ReaderPosition
 from tidefold.sources.records.errors import RefusedRecordError
+from tidefold.sources.records.parse_file import RecordText, parse_file, read_whole, take_records
+from tidefold.typed_json import make_decoder
 
-_BATCH_ROWS = 16_384
+_KEPT = ("field", "type", "name", "parameters", "optional", "default")
 _encode = msgspec.json.Encoder().encode
+_raw_fields = make_decoder(dict[str, msgspec.Raw]).decode
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,57 +91,25 @@ def _beside_schema(record: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapp
 def parse_typed(
     typed: Typed, task: FileTask, place: FilePosition, shape: TableSpec, quarantine: QuarantineWriter
 ) -> ParsedFile:
-    """Gives every new record of the file to the reader."""
-    taker = _Taker(typed.schema, task, place, shape, quarantine)
-    builder = TableBuilder(shape, task.file.partition)
-    for number, record in enumerate(typed.records, 1):
-        if task.most is not None and number > task.records + task.most:
-            break
-        if number > task.records:
-            taker.take(number, record)
-            if len(taker.reader.batch.ops) >= _BATCH_ROWS:
-                builder.add(taker.reader.drain_batch())
-    builder.add(taker.reader.drain_batch())
-    return ParsedFile(taker.reader.account, builder.to_table(), typed.checksum)
+    """Gives every new record of the file to the reader. A refused one is stored with its schema."""
+    rows, at = RowSchema.of(typed.schema), ReaderPosition(place, shape)
+    try:
+        reader, wraps = envelope_reader(shape, rows.schema), False
+    except RefusedRecordError:
+        # Then each record is refused, and says why: its schema goes with it.
+        reader, wraps = envelope_reader(shape), True
 
+    def texts() -> Iterator[RecordText]:
+        for number, record in enumerate(typed.records, 1):
+            text = _encode(rows.wrap(record) if wraps else _with_named_numbers(record, rows.floats))
+            at.preview(text)
+            yield number, text, None, False
 
-class _Taker:
-    """Gives records to the reader and what it refuses to the quarantine."""
+    def encode_stored(text: bytes) -> bytes:
+        return text if wraps else _encode(_beside_schema(_raw_fields(text), rows.schema))
 
-    def __init__(
-        self,
-        schema: Mapping[str, Any],
-        task: FileTask,
-        place: FilePosition,
-        shape: TableSpec,
-        quarantine: QuarantineWriter,
-    ) -> None:
-        after = _after_of(schema)
-        self._schema = {"type": "struct", "fields": [_small(after)]}
-        self._floats = _float_columns(after)
-        self._wrapped = False
-        try:
-            self.reader = EnvelopeReader(shape, place, self._schema)
-        except RefusedRecordError:
-            # Then each record is refused, and says why: its schema goes with it.
-            self.reader, self._wrapped = EnvelopeReader(shape, place), True
-        self._file = task.file.name
-        self._stops = task.stops
-        self._quarantine = quarantine
-
-    def take(self, number: int, record: Mapping[str, Any]) -> None:
-        record = _with_named_numbers(record, self._floats)
-        self.reader.begin()
-        text = _encode(_beside_schema(record, self._schema) if self._wrapped else record)
-        self.reader.preview_chunk(text)
-        try:
-            self.reader.take(text)
-        except RefusedRecordError as refused:
-            if refused.reason in self._stops:
-                raise SchemaStopError(self.reader.account.records - 1, number, refused) from refused
-            self.reader.refuse(refused.reason)
-            text = _encode(_beside_schema(record, self._schema))
-            self._quarantine.add(self._file, number, self.reader.offset, refused, text)
+    table = take_records(texts(), task, shape, at, reader, quarantine, task.records, encode_stored)
+    return ParsedFile(at.account, table, typed.checksum)
 
 
 def _after_of(schema: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -143,7 +125,7 @@ def _float_columns(after: Mapping[str, Any]) -> list[str]:
 
 def _small(field: Mapping[str, Any]) -> dict[str, Any]:
     """A field with what says how its values are written."""
-    kept = {name: field[name] for name in ("field", "type", "name", "parameters") if name in field}
+    kept = {name: field[name] for name in _KEPT if name in field}
     if field.get("type") == "struct" and "fields" in field:
         kept["fields"] = [_small(one) for one in field["fields"]]
     if "items" in field:
@@ -173,3 +155,151 @@ def _name_number(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
     return value
+
+
+_ROWS = 4_096
+_TIME = "io.debezium.time."
+# Where writers keep the Avro schema that the file's own was made from: it has the names of Debezium's types.
+_AVRO = (b"parquet.avro.schema", b"avro.schema")
+_INSTANTS = {"s": "seconds", "ms": "Timestamp", "us": "MicroTimestamp", "ns": "NanoTimestamp"}
+
+
+class DebeziumParquet(DebeziumJson):
+    """`format: debezium-parquet`."""
+
+    extensions = ("parquet", "snappy.parquet", "gz.parquet", "zstd.parquet")
+
+    def ending(self, file: LandedFile, taken: int) -> Ending:
+        return parquet_ending(file, taken)
+
+    def parse(self, task: FileTask, shape: TableSpec, quarantine: QuarantineWriter) -> ParsedFile:
+        return parse_file(task, lambda stream: _parse(stream, task, self.place_of(task), shape, quarantine))
+
+    def texts(self, stream: BinaryIO, file: TakenFile) -> Iterator[bytes]:
+        with open_parquet(stream) as parquet:
+            yield from encode_texts(Typed(_rows(parquet), _words(parquet), file.checksum))
+
+    def sample(self, stream: BinaryIO, size: int) -> Iterator[Mapping[str, Any]]:
+        """The records of a file, each with its schema beside its value."""
+        del size
+        with open_parquet(stream) as parquet:
+            yield from with_schemas(Typed(_rows(parquet), _words(parquet), ""))
+
+
+def _parse(
+    stream: BinaryIO, task: FileTask, place: FilePosition, shape: TableSpec, quarantine: QuarantineWriter
+) -> ParsedFile:
+    checksum = read_whole(stream, task, MAGIC)
+    try:
+        with open_parquet(stream) as file:
+            typed = Typed(_rows(file), _words(file), checksum)
+            return parse_typed(typed, task, place, shape, quarantine)
+    except (pa.ArrowException, OSError) as error:
+        raise DamagedError(str(error).splitlines()[0]) from error
+
+
+def _rows(file: pq.ParquetFile) -> Iterator[dict[str, Any]]:
+    """Rows as plain values: times as the numbers that they are kept as, so that nothing of them is lost."""
+    schema = pa.schema([field.with_type(_as_kept(field.type)) for field in file.schema_arrow])
+    for batch in read_batches(file, schema, _ROWS):
+        yield from batch.to_pylist()
+
+
+def _as_kept(type_: pa.DataType) -> pa.DataType:
+    if pa.types.is_struct(type_):
+        return pa.struct([field.with_type(_as_kept(field.type)) for field in type_])
+    if pa.types.is_list(type_) or pa.types.is_large_list(type_):
+        return pa.list_(_as_kept(type_.value_type))
+    if pa.types.is_date32(type_) or pa.types.is_time32(type_):
+        return pa.int32()
+    if pa.types.is_timestamp(type_) or pa.types.is_time64(type_):
+        return pa.int64()
+    return type_.value_type if pa.types.is_dictionary(type_) else type_
+
+
+def _words(file: pq.ParquetFile) -> dict[str, Any]:
+    metadata = file.schema_arrow.metadata or {}
+    metadata = {**metadata, **(file.metadata.metadata or {})}
+    text = next((metadata[name] for name in _AVRO if name in metadata), None)
+    try:
+        hint = connect_words(json.loads(text)) if text else {}
+    except (ValueError, RecursionError, TypeError, AttributeError):  # It is from outside, and only a hint.
+        hint = {}
+    return _word(pa.struct(list(plain_schema(file))), hint)
+
+
+def _word(type_: pa.DataType, hint: Mapping[str, Any]) -> dict[str, Any]:
+    """A type in Kafka Connect's words; `hint` names it where its values are the same."""
+    if pa.types.is_struct(type_):
+        hints = {str(f.get("field")): f for f in hint.get("fields", ())}
+        fields = [{**_word(field.type, hints.get(field.name, {})), "field": field.name} for field in type_]
+        return {"type": "struct", "fields": fields}
+    if pa.types.is_list(type_) or pa.types.is_large_list(type_):
+        return {"type": "array", "items": _word(type_.value_type, hint.get("items", {}))}
+    if pa.types.is_date32(type_):
+        return {"type": "int32", "name": f"{_TIME}Date"}
+    if pa.types.is_timestamp(type_):
+        return {"type": "int64", "name": f"{_TIME}{_INSTANTS[type_.unit]}"}
+    if pa.types.is_decimal(type_):
+        # As a text of its digits.
+        return {"type": "string", "parameters": {"scale": str(type_.scale), PRECISION: str(type_.precision)}}
+    kind = _kind(type_)
+    return {"type": kind} | ({"name": hint["name"]} if "name" in hint and hint.get("type") == kind else {})
+
+
+def _kind(type_: pa.DataType) -> str:
+    if pa.types.is_dictionary(type_):
+        type_ = type_.value_type
+    if pa.types.is_time(type_):
+        return "int32" if pa.types.is_time32(type_) else "int64"
+    kinds = {
+        pa.bool_(): "boolean", pa.int8(): "int8", pa.int16(): "int16", pa.int32(): "int32", pa.int64(): "int64",
+        pa.float32(): "float", pa.float64(): "double", pa.string(): "string", pa.large_string(): "string",
+        pa.binary(): "bytes", pa.large_binary(): "bytes",
+    }  # fmt: skip
+    return kinds.get(type_, str(type_))
+
+
+class DebeziumAvro(DebeziumJson):
+    """`format: debezium-avro`."""
+
+    extensions = ("avro",)
+
+    def ending(self, file: LandedFile, taken: int) -> Ending:
+        """Whole blocks can be taken; the block in which a file ends is still being written."""
+        return inspect_file(file, lambda stream: _ending(stream, file))
+
+    def parse(self, task: FileTask, shape: TableSpec, quarantine: QuarantineWriter) -> ParsedFile:
+        return parse_file(task, lambda stream: _parse_avro(stream, task, self.place_of(task), shape, quarantine))
+
+    def texts(self, stream: BinaryIO, file: TakenFile) -> Iterator[bytes]:
+        header = read_header(stream)
+        records = read_records(stream, header, file.length)
+        return encode_texts(Typed(records, connect_words(header.schema), file.checksum))
+
+    def sample(self, stream: BinaryIO, size: int) -> Iterator[Mapping[str, Any]]:
+        """The records of a file, each with its schema beside its value."""
+        header = read_header(stream)
+        return with_schemas(Typed(read_records(stream, header, size), connect_words(header.schema), ""))
+
+
+def _ending(stream: BinaryIO, file: LandedFile) -> Ending:
+    if not AVRO_MAGIC.startswith(stream.read(len(AVRO_MAGIC))):
+        return Ending(0, problem=report_wrong_content(file.name))
+    stream.seek(0)
+    try:
+        complete = count_whole_bytes(stream, file.size)
+    except CutShortError:
+        return Ending(0, torn=True)
+    except DamagedError as error:
+        return Ending(0, problem=report_damaged(file.name, str(error)))
+    return Ending(complete, torn=complete < file.size)
+
+
+def _parse_avro(
+    stream: BinaryIO, task: FileTask, place: FilePosition, shape: TableSpec, quarantine: QuarantineWriter
+) -> ParsedFile:
+    checksum = read_whole(stream, task, AVRO_MAGIC)
+    header = read_header(stream)
+    typed = Typed(read_records(stream, header, task.until), connect_words(header.schema), checksum)
+    return parse_typed(typed, task, place, shape, quarantine)

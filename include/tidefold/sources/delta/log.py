@@ -84,16 +84,16 @@ class DeltaCommit:
 def versions(store: Store) -> tuple[int, ...]:
     """Returns the versions whose commits exist, ascending."""
     paths = (entry.path for entry in store.list("_delta_log"))
-    return tuple(sorted(int(found[1]) for path in paths if (found := _COMMIT.fullmatch(path))))
+    return tuple(sorted(int(match[1]) for path in paths if (match := _COMMIT.fullmatch(path))))
 
 
-def first_readable(store: Store, there: tuple[int, ...]) -> int:
+def first_readable(store: Store, numbers: tuple[int, ...]) -> int:
     """Returns the version from which on every commit and every file of its changes exist."""
-    if not there:
+    if not numbers:
         return 0
-    first = there[-1] + 1
+    first = numbers[-1] + 1
     paths = {entry.path for entry in store.list("")}
-    for version in reversed(there):
+    for version in reversed(numbers):
         if version != first - 1 or not paths.issuperset(read_commit(store, version).files):
             break
         first = version

@@ -7,44 +7,191 @@ landed file whose only offset is the version.
 from __future__ import annotations
 
 import hashlib
+import re
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import unquote
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from tidefold.domain.log_state import LogState, Position, TableSpec
-from tidefold.errors import InvalidInputError, NotFoundError, RefusedError, StorageError, TidefoldError
+from tidefold.domain.log_state import Column, LogState, Position, TableSpec
+from tidefold.errors import CorruptError, InvalidInputError, NotFoundError, RefusedError, StorageError, TidefoldError
 from tidefold.sources.api import Feed, Listing, ParsedFile, UnfitFileError
-from tidefold.sources.delta.changes import (  # fmt: skip
-    AFTER,
-    BEFORE,
-    CHANGE,
-    DELETE,
-    INSERT,
-    Version,
-    read_changes,
-    snapshot_rows,
-    without_unchanged_keys,
+from tidefold.sources.delta.log import (
+    DeltaCommit,
+    FileAction,
+    first_readable,
+    has_feed,
+    is_mapped,
+    read_commit,
+    versions,
 )
-from tidefold.sources.delta.log import first_readable, has_feed, is_mapped, read_commit, versions
 from tidefold.sources.files.base import RowTaker, misfit
-from tidefold.sources.files.parquet import misfit_type
-from tidefold.sources.ingest.accounting import FilePosition
-from tidefold.sources.ingest.plan import FileTask
+from tidefold.sources.files.parquet import instants, misfit_type
 from tidefold.sources.landing.completeness import Ending
 from tidefold.sources.landing.folders import Stamp
 from tidefold.sources.landing.listing import LandedFile
+from tidefold.sources.landing.plan import FileTask
 from tidefold.sources.landing.problems import FileProblem, report_unfit_schema
 from tidefold.sources.quarantine.writer import QuarantineWriter
-from tidefold.sources.records.column_aliases import own_names
-from tidefold.sources.records.columnar_changes import OpColumn, Rules, of_values
-from tidefold.storage import open_store
+from tidefold.sources.records.columnar_changes import OpColumn, Rules, of_text, of_values
+from tidefold.sources.records.record_types import own_names
+from tidefold.storage import Store, open_store
+from tidefold.storage.delta_tables import open_table
 from tidefold.storage.local_store import LocalStore
 from tidefold.storage.safe_files import UnsafeFileError, stat_regular
+
+# An absolute path or an address.
+_ELSEWHERE = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*:")
+CHANGE = "_change_type"
+INSERT, DELETE, BEFORE, AFTER = "insert", "delete", "update_preimage", "update_postimage"
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A version to read."""
+
+    store: Store
+    commit: DeltaCommit
+    shape: TableSpec
+
+    def table(self, version: int) -> DeltaTable:
+        """The table as it was at a version."""
+        return open_table(self.store, "", version)
+
+
+def snapshot_rows(table: DeltaTable, store: Store) -> pa.Table:
+    """All rows of a table at one version, in no order. Raises TidefoldError for a file outside its folder.
+
+    The store opens the files, and not deltalake: that one follows links, and a link may replace a file after any check.
+    """
+    schema, live = pa.schema(table.schema().to_arrow()), _find_live_rows(table)
+    parts = [schema.empty_table()]
+    for action in pa.table(table.get_add_actions()).to_pylist():
+        name = unquote(action["path"])
+        if _ELSEWHERE.match(name) or ".." in name.split("/"):
+            raise InvalidInputError(
+                "PATH_OUTSIDE_ROOT",
+                f"`{name}` is outside the Delta table.",
+                hint="It may be a shallow clone. Copy the table with its files.",
+            )
+        rows = _read_file(store, name)
+        rows = rows.filter(_mask(live[name], rows)) if name in live else rows
+        values, count = action.get("partition") or {}, rows.num_rows
+        columns = {
+            field.name: rows.column(field.name).cast(field.type)
+            if field.name in rows.column_names
+            else pa.repeat(pa.scalar(values.get(field.name), field.type), count)
+            for field in schema
+        }
+        parts.append(pa.table(columns, schema=schema))
+    return pa.concat_tables(parts)
+
+
+def _read_file(store: Store, name: str) -> pa.Table:
+    with pq.ParquetFile(pa.BufferReader(store.read(name)), coerce_int96_timestamp_unit="us") as file:
+        return instants(file, file.read())
+
+
+def read_changes(version: Version) -> pa.Table:
+    """The changes of a version, with their kind in `_change_type`, always in the same order.
+
+    Raises NotFoundError if a file was deleted.
+    """
+    commit = version.commit
+    if commit.changes:
+        parts = [_rows(version, action, None) for action in sorted(commit.changes, key=lambda a: a.name)]
+    elif commit.has_vectors:
+        parts = list(_by_vectors(version))
+    else:
+        gone = (_rows(version, action, DELETE) for action in sorted(commit.removed, key=lambda a: a.name))
+        parts = [*gone, *(_rows(version, action, INSERT) for action in sorted(commit.added, key=lambda a: a.name))]
+    if not parts:
+        return pa.table({CHANGE: pa.array([], pa.string())})
+    return pa.concat_tables(parts, promote_options="permissive")
+
+
+def without_unchanged_keys(rows: pa.Table, key: Sequence[str]) -> tuple[pa.Table, int]:
+    """The rows without the preimages of updates, and how many these were.
+
+    A preimage whose key no postimage has stays: the update changed the key, so it deletes the old one.
+    """
+    kinds = rows.column(CHANGE)
+    # A column without chunks ends the process in `indices_nonzero` of pyarrow 18 to 21.
+    old = pc.indices_nonzero(pc.equal(kinds, BEFORE).combine_chunks())
+    if not len(old) or not key:
+        return rows, 0
+    new = rows.filter(pc.equal(kinds, AFTER)).select(list(key))
+    marked = rows.take(old).select(list(key)).append_column("row", old)
+    stay = set(marked.join(new, keys=list(key), join_type="left anti").column("row").to_pylist())
+    gone = set(old.to_pylist()) - stay
+    return rows.filter(pa.array([row not in gone for row in range(rows.num_rows)], pa.bool_())), len(gone)
+
+
+def _rows(version: Version, action: FileAction, kind: str | None) -> pa.Table:
+    """The rows of one file; `kind` None: the file has it."""
+    rows = _read_file(version.store, action.name)
+    columns = {name: rows.column(name) for name in rows.column_names}
+    types = {name: column for column in version.shape.columns for name in (*column.aliases, column.name)}
+    for name, text in (action.partition_values or {}).items():
+        if name in types:
+            columns[name] = _repeat_value(text, types[name], rows.num_rows)
+    if kind is not None:
+        columns[CHANGE] = pa.repeat(pa.scalar(kind), rows.num_rows)
+    return pa.table(columns)
+
+
+def _repeat_value(text: str | None, column: Column, count: int) -> pa.Array:
+    """The value of a partition column, for all rows of a file."""
+    value = None if text in (None, "") else text
+    values, unfit = of_text(pa.array([value.encode() if value else None], pa.binary()), column)
+    if len(unfit):
+        raise ValueError(f"partition column {column.name} contains {text!r}, which is not a {column.type}")
+    return pa.repeat(values[0], count)
+
+
+def _by_vectors(version: Version) -> Iterator[pa.Table]:
+    """Rows that are live in one of the two versions only, file by file."""
+    commit = version.commit
+    before = _find_live_rows(version.table(commit.version - 1)) if commit.version else {}
+    after = _find_live_rows(version.table(commit.version))
+    removed = {action.name: action for action in commit.removed}
+    added = {action.name: action for action in commit.added}
+    for name in sorted({*removed, *added}):
+        rows = _rows(version, added.get(name) or removed[name], None)
+        if CHANGE in rows.column_names:
+            # Spark leaves it, without values, in data files that an update or a merge wrote.
+            rows = rows.drop_columns(CHANGE)
+        old = _mask(before.get(name, []), rows) if name in removed else _none(rows)
+        new = _mask(after.get(name, []), rows) if name in added else _none(rows)
+        for kind, mask in ((DELETE, pc.and_not(old, new)), (INSERT, pc.and_not(new, old))):
+            live = rows.filter(mask)
+            yield live.append_column(CHANGE, pa.repeat(pa.scalar(kind), live.num_rows))
+
+
+def _find_live_rows(table: DeltaTable) -> dict[str, list[bool]]:
+    """For each file with a deletion vector, which of its rows are live."""
+    vectors = pa.RecordBatchReader.from_stream(table.deletion_vectors()).read_all().to_pylist()
+    root = table.table_uri.removeprefix("file://").rstrip("/")
+    names = (row["filepath"].removeprefix("file://").removeprefix(root).lstrip("/") for row in vectors)
+    return {unquote(name): row["selection_vector"] for name, row in zip(names, vectors, strict=True)}
+
+
+def _mask(live: list[bool], rows: pa.Table) -> pa.Array:
+    """A vector may be shorter than the file; the remaining rows are live."""
+    return pa.array([*live, *([True] * (rows.num_rows - len(live)))], pa.bool_())
+
+
+def _none(rows: pa.Table) -> pa.Array:
+    return pa.repeat(pa.scalar(value=False), rows.num_rows)
+
 
 SNAPSHOT, _VERSION = "snapshot", "version"
 # A row's offset: its version, and its number there.
@@ -67,18 +214,18 @@ class DeltaFeed:
     def listing(self, state: LogState) -> Listing:
         """Raises NotFoundError for a missing table, RefusedError if it was replaced or its next version was deleted."""
         table = self.open_table()
-        known = state.positions[0] if state.positions else None
+        position = state.positions[0] if state.positions else None
         table_id = str(table.metadata().id)
-        if known and known.topic != table_id:
-            raise self.table_replaced(known, f"is another table now (id {table_id}, was {known.topic})")
-        if known and known.next_offset > table.version() + 1:
-            raise self.table_replaced(known, f"ends with version {table.version()} now")
-        there = versions(self._store)
-        if known is None and self._from is None:
+        if position and position.topic != table_id:
+            raise self.table_replaced(position, f"is another table now (id {table_id}, was {position.topic})")
+        if position and position.next_offset > table.version() + 1:
+            raise self.table_replaced(position, f"ends with version {table.version()} now")
+        numbers = versions(self._store)
+        if position is None and self._from is None:
             return Listing((self.version_file(SNAPSHOT, table.version(), table_id, count_bytes(table), 0.0),))
-        first = known.next_offset if known else self._from or 0
-        if missing := sorted(set(range(first, table.version() + 1)) - set(there)):
-            raise self._version_gone(missing[0], there)
+        first = position.next_offset if position else self._from or 0
+        if missing := sorted(set(range(first, table.version() + 1)) - set(numbers)):
+            raise self._version_gone(missing[0], numbers)
         try:
             commits = [read_commit(self._store, version) for version in range(first, table.version() + 1)]
         except msgspec.DecodeError as error:
@@ -89,7 +236,7 @@ class DeltaFeed:
     def ending(self, file: LandedFile, taken: int) -> Ending:
         return Ending(file.size)
 
-    def reader(self, shape: TableSpec, place: FilePosition) -> None:
+    def reader(self, shape: TableSpec) -> None:
         """Returns None: a refused row is not read again. Correct it in the table, which makes a new version."""
 
     def parse(self, task: FileTask, shape: TableSpec, quarantine: QuarantineWriter) -> ParsedFile:
@@ -100,7 +247,8 @@ class DeltaFeed:
                 _problem_of(task, self._version_gone(task.file.start, versions(self._store)))
             ) from error
         except TidefoldError as error:
-            raise UnfitFileError(_problem_of(task, error)) from error
+            failure = self._unreadable(error) if isinstance(error, CorruptError) else error
+            raise UnfitFileError(_problem_of(task, failure)) from error
         except (DeltaError, pa.ArrowException, msgspec.DecodeError, OSError, ValueError) as error:
             raise UnfitFileError(_problem_of(task, self._unreadable(error))) from error
 
@@ -137,14 +285,14 @@ class DeltaFeed:
     def open_table(self, version: int | None = None) -> DeltaTable:
         try:
             self._require_plain_log()
-            return DeltaTable(self._store.uri(""), version=version, storage_options=self._store.options() or None)
+            return open_table(self._store, "", version)
         except TableNotFoundError as error:
             raise NotFoundError(
                 "DELTA_SOURCE_MISSING",
                 f"There is no Delta table at `{self._address}`.",
                 hint="Correct `source.table`.",
             ) from error
-        except (DeltaError, UnsafeFileError) as error:
+        except (CorruptError, UnsafeFileError) as error:
             raise self._unreadable(error) from error
 
     def _require_plain_log(self) -> None:
@@ -186,24 +334,24 @@ class DeltaFeed:
         stamp = Stamp(0, size, changed)
         return LandedFile(f"{kind}-{version:020d}", self._address, stamp, table_id, 0, version, gzip=False)
 
-    def table_replaced(self, known: Position, why: str) -> TidefoldError:
+    def table_replaced(self, position: Position, why: str) -> TidefoldError:
         return RefusedError(
             "DELTA_SOURCE_REPLACED",
-            f"`{self._address}` {why}; the log expects version {known.next_offset} of the former table.",
+            f"`{self._address}` {why}; the log expects version {position.next_offset} of the former table.",
             hint="Restore the former table, or start the log again with `tidefold drop` and `tidefold ingest`.",
         )
 
-    def _version_gone(self, version: int, there: tuple[int, ...]) -> TidefoldError:
+    def _version_gone(self, version: int, numbers: tuple[int, ...]) -> TidefoldError:
         return RefusedError(
             "DELTA_SOURCE_GONE",
             f"The log needs version {version} of `{self._address}`, which was cleaned up. The first version that can "
-            f"still be read is {first_readable(self._store, there)}.",
+            f"still be read is {first_readable(self._store, numbers)}.",
             hint="tidefold skips no version. Run `tidefold drop` and `tidefold ingest` to start the log again from the "
             "current rows of the table, and keep more of the table's history.",
         )
 
     def _unreadable(self, error: Exception) -> TidefoldError:
-        why = str(error).splitlines()[0]
+        why = error.message if isinstance(error, TidefoldError) else str(error).splitlines()[0]
         return StorageError("DELTA_SOURCE_UNREADABLE", f"`{self._address}` cannot be read: {why}.")
 
 
@@ -211,13 +359,13 @@ def _add_places(rows: pa.Table, version: int, time: int | None) -> pa.Table:
     """The rows with order and offset: in one version deletes come before inserts."""
     count = rows.num_rows
     removes = pc.is_in(rows.column(CHANGE), pa.array([DELETE, BEFORE]))
-    given = {
+    added = {
         "_version": pa.repeat(pa.scalar(version, pa.int64()), count),
         "_rank": pc.if_else(removes, pa.scalar(0, pa.int64()), pa.scalar(1, pa.int64())),
         "_offset": pa.array(range(version << _ROWS, (version << _ROWS) + count), pa.int64()),
         "_time": pa.repeat(pa.scalar(time, pa.int64()), count),
     }
-    return pa.table({**{name: rows.column(name) for name in rows.column_names}, **given})
+    return pa.table({**{name: rows.column(name) for name in rows.column_names}, **added})
 
 
 def count_bytes(table: DeltaTable) -> int:

@@ -14,8 +14,8 @@ from tidefold.errors import NotFoundError
 from tidefold.sources.api import Listing, ParsedFile
 from tidefold.sources.delta.log import read_commit
 from tidefold.sources.delta.source import SNAPSHOT, DeltaFeed, count_bytes
-from tidefold.sources.extract.names import time_of
-from tidefold.sources.ingest.plan import FileTask
+from tidefold.sources.extract.source import time_of
+from tidefold.sources.landing.plan import FileTask
 from tidefold.sources.quarantine.writer import QuarantineWriter
 
 
@@ -25,13 +25,13 @@ class DeltaExtracts(DeltaFeed):
     def listing(self, state: LogState) -> Listing:
         """Returns the newest version if it is not ingested yet. Raises the errors of `DeltaFeed.listing`."""
         table = self.open_table()
-        known = state.positions[0] if state.positions else None
+        position = state.positions[0] if state.positions else None
         table_id, version = str(table.metadata().id), table.version()
-        if known and known.topic != table_id:
-            raise self.table_replaced(known, f"is another table now (id {table_id}, was {known.topic})")
-        if known and known.next_offset > version + 1:
-            raise self.table_replaced(known, f"ends with version {version} now")
-        if known and known.next_offset == version + 1:
+        if position and position.topic != table_id:
+            raise self.table_replaced(position, f"is another table now (id {table_id}, was {position.topic})")
+        if position and position.next_offset > version + 1:
+            raise self.table_replaced(position, f"ends with version {version} now")
+        if position and position.next_offset == version + 1:
             return Listing(())
         time = self._find_time(version)
         return Listing((self.version_file(SNAPSHOT, version, table_id, count_bytes(table), time),))

@@ -1,26 +1,38 @@
-"""The base of sources whose files have any name and rows without offsets: each file is ingested independently."""
+"""Files that have any name and rows without offsets: the base of their sources, and CSV."""
 
 from __future__ import annotations
 
+import codecs
+import json
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
-from typing import ClassVar
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from typing import Any, BinaryIO, ClassVar
 
 import msgspec
 import pyarrow as pa
+from pyarrow import csv
 
 from tidefold.domain.log_state import LogState, TableSpec
-from tidefold.domain.table.table_spec import COLUMNS, Engine
-from tidefold.sources.api import Feed, Listing
-from tidefold.sources.ingest.accounting import Account, FilePosition
-from tidefold.sources.ingest.change_spool import ChangeSpool
-from tidefold.sources.landing.listing import LandedFile, list_any
+from tidefold.domain.table.table_spec import Engine
+from tidefold.sources.api import Feed, Listing, ParsedFile, UnfitFileError
+from tidefold.sources.files.csv_marks import STRAY, CsvMarks
+from tidefold.sources.landing.completeness import Ending, begins_as_named, csv_ending
+from tidefold.sources.landing.folders import read_folders
+from tidefold.sources.landing.listing import LandedFile, list_by_number
+from tidefold.sources.landing.plan import FileTask
+from tidefold.sources.landing.problems import FileProblem, report_unfit_schema, report_wrong_content
+from tidefold.sources.landing.streams import Blocks, DamagedError, Fingerprint, unzip
 from tidefold.sources.quarantine.writer import QuarantineWriter
-from tidefold.sources.records.columnar_changes import Cast, Changes, Rules
+from tidefold.sources.records.accounting import Account
+from tidefold.sources.records.change_batches import ChangeSpool
+from tidefold.sources.records.columnar_changes import Cast, Changes, Rules, of_text
 from tidefold.sources.records.errors import RefusedRecordError
+from tidefold.sources.records.parse_file import check_prefix, parse_file
+from tidefold.sources.records.record_types import own_names
+from tidefold.sources.records.text_forms import Spelling
 from tidefold.typed_json import convert_value
 
 # Columns that usually say whether a row is an upsert or a delete.
@@ -38,10 +50,9 @@ class AnyFiles:
         self.rules = convert_value(feed.options, self.rules_type)
 
     def listing(self, state: LogState) -> Listing:
-        patterns, known = self.feed.options.get("files", ()), [entry.name for entry in state.landed]
-        return Listing(*list_any(self.feed.path, self.endings, patterns=patterns, known=known))
+        return list_by_number(self.feed, self.endings, state, has_offsets=self.rules.offset is not None)
 
-    def reader(self, shape: TableSpec, place: FilePosition) -> None:
+    def reader(self, shape: TableSpec) -> None:
         """Returns None: a refused row is not read again. A corrected row lands in a new file."""
 
 
@@ -51,10 +62,10 @@ def misfit(names: Sequence[str], shape: TableSpec, beside: Sequence[str]) -> str
     if twice:
         return f"has column {', '.join(twice)} twice"
     columns = [column.name for column in shape.columns]
-    known = {*columns, *beside, *shape.ignored}
-    if unknown := [name for name in names if name not in known]:
+    expected = {*columns, *beside, *shape.ignored}
+    if unknown := [name for name in names if name not in expected]:
         return f"has column {', '.join(unknown)[:200]}, which is not configured"
-    by = shape.order_by if shape.order == COLUMNS else ()
+    by = shape.column_order
     partial = shape.merge.engine is Engine.PARTIAL
     required = [column.name for column in shape.columns if not column.may_lack]
     needed = {*beside, *((*shape.key, *by) if partial else required)}
@@ -65,21 +76,21 @@ def misfit(names: Sequence[str], shape: TableSpec, beside: Sequence[str]) -> str
 
 def fit_hint(names: Sequence[str], shape: TableSpec, beside: Sequence[str]) -> str:
     """Returns the configuration that makes tidefold ingest a file with these columns."""
-    known = {*(column.name for column in shape.columns), *beside, *shape.ignored}
-    unknown = [name for name in names if name not in known]
-    lacking = {*shape.key, *shape.order_by, *beside} - set(names)
+    expected = {*(column.name for column in shape.columns), *beside, *shape.ignored}
+    unknown = [name for name in names if name not in expected]
+    lacking = {*shape.key, *shape.column_order, *beside} - set(names)
     missing = [c for c in shape.columns if c.name not in names and not c.may_lack and not lacking]
-    said = "Nothing of it was ingested."
+    hint = "Nothing of it was ingested."
     operations = [name for name in unknown if _OPERATION.fullmatch(name)] if not beside else []
     if operations:
-        said += f" If `{operations[0]}` says what a row does, set `op: {{column: {operations[0]}}}` under `source`."
+        hint += f" If `{operations[0]}` says what a row does, set `op: {{column: {operations[0]}}}` under `source`."
     elif unknown:
         lines = ", ".join(f"`{name}: {{type: string, default: null}}`" for name in unknown[:3])
-        said += f" To ingest it, add {lines} (or another type) to `columns`, or set `ignored: [{', '.join(unknown)}]`."
+        hint += f" To ingest it, add {lines} (or another type) to `columns`, or set `ignored: [{', '.join(unknown)}]`."
     if missing:
         lines = ", ".join(f"`{c.name}: {{type: '{c.type}', default: null}}`" for c in missing[:3])
-        said += f" If such files have null there, set {lines} in `columns`."
-    return f"{said} Or land the file with the columns of the log."
+        hint += f" If such files have null there, set {lines} in `columns`."
+    return f"{hint} Or land the file with the columns of the log."
 
 
 @dataclass
@@ -103,15 +114,28 @@ class RowTaker:
 
     @cached_property
     def _changes(self) -> Changes:
-        return Changes(self.shape, self.rules, self.cast, self.horizon)
+        return Changes(self.shape, self.rules, self.cast, self.horizon, self.file.time)
+
+    @cached_property
+    def folders(self) -> dict[str, pa.Scalar]:
+        """The values of columns that the names of folders have."""
+        values = read_folders(self.file.name)
+        if missing := [name for name in self.rules.folder_columns if name not in values]:
+            why = f"is in no folder `{missing[0]}=...`, as `folder_columns` requires"
+            raise UnfitFileError(report_unfit_schema(self.file.name, why, stops=self.stops))
+        names = own_names(self.shape, self.rules.folder_columns)
+        texts = (values[name] for name in self.rules.folder_columns)
+        return {n: pa.scalar(t and t.encode(), pa.binary()) for n, t in zip(names, texts, strict=True)}
 
     def take(self, rows: pa.Table, numbers: Sequence[int]) -> None:
         """`numbers`: the numbers of the rows in the file, 1 for the first."""
+        for name, value in self.folders.items():
+            rows = rows.append_column(name, pa.repeat(value, rows.num_rows))
         old = bisect_right(numbers, self.skip)
         rows, numbers = rows.slice(old), numbers[old:]
         if not numbers:
             return
-        made = self._changes.make(rows)
+        made = self._changes.make(rows, numbers)
         self.account.records += len(numbers)
         self.account.changes += made.table.num_rows
         self.account.ignored += made.ignored
@@ -154,3 +178,181 @@ def number_rows(tables: Iterable[pa.RecordBatch]) -> Iterator[tuple[pa.Table, ra
     for batch in tables:
         yield pa.Table.from_batches([batch]), range(end + 1, end + 1 + batch.num_rows)
         end += batch.num_rows
+
+
+DELIMITERS = (",", ";", "\t", "|")
+# No row is longer than this.
+_BLOCK = 16 << 20
+
+
+class CsvRules(Rules, frozen=True, kw_only=True):
+    """How a CSV file is split into values.
+
+    null: the texts, without quotes, that mean null.
+    quote: the quote character; empty: none.
+    escape: the character before a quote or delimiter that belongs to a value; empty: none.
+    header: whether the first line has the names of the columns; or the names, if no line has them.
+    skip: how many lines stand before the header line, or before the first row if no line has the names.
+    encoding: of the text.
+    timestamp_formats: of times that are not ISO 8601.
+    decimal, thousands: the characters within numbers; no thousands: empty.
+    """
+
+    delimiter: str = ","
+    null: tuple[str, ...] = ("",)
+    quote: str = '"'
+    escape: str = ""
+    header: bool | tuple[str, ...] = True
+    skip: int = 0
+    encoding: str = "utf-8"
+    timestamp_formats: tuple[str, ...] = ()
+    decimal: str = "."
+    thousands: str = ""
+
+    @property
+    def spelling(self) -> Spelling:
+        return Spelling(self.timestamp_formats, self.decimal, self.thousands, self.time_zone)
+
+
+class Csv(AnyFiles):
+    """`format: csv`."""
+
+    endings = (".csv", ".csv.gz", ".csv.zst", ".tsv", ".tsv.gz", ".tsv.zst")
+    rules_type = CsvRules
+    rules: CsvRules
+
+    def ending(self, file: LandedFile, taken: int) -> Ending:
+        return csv_ending(file, self.rules.quote.encode(), self.rules.escape.encode())
+
+    def parse(self, task: FileTask, shape: TableSpec, quarantine: QuarantineWriter) -> ParsedFile:
+        return parse_file(task, lambda stream: self._parse(stream, task, shape, quarantine))
+
+    def _parse(self, stream: BinaryIO, task: FileTask, shape: TableSpec, quarantine: QuarantineWriter) -> ParsedFile:
+        file = task.file
+        if not begins_as_named(stream, file):
+            raise UnfitFileError(report_wrong_content(file.name))
+        content = Fingerprint(stream, task.until)
+        check_prefix(content, task)
+        content.rewind()  # The file is read again from its header on.
+        blocks = as_utf8(unzip(content.blocks()) if file.gzip else content.blocks(), self.rules.encoding)
+        cast = partial(of_text, spelling=self.rules.spelling)
+        taker = RowTaker(file, shape, self.rules, cast, quarantine, task.records, task.horizon, bool(task.stops))
+        try:
+            self._take(Blocks(self._marks.mark_blocks(blocks)), taker)
+        except pa.ArrowInvalid as error:
+            raise DamagedError(str(error).splitlines()[0]) from error
+        return ParsedFile(taker.account, taker.to_table(), content.sha256)
+
+    def _take(self, stream: Blocks, taker: RowTaker) -> None:
+        uncut = _Uncut()
+        for _ in range(self.rules.skip):
+            stream.line(_BLOCK)
+        # Every column stays bytes until its type is known; the header has the names.
+        heads = self._names(stream, taker.shape)
+        names = own_names(taker.shape, heads)
+        if why := misfit([*names, *taker.folders], taker.shape, self.rules.beside):
+            raise UnfitFileError(self._unfit(taker, why, heads))
+        convert = csv.ConvertOptions(
+            check_utf8=False,
+            column_types=dict.fromkeys(names, pa.binary()),
+            null_values=self._marks.null_values,
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        )
+        read = csv.ReadOptions(use_threads=False, block_size=_BLOCK, column_names=names)
+        parse = self._parse_options(newlines_in_values=bool(self.rules.quote), invalid_row_handler=uncut.take)
+        if not stream.has_more:
+            return
+        with csv.open_csv(stream, read_options=read, parse_options=parse, convert_options=convert) as reader:
+            number = 0
+            for batch in reader:
+                numbers, number = uncut.numbers_of(batch.num_rows, number)
+                taker.take(pa.Table.from_batches([batch]), numbers)
+        for at, refused, text in uncut.rows:
+            taker.refuse(at, refused, text)
+
+    def _names(self, stream: Blocks, shape: TableSpec) -> list[str]:
+        """The columns of the header line, or the configured ones."""
+        if self.rules.header is not True:
+            return list(self.rules.header or (column.name for column in shape.columns))
+        head = stream.line(_BLOCK)
+        parse = self._parse_options()
+        return csv.read_csv(pa.BufferReader(head), parse_options=parse).column_names if head.strip() else []
+
+    def _parse_options(self, **more: Any) -> csv.ParseOptions:
+        rules = self.rules
+        return csv.ParseOptions(
+            delimiter=rules.delimiter, quote_char=rules.quote or False, escape_char=rules.escape or False, **more
+        )
+
+    def _unfit(self, taker: RowTaker, why: str, heads: Sequence[str]) -> FileProblem:
+        """The problem of other columns than configured, with a hint on a wrong delimiter or a missing header line."""
+        name, shape = taker.file.name, taker.shape
+        problem = report_unfit_schema(name, why, stops=taker.stops)
+        near = next((c for c in DELIMITERS if c != self.rules.delimiter and len(heads) == 1 and c in heads[0]), None)
+        if near:
+            message = f"`{name}` has one column, `{heads[0][:80]}`: its values are not separated by {self._delimiter}."
+            hint = f"Set `delimiter: {json.dumps(near)}` under `source`. Nothing of the file was ingested."
+            return replace(problem, message=message, hint=hint)
+        expected = {*(column.name for column in shape.columns), *self.rules.beside}
+        problem = replace(problem, hint=fit_hint(own_names(shape, heads), shape, self.rules.beside))
+        if self.rules.header is True and not expected & set(heads):
+            names = ", ".join([*self.rules.beside, *(c.name for c in shape.columns if c.name not in self.rules.beside)])
+            hint = f"If its first line is a row, set `header: [{names}]` in the order of the file under `source`."
+            return replace(problem, hint=hint)
+        return problem
+
+    @cached_property
+    def _marks(self) -> CsvMarks:
+        return CsvMarks.of(self.rules.delimiter, self.rules.quote, self.rules.escape, self.rules.null)
+
+    @property
+    def _delimiter(self) -> str:
+        return json.dumps(self.rules.delimiter)
+
+
+def as_utf8(blocks: Iterable[bytes], encoding: str) -> Iterable[bytes]:
+    """The same text in UTF-8. Bytes that are not valid in the encoding stay, so that their row is refused."""
+    if encoding == "utf-8":
+        return blocks
+    return _recode(blocks, encoding)
+
+
+def _recode(blocks: Iterable[bytes], encoding: str) -> Iterator[bytes]:
+    decoder = codecs.getincrementaldecoder(encoding)("surrogateescape")
+    for block in blocks:
+        if text := decoder.decode(block):
+            yield text.encode("utf-8", "surrogateescape")
+    if rest := decoder.decode(b"", True):
+        yield rest.encode("utf-8", "surrogateescape")
+
+
+class _Uncut:
+    """Rows with too few or too many values, and those with text behind a closing quote."""
+
+    def __init__(self) -> None:
+        self.rows: list[tuple[int, RefusedRecordError, bytes]] = []
+
+    def take(self, row: csv.InvalidRow) -> str:
+        why = (
+            f"The row has {row.actual_columns} values, but the header has {row.expected_columns}. "
+            "A value that contains the delimiter must be in quotes."
+        )
+        refused, text = RefusedRecordError("FIELD_COUNT", why), row.text.encode()
+        if STRAY in text:
+            why = "Text stands behind the closing quote of a value. A quote in a value is written twice, or escaped."
+            refused, text = RefusedRecordError("QUOTE_STRAY", why), re.sub(STRAY + b".", b"", text)
+        self.rows.append((row.number, refused, text))
+        return "skip"
+
+    def numbers_of(self, count: int, before: int) -> tuple[Sequence[int], int]:
+        """The numbers of the next `count` rows after number `before`, and the last of them."""
+        uncut = {number for number, _, _ in self.rows if number > before}
+        if not uncut:
+            return range(before + 1, before + 1 + count), before + count
+        numbers: list[int] = []
+        while len(numbers) < count:
+            before += 1
+            if before not in uncut:
+                numbers.append(before)
+        return numbers, before

@@ -4,26 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import BinaryIO
+from functools import partial
+from typing import Any, BinaryIO
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tidefold.domain.log_state import TableSpec
 from tidefold.sources.api import ParsedFile, UnfitFileError
 from tidefold.sources.files.base import AnyFiles, RowTaker, fit_hint, misfit, number_rows
-from tidefold.sources.ingest.parse_file import parse_file, read_whole
-from tidefold.sources.ingest.plan import FileTask
 from tidefold.sources.landing.completeness import Ending, inspect_file
 from tidefold.sources.landing.listing import LandedFile
+from tidefold.sources.landing.plan import FileTask
 from tidefold.sources.landing.problems import report_changed, report_damaged, report_unfit_schema, report_wrong_content
-from tidefold.sources.landing.streams import DamagedError
+from tidefold.sources.landing.streams import DamagedError, TooLargeError
 from tidefold.sources.quarantine.writer import QuarantineWriter
-from tidefold.sources.records.column_aliases import own_names
 from tidefold.sources.records.columnar_changes import fits, of_values
+from tidefold.sources.records.parse_file import parse_file, read_whole
+from tidefold.sources.records.record_types import own_names
+from tidefold.sources.records.text_forms import Spelling
 
 MAGIC = b"PAR1"
 _ROWS = 65_536
+# What rows may need in memory: a batch, or a row alone; and a row group as it is stored.
+BATCH_BYTES, MAX_GROUP = 64 << 20, 1 << 30
+# Rows of nested texts that are read at once, whatever they unpack to.
+_LEAST_ROWS = 64
+_TEXTS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
 
 
 class Parquet(AnyFiles):
@@ -39,27 +47,98 @@ class Parquet(AnyFiles):
 
     def _parse(self, stream: BinaryIO, task: FileTask, shape: TableSpec, quarantine: QuarantineWriter) -> ParsedFile:
         checksum = read_whole(stream, task)
-        taker = RowTaker(task.file, shape, self.rules, of_values, quarantine, horizon=task.horizon)
+        cast = partial(of_values, spelling=Spelling(time_zone=self.rules.time_zone))
+        taker = RowTaker(task.file, shape, self.rules, cast, quarantine, horizon=task.horizon, stops=bool(task.stops))
         try:
-            for rows, numbers in number_rows(self._batches(stream, task, shape)):
+            for rows, numbers in number_rows(self._batches(stream, task, taker)):
                 taker.take(rows, numbers)
         except (pa.ArrowException, OSError) as error:
             raise DamagedError(str(error).splitlines()[0]) from error
         return ParsedFile(taker.account, taker.to_table(), checksum)
 
-    def _batches(self, stream: BinaryIO, task: FileTask, shape: TableSpec) -> Iterator[pa.RecordBatch]:
-        with pq.ParquetFile(stream, coerce_int96_timestamp_unit="us", page_checksum_verification=True) as file:
-            schema = _schema(file)
+    def _batches(self, stream: BinaryIO, task: FileTask, taker: RowTaker) -> Iterator[pa.RecordBatch]:
+        shape = taker.shape
+        with open_parquet(stream, page_checksum_verification=True) as file:
+            schema = plain_schema(file)
             names = own_names(shape, schema.names)
             schema = pa.schema([f.with_name(name) for f, name in zip(schema, names, strict=True)])
-            if why := misfit(schema.names, shape, self.rules.beside):
+            if why := misfit([*schema.names, *taker.folders], shape, self.rules.beside):
                 problem = report_unfit_schema(task.file.name, why, stops=bool(task.stops))
                 raise UnfitFileError(replace(problem, hint=fit_hint(schema.names, shape, self.rules.beside)))
             if why := misfit_type(schema, shape):
                 raise UnfitFileError(report_unfit_schema(task.file.name, why, stops=bool(task.stops)))
-            for batch in file.iter_batches(_ROWS):
+            for batch in read_batches(file, plain_schema(file), _ROWS):
                 batch.validate(full=True)
-                yield batch.rename_columns(names).cast(schema)
+                yield batch.rename_columns(names)
+
+
+def open_parquet(stream: BinaryIO, **options: Any) -> pq.ParquetFile:
+    """Opens a file so that texts that repeat in it stay a dictionary: a small file may unpack to gigabytes."""
+    metadata = pq.read_metadata(stream)
+    plain = {field.name for field in metadata.schema.to_arrow_schema() if not pa.types.is_nested(field.type)}
+    repeated = sorted({chunk.path_in_schema for chunk in _chunks(metadata) if _repeats(chunk)} & plain)
+    options["coerce_int96_timestamp_unit"] = "us"
+    return pq.ParquetFile(stream, metadata=metadata, read_dictionary=repeated, **options)
+
+
+def read_batches(file: pq.ParquetFile, schema: pa.Schema, rows: int) -> Iterator[pa.RecordBatch]:
+    """Yields the rows with the types of `schema`, as many at a time as BATCH_BYTES holds. Raises TooLargeError.
+
+    Arrow cannot keep nested texts as a dictionary. Where they repeat, few rows are read at a time.
+    """
+    nested = {field.name for field in file.schema_arrow if pa.types.is_nested(field.type)}
+    for group in map(file.metadata.row_group, range(file.metadata.num_row_groups)):
+        chunks = [group.column(at) for at in range(group.num_columns)]
+        size = sum(_count_stored_bytes(file, chunk, at) for at, chunk in enumerate(chunks))
+        if size > MAX_GROUP:
+            raise TooLargeError(f"a row group unpacks to {size:,} bytes")
+        fitting = BATCH_BYTES * group.num_rows // max(1, size)
+        longest = [
+            c.total_uncompressed_size for c in chunks if _repeats(c) and c.path_in_schema.split(".")[0] in nested
+        ]
+        if longest:
+            fitting = min(fitting, max(_LEAST_ROWS, BATCH_BYTES // max(longest)))
+        rows = max(1, min(rows, fitting))
+    for batch in file.iter_batches(rows):
+        yield from _cut(batch, schema)
+
+
+def _chunks(metadata: pq.FileMetaData) -> Iterator[pq.ColumnChunkMetaData]:
+    for group in map(metadata.row_group, range(metadata.num_row_groups)):
+        yield from map(group.column, range(group.num_columns))
+
+
+def _repeats(chunk: pq.ColumnChunkMetaData) -> bool:
+    """Whether the texts of a column may be taken from a dictionary."""
+    return chunk.physical_type == "BYTE_ARRAY" and any("DICTIONARY" in encoding for encoding in chunk.encodings)
+
+
+def _count_stored_bytes(file: pq.ParquetFile, chunk: pq.ColumnChunkMetaData, at: int) -> int:
+    """Returns what a column of a row group needs at most, if no value is taken from a dictionary twice."""
+    column = file.schema.column(at)
+    width = max(8, column.length or 0) if column.max_repetition_level else 0
+    return int(max(chunk.total_uncompressed_size, width * chunk.num_values))
+
+
+def _cut(batch: pa.RecordBatch, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    size = sum(map(_count_unpacked_bytes, batch.columns))
+    if size <= BATCH_BYTES:
+        yield batch.cast(schema)
+    elif batch.num_rows == 1:
+        raise TooLargeError(f"a row unpacks to {size:,} bytes")
+    else:
+        half = batch.num_rows // 2
+        yield from _cut(batch.slice(0, half), schema)
+        yield from _cut(batch.slice(half), schema)
+
+
+def _count_unpacked_bytes(values: pa.Array) -> int:
+    if not pa.types.is_dictionary(values.type):
+        return int(values.nbytes)
+    size = int(values.indices.nbytes)
+    if any(is_text(values.type.value_type) for is_text in _TEXTS):
+        size += pc.sum(pc.binary_length(values.dictionary).take(values.indices)).as_py() or 0
+    return size
 
 
 def parquet_ending(file: LandedFile, taken: int) -> Ending:
@@ -88,18 +167,12 @@ def _ending(stream: BinaryIO, file: LandedFile, taken: int) -> Ending:
     return Ending(file.size)
 
 
-def plain_schema(stream: BinaryIO) -> pa.Schema:
-    """The columns of a file. Raises pa.ArrowException or OSError if it cannot be read."""
-    with stream, pq.ParquetFile(stream, coerce_int96_timestamp_unit="us") as file:
-        return _schema(file)
-
-
 def instants(file: pq.ParquetFile, rows: pa.Table) -> pa.Table:
     """Rows of a file, with INT96 values marked as instants."""
-    return rows.cast(_schema(file))
+    return rows.cast(plain_schema(file))
 
 
-def _schema(file: pq.ParquetFile) -> pa.Schema:
+def plain_schema(file: pq.ParquetFile) -> pa.Schema:
     """The columns of a file, with INT96 values as instants: their type does not show it."""
     old = {c.name for c in map(file.schema.column, range(len(file.schema))) if c.physical_type == "INT96"}
     instant = pa.timestamp("us", "UTC")
@@ -110,6 +183,8 @@ def _plain(type_: pa.DataType) -> pa.DataType:
     """The same type in the layout that every Arrow kernel supports; files may ask for another one."""
     if pa.types.is_list(type_) or pa.types.is_large_list(type_):
         return pa.list_(_plain(type_.value_type))
+    if pa.types.is_struct(type_):
+        return pa.struct([field.with_type(_plain(field.type)) for field in type_])
     if pa.types.is_dictionary(type_):
         return _plain(type_.value_type)
     views = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}

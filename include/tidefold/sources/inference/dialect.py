@@ -1,16 +1,25 @@
-"""Detects how a CSV file is written: encoding, delimiter, quotes, header, and the texts that mean null."""
+"""Detects the format of a file, and how a CSV file is written: encoding, delimiter, quotes, header, nulls."""
 
 from __future__ import annotations
 
 import csv
 import io
+import json
 import re
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import PurePosixPath
 from typing import Any
 
+from tidefold.sources.files.base import Csv
+from tidefold.sources.files.csv_marks import NULL, CsvMarks
+from tidefold.sources.files.parquet import MAGIC, Parquet
 from tidefold.sources.inference.proposal import ProposalQuestion
+from tidefold.sources.json_lines.source import Json
+from tidefold.sources.landing.folders import Place, pattern_for
+from tidefold.sources.landing.listing import LandedFile, list_any, open_landed
+from tidefold.sources.landing.streams import CutShortError, DamagedError, unzip
 
 _DELIMITERS = (",", ";", "\t", "|", "\x01")  # The last one is Hive's.
 _DATA = re.compile(r"-?\d+([.,]\d+)?|\d{4}-\d\d-\d\d.*|\d\d[./]\d\d[./]\d{4}.*", re.ASCII)
@@ -31,6 +40,7 @@ class Dialect:
     escape: the character before a quote that belongs to a value.
     skip: how many lines stand before the header, or before the first row.
     encodings: those that the bytes fit; more than one: nobody can tell which.
+    refused: how many rows have another number of values, or text behind a closing quote.
     """
 
     encoding: str
@@ -43,45 +53,62 @@ class Dialect:
     escape: str = ""
     skip: int = 0
     encodings: tuple[str, ...] = ()
+    refused: int = 0
 
     @property
     def options(self) -> dict[str, Any]:
         """Returns the keys of `source` that differ from the defaults."""
-        found: dict[str, Any] = {}
+        options: dict[str, Any] = {}
         if self.delimiter != ",":
-            found["delimiter"] = self.delimiter
+            options["delimiter"] = self.delimiter
         if self.escape:
-            found["escape"] = self.escape
+            options["escape"] = self.escape
         if not self.header:
-            found["header"] = list(self.names)
+            options["header"] = list(self.names)
         if self.skip:
-            found["skip"] = self.skip
+            options["skip"] = self.skip
         if self.encoding != "utf-8":
-            found["encoding"] = self.encoding
+            options["encoding"] = self.encoding
         if self.nulls:
-            found["null"] = ["", *self.nulls]
-        return found
+            options["null"] = ["", *self.nulls]
+        return options
 
     @property
     def questions(self) -> tuple[ProposalQuestion, ...]:
         """Returns the questions that the bytes alone do not answer."""
-        found = []
+        questions = []
         if not self.header and not self.given and not self.skip:
             names = ", ".join(self.names)
             text = f"the files seem to have no header line: what are the columns called ({names}), in their order?"
-            found.append(ProposalQuestion("header", text))
+            questions.append(ProposalQuestion("header", text))
         if self.encoding != "utf-8":
             why = "the file is not UTF-8, and the content does not show which other encoding it has"
             sure = self.encoding not in _EAST_ASIAN
-            found.append(ProposalQuestion("encoding", "how is the text written?", self.encodings, sure, why))
-        return tuple(found)
+            questions.append(ProposalQuestion("encoding", "how is the text written?", self.encodings, sure, why))
+        if words := [null for null in self.nulls if null != "\\N"]:
+            why = "such a word may also be a value"
+            questions.append(ProposalQuestion("null", "do these words mean no value?", (", ".join(words),), True, why))
+        return tuple(questions)
 
 
-def dialect_of(data: bytes, whole: bool, given: Sequence[str] = ()) -> Dialect | None:
+def merge_dialects(dialects: Sequence[Dialect]) -> Dialect:
+    """Returns the dialect of several files: what only one of them shows holds for all."""
+    coded = next((one for one in dialects if one.encoding != "utf-8"), dialects[0])
+    return replace(
+        dialects[0],
+        encoding=coded.encoding,
+        encodings=coded.encodings,
+        escape=next((one.escape for one in dialects if one.escape), ""),
+        nulls=tuple(dict.fromkeys(null for one in dialects for null in one.nulls)),
+    )
+
+
+def dialect_of(data: bytes, whole: bool, titles: Sequence[str] = (), escape: str = "") -> Dialect | None:
     """Returns the dialect of the first bytes of a file; None if they contain no line.
 
     whole: these are all bytes of the file. Otherwise the last line is ignored, because it may be cut off.
-    given: the column names, if no line has them.
+    titles: the column names, if no line has them.
+    escape: the one that another file shows.
     """
     encodings, text = _decode(data, whole)
     if not whole:
@@ -91,33 +118,35 @@ def dialect_of(data: bytes, whole: bool, given: Sequence[str] = ()) -> Dialect |
         return None
     delimiter = _delimiter(lines[:_LINES])
     # Spark and Hive write `\\"` where others write `""`.
-    escape = "\\" if re.search(rf'\\"(?!{re.escape(delimiter)}|[\r\n]|$)', text) else ""
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, escapechar=escape or None)
-    listed = list(reader)
+    shown = re.search(rf'\\"(?!{re.escape(delimiter)}|[\r\n]|$)', text)
+    escape = escape or ("\\" if shown else "")
+    # As a run reads it: the escape in a null is none.
+    marks = CsvMarks.of(delimiter, '"', escape, _NULLS)
+    marked = marks.mark(text.encode()).decode()
+    reader = csv.reader(io.StringIO(marked, newline=""), delimiter=delimiter, escapechar=escape or None)
+    listed = [["\\N" if cell == NULL.decode() else cell for cell in row] for row in reader]
     before = _count_before_header(listed)
     cells = [row for row in listed[before:] if row]
     width = len(cells[0])
-    named = len(given) == width
+    named = len(titles) == width
     header = not named and _is_header(cells[0])
     repaired = () if header or named or before else _repair_header(cells)
-    made = tuple(given) if named else repaired or tuple(f"column_{i + 1}" for i in range(width))
+    made = tuple(titles) if named else repaired or tuple(f"column_{i + 1}" for i in range(width))
     names = tuple(cells[0]) if header else made
-    body = [row for row in (cells[1:] if header or repaired else cells) if len(row) == width]
+    below = cells[1:] if header or repaired else cells
+    body = [row for row in below if len(row) == width]
     nulls = tuple(null for null in _NULLS if any(null in row for row in body))
     rows = tuple(tuple(None if cell in ("", *nulls) else cell for cell in row) for row in body)
     skip = before or int(bool(repaired))
-    return Dialect(encodings[0], delimiter, names, header, rows, nulls, named, escape, skip, encodings)
+    return Dialect(
+        encodings[0], delimiter, names, header, rows, nulls, named, escape, skip, encodings, len(below) - len(body)
+    )
 
 
 def has_blanks_behind(dialect: Dialect) -> bool:
     """Whether a blank stands behind each delimiter, so that it belongs to every value but the first."""
     rows = (dialect.names, *dialect.rows)
     return len(dialect.names) > 1 and all((value or " ").startswith(" ") for row in rows for value in row[1:])
-
-
-def is_utf16(data: bytes) -> bool:
-    """Whether the first bytes are the mark of UTF-16."""
-    return data.startswith(_UTF16)
 
 
 def _count_before_header(rows: Sequence[Sequence[str]]) -> int:
@@ -148,7 +177,7 @@ def _repair_header(cells: Sequence[Sequence[str]]) -> tuple[str, ...]:
 
 def is_table(data: bytes, whole: bool) -> bool:
     """Whether bytes look like a table: text with at least two lines of the same number of values, more than one."""
-    if b"\0" in data and not is_utf16(data):
+    if b"\0" in data and not data.startswith(_UTF16):
         return False
     _, text = _decode(data, whole)
     lines = [line for line in text.splitlines() if line.strip()][:_LINES]
@@ -160,7 +189,7 @@ def is_table(data: bytes, whole: bool) -> bool:
 
 def _decode(data: bytes, whole: bool) -> tuple[tuple[str, ...], str]:
     """Returns the encodings that the bytes fit, the likeliest first, and their text in that one."""
-    if is_utf16(data):
+    if data.startswith(_UTF16):
         return ("utf-16",), data.decode("utf-16", "ignore")
     cut = data if whole else data[: data.rfind(b"\n") + 1]
     # Of European text nearly every such byte stands alone.
@@ -193,3 +222,67 @@ def _is_header(cells: Sequence[str]) -> bool:
     """Whether the cells are a header: no numbers, no times, no duplicates. A single line is always a header."""
     first = [cell.strip() for cell in cells]
     return not any(cell and _DATA.fullmatch(cell) for cell in first) and len(set(first)) == len(first) and all(first)
+
+
+_KNOWN = (*Json.endings, *Csv.endings, *Parquet.endings, ".avro")
+_BYTES = 1 << 18
+
+
+@dataclass(frozen=True, slots=True)
+class UnnamedFiles:
+    """Files without a known ending, by what is in them: JSON objects on their lines, CSV rows, or Parquet."""
+
+    objects: list[LandedFile] = field(default_factory=list)
+    rows: list[LandedFile] = field(default_factory=list)
+    parquet: list[LandedFile] = field(default_factory=list)
+
+
+def find_unnamed(directory: Place, tables: Sequence[PurePosixPath]) -> UnnamedFiles:
+    """Returns the files without a known ending whose content shows what they are."""
+    unnamed = UnnamedFiles()
+    for file in list_any(directory, [""])[0]:
+        below = any(PurePosixPath(file.name).is_relative_to(table) for table in tables)
+        if below or file.name.lower().endswith(_KNOWN):
+            continue
+        data, whole = read_beginning(file)
+        if is_object(data):
+            unnamed.objects.append(file)
+        elif data.startswith(MAGIC):
+            unnamed.parquet.append(file)
+        elif is_table(data, whole):
+            unnamed.rows.append(file)
+    return unnamed
+
+
+def patterns_of(files: Iterable[LandedFile], endings: Sequence[str]) -> dict[str, list[str]]:
+    """Returns the option that selects files without one of the endings, if there are any."""
+    strange = (file.name for file in files if not file.name.lower().endswith(tuple(endings)))
+    patterns = list(dict.fromkeys(pattern_for(name) for name in strange))
+    return {"files": patterns} if patterns else {}
+
+
+def read_beginning(file: LandedFile, most: int = _BYTES) -> tuple[bytes, bool]:
+    """Returns the first bytes of a file, and whether they are the whole file."""
+    with open_landed(file) as stream:
+        data = stream.read(most)
+        whole = not stream.read(1)
+    if not file.gzip:
+        return data, whole
+    text = b""
+    try:
+        for block in unzip([data]):
+            text += block
+            if len(text) > most:
+                return text[:most], False
+    except (CutShortError, DamagedError):
+        return text, False
+    return text, whole
+
+
+def is_object(data: bytes) -> bool:
+    """Whether the first line is a JSON object."""
+    line = data.lstrip().partition(b"\n")[0]
+    try:
+        return isinstance(json.loads(line), dict)
+    except (ValueError, RecursionError):
+        return False

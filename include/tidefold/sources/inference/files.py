@@ -1,26 +1,45 @@
-"""Samples CSV and Parquet files, and proposes a log for each folder of them."""
+"""Samples typed files and Delta tables, and proposes a log for each folder of them."""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Collection, Mapping, Sequence
+from itertools import islice
 from pathlib import PurePosixPath
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tidefold.changelog.schema import arrow_type
+from tidefold.domain.table.table_spec import VERSION
 from tidefold.domain.table.types import PLAIN
-from tidefold.sources.files.csv import Csv
-from tidefold.sources.files.parquet import Parquet, plain_schema
-from tidefold.sources.inference import layout
-from tidefold.sources.inference.dialect import Dialect, dialect_of, has_blanks_behind, is_utf16
+from tidefold.errors import CorruptError
+from tidefold.sources.api import Feed
+from tidefold.sources.debezium.typed_records import DebeziumAvro, DebeziumParquet
+from tidefold.sources.files.base import Csv
+from tidefold.sources.files.parquet import Parquet, open_parquet, plain_schema, read_batches
+from tidefold.sources.inference import layout, roles
+from tidefold.sources.inference.dialect import (
+    Dialect,
+    UnnamedFiles,
+    dialect_of,
+    has_blanks_behind,
+    merge_dialects,
+    patterns_of,
+    read_beginning,
+)
+from tidefold.sources.inference.layout import find_folder_columns, find_marker
 from tidefold.sources.inference.proposal import ProposalQuestion, ProposedColumn, ProposedLog, log_ids
 from tidefold.sources.inference.rows import SampledFeed, propose_rows
-from tidefold.sources.inference.sniff import UnnamedFiles, patterns_of, read_beginning
-from tidefold.sources.inference.values import column_of_texts
-from tidefold.sources.landing.folders import Place, name_at
+from tidefold.sources.inference.values import UNZONED, column_of_texts, find_spellings
+from tidefold.sources.landing.folders import Place, folder_at, name_at
 from tidefold.sources.landing.listing import LandedFile, list_any, open_landed
+from tidefold.sources.landing.problems import explain_foreign
+from tidefold.sources.landing.streams import CutShortError, DamagedError
+from tidefold.sources.records.text_forms import Spelling
 
 _ROWS = 2000
 Headers = Mapping[str, Sequence[str]]
@@ -68,15 +87,17 @@ def _name_log(directory: Place, folder: PurePosixPath, files: Sequence[LandedFil
     return folder.name or own or name_at(directory)
 
 
-Found = tuple[
-    tuple[ProposedColumn, ...], Sequence[Mapping[str, Any]], dict[str, Any], tuple[ProposalQuestion, ...], list[str]
-]
+# The rows by the name of their file.
+_Parts = Mapping[str, Sequence[Mapping[str, Any]]]
+Found = tuple[tuple[ProposedColumn, ...], _Parts, dict[str, Any], tuple[ProposalQuestion, ...], list[str]]
 
 
 def _propose_folder(
-    log: str, folder: PurePosixPath, format_: str, files: Sequence[LandedFile], found: Found
+    log: str, folder: PurePosixPath, format_: str, files: Sequence[LandedFile], proposals: Found
 ) -> ProposedLog:
-    columns, rows, options, questions, notes = found
+    columns, parts, options, questions, notes = proposals
+    rows = [row for part in parts.values() for row in part]
+    refused = options.pop("refused", 0)
     stems = layout.strange_stems(files)
     if stems:
         notes = [*notes, f"its folder holds files of several kinds ({', '.join(stems[:4])}): give each a folder"]
@@ -84,32 +105,79 @@ def _propose_folder(
     path = str(folder)
     named = "the landing folder itself" if path == "." else path
     sampled = f"Files of {named}, {len(rows):,} rows sampled of {seen}."
+    named_by_folders = find_folder_columns(files, [column.name for column in columns])
+    folder_columns = tuple(column_of_texts(name, texts).column for name, texts in named_by_folders.items())
     return propose_rows(
-        SampledFeed(log, path, path, format_, columns, rows, sampled, options, notes=tuple(notes), questions=questions)
+        SampledFeed(
+            log,
+            path,
+            path,
+            format_,
+            columns,
+            rows,
+            sampled,
+            options,
+            notes=tuple(notes),
+            questions=questions,
+            parts=parts,
+            folder_columns=folder_columns,
+            marker=find_marker(files),
+            refused=refused,
+        )
     )
 
 
 def _csv(files: Sequence[LandedFile], header: Sequence[str]) -> Found:
-    begun = [read_beginning(file) for file in layout.choose_sample(files)]
-    if any(is_utf16(data) for data, _ in begun):
-        return (), (), {}, (), ["its files are UTF-16: write each as UTF-8 (`iconv -f UTF-16 -t UTF-8 FILE`)"]
+    sample = {file.name: read_beginning(file) for file in layout.choose_sample(files)}
+    begun = list(sample.values())
+    if foreign := next((why for data, _ in begun if (why := explain_foreign(data))), ""):
+        return (), {}, {}, (), [f"a file {foreign}"]
     if any(b"\r" in data and b"\n" not in data for data, _ in begun):
-        return (), (), {}, (), ["its lines end with CR alone: write each with LF (`tr '\\r' '\\n' < FILE`)"]
-    found = [dialect for data, whole in begun if (dialect := dialect_of(data, whole, header))]
-    if not found:
-        return (), (), {}, (), ["its files hold no line yet"]
-    first = found[0]
-    if all(map(has_blanks_behind, found)):
-        return (), (), {}, (), [_explain_blanks(first)]
-    rows = [dict(zip(d.names, row, strict=True)) for d in found for row in d.rows[:_ROWS]]
-    names = list(dict.fromkeys(name for d in found for name in d.names))
-    texts = {name: column_of_texts(name, [row.get(name) for row in rows]) for name in names}
+        return (), {}, {}, (), ["its lines end with CR alone: write each with LF (`tr '\\r' '\\n' < FILE`)"]
+    dialects = {name: dialect_of(data, whole, header) for name, (data, whole) in sample.items()}
+    if escape := next((one.escape for one in dialects.values() if one and one.escape), ""):
+        dialects = {name: dialect_of(data, whole, header, escape) for name, (data, whole) in sample.items()}
+    usable = [dialect for dialect in dialects.values() if dialect]
+    if not usable:
+        return (), {}, {}, (), ["its files hold no line yet"]
+    first = merge_dialects(usable)
+    if all(map(has_blanks_behind, usable)):
+        return (), {}, {}, (), [_explain_blanks(first)]
+    parts = {
+        name: [dict(zip(d.names, row, strict=True)) for row in d.rows[:_ROWS]] for name, d in dialects.items() if d
+    }
+    rows = [row for part in parts.values() for row in part]
+    names = list(dict.fromkeys(name for d in usable for name in d.names))
+    cells = {name: [row.get(name) for row in rows] for name in names}
+    spellings = find_spellings(cells.values())
+    texts = {name: column_of_texts(name, values, spellings[0]) for name, values in cells.items()}
     formats = list(dict.fromkeys(f for text in texts.values() for f in text.formats))
-    options = {**patterns_of(files, Csv.endings), **first.options}
+    options = {**patterns_of(files, Csv.endings), **first.options, **_number_options(spellings)}
     options |= {"timestamp_formats": _one_each(formats)} if formats else {}
-    columns = tuple(_optional(texts[name].column, [d.names for d in found]) for name in names)
-    notes = [] if len({d.delimiter for d in found}) == 1 else ["its files are not separated by the same character"]
-    return columns, rows, options, (*first.questions, *_format_questions(formats)), notes
+    columns = tuple(_optional(texts[name].column, [d.names for d in usable]) for name in names)
+    options["refused"] = sum(one.refused for one in usable)
+    notes = [] if len({d.delimiter for d in usable}) == 1 else ["its files are not separated by the same character"]
+    return (
+        columns,
+        parts,
+        options,
+        (*first.questions, *_format_questions(formats), *_number_questions(spellings)),
+        notes,
+    )
+
+
+def _number_options(spellings: Sequence[Spelling]) -> dict[str, str]:
+    first = spellings[0]
+    decimal = {"decimal": first.decimal} if first.decimal != "." or len(spellings) > 1 else {}
+    return decimal | ({"thousands": first.thousands} if first.thousands else {})
+
+
+def _number_questions(spellings: Sequence[Spelling]) -> list[ProposalQuestion]:
+    text = (
+        "is 1.234 or 1,234 in these files more than a thousand? Set `decimal`, and `thousands` to the other character"
+    )
+    marks = tuple(dict.fromkeys(one.decimal for one in spellings))
+    return [ProposalQuestion("decimal", text, marks)] if len(spellings) > 1 else []
 
 
 def _explain_blanks(dialect: Dialect) -> str:
@@ -142,36 +210,36 @@ def _format_questions(formats: Sequence[str]) -> list[ProposalQuestion]:
 def _parquet(files: Sequence[LandedFile]) -> Found:
     notes: list[str] = []
     schemas: list[pa.Schema] = []
-    rows: list[dict[str, Any]] = []
+    parts: dict[str, list[dict[str, Any]]] = {}
     for file in layout.choose_sample(files):
         try:
-            with open_landed(file) as stream:
-                schemas.append(plain_schema(stream))
-            with open_landed(file) as stream, pq.ParquetFile(stream) as opened:
-                batch = next(opened.iter_batches(_ROWS), None)
-            rows += batch.to_pylist() if batch is not None else []
-        except (pa.ArrowException, OSError) as error:
+            with open_landed(file) as stream, open_parquet(stream) as opened:
+                schemas.append(plain_schema(opened))
+                batch = next(read_batches(opened, schemas[-1], _ROWS), None)
+            parts[file.name] = batch.to_pylist() if batch is not None else []
+        except _UNREADABLE as error:
             notes.append(f"{file.name} cannot be read: {str(error).splitlines()[0]}")
     fields = {field.name: field for schema in schemas for field in schema}
-    found = {name: column_of_field(field) for name, field in fields.items()}
-    texts = {name: [row.get(name) for row in rows] for name, column in found.items() if column.type == "string"}
-    found |= {name: timed for name, values in texts.items() if (timed := _find_time(name, values))}
-    columns = tuple(_optional(column, [schema.names for schema in schemas]) for column in found.values())
+    by_name = {name: column_of_field(field) for name, field in fields.items()}
+    rows = [row for part in parts.values() for row in part]
+    texts = {name: [row.get(name) for row in rows] for name, column in by_name.items() if column.type == "string"}
+    by_name |= {name: timed for name, values in texts.items() if (timed := _find_time(name, values))}
+    columns = tuple(_optional(column, [schema.names for schema in schemas]) for column in by_name.values())
     # Ingest reports damaged files. One readable file is enough to know the columns.
-    return columns, rows, patterns_of(files, Parquet.endings), (), [] if schemas else notes
+    return columns, parts, patterns_of(files, Parquet.endings), (), [] if schemas else notes
 
 
 def _find_time(name: str, values: Sequence[Any]) -> ProposedColumn | None:
     """Returns a column of times if all texts are times of ISO 8601."""
-    found = column_of_texts(name, values)
-    return found.column if found.column.type in ("date", "timestamp") and not found.formats else None
+    column = column_of_texts(name, values)
+    return column.column if column.column.type in ("date", "timestamp") and not column.formats else None
 
 
 def column_of_field(field: pa.Field) -> ProposedColumn:
     """Returns a column whose type holds all values of the field's type."""
     type_ = field.type
     if pa.types.is_timestamp(type_):
-        return ProposedColumn(field.name, "timestamp", "" if type_.tz else "without a zone: read as UTC")
+        return ProposedColumn(field.name, "timestamp", "" if type_.tz else UNZONED)
     if pa.types.is_decimal(type_) and type_.precision <= 38:
         return ProposedColumn(field.name, f"decimal({type_.precision},{type_.scale})")
     wider = {pa.int8(): "int", pa.int16(): "int", pa.large_string(): "string", pa.large_binary(): "binary"}
@@ -186,3 +254,98 @@ def column_of_field(field: pa.Field) -> ProposedColumn:
     if pa.types.is_null(type_):
         return ProposedColumn(field.name, "string", "only nulls seen: check the type")
     return ProposedColumn(field.name, None, f"no type fits {type_}")
+
+
+def find_tables(directory: Place) -> list[PurePosixPath]:
+    """Returns the folders of Delta tables below a folder, relative to it."""
+    return [PurePosixPath(name) for name in folder_at(directory).find_tables()]
+
+
+def propose_tables(directory: Place, tables: Sequence[PurePosixPath], taken: Sequence[str]) -> list[ProposedLog]:
+    """Returns one proposal for each table. `taken` are ids of other logs."""
+    ids = log_ids([table.name or name_at(directory) for table in tables], taken)
+    return [_propose_table(log, directory, table) for log, table in zip(ids, tables, strict=True)]
+
+
+def _propose_table(log: str, directory: Place, table: PurePosixPath) -> ProposedLog:
+    from deltalake.exceptions import DeltaError
+
+    from tidefold.storage.delta_tables import open_address
+
+    notes: list[str] = []
+    rows: list[dict[str, Any]] = []
+    schema, records_changes = pa.schema([]), True
+    try:
+        place = folder_at(directory)
+        opened = open_address(f"{place.address}/{table}", place.options)
+        records_changes = opened.metadata().configuration.get("delta.enableChangeDataFeed") == "true"
+        dataset = opened.to_pyarrow_dataset()
+        schema, rows = dataset.schema, dataset.head(_ROWS).to_pylist()
+    except (DeltaError, CorruptError, OSError, pa.ArrowException) as error:
+        notes.append(f"the table cannot be read: {str(error).splitlines()[0]}")
+    if not records_changes:
+        notes.append("the table records no changes: set its property delta.enableChangeDataFeed = true")
+    columns = tuple(column_of_field(field) for field in schema)
+    notes += [f"column {column.name}: {column.note}" for column in columns if column.type is None]
+    keys = roles.find_keys(log, columns, rows, None)
+    question = roles.key_question(log, keys, rows, None)
+    return ProposedLog(
+        id=log,
+        topic=str(table),
+        path=str(table),
+        key=keys[0] if keys else (),
+        columns=columns,
+        connector="",
+        order=VERSION,
+        records=len(rows),
+        usable=not notes and question.sure,
+        notes=tuple(notes),
+        format="delta-cdf",
+        sampled=f"Delta table {table}, {len(rows):,} rows sampled.",
+        questions=(question,),
+    )
+
+
+_SOURCES: dict[str, type[DebeziumAvro | DebeziumParquet]] = {
+    "debezium-avro": DebeziumAvro,
+    "debezium-parquet": DebeziumParquet,
+}
+_NAMED = re.compile(r"(?:(?P<plus>[\w.-]+)\+\d+\+\d+|(?P<dash>[\w.-]+)-\d+-\d+)(\.\w+)+", re.ASCII)
+_ENVELOPE = {"op", "source", "after"}
+_UNREADABLE = (OSError, pa.ArrowException, CutShortError, DamagedError)
+
+
+def group_typed(
+    directory: Place, tables: Sequence[PurePosixPath] = (), skipped: Collection[str] = ()
+) -> dict[tuple[str, str], list[LandedFile]]:
+    """Groups such files by format and topic, without those whose names are skipped."""
+    groups: dict[tuple[str, str], list[LandedFile]] = {}
+    for format_, source in _SOURCES.items():
+        for file in list_any(directory, [f".{extension}" for extension in source.extensions])[0]:
+            named = _NAMED.fullmatch(PurePosixPath(file.name).name)
+            below = file.name in skipped or any(PurePosixPath(file.name).is_relative_to(table) for table in tables)
+            if named and not below and (format_ == "debezium-avro" or _has_envelopes(file)):
+                groups.setdefault((format_, named["plus"] or named["dash"]), []).append(file)
+    return groups
+
+
+def _has_envelopes(file: LandedFile) -> bool:
+    """Whether the columns of a Parquet file are those of a Debezium record."""
+    try:
+        with open_landed(file) as stream:
+            schema = pq.read_schema(stream)
+    except _UNREADABLE:
+        return False
+    value = schema.field("value").type if "value" in schema.names else pa.struct(list(schema))
+    return pa.types.is_struct(value) and {field.name for field in value} >= _ENVELOPE
+
+
+def sample_records(format_: str, file: LandedFile, count: int) -> list[dict[str, Any]]:
+    """Returns the first records of a file in their JSON form."""
+    source = _SOURCES[format_](Feed(format_, file.root))
+    try:
+        with open_landed(file) as stream:
+            records = list(islice(source.sample(stream, file.size), count))
+    except _UNREADABLE:
+        return []  # A sample does not need the whole file. Ingest reports what is wrong with it.
+    return [json.loads(msgspec.json.encode(record)) for record in records]

@@ -57,8 +57,10 @@ class ProposedLog:
     usable: False if a person must decide something first; `notes` describes what.
     options: the options of its source besides format, connector and path.
     sampled: what was sampled, if not records.
-    refused: what the proposal would refuse of the sample.
+    warnings: what a person should know of the log, such as what it would refuse of the sample.
     questions: questions for a person. A question that is not `sure` keeps the log commented out.
+    refused: how many more rows of the sample a run would refuse.
+    appends: as it is proposed, each row is one more row of the table.
     has_transactions: its changes name their transactions, or only an initial snapshot has landed.
     """
 
@@ -75,11 +77,13 @@ class ProposedLog:
     format: str = "debezium-json"
     options: tuple[tuple[str, Any], ...] = ()
     sampled: str = ""
-    refused: str = ""
+    warnings: tuple[str, ...] = ()
     order_by: tuple[str, ...] = ()
     questions: tuple[ProposalQuestion, ...] = ()
     ignored: tuple[str, ...] = ()
     has_transactions: bool = False
+    appends: bool = False
+    refused: int = 0
 
 
 def log_ids(topics: Sequence[str], taken: Sequence[str] = ()) -> list[str]:

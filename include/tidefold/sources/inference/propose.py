@@ -14,19 +14,37 @@ from typing import Any
 
 from tidefold.domain.source_progress import NameReading
 from tidefold.domain.table.table_spec import MARIADB, MYSQL, ORACLE, POSTGRESQL, SQLSERVER
-from tidefold.sources.debezium.connect_schema import column_names, types_by
+from tidefold.sources.debezium.connect_schema import column_names, columns_by
 from tidefold.sources.inference import roles
-from tidefold.sources.inference.envelopes import find_refused, infer_column
-from tidefold.sources.inference.files import NO_HEADERS, Headers, propose_files
-from tidefold.sources.inference.layout import by_folder, choose_sample, landing_folder, stem_of, strange_stems
+from tidefold.sources.inference.dialect import find_unnamed, is_object, patterns_of, read_beginning
+from tidefold.sources.inference.files import (
+    NO_HEADERS,
+    Headers,
+    find_tables,
+    group_typed,
+    propose_files,
+    propose_tables,
+    sample_records,
+)
+from tidefold.sources.inference.layout import (
+    TransactionTopic,
+    by_folder,
+    choose_sample,
+    find_folder_columns,
+    landing_folder,
+    stem_of,
+    strange_stems,
+)
 from tidefold.sources.inference.proposal import ProposedColumn, ProposedLog, log_ids
 from tidefold.sources.inference.roles import OpCandidate, text_of
-from tidefold.sources.inference.rows import SampledFeed, propose_rows
-from tidefold.sources.inference.shapes import explain_strange_rows
-from tidefold.sources.inference.sniff import find_unnamed, patterns_of, read_beginning
-from tidefold.sources.inference.tables import find_tables, propose_tables
-from tidefold.sources.inference.transaction_topics import TransactionTopic
-from tidefold.sources.inference.typed import group_typed, sample_records
+from tidefold.sources.inference.rows import (
+    SampledFeed,
+    find_refused,
+    infer_column,
+    is_placeholder,
+    propose_rows,
+)
+from tidefold.sources.inference.strange_rows import explain_strange_rows
 from tidefold.sources.inference.values import base64_note, column_of_values
 from tidefold.sources.json_lines.source import Json
 from tidefold.sources.landing.folders import Place, name_at
@@ -37,13 +55,17 @@ from tidefold.sources.landing.streams import (
     Fingerprint,
     ShrunkError,
     file_chunks,
+    split_document,
 )
+from tidefold.sources.records.extended_json import to_plain
 
 RECORDS, FILES = 2000, 3
 _CONNECTORS = (POSTGRESQL, MYSQL, MARIADB, SQLSERVER, ORACLE)
 # Names that a Kafka sink may have given. Other programs use names with a dash too.
 _NAMED = re.compile(r"(?:(?P<plus>[\w.-]+)\+\d+\+\d+|(?P<dash>[\w.-]+)-\d+-\d+)\.(jsonl?(\.gz)?|gz)", re.ASCII)
 # Fields in which programs put a row, next to the field with its operation.
+_LISTS = ("data", "items", "results", "records", "rows", "values", "value", "elements", "entries", "list")
+_DOCUMENT = 64 << 20
 _WRAPPERS = ("_airbyte_data", "_source", "record", "payload")
 # Microseconds since 1970 of the years 1980 to 2100: a whole number in this range may be a time.
 _TIMES = (315_532_800_000_000, 4_102_444_800_000_000)
@@ -112,9 +134,9 @@ def _group_files(
     for file in [*list_any(directory, Json.endings)[0], *unnamed]:
         if file.name in skipped or any(PurePosixPath(file.name).is_relative_to(table) for table in tables):
             continue
-        found = _NAMED.fullmatch(PurePosixPath(file.name).name)
-        if found and (found["plus"] or _is_of_kafka(file)):
-            topics.setdefault(found["plus"] or found["dash"], []).append(file)
+        match = _NAMED.fullmatch(PurePosixPath(file.name).name)
+        if match and (match["plus"] or _is_of_kafka(file)):
+            topics.setdefault(match["plus"] or match["dash"], []).append(file)
         else:
             others.append(file)
     return dict(sorted(topics.items())), by_folder(others)
@@ -145,45 +167,92 @@ def _propose_kafka_rows(
     alone = not any("value" in record and "offset" in record for record in lines)
     rows = [value for value in (lines if alone else [r.get("value") for r in lines]) if isinstance(value, dict)]
     key = tuple(name for name in (() if alone else _key(lines)) if any(name in row for row in rows))
-    feed = _json_feed(log, topic, folder, rows, f"Topic {topic}, {len(lines):,} records sampled.", alone)
-    if strange := explain_strange_rows(rows):
+    feed = _json_feed(log, topic, folder, files, rows, f"Topic {topic}, {len(lines):,} records sampled.", alone)
+    strange = explain_strange_rows(rows)
+    if not alone and not all({"topic", "partition", "offset"} <= line.keys() for line in lines):
+        strange = (
+            "its records have an offset, but not each has a topic and a partition: land all three, or values alone"
+        )
+    if strange:
         feed = replace(feed, rows=(), columns=(), notes=(strange,))
     return propose_rows(replace(feed, key=key, ordered=True, notes=(*notes, *feed.notes)))
 
 
 def _propose_lines(log: str, folder: PurePosixPath, files: Sequence[LandedFile]) -> ProposedLog:
     """Proposes a log for plain JSON in files of any name: each line is a row, and its columns order it."""
+    path = find_record_path(files)
+    files = [replace(file, record_path=path) for file in files]
     lines = _lines(files)
     stems = strange_stems(files)
     notes = [f"its folder holds files of several kinds ({', '.join(stems[:4])}): give each a folder"] if stems else []
     if not lines:
-        notes.append(_explain_no_lines(files))
-    if strange := explain_strange_rows(lines):
+        notes.append("no line is a JSON object: write one object on each line")
+    strange = explain_strange_rows(lines)
+    if lines and all({"op", "source", "after"} <= _envelope_of(line).keys() for line in lines):
+        strange = (
+            "its lines are Debezium's envelopes, and their order needs the offset in the name: land each file as "
+            "`TOPIC+0+OFFSET.jsonl`"
+        )
+    if strange:
         lines, notes = [], [*notes, strange]
     seen = ", ".join(PurePosixPath(file.name).name for file in choose_sample(files))
-    feed = _json_feed(log, str(folder), folder, lines, f"Files of {folder}, {len(lines):,} lines of {seen}.", True)
-    options = {**patterns_of(files, Json.endings), **feed.options}
-    return propose_rows(replace(feed, notes=tuple(notes), options=options))
+    feed = _json_feed(
+        log, str(folder), folder, files, lines, f"Files of {folder}, {len(lines):,} lines of {seen}.", True
+    )
+    named_by_folders = find_folder_columns(files, [column.name for column in feed.columns])
+    folder_columns = tuple(column_of_values(name, texts) for name, texts in named_by_folders.items())
+    options = {**patterns_of(files, Json.endings), **feed.options, **({"record_path": path} if path else {})}
+    parts = {file.name: _share([file], _read_objects) for file in choose_sample(files)} if not notes else {}
+    return propose_rows(replace(feed, notes=tuple(notes), options=options, folder_columns=folder_columns, parts=parts))
 
 
-def _explain_no_lines(files: Sequence[LandedFile]) -> str:
-    """Explains what to do with JSON files that do not have one object on each line."""
-    data = next((data for file in files if (data := read_beginning(file)[0].strip())), b"")
+def find_record_path(files: Sequence[LandedFile]) -> str | None:
+    """Returns the path of the records, if the files are JSON documents; None: they have lines."""
+    paths = {_find_path(data) for file in choose_sample(files) if (data := read_beginning(file, _DOCUMENT)[0].strip())}
+    return paths.pop() if len(paths) == 1 else None
+
+
+def _find_path(data: bytes) -> str | None:
     if data.startswith(b"["):
-        return "its files are JSON arrays: write one object on each line (`jq -c '.[]' FILE`)"
-    if data.startswith(b"{"):
-        return "its objects do not lie on a line each: write each on a line of its own (`jq -c . FILE`)"
-    return "no line is a JSON object: write one object on each line"
+        return "."
+    first, _, more = data.partition(b"\n")
+    is_line = is_object(first)
+    try:
+        documents = [first] if is_line else list(islice(split_document(data, "."), 2))
+    except (CutShortError, DamagedError):
+        return None
+    is_alone = len(documents) == 1 and not (is_line and more)
+    lists = list(_list_paths(json.loads(documents[0]), "")) if is_alone and is_object(documents[0]) else []
+    if len(lists) == 1:
+        return lists[0]
+    return "." if documents and not is_line else None
+
+
+def _list_paths(value: Any, path: str) -> Iterator[str]:
+    """Yields the paths of lists of objects whose names say that they are records."""
+    for name, part in value.items():
+        if isinstance(part, dict) and path.count(".") < 2:
+            yield from _list_paths(part, f"{path}.{name}")
+        elif name in _LISTS and isinstance(part, list) and part and all(isinstance(one, dict) for one in part):
+            yield f"{path}.{name}"
 
 
 def _json_feed(
-    log: str, topic: str, folder: PurePosixPath, rows: Sequence[dict[str, Any]], sampled: str, alone: bool
+    log: str,
+    topic: str,
+    folder: PurePosixPath,
+    files: Sequence[LandedFile],
+    rows: Sequence[dict[str, Any]],
+    sampled: str,
+    alone: bool,
 ) -> SampledFeed:
     """Builds the sampled feed. The row may be in one field, next to the field with the operation.
 
     alone: the lines are the rows.
     """
     options: dict[str, Any] = {"record": "value"} if alone else {}
+    if any(to_plain(line) != line for file in choose_sample(files) for line in islice(_raw_lines(file), FILES)):
+        options["extended_json"] = True
     field, op = _row_field(rows)
     if field and op is None:
         options["row"] = field
@@ -194,7 +263,7 @@ def _json_feed(
         rows = [{**row[field], op.column: row[op.column]} for row in rows]
     columns = []
     for name in _names(rows):
-        column = column_of_values(name, [row[name] for row in rows if name in row])
+        column = column_of_values(name, [row[name] for row in rows if name in row and not is_placeholder(row[name])])
         if column.type is None:
             column = ProposedColumn(name, "string", "objects or values of several kinds, as JSON", "json")
         columns.append(column if all(name in row for row in rows) else column.make_optional())
@@ -217,18 +286,22 @@ def _row_field(rows: Sequence[dict[str, Any]]) -> tuple[str, OpCandidate | None]
 
 def _lines(files: Sequence[LandedFile]) -> list[dict[str, Any]]:
     """Returns the objects on the lines of some files. Numbers with a decimal point keep their text form."""
-    return _share(files, lambda file, count: islice(_objects(file, Decimal), count))
+    return _share(files, _read_objects)
+
+
+def _read_objects(file: LandedFile, count: int) -> Iterator[dict[str, Any]]:
+    return islice(_objects(file, Decimal), count)
 
 
 def _objects(file: LandedFile, parse_float: Callable[[str], Any] = float) -> Iterator[dict[str, Any]]:
     """Yields the lines of a file that are JSON objects."""
     for line in _raw_lines(file):
         try:
-            found = json.loads(line, parse_float=parse_float)
+            value = json.loads(to_plain(line), parse_float=parse_float)
         except (ValueError, RecursionError):
             continue
-        if isinstance(found, dict):
-            yield found
+        if isinstance(value, dict):
+            yield value
 
 
 def _sample(files: Sequence[LandedFile]) -> list[dict[str, Any]]:
@@ -244,13 +317,15 @@ def _share(
 
 
 def _records(file: LandedFile) -> Iterator[dict[str, Any]]:
-    return (record for found in _objects(file) if (record := _unwrap(found)))
+    return (record for value in _objects(file) if (record := _unwrap(value)))
 
 
 def _raw_lines(file: LandedFile) -> Iterator[bytes]:
     with open_landed(file) as stream:
         try:
-            for chunk in file_chunks(Fingerprint(stream, file.size).blocks(), gzip=file.gzip):
+            for chunk in file_chunks(
+                Fingerprint(stream, file.size).blocks(), gzip=file.gzip, record_path=file.record_path
+            ):
                 yield from chunk.lines
         except (CutShortError, DamagedError, ShrunkError):
             return  # A sample does not need the whole file. Ingest reports what is wrong with it.
@@ -261,10 +336,15 @@ def _unwrap(record: dict[str, Any]) -> dict[str, Any]:
     if "value" not in record and ("op" in record or "payload" in record):
         record = {"value": record}
     for part in ("key", "value"):
-        given = record.get(part)
-        if isinstance(given, dict) and "payload" in given and "op" not in given:
-            record = {**record, part: given["payload"], f"{part} schema": given.get("schema")}
+        inner = record.get(part)
+        if isinstance(inner, dict) and "payload" in inner and "op" not in inner:
+            record = {**record, part: inner["payload"], f"{part} schema": inner.get("schema")}
     return record
+
+
+def _envelope_of(line: dict[str, Any]) -> dict[str, Any]:
+    value = _unwrap(line).get("value")
+    return value if isinstance(value, dict) else {}
 
 
 def _propose_log(
@@ -275,7 +355,7 @@ def _propose_log(
     rows = [v["after"] for v in values if isinstance(v.get("after"), dict)]
     declared: dict[str, str | None] = {}
     for schema in (r.get("value schema") for r in sample):
-        declared |= dict.fromkeys(column_names(schema)) | types_by(schema)
+        declared |= dict.fromkeys(column_names(schema)) | {n: c.type for n, c in columns_by(schema).items()}
     columns = tuple(
         ProposedColumn(
             name, declared[name], "as the schema says" if declared[name] else "no type fits what the schema says"
@@ -305,7 +385,7 @@ def _propose_log(
         usable=not notes and all(question.sure for question in questions),
         notes=tuple(notes),
         questions=tuple(questions),
-        refused="" if notes or not key else find_refused(key, columns, connector, sample),
+        warnings=() if notes or not key else find_refused(key, columns, connector, sample),
         has_transactions=not changes or any(isinstance(v.get("transaction"), dict) for v in changes),
     )
 
@@ -332,8 +412,8 @@ def _column(name: str, seen: Sequence[Any]) -> ProposedColumn:
         return ProposedColumn(name, None, f"no type fits what was seen ({shown})")
     kind = kinds.pop()
     if kind is str:
-        found = column_of_values(name, values)
-        return found if found.encoding == "iso" else ProposedColumn(name, "string", base64_note(name, values))
+        column = column_of_values(name, values)
+        return column if column.encoding == "iso" else ProposedColumn(name, "string", base64_note(name, values))
     return ProposedColumn(name, _NAMES[kind], _whole_number_note(values) if kind is int else "")
 
 
@@ -357,6 +437,6 @@ def _notes(columns: Sequence[ProposedColumn], connector: str, shared: Sequence[s
             "itself writes (other programs, such as Flink's `debezium-json`, leave `source` out)"
         )
     elif connector not in _CONNECTORS:
-        known = ", ".join(_CONNECTORS)
-        notes.append(f"connector {connector}: only {known} are supported in this version")
+        connectors = ", ".join(_CONNECTORS)
+        notes.append(f"connector {connector}: only {connectors} are supported in this version")
     return [*notes, *shared]

@@ -6,13 +6,13 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import Any
 
 from tidefold.domain.table.types import parse_type
 from tidefold.sources.inference.proposal import ProposalQuestion, ProposedColumn
 
-Rows = Sequence[Mapping[str, Any]]
+Data = Sequence[Mapping[str, Any]]
 
 _OP_NAME = re.compile(
     r"_*(op|oper|operation|operation_?name|op_?type|change_?type|change_?op(er)?|cdc_?op(eration)?|dml|dml_?type|action|event|event_?type|"
@@ -55,6 +55,8 @@ _ORDER_NAMES = re.compile(
 )
 _CREATED_NAME = re.compile(r"_*(created?|occurred|happened|received)(_?(at|on|ts|time|date|ms|us))?", re.IGNORECASE)
 _LONG_TEXT, _SEVERAL = 64, 2
+# A key that this share of a file and the next one have comes again.
+_SOME = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,13 +102,13 @@ def text_of(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def find_ops(names: Sequence[str], rows: Rows) -> list[OpCandidate]:
+def find_ops(names: Sequence[str], rows: Data) -> list[OpCandidate]:
     """Returns columns that may contain the operation, the likeliest first."""
-    found = [op for name in names if (op := _op(name, rows))]
-    return sorted(found, key=lambda op: (not op.sure, not any(map(op.is_delete, rows))))
+    ops = [op for name in names if (op := _op(name, rows))]
+    return sorted(ops, key=lambda op: (not op.sure, not any(map(op.is_delete, rows))))
 
 
-def _op(name: str, rows: Rows) -> OpCandidate | None:
+def _op(name: str, rows: Data) -> OpCandidate | None:
     values = [row.get(name) for row in rows]
     if values and _DELETED_AT_NAME.fullmatch(name):
         return OpCandidate(name, (), (), name.startswith("_"), any_deletes=True)
@@ -122,16 +124,16 @@ def _op(name: str, rows: Rows) -> OpCandidate | None:
     if "record" in lower and lower <= {"record", *_MESSAGES}:
         records, messages = (tuple(_match_case(word, seen) for word in words) for words in (("record",), _MESSAGES))
         return OpCandidate(name, records, (), sure=True, ignore=messages)
-    known = [(ups, downs) for ups, downs in _FAMILIES if lower & {*ups, *downs}]
-    words = {word for ups, downs in known for word in (*ups, *downs)}
+    families = [(ups, downs) for ups, downs in _FAMILIES if lower & {*ups, *downs}]
+    words = {word for ups, downs in families for word in (*ups, *downs)}
     # A column `type` is usually business data, unless its values are inserts and updates.
     named = bool(_OP_NAME.fullmatch(name)) or (name == "type" and lower <= {*_FAMILIES[1][0], *_FAMILIES[1][1]})
-    removes = {word for _, downs in known for word in downs}
+    removes = {word for _, downs in families for word in downs}
     # A column of any other name must have both upserts and deletes.
     if not words or not lower <= words or not (named or (lower & removes and lower - removes)):
         return None
-    upsert = [*dict.fromkeys(_match_case(word, seen) for ups, _ in known for word in ups)]
-    delete = [*dict.fromkeys(_match_case(word, seen) for _, downs in known for word in downs if word not in upsert)]
+    upsert = [*dict.fromkeys(_match_case(word, seen) for ups, _ in families for word in ups)]
+    delete = [*dict.fromkeys(_match_case(word, seen) for _, downs in families for word in downs if word not in upsert)]
     usual = seen <= _DEFAULT[0] | _DEFAULT[1]
     return OpCandidate(name, tuple(upsert), tuple(delete), named, usual)
 
@@ -154,20 +156,39 @@ def _flag(name: str, seen: set[str]) -> OpCandidate:
     return OpCandidate(name, (_match_case(low, seen),), (_match_case(high, seen),), name.startswith("_"))
 
 
-def find_keys(log: str, columns: Sequence[ProposedColumn], rows: Rows, op: OpCandidate | None) -> list[tuple[str, ...]]:
-    """Returns columns that may be the key, the likeliest first; several together only if none alone is unique."""
+def find_keys(
+    log: str, columns: Sequence[ProposedColumn], rows: Data, op: OpCandidate | None, parts: Sequence[Data] = ()
+) -> list[tuple[str, ...]]:
+    """Returns columns that may be the key, the likeliest first; several together only if none alone is unique.
+
+    parts: the rows of each file. A key may come once in each: as an update, or in each full extract.
+    """
     fit = [c.name for c in columns if _can_be_key(c, rows)]
     inserts = [row for row in rows if op and op.is_insert(row)]
     told = inserts if len(inserts) >= _SEVERAL else rows
-    unique = [name for name in fit if _is_unique((name,), told)]
+    several = [part for part in parts if len(part) >= _SEVERAL] if op is None else []
+    again = {name: find_shared((name,), several) for name in fit if all(_is_unique((name,), part) for part in several)}
+    unique = [name for name in fit if _is_unique((name,), told) or again.get(name, 0) >= _SOME]
     named = [name for name in fit if key_score(log, name) == 3 and name not in unique]
-    found = sorted(unique, key=lambda name: -key_score(log, name))
-    if not found and not named:
+    keys = sorted(unique, key=lambda name: (-key_score(log, name), -again.get(name, 0)))
+    if not keys and not named:
         ids = sorted(fit, key=lambda name: -key_score(log, name))[:5]
         pairs = [pair for size in (2, 3) for pair in combinations(ids, size) if _is_unique(pair, told)]
         return pairs[:3]
-    best = [(name,) for name in found if key_score(log, name) == 3]
-    return [*best, *((name,) for name in named), *((name,) for name in found if key_score(log, name) < 3)]
+    best = [(name,) for name in keys if key_score(log, name) == 3]
+    return [*best, *((name,) for name in named), *((name,) for name in keys if key_score(log, name) < 3)]
+
+
+def find_shared(key: Sequence[str], parts: Sequence[Data]) -> float:
+    """Returns the lowest share of the keys of a file that the next file has, too; 0 for one file."""
+    keys = [{tuple(row.get(name) for name in key) for row in part} for part in parts]
+    return min((len(one & other) / len(one) for one, other in pairwise(keys)), default=0.0)
+
+
+def find_same(parts: Sequence[Data]) -> float:
+    """Returns the lowest share of the rows of a file that the next file has, too; 0 for one file."""
+    rows = [set(map(_freeze, part)) for part in parts]
+    return min((len(one & other) / len(one) for one, other in pairwise(rows)), default=0.0)
 
 
 def key_score(log: str, name: str) -> int:
@@ -178,7 +199,7 @@ def key_score(log: str, name: str) -> int:
     singulars = {form for part in [*parts[-1:], log.casefold()] for form in _singulars(part)}
     if plain in ("id", "_id") or any(plain in (f"{s}_id", f"{s}id", f"{s}_key") for s in singulars):
         return 3
-    if plain in ("uuid", "guid", "key", "pk"):
+    if plain in ("uuid", "guid", "key", "pk", *singulars):
         return 2
     return 1 if plain.endswith(("_id", "_key", "_uuid")) or _KEY_NAMES.fullmatch(plain) else 0
 
@@ -192,7 +213,7 @@ def _singulars(word: str) -> set[str]:
     return forms | ({word[:-1]} if word.endswith("s") else set())
 
 
-def _can_be_key(column: ProposedColumn, rows: Rows) -> bool:
+def _can_be_key(column: ProposedColumn, rows: Data) -> bool:
     if column.type is None or not parse_type(column.type).can_be_key:
         return False
     if column.encoding or column.type.startswith(("decimal", "timestamp", "date", "boolean")):
@@ -201,7 +222,7 @@ def _can_be_key(column: ProposedColumn, rows: Rows) -> bool:
     return bool(values) and all(isinstance(v, str | int) and len(str(v)) <= _LONG_TEXT for v in values)
 
 
-def _is_unique(names: Sequence[str], rows: Rows) -> bool:
+def _is_unique(names: Sequence[str], rows: Data) -> bool:
     seen = {tuple(row.get(name) for name in names) for row in rows}
     return len(rows) >= _SEVERAL and len(seen) == len({_freeze(row) for row in rows})
 
@@ -211,7 +232,7 @@ def _freeze(row: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(f"{name}={value!r}" for name, value in row.items())
 
 
-def find_orders(columns: Sequence[ProposedColumn], rows: Rows, key: Sequence[str]) -> list[str]:
+def find_orders(columns: Sequence[ProposedColumn], rows: Data, key: Sequence[str]) -> list[str]:
     """Returns columns that may order the rows of a key, the likeliest first: never null, and unique per key."""
     fit = [c for c in columns if c.name not in key and _can_order(c, rows)]
     names = [c.name for c in columns]  # A delete that brings its row as it was comes after it.
@@ -227,7 +248,7 @@ def order_score(column: ProposedColumn) -> int:
     return 1 if column.type in ("timestamp", "date") and not column.name.casefold().startswith("creat") else 0
 
 
-def _can_order(column: ProposedColumn, rows: Rows) -> bool:
+def _can_order(column: ProposedColumn, rows: Data) -> bool:
     timed = column.type in ("timestamp", "date")
     named = order_score(column) == 2 or _CREATED_NAME.fullmatch(column.name)
     if not timed and not (column.type in ("int", "long") and named):
@@ -235,26 +256,49 @@ def _can_order(column: ProposedColumn, rows: Rows) -> bool:
     return bool(rows) and all(row.get(column.name) is not None for row in rows)
 
 
-def _collides(name: str, rows: Rows, key: Sequence[str]) -> bool:
+def _collides(name: str, rows: Data, key: Sequence[str]) -> bool:
     """Whether two different rows of one key have the same value."""
     places: dict[tuple[Any, ...], set[tuple[str, ...]]] = defaultdict(set)
     for row in rows:
         places[*(row.get(k) for k in key), row.get(name)].add(_freeze(row))
-    return any(len(found) > 1 for found in places.values())
+    return any(len(paths) > 1 for paths in places.values())
 
 
-def key_question(log: str, keys: Sequence[tuple[str, ...]], rows: Rows, op: OpCandidate | None) -> ProposalQuestion:
+def key_question(
+    log: str, keys: Sequence[tuple[str, ...]], rows: Data, op: OpCandidate | None, parts: Sequence[Data] = ()
+) -> ProposalQuestion:
     """Asks which columns are the key."""
     text = "which columns tell rows apart? If rows only come, set `merge: append` in the place of `key`."
     if not keys:
-        return ProposalQuestion("key", f"{text} No column was found whose values differ in all rows.")
-    best = keys[0]
-    sure = len(best) == 1 and key_score(log, best[0]) >= 2 and len(rows) >= _SEVERAL
-    rivals = [key for key in keys[1:] if len(key) == 1 and key_score(log, key[0]) >= 2]
+        return ProposalQuestion(
+            "key", f"{text} No column was found whose values differ in all rows. As written, each row is one more."
+        )
+    best, scores = keys[0], [key_score(log, key[0]) for key in keys if len(key) == 1]
     inserts = sum(map(op.is_insert, rows)) if op else 0
     seen = f"its values differ in all {inserts or len(rows):,} {'inserted ' if inserts else ''}rows of the sample"
     because = seen if _is_unique(best, [r for r in rows if op and op.is_insert(r)] or rows) else "its name"
+    comes_again = op is None and find_shared(best, parts) >= _SOME and all(_is_unique(best, part) for part in parts)
+    if comes_again:
+        because = "its values differ in all rows of each file, and come again in others"
+    named = scores[:1] >= [2] or (comes_again and scores[:1] > scores[1:2])
+    sure = len(best) == 1 and named and len(rows) >= _SEVERAL
+    rivals = [score for score in scores[1:] if score >= 2]
     return ProposalQuestion("key", text, tuple(", ".join(key) for key in keys), sure and not rivals, because)
+
+
+def add_files(columns: Sequence[ProposedColumn], orders: Sequence[str]) -> list[str]:
+    """Returns the orders, the likeliest first, for rows whose files have an order: by name or arrival.
+
+    A date alone does not say which of two rows is the newer; one that does not name a change says nothing of it.
+    """
+    scores = {c.name: (order_score(c), c.type) for c in columns}
+    if "file" in scores:
+        return [*orders]
+    dated = {name for name in orders if scores[name][1] == "date"}
+    whole = [
+        f"{name}, file" if name in dated else name for name in orders if not (name in dated and scores[name][0] < 2)
+    ]
+    return [*whole, "file"]
 
 
 def order_question(columns: Sequence[ProposedColumn], orders: Sequence[str]) -> ProposalQuestion:
@@ -263,21 +307,24 @@ def order_question(columns: Sequence[ProposedColumn], orders: Sequence[str]) -> 
     if not orders:
         text += " No such column was found: land one, as the time of the change or of the export"
         return ProposalQuestion("order", text)
-    named = {c.name: order_score(c) for c in columns}
-    sure = named[orders[0]] == 2 and (len(orders) == 1 or named[orders[1]] < 2)
+    if orders[0] == "file":
+        because = "no column says when a row changed, so the later file counts: by the time in its name, or by arrival"
+        return ProposalQuestion("order", text, tuple(orders), sure=True, because=because)
+    named = {name: order_score(c) for c in columns for name in (c.name, f"{c.name}, file")}
+    sure = named[orders[0]] == 2 and (len(orders) == 1 or named.get(orders[1], 0) < 2)
     same = f"rows with the same key and the same {orders[0]} have the same content"
     because = same if sure else "it is a time that is never null"
     return ProposalQuestion("order", text, tuple(orders), sure, because)
 
 
-def op_question(ops: Sequence[OpCandidate], rows: Rows) -> ProposalQuestion | None:
+def op_question(ops: Sequence[OpCandidate], rows: Data) -> ProposalQuestion | None:
     """Asks which column marks deleted rows; None if no column looks like it."""
     if not ops:
         return None
     best = ops[0]
-    said = f"it says {', '.join(sorted({text_of(row.get(best.column)) for row in rows}))}"
+    reason = f"it says {', '.join(sorted({text_of(row.get(best.column)) for row in rows}))}"
     if best.any_deletes:
-        said = "its name says when a row was deleted"
+        reason = "its name says when a row was deleted"
     return ProposalQuestion(
-        "op", "does this column say what a row does?", tuple(op.column for op in ops), best.sure, said
+        "op", "does this column say what a row does?", tuple(op.column for op in ops), best.sure, reason
     )

@@ -1,17 +1,92 @@
-"""Proposes a log for a feed of rows: CSV, Parquet or plain JSON, from a sample of them."""
+"""Proposes a log for a feed of rows: its shape, with or without Debezium's envelope, from a sample of them."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import msgspec
+
+from tidefold.domain.table.table_spec import VERSION, Column, TableSpec
+from tidefold.domain.table.table_spec_validation import column_mistakes
+from tidefold.sources.api import PLACEHOLDER
+from tidefold.sources.debezium.envelope import envelope_reader
+from tidefold.sources.extract.source import find_date
 from tidefold.sources.inference import roles
 from tidefold.sources.inference.proposal import ProposalQuestion, ProposedColumn, ProposedLog
+from tidefold.sources.inference.values import UNZONED
+from tidefold.sources.records.accounting import FilePosition, ReaderPosition
+from tidefold.sources.records.errors import RefusedRecordError, infer_type
+from tidefold.sources.records.unavailable_values import placeholder_of
 
+_encode = msgspec.json.Encoder().encode
+
+
+is_placeholder = placeholder_of(PLACEHOLDER).is_in
+_Infer = Callable[[str, Sequence[Any]], ProposedColumn]
+
+
+def infer_column(name: str, seen: Sequence[Any], infer_plain: _Infer) -> ProposedColumn:
+    """Infers a column from its values. It is text if only text fits; `infer_plain` decides for numbers and texts."""
+    values = [value for value in seen if value is not None and not is_placeholder(value)]
+    if values and all(isinstance(value, dict) and set(value) == {"scale", "value"} for value in values):
+        return ProposedColumn(name, "string", "decimals, each with a scale of its own", "decimal")
+    if values and all(isinstance(value, list) for value in values):
+        kinds = {infer_type([one]) for value in values for one in value if one is not None}
+        if not kinds:
+            return ProposedColumn(name, "array<string>", "only empty lists seen: check the type")
+        kind = kinds.pop() if len(kinds) == 1 else ""
+        return ProposedColumn(name, kind) if kind else ProposedColumn(name, "string", "lists, as JSON", "json")
+    column = infer_plain(name, values)
+    if column.type is not None or not values:
+        return column
+    return ProposedColumn(name, "string", "values of several kinds, as JSON", "json")
+
+
+def find_refused(
+    key: Sequence[str], columns: Sequence[ProposedColumn], order: str, sample: Sequence[Mapping[str, Any]]
+) -> tuple[str, ...]:
+    """Describes the sampled records that the proposal would refuse, in one sentence; empty: none."""
+    proposed = tuple(Column(c.name, c.type or "string", c.encoding) for c in columns)
+    if next(column_mistakes([column.name for column in proposed]), None):
+        return ()  # Another message reports this.
+    shape = TableSpec(tuple(key), proposed, order, key_groups=1, buckets=1)
+    reader, at = envelope_reader(shape), ReaderPosition(FilePosition("", 0), shape)
+    reasons: Counter[str] = Counter()
+    first = ""
+    for record in sample:
+        line = _encode(_wrap(record))
+        at.begin_single_record(line, 0, 0)
+        try:
+            reader(at, line)
+        except RefusedRecordError as refused:
+            reasons[refused.reason] += 1
+            first = first or refused.detail
+        at.drain_batch()
+    if not reasons:
+        return ()
+    counted = ", ".join(f"{number} {reason}" for reason, number in sorted(reasons.items()))
+    return (f"{reasons.total()} of {len(sample)} sampled records would be refused ({counted}): {first}",)
+
+
+def _wrap(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the record as it landed, without its position."""
+    value, schema = record.get("value"), record.get("value schema")
+    payload = {"schema": schema, "payload": value} if schema and value is not None else value
+    return {"key": record.get("key"), "value": payload}
+
+
+# What ExtractNewRecordState adds to a row: the mark of a delete, and parts of the envelope.
+_UNWRAPPED = re.compile(r"__(deleted|op|table|db|schema|lsn|scn|txId|gtid|file|pos|ts_[mun]s|(source|transaction)_\w+)")
 # What pandas calls the index of a frame.
 _INDEX = re.compile(r"__index_level_\d+__|Unnamed: \d+")
+# Shares of the keys, or of the rows, that a full extract has in common with the next one.
+_HALF, _MOST = 0.5, 0.8
+# Formats whose files can order rows.
+_BY_FILE = ("csv", "json", "parquet")
 _COLUMN = re.compile(r"[^\W_]\w{0,127}")
 
 
@@ -28,6 +103,10 @@ class SampledFeed:
     ordered: whether the offset of a record orders it.
     notes, questions: what is already open.
     row_field: the field of a record that contains the row, if the record itself is not the row.
+    parts: the rows by the name of their file.
+    folder_columns: columns whose values are in the names of folders.
+    marker: the file that marks an extract as complete; empty: there is none.
+    refused: how many of its rows a run would refuse.
     """
 
     id: str
@@ -43,6 +122,13 @@ class SampledFeed:
     notes: tuple[str, ...] = ()
     questions: tuple[ProposalQuestion, ...] = ()
     row_field: str = ""
+    parts: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+    folder_columns: tuple[ProposedColumn, ...] = ()
+    marker: str = ""
+    refused: int = 0
+
+
+_NO_ZONE = "ASSUMED time_zone = UTC. Reason: its times have no zone. Another zone moves every one of them."
 
 
 def propose_rows(feed: SampledFeed) -> ProposedLog:
@@ -50,22 +136,32 @@ def propose_rows(feed: SampledFeed) -> ProposedLog:
     ops = roles.find_ops([c.name for c in feed.columns], feed.rows)
     op = ops[0] if ops else None
     columns = [c for c in feed.columns if op is None or c.name != op.column]
-    keys = [feed.key] if feed.key else roles.find_keys(feed.id, columns, feed.rows, op)
+    parts = [part for part in feed.parts.values() if part]
+    keys = [feed.key] if feed.key else roles.find_keys(feed.id, columns, feed.rows, op, parts)
     key = keys[0] if keys else ()
+    extract = None if op else _find_extract(feed, key)
+    feed = replace(feed, ordered=feed.ordered or extract is not None)
     orders = [] if feed.ordered else roles.find_orders(columns, feed.rows, key)
+    if feed.format in _BY_FILE and not feed.ordered:
+        orders = roles.add_files(columns, orders)
     questions = [*feed.questions]
+    zone = _assume_zone(feed, columns)
     if question := roles.op_question(ops, feed.rows):
         questions.append(question)
     empty = not feed.rows and bool(feed.notes)  # Then no question is needed.
     if not feed.key and not empty:
-        questions.append(roles.key_question(feed.id, keys, feed.rows, op))
-    if not feed.ordered and not empty:
+        questions.append(roles.key_question(feed.id, keys, feed.rows, op, parts))
+    appends = not keys and not op and not empty and not feed.ordered
+    if extract:
+        questions.append(extract)
+    if not feed.ordered and not empty and not appends:
         questions.append(roles.order_question(columns, orders))
     ignored = tuple(c.name for c in columns if c.type is None or _INDEX.fullmatch(c.name))
-    named = {column.name: name_column(column) for column in columns if column.name not in ignored}
+    # The folders of extracts have their date, which is in no row.
+    by_folder = () if extract else feed.folder_columns
+    named = {column.name: name_column(column) for column in (*columns, *by_folder) if column.name not in ignored}
     notes = [*feed.notes, *([] if named or feed.notes else ["no column was found"])]
-    row = {"row": feed.row_field} if feed.row_field else {}
-    options = {**feed.options, **({"op": {**op.option, **row}} if op else {})}
+    options = {**feed.options, **zone, **_list_options(feed, op, extract, by_folder)}
     return ProposedLog(
         id=feed.id,
         topic=feed.topic,
@@ -73,16 +169,95 @@ def propose_rows(feed: SampledFeed) -> ProposedLog:
         key=tuple(named[name].name for name in key if name in named),
         columns=tuple(named.values()),
         connector="",
-        order="position" if feed.ordered else "",
+        order=VERSION if extract else "position" if feed.ordered else "",
         records=len(feed.rows),
         usable=not notes and all(question.sure for question in questions),
         notes=tuple(notes),
         format=feed.format,
         options=tuple(options.items()),
         sampled=feed.sampled,
-        order_by=tuple(named[name].name for name in orders[:1]),
+        order_by=_split_order(orders[0], named) if orders and not appends else (),
+        appends=appends,
         questions=tuple(questions),
         ignored=ignored,
+        warnings=(*_explain_unwrapped(feed, op), *_explain_refused(feed), *([_NO_ZONE] if zone else [])),
+        refused=feed.refused,
+    )
+
+
+def _assume_zone(feed: SampledFeed, columns: Iterable[ProposedColumn]) -> dict[str, str]:
+    """Returns the option for times without a zone; empty: each time has one."""
+    formats = feed.options.get("timestamp_formats", ())
+    unzoned = any(column.note == UNZONED for column in columns) or any("%z" not in one for one in formats)
+    return {"time_zone": "UTC"} if unzoned else {}
+
+
+def _list_options(
+    feed: SampledFeed,
+    op: roles.OpCandidate | None,
+    extract: ProposalQuestion | None,
+    by_folder: Sequence[ProposedColumn],
+) -> dict[str, Any]:
+    """Returns the options that follow from what was chosen."""
+    options: dict[str, Any] = {}
+    if extract:
+        options["extract"] = "full" if extract.candidates == ("full",) else {"marker": feed.marker or "?"}
+    if by_folder:
+        options["folder_columns"] = [column.name for column in by_folder]
+    if op:
+        options["op"] = {**op.option, **({"row": feed.row_field} if feed.row_field else {})}
+    return options
+
+
+def _find_extract(feed: SampledFeed, key: Sequence[str]) -> ProposalQuestion | None:
+    """Returns the assumption that each file has all rows of the table; None: the files do not look like that."""
+    dates: dict[int, list[Mapping[str, Any]]] = {}
+    for name, part in feed.parts.items():
+        if (date := find_date(name, None)) is None:
+            return None
+        dates.setdefault(date.instant, []).extend(part)
+    parts = [part for part in dates.values() if part]
+    if not key or len(parts) < 2:
+        return None
+    shared, same = roles.find_shared(key, parts), roles.find_same(parts)
+    once = all(len({tuple(row.get(name) for name in key) for row in part}) == len(part) for part in parts)
+    if not once or shared < _HALF or (shared < _MOST and same < _HALF):
+        return None
+    why = f"each name has a date, and {shared:.0%} of the keys of a file are in the next one, each once"
+    if len(dates) == len(feed.parts):
+        return ProposalQuestion("extract", "does each file have all rows of the table?", ("full",), True, why)
+    text = "do the files of a date have all rows of the table, and what shows that they are all there?"
+    marker = f"{{marker: {feed.marker or '?'}}}"
+    return ProposalQuestion("extract", text, (marker,), bool(feed.marker), why.replace("a file", "a date"))
+
+
+def _explain_refused(feed: SampledFeed) -> tuple[str, ...]:
+    why = "they have another number of values than the header, or text behind a closing quote"
+    count = feed.refused + len(feed.rows)
+    return (f"{feed.refused:,} of {count:,} sampled rows would be refused: {why}",) if feed.refused else ()
+
+
+def _split_order(order: str, named: Mapping[str, ProposedColumn]) -> tuple[str, ...]:
+    """Returns the parts of a proposed order, by the names of the columns in the table."""
+    column = order.removesuffix(", file")
+    parts = (column, *(("file",) if column != order else ()))
+    return tuple(named[part].name if part in named else part for part in parts)
+
+
+def _explain_unwrapped(feed: SampledFeed, op: roles.OpCandidate | None) -> tuple[str, ...]:
+    """Describes what rows lack that Debezium's ExtractNewRecordState took out of their envelopes; empty: it did not."""
+    marks = [column.name for column in feed.columns if _UNWRAPPED.fullmatch(column.name)]
+    unsent = any(is_placeholder(value) for row in feed.rows for value in row.values())
+    if not marks and not unsent:
+        return ()
+    shown = f"{', '.join(marks)}: " if marks else ""
+    kept = "its row keeps the value" if feed.ordered else "its record is refused, because columns order the log"
+    deletes = "" if op else "Deletes are seen only if they come as null values (tombstones). "
+    return (
+        f"{shown}these rows look like those of Debezium's ExtractNewRecordState. They lack the position in the source, "
+        "so records that are sent again count again; truncates; and the begin of a new snapshot, so rows that were "
+        f"deleted before it stay. {deletes}A large value that did not change is not sent: {kept}. "
+        "Without that transformation, `format: debezium-json` has all of it.",
     )
 
 
@@ -98,21 +273,24 @@ def name_column(column: ProposedColumn) -> ProposedColumn:
 
 def apply_answers(log: ProposedLog, answers: Mapping[str, str]) -> ProposedLog:
     """Returns the log with a person's answers. An answer is a candidate of the question, or another text."""
-    given = {about: tuple(part.strip() for part in text.split(",")) for about, text in answers.items() if text.strip()}
+    chosen = {about: tuple(part.strip() for part in text.split(",")) for about, text in answers.items() if text.strip()}
     options = dict(log.options)
     names = {column.alias or column.name: column.name for column in log.columns}
     columns = log.columns
-    if given.get("op") == ("none",):
+    if chosen.get("op") == ("none",):
         columns = (ProposedColumn(str(options.pop("op")["column"]), "string"), *columns)
-    if "encoding" in given:
-        options["encoding"] = given["encoding"][0]
-    if "timestamp_formats" in given:
-        options["timestamp_formats"] = list(given["timestamp_formats"])
-    left = tuple(replace(question, sure=True) if question.about in given else question for question in log.questions)
+    if "encoding" in chosen:
+        options["encoding"] = chosen["encoding"][0]
+    if "decimal" in chosen:
+        mark = text.strip() if (text := answers["decimal"]) else "."
+        options |= {"decimal": mark, "thousands": "." if mark == "," else ","}
+    if "timestamp_formats" in chosen:
+        options["timestamp_formats"] = list(chosen["timestamp_formats"])
+    left = tuple(replace(question, sure=True) if question.about in chosen else question for question in log.questions)
     return replace(
         log,
-        key=tuple(names.get(name, name) for name in given.get("key", log.key)),
-        order_by=tuple(names.get(name, name) for name in given.get("order", log.order_by)),
+        key=tuple(names.get(name, name) for name in chosen.get("key", log.key)),
+        order_by=tuple(names.get(name, name) for name in chosen.get("order", log.order_by)),
         columns=columns,
         options=tuple(options.items()),
         questions=left,

@@ -5,21 +5,23 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
+import pyarrow as pa
+
 from tidefold.sources.inference.proposal import ProposedColumn
-from tidefold.sources.records.text_forms import FORMATS, is_as
+from tidefold.sources.records.text_forms import FORMATS, PLAIN, Spelling, in_normal_form, is_as
 
 _WHOLE = re.compile(r"-?(0|[1-9]\d*)", re.ASCII)
 _FRACTION = re.compile(r"-?\d+\.\d+", re.ASCII)
 _FLOAT = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?|NaN|-?Infinity", re.ASCII)
 _LEADING_ZERO = re.compile(r"-?0\d+", re.ASCII)
-_COMMA = re.compile(r"-?\d{1,3}(\.?\d{3})*,\d{1,4}", re.ASCII)
 DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+UNZONED = "without a zone: read in `time_zone`"
 _ZONE = r" ?(Z|UTC|GMT|[+-]\d\d(:?\d\d)?)"
 INSTANT = re.compile(rf"\d{{4}}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d{{1,6}}0*)?)?({_ZONE})?", re.ASCII)
 _BASE64 = re.compile(r"([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?", re.ASCII)
@@ -39,6 +41,37 @@ _GAPS = ("na", "-", "--", "?", "n.a.", "k.a.", "#n/a")
 _NAMED_ONLY = ("%Y%m%d%H%M%S",)
 
 
+# The decimal point and the mark between thousands, the likeliest first.
+_MARKS = ((".", ""), (",", ""), (",", "."), (".", ","), (",", " "), (".", " "), (".", "'"), (",", "'"))
+_MARKED = re.compile(r"-?\d[\d.,'\u2019 \u00a0\u202f]*")
+
+
+def find_spellings(columns: Iterable[Sequence[str | None]]) -> list[Spelling]:
+    """Returns the ways in which the numbers of all columns can be read, each with other results."""
+    spellings = [Spelling(decimal=decimal, thousands=thousands) for decimal, thousands in _MARKS]
+    results: dict[tuple[tuple[str, ...], ...], Spelling] = {}
+    numbers = []
+    for column in columns:
+        values = sorted({value for value in column if value is not None})
+        if not all(map(_MARKED.fullmatch, values)) or all(map(str.isdigit, values)):
+            continue
+        if any(respell(values, one) for one in spellings):
+            numbers.append(values)
+    for one in spellings:
+        plain = [respell(values, one) for values in numbers]
+        # Groups of digits between blanks alone may be no numbers.
+        is_shown = one.thousands not in (" ", "'") or any("." in text for texts in plain for text in texts or ())
+        if all(plain) and is_shown:
+            results.setdefault(tuple(tuple(texts or ()) for texts in plain), one)
+    return list(results.values()) or [PLAIN]
+
+
+def respell(values: Sequence[str], spelling: Spelling) -> list[str] | None:
+    """Returns the values as plain numbers; None: not all are numbers of this spelling."""
+    plain: list[str] = in_normal_form(pa.array(values, pa.string()), "double", spelling).to_pylist()
+    return plain if all(_FRACTION.fullmatch(text) or _WHOLE.fullmatch(text) for text in plain) else None
+
+
 @dataclass(frozen=True, slots=True)
 class TextColumn:
     """A column of texts.
@@ -50,9 +83,10 @@ class TextColumn:
     formats: tuple[str, ...] = ()
 
 
-def column_of_texts(name: str, seen: Sequence[str | None]) -> TextColumn:
+def column_of_texts(name: str, seen: Sequence[str | None], spelling: Spelling = PLAIN) -> TextColumn:
     """Infers the narrowest type that fits all texts."""
     values = [value for value in seen if value is not None]
+    values = (spelling != PLAIN and respell(values, spelling)) or values
     if not values:
         return TextColumn(ProposedColumn(name, "string", "only nulls seen: check the type"))
     if formats := _formats(name, values):
@@ -96,7 +130,7 @@ def _note_of(type_: str, values: Sequence[str]) -> str:
     if type_ == "long":
         return whole_number_note([int(v) for v in values])
     zoned = [v for v in values if re.search(_ZONE + "$", v[10:])]
-    return "without a zone: read as UTC" if type_ == "timestamp" and not zoned else ""
+    return UNZONED if type_ == "timestamp" and not zoned else ""
 
 
 def whole_number_note(values: Sequence[int]) -> str:
@@ -109,8 +143,6 @@ def whole_number_note(values: Sequence[int]) -> str:
 def _text_note(values: Sequence[str]) -> str:
     if any(map(_LEADING_ZERO.fullmatch, values)) and all(re.fullmatch(r"-?\d+", v) for v in values):
         return "digits with leading zeros: as text they stay"
-    if all(_COMMA.fullmatch(v) or _WHOLE.fullmatch(v) for v in values):
-        return "numbers with a decimal comma: no type takes them; land them with a point to have a decimal"
     return ""
 
 
@@ -129,7 +161,7 @@ def _fraction(name: str, values: Sequence[Decimal], encoding: str = "") -> Propo
     scale, digits = max(scales), max(len(str(abs(int(value)))) for value in values)
     even = len(scales) == 1 and not encoding_is_number(encoding)
     money = bool(MONEY.search(name)) or (encoding_is_number(encoding) and scale <= 2)
-    if scale <= _MONEY_SCALE and (money or even):
+    if scale <= _MONEY_SCALE and (money or even) and digits + max(scale, 2) <= _MOST_DIGITS:
         scale = max(scale, 2)
         note = f"up to {scale} digits behind the point seen: more are refused; `double` takes any, inexactly"
         precision = min(max(_DIGITS, digits + scale + 2), _MOST_DIGITS)
@@ -164,8 +196,8 @@ def column_of_values(name: str, seen: Sequence[Any]) -> ProposedColumn:
         return _list(name, values)
     if kinds == {bool}:
         return ProposedColumn(name, "boolean")
-    found = ", ".join(sorted(_KINDS.get(kind, kind.__name__) for kind in kinds))
-    return ProposedColumn(name, None, f"no type fits what was seen ({found})")
+    names = ", ".join(sorted(_KINDS.get(kind, kind.__name__) for kind in kinds))
+    return ProposedColumn(name, None, f"no type fits what was seen ({names})")
 
 
 _KINDS = {dict: "object", list: "list", str: "text", int: "number", Decimal: "number", bool: "boolean"}
@@ -201,8 +233,8 @@ def base64_note(name: str, values: Sequence[str]) -> str:
     number = int.from_bytes(base64.b64decode(values[0]), "big", signed=True)
     return (
         f"is it a decimal in base64, as Debezium writes it? {values[0]} is {number} then, without its point: "
-        "`{type: decimal(18,2), encoding: base64}` makes it "
-        f"{Decimal(number).scaleb(-2)}"
+        "`{type: 'decimal(18,2)', encoding: base64(2)}` promises that all values have 2 digits behind it, and makes "
+        f"it {Decimal(number).scaleb(-2)}"
     )
 
 

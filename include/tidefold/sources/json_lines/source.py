@@ -2,27 +2,202 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
-import pyarrow as pa
 
-from tidefold.changelog.duckdb_connection import connect
 from tidefold.changelog.schema import DELETE, MERGE, UPSERT
-from tidefold.domain.log_state import TableSpec
+from tidefold.domain.log_state import Column, TableSpec
 from tidefold.domain.table.table_spec import COLUMNS, Engine
-from tidefold.sources.api import Feed, ParsedFile, RecordReader
+from tidefold.domain.table.types import parse_type
+from tidefold.sources.api import Feed, RecordReader
 from tidefold.sources.debezium.json_source import KafkaLines, offset_in
-from tidefold.sources.ingest.accounting import COUNTING, FilePosition, RecordAccounting
-from tidefold.sources.ingest.plan import FileTask
-from tidefold.sources.json_lines.rows import NULL, UNDECODABLE, Lines, PlainRows, Record
-from tidefold.sources.quarantine.writer import QuarantineWriter
-from tidefold.sources.records.column_aliases import has_aliases, resolve_aliases
-from tidefold.sources.records.columnar_changes import ANY, OpColumn, content_places
-from tidefold.sources.records.errors import RefusedRecordError, decode_plain
+from tidefold.sources.landing.folders import read_folders
+from tidefold.sources.records.accounting import OrderPoint, ReaderPosition, late_change, takes_delete
+from tidefold.sources.records.columnar_changes import ANY, OpColumn
+from tidefold.sources.records.encodings import Conversion, Form, form_of, json_type, or_null, or_unset
+from tidefold.sources.records.errors import (
+    RefusedRecordError,
+    decode_plain,
+    head_of,
+    infer_type,
+    missing_column,
+    unknown_column,
+)
+from tidefold.sources.records.extended_json import to_plain
+from tidefold.sources.records.record_types import RecordHead, field, has_aliases, resolve_aliases
+from tidefold.sources.records.row_decoder import conversions, convert_row, take_unsent
+from tidefold.sources.records.text_forms import localize
+from tidefold.sources.records.unavailable_values import Placeholder
 from tidefold.typed_json import convert_value, make_decoder
+
+# It also reads lines of JSON with their Kafka position: in each line, or by the name of the file and the line number.
+_UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+class PlainRows:
+    """Decodes the rows of one log. `beside`: fields of a row that are not columns."""
+
+    def __init__(
+        self,
+        shape: TableSpec,
+        beside: Sequence[str] = (),
+        configured: TableSpec | None = None,
+        time_zone: str | None = None,
+    ) -> None:
+        """`configured`: the configured table definition; `shape` has the column names of the source."""
+        self._shape = shape
+        self._own = {c.name: own.name for c, own in zip(shape.columns, (configured or shape).columns, strict=True)}
+        skipped = dict.fromkeys((*beside, *shape.ignored))
+        self._beside = [name for name in skipped if name not in {c.name for c in shape.columns}]
+        self._partial = shape.merge.engine is Engine.PARTIAL
+        by = shape.column_order
+        self._fields = {c.name: field(i) for i, c in enumerate(shape.columns)}
+        self._order = [(name, self._fields[name]) for name in by]
+        self._needed = {*shape.key, *by}
+        forms = [_form(column) for column in shape.columns]
+        self._types = {c.name: json_type(parse_type(c.type), f) for c, f in zip(shape.columns, forms, strict=True)}
+        self._conversions = conversions(shape, forms)
+        if time_zone:
+            local = {self._fields[c.name] for c in shape.columns if (c.type, c.encoding) == ("timestamp", "iso")}
+            self._conversions = [
+                (f, name, partial(_convert_local, convert, time_zone) if f in local else convert)
+                for f, name, convert in self._conversions
+            ]
+        self._decode_row = self._decoder(shape.columns, whole=True)
+        self._decode_key = self._decoder([c for c in shape.columns if c.name in self._needed], whole=False)
+        self._unsent = [(self._fields[c.name], c.name, "") for c in shape.columns]
+        self._row = msgspec.defstruct("Row", [(f, Any, None) for f in self._fields.values()], gc=False)
+
+    def row(self, data: msgspec.Raw, placeholder: Placeholder | None) -> tuple[Any, list[str] | None]:
+        """Returns a row with every column, and the columns that it lacks or that were not sent.
+
+        placeholder: of values that were not sent; None: all were sent. Raises RefusedRecordError.
+        """
+        try:
+            row = self._decode_row(data)
+        except _UNDECODABLE as error:
+            raise self._refusal(data, str(error), [c.name for c in self._shape.columns]) from error
+        absent = take_unsent(row, self._unsent, self._shape, placeholder) if placeholder else []
+        row = convert_row(row, self._conversions)
+        if self._partial:
+            lacking = [name for name, attribute in self._fields.items() if getattr(row, attribute) is msgspec.UNSET]
+            for name in lacking:
+                setattr(row, self._fields[name], None)
+            absent += lacking
+        return row, [self._own[name] for name in absent] or None
+
+    def key(self, data: msgspec.Raw) -> Any:
+        """Returns a row with only its key and its order, for a delete. Raises RefusedRecordError."""
+        try:
+            key = self._decode_key(data)
+        except _UNDECODABLE as error:
+            raise self._refusal(data, str(error), []) from error
+        key = convert_row(key, self._conversions)
+        return self._row(**{name: getattr(key, name) for name in self._fields.values() if hasattr(key, name)})
+
+    def nothing(self) -> Any:
+        """Returns a row without any value, for a clear of everything."""
+        return self._row()
+
+    def key_of(self, row: Any) -> tuple[Any, ...]:
+        """Returns the key of a row."""
+        return tuple(getattr(row, self._fields[name]) for name in self._shape.key)
+
+    def order(self, row: Any) -> OrderPoint:
+        """Returns the order of a row, from its order columns."""
+        return tuple(getattr(row, attribute) for _, attribute in self._order)
+
+    def _decoder(self, columns: Sequence[Column], *, whole: bool) -> Callable[[bytes | msgspec.Raw], Any]:
+        """Returns a decoder of these columns. With `whole`, it refuses rows with other fields."""
+        fields: list[Any] = []
+        for column in columns:
+            attribute, type_ = self._fields[column.name], self._types[column.name]
+            if column.name in self._needed:
+                fields.append((attribute, type_))
+            elif self._partial or column.may_lack:
+                fields.append((attribute, or_unset(type_), msgspec.UNSET))
+            else:
+                fields.append((attribute, or_null(type_)))
+        names = {self._fields[column.name]: column.name for column in columns}
+        # Known fields beside the columns are read elsewhere.
+        fields += [(f"beside{i}", msgspec.Raw, msgspec.Raw(b"")) for i in range(len(self._beside))]
+        names |= {f"beside{i}": name for i, name in enumerate(self._beside)}
+        type_ = msgspec.defstruct("Row", fields, rename=names, forbid_unknown_fields=whole, gc=False, kw_only=True)
+        return make_decoder(type_).decode
+
+    def _refusal(self, data: msgspec.Raw, why: str, columns: Sequence[str]) -> RefusedRecordError:
+        row = decode_plain(data)
+        if not isinstance(row, dict):
+            return RefusedRecordError("NOT_A_RECORD", "The row is not an object.")
+        return self._missing(row, columns) or RefusedRecordError("VALUE_INVALID", f"{why}.")
+
+    def _missing(self, row: Mapping[str, Any], columns: Sequence[str]) -> RefusedRecordError | None:
+        expected = {*self._fields, *self._beside}
+        unknown = {name: infer_type(value) for name, value in row.items() if columns and name not in expected}
+        if unknown and any(name not in row for name in (*self._shape.key, *(name for name, _ in self._order))):
+            return unknown_column("The row", unknown)  # A missing column may have a new name.
+        if null := [name for name in self._shape.key if row.get(name) is None]:
+            return RefusedRecordError("KEY_NULL", f"Key column {', '.join(null)} is null or missing.")
+        if null := [name for name, _ in self._order if row.get(name) is None]:
+            return RefusedRecordError("ORDER_MISSING", f"OrderPoint column {', '.join(null)} is null or missing.")
+        if unknown:
+            return unknown_column("The row", unknown)
+        needed = [c.name for c in self._shape.columns if not c.may_lack and c.name in columns]
+        if not self._partial and (missing := [name for name in needed if name not in row]):
+            types = {c.name: c.type for c in self._shape.columns}
+            return missing_column("The row", {name: types[name] for name in missing})
+        return None
+
+
+def _convert_local(convert: Conversion, time_zone: str, text: str) -> Any:
+    return convert(localize(text, time_zone))
+
+
+def _form(column: Column) -> Form:
+    """Returns the form of a column: as configured, else decimals as numbers or text, and the rest as Debezium's."""
+    type_ = parse_type(column.type)
+    usual = "number" if (type_.element or type_).name == "decimal" else ""
+    return form_of(type_, column.encoding or usual)
+
+
+UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+NULL = msgspec.Raw(b"null")
+
+
+class Record(RecordHead):
+    """A record with its position in Kafka, and its time there (milliseconds since 1970)."""
+
+    timestamp: int | None = None
+
+    @property
+    def time(self) -> int | None:
+        """The time in microseconds; None: not known."""
+        return self.timestamp * 1000 if self.timestamp is not None and 0 <= self.timestamp < 2**53 else None
+
+
+class Lines:
+    """Makes records from the lines of one file. `record`: `kafka`: a line has its position; `value`: it has none."""
+
+    def __init__(self, record: str) -> None:
+        self._alone = record == "value"
+        self._records = make_decoder(Record)
+        self._values = make_decoder(msgspec.Raw)
+
+    def record(self, at: ReaderPosition, line: bytes) -> Record:
+        """Raises RefusedRecordError."""
+        try:
+            if not self._alone:
+                return self._records.decode(line)
+            at.offset = None if at.place.alone else at.counted_offset
+            value = self._values.decode(line)
+        except UNDECODABLE as error:
+            head_of(line)
+            raise RefusedRecordError("NOT_A_RECORD", f"{error}.") from error
+        return Record(at.place.topic, at.place.partition, at.counted_offset, value)
 
 
 class JsonOp(OpColumn, frozen=True):
@@ -37,12 +212,15 @@ class JsonOptions(msgspec.Struct, frozen=True):
     record: str = "kafka"
     op: JsonOp | None = None
     row: str | None = None
+    extended_json: bool = False
+    time_zone: str | None = None
+    folder_columns: tuple[str, ...] = ()
 
 
 class Json(KafkaLines):
     """`format: json`."""
 
-    endings = (".json", ".jsonl", ".ndjson", ".json.gz", ".jsonl.gz", ".ndjson.gz")
+    endings = tuple(f"{ending}{packed}" for ending in (".json", ".jsonl", ".ndjson") for packed in ("", ".gz", ".zst"))
 
     def __init__(self, feed: Feed) -> None:
         super().__init__(feed)
@@ -52,26 +230,12 @@ class Json(KafkaLines):
         return None if self._options.record == "value" else offset_in(text)
 
     def takes_any_name(self, shape: TableSpec) -> bool:
-        """Whether columns order the rows and equal rows count once, as for CSV and Parquet."""
-        return shape.order == COLUMNS and shape.merge.engine not in COUNTING
+        """Whether records need no offsets: columns or files order the rows, or each line is a row."""
+        is_row = self._options.record == "value" and shape.merge.engine is Engine.APPEND
+        return shape.order == COLUMNS or is_row
 
-    def parse(self, task: FileTask, shape: TableSpec, quarantine: QuarantineWriter) -> ParsedFile:
-        parsed = super().parse(task, shape, quarantine)
-        if not task.file.alone or parsed.table is None:
-            return parsed
-        return replace(parsed, table=_place_by_content(parsed.table, shape))
-
-    def reader(self, shape: TableSpec, place: FilePosition) -> RecordReader:
-        return JsonReader(shape, place, self._options)
-
-
-def _place_by_content(table: pa.Table, shape: TableSpec) -> pa.Table:
-    """Computes the offsets of changes from their content alone, so that they do not depend on the files."""
-    content = table.select(["_op", "_absent", *(column.name for column in shape.columns)])
-    with connect() as connection:
-        places = content_places(content, (), connection)
-    index = table.schema.get_field_index("_offset")
-    return table.set_column(index, table.schema.field(index), places)
+    def reader(self, shape: TableSpec) -> RecordReader:
+        return JsonReader(shape, self._options).take
 
 
 class _Ops:
@@ -79,8 +243,8 @@ class _Ops:
 
     def __init__(self, op: JsonOp) -> None:
         self._op = op
-        said = ("op", msgspec.Raw, NULL) if op.delete == ANY else ("op", str | int | bool)
-        fields: list[Any] = [said, ("row", msgspec.Raw, NULL)]
+        op_field = ("op", msgspec.Raw, NULL) if op.delete == ANY else ("op", str | int | bool)
+        fields: list[Any] = [op_field, ("row", msgspec.Raw, NULL)]
         names = {"op": op.column, "row": op.row or op.column}
         kind = msgspec.defstruct("Value", fields if op.row else fields[:1], rename=names, gc=False)
         self._decode: Callable[[msgspec.Raw], Any] = make_decoder(kind).decode
@@ -89,66 +253,84 @@ class _Ops:
         """Returns whether it is a delete (None: it is ignored), and its row. Raises RefusedRecordError."""
         op = self._op
         try:
-            found = self._decode(value)
+            decoded = self._decode(value)
         except UNDECODABLE as error:
             raise RefusedRecordError("OP_UNKNOWN", f"`{op.column}` does not contain an operation: {error}.") from error
-        row = found.row if op.row else value
+        row = decoded.row if op.row else value
         if op.delete == ANY:
-            return found.op != NULL, row
-        said = str(found.op).lower() if isinstance(found.op, bool) else str(found.op)
-        if said in op.ignore:
+            return decoded.op != NULL, row
+        text = str(decoded.op).lower() if isinstance(decoded.op, bool) else str(decoded.op)
+        if text in op.ignore:
             return None, row
-        if said not in op.upsert and said not in op.delete:
-            known = ", ".join((*op.upsert, *op.delete))
-            raise RefusedRecordError("OP_UNKNOWN", f"`{op.column}` is {said[:40]!r}, not one of {known}.")
-        return said in op.delete, row
+        if text not in op.upsert and text not in op.delete:
+            expected = ", ".join((*op.upsert, *op.delete))
+            raise RefusedRecordError("OP_UNKNOWN", f"`{op.column}` is {text[:40]!r}, not one of {expected}.")
+        return text in op.delete, row
 
 
-class JsonReader(RecordAccounting):
-    """Reads the lines of one file in order."""
+def _write_folders(shape: TableSpec, names: Sequence[str], path: str) -> bytes:
+    """Returns the fields that the names of a file's folders have, as JSON."""
+    values, types = read_folders(path), {name: c.type for c in shape.columns for name in (c.name, *c.aliases)}
+    fields = []
+    for name in (name for name in names if name in values):
+        text = values[name]
+        is_number = text is not None and types.get(name) in ("int", "long") and re.fullmatch(r"-?\d+", text)
+        fields.append(msgspec.json.encode({name: int(text) if is_number and text else text})[1:-1])
+    return b"".join(field + b"," for field in fields)
 
-    def __init__(self, shape: TableSpec, place: FilePosition, options: JsonOptions) -> None:
-        super().__init__(place)
+
+class JsonReader:
+    """Reads the lines of one log."""
+
+    def __init__(self, shape: TableSpec, options: JsonOptions) -> None:
         self._shape = shape
-        self._lines = Lines(self, place, options.record)
+        self._lines = Lines(options.record)
         beside = [options.op.column] if options.op and not options.op.row else []
         self._beside, self._aliased = beside, has_aliases(shape)
-        self._spelled = {shape: PlainRows(shape, beside)}
+        self._spelled = {shape: PlainRows(shape, beside, time_zone=options.time_zone)}
+        self._options = options
+        # The fields that the folders of the file before have.
+        self._folders = ("", b"")
         self._ops = _Ops(options.op) if options.op else None
         wrapper = msgspec.defstruct("Wrapper", [("row", msgspec.Raw)], rename={"row": options.row or "row"}, gc=False)
         self._row_in = make_decoder(wrapper).decode if options.row else None
         self._upsert = MERGE if shape.merge.engine is Engine.AGGREGATE else UPSERT
 
-    def take(self, line: bytes) -> None:
+    def take(self, at: ReaderPosition, line: bytes) -> None:
         """Takes a line that is not blank. Raises RefusedRecordError or LateOffsetError."""
-        self.line = line
-        record = self._lines.record(line)
-        if not self.is_new(record.topic, record.partition, record.offset):
+        record = self._lines.record(at, to_plain(line) if self._options.extended_json else line)
+        if not at.is_new(record.topic, record.partition, record.offset):
             return
-        time = record.time
         if record.value == NULL:
-            self._delete(record.offset, time, self._key_of(record))
+            self._delete(at, record, self._key_of(record))
             return
         value = self._unwrap(record.value)
         deletes, value = self._ops.read(value) if self._ops else (False, value)
+        value = self._add_folders(at.place.name, value)
         if deletes is None:
-            self.account.ignored += 1
-            return
-        if deletes:
-            self._delete(record.offset, time, self._key_of(record) if value == NULL else value)
-            return
-        row, absent = self._rows(value).row(value)
-        self._keep(self._upsert, record.offset, time, row, absent)
+            at.count("ignored")
+        elif deletes:
+            self._delete(at, record, self._key_of(record) if value == NULL else value)
+        else:
+            self._append(at, record, self._upsert, *self._rows(value).row(value, at.unsent))
+
+    def _add_folders(self, name: str, value: msgspec.Raw) -> msgspec.Raw:
+        """Returns the row with the columns that the names of the file's folders have."""
+        if self._options.folder_columns and self._folders[0] != name:
+            self._folders = name, _write_folders(self._shape, self._options.folder_columns, name)
+        fields = self._folders[1]
+        text = bytes(value) if fields else b""
+        return msgspec.Raw(b"{" + fields + text[1:]) if text.startswith(b"{") else value
 
     def _unwrap(self, value: msgspec.Raw) -> msgspec.Raw:
         """Returns the row in a field of a value."""
         if self._row_in is None:
             return value
         try:
-            found: Any = self._row_in(value)
+            inner: Any = self._row_in(value)
         except UNDECODABLE as error:
             raise RefusedRecordError("NOT_A_RECORD", f"The record has no field with its row: {error}.") from error
-        row: msgspec.Raw = found.row
+        row: msgspec.Raw = inner.row
         return row
 
     def _key_of(self, record: Record) -> msgspec.Raw:
@@ -165,16 +347,22 @@ class JsonReader(RecordAccounting):
         if self._aliased and isinstance(names := decode_plain(data), dict):
             shape = resolve_aliases(shape, names)
         if shape not in self._spelled:
-            self._spelled[shape] = PlainRows(shape, self._beside, self._shape)
+            self._spelled[shape] = PlainRows(shape, self._beside, self._shape, self._options.time_zone)
         return self._spelled[shape]
 
-    def _delete(self, offset: int, time: int | None, row: msgspec.Raw) -> None:
-        if not self.takes_delete(self._shape):
-            return
-        self._keep(DELETE, offset, time, self._rows(row).key(row), None)
+    def _delete(self, at: ReaderPosition, record: Record, row: msgspec.Raw) -> None:
+        if takes_delete(self._shape):
+            self._append(at, record, DELETE, self._rows(row).key(row))
+        else:
+            at.count("ignored")
 
-    def _keep(self, op: int, offset: int, time: int | None, row: Any, absent: list[str] | None) -> None:
+    def _append(self, at: ReaderPosition, record: Record, op: int, row: Any, absent: list[str] | None = None) -> None:
+        place, time = at.place, record.time
         order = self._spelled[self._shape].order(row)
-        self.check_late(order)
-        self.account.changes += 1
-        self.batch.add(op, order, offset, time, row, absent)
+        if self._shape.orders_by_file:
+            # Without a time in names, the ledger gives the file its order.
+            order, time = (*order, place.time or 0), place.time or time
+        if refused := late_change(order[0] if order else None, place.horizon):
+            raise refused
+        at.account.changes += 1
+        at.batch.add(op, order, at.number if place.alone else record.offset, time, row, absent)

@@ -50,17 +50,17 @@ class AzureFolder(ObjectFolder):
             yield sorted(self._container.call(load), key=lambda entry: entry[0])
 
     def _find_stamp(self, key: str) -> Stamp:
-        found = self._container.call(lambda client: client.get_blob_client(key).get_blob_properties(**ONCE))
-        return _stamp_from(found)
+        properties = self._container.call(lambda client: client.get_blob_client(key).get_blob_properties(**ONCE))
+        return _stamp_from(properties)
 
     def _open_pinned(self, key: str, name: str, stamp: Stamp) -> BinaryIO:
         pin = {"etag": f'"{stamp.etag}"', "match_condition": MatchConditions.IfNotModified}
 
         def load(start: int, length: int) -> bytes:
-            given = {"offset": start, "length": length, "max_concurrency": 1, **pin, **ONCE}
+            options = {"offset": start, "length": length, "max_concurrency": 1, **pin, **ONCE}
 
             async def read(client: Any) -> bytes:
-                return cast(bytes, await (await client.get_blob_client(key).download_blob(**given)).readall())
+                return cast(bytes, await (await client.get_blob_client(key).download_blob(**options)).readall())
 
             return self._container.call(read)
 
@@ -73,6 +73,6 @@ class AzureFolder(ObjectFolder):
         return status_of(error) == 404
 
 
-def _stamp_from(found: Any) -> Stamp:
+def _stamp_from(properties: Any) -> Stamp:
     # Azure's answers have the ETag with quotation marks, its listings without.
-    return Stamp(0, found.size, found.last_modified.timestamp(), found.etag.strip('"'))
+    return Stamp(0, properties.size, properties.last_modified.timestamp(), properties.etag.strip('"'))

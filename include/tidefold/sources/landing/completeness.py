@@ -13,7 +13,13 @@ from typing import BinaryIO
 import msgspec
 
 from tidefold.sources.landing.listing import LandedFile, open_landed
-from tidefold.sources.landing.problems import FileProblem, report_damaged, report_unopened, report_wrong_content
+from tidefold.sources.landing.problems import (
+    FileProblem,
+    explain_foreign,
+    report_damaged,
+    report_unopened,
+    report_wrong_content,
+)
 from tidefold.sources.landing.streams import (
     BLOCK,
     GZIP_MAGIC,
@@ -22,6 +28,8 @@ from tidefold.sources.landing.streams import (
     DamagedError,
     Fingerprint,
     ShrunkError,
+    file_chunks,
+    is_packed,
     unzip,
 )
 
@@ -44,8 +52,8 @@ class Ending:
 
 def ending_of(file: LandedFile, taken: int = 0) -> Ending:
     """The ending of a file of lines. `taken`: bytes that were taken before."""
-    if file.gzip:
-        return inspect_file(file, lambda stream: _gzip_ending(stream, file))
+    if file.gzip or file.record_path:
+        return inspect_file(file, lambda stream: _whole_ending(stream, file))
     return inspect_file(file, lambda stream: _plain_ending(stream, file.size, taken))
 
 
@@ -83,9 +91,9 @@ def _last_line_start(stream: BinaryIO, size: int, taken: int) -> int:
     while position > taken:
         begin = max(taken, position - BLOCK)
         stream.seek(begin)
-        found = stream.read(position - begin).rfind(b"\n")
-        if found >= 0:
-            return begin + found + 1
+        index = stream.read(position - begin).rfind(b"\n")
+        if index >= 0:
+            return begin + index + 1
         position = begin
     return taken
 
@@ -99,12 +107,14 @@ def _is_object(text: bytes) -> bool:
         return False
 
 
-def _gzip_ending(stream: BinaryIO, file: LandedFile) -> Ending:
-    if file.size >= len(GZIP_MAGIC) and stream.read(len(GZIP_MAGIC)) != GZIP_MAGIC:
+def _whole_ending(stream: BinaryIO, file: LandedFile) -> Ending:
+    if not begins_as_named(stream, file):
         return Ending(0, problem=report_wrong_content(file.name))
-    stream.seek(0)
+    blocks = Fingerprint(stream, file.size).blocks()
     try:
-        for _ in unzip(Fingerprint(stream, file.size).blocks()):
+        # Of compressed lines only the compression is checked.
+        document = file_chunks(blocks, gzip=file.gzip, record_path=file.record_path) if file.record_path else None
+        for _ in document or unzip(blocks):
             pass
     except (CutShortError, ShrunkError):
         return Ending(0, torn=True)
@@ -126,8 +136,8 @@ def csv_ending(file: LandedFile, quote: bytes = b'"', escape: bytes = b"") -> En
 
     def look(stream: BinaryIO) -> Ending:
         if file.size and not begins_as_named(stream, file):
-            return Ending(0, problem=report_wrong_content(file.name))
-        return ending_of(file) if file.gzip else _ending(stream, file.size, quote, escape)
+            return Ending(0, problem=report_wrong_content(file.name, stream.read(len(_PARQUET))))
+        return _whole_ending(stream, file) if file.gzip else _ending(stream, file.size, quote, escape)
 
     return inspect_file(file, look)
 
@@ -138,7 +148,7 @@ def begins_as_named(stream: BinaryIO, file: LandedFile) -> bool:
     stream.seek(0)
     if file.gzip and len(begin) < len(GZIP_MAGIC):
         return True
-    return begin.startswith(GZIP_MAGIC) == file.gzip and begin != _PARQUET
+    return is_packed(begin) == file.gzip and begin != _PARQUET and not explain_foreign(begin)
 
 
 def _ending(stream: BinaryIO, size: int, quote: bytes, escape: bytes) -> Ending:
@@ -166,8 +176,8 @@ def _last_end(block: bytes, within: bool, quote: bytes) -> int:
     end, quoted = len(block), (within + _count(block, quote)) % 2 == 1
     while True:
         begin = block.rfind(quote, 0, end) if quote else -1
-        if not quoted and (found := block.rfind(_END, begin + 1, end)) >= 0:
-            return found
+        if not quoted and (index := block.rfind(_END, begin + 1, end)) >= 0:
+            return index
         if begin < 0:
             return -1
         end, quoted = begin, not quoted

@@ -1,4 +1,4 @@
-"""Access to landed files: a folder on this machine's disks, or objects below a prefix in an object store.
+"""Landed files by name and place: a folder on this machine's disks, or objects below a prefix in a store.
 
 All code that lists or opens landed files uses this module.
 """
@@ -6,11 +6,20 @@ All code that lists or opens landed files uses this module.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import lru_cache
+from pathlib import PurePosixPath
 from typing import BinaryIO, Protocol, TypeAlias
+from urllib.parse import unquote
+from zoneinfo import ZoneInfo
 
-from tidefold.errors import NotFoundError, StorageError
+from tidefold.domain.log_state import LogState
+from tidefold.domain.source_progress import NameReading
+from tidefold.errors import InvalidInputError, NotFoundError, RefusedError, StorageError
+from tidefold.sources.landing.streams import is_packed_name
 from tidefold.storage import require_extra
 from tidefold.storage.azure.address import SCHEMES as AZURE_SCHEMES
 from tidefold.storage.gcs.address import SCHEME as GCS_SCHEME
@@ -157,12 +166,12 @@ class DiskFolder:
         return open_regular(self._root, name)
 
     def find_tables(self) -> list[str]:
-        found = []
+        tables = []
         for folder, names, _ in os.walk(self._root):
             if _DELTA_LOG in names:
-                found.append(os.path.relpath(folder, self._root))
+                tables.append(os.path.relpath(folder, self._root))
                 names.clear()
-        return sorted(found)
+        return sorted(tables)
 
     @property
     def options(self) -> dict[str, str] | None:
@@ -188,5 +197,126 @@ def stamp_of(root: str, name: str) -> Stamp:
     return stamp_from(stat_regular(root, name))
 
 
-def stamp_from(found: os.stat_result) -> Stamp:
-    return Stamp(found.st_ino, found.st_size, found.st_mtime)
+def stamp_from(stat: os.stat_result) -> Stamp:
+    return Stamp(stat.st_ino, stat.st_size, stat.st_mtime)
+
+
+# A sink of Confluent's form writes `<topic>+<partition>+<start offset>.<ext>`: no other name looks like that. The dash
+# form of other sinks, `<topic>-<partition>-<start offset>.<ext>`, looks like a name with a date, such as
+# `orders-2026-11-01.jsonl`. It is used only if the configuration says so. A log keeps the reading of its first file.
+
+# Aiven's sink adds nothing but `.gz`.
+LINES = ("jsonl", "json", "jsonl.gz", "json.gz", "gz", "jsonl.zst", "json.zst")
+_TAIL = r"\.(?P<extension>[a-z]+(?:\.[a-z]+)?)"
+# Kafka allows a topic letters, digits and `._-`, so the plus form is never ambiguous.
+_PLUS = re.compile(r"(?P<topic>[\w.-]{1,249})\+(?P<partition>\d{1,9})\+(?P<start>\d{10,18})" + _TAIL, re.ASCII)
+_DASH = re.compile(r"(?P<topic>[\w.-]{1,249})-(?P<partition>\d{1,9})-(?P<start>\d{1,18})" + _TAIL, re.ASCII)
+
+
+_DAY = r"(?<!\d)(\d{4})([-_.]?)(\d\d)\2(\d\d)"
+_CLOCK = r"(?:T(\d\d)[:-]?(\d\d)(?:[:-]?(\d\d))?|[_ -]?(\d\d)[:-]?(\d\d)[:-]?(\d\d)|[_ -](\d\d)[:-](\d\d))"
+_TIME = re.compile(rf"{_DAY}(?:{_CLOCK}(?!\d)(?:[.,](\d{{1,6}})(?![^\W_]))?(Z?)|(?!\d))")
+
+
+@lru_cache(1 << 16)
+def find_time(path: str, zone: str | None = None) -> int | None:
+    """Returns the time in the name of a file, else in its innermost folder that has one, in microseconds since 1970.
+
+    It is an ISO 8601 date or date-time, with or without separators. None: there is none, or a name has two.
+    zone: the time zone of names without `Z`; None: UTC.
+    """
+    for name in reversed(path.split("/")):
+        times = {time for match in _TIME.finditer(name) if (time := _read_time(match, zone)) is not None}
+        if times:
+            return times.pop() if len(times) == 1 else None
+    return None
+
+
+def read_folders(path: str) -> dict[str, str | None]:
+    """Returns the values that the names of a file's folders have, as in `dt=2026-01-31/part-0.csv`; None: null."""
+    pairs = (part.split("=", 1) for part in path.split("/")[:-1] if "=" in part)
+    return {name: None if value == "__HIVE_DEFAULT_PARTITION__" else unquote(value) for name, value in pairs}
+
+
+def _read_time(match: re.Match[str], zone: str | None) -> int | None:
+    year, _, month, day, *clock, fraction, utc = match.groups()
+    hour, minute, second = [*(int(part) for part in clock if part is not None), 0, 0, 0][:3]
+    try:
+        moment = datetime(int(year), int(month), int(day), hour, minute, second)
+    except ValueError:
+        return None
+    zoned = moment.replace(tzinfo=UTC if utc or zone is None else ZoneInfo(zone))
+    return int(zoned.timestamp()) * 1_000_000 + int((fraction or "").ljust(6, "0"))
+
+
+@dataclass(frozen=True, slots=True)
+class LandedName:
+    """The parts of a file name of a Kafka sink."""
+
+    topic: str
+    partition: int
+    start: int
+    extension: str = "jsonl"
+
+    def __str__(self) -> str:
+        return f"{self.topic}+{self.partition}+{self.start:010d}.{self.extension}"
+
+    @classmethod
+    def parse(
+        cls, name: str, extensions: Collection[str] = LINES, reading: NameReading = NameReading.KAFKA
+    ) -> LandedName:
+        """Raises InvalidInputError if a Kafka sink does not give such a name to files with these extensions."""
+        match = _PLUS.fullmatch(name) or (_DASH.fullmatch(name) if reading is NameReading.KAFKA_DASH else None)
+        if not match or match["extension"] not in extensions:
+            raise InvalidInputError("FOREIGN_FILE", f"`{name}` is not a file name of a Kafka sink.")
+        return cls(match["topic"], int(match["partition"]), int(match["start"]), match["extension"])
+
+    @property
+    def gzip(self) -> bool:
+        return is_packed_name(f".{self.extension}")
+
+
+_UUID = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+
+
+def pattern_for(name: str) -> str:
+    """A pattern for the names of files of the same kind: `*.log.gz` for `1793520000.log.gz`."""
+    own = PurePosixPath(name).name
+    suffixes = [part for part in PurePosixPath(own).suffixes if not any(map(str.isdigit, part))]
+    ending = "".join(suffixes[-2:] if own.endswith(".gz") else suffixes[-1:])
+    if ending and own.endswith(ending):
+        return f"*{ending}"
+    # Dates, numbers and random ids differ from file to file; the words stay.
+    return re.sub(rf"{_UUID}|[^\W_]*\d[^\W_]*", "*", own.replace("[", "[[]"))
+
+
+def is_dash_name(name: str, extensions: Collection[str] = LINES) -> bool:
+    """Whether a name has the dash form."""
+    match = _DASH.fullmatch(name)
+    return bool(match) and match["extension"] in extensions if match else False
+
+
+def start_in(name: str) -> int:
+    """The offset in a name of either form; -1 for any other name."""
+    match = _PLUS.fullmatch(name) or _DASH.fullmatch(name)
+    return int(match["start"]) if match else -1
+
+
+def choose_reading(state: LogState, configured: NameReading | None) -> NameReading | None:
+    """How the names of new files are read; None if neither the log nor the configuration decides it.
+
+    Raises RefusedError if the configuration reads the names of taken files in another way.
+    """
+    frozen = state.names
+    # Both read every name of the plus form alike. Dated names have no other meaning than their time.
+    same = ((NameReading.KAFKA, NameReading.KAFKA_DASH), (NameReading.DATED, NameReading.ANY))
+    widened = (frozen, configured) in same
+    if frozen is NameReading.DATED and widened:
+        return frozen
+    if frozen is None or configured is None or frozen is configured or widened:
+        return configured or frozen
+    raise RefusedError(
+        "NAMES_CHANGED",
+        f"Log `{state.log}` was started with `names: {frozen}`, but the configuration now has `names: {configured}`.",
+        hint=f"Set `names: {frozen}`, or feed the files to a new log.",
+    )

@@ -1,4 +1,4 @@
-"""Lists landed files, and finds those that were rewritten.
+"""Lists landed files, also those with numbered names, and finds those that were rewritten.
 
 Hidden and temporary files are skipped. A file with an unusable name is reported, never silently skipped.
 """
@@ -12,18 +12,21 @@ from typing import BinaryIO, TypeAlias
 
 from tidefold.domain.log_state import LogState
 from tidefold.domain.source_progress import LandedFileRecord, NameReading
+from tidefold.domain.table.table_spec import Engine
 from tidefold.errors import InvalidInputError
-from tidefold.sources.landing.folders import ListedFile, Place, Stamp, folder_at, name_at
-from tidefold.sources.landing.names import LINES, LandedName
+from tidefold.sources.api import Feed, Listing
+from tidefold.sources.landing.folders import LINES, LandedName, ListedFile, Place, Stamp, find_time, folder_at, name_at
 from tidefold.sources.landing.problems import (
     FileProblem,
     report_changed,
+    report_file_time,
     report_foreign,
     report_other_name,
     report_unopened,
     report_unplaced,
     report_unsafe,
 )
+from tidefold.sources.landing.streams import is_packed_name
 from tidefold.storage import compute_sha256
 
 
@@ -34,6 +37,9 @@ class LandedFile:
     name, path: relative to the log's folder, and absolute or an address.
     alone: it is ingested independently of other files. Otherwise the files of a partition are ingested in order.
     names: how its name was read; None if the format has only one way.
+    zone: the time zone of the time in its name; None: UTC.
+    gzip: it is compressed.
+    record_path: where the records of a JSON document are; None: the file has lines or rows.
     """
 
     name: str
@@ -45,6 +51,23 @@ class LandedFile:
     gzip: bool
     alone: bool = False
     names: NameReading | None = None
+    zone: str | None = None
+    record_path: str | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether only all of its bytes can be read."""
+        return self.gzip or self.record_path is not None
+
+    @property
+    def time(self) -> int | None:
+        """Returns the time in its name, in microseconds since 1970; None: there is none."""
+        return find_time(self.name, self.zone)
+
+    @property
+    def is_numbered(self) -> bool:
+        """Whether its number in the log and the row are the place of a change."""
+        return self.names is not None and not self.names.has_offsets
 
     @property
     def queue(self) -> int | str:
@@ -82,7 +105,7 @@ def list_landed(
     Raises what `LandingPlace.list_files` raises.
     """
     place = folder_at(folder)
-    found: list[LandedFile] = []
+    files: list[LandedFile] = []
     problems: list[FileProblem] = []
     refused: list[LandedName] = []
     for one in place.list_files(known):
@@ -96,7 +119,7 @@ def list_landed(
             problems.append(report_unsafe(one.name, one.unsafe.kind))
             refused.append(landed)
             continue
-        found.append(
+        files.append(
             LandedFile(
                 one.name,
                 f"{place.address}/{one.name}",
@@ -111,11 +134,11 @@ def list_landed(
     # A file after a refused one of its partition is ingested only when the refused one can be.
     waiting = {
         file
-        for file in found
+        for file in files
         for one in refused
         if (file.topic, file.partition) == (one.topic, one.partition) and file.start >= one.start
     }
-    ready = (file for file in found if file not in waiting)
+    ready = (file for file in files if file not in waiting)
     return tuple(sorted(ready, key=lambda f: (f.partition, f.start, f.name))), tuple(problems)
 
 
@@ -125,17 +148,19 @@ def list_any(
     names: NameReading | None = None,
     patterns: Sequence[str] = (),
     known: Collection[str] = (),
+    zone: str | None = None,
+    record_path: str | None = None,
 ) -> Listed:
     """Returns all files below a folder with these endings, each ingested independently, and a problem for each other
     file.
 
-    names: see LandedFile.
+    names, zone, record_path: see LandedFile.
     patterns: of further names, as `*.log.gz`.
     known: see LandingPlace.list_files.
     Raises what `LandingPlace.list_files` raises.
     """
     place = folder_at(folder)
-    found: list[LandedFile] = []
+    files: list[LandedFile] = []
     problems: list[FileProblem] = []
     for one in place.list_files(known):
         name = one.name
@@ -145,9 +170,17 @@ def list_any(
             problems.append(replace(report_other_name(name, endings), size=one.stamp.size, changed=one.stamp.changed))
         else:
             path = f"{place.address}/{name}"
-            gzip = name.lower().endswith(".gz")
-            found.append(LandedFile(name, path, one.stamp, name_at(place.address), 0, 0, gzip, alone=True, names=names))
-    return tuple(found), tuple(problems)
+            gzip = is_packed_name(name)
+            topic = name_at(place.address)
+            listed = LandedFile(name, path, one.stamp, topic, 0, 0, gzip, alone=True, names=names, zone=zone)
+            files.append(replace(listed, record_path=record_path))
+    return tuple(files), tuple(problems)
+
+
+def sort_by_arrival(files: Sequence[LandedFile]) -> list[LandedFile]:
+    """Returns files that are ingested together as they are numbered: by time if all names have one, else by name."""
+    dated = all(file.time is not None for file in files)
+    return sorted(files, key=lambda file: (file.time or 0 if dated else 0, file.name))
 
 
 def _is_wanted(name: str, endings: Sequence[str], patterns: Sequence[str]) -> bool:
@@ -195,14 +228,14 @@ def _report_foreign(one: ListedFile, why: str) -> FileProblem:
 
 
 def of_topic(
-    files: Sequence[LandedFile], folder: Place, known: Sequence[str]
+    files: Sequence[LandedFile], folder: Place, expected: Sequence[str]
 ) -> tuple[tuple[LandedFile, ...], tuple[FileProblem, ...]]:
     """Returns the files of the log's own topic, and a problem for each other file.
 
-    The topic is the one that was ingested before (`known`), else the name of the folder, else the only topic.
+    The topic is the one that was ingested before (`expected`), else the name of the folder, else the only topic.
     """
     topics, place = sorted({f.topic for f in files}), folder_at(folder)
-    named = known or [t for t in topics if t == name_at(place.address)]
+    named = expected or [t for t in topics if t == name_at(place.address)]
     if not named and len(topics) > 1:
         message = (
             f"`{place.address}` contains files of several topics ({', '.join(topics)}), and its name matches none."
@@ -215,3 +248,30 @@ def of_topic(
         if f.topic != own
     )
     return tuple(f for f in files if f.topic == own), strange
+
+
+def list_by_number(feed: Feed, endings: Sequence[str], state: LogState, *, has_offsets: bool = False) -> Listing:
+    """Returns all files with these endings. `has_offsets`: a column numbers the rows, so files need no number.
+
+    If `file` orders the log, the first file decides whether names have a time. Files of the other kind are problems.
+    """
+    taken = {entry.name for entry in state.landed}
+    files, problems = list_any(
+        feed.path,
+        endings,
+        None if has_offsets else NameReading.ANY,
+        feed.options.get("files", ()),
+        taken,
+        feed.options.get("time_zone"),
+        feed.options.get("record_path"),
+    )
+    if not state.shape.orders_by_file:
+        return Listing(files, problems)
+    new = [file for file in files if file.name not in taken]
+    # Versions of a history need a time.
+    needs_time = state.shape.merge.engine is Engine.HISTORY and not state.shape.column_order
+    is_dated = needs_time or (bool(new) and new[0].time is not None)
+    reading = state.names or (NameReading.DATED if is_dated else NameReading.ANY)
+    other = {file.name for file in new if (file.time is not None) != (reading is NameReading.DATED)}
+    misfits = tuple(report_file_time(name, dated=reading is NameReading.DATED) for name in sorted(other))
+    return Listing(tuple(replace(f, names=reading) for f in files if f.name not in other), (*problems, *misfits))

@@ -5,14 +5,67 @@ from __future__ import annotations
 import errno
 import io
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator
-from typing import BinaryIO, ClassVar, TypeAlias, cast
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import BinaryIO, ClassVar, TypeAlias, TypeVar, cast
 
 from tidefold.errors import NotFoundError
 from tidefold.sources.landing.folders import ListedFile, ReplacedFileError, Stamp, is_visible
-from tidefold.sources.landing.name_ranges import list_names, split_names
 from tidefold.storage.object_client import ObjectClient
-from tidefold.storage.ranges import RangeReader
+from tidefold.storage.object_store import RangeReader
+
+T = TypeVar("T")
+Page: TypeAlias = Sequence[tuple[str, T]]
+# The pages of all names after a name; after the empty name: all.
+ReadPages: TypeAlias = Callable[[str], Iterable[Page[T]]]
+
+# So many chains at once, each of at least so many names.
+MOST, EACH = 8, 4000
+
+
+class UnsortedListingError(Exception):
+    """The store does not list names in order, or not from a given name on."""
+
+
+def split_names(names: Collection[str], each: int = EACH, most: int = MOST) -> list[tuple[str, str]]:
+    """Returns ranges of names, each after its first and up to its second name. An empty second name: no end."""
+    parts = min(most, len(names) // each)
+    if parts < 2:
+        return [("", "")]
+    ordered = sorted(names)
+    ends = sorted({ordered[len(ordered) * part // parts] for part in range(1, parts)} - {""})
+    return list(zip(["", *ends], [*ends, ""], strict=True))
+
+
+def list_names(pages: ReadPages[T], ranges: Sequence[tuple[str, str]]) -> Iterator[tuple[str, T]]:
+    """Yields every name once, in order. A store that does not list in order is listed in one chain."""
+    if len(ranges) > 1:
+        try:
+            with ThreadPoolExecutor(len(ranges)) as pool:
+                parts = list(pool.map(lambda one: _list_range(pages, *one), ranges))
+        except UnsortedListingError:
+            pass
+        else:
+            yield from (entry for part in parts for entry in part)
+            return
+    for page in pages(""):
+        yield from page
+
+
+def _list_range(pages: ReadPages[T], after: str, upto: str) -> list[tuple[str, T]]:
+    entries: list[tuple[str, T]] = []
+    last = after
+    for page in pages(after):
+        for name, entry in page:
+            # The empty name is the object that stands for the folder itself.
+            if name <= last and (name or last):
+                raise UnsortedListingError
+            if upto and name > upto:
+                return entries
+            entries.append((name, entry))
+            last = name
+    return entries
+
 
 # Names relative to the prefix, and their stamps.
 StampPage: TypeAlias = list[tuple[str, Stamp]]
@@ -109,8 +162,8 @@ class ObjectFolder(ABC):
 
     def find_tables(self) -> list[str]:
         names = (name for page in self._read_pages("") for name, _ in page)
-        found = {name.partition(_DELTA_LOG)[0] for name in names if f"/{_DELTA_LOG}" in f"/{name}"}
-        folders = sorted(folder.rstrip("/") or "." for folder in found if not folder or folder.endswith("/"))
+        tables = {name.partition(_DELTA_LOG)[0] for name in names if f"/{_DELTA_LOG}" in f"/{name}"}
+        folders = sorted(folder.rstrip("/") or "." for folder in tables if not folder or folder.endswith("/"))
         return [one for one in folders if not any(one != other and one.startswith(f"{other}/") for other in folders)]
 
     def _key(self, name: str) -> str:

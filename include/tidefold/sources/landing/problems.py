@@ -8,12 +8,16 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from tidefold.errors import ConflictError, InvalidInputError, TidefoldError
-from tidefold.sources.landing.folders import ReplacedFileError
-from tidefold.sources.landing.names import pattern_for
+from tidefold.sources.landing.folders import ReplacedFileError, pattern_for
 from tidefold.storage.safe_files import UnsafeFileError
 
+_UTF16 = "is UTF-16: write it as UTF-8 (`iconv -f UTF-16 -t UTF-8 FILE`)"
+_SHEET = "is a spreadsheet or a zip archive: export or unpack it as CSV in UTF-8"
+# First bytes of files that nothing reads, with the way out.
+_FOREIGN = {b"\xff\xfe": _UTF16, b"\xfe\xff": _UTF16, b"PK\x03\x04": _SHEET, b"\xd0\xcf\x11\xe0": _SHEET}
+_SHEETS = (".xlsx", ".xls", ".xlsm", ".ods")
 # Packed files that are not read, with the program that unpacks them.
-_PACKED = {".zst": "zstd -d", ".bz2": "bunzip2", ".xz": "unxz", ".zip": "unzip", ".lz4": "lz4 -d", ".7z": "7z x"}
+_PACKED = {".bz2": "bunzip2", ".xz": "unxz", ".zip": "unzip", ".lz4": "lz4 -d", ".7z": "7z x"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +65,8 @@ def report_other_name(name: str, endings: Sequence[str]) -> FileProblem:
     message = f"The name of `{name}` does not end in {' or '.join(endings)}."
     if packed := next((program for ending, program in _PACKED.items() if own.lower().endswith(ending)), None):
         hint = f"Land it unpacked (`{packed}`), or as gzip; then move this one out of the landing folder."
+    elif own.lower().endswith(_SHEETS):
+        hint = "Export each sheet as CSV in UTF-8, and land that; then move this one out of the landing folder."
     else:
         hint = (
             "Move it out of the landing folder. If it contains rows of this log, set "
@@ -73,6 +79,17 @@ def report_unplaced(name: str) -> FileProblem:
     """Reports a file whose name does not have the offset of its records, in a log that needs it."""
     message = f"The name `{name}` does not have the form `topic+partition+offset`, so the offsets are unknown."
     return FileProblem(name, "LANDED_NAME", message, "Land it under such a name.", blocking=False)
+
+
+def report_file_time(name: str, *, dated: bool) -> FileProblem:
+    """Reports a file whose name lacks the time that the names of the log have (`dated`), or has one that they lack."""
+    kind = "no time, or more than one" if dated else "a time"
+    others = "each file of this log has one" if dated else "the first file of this log had none"
+    message = f"The name of `{name}` has {kind}, but {others}, and `order: file` puts the files in order."
+    hint = "Land it under a name such as `orders-2026-01-31.csv` or `orders-2026-01-31T06-00.csv`."
+    if not dated:
+        hint = "Land it under a name without a time. Or feed the files to a new log, from the first dated file on."
+    return FileProblem(name, "LANDED_TIME", message, hint)
 
 
 def report_gone(name: str) -> FileProblem:
@@ -124,15 +141,27 @@ def report_unopened(name: str, error: OSError) -> FileProblem:
     return report_unreadable(name, str(error.strerror or error))
 
 
-def report_wrong_content(name: str) -> FileProblem:
+def explain_foreign(begin: bytes) -> str:
+    """Returns what the first bytes of a file show that nothing reads, and the way out; empty: nothing."""
+    return next((why for magic, why in _FOREIGN.items() if begin.startswith(magic)), "")
+
+
+def report_wrong_content(name: str, begin: bytes = b"") -> FileProblem:
     message = f"The content of `{name}` does not match its extension."
-    hint = "Land it under the right name: gzip files end in `.gz`, plain files do not."
+    hint = "Land it under the right name: compressed files end in `.gz` or `.zst`, plain files do not."
+    if foreign := explain_foreign(begin):
+        message, hint = f"`{name}` {foreign}.", "Land the result under another name, then move this one away."
     return FileProblem(name, "LANDED_FORMAT", message, hint)
 
 
 def report_damaged(name: str, why: str) -> FileProblem:
     message = f"`{name}` is damaged: {why}."
     return FileProblem(name, "LANDED_DAMAGED", message, "Land an intact copy under the same name.")
+
+
+def report_too_large(name: str, why: str) -> FileProblem:
+    hint = "Write it again with smaller row groups. Keep values of more than 64 MiB elsewhere."
+    return FileProblem(name, "LANDED_TOO_LARGE", f"`{name}` needs more memory than a task may use: {why}.", hint)
 
 
 def report_truncated(name: str) -> FileProblem:
@@ -195,6 +224,11 @@ def report_schema_stop(
         hint = (
             "Let the writer name the element that it polls. To ingest the rest without this operation, set "
             "`on_bad_record: quarantine`; the element then stays in the table."
+        )
+    if reason == "DECIMAL_SCALE":
+        hint = (
+            "Promise the scale in `columns`, then run ingest again. It continues with this record. If the scale "
+            "changed at the source, let Debezium make a new snapshot, land it in a new folder, and start the log again."
         )
     if reason == "SCHEMA_UNKNOWN":
         hint = "Put the schema into the folder `source.schemas`, then run ingest again. It continues with this record."

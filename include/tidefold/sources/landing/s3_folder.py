@@ -34,12 +34,12 @@ class S3Folder(ObjectFolder):
         begin = {"StartAfter": f"{prefix}{after}"} if after else {}
         with self._bucket.translate_errors(self.address):
             for page in self._bucket.pages("list_objects_v2", Prefix=prefix, **begin):
-                found = page.get("Contents", [])
-                yield [(item["Key"].removeprefix(prefix), _stamp_from(item, item["Size"])) for item in found]
+                contents = page.get("Contents", [])
+                yield [(item["Key"].removeprefix(prefix), _stamp_from(item, item["Size"])) for item in contents]
 
     def _find_stamp(self, key: str) -> Stamp:
-        found = self._bucket.call("head_object", Key=key)
-        return _stamp_from(found, found["ContentLength"])
+        head = self._bucket.call("head_object", Key=key)
+        return _stamp_from(head, head["ContentLength"])
 
     def _open_pinned(self, key: str, name: str, stamp: Stamp) -> BinaryIO:
         return cast(BinaryIO, _PinnedObject(self._bucket, key, stamp, lambda error: self._as_os_error(error, name)))
@@ -51,8 +51,8 @@ class S3Folder(ObjectFolder):
         return isinstance(error, FileNotFoundError)
 
 
-def _stamp_from(found: dict[str, Any], size: int) -> Stamp:
-    return Stamp(0, size, found["LastModified"].timestamp(), found["ETag"])
+def _stamp_from(head: dict[str, Any], size: int) -> Stamp:
+    return Stamp(0, size, head["LastModified"].timestamp(), head["ETag"])
 
 
 class _PinnedObject(S3File):  # type: ignore[misc]

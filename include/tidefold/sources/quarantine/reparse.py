@@ -11,19 +11,21 @@ import pyarrow as pa
 
 from tidefold.changelog.schema import CLEAR
 from tidefold.domain.log_state import LandedFileRecord, LogState, TableSpec
+from tidefold.domain.source_progress import NameReading
 from tidefold.errors import CorruptError
-from tidefold.sources.api import RecordReader, Source
-from tidefold.sources.ingest.accounting import Batch, FilePosition
-from tidefold.sources.ingest.change_batches import TableBuilder
-from tidefold.sources.landing.folders import folder_at
+from tidefold.sources.api import PLACEHOLDER, Feed, RecordReader, Source
+from tidefold.sources.landing.folders import find_time, folder_at
 from tidefold.sources.landing.streams import (
     CutShortError,
     DamagedError,
     Fingerprint,
     ShrunkError,
     file_chunks,
+    is_packed_name,
 )
 from tidefold.sources.quarantine.writer import KEPT_TEXT, Quarantined
+from tidefold.sources.records.accounting import Batch, FilePosition, ReaderPosition
+from tidefold.sources.records.change_batches import TableBuilder
 from tidefold.sources.records.errors import RefusedRecordError
 from tidefold.storage import Store
 from tidefold.typed_json import decode_json
@@ -59,8 +61,9 @@ def read_refused(store: Store, state: LogState, path: str) -> Iterator[Refused]:
 
 @dataclass(slots=True)
 class SecondLook:
-    """The result of a second parse of one partition's refused records.
+    """The result of a second parse of the refused records of one partition, or of one file that has a number.
 
+    partition: the partition, or the number of the file.
     table, changes: the records that are changes now, and their rows.
     others: records that are readable but not changes, with the name of their count.
     refused: the rest, with today's reason.
@@ -91,26 +94,39 @@ def look_again(
     text_of: TextOf,
     room_of: RoomOf,
     horizon: int | None = None,
+    placeholder: str = PLACEHOLDER,
+    names: NameReading | None = None,
+    zone: str | None = None,
 ) -> list[SecondLook]:
-    """Reads refused records as ingest would read them now, each alone. Returns one result for each partition.
+    """Reads refused records as ingest would read them now, each alone. Returns one result for each partition or file.
 
     Records that `source` cannot read alone stay refused. `source` None: the log has no source any more.
+    names, zone: how the log reads the names of files, and the time zone of the times in them.
     """
+    is_numbered = names is not None and not names.has_offsets
 
     def partition(one: Refused) -> tuple[str, int]:
-        return one.landed.topic, one.landed.partition
+        return one.landed.topic, one.landed.number if is_numbered else one.landed.partition
 
     grouped = groupby(sorted(records, key=partition), key=partition)
     looks = []
-    for (topic, number), members in grouped:
-        reader = source.reader(shape, FilePosition(topic, number, horizon=horizon)) if source else None
-        look = SecondLook(topic, number, refused=[] if reader else list(members))
-        looks.append(_look(reader, shape, look, list(members), text_of, room_of) if reader else look)
+    for (topic, number), group in grouped:
+        members = list(group)
+        name = members[0].landed.name
+        time = find_time(name, zone) if is_numbered else None
+        place = FilePosition(
+            topic, number, horizon=horizon, alone=is_numbered, time=time, placeholder=placeholder, name=name
+        )
+        reader = source.reader(shape) if source else None
+        look = SecondLook(topic, number, refused=[] if reader else members)
+        at = ReaderPosition(place, shape)
+        looks.append(_look(reader, at, shape, look, members, text_of, room_of) if reader else look)
     return looks
 
 
 def _look(
     reader: RecordReader,
+    at: ReaderPosition,
     shape: TableSpec,
     look: SecondLook,
     records: Sequence[Refused],
@@ -120,8 +136,8 @@ def _look(
     taken, former, moved = Batch(), Batch(), Batch()
     for one in records:
         text = None if one.entry.reason in OF_THEIR_PLACE else text_of(one)
-        count = _count_of(reader, text, one.entry.offset, room_of(one.landed)) if text is not None else None
-        batch = reader.drain_batch()
+        count = _count_of(reader, at, text, one, room_of(one.landed)) if text is not None else None
+        batch = at.drain_batch()
         if isinstance(count, RefusedRecordError):
             look.refused.append(_renew_reason(one, count))
         elif count is None or CLEAR in batch.ops:
@@ -156,17 +172,16 @@ def _renew_reason(one: Refused, refused: RefusedRecordError) -> Refused:
 
 
 def _count_of(
-    reader: RecordReader, text: bytes, known: int | None, room: tuple[int, int | None]
+    reader: RecordReader, at: ReaderPosition, text: bytes, one: Refused, room: tuple[int, int | None]
 ) -> str | RefusedRecordError | None:
     """The count to which the record belongs now, or why it is still refused; None: other records have its offset."""
-    reader.begin_single_record(known)
-    reader.preview_chunk(text)
+    at.begin_single_record(text, one.entry.line, one.entry.offset)
     try:
-        reader.take(text)
+        reader(at, text)
     except RefusedRecordError as refused:
         return refused
     first, end = room
-    offset, account = reader.offset, reader.account
+    offset, account = at.offset, at.account
     if offset is not None and (offset < first or (end is not None and offset >= end)):
         return None
     return next((name for name in ("changes", "tombstones", "ignored") if getattr(account, name)), "repeated")
@@ -178,18 +193,17 @@ def whole_text(entry: Quarantined) -> bytes | None:
     return None if len(text) >= KEPT_TEXT or b"\\x" in text else text
 
 
-def read_landed_lines(folder: str, landed: LandedFileRecord, lines: Collection[int]) -> Mapping[int, bytes]:
+def read_landed_lines(feed: Feed, landed: LandedFileRecord, lines: Collection[int]) -> Mapping[int, bytes]:
     """Returns these lines of a landed file; empty if it is no longer the file that was ingested."""
-    found: dict[int, bytes] = {}
     try:
-        with folder_at(folder).open(landed.name) as stream:
+        with folder_at(feed.path).open(landed.name) as stream:
             content = Fingerprint(stream, landed.length)
-            number = 0
-            for chunk in file_chunks(content.blocks(), gzip=landed.name.endswith(".gz")):
+            texts, number, path = dict[int, bytes](), 0, feed.options.get("record_path")
+            for chunk in file_chunks(content.blocks(), gzip=is_packed_name(landed.name), record_path=path):
                 for line in chunk.lines:
                     number += 1
                     if number in lines and not chunk.too_long:
-                        found[number] = line
-            return found if content.sha256 == landed.checksum else {}
+                        texts[number] = line
+            return texts if content.sha256 == landed.checksum else {}
     except (OSError, CutShortError, DamagedError, ShrunkError):
         return {}

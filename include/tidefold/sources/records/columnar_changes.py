@@ -1,7 +1,7 @@
 """Makes changes from Arrow tables of rows: operation, order, offset, and refusals.
 
-Rows without offsets get one from their content. So a row that comes twice counts once, and the result does not depend
-on the files or on their order. Values are converted to the column's type exactly, or refused.
+The offset of a row without one is its number in the file. Values are converted to the column's type exactly, or
+refused.
 """
 
 from __future__ import annotations
@@ -11,21 +11,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import duckdb
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidefold.changelog.duckdb_connection import connect
-from tidefold.changelog.key_group_hash import quote_name
 from tidefold.changelog.schema import DELETE, MERGE, UPSERT, arrow_type, change_schema, order_columns
 from tidefold.domain.log_state import Column, TableSpec
-from tidefold.domain.table.table_spec import COLUMNS, Deletes, Engine
-from tidefold.domain.table.type_conversion import parse_value
-from tidefold.domain.table.types import parse_type
-from tidefold.sources.ingest.accounting import late_change
+from tidefold.domain.table.table_spec import Deletes, Engine
+from tidefold.domain.table.types import parse_type, parse_value
+from tidefold.sources.api import PLACEHOLDER
+from tidefold.sources.records.accounting import late_change
 from tidefold.sources.records.errors import RefusedRecordError
-from tidefold.sources.records.text_forms import find_format, in_normal_form
+from tidefold.sources.records.text_forms import PLAIN, Spelling, find_format, in_normal_form
+from tidefold.sources.records.unavailable_values import placeholder_of
 
 # Instead of words for deletes: every value is one.
 ANY = "any"
@@ -52,12 +50,18 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     op: the operation; None: all rows are upserts.
     order: the order, if the source has one.
     time: the commit time in microseconds since 1970.
+    placeholder: what the source writes for a value that it did not send.
+    time_zone: of times without one.
+    folder_columns: columns whose values are in the names of folders, as in `dt=2026-01-31`.
     """
 
     op: OpColumn | None = None
+    time_zone: str | None = None
+    folder_columns: tuple[str, ...] = ()
     offset: str | None = None
     order: tuple[str, ...] = ()
     time: str | None = None
+    placeholder: str = PLACEHOLDER
 
     @property
     def beside(self) -> tuple[str, ...]:
@@ -84,31 +88,37 @@ class ColumnarBatch:
 class Changes:
     """Makes changes of the rows of one log."""
 
-    def __init__(self, shape: TableSpec, rules: Rules, cast: Cast, horizon: int | None = None) -> None:
+    def __init__(
+        self, shape: TableSpec, rules: Rules, cast: Cast, horizon: int | None = None, time: int | None = None
+    ) -> None:
+        """`time`: the time in the name of the file."""
         self._horizon = horizon
-        # Opening one takes as long as a thousand rows.
-        self._connection = connect()
+        self._time = time
         self._shape = shape
         self._rules = rules
         self._cast = cast
-        self._order = shape.order_by if shape.order == COLUMNS else ()
+        self._order = shape.column_order
         self._needed = {*shape.key, *self._order}
 
-    def make(self, rows: pa.Table) -> ColumnarBatch:
-        """Makes the changes. A column of the table that `rows` does not have is absent."""
+    def make(self, rows: pa.Table, numbers: Sequence[int]) -> ColumnarBatch:
+        """Makes the changes. A column of the table that `rows` does not have is absent.
+
+        numbers: of the rows in their file.
+        """
         made = ColumnarBatch(rows)
         deletes = self._deletes(rows, made)
         absent = [c.name for c in self._shape.columns if c.name not in rows.column_names and not c.may_lack]
         columns = {c.name: self._column(rows, c, deletes, made) for c in self._shape.columns}
-        offsets = self._read_offsets(rows, made)
+        name = self._rules.offset
+        offsets = pa.array(numbers, pa.int64()) if name is None else self._read_offsets(rows, name, made)
         self._check_late(columns, made)
         keep = self._select_changes(rows.num_rows, deletes, made)
-        given = {"_offset": offsets} if offsets is not None else {}
-        given |= {"_ts": _combine(rows, self._rules.time)} if self._rules.time else {}
-        given |= {f"_o{i}": _combine(rows, name) for i, name in enumerate(self._rules.order)}
+        parts = {"_offset": offsets}
+        parts |= {"_ts": _combine(rows, self._rules.time)} if self._rules.time else {}
+        parts |= {f"_o{i}": _combine(rows, name) for i, name in enumerate(self._rules.order)}
         upsert = MERGE if self._shape.merge.engine is Engine.AGGREGATE else UPSERT
         ops = pc.if_else(deletes, pa.scalar(DELETE, pa.int8()), pa.scalar(upsert, pa.int8()))
-        table = pa.table({"_op": ops, **columns, **given}).filter(keep)
+        table = pa.table({"_op": ops, **columns, **parts}).filter(keep)
         made.table = self._arrange(table, absent)
         return made
 
@@ -118,14 +128,14 @@ class Changes:
             return pa.array([False] * rows.num_rows)
         if op.delete == ANY:
             return pc.is_valid(_combine(rows, op.column))
-        said = pc.cast(_combine(rows, op.column), pa.string())
-        made.without = _where(pc.is_in(said, pa.array(op.ignore, pa.string())))
-        for row in _where(pc.invert(pc.is_in(said, pa.array([*op.upsert, *op.delete, *op.ignore], pa.string())))):
-            value = said[row].as_py()
-            known = ", ".join((*op.upsert, *op.delete))
+        texts = pc.cast(_combine(rows, op.column), pa.string())
+        made.without = _where(pc.is_in(texts, pa.array(op.ignore, pa.string())))
+        for row in _where(pc.invert(pc.is_in(texts, pa.array([*op.upsert, *op.delete, *op.ignore], pa.string())))):
+            value = texts[row].as_py()
+            expected = ", ".join((*op.upsert, *op.delete))
             text = "null" if value is None else repr(value[:40])
-            made.refused[row] = RefusedRecordError("OP_UNKNOWN", f"`{op.column}` is {text}, not one of {known}.")
-        return pc.is_in(said, pa.array(op.delete, pa.string()))
+            made.refused[row] = RefusedRecordError("OP_UNKNOWN", f"`{op.column}` is {text}, not one of {expected}.")
+        return pc.is_in(texts, pa.array(op.delete, pa.string()))
 
     def _column(self, rows: pa.Table, column: Column, deletes: pa.Array, made: ColumnarBatch) -> pa.Array:
         """Values of the column's type. For deletes only key and order columns are read."""
@@ -134,12 +144,14 @@ class Changes:
             # Such rows are older than the column.
             value = None if column.default is None else parse_value(column.type, column.default)
             return pc.if_else(deletes, pa.scalar(None, type_), pa.scalar(value, type_))
-        given = _combine(rows, column.name)
+        combined = _combine(rows, column.name)
         if column.name not in self._needed:
-            given = pc.if_else(deletes, pa.scalar(None, given.type), given)
-        values, unfit = self._cast(given, column)
+            combined = pc.if_else(deletes, pa.scalar(None, combined.type), combined)
+        for row in placeholder_of(self._rules.placeholder).find_rows(combined):
+            made.refused[row] = RefusedRecordError("UNAVAILABLE_VALUE", f"The source did not send `{column.name}`.")
+        values, unfit = self._cast(combined, column)
         for row in unfit:
-            refusal = RefusedRecordError("VALUE_INVALID", _invalid(given[row].as_py(), column))
+            refusal = RefusedRecordError("VALUE_INVALID", _invalid(combined[row].as_py(), column))
             made.refused.setdefault(row, refusal)
         for names, reason in ((self._shape.key, "KEY_NULL"), (self._order, "ORDER_MISSING")):
             if column.name in names:
@@ -147,10 +159,7 @@ class Changes:
                     made.refused.setdefault(row, RefusedRecordError(reason, f"`{column.name}` is null."))
         return values
 
-    def _read_offsets(self, rows: pa.Table, made: ColumnarBatch) -> pa.Array | None:
-        name = self._rules.offset
-        if name is None:
-            return None
+    def _read_offsets(self, rows: pa.Table, name: str, made: ColumnarBatch) -> pa.Array:
         values, _ = self._cast(_combine(rows, name), Column(name, "long"))
         for row in _where(pc.invert(pc.fill_null(pc.greater_equal(values, 0), fill_value=False))):
             made.refused.setdefault(
@@ -198,41 +207,14 @@ class Changes:
             "_absent": pc.if_else(upserts, names, pa.scalar(None, names.type)),
         }
         columns.setdefault("_ts", pa.nulls(count, pa.int64()))
-        if "_offset" not in columns:
-            content = table.select(["_op", *(column.name for column in self._shape.columns)])
-            columns["_offset"] = content_places(content, absent, self._connection)
-        for name, by in zip(order_columns(self._shape), self._order, strict=False):
+        orders = order_columns(self._shape)
+        for name, by in zip(orders, self._order, strict=False):
             columns[name] = _whole_numbers(table.column(by))
+        if self._shape.orders_by_file:
+            # Without a time in names, the ledger gives the file its order.
+            columns[orders[-1]] = pa.repeat(pa.scalar(self._time or 0, pa.int64()), count)
+            columns["_ts"] = pa.repeat(pa.scalar(self._time, pa.int64()), count)
         return pa.table([columns[name] for name in schema.names], schema=schema)
-
-
-def content_places(table: pa.Table, absent: Sequence[str], connection: duckdb.DuckDBPyConnection) -> pa.ChunkedArray:
-    """For each row a number from 0 to 2**63 - 1 that depends only on its content.
-
-    Deletes have the higher numbers. So a delete that brings the row as it was, with the order of its last upsert, is
-    the later one of the two.
-    """
-    texts = [_content_sql(f, f.name in absent) for f in table.schema]
-    connection.register("rows", table)
-    half = f"CASE WHEN _op = {DELETE} THEN {1 << 62} ELSE 0 END"
-    sql = f"(md5_number({' || '.join(texts)}) >> 66::UHUGEINT)::BIGINT + {half}"
-    found = connection.sql(f"SELECT {sql} AS n FROM rows").to_arrow_table().column("n")
-    connection.unregister("rows")
-    return found
-
-
-def _content_sql(column: pa.Field, is_absent: bool) -> str:
-    """An SQL expression with a different text for each value; null and absent differ too."""
-    if is_absent:
-        return "'a'"
-    name = quote_name(column.name)
-    if pa.types.is_binary(column.type):
-        text = f"hex({name})"
-    elif pa.types.is_list(column.type):
-        text = f"to_json({name})::VARCHAR"
-    else:
-        text = f"{name}::VARCHAR"
-    return f"CASE WHEN {name} IS NULL THEN 'n' ELSE length({text}) || ':' || {text} END"
 
 
 _RIGHT = {
@@ -254,9 +236,9 @@ def _invalid(value: Any, column: Column) -> str:
     if isinstance(value, bytes) and column.type != "binary" and not _is_utf8(value):
         return f"{shown}, which is not UTF-8 text: set `encoding` under `source`, such as `encoding: cp1252`."
     right = _RIGHT.get(parse_type(column.type).name)
-    said = f"{shown}, not a valid {column.type}.{f' Expected: {right}.' if right else ''}"
+    what = f"{shown}, not a valid {column.type}.{f' Expected: {right}.' if right else ''}"
     fitting = find_format(text, column.type) if isinstance(value, bytes) else ""
-    return f"{said} To read it, set `timestamp_formats: [{json.dumps(fitting)}]` under `source`." if fitting else said
+    return f"{what} To read it, set `timestamp_formats: [{json.dumps(fitting)}]` under `source`." if fitting else what
 
 
 def _is_utf8(value: bytes) -> bool:
@@ -289,10 +271,10 @@ def in_range(values: pa.Array, column: Column) -> pa.Array:
     """Whether values are in the range of every reader: dates and timestamps of the years 1 to 9999."""
     spans = {"date": (pa.int32(), -719_162, 2_932_896)}
     spans["timestamp"] = (pa.int64(), -62_135_596_800_000_000, 253_402_300_799_999_999)
-    found = spans.get(parse_type(column.type).name)
-    if found is None:
+    span = spans.get(parse_type(column.type).name)
+    if span is None:
         return pa.array([True] * len(values))
-    type_, low, high = found
+    type_, low, high = span
     numbers = values.cast(type_)
     return pc.and_(pc.greater_equal(numbers, low), pc.less_equal(numbers, high))
 
@@ -323,51 +305,54 @@ _WIDER: dict[str, tuple[pa.DataType, ...]] = {
 _TIMES = ("date", "timestamp")
 
 
-def of_text(values: pa.Array, column: Column, formats: Sequence[str] = ()) -> tuple[pa.Array, Sequence[int]]:
+def of_text(values: pa.Array, column: Column, spelling: Spelling = PLAIN) -> tuple[pa.Array, Sequence[int]]:
     """Converts texts (as bytes) to the column's type; also returns the rows whose text is not valid."""
     texts, unfit = _cast(values, pa.string())
     type_ = parse_type(column.type)
-    texts = in_normal_form(texts, type_.name, formats)
+    texts = in_normal_form(texts, type_.name, spelling)
     matches = pc.match_substring_regex(texts, _TEXTS[type_.name]) if _TEXTS[type_.name] else pc.is_valid(texts)
     misfits = {*unfit, *_not(matches, texts)}
-    found, unread = _cast(_without(texts, misfits), arrow_type(column.type))
-    misfits |= {*unread, *_not(in_range(found, column), found)}
+    converted, unread = _cast(_without(texts, misfits), arrow_type(column.type))
+    misfits |= {*unread, *_not(in_range(converted, column), converted)}
     if type_.name in ("float", "double"):
         # A number that is too large for its type became infinite.
-        beyond = pc.and_(pc.is_inf(found), pc.invert(pc.match_substring_regex(texts, _INFINITE)))
-        misfits |= set(_not(pc.invert(beyond), found))
-    return _without(found, misfits), sorted(misfits)
+        beyond = pc.and_(pc.is_inf(converted), pc.invert(pc.match_substring_regex(texts, _INFINITE)))
+        misfits |= set(_not(pc.invert(beyond), converted))
+    return _without(converted, misfits), sorted(misfits)
 
 
-def of_values(values: pa.Array, column: Column) -> tuple[pa.Array, Sequence[int]]:
+def of_values(values: pa.Array, column: Column, spelling: Spelling = PLAIN) -> tuple[pa.Array, Sequence[int]]:
     """Converts values of a type that `fits` to the column's type; also returns the rows whose value would change."""
-    if _is_text(values.type) and parse_type(column.type).name in _TIMES:
-        return of_text(values.cast(pa.binary()), column)
-    found, unfit = _cast(values, arrow_type(column.type))
-    misfits = {*unfit, *_not(in_range(found, column), found)}
-    return _without(found, misfits), sorted(misfits)
+    is_named = pa.types.is_binary(values.type) and column.type != "binary"  # The name of a folder has it.
+    if is_named or (_is_text(values.type) and parse_type(column.type).name in _TIMES):
+        return of_text(values.cast(pa.binary()), column, spelling)
+    if spelling.time_zone and pa.types.is_timestamp(values.type) and values.type.tz is None:
+        return of_text(pc.strftime(values, "%Y-%m-%dT%H:%M:%S").cast(pa.binary()), column, spelling)
+    converted, unfit = _cast(values, arrow_type(column.type))
+    misfits = {*unfit, *_not(in_range(converted, column), converted)}
+    return _without(converted, misfits), sorted(misfits)
 
 
-def fits(given: pa.DataType, column: Column) -> bool:
+def fits(actual: pa.DataType, column: Column) -> bool:
     """Whether values of a type can be values of the column: the same type or a narrower one; times in any unit, or as
     text.
     """
-    if pa.types.is_dictionary(given):
-        given = given.value_type
+    if pa.types.is_dictionary(actual):
+        actual = actual.value_type
     type_ = parse_type(column.type)
     if type_.element is not None:
-        is_list = pa.types.is_list(given) or pa.types.is_large_list(given)
+        is_list = pa.types.is_list(actual) or pa.types.is_large_list(actual)
         element = column.type.removeprefix("array<").removesuffix(">")
-        return bool(is_list) and fits(given.value_type, Column(column.name, element))
-    if type_.name in _TIMES and _is_text(given):
+        return bool(is_list) and fits(actual.value_type, Column(column.name, element))
+    if type_.name in _TIMES and _is_text(actual):
         return True
     if type_.name == "timestamp":
-        return bool(pa.types.is_timestamp(given))  # One without a zone is UTC.
+        return bool(pa.types.is_timestamp(actual))  # One without a zone is UTC.
     if type_.name == "decimal":
-        if not pa.types.is_decimal(given) or given.scale > type_.scale:
+        if not pa.types.is_decimal(actual) or actual.scale > type_.scale:
             return False
-        return bool(given.precision - given.scale <= type_.precision - type_.scale)
-    return bool(given == arrow_type(column.type)) or given in _WIDER.get(type_.name, ())
+        return bool(actual.precision - actual.scale <= type_.precision - type_.scale)
+    return bool(actual == arrow_type(column.type)) or actual in _WIDER.get(type_.name, ())
 
 
 def _is_text(type_: pa.DataType) -> bool:
@@ -380,14 +365,14 @@ def _cast(values: pa.Array, type_: pa.DataType) -> tuple[pa.Array, Sequence[int]
         return values.cast(type_), ()
     except pa.ArrowInvalid:
         pass
-    unfit, found = [], []
+    unfit, converted = [], []
     for row in range(len(values)):
         try:
-            found.append(values[row : row + 1].cast(type_))
+            converted.append(values[row : row + 1].cast(type_))
         except pa.ArrowInvalid:
             unfit.append(row)
-            found.append(pa.nulls(1, type_))
-    return pa.concat_arrays(found), unfit
+            converted.append(pa.nulls(1, type_))
+    return pa.concat_arrays(converted), unfit
 
 
 def _not(mask: pa.Array, values: pa.Array) -> Sequence[int]:

@@ -1,4 +1,4 @@
-"""Converts values from the forms in which sources write them in JSON to the column's type, without loss or not at all.
+"""Converts values from the forms in which sources write them to the column's type, or to text, without loss.
 
 A value is decoded strictly as its `json_type`. If that is not the column's type, `conversion` converts it. It raises
 ValueError with the reason if no value of the column's type is equal.
@@ -16,11 +16,110 @@ from decimal import Context, Decimal
 from functools import partial
 from typing import Annotated, Any, Literal
 
+import msgspec
 from msgspec import Meta, Raw, UnsetType
 
-from tidefold.domain.table.types import Type, encodings_of
-from tidefold.sources.records import value_texts
-from tidefold.sources.records.value_texts import VariableScale
+from tidefold.domain.table.types import Type, encodings_of, parse_promised_scale
+from tidefold.typed_json import make_decoder
+
+_NUMERAL = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?", re.ASCII)
+# Years outside 1 to 9999 are written as in ISO 8601 (`-0043-03-15`, `+10000-01-01`), and the infinities of PostgreSQL
+# as in PostgreSQL.
+
+# How Debezium writes what is no finite number, with `decimal.handling.mode=string`.
+_NO_NUMBERS = {
+    "NAN": "NaN",
+    "NaN": "NaN",
+    "POSITIVE_INFINITY": "Infinity",
+    "Infinity": "Infinity",
+    "NEGATIVE_INFINITY": "-Infinity",
+    "-Infinity": "-Infinity",
+}
+# What the connector makes of the infinities of a timestamp, in microseconds.
+_INFINITIES = {9_223_372_036_825_200_000: "infinity", -9_223_372_036_832_400_000: "-infinity"}
+_DAY = 86_400
+
+
+class VariableScale(msgspec.Struct, gc=False):
+    """A decimal that brings its scale: io.debezium.data.VariableScaleDecimal."""
+
+    scale: int
+    value: bytes
+
+
+_variable = make_decoder(VariableScale)
+
+
+def json_text(value: msgspec.Raw) -> str | None:
+    """A text as it is; anything else as the JSON that the source wrote."""
+    text = bytes(value).decode()
+    if text == "null":
+        return None
+    return str(msgspec.json.decode(value)) if text.startswith('"') else text
+
+
+def decimal_text(value: msgspec.Raw) -> str | None:
+    """Returns a decimal, in any form that is valid without a schema, digit by digit."""
+    text = bytes(value).decode()
+    if text.startswith("{"):
+        try:
+            return format_unscaled(_variable.decode(value), None)
+        except msgspec.DecodeError as error:
+            raise ValueError("is an object, not a decimal with its scale") from error
+    plain = json_text(value)
+    if plain is None or _NUMERAL.fullmatch(plain):
+        return plain
+    if plain not in _NO_NUMBERS:
+        raise ValueError(f"{plain[:40]!r} is not a decimal")
+    return _NO_NUMBERS[plain]
+
+
+def format_unscaled(value: bytes | VariableScale, scale: int | None) -> str:
+    """The number whose digits are a whole number of big-endian bytes in two's complement, with all of its digits."""
+    digits = value.value if isinstance(value, VariableScale) else value
+    scale = value.scale if isinstance(value, VariableScale) else scale
+    if not digits or scale is None or abs(scale) > 20_000:
+        raise ValueError("is not a number in base64")
+    number = int.from_bytes(digits, "big", signed=True)
+    text = str(abs(number))  # Raises ValueError for more than 4,300 digits.
+    sign = "-" if number < 0 else ""
+    if scale <= 0:
+        return sign + text + ("0" * -scale if number else "")
+    text = text.rjust(scale + 1, "0")
+    return f"{sign}{text[:-scale]}.{text[-scale:]}"
+
+
+def date_text(value: int | str) -> str:
+    """A day since 1970; a text as it is."""
+    return value if isinstance(value, str) else _date(value)
+
+
+def instant_text(value: int | str, digits: int) -> str:
+    """Returns the text of an instant since 1970 with this many decimal places of a second. Text stays as it is."""
+    if isinstance(value, str):
+        return value
+    unit = 10**digits
+    if digits == 6 and value in _INFINITIES:
+        return _INFINITIES[value]
+    seconds, part = divmod(value, unit)
+    days, second = divmod(seconds, _DAY)
+    shown = max(digits, 6)
+    behind = str(part).rjust(digits, "0").ljust(shown, "0")
+    return f"{_date(days)}T{second // 3600:02d}:{second // 60 % 60:02d}:{second % 60:02d}.{behind}Z"
+
+
+def _date(days: int) -> str:
+    """A day since 1970 in the proleptic Gregorian calendar, of any year: days of an era of 400 years, from March on."""
+    era, day = divmod(days + 719_468, 146_097)
+    year = (day - day // 1460 + day // 36_524 - day // 146_096) // 365
+    day -= 365 * year + year // 4 - year // 100
+    month = (5 * day + 2) // 153
+    day = day - (153 * month + 2) // 5 + 1
+    month = month + 3 if month < 10 else month - 9
+    year += era * 400 + (month <= 2)
+    sign = "" if 0 <= year <= 9999 else "-" if year < 0 else "+"
+    return f"{sign}{abs(year):04d}-{month:02d}-{day:02d}"
+
 
 INT64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 # Debezium writes numbers that JSON does not have as texts.
@@ -59,14 +158,27 @@ _BASE64URL = re.compile(r"[\w-]*={0,2}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How the values of a column are written. `scale`: of decimals as base64; None: the column's scale."""
+    """How the values of a column are written.
+
+    scale: of decimals as base64, by their schema or by the configuration's promise; None: not known.
+    promised: only the configuration promises the scale.
+    unsent: the placeholder that the schema declares for values that were not sent.
+    """
 
     encoding: str = ""
     scale: int | None = None
+    promised: bool = False
+    unsent: str = ""
+
+
+class ScaleError(ValueError):
+    """The scale of a decimal in base64 is not known, or is not the promised one."""
 
 
 def form_of(type_: Type, encoding: str) -> Form:
     """The configured form, or the usual one."""
+    if (scale := parse_promised_scale(encoding)) is not None:
+        return Form("base64", scale, promised=True)
     return Form(encoding or next(iter(encodings_of(type_)), ""))
 
 
@@ -126,7 +238,7 @@ def conversion(type_: Type, form: Form) -> Conversion | None:
     if type_.name == "decimal":
         return _decimal(type_, form)
     if type_.name == "string" and form.encoding == "base64":
-        return lambda value: value_texts.format_unscaled(value, form.scale)
+        return lambda value: format_unscaled(value, form.scale)
     return _CONVERSIONS.get((type_.name, form.encoding))
 
 
@@ -138,11 +250,28 @@ def _of_elements(convert: Conversion | None) -> Conversion | None:
 
 def _decimal(type_: Type, form: Form) -> Conversion:
     if form.encoding == "base64":
-        scale = type_.scale if form.scale is None else form.scale
-        return lambda value: fit_decimal(_parse_unscaled(value, scale), type_)
+        return partial(_fit_unscaled, type_, form)
     if form.encoding == "string":
         return lambda value: fit_decimal(_number(value), type_)
     return lambda value: fit_decimal(value, type_)
+
+
+def _fit_unscaled(type_: Type, form: Form, value: bytes | VariableScale) -> Decimal:
+    if isinstance(value, VariableScale):
+        return fit_decimal(_parse_unscaled(value, value.scale), type_)
+    if form.scale is None:
+        raise ScaleError(
+            "is a decimal in base64, which does not show its scale. If all of its values have "
+            f"{type_.scale} digits after the point, promise it: `encoding: base64({type_.scale})`"
+        )
+    number = _parse_unscaled(value, form.scale)
+    try:
+        return fit_decimal(number, type_)
+    except ValueError as error:
+        if not form.promised:
+            raise
+        why = f"{error} with the promised {form.encoding}({form.scale}): the source's column may have another scale now"
+        raise ScaleError(why) from error
 
 
 def _parse_unscaled(value: bytes | VariableScale, scale: int) -> Decimal:
@@ -175,10 +304,10 @@ def fit_decimal(value: Decimal, type_: Type) -> Decimal:
 
 
 def _days(text: str) -> int:
-    found = _DATE.fullmatch(text)
+    parts = _DATE.fullmatch(text)
     try:
-        if found:
-            return date.fromisoformat(found[1]).toordinal() + _FIRST_DAY - 1
+        if parts:
+            return date.fromisoformat(parts[1]).toordinal() + _FIRST_DAY - 1
     except ValueError:
         pass
     raise ValueError(f"{text[:40]!r} is not a date of the years 1 to 9999")
@@ -186,11 +315,11 @@ def _days(text: str) -> int:
 
 def _micros(text: str) -> int:
     """Microseconds of an instant in ISO 8601; one without a zone is UTC."""
-    found = _INSTANT.fullmatch(text)
-    if found and (found[2] or "").strip("0"):
+    parts = _INSTANT.fullmatch(text)
+    if parts and (parts[2] or "").strip("0"):
         raise ValueError("has fractions of a microsecond")
     try:
-        at = datetime.fromisoformat(_plain_zone(text, found[3] or "")) if found else None
+        at = datetime.fromisoformat(_plain_zone(text, parts[3] or "")) if parts else None
     except ValueError:
         at = None
     if at is not None:
@@ -250,10 +379,10 @@ _BOOLEANS = {"true": True, "t": True, "1": True, "false": False, "f": False, "0"
 
 
 def _boolean_of_any(value: bool | int | str) -> bool:
-    found = _BOOLEANS.get(str(value).lower())
-    if found is None:
+    boolean = _BOOLEANS.get(str(value).lower())
+    if boolean is None:
         raise ValueError(f"{str(value)[:40]!r} is not a boolean")
-    return found
+    return boolean
 
 
 _CONVERSIONS: dict[tuple[str, str], Conversion] = {
@@ -264,12 +393,12 @@ _CONVERSIONS: dict[tuple[str, str], Conversion] = {
     ("timestamp", "nanos"): _whole_micros,
     ("binary", "base64url"): _from_base64url,
     ("binary", "hex"): _from_hex,
-    ("string", "json"): value_texts.json_text,
-    ("string", "decimal"): value_texts.decimal_text,
-    ("string", "days"): value_texts.date_text,
-    ("string", "micros"): partial(value_texts.instant_text, digits=6),
-    ("string", "millis"): partial(value_texts.instant_text, digits=3),
-    ("string", "nanos"): partial(value_texts.instant_text, digits=9),
+    ("string", "json"): json_text,
+    ("string", "decimal"): decimal_text,
+    ("string", "days"): date_text,
+    ("string", "micros"): partial(instant_text, digits=6),
+    ("string", "millis"): partial(instant_text, digits=3),
+    ("string", "nanos"): partial(instant_text, digits=9),
     ("timestamp", "days"): lambda days: days * 86_400_000_000,
     ("boolean", "any"): _boolean_of_any,
     ("int", "any"): partial(_whole_of_any, low=-(2**31), high=2**31 - 1),

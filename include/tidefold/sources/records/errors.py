@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from tidefold.domain.log_state import TableSpec
+from tidefold.domain.table.table_spec import Engine
 from tidefold.sources.records.record_types import NOTHING, AnyHead, RecordHead, SourceBlock
-from tidefold.sources.records.unavailable_values import is_unavailable
+from tidefold.sources.records.unavailable_values import Placeholder
 from tidefold.typed_json import convert_value, make_decoder
 
 UPSERTS = ("r", "c", "u")
+_AFTER = "`after`"
 _NULL = msgspec.Raw(b"null")
 _UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _MOST_DIGITS = 400
@@ -77,7 +79,7 @@ def names_in(line: bytes) -> frozenset[str]:
     """The names of the columns in a line: in its row, else in `before` or in its key."""
     try:
         record = decode_plain(msgspec.Raw(line))
-    except (ValueError, RecursionError):
+    except (ValueError, *_UNDECODABLE):  # Before msgspec 0.21, a DecodeError is no ValueError.
         return frozenset()
     if not isinstance(record, dict):
         return frozenset()
@@ -86,8 +88,8 @@ def names_in(line: bytes) -> frozenset[str]:
     return frozenset(next((row for row in rows if isinstance(row, dict)), ()))
 
 
-def _payload(given: Any) -> Any:
-    return given["payload"] if isinstance(given, dict) and isinstance(given.get("payload"), dict) else given
+def _payload(value: Any) -> Any:
+    return value["payload"] if isinstance(value, dict) and isinstance(value.get("payload"), dict) else value
 
 
 def find_source(line: bytes) -> tuple[str | None, SourceBlock | None]:
@@ -95,7 +97,7 @@ def find_source(line: bytes) -> tuple[str | None, SourceBlock | None]:
     try:
         value = _value(any_head_of(line))
         source = convert_value(value.get("source"), SourceBlock) if isinstance(value, dict) else None
-    except (RefusedRecordError, msgspec.ValidationError, ValueError, RecursionError):
+    except (RefusedRecordError, ValueError, *_UNDECODABLE):
         return None, None
     return (str(value["op"]) if source and "op" in value else None), source
 
@@ -117,25 +119,41 @@ def is_ignored(head: AnyHead) -> bool:
     return heartbeat or transaction or "ddl" in value or "tableChanges" in value
 
 
-def refusal_of(head: AnyHead, shape: TableSpec, why: str, types: Mapping[str, str]) -> RefusedRecordError:
+class ToldColumn(NamedTuple):
+    """What the schema of a record tells of a column.
+
+    type: empty: no type fits it.
+    default: what rows from before the column have, as the configuration writes it; empty: the schema does not show it.
+    """
+
+    type: str
+    default: str = ""
+
+
+def refusal_of(
+    head: AnyHead, shape: TableSpec, why: str, told: Mapping[str, ToldColumn], placeholder: Placeholder
+) -> RefusedRecordError:
     """The reason why a well-formed record was refused.
 
     why: the message of the strict decoder.
-    types: the types of its columns, as far as its schema has them.
+    told: its columns, as far as its schema has them.
+    placeholder: of values that were not sent.
     """
     value = _value(head)
     if not isinstance(value, dict):
         return RefusedRecordError("NOT_A_RECORD", "The value is not an object.")
     op = value.get("op")
     if op in UPSERTS:
-        found = _check_row(value.get("after"), op == "u", shape, types)
+        refusal = _check_row(value.get("after"), shape, told)
+        row = {} if refusal or op == "u" else value["after"]
+        refusal = not_sent(unsent) if (unsent := [n for n, v in row.items() if placeholder.is_in(v)]) else refusal
     elif op in ("d", "t"):
-        found = None
+        refusal = None
     else:
         return unknown_op(op)
-    if found is None and not isinstance(value.get("source"), dict):
-        found = RefusedRecordError("ORDER_MISSING", "The record has no source block.")
-    return found or RefusedRecordError("VALUE_INVALID", f"{why}.")
+    if refusal is None and not isinstance(value.get("source"), dict):
+        refusal = RefusedRecordError("ORDER_MISSING", "The record has no source block.")
+    return refusal or RefusedRecordError("VALUE_INVALID", f"{why}.")
 
 
 def unknown_op(op: object) -> RefusedRecordError:
@@ -145,27 +163,28 @@ def unknown_op(op: object) -> RefusedRecordError:
     return RefusedRecordError("OP_UNKNOWN", f"op {str(op)[:40]!r} is not one of r, c, u, d, t, m.")
 
 
-def _check_row(row: Any, updates: bool, shape: TableSpec, types: Mapping[str, str]) -> RefusedRecordError | None:
+def _check_row(row: Any, shape: TableSpec, told: Mapping[str, ToldColumn]) -> RefusedRecordError | None:
     if row is None:
         return RefusedRecordError("AFTER_MISSING", "An insert or update has no `after`.")
     if not isinstance(row, dict):
         return RefusedRecordError("VALUE_INVALID", "`after` is not an object.")
-    if refused := _check_columns(row, shape, types):
-        return refused
-    unavailable = [name for name, value in row.items() if is_unavailable(value)]
-    return not_sent(unavailable) if unavailable and not updates else None
+    return _check_columns(row, shape, told)
 
 
-def _check_columns(row: Mapping[str, Any], shape: TableSpec, types: Mapping[str, str]) -> RefusedRecordError | None:
-    known = {*(c.name for c in shape.columns), *shape.ignored}
-    unknown = {name: types.get(name) or infer_type(value) for name, value in row.items() if name not in known}
+def _check_columns(
+    row: Mapping[str, Any], shape: TableSpec, told: Mapping[str, ToldColumn]
+) -> RefusedRecordError | None:
+    names = {*(c.name for c in shape.columns), *shape.ignored}
+    nothing = ToldColumn("")
+    new = {name: (told.get(name, nothing), value) for name, value in row.items() if name not in names}
+    unknown = {name: one.type or infer_type(value) for name, (one, value) in new.items()}
     null = [name for name in shape.key if row.get(name) is None]
     if null and not (unknown and any(name not in row for name in null)):
         return RefusedRecordError("KEY_NULL", f"Key column {', '.join(null)} is null or missing.")
     missing = {c.name: c.type for c in shape.columns if c.name not in row and not c.may_lack}
     if unknown:
-        return unknown_column("`after`", unknown, missing)
-    return missing_column("`after`", missing) if missing else None
+        return unknown_column(_AFTER, unknown, missing, {name: one.default for name, (one, _) in new.items()})
+    return missing_column(_AFTER, missing) if missing else None
 
 
 _JSON_KINDS = {bool: "boolean", int: "long", float: "double", str: "string"}
@@ -185,21 +204,44 @@ def missing_column(what: str, types: Mapping[str, str]) -> RefusedRecordError:
     """The refusal of a record without a column that is not optional."""
     names = ", ".join(types)[:200]
     lines = ", ".join(f"`{name}: {{type: '{type_}', default: null}}`" for name, type_ in list(types.items())[:3])[:200]
+    detail = f"{what} has no {names}. tidefold does not read a missing column as null. "
+    if what == _AFTER:
+        detail += (
+            "The source dropped or renamed it: if it was dropped, remove it from `columns`, with `schema_evolution: "
+            "{drop: evolve}`. To keep its values, and null in later rows, "
+        )
+    else:
+        detail += "To do so, "
+    detail += f"set {lines} in `columns`."
+    return RefusedRecordError("MISSING_COLUMN", detail)
+
+
+def refuse_dropped(names: Sequence[str]) -> RefusedRecordError:
+    """The refusal of a record without columns that earlier records of its partition brought."""
     detail = (
-        f"{what} has no {names}. tidefold does not read a missing column as null. To do so, set {lines} in `columns`."
+        f"`after` has no {', '.join(names)[:200]}, which earlier records have: the source dropped or renamed it. Its "
+        "`default` only counts for records from before the column. If it was dropped, remove it from `columns` (or, if "
+        "the source added it by itself, name it in `ignored`), with `schema_evolution: {drop: evolve}`."
     )
     return RefusedRecordError("MISSING_COLUMN", detail)
 
 
-def unknown_column(what: str, types: Mapping[str, str], missing: Collection[str] = ()) -> RefusedRecordError:
+def unknown_column(
+    what: str, types: Mapping[str, str], missing: Collection[str] = (), defaults: Mapping[str, str] | None = None
+) -> RefusedRecordError:
     """Returns the refusal of a record with columns that are not configured.
 
     If the record also lacks configured columns, one of them may have a new name, so only a person can decide.
 
     types: the type of each unknown column, if the source has it.
+    defaults: see `ToldColumn`; None: rows from before the column have null.
     """
     names = ", ".join(types)[:200]
-    lines = [f"`{name}: {{type: '{type_ or 'TYPE'}', default: null}}`" for name, type_ in list(types.items())[:3]]
+    values = dict.fromkeys(types, "null") if defaults is None else defaults
+    lines = [
+        f"`{name}: {{type: '{type_ or 'TYPE'}', default: {values[name] or '[?]'}}}`"
+        for name, type_ in list(types.items())[:3]
+    ]
     detail = (
         f"{what} has {names}, which is not configured. To ingest it, add {', '.join(lines)[:300]} to `columns`; to "
         "leave it out, add it to `ignored`."
@@ -209,12 +251,18 @@ def unknown_column(what: str, types: Mapping[str, str], missing: Collection[str]
             f" The record shows no type for {', '.join(untyped)[:200]}, such as when the value is null: choose one, "
             "such as `string`, and write it in place of TYPE."
         )
+    if unseen := [name for name in types if not values[name]]:
+        detail += (
+            f" The record does not show which default {', '.join(unseen)[:200]} has at the source, so what rows from "
+            "before it have: write it in place of [?], `null` if there is none."
+        )
     if missing:
         detail += (
             f" The record lacks {', '.join(missing)[:200]}. If a column was renamed, add its old name to `aliases`."
         )
     refused = RefusedRecordError("UNKNOWN_COLUMN", detail)
-    refused.brings = tuple(types.items()) if all(types.values()) and not missing else ()
+    has_default = any(values[name] not in ("", "null") for name in types)
+    refused.brings = tuple(types.items()) if all(types.values()) and not missing and not has_default else ()
     return refused
 
 
@@ -223,12 +271,27 @@ def not_sent(names: Sequence[str], *, moved: bool = False) -> RefusedRecordError
 
     moved: the row had another key before.
     """
-    said = f"{', '.join(names)[:200]} was not sent"
+    subject = f"{', '.join(names)[:200]} was not sent"
     if moved:
         reason, why = "UNAVAILABLE_AFTER_KEY_CHANGE", "its value is in the row of the old key"
     else:
         reason, why = "UNAVAILABLE_VALUE", "no earlier row has it"
-    return RefusedRecordError(reason, f"{said}: {why}.")
+    return RefusedRecordError(reason, f"{subject}: {why}.")
+
+
+def not_kept(names: Sequence[str], shape: TableSpec) -> RefusedRecordError | None:
+    """The refusal of a record whose values the source did not send; None: the log keeps those that the row had."""
+    if own := [name for name in names if name in (*shape.key, *shape.order_by)]:
+        detail = f"The source did not send {', '.join(own)[:200]}, which identifies or orders the row."
+    elif shape.keeps_unsent:
+        return None
+    elif shape.merge.engine is Engine.LAST:
+        detail = f"{', '.join(names)[:200]} was not sent, and a log that columns order cannot take it from the row."
+    else:
+        detail = (
+            f"{', '.join(names)[:200]} was not sent, and `merge: {shape.merge.engine}` cannot take it from the row."
+        )
+    return RefusedRecordError("UNAVAILABLE_VALUE", detail)
 
 
 def _value(head: AnyHead) -> Any:

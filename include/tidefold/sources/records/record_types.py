@@ -1,4 +1,4 @@
-"""The types that a line of a log decodes into: strict, made from the table definition, without any coercion.
+"""The strict types that a line of a log decodes into, with the names that records use for its columns.
 
 The decoder refuses a line with an unknown column, another type or a value out of range. `refusal` then finds the
 reason.
@@ -6,13 +6,15 @@ reason.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import Annotated, Any
 
 import msgspec
 from msgspec import UNSET, Meta, Raw, UnsetType
 
 from tidefold.domain.log_state import TableSpec
+from tidefold.domain.table.table_spec import Column, rename_columns
 from tidefold.domain.table.types import parse_type
 from tidefold.sources.records.encodings import COLUMN_TYPES as COLUMN_TYPES
 from tidefold.sources.records.encodings import INT64, Form, form_of, json_type, or_null, or_unset
@@ -137,3 +139,28 @@ def record_type(shape: TableSpec, forms: Sequence[Form]) -> type[Any]:
         *_envelope(shape, forms),
     ]
     return msgspec.defstruct("Record", fields, gc=False)
+
+
+def has_aliases(shape: TableSpec, *, of_key: bool = False) -> bool:
+    """Whether any column (of the key) has aliases."""
+    return any(c.aliases and (c.name in shape.key or not of_key) for c in shape.columns)
+
+
+def resolve_aliases(shape: TableSpec, names: Collection[str]) -> TableSpec:
+    """The table definition with the column names that a record uses. A column's own name wins over its aliases."""
+    if not has_aliases(shape):
+        return shape
+    called = {column.name: _name_among(column, names) for column in shape.columns}
+    columns = tuple(replace(column, name=called[column.name]) for column in shape.columns)
+    return rename_columns(shape, columns, called)
+
+
+def own_names(shape: TableSpec, names: Sequence[str]) -> list[str]:
+    """The same names, with aliases replaced by the columns' own names."""
+    own = {_name_among(column, names): column.name for column in shape.columns}
+    return [own.get(name, name) for name in names]
+
+
+def _name_among(column: Column, names: Collection[str]) -> str:
+    name = next((alias for alias in column.aliases if alias in names), column.name)
+    return column.name if column.name in names else name

@@ -12,9 +12,9 @@ import msgspec
 from tidefold.domain.log_state import TableSpec
 from tidefold.domain.table.types import parse_type
 from tidefold.sources.records import record_types
-from tidefold.sources.records.encodings import Conversion, Form, conversion
-from tidefold.sources.records.errors import RefusedRecordError
-from tidefold.sources.records.unavailable_values import is_unavailable
+from tidefold.sources.records.encodings import Conversion, Form, ScaleError, conversion
+from tidefold.sources.records.errors import RefusedRecordError, not_kept
+from tidefold.sources.records.unavailable_values import Placeholder
 from tidefold.typed_json import make_decoder
 
 
@@ -33,39 +33,42 @@ class Rows:
         self._of: Callable[[Any], Any] = attrgetter(*(f for f, _ in self._keys)) if self._keys else lambda row: None
         self._nothing: Mapping[str, None] = dict.fromkeys(field for field, _ in self._columns)
         self._conversions = conversions(shape, forms)
+        self._shape = shape
+        self._unsent = [(field, name, form.unsent) for (field, name), form in zip(self._columns, forms, strict=True)]
+        # Columns that a record may lack: attribute, the log's own name.
+        self.optional = [
+            (field, self._own[c.name]) for (field, _), c in zip(self._columns, shape.columns, strict=True) if c.may_lack
+        ]
+        # Whether the schema declares placeholders of its own.
+        self.declares = any(form.unsent for form in forms)
 
     def check_key(self, row: Any, key: Any) -> None:
         """Refuses a row whose key differs from the given one. Parts that are missing or null are not compared."""
         if key is None or self._of(key) == self._of(row):
             return
         for field, _ in self._keys:
-            given = getattr(key, field)
-            if given is not None and given is not msgspec.UNSET and given != getattr(row, field):
+            value = getattr(key, field)
+            if value is not None and value is not msgspec.UNSET and value != getattr(row, field):
                 raise RefusedRecordError("KEY_MISMATCH", "The key of the record differs from the key in `after`.")
 
     def convert(self, row: Any) -> Any:
         """The row with values of its columns' types."""
-        return convert_row(row, self._conversions)
+        return convert_row(row, self._conversions) if self._conversions else row
 
-    def without_unavailable(self, row: Any) -> list[str] | None:
+    def take_unsent(self, row: Any, placeholder: Placeholder) -> list[str] | None:
         """Sets columns that were not sent to null, and returns their names; None: all were sent."""
-        found = [(field, name) for field, name in self._columns if is_unavailable(getattr(row, field))]
-        if any(one in self._keys for one in found):
-            raise RefusedRecordError("UNAVAILABLE_VALUE", "The connector did not send a column of the key.")
-        for field, _ in found:
-            setattr(row, field, None)
-        return [self._own[name] for _, name in found] or None
+        return [self._own[name] for name in take_unsent(row, self._unsent, self._shape, placeholder)] or None
 
     def of_key(self, key: Any, before: Any) -> Any:
         """A row that has only its key: from the record's key, else from `before`."""
         values = {}
         for field, _ in self._keys:
-            found = [
+            fields = [
                 v for v in (getattr(key, field, None), getattr(before, field, None)) if v not in (None, msgspec.UNSET)
             ]
-            if not found:
+            if not fields:
                 raise RefusedRecordError("KEY_NULL", "Neither the key of the record nor `before` has the key columns.")
-            values[field] = found[0]
+            values[field] = fields[0]
         return self.convert(self._row(**{**self._nothing, **values}))
 
     def nothing(self) -> Any:
@@ -79,6 +82,22 @@ def rows_of(shape: TableSpec, forms: tuple[Form, ...], configured: TableSpec | N
     return Rows(shape, forms, configured)
 
 
+def take_unsent(
+    row: Any, columns: Sequence[tuple[str, str, str]], shape: TableSpec, placeholder: Placeholder
+) -> list[str]:
+    """Sets columns that were not sent to null, and returns their names.
+
+    columns: attribute, name, and the placeholder that the schema of the column declares.
+    Raises RefusedRecordError if the log needs the value, or cannot keep the one that the row had.
+    """
+    unsent = {name: field for field, name, declared in columns if placeholder.is_in(getattr(row, field), declared)}
+    if unsent and (refused := not_kept(list(unsent), shape)):
+        raise refused
+    for field in unsent.values():
+        setattr(row, field, None)
+    return list(unsent)
+
+
 def convert_row(row: Any, by: Sequence[tuple[str, str, Conversion]]) -> Any:
     """Converts the values of a row to the columns' types. Raises RefusedRecordError."""
     for field, name, convert in by:
@@ -87,15 +106,16 @@ def convert_row(row: Any, by: Sequence[tuple[str, str, Conversion]]) -> Any:
             try:
                 setattr(row, field, convert(value))
             except ValueError as error:
-                raise RefusedRecordError("VALUE_INVALID", f"Column `{name}` {error}.") from error
+                reason = "DECIMAL_SCALE" if isinstance(error, ScaleError) else "VALUE_INVALID"
+                raise RefusedRecordError(reason, f"Column `{name}` {error}.") from error
     return row
 
 
 def conversions(shape: TableSpec, forms: Sequence[Form]) -> list[tuple[str, str, Conversion]]:
     """The conversions of decoded values: attribute, name of the column, conversion."""
-    found = []
+    pairs = []
     for index, (column, form) in enumerate(zip(shape.columns, forms, strict=True)):
         convert = conversion(parse_type(column.type), form)
         if convert is not None:
-            found.append((record_types.field(index), column.name, convert))
-    return found
+            pairs.append((record_types.field(index), column.name, convert))
+    return pairs

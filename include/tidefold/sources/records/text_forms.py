@@ -1,9 +1,12 @@
-"""Brings texts of values to the one form that Arrow reads: times without a zone or in another order, and booleans."""
+"""Brings texts of values to the one form that Arrow reads: times, numbers and booleans as sources spell them."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,8 +20,29 @@ FORMATS = (
     "%d-%b-%y %I.%M.%S.%f %p", "%d-%b-%y %H:%M:%S", "%d-%b-%y", "%b %d, %Y, %I:%M:%S %p", "%b %d, %Y",
     "%d/%b/%y %I:%M %p", "%d/%b/%Y %H:%M:%S",
 )  # fmt: skip
+_NUMBERS = ("int", "long", "float", "double", "decimal")
+# Blanks and apostrophes that stand for the one on the keyboard.
+_SAME = {" ": r"[ \x{00A0}\x{202F}]", "'": r"['\x{2019}]"}
+
+
+@dataclass(frozen=True, slots=True)
+class Spelling:
+    """How a source spells values.
+
+    formats: of times that are not ISO 8601, as Python's strptime has it.
+    decimal, thousands: the characters within numbers; no thousands: empty.
+    time_zone: of times without one; None: UTC.
+    """
+
+    formats: Sequence[str] = ()
+    decimal: str = "."
+    thousands: str = ""
+    time_zone: str | None = None
+
+
 _BOOLEANS = pa.array(["true", "false", "True", "False", "TRUE", "FALSE", "t", "f"])
 _NORMAL_BOOLEANS = pa.array(["true", "false"] * 4)
+PLAIN = Spelling()
 _NAIVE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9:.]+$"
 _DAY = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
 # What warehouses write behind an instant: `UTC` or a blank before the zone, and zeros behind the microsecond.
@@ -26,19 +50,16 @@ _SPELLED = r"( UTC| GMT| Z| [+-][0-9:]+|\.[0-9]{6}0+.*)$"
 _PLAINER = ((r" ?(UTC|GMT|Z)$", "Z"), (r" ([+-][0-9]{2}(:?[0-9]{2})?)$", r"\1"), (r"(\.[0-9]{6})0+", r"\1"))
 
 
-def in_normal_form(texts: pa.Array, type_: str, formats: Sequence[str]) -> pa.Array:
-    """The same values as texts that are read.
-
-    texts: what the file has.
-    formats: how times are written that are not ISO 8601, as Python's strptime has it.
-    A text in no known form stays as it is, and is refused later.
-    """
+def in_normal_form(texts: pa.Array, type_: str, spelling: Spelling) -> pa.Array:
+    """The same values as texts that are read. A text in no known form becomes one that is refused later."""
     if type_ == "boolean":
-        found = _NORMAL_BOOLEANS.take(pc.index_in(texts, _BOOLEANS))
-        return pc.if_else(pc.is_valid(found), found, texts)
+        booleans = _NORMAL_BOOLEANS.take(pc.index_in(texts, _BOOLEANS))
+        return pc.if_else(pc.is_valid(booleans), booleans, texts)
+    if type_ in _NUMBERS and (spelling.decimal, spelling.thousands) != (".", ""):
+        return _parse_numbers(texts, spelling)
     if type_ not in ("date", "timestamp"):
         return texts
-    texts = _parse_formats(texts, type_, formats)
+    texts = _parse_times(texts, type_, spelling)
     if type_ == "date":
         return texts
     texts = _with_suffix(texts, _DAY, "T00:00:00Z")
@@ -58,26 +79,53 @@ def _with_suffix(texts: pa.Array, pattern: str, suffix: str) -> pa.Array:
     return pc.if_else(pc.match_substring_regex(texts, pattern), longer, texts)
 
 
-def _parse_formats(texts: pa.Array, type_: str, formats: Sequence[str]) -> pa.Array:
+def _parse_numbers(texts: pa.Array, spelling: Spelling) -> pa.Array:
+    """Numbers with a point and without thousands; an empty text for any other one."""
+    decimal, thousands = (_SAME.get(mark, re.escape(mark)) for mark in (spelling.decimal, spelling.thousands))
+    groups = f"|[1-9][0-9]{{0,2}}({thousands}[0-9]{{3}})+" if thousands else ""
+    right = pc.match_substring_regex(texts, f"^-?([0-9]+{groups})({decimal}[0-9]+)?$")
+    plain = pc.replace_substring_regex(texts, thousands, "") if thousands else texts
+    return pc.if_else(right, pc.replace_substring(plain, spelling.decimal, "."), pa.scalar(""))
+
+
+def _parse_times(texts: pa.Array, type_: str, spelling: Spelling) -> pa.Array:
     """Texts in one of the formats, as ISO 8601. Python reads them: Arrow takes the 31st of February for a day."""
-    if not formats:
+    if not spelling.formats and (spelling.time_zone is None or type_ == "date"):
         return texts
     once = texts.dictionary_encode()
-    known = [_iso(text, type_, formats) for text in once.dictionary.to_pylist()]
-    return pa.array(known, pa.string()).take(once.indices)
+    normal = [_iso(text, type_, spelling) for text in once.dictionary.to_pylist()]
+    return pa.array(normal, pa.string()).take(once.indices)
 
 
-def _iso(text: str, type_: str, formats: Sequence[str]) -> str:
-    for format_ in formats:
+def _iso(text: str, type_: str, spelling: Spelling) -> str:
+    for format_ in spelling.formats:
         try:
             at = datetime.strptime(text, format_)
         except ValueError:
             continue
         if type_ == "timestamp":
-            return (at if at.tzinfo else at.replace(tzinfo=UTC)).isoformat()
+            return at.isoformat() if at.tzinfo else _in_utc(at, spelling.time_zone)
         if (at.hour, at.minute, at.second, at.microsecond) == (0, 0, 0, 0):
             return at.date().isoformat()
-    return text
+    return localize(text, spelling.time_zone) if type_ == "timestamp" else text
+
+
+def localize(text: str, time_zone: str | None) -> str:
+    """Returns an ISO 8601 time without a zone as one of the zone; any other text as it is."""
+    if time_zone is None or not re.fullmatch(f"{_NAIVE}|{_DAY}", text):
+        return text
+    try:
+        return _in_utc(datetime.fromisoformat(text), time_zone)
+    except ValueError:
+        return text
+
+
+def _in_utc(at: datetime, time_zone: str | None) -> str:
+    """Returns a local time in UTC: the earlier one if clocks showed it twice, a text that is none if they never did."""
+    zone = ZoneInfo(time_zone) if time_zone else UTC
+    instant = at.replace(tzinfo=zone).astimezone(UTC)
+    is_shown = instant.astimezone(zone).replace(tzinfo=None) == at
+    return instant.isoformat() if is_shown else f"{at} in no hour of {time_zone}"
 
 
 def find_format(text: str, type_: str) -> str:

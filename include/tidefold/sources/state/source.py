@@ -13,18 +13,20 @@ from typing import Any
 import msgspec
 
 from tidefold.changelog.schema import CLEAR, DELETE, MERGE, MERGE_SOURCE, MERGE_TARGET, POLL, UPSERT
-from tidefold.domain.log_state import LogState, TableSpec
-from tidefold.domain.table.type_conversion import widens
+from tidefold.domain.log_state import TTL_DAYS, LogState, TableSpec
+from tidefold.domain.table.types import widens
 from tidefold.sources.api import Feed, Listing, RecordReader
 from tidefold.sources.debezium.json_source import KafkaLines, offset_in
-from tidefold.sources.ingest.accounting import FilePosition, RecordAccounting
-from tidefold.sources.json_lines.rows import NULL, UNDECODABLE, Lines, PlainRows
+from tidefold.sources.json_lines.source import NULL, UNDECODABLE, Lines, PlainRows
 from tidefold.sources.landing.problems import FileProblem
-from tidefold.sources.records.errors import RefusedRecordError
+from tidefold.sources.records.accounting import ReaderPosition
+from tidefold.sources.records.errors import RefusedRecordError, not_sent
+from tidefold.sources.records.unavailable_values import Placeholder
 from tidefold.typed_json import convert_value, make_decoder
 
 _Object = dict[str, msgspec.Raw]
 _objects = make_decoder(_Object)
+_MOST_DAYS = 36_500
 
 
 class StateOptions(msgspec.Struct, frozen=True):
@@ -37,6 +39,7 @@ class StateOptions(msgspec.Struct, frozen=True):
     partitions: str = "one"
     ttl_days: int | None = None
     head: tuple[str, ...] = ()
+    metadata: str = "compare"
 
 
 class StateJson(KafkaLines):
@@ -48,21 +51,21 @@ class StateJson(KafkaLines):
 
     def listing(self, state: LogState) -> Listing:
         """Lists one partition, unless `partitions: many`: a clear of the whole state has no order across partitions."""
-        found = super().listing(state)
-        if self._options.partitions == "many" or not found.files:
-            return found
-        one = state.positions[0].partition if state.positions else found.files[0].partition
-        others = [file for file in found.files if file.partition != one]
+        listing = super().listing(state)
+        if self._options.partitions == "many" or not listing.files:
+            return listing
+        one = state.positions[0].partition if state.positions else listing.files[0].partition
+        others = [file for file in listing.files if file.partition != one]
         problems = [_second_partition(file.name, file.partition, one) for file in others]
-        return Listing(tuple(f for f in found.files if f.partition == one), (*found.problems, *problems))
+        return Listing(tuple(f for f in listing.files if f.partition == one), (*listing.problems, *problems))
 
     def find_offset(self, text: bytes) -> int | None:
         return None if self._options.record == "value" else offset_in(text)
 
-    def line_reader(self, shape: TableSpec, place: FilePosition) -> RecordReader:
-        return StateReader(shape, place, self._options)
+    def line_reader(self, shape: TableSpec) -> RecordReader:
+        return StateReader(shape, self._options).take
 
-    def reader(self, shape: TableSpec, place: FilePosition) -> None:
+    def reader(self, shape: TableSpec) -> None:
         """Returns no reader: a refused operation stays refused, because later operations were ingested without it."""
 
 
@@ -85,14 +88,14 @@ class _Operation(msgspec.Struct):
     ttl_days: int | msgspec.UnsetType | None = msgspec.UNSET
 
 
-class StateReader(RecordAccounting):
+class StateReader:
     """Reads the lines of one file in order."""
 
-    def __init__(self, shape: TableSpec, place: FilePosition, options: StateOptions) -> None:
-        super().__init__(place)
+    def __init__(self, shape: TableSpec, options: StateOptions) -> None:
         self._shape = shape
         self._options = options
-        self._lines = Lines(self, place, options.record)
+        self._follows = options.metadata == "follow"
+        self._lines = Lines(options.record)
         self._decode = make_decoder(_Operation).decode
         self._rows = PlainRows(shape)
         self._state_keys = PlainRows(replace(shape, key=options.state_key))
@@ -111,12 +114,14 @@ class StateReader(RecordAccounting):
             "queue": {"add": self._put, "remove": self._remove, "poll": self._poll, "clear": self._clear},
         }
         self._operations = of_kind[options.kind]
+        # Set if values of the current record may be placeholders.
+        self._unsent: Placeholder | None = None
 
-    def take(self, line: bytes) -> None:
+    def take(self, at: ReaderPosition, line: bytes) -> None:
         """Ingests a line that is not blank. Raises RefusedRecordError or LateOffsetError."""
-        self.line = line
-        record = self._lines.record(line)
-        if not self.is_new(record.topic, record.partition, record.offset):
+        self._unsent = at.unsent
+        record = self._lines.record(at, line)
+        if not at.is_new(record.topic, record.partition, record.offset):
             return
         try:
             operation = self._decode(record.value)
@@ -124,22 +129,22 @@ class StateReader(RecordAccounting):
             raise RefusedRecordError("NOT_AN_OPERATION", f"{error}.") from error
         if operation.op == "metadata":
             self._check(operation)
-            self.account.ignored += 1
+            at.count("ignored")
             return
         take = self._operations.get(operation.op)
         if take is None:
-            known = ", ".join((*self._operations, "metadata"))
-            why = f"{operation.op[:40]!r} is not an operation of a {self._options.kind} state ({known})."
+            operations = ", ".join((*self._operations, "metadata"))
+            why = f"{operation.op[:40]!r} is not an operation of a {self._options.kind} state ({operations})."
             raise RefusedRecordError("OP_UNKNOWN", why)
         changes = list(take(operation))
-        self.account.changes += bool(changes)
-        self.account.ignored += not changes
+        at.account.changes += bool(changes)
+        at.account.ignored += not changes
         for number, (op, row) in enumerate(changes):
-            self.account.truncates += op == CLEAR and operation.key is None
-            self.account.unresolved += op in (POLL, MERGE_TARGET)
+            at.account.truncates += op == CLEAR and operation.key is None
+            at.account.unresolved += op in (POLL, MERGE_TARGET)
             # The order of merged namespaces.
             absent = [f"{number}"] if op == MERGE_SOURCE else None
-            self.batch.add(op, (), record.offset, record.time, row, absent)
+            at.batch.add(op, (), record.offset, record.time, row, absent)
 
     def _set(self, operation: _Operation) -> Iterable[tuple[int, Any]]:
         yield UPSERT, self._row(operation.key, _object(operation.value))
@@ -208,53 +213,60 @@ class StateReader(RecordAccounting):
             yield DELETE, self._rows.key(_merge_objects(self._key(operation.key), {}))
 
     def _row(self, key: _Object | None, value: _Object) -> Any:
-        row, _ = self._rows.row(_merge_objects(self._key(key), value))
+        row, unsent = self._rows.row(_merge_objects(self._key(key), value), self._unsent)
+        if unsent:
+            raise not_sent(unsent)
         return row
 
     def _key(self, key: _Object | None) -> _Object:
         """Returns the state key, which must have exactly its columns."""
-        given = key or {}
-        if set(given) != set(self._options.state_key):
+        fields = key or {}
+        if set(fields) != set(self._options.state_key):
             wanted = ", ".join(self._options.state_key) or "nothing"
             raise RefusedRecordError(
-                "KEY_NULL", f"The key has {', '.join(given) or 'nothing'}, but it must have {wanted}."
+                "KEY_NULL", f"The key has {', '.join(fields) or 'nothing'}, but it must have {wanted}."
             )
-        return given
+        return fields
 
     def _check(self, operation: _Operation) -> None:
         """Refuses metadata that the log cannot follow: the operations after it would be misread."""
-        said = {"name": operation.name, "kind": operation.kind}
-        ours = {"name": self._options.state, "kind": self._options.kind}
-        wrong = [name for name in said if None not in (said[name], ours[name]) and said[name] != ours[name]]
-        misfits, added = self._compare_columns(operation.schema or {}) if operation.schema else ([], {})
-        if misfits or added:
+        names = ((operation.name, self._options.state, "name"), (operation.kind, self._options.kind, "kind"))
+        wrong = [name for new, ours, name in names if None not in (new, ours) and new != ours]
+        misfits, brings = self._compare_columns(operation.schema or {}) if operation.schema else ([], {})
+        takes_effect = not wrong and len(misfits) == len(brings)
+        if misfits:
             wrong.append("schema")
-        if operation.ttl_days is not msgspec.UNSET and operation.ttl_days != self._options.ttl_days:
+        days, before = operation.ttl_days, self._options.ttl_days
+        if days is not msgspec.UNSET and days != before:
             wrong.append("ttl_days")
+            takes_effect = takes_effect and self._follows and before is not None and 0 < (days or 0) <= _MOST_DAYS
+            brings[TTL_DAYS] = str(days)
         if not wrong:
             return
         detail = f"The metadata of the state differs from the log in {', '.join(wrong)}."
-        columns = [*misfits, *(f"`{name}: {type_}` is new" for name, type_ in added.items())]
-        refused = RefusedRecordError("STATE_CHANGED", f"{detail[:-1]}: {'; '.join(columns)}." if columns else detail)
-        if wrong == ["schema"] and not misfits:
-            refused.brings = tuple(added.items())
+        refused = RefusedRecordError("STATE_CHANGED", f"{detail[:-1]}: {'; '.join(misfits)}." if misfits else detail)
+        if takes_effect:
+            refused.brings = tuple(brings.items())
         raise refused
 
     def _compare_columns(self, schema: dict[str, str]) -> tuple[list[str], dict[str, str]]:
-        """Returns why operations of this schema would not fit the log, and the columns that the log does not have.
+        """Returns why operations of this schema would not fit the log, and the columns that could take effect.
 
         They fit an older or narrower schema: a column that may be absent, a former name, a type that was widened.
         """
-        misfits, known = [], set[str]()
+        misfits, brings, names = [], dict[str, str](), set[str]()
         for column in self._shape.columns:
             name = next((one for one in (column.name, *column.aliases) if one in schema), None)
             if name is None:
                 misfits += [] if column.may_lack else [f"it lacks `{column.name}`"]
                 continue
-            known.add(name)
+            names.add(name)
             if schema[name] != column.type and not widens(schema[name], column.type):
                 misfits.append(f"`{name}` is {schema[name]}, not {column.type}")
-        return misfits, {name: type_ for name, type_ in schema.items() if name not in known}
+                if self._follows and widens(column.type, schema[name]):
+                    brings[column.name] = schema[name]
+        added = {name: type_ for name, type_ in schema.items() if name not in names}
+        return [*misfits, *(f"`{name}: {type_}` is new" for name, type_ in added.items())], brings | added
 
 
 def _object(value: msgspec.Raw) -> _Object:

@@ -32,23 +32,23 @@ class AzureAddress:
     @classmethod
     def parse(cls, address: str, environment: Mapping[str, str] = os.environ) -> AzureAddress:
         """Raises InvalidInputError without repeating the address: it may contain a secret (I26)."""
-        found = _ADDRESS.fullmatch(address.rstrip("/"))
-        parts = [part for part in (found["folder"] or "").split("/") if part] if found else []
-        if not found or not all(_PART.fullmatch(part) for part in parts):
+        match = _ADDRESS.fullmatch(address.rstrip("/"))
+        parts = [part for part in (match["folder"] or "").split("/") if part] if match else []
+        if not match or not all(_PART.fullmatch(part) for part in parts):
             raise InvalidInputError(
                 "STORE_ADDRESS",
                 "The address of the store is not `abfss://container@account.dfs.core.windows.net/folder`.",
                 hint=f"`abfs://container/folder` takes the account of {ACCOUNT_VARIABLE}. A folder name has A-Z, a-z, "
                 "0-9, `.`, `_`, `-`, `=` and `+`, and does not end with `.`.",
             )
-        account = found["account"] or environment.get(ACCOUNT_VARIABLE, "")
+        account = match["account"] or environment.get(ACCOUNT_VARIABLE, "")
         if not account:
             raise InvalidInputError(
                 "STORE_ADDRESS",
                 "The address of the store names no storage account.",
                 hint=f"Write `abfss://container@account{_HOST}/folder`, or set {ACCOUNT_VARIABLE}.",
             )
-        return cls(account, found["container"], "/".join(parts))
+        return cls(account, match["container"], "/".join(parts))
 
     def uri(self, key: str) -> str:
         """Returns the address of an object, as Spark, deltalake and Polars read it."""

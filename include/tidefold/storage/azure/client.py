@@ -24,8 +24,7 @@ from fsspec.asyn import sync
 
 from tidefold.errors import NotFoundError, StorageError, TidefoldError
 from tidefold.storage.azure.address import AzureAccount, AzureAddress
-from tidefold.storage.object_client import ObjectClient, insist
-from tidefold.storage.patience import PATIENCE, Outage
+from tidefold.storage.object_client import PATIENCE, ObjectClient, Outage, find_unfit, insist, may_succeed_later
 
 T = TypeVar("T")
 FAILURES = (AzureError, OSError, TransportError)
@@ -42,10 +41,10 @@ _clients: dict[tuple[int, AzureAccount], tuple[AzureBlobFileSystem, Outage]] = {
 def _connect(account: AzureAccount) -> tuple[AzureBlobFileSystem, Outage]:
     key = (os.getpid(), account)
     if key not in _clients:
-        given: dict[str, Any] = {"anon": False, "account_host": urlsplit(account.endpoint).netloc or None}
+        options: dict[str, Any] = {"anon": False, "account_host": urlsplit(account.endpoint).netloc or None}
         if account.connection:
-            given = {"connection_string": account.connection}
-        files = AzureBlobFileSystem(account_name=account.name, skip_instance_cache=True, **given)
+            options = {"connection_string": account.connection}
+        files = AzureBlobFileSystem(account_name=account.name, skip_instance_cache=True, **options)
         _clients.setdefault(key, (files, Outage(PATIENCE, service="Azure")))
     return _clients[key]
 
@@ -66,12 +65,14 @@ class Container(ObjectClient):
         def send() -> Awaitable[T]:
             return act(files.service_client.get_container_client(self.name))
 
-        found: T = sync(files.loop, insist, outage, send, FAILURES, is_transient, code_of)
-        return found
+        result: T = sync(files.loop, insist, outage, send, FAILURES, is_transient, code_of)
+        return result
 
     def as_ours(self, path: str, error: Exception) -> TidefoldError:
         """Returns the error to raise for a failed request about a path."""
         code = code_of(error)
+        if unfit := find_unfit(path, status_of(error), "Azure"):
+            return unfit
         if isinstance(error, ResourceNotFoundError) and code in ("BlobNotFound", ""):
             # The answer to a HEAD names no code, also if the container is missing.
             if code or self._exists():
@@ -87,24 +88,24 @@ class Container(ObjectClient):
             hint = f"Set AZURE_STORAGE_ACCOUNT_KEY or AZURE_STORAGE_SAS_TOKEN, or give the identity {_RIGHTS}."
             return StorageError("AZURE_DENIED", f"`{path}`: Azure refuses access ({code or 'no code'}).", hint=hint)
         # The first line: the others repeat headers of the request.
-        said = (str(error).splitlines() or [""])[0]
+        line = (str(error).splitlines() or [""])[0]
         hint = "Call again. If it happens again, check AZURE_STORAGE_ENDPOINT and the state of Azure."
-        return StorageError("STORAGE", f"`{path}`: {code or type(error).__name__}: {said}", hint=hint)
+        return StorageError("STORAGE", f"`{path}`: {code or type(error).__name__}: {line}", hint=hint)
 
     def find_put_mark(self, key: str) -> str | None:
         try:
-            found = self.call(lambda client: client.get_blob_client(key).get_blob_properties(**ONCE))
+            properties = self.call(lambda client: client.get_blob_client(key).get_blob_properties(**ONCE))
         except ResourceNotFoundError as error:
             if not isinstance(self.as_ours(key, error), NotFoundError):
                 raise  # The container is missing.
             return None
-        return str((found.metadata or {}).get(PUT_MARK, ""))
+        return str((properties.metadata or {}).get(PUT_MARK, ""))
 
     def name_failure(self, error: BaseException) -> str:
         return code_of(error)
 
     def refuses(self, error: BaseException) -> bool:
-        return status_of(error) in (401, 403, 404)
+        return status_of(error) in (401, 403, 404, 501)
 
     def blocks_name(self, error: BaseException) -> bool:
         """Blocks of a killed writer are no object. Azurite refuses all writes to their name except a block list."""
@@ -134,7 +135,7 @@ def status_of(error: BaseException) -> int:
 def is_transient(error: BaseException) -> bool:
     """Whether the same request may succeed later: Azure is overloaded, broken, or out of reach."""
     if status := status_of(error):
-        return status >= 500 or status in (408, 429)
+        return may_succeed_later(status)
     lost = (ServiceRequestError, ServiceResponseError, TransportError, ConnectionError, TimeoutError)
     return isinstance(error, lost) or (isinstance(error, HttpResponseError) and not error.status_code)
 

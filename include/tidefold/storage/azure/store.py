@@ -2,18 +2,109 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import uuid
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
+from azure.core import MatchConditions
 from azure.core.exceptions import ResourceNotFoundError
+from azure.storage.blob import BlobBlock, generate_blob_sas
 
 from tidefold.errors import RefusedError
 from tidefold.storage.azure.address import AzureAddress
-from tidefold.storage.azure.client import FAILURES, ONCE, Container, code_of, is_folder
-from tidefold.storage.azure.upload import COPIED_AT_ONCE, BlockUpload, copy_at_once, put
+from tidefold.storage.azure.client import FAILURES, ONCE, PUT_MARK, Container, code_of, is_folder
 from tidefold.storage.object_client import gather
 from tidefold.storage.object_store import ObjectStore
-from tidefold.storage.store import StoredObject
+from tidefold.storage.store import StoredObject, make_taken_error
+
+# What one request copies inside Azure.
+COPIED_AT_ONCE = 256 << 20
+_SAS_HOURS = 12
+
+
+def put(container: Container, key: str, path: str, data: bytes) -> None:
+    """Sends one conditional PUT. Raises AlreadyExistsError, UnknownOutcomeError, StorageError."""
+    mark = uuid.uuid4().hex
+
+    async def send(client: Any) -> None:
+        # One request: all callers send less than the client's limit for one.
+        await client.get_blob_client(key).upload_blob(data, overwrite=False, metadata={PUT_MARK: mark}, **ONCE)
+
+    if not _attempt(container, key, path, mark, send):
+        upload = BlockUpload(container, key, path)
+        if data:
+            upload.add(data)
+        upload.complete()
+
+
+def copy_at_once(container: Container, source: str, key: str, path: str) -> bool:
+    """Copies an object of at most COPIED_AT_ONCE bytes with one conditional request.
+
+    Returns False if the copy must pass through this process: the key of the account is not known, or a killed writer
+    left blocks. Raises as `put`, NotFoundError.
+    """
+    account = container.account
+    if not account.key:
+        return False
+    mark = uuid.uuid4().hex
+    expiry = datetime.now(UTC) + timedelta(hours=_SAS_HOURS)
+    sas = generate_blob_sas(
+        account.name, container.name, source, account_key=account.key, permission="r", expiry=expiry
+    )
+
+    async def send(client: Any) -> None:
+        url = f"{client.get_blob_client(source).url}?{sas}"
+        named = {"metadata": {PUT_MARK: mark}, "requires_sync": True, "match_condition": MatchConditions.IfMissing}
+        await client.get_blob_client(key).start_copy_from_url(url, **named, **ONCE)
+
+    return _attempt(container, key, path, mark, send)
+
+
+def _attempt(container: Container, key: str, path: str, mark: str, send: Callable[[Any], Awaitable[None]]) -> bool:
+    """Sends a write and finds out its outcome. Returns False if only blocks of a killed writer have the name."""
+    try:
+        container.call(send)
+    except FAILURES as error:
+        return container.settle(key, path, mark, error)
+    return True
+
+
+class BlockUpload:
+    """An upload in blocks. The object appears, whole, when they are committed. Until then it is invisible.
+
+    Azure deletes blocks that were never committed after a week. No request deletes them before.
+    """
+
+    def __init__(self, container: Container, key: str, path: str) -> None:
+        self._container, self._key, self._path = container, key, path
+        # Uploads of one name share its blocks, so the ids of this upload are its own.
+        self._mark = uuid.uuid4().hex
+        self._blocks: list[str] = []
+
+    def add(self, data: bytes) -> None:
+        """Sends the next block."""
+        block = f"{self._mark}-{len(self._blocks):06d}"
+        with self._container.translate_errors(self._path):
+            self._container.call(
+                lambda client: client.get_blob_client(self._key).stage_block(block, data, len(data), **ONCE)
+            )
+        self._blocks.append(block)
+
+    def complete(self) -> None:
+        """Makes the object visible if its name is free. Raises as `put`."""
+
+        async def send(client: Any) -> None:
+            blocks = [BlobBlock(block_id=block) for block in self._blocks]
+            named = {"metadata": {PUT_MARK: self._mark}, "match_condition": MatchConditions.IfMissing}
+            await client.get_blob_client(self._key).commit_block_list(blocks, **named, **ONCE)
+
+        if not _attempt(self._container, self._key, self._path, self._mark, send):
+            raise make_taken_error(self._path)  # An object that was deleted meanwhile.
+
+    def abort(self) -> None:
+        """Does nothing: the blocks are invisible, and Azure deletes them."""
+
 
 _PAGE = 1000  # Names in one page of a listing.
 
@@ -83,10 +174,10 @@ class AzureStore(ObjectStore):
         async def load(client: Any) -> dict[str, int]:
             pages = self._list(client, folder, results_per_page=_PAGE).by_page()
             first = [self._describe(item) async for item in await anext(pages)]
-            found = {entry.path: entry.bytes for entry in first}
-            left = [path for path in paths if path not in found] if pages.continuation_token else []
+            listed = {entry.path: entry.bytes for entry in first}
+            left = [path for path in paths if path not in listed] if pages.continuation_token else []
             sizes = await gather(left, lambda path: _find_size(client, self._key(path)))
-            return found | {path: size for path, size in zip(left, sizes, strict=True) if size is not None}
+            return listed | {path: size for path, size in zip(left, sizes, strict=True) if size is not None}
 
         with self._container.translate_errors(folder):
             return self._container.call(load)
@@ -118,14 +209,14 @@ class AzureStore(ObjectStore):
         """Returns when Azure wrote an object, by its clock: seconds since 1970."""
         key = self._key(path)
         with self._container.translate_errors(path):
-            found = self._container.call(lambda client: client.get_blob_client(key).get_blob_properties(**ONCE))
-        return float(found.last_modified.timestamp())
+            properties = self._container.call(lambda client: client.get_blob_client(key).get_blob_properties(**ONCE))
+        return float(properties.last_modified.timestamp())
 
     def _require_size(self, path: str) -> int:
         key = self._key(path)
         with self._container.translate_errors(path):
-            found = self._container.call(lambda client: client.get_blob_client(key).get_blob_properties(**ONCE))
-        return int(found.size)
+            properties = self._container.call(lambda client: client.get_blob_client(key).get_blob_properties(**ONCE))
+        return int(properties.size)
 
 
 async def _delete(client: Any, key: str) -> None:

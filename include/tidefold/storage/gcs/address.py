@@ -51,8 +51,8 @@ class GcsEndpoint:
     @classmethod
     def of(cls, environment: Mapping[str, str] = os.environ) -> GcsEndpoint:
         """Reads the variable that Google's own clients and gcsfs read."""
-        found = environment.get(EMULATOR_VARIABLE, "").rstrip("/")
-        return cls(found if not found or "://" in found else f"http://{found}")
+        emulator = environment.get(EMULATOR_VARIABLE, "").rstrip("/")
+        return cls(emulator if not emulator or "://" in emulator else f"http://{emulator}")
 
     def delta_options(self) -> dict[str, str]:
         """Returns the options of deltalake and Polars besides the environment. They contain no secret."""

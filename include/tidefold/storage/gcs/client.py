@@ -22,8 +22,15 @@ from google.auth.exceptions import TransportError as LoginTransportError
 
 from tidefold.errors import NotFoundError, StorageError, TidefoldError
 from tidefold.storage.gcs.address import GcsAddress, GcsEndpoint
-from tidefold.storage.object_client import ObjectClient, insist
-from tidefold.storage.patience import PATIENCE, Outage
+from tidefold.storage.object_client import (
+    PATIENCE,
+    ObjectClient,
+    Outage,
+    find_unfit,
+    insist,
+    is_refusal,
+    may_succeed_later,
+)
 
 T = TypeVar("T")
 _TIMEOUT = ClientTimeout(sock_connect=20, sock_read=60)
@@ -61,8 +68,8 @@ class GcsAnswer:
 
     def read_json(self) -> dict[str, Any]:
         """Returns the described resource."""
-        found: dict[str, Any] = json.loads(self.body)
-        return found
+        document: dict[str, Any] = json.loads(self.body)
+        return document
 
 
 # Never emptied. A forked process has no event loop, and must not use the sockets of its parent.
@@ -73,8 +80,8 @@ def _connect(endpoint: GcsEndpoint) -> tuple[GCSFileSystem, Outage]:
     key = (os.getpid(), endpoint)
     if key not in _clients:
         # Google's default credentials: deltalake looks for the same ones.
-        given = {"token": "anon", "endpoint_url": endpoint.emulator} if endpoint.emulator else {"token": _LOGIN}
-        files = GCSFileSystem(skip_instance_cache=True, use_listings_cache=False, access="read_write", **given)
+        options = {"token": "anon", "endpoint_url": endpoint.emulator} if endpoint.emulator else {"token": _LOGIN}
+        files = GCSFileSystem(skip_instance_cache=True, use_listings_cache=False, access="read_write", **options)
         _clients.setdefault(key, (files, Outage(PATIENCE, service="Google Cloud Storage")))
     return _clients[key]
 
@@ -144,8 +151,8 @@ class GcsBucket(ObjectClient):
         """Runs requests, and repeats all of them while Google Cloud Storage is out of reach."""
         files, outage = _connect(GcsEndpoint.of())
         session = Session(files, self.name)
-        found: T = sync(files.loop, insist, outage, lambda: act(session), FAILURES, is_transient, code_of)
-        return found
+        result: T = sync(files.loop, insist, outage, lambda: act(session), FAILURES, is_transient, code_of)
+        return result
 
     def describe(self, key: str) -> dict[str, Any]:
         """Returns the resource of an object."""
@@ -181,6 +188,8 @@ class GcsBucket(ObjectClient):
     def as_ours(self, path: str, error: Exception) -> TidefoldError:
         """Returns the error to raise for a failed request about a path."""
         status, code = status_of(error), code_of(error)
+        if unfit := find_unfit(path, status, "Google Cloud Storage"):
+            return unfit
         if status == 404:
             # An absent object and an absent bucket have the same status and reason.
             self.require_bucket()
@@ -192,9 +201,9 @@ class GcsBucket(ObjectClient):
             hint = f"Check the credentials; they need {_RIGHTS}."
             message = f"`{path}`: Google Cloud Storage refuses access ({code})."
             return StorageError("GCS_DENIED", message, hint=hint)
-        said = " ".join(str(error).split())
+        text = " ".join(str(error).split())
         hint = "Call again. If it happens again, check the state of Google Cloud Storage."
-        return StorageError("STORAGE", f"`{path}`: {code or type(error).__name__}: {said}", hint=hint)
+        return StorageError("STORAGE", f"`{path}`: {code or type(error).__name__}: {text}", hint=hint)
 
     def find_put_mark(self, key: str) -> str | None:
         try:
@@ -209,8 +218,7 @@ class GcsBucket(ObjectClient):
         return code_of(error)
 
     def refuses(self, error: BaseException) -> bool:
-        status = status_of(error)
-        return 400 <= status < 500 and status not in (408, 409, 412, 429)
+        return is_refusal(status_of(error))
 
     def was_sent(self, error: BaseException) -> bool:
         return not isinstance(error, GoogleAuthError)
@@ -242,5 +250,5 @@ def code_of(error: BaseException) -> str:
 def is_transient(error: BaseException) -> bool:
     """Whether the same request may succeed later: the service is overloaded, broken, or out of reach."""
     if status := status_of(error):
-        return status >= 500 or status in (408, 429)
+        return may_succeed_later(status)
     return isinstance(error, TransportError | ConnectionError | TimeoutError | LoginTransportError)

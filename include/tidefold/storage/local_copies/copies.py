@@ -121,15 +121,15 @@ def _sources(local: LocalRoots, to: CopyName, manifest: Manifest) -> dict[str, l
     """
     wanted = {file.name: file for file in manifest.files}
     target = local.root_of(str(to))
-    there = {n: e for n, e in copies(local).items() if n.log == to.log and n.snapshot != to.snapshot and not n.ongoing}
-    found: dict[str, list[str]] = {}
-    for name in sorted(there, key=lambda n: (local.root_of(str(n)) != target, -n.snapshot)):
-        sizes = {entry.path: entry.bytes for entry in there[name]}
+    others = {n: e for n, e in copies(local).items() if n.log == to.log and n.snapshot != to.snapshot and not n.ongoing}
+    places: dict[str, list[str]] = {}
+    for name in sorted(others, key=lambda n: (local.root_of(str(n)) != target, -n.snapshot)):
+        sizes = {entry.path: entry.bytes for entry in others[name]}
         for theirs in _read_files(local, name):
             ours, path = wanted.get(theirs.name), data_path(str(name), theirs.name)
             if ours and (ours.sha256, ours.bytes) == (theirs.sha256, sizes.get(path)):
-                found.setdefault(ours.name, []).append(path)
-    return found
+                places.setdefault(ours.name, []).append(path)
+    return places
 
 
 def _read_files(local: LocalRoots, name: CopyName) -> Sequence[DataFile]:
@@ -221,13 +221,13 @@ def gaps(local: LocalRoots, name: CopyName, digest: str) -> tuple[str, ...] | No
 
 def copies(local: LocalRoots) -> Mapping[CopyName, tuple[StoredObject, ...]]:
     """Returns every copy of a snapshot with its files, complete or not. Raises StorageError."""
-    found: dict[CopyName, list[StoredObject]] = {}
+    objects: dict[CopyName, list[StoredObject]] = {}
     # From the root on, so that no link is followed out of it.
     for entry in local.list("", unfinished=True):
         name = CopyName.of(entry.path)
         if name:
-            found.setdefault(name, []).append(entry)
-    return {name: tuple(entries) for name, entries in found.items()}
+            objects.setdefault(name, []).append(entry)
+    return {name: tuple(entries) for name, entries in objects.items()}
 
 
 def discard(local: LocalRoots, names: Iterable[CopyName]) -> None:

@@ -50,7 +50,7 @@ class LocalRoots:
 
         Raises StorageError if no root is available.
         """
-        return tuple(file for _, found in self._ask(_files, everything=True) for file in found)
+        return tuple(file for _, files in self._ask(_files, everything=True) for file in files)
 
     def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
         return self._first(path, lambda root: root.read(path, start, length))
@@ -103,12 +103,12 @@ class LocalRoots:
         """
         if CopyName.around(folder):
             return self._holder(folder).list(folder, unfinished)
-        found: dict[str, StoredObject] = {}
+        objects: dict[str, StoredObject] = {}
         for root, entries in self._ask(lambda root: root.list(folder, unfinished), everything=not folder):
             for entry in entries:
-                if entry.path not in found or self._holder(entry.path) is root:
-                    found[entry.path] = entry
-        return sorted(found.values(), key=lambda entry: entry.path)
+                if entry.path not in objects or self._holder(entry.path) is root:
+                    objects[entry.path] = entry
+        return sorted(objects.values(), key=lambda entry: entry.path)
 
     def delete(self, paths: Iterable[str]) -> None:
         for path in paths:
@@ -171,12 +171,12 @@ class LocalRoots:
                 answers.append((root, act(root)))
             except _FAILURES as error:
                 failed[str(root.root)] = error
-        known, now = self._unreadable, {address: str(error) for address, error in failed.items()}
+        before, now = self._unreadable, {address: str(error) for address, error in failed.items()}
         # A root that lists one of its folders need not list the others.
-        self._unreadable = now if everything else {**known, **now}
+        self._unreadable = now if everything else {**before, **now}
         if not answers:
             raise next(iter(failed.values()))
-        for address in failed.keys() - known.keys():
+        for address in failed.keys() - before.keys():
             _log.warning("local copies in `%s` are left out: %s", address, failed[address])
         return answers
 
@@ -198,8 +198,8 @@ def _lies_in(root: LocalStore, path: str) -> bool:
 
 
 def _files(root: LocalStore) -> list[LocalFile]:
-    found = []
+    files = []
     for entry in root.list("", unfinished=True):
         with suppress(NotFoundError):  # Removed since it was listed.
-            found.append(LocalFile(str(root.root), entry.path, entry.bytes, root.identity(entry.path)))
-    return found
+            files.append(LocalFile(str(root.root), entry.path, entry.bytes, root.identity(entry.path)))
+    return files

@@ -20,8 +20,15 @@ from fsspec.asyn import sync_wrapper
 from s3fs import S3FileSystem
 
 from tidefold.errors import InvalidInputError, NotFoundError, StorageError, TidefoldError
-from tidefold.storage.object_client import REQUESTS_AT_ONCE, ObjectClient, insist
-from tidefold.storage.patience import Outage
+from tidefold.storage.object_client import (
+    REQUESTS_AT_ONCE,
+    ObjectClient,
+    Outage,
+    find_unfit,
+    insist,
+    is_refusal,
+    may_succeed_later,
+)
 from tidefold.storage.s3.address import S3Endpoint
 from tidefold.storage.s3.traffic import count_answer, count_request
 
@@ -119,7 +126,7 @@ class Bucket(ObjectClient):
             if not page.get("IsTruncated"):
                 return
             names = _FOLLOWING[method]
-            following = {**arguments, **{name: page.get(found) for name, found in names.items()}}
+            following = {**arguments, **{name: page.get(key) for name, key in names.items()}}
             if not all(following[name] for name in names):
                 raise StorageError("STORAGE", "S3 ended a listing too early.", hint="Call again.")
 
@@ -146,8 +153,7 @@ class Bucket(ObjectClient):
         return code_of(error)
 
     def refuses(self, error: BaseException) -> bool:
-        status = _answer(error).get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-        return 400 <= status < 500 and status not in (408, 409, 412, 429)
+        return is_refusal(_status_of(error))
 
     def was_sent(self, error: BaseException) -> bool:
         return not isinstance(error, NoCredentialsError | ParamValidationError)
@@ -174,6 +180,8 @@ _FOLLOWING = {
 
 def _storage_error(path: str, error: Exception) -> TidefoldError:
     code = code_of(error)
+    if unfit := find_unfit(path, _status_of(error), "S3"):
+        return unfit
     if isinstance(error, NoCredentialsError):
         hint = "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE."
         return StorageError("S3_CREDENTIALS", "There are no credentials for S3.", hint=hint)
@@ -182,9 +190,9 @@ def _storage_error(path: str, error: Exception) -> TidefoldError:
     if code in _DENIED or isinstance(error, PermissionError):
         hint = f"Check the credentials; they need {_RIGHTS}."
         return StorageError("S3_DENIED", f"`{path}`: S3 refuses access ({code or 'no reason given'}).", hint=hint)
-    said = f"{code}: {error}" if code else f"{type(error).__name__}: {error}"
+    text = f"{code}: {error}" if code else f"{type(error).__name__}: {error}"
     hint = "Call again. If it happens again, check AWS_ENDPOINT_URL, AWS_REGION and the state of S3."
-    return StorageError("STORAGE", f"`{path}`: {' '.join(said.split())}", hint=hint)
+    return StorageError("STORAGE", f"`{path}`: {' '.join(text.split())}", hint=hint)
 
 
 def _answer(error: BaseException | None) -> dict[str, Any]:
@@ -192,6 +200,11 @@ def _answer(error: BaseException | None) -> dict[str, Any]:
     while error is not None and not isinstance(error, ClientError):
         error = error.__cause__
     return dict(error.response) if isinstance(error, ClientError) else {}
+
+
+def _status_of(error: BaseException) -> int:
+    """Returns the HTTP status of S3's response; 0 without one."""
+    return int(_answer(error).get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
 
 
 def code_of(error: BaseException) -> str:
@@ -206,7 +219,6 @@ def conflicts(error: BaseException) -> bool:
 
 def is_transient(error: BaseException) -> bool:
     """Whether the same request may succeed later: S3 is overloaded, broken, or out of reach."""
-    status = _answer(error).get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-    if status:
-        return status >= 500 or status in (408, 429)
+    if status := _status_of(error):
+        return may_succeed_later(status)
     return isinstance(error, _OUT_OF_REACH) or isinstance(error.__cause__, _OUT_OF_REACH)

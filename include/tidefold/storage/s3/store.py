@@ -7,17 +7,113 @@ written, it completes half a file if its writer fails, and its copies and bulk d
 from __future__ import annotations
 
 import re
+import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from typing import BinaryIO, cast
+from contextlib import contextmanager, suppress
+from typing import Any, BinaryIO, cast
 
-from tidefold.errors import InvalidInputError, NotFoundError, RefusedError, StorageError
+from tidefold.errors import InvalidInputError, NotFoundError, RefusedError, StorageError, UnknownOutcomeError
 from tidefold.storage.object_store import ObjectStore
 from tidefold.storage.s3.address import S3Address, S3Endpoint
-from tidefold.storage.s3.client import FAILURES, Bucket, code_of
-from tidefold.storage.s3.upload import COPIED_PART, Multipart, copy_at_once, put
+from tidefold.storage.s3.client import FAILURES, PUT_MARK, Bucket, code_of, conflicts
 from tidefold.storage.store import StoredObject
+
+COPIED_PART = 512 << 20
+_CONFLICTS = 5
+
+
+def put(bucket: Bucket, key: str, path: str, data: bytes) -> None:
+    """Sends one conditional PUT. Raises AlreadyExistsError, UnknownOutcomeError, StorageError."""
+    mark = uuid.uuid4().hex
+    for left in reversed(range(_CONFLICTS)):
+        try:
+            bucket.call("put_object", Key=key, Body=data, IfNoneMatch="*", Metadata={PUT_MARK: mark})
+        except FAILURES as error:
+            if conflicts(error) and left:
+                continue
+            bucket.settle(key, path, mark, error)
+        return
+
+
+def copy_at_once(bucket: Bucket, source: str, key: str, path: str) -> None:
+    """Copies an object of at most COPIED_PART bytes with one request. Raises as `put`, NotFoundError without a source.
+
+    Many S3-compatible servers ignore the condition and overwrite. So the name must belong to these bytes alone.
+    """
+    mark = uuid.uuid4().hex
+    try:
+        bucket.call(
+            "copy_object",
+            Key=key,
+            CopySource={"Bucket": bucket.name, "Key": source},
+            IfNoneMatch="*",
+            MetadataDirective="REPLACE",
+            Metadata={PUT_MARK: mark},
+        )
+    except FileNotFoundError as error:
+        raise bucket.as_ours(path, error) from error
+    except FAILURES as error:
+        bucket.settle(key, path, mark, error)
+
+
+class Multipart:
+    """An upload in parts. The object appears, whole, when the upload is completed. Until then it is invisible."""
+
+    def __init__(self, bucket: Bucket, key: str, path: str) -> None:
+        self._bucket, self._path, self._mark = bucket, path, uuid.uuid4().hex
+        self._parts: list[dict[str, Any]] = []
+        with bucket.translate_errors(path):
+            begun = bucket.call("create_multipart_upload", Key=key, Metadata={PUT_MARK: self._mark})
+        self._key = key
+        self._upload = {"Key": key, "UploadId": begun["UploadId"]}
+
+    def add(self, data: bytes) -> None:
+        """Sends the next part. All but the last have at least 5 MiB."""
+        number = len(self._parts) + 1
+        with self._bucket.translate_errors(self._path):
+            sent = self._bucket.call("upload_part", **self._upload, PartNumber=number, Body=data)
+        self._parts.append({"PartNumber": number, "ETag": sent["ETag"]})
+
+    def copy(self, source: str, size: int) -> None:
+        """Copies the parts from another object of the bucket, without passing the bytes through this process."""
+        for number, start in enumerate(range(0, size, COPIED_PART), 1):
+            end = min(start + COPIED_PART, size) - 1
+            sent = self._bucket.call(
+                "upload_part_copy",
+                **self._upload,
+                PartNumber=number,
+                CopySource={"Bucket": self._bucket.name, "Key": source},
+                CopySourceRange=f"bytes={start}-{end}",
+            )
+            self._parts.append({"PartNumber": number, "ETag": sent["CopyPartResult"]["ETag"]})
+
+    def complete(self) -> None:
+        """Makes the object visible if its name is free. Raises as `put`; leaves nothing unless in doubt."""
+        try:
+            self._bucket.call(
+                "complete_multipart_upload",
+                **self._upload,
+                MultipartUpload={"Parts": self._parts},
+                IfNoneMatch="*",
+            )
+        except FAILURES as error:
+            self._settle(error)
+
+    def _settle(self, error: Exception) -> None:
+        try:
+            self._bucket.settle(self._key, self._path, self._mark, error)
+        except UnknownOutcomeError:
+            raise  # It may still complete.
+        except Exception:
+            self.abort()
+            raise
+
+    def abort(self) -> None:
+        """Deletes the parts. If that fails they stay, invisible, and `Store.list(unfinished=True)` lists them."""
+        with suppress(*FAILURES):
+            self._bucket.call("abort_multipart_upload", **self._upload)
+
 
 _AT_ONCE = 1000  # Keys that one delete request may name.
 _PAGE = 1000  # Names in one page of a listing.
@@ -102,19 +198,19 @@ class S3Store(ObjectStore):
         # Not s3fs's find: it returns a file for a folder of that name, and reports a missing bucket as a missing file.
         prefix = f"{self._key(folder)}/".lstrip("/")
         with self._bucket.translate_errors(folder):
-            found = [
+            objects = [
                 StoredObject(self._path(item["Key"]), item["Size"])
                 for page in self._bucket.pages("list_objects_v2", Prefix=prefix)
                 for item in page.get("Contents", [])
                 if not item["Key"].endswith("/")  # A "folder" that a browser of buckets made.
             ]
             if unfinished:
-                found += [
+                objects += [
                     StoredObject(f"{self._path(item['Key'])}.{item['UploadId'].encode().hex()}.part", 0)
                     for page in self._bucket.pages("list_multipart_uploads", Prefix=prefix)
                     for item in page.get("Uploads", [])
                 ]
-        return sorted(found, key=lambda entry: entry.path)
+        return sorted(objects, key=lambda entry: entry.path)
 
     def find_sizes(self, folder: str, paths: Sequence[str]) -> dict[str, int]:
         """Returns the sizes of files. One request shows a small folder. In a larger one, each file costs a request."""
@@ -123,11 +219,11 @@ class S3Store(ObjectStore):
         with self._bucket.translate_errors(folder):
             prefix = f"{self._key(folder)}/".lstrip("/")
             page = self._bucket.call("list_objects_v2", Prefix=prefix, MaxKeys=_PAGE)
-        found = {self._path(item["Key"]): item["Size"] for item in page.get("Contents", [])}
-        left = [path for path in paths if path not in found] if page.get("IsTruncated") else []
+        listed = {self._path(item["Key"]): item["Size"] for item in page.get("Contents", [])}
+        left = [path for path in paths if path not in listed] if page.get("IsTruncated") else []
         with ThreadPoolExecutor(self.at_once) as pool:
             sizes = zip(left, pool.map(self._find_size, left), strict=True)
-            return found | {path: size for path, size in sizes if size is not None}
+            return listed | {path: size for path, size in sizes if size is not None}
 
     def delete(self, paths: Iterable[str]) -> None:
         keys = []

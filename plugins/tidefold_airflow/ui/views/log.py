@@ -1,32 +1,41 @@
-"""Shows one log: its snapshots over time, its sources, what keeps change sets, and the copies on this machine."""
+"""Shows one log (snapshots over time, sources, what keeps change sets, copies), and explains the row of a key."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from tidefold.domain.commit_times import iso_instant
 from tidefold.domain.log_state import LogState, Position, Snapshot
 from tidefold.domain.retention.log_bounds import Bound, bounds
 from tidefold.domain.table.schema_evolution import describe_schemas
-from tidefold.operations.inspect.history import find_restorers
-from tidefold.operations.inspect.status import LogStatus, add_records, status_of
+from tidefold.errors import InvalidInputError, TidefoldError
+from tidefold.fold.merge.merge import close_kept
+from tidefold.operations.inspect.explain_key import KeyExplained, explain_key
+from tidefold.operations.inspect.status import LogStatus, add_records, find_restorers, status_of
 from tidefold.operations.local_copies.inventory import LocalUse, local_use
 from tidefold.operations.local_copies.manage import copies_here
 from tidefold.operations.pipeline import Pipeline, now
-from tidefold.presentation.proofs import is_drill_old, is_proof_old
+from tidefold.presentation.tables import is_drill_old, is_proof_old, key_text
 from tidefold_airflow.ui.health import (
     Lag,
     Note,
+    TimelineBar,
     Word,
+    bars,
     lag_of,
+    seconds_to_publish,
     to_do,
     word_of_gate,
     word_of_log,
     word_of_snapshot,
 )
-from tidefold_airflow.ui.request import Run
-from tidefold_airflow.ui.timeline import TimelineBar, bars, seconds_to_publish
+from tidefold_airflow.ui.request import LONGEST_KEY, Run, number_of, text_asked
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
 
 LISTED = 200
 
@@ -94,8 +103,8 @@ class LogView:
 def view_log(pipeline: Pipeline, state: LogState) -> LogView:
     """Builds the page of a log. Its local copies are those of the machine that serves the page."""
     here = copies_here(pipeline, state)
-    found = replace(status_of(state), local=here.whole, local_partial=here.partial)
-    status = add_records(pipeline, found)
+    local = replace(status_of(state), local=here.whole, local_partial=here.partial)
+    status = add_records(pipeline, local)
     listed = list(reversed(state.snapshots))
     return LogView(
         status=status,
@@ -142,10 +151,10 @@ def run_of(name: str) -> Run | None:
 
 
 def _places(state: LogState) -> list[PartitionProgress]:
-    found = []
+    places = []
     for position in state.positions:
         mine = [e for e in state.landed if (e.topic, e.partition) == (position.topic, position.partition)]
-        found.append(
+        places.append(
             PartitionProgress(
                 position=position,
                 time=iso_instant(position.time),
@@ -154,4 +163,72 @@ def _places(state: LogState) -> list[PartitionProgress]:
                 refused=sum(e.quarantined for e in mine),
             )
         )
-    return found
+    return places
+
+
+VIEWS = ("published", "live", "snapshot")
+# Prefix of the form field of each key column.
+FIELD = "c."
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainForm:
+    """The content of the form: the key as JSON (None: not entered yet), its columns as typed, and the view."""
+
+    key: str | None
+    fields: Mapping[str, str]
+    view: str
+    snapshot: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainView:
+    """The form, and the explanation or the error."""
+
+    state: LogState
+    question: ExplainForm
+    found: KeyExplained | None = None
+    error: TidefoldError | None = None
+
+
+def view_explanation(pipeline: Pipeline, state: LogState, request: Request) -> ExplainView:
+    """Explains the key in the address, if there is one. The page shows a mistake in it next to the form."""
+    key = state.shape.key
+    question = ExplainForm(None, dict.fromkeys(key, ""), "published", None)
+    try:
+        question = _parse_form(request, state)
+        if question.key is None or not key:
+            return ExplainView(state, question)
+        live = question.view == "live"
+        snapshot = question.snapshot if question.view == "snapshot" else None
+        return ExplainView(state, question, explain_key(pipeline, state.log, question.key, snapshot, live))
+    except TidefoldError as error:
+        return ExplainView(state, question, error=error)
+    finally:
+        close_kept()
+
+
+def _parse_form(request: Request, state: LogState) -> ExplainForm:
+    fields = {name: text_asked(request, f"{FIELD}{name}", LONGEST_KEY) or "" for name in state.shape.key}
+    view = text_asked(request, "view", 16) or "published"
+    number = number_of(text_asked(request, "snapshot", 16) or "")
+    if view not in VIEWS:
+        raise InvalidInputError("READ_OPTIONS", "This is not a view of a log.", hint=f"Use one of {', '.join(VIEWS)}.")
+    text = text_asked(request, "key", LONGEST_KEY)
+    if text is not None:
+        return ExplainForm(key_text([text], state.shape), _fields(text, fields), view, number)
+    if not any(fields.values()):
+        return ExplainForm(None, fields, view, number)
+    words = [f"{name}={value}" for name, value in fields.items()]
+    return ExplainForm(key_text(words, state.shape), fields, view, number)
+
+
+def _fields(text: str, fields: Mapping[str, str]) -> dict[str, str]:
+    """Returns the values of a key given as JSON, for the form."""
+    try:
+        decoded = json.loads(text)
+    except (ValueError, RecursionError):
+        return dict(fields)
+    if not isinstance(decoded, dict):
+        return dict(fields)
+    return {name: str(decoded.get(name, value)) for name, value in fields.items()}

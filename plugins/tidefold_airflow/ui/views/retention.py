@@ -1,19 +1,20 @@
-"""Shows what each clean-up would delete now, with files and bytes, and what keeps the rest. It changes nothing."""
+"""Shows what each clean-up would delete now, what keeps the rest, and refused records. It changes nothing."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind, State
 from tidefold.domain.paths import LogPaths
-from tidefold.domain.retention.log_bounds import Bound, bounds
-from tidefold.domain.retention.log_retention import LogRetention
-from tidefold.domain.retention.protection import find_protected, newest
+from tidefold.domain.retention.log_bounds import Bound, LogRetention, bounds, find_protected, newest
 from tidefold.domain.snapshot.point_in_time import find_backfill_base
-from tidefold.operations.local_copies.retain import retain_local
+from tidefold.errors import InvalidInputError
+from tidefold.operations.local_copies.manage import retain_local
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline, now
+from tidefold.operations.quarantine.inspect import ReasonCount, RefusedRecord, count_refused, show_refused
 from tidefold.operations.retention.clean import STORE, clean
 from tidefold.operations.retention.details import RemovalDetails, paths_of
 from tidefold.operations.retention.subsume import subsume
@@ -141,3 +142,28 @@ def _why(state: LogState, snapshot: Snapshot, keep: int | None, base: Snapshot |
     if snapshot == base:
         reasons.append("the oldest backfill begins with it")
     return ", ".join(reasons) or "something that stays is built on it"
+
+
+LISTED_RECORDS = 100
+_REASON = re.compile(r"[A-Z][A-Z0-9_]{0,63}")
+
+
+@dataclass(frozen=True, slots=True)
+class QuarantineView:
+    """Counts of all reasons, and records of one `reason` or of all.
+
+    more: there are more records than the listed ones.
+    """
+
+    counts: Sequence[ReasonCount]
+    reason: str | None
+    records: Sequence[RefusedRecord]
+    more: bool
+
+
+def view_quarantine(pipeline: Pipeline, log: str, reason: str | None) -> QuarantineView:
+    """Builds the page of the quarantine. Raises InvalidInputError if the reason is not a code."""
+    if reason is not None and not _REASON.fullmatch(reason):
+        raise InvalidInputError("REASON_INVALID", "This is not a reason code.", hint="Choose one from the list.")
+    records, more = show_refused(pipeline, log, reason, LISTED_RECORDS)
+    return QuarantineView(count_refused(pipeline, log), reason, records, more)

@@ -1,23 +1,26 @@
-"""Shows one snapshot with everything that the store records of it, and its stored report."""
+"""Shows one snapshot with everything that the store records of it, its stored report, and one run."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot.manifest import DataFile
-from tidefold.domain.table.schema import schema_of, schemas_of
 from tidefold.domain.table.table_spec import Column
+from tidefold.domain.table.types import schema_of, schemas_of
 from tidefold.errors import CorruptError, NotFoundError, TidefoldError
 from tidefold.ledger import read_manifest
-from tidefold.operations.inspect.history import find_restorers
+from tidefold.operations.inspect.status import find_restorers
 from tidefold.operations.local_copies.manage import snapshots_here
 from tidefold.operations.pipeline import Pipeline
 from tidefold.quality.report.result import CheckResult, ValidationResult
 from tidefold.quality.report.verdict_store import find_stored_judgement
-from tidefold_airflow.ui.views.log import SnapshotLine, line
+from tidefold_airflow.ui.request import LINES, LogPage, LogQuery, Run, read_page
+from tidefold_airflow.ui.responses import hide_unexpected
+from tidefold_airflow.ui.views.log import SnapshotLine, line, lines
 
 LISTED = 100
 _LARGEST_REPORT = 8 << 20
@@ -92,8 +95,8 @@ def _list_failed_checks(judged: ValidationResult | None) -> Sequence[CheckResult
 
 
 def _columns(state: LogState, snapshot: Snapshot) -> Sequence[Column]:
-    known = schemas_of(state)
-    return schema_of(known, snapshot.schema).columns if snapshot.schema in {s.id for s in known} else ()
+    schemas = schemas_of(state)
+    return schema_of(schemas, snapshot.schema).columns if snapshot.schema in {s.id for s in schemas} else ()
 
 
 def _files(pipeline: Pipeline, state: LogState, snapshot: Snapshot) -> Files:
@@ -125,3 +128,36 @@ def read_stored_report(pipeline: Pipeline, state: LogState, snapshot: Snapshot) 
             "REPORT_TOO_LARGE", "The report is larger than any report that tidefold writes.", hint="Look at the file."
         )
     return data
+
+
+@dataclass(frozen=True, slots=True)
+class LogOfRun:
+    """The snapshots that the run began in one log, newest first.
+
+    error: its ledger cannot be read.
+    """
+
+    log: str
+    snapshots: Sequence[SnapshotLine] = ()
+    error: str = ""
+
+
+def view_run(pipeline: Pipeline, run: Run, query: LogQuery) -> LogPage[LogOfRun]:
+    """Returns logs of one page, those first that the run changed. Of many logs, only those that it changed."""
+    logs = list(pipeline.config.logs)
+    few = len(logs) <= LINES
+
+    def is_wanted(one: LogOfRun) -> bool:
+        return few or bool(one.snapshots or one.error)
+
+    page = read_page(logs, query, pipeline.at_once, partial(_of_log, pipeline, run), is_wanted)
+    return replace(page, lines=sorted(page.lines, key=lambda one: not (one.snapshots or one.error)))
+
+
+def _of_log(pipeline: Pipeline, run: Run, log: str) -> LogOfRun:
+    try:
+        state = pipeline.ledger(log).find()
+    except Exception as error:
+        return LogOfRun(log, error=str(hide_unexpected(error, "Reading the log")))
+    mine = [s for s in reversed(state.snapshots) if s.run == run.id] if state else []
+    return LogOfRun(log, lines(state, mine) if state else ())

@@ -97,6 +97,7 @@ def _rival(root: str, start: threading.Barrier, results: multiprocessing.Queue[s
         results.put("refused")
 
 
+@pytest.mark.rotates(3)
 def test_of_processes_with_one_name_exactly_one_confirms(tmp_path: Path) -> None:
     """I20: the ledger decides."""
     context = multiprocessing.get_context("spawn")
@@ -135,6 +136,7 @@ ERRORS, DEATHS = [Fault.ERROR_BEFORE, Fault.ERROR_AFTER], [Fault.KILLED_BEFORE, 
 
 
 # The dead do nothing any more: each later call dies, too.
+@pytest.mark.rotates(3)
 @pytest.mark.parametrize(
     ("fault", "for_ever"), [*((f, e) for f in ERRORS for e in (False, True)), *((f, True) for f in DEATHS)]
 )

@@ -10,8 +10,7 @@ from tidefold.compute.runners import in_process
 from tidefold.config import load_config
 from tidefold.operations.ingest.ingest import ingest
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Fold
+from tidefold.operations.snapshot.materialize import Fold, materialize
 from tidefold.wiring import open_pipeline
 
 CONFIG = """

@@ -26,14 +26,15 @@ from support.pipelines import CONFIG, contents, make_pipeline, publish, put
 from support.s3_server import S3Bucket
 from tidefold.cli.app import app
 from tidefold.config import load_config
+from tidefold.config.models.spark import Scheduled
 from tidefold.operations.catalog.register import register
-from tidefold.operations.doctor import doctor, judge_machine, judge_pipeline, machine, pipeline_probes
-from tidefold.operations.doctor.airflow import AirflowSetup
+from tidefold.operations.doctor import doctor, judge_pipeline, machine, pipeline_probes
 from tidefold.operations.doctor.doctor import CHECKS, DoctorCheck, Surroundings, diagnose, start_check
 from tidefold.operations.doctor.finding import DoctorFinding, FindingLevel
-from tidefold.storage import store_check
+from tidefold.operations.doctor.judge_pipeline import AirflowSetup
+from tidefold.storage import identity
 from tidefold.storage.local_store import LocalStore
-from tidefold.storage.memory_store import MemoryStore
+from tidefold.storage.store import MemoryStore
 from tidefold.wiring import open_pipeline
 
 OK, WARN, FAIL = FindingLevel.OK, FindingLevel.WARN, FindingLevel.FAIL
@@ -103,7 +104,7 @@ def test_versions(config_path: Path, tmp_path: Path) -> None:
     [(level, said)] = look("versions", config_path, project=make_project(tmp_path / "p", "no-such-package", "1"))
     assert (level, said) == (FAIL, "Not installed: no-such-package.")
     assert levels(look("versions", config_path, project=tmp_path / "nowhere")) == [OK]
-    old = list(judge_machine.judge_packages(machine.InstalledPackages((3, 10))))
+    old = list(machine.judge_packages(machine.InstalledPackages((3, 10))))
     assert [f.level for f in old] == [FAIL]
 
 
@@ -119,7 +120,7 @@ def test_versions_of_an_installed_package(config_path: Path, monkeypatch: pytest
 
 @pytest.mark.parametrize(
     ("says", "level"),
-    [("17.0.9", OK), ("21", OK), ("25.0.1", WARN), ("11.0.2", FAIL), ("1.8.0_392", FAIL), ("", FAIL)],
+    [("17.0.9", OK), ("21", OK), ("25.0.1", OK), ("22", WARN), ("11.0.2", FAIL), ("1.8.0_392", FAIL), ("", FAIL)],
 )
 def test_java(
     config_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, says: str, level: FindingLevel
@@ -130,6 +131,11 @@ def test_java(
     program.chmod(0o755)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     assert levels(look("java", config_path)) == [level]
+
+
+def test_a_java_that_the_spark_was_seen_to_fail_with() -> None:
+    [finding] = machine.judge_java(machine.JavaInstallation("java", 25, breaks_on=25))
+    assert (finding.level, finding.message) == (FAIL, "The installed Spark does not run on Java 25 (java).")
 
 
 def test_no_java(config_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,6 +166,31 @@ def test_spark_and_its_master(config_path: Path, tmp_path: Path, monkeypatch: py
     assert look("spark", config_path) == [(FAIL, f"{tmp_path}/spark-submit is missing.")]
 
 
+@pytest.mark.parametrize(
+    ("version", "client", "master", "level", "said"),
+    [
+        ("4.3.0", "", "local", FAIL, "Spark 4.3.0 is not supported: tidefold runs on 3.5, 4.0, 4.1, 4.2."),
+        ("4.1.4", "4.3.0", "local", FAIL, "pyspark 4.1.4 and pyspark-client 4.3.0 own the same files."),
+        (
+            "3.5.9",
+            "",
+            "sc://a:15002",
+            FAIL,
+            "Spark 3.5.9 does not have Spark Connect, and `spark.master` is sc://a:15002.",
+        ),
+        ("3.5.9", "", "local", OK, "Spark 3.5.9 does not have Spark Connect and the format `tidefold`."),
+        ("4.0.5", "4.0.4", "local", OK, "submit, master local."),
+    ],
+)
+def test_what_a_version_of_spark_cannot_do(
+    version: str, client: str, master: str, level: FindingLevel, said: str
+) -> None:
+    setup = machine.SparkSetup("submit", True, master, version=version, client=client)
+    [finding] = machine.judge_spark(setup)
+    assert (finding.level, finding.message.endswith(said)) == (level, True)
+    assert bool(finding.hint) is (level is FAIL)
+
+
 def test_the_catalog_and_what_it_does_not_have(config_path: Path) -> None:
     assert look("catalog", config_path) == [(OK, "No catalog is configured: readers open tables by address.")]
     with socket.create_server(("127.0.0.1", 0)) as metastore:
@@ -186,7 +217,7 @@ class SilentCatalog:
 )
 def test_memory(total: float, available: float, driver: float, level: FindingLevel) -> None:
     sizes = (int(size * (1 << 30)) for size in (total, available, driver))
-    assert [f.level for f in judge_machine.judge_memory(machine.MemorySize(*sizes))] == [level]
+    assert [f.level for f in machine.judge_memory(machine.MemorySize(*sizes))] == [level]
 
 
 def test_memory_of_this_machine() -> None:
@@ -207,8 +238,8 @@ def test_memory_of_this_machine() -> None:
 )
 def test_disks(free: int, free_inodes: int, wanted: list[FindingLevel]) -> None:
     disk = machine.DiskUsage("store", "/data", free, 100 * GB, free_inodes, 1_000_000)
-    assert [f.level for f in judge_machine.judge_disks([disk])] == wanted
-    assert [f.level for f in judge_machine.judge_disks([replace(disk, inodes=0)])] == wanted[:1]
+    assert [f.level for f in machine.judge_disks([disk])] == wanted
+    assert [f.level for f in machine.judge_disks([replace(disk, inodes=0)])] == wanted[:1]
 
 
 def test_disks_of_this_machine_are_named_once(config_path: Path, tmp_path: Path) -> None:
@@ -266,17 +297,17 @@ def test_a_store_that_replaces_what_is_there_fails(config_path: Path, monkeypatc
 def test_the_clock_of_the_store(
     config_path: Path, monkeypatch: pytest.MonkeyPatch, ahead: float, level: FindingLevel, way: str
 ) -> None:
-    read = store_check._read_instant
-    monkeypatch.setattr(store_check, "_read_instant", lambda store, path: (read(store, path) or 0) + ahead)
+    read = identity._read_instant
+    monkeypatch.setattr(identity, "_read_instant", lambda store, path: (read(store, path) or 0) + ahead)
     [(found, said)] = look("clock", config_path)
     assert (found, way in said) == (level, True)
 
 
 def test_the_clock_is_measured_with_a_scratch_object_that_is_deleted(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
-    assert store_check.measure_skew(store) == 0.0
+    assert identity.measure_skew(store) == 0.0
     assert [p for p in tmp_path.rglob("*") if p.is_file()] == []
-    assert store_check.measure_skew(MemoryStore("clock")) is None
+    assert identity.measure_skew(MemoryStore("clock")) is None
 
 
 def test_landing_folders(config_path: Path, tmp_path: Path) -> None:
@@ -373,10 +404,28 @@ def test_logs_without_alarms(config_path: Path) -> None:
         (AirflowSetup("3.3.2", 9, has_connection=False), [OK, FAIL]),
         (AirflowSetup("3.3.2", 8, {"bad.py": "SyntaxError: no"}, has_connection=True), [FAIL]),
         (AirflowSetup("3.3.2", error="no."), [FAIL]),
+        (AirflowSetup("3.3.2", 9, has_connection=False, scheduled=Scheduled.CONNECT), [OK]),
+        (AirflowSetup("3.3.2", 9, has_connection=False, scheduled=Scheduled.SUBMIT), [OK, FAIL]),
     ],
 )
 def test_airflow(found: AirflowSetup, wanted: list[FindingLevel]) -> None:
     assert [f.level for f in judge_pipeline.judge_airflow(found)] == wanted
+
+
+@pytest.mark.parametrize(("version", "is_named"), [("3.3.2", True), ("3.2.2", False)])
+def test_the_backfill_that_never_starts_is_named(version: str, is_named: bool) -> None:
+    [finding] = judge_pipeline.judge_airflow(AirflowSetup(version, 9, has_connection=True))
+    assert ("MAX_DAGRUNS_PER_LOOP_TO_SCHEDULE" in finding.message) is is_named
+
+
+def test_it_explains_where_the_steps_of_tasks_run(config_path: Path) -> None:
+    found = AirflowSetup("3.3.2", 9, has_connection=True, has_connect=True)
+    around = Surroundings(PROJECT, config_path, (), lambda: found, load_config(config_path))
+    [finding] = judge_pipeline.judge_airflow(doctor.find_airflow(around))
+    assert "on the Spark Connect server, whatever their size: Airflow has a connection" in finding.message
+    change(config_path, "version: 1\n", "version: 1\nspark: {scheduled: by_size}\n")
+    [finding] = judge_pipeline.judge_airflow(doctor.find_airflow(replace(around, loaded=load_config(config_path))))
+    assert "else in the task: `spark.scheduled` is `by_size`" in finding.message
 
 
 def test_each_mistake_of_a_configuration_is_a_line_and_the_machine_is_checked_all_the_same(tmp_path: Path) -> None:
@@ -450,8 +499,8 @@ def test_the_command_ends_although_the_store_hangs(config_path: Path) -> None:
             "PYTHONPATH": str(PROJECT / "include"),
         }
         code = (
-            "from tidefold.operations.doctor import doctor, airflow\n"
-            "doctor.probe_airflow = lambda project, config: airflow.AirflowSetup('')\n"
+            "from tidefold.operations.doctor import doctor, judge_pipeline\n"
+            "doctor.probe_airflow = lambda project, config: judge_pipeline.AirflowSetup('')\n"
             "from tidefold.cli.app import app\n"
             f"app(['doctor', '--seconds', '2', '--format', 'json', '-c', {str(config_path)!r}])\n"
         )

@@ -24,7 +24,7 @@ from tidefold.ledger import Ledger
 from tidefold.operations.ingest import recovery
 from tidefold.operations.ingest.ingest import ingest
 from tidefold.operations.pipeline import Pipeline
-from tidefold.operations.retention.drop_log import drop
+from tidefold.operations.retention.clean import drop
 from tidefold.storage import StoredObject
 from tidefold.storage.local_store import LocalStore
 

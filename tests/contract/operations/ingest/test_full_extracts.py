@@ -27,11 +27,8 @@ from tidefold.operations.ingest import recovery
 from tidefold.operations.inspect.read import ReadRequest, What, read_rows
 from tidefold.operations.outcome import Outcome, Status
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Fold, Restore
+from tidefold.operations.snapshot.materialize import Fold, Restore, materialize
 from tidefold.wiring import Pipeline, open_pipeline
-
-pytestmark = pytest.mark.usefixtures("place")
 
 Rows = dict[int, str | None]
 COLUMNS = "{id: int, text: string}"
@@ -340,6 +337,7 @@ def land_any(root: Path, kind: str, day: int, rows: Rows, parts: int) -> None:
     land_text(root, f"{folder}/_SUCCESS", "")
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize(("kind", "engine"), [("csv", "last"), ("json", "last"), ("parquet", "history")])
 @given(days=st.lists(extracts, min_size=1, max_size=5), data=st.data())
 @settings(max_examples=choose(3, 6), deadline=None)
@@ -377,7 +375,6 @@ def fed_by_table(root: Path, more: str = "", extract: str = "{max_deletes: 1}") 
     return open_pipeline(path)
 
 
-@pytest.mark.disk_only
 @pytest.mark.parametrize("engine", ["last", "history"])
 def test_the_newest_version_of_a_delta_table_is_an_extract(engine: str, tmp_path: Path) -> None:
     """Without a change feed, and whatever the versions between did."""
@@ -397,7 +394,6 @@ def test_the_newest_version_of_a_delta_table_is_an_extract(engine: str, tmp_path
     assert take(pipeline).error_code == "EXTRACT_ROWS"
 
 
-@pytest.mark.disk_only
 def test_a_delta_table_that_was_replaced_or_lacks_many_rows_stops(tmp_path: Path) -> None:
     delta_tables.write(tmp_path, [delta_tables.row(i) for i in range(4)])
     pipeline = fed_by_table(tmp_path, extract="full")

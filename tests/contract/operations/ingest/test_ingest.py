@@ -29,17 +29,15 @@ from support.landing import (
     text_of,
     tombstone,
 )
-from tidefold.compute.runners import Answer, Work, in_process
+from tidefold.compute.runners import TaskAnswer, TaskWork, in_process
 from tidefold.errors import StorageError
 from tidefold.operations.ingest.ingest import ingest
 from tidefold.operations.pipeline import Pipeline
-from tidefold.operations.retention.drop_log import drop
+from tidefold.operations.retention.clean import drop
 from tidefold.sources.debezium import json_source
 from tidefold.sources.debezium.json_source import DebeziumJson
-from tidefold.sources.ingest.plan import FileTask
 from tidefold.sources.landing import listing
-
-pytestmark = pytest.mark.usefixtures("place")
+from tidefold.sources.landing.plan import FileTask
 
 
 @pytest.fixture
@@ -75,7 +73,7 @@ def test_nothing_new_writes_nothing_at_all(pipeline: Pipeline, tmp_path: Path) -
 
 
 def test_a_run_that_reads_no_task_needs_no_runner(pipeline: Pipeline) -> None:
-    def no_runner(work: Work, tasks: Sequence[str]) -> list[Answer]:
+    def no_runner(work: TaskWork, tasks: Sequence[str]) -> list[TaskAnswer]:
         raise AssertionError("a JVM was started for nothing")
 
     assert ingest(pipeline, ["items"], no_runner)[0].status == "nothing"
@@ -91,7 +89,6 @@ def test_a_line_that_was_written_twice_is_no_bad_record(tmp_path: Path) -> None:
     assert offsets(pipeline) == [0, 1, 2, 3]
 
 
-@pytest.mark.disk_only
 @pytest.mark.parametrize("kind", ["file", "folder", "pipe", "linked folder"])
 def test_what_is_no_regular_file_is_refused_and_holds_up_its_partition(
     pipeline: Pipeline, tmp_path: Path, kind: str
@@ -127,7 +124,6 @@ def test_what_is_no_regular_file_is_refused_and_holds_up_its_partition(
         assert offsets(pipeline) == [0, 5, 9]
 
 
-@pytest.mark.disk_only
 @pytest.mark.parametrize("when", ["listed", "ended"])
 @pytest.mark.parametrize("what", ["file", "folder"])
 def test_a_link_that_takes_the_place_of_a_listed_file_is_refused_when_it_is_opened(
@@ -149,7 +145,7 @@ def test_a_link_that_takes_the_place_of_a_listed_file_is_refused_when_it_is_open
             file.parent.rmdir()
             file.parent.symlink_to(secret)
 
-    def run(work: Work, tasks: Sequence[str]) -> list[Answer]:
+    def run(work: TaskWork, tasks: Sequence[str]) -> list[TaskAnswer]:
         swapped()
         return in_process(work, tasks)
 
@@ -161,7 +157,6 @@ def test_a_link_that_takes_the_place_of_a_listed_file_is_refused_when_it_is_open
     assert store_files(tmp_path) == []
 
 
-@pytest.mark.disk_only
 def test_a_file_that_became_a_link_after_it_was_taken_is_not_followed(pipeline: Pipeline, tmp_path: Path) -> None:
     file = land(tmp_path, 0, [record(0)])
     take(pipeline)
@@ -428,9 +423,9 @@ def test_a_changed_shape_is_refused_before_anything_is_read(pipeline: Pipeline, 
 
 def test_a_failing_log_does_not_stop_the_others(pipeline: Pipeline, tmp_path: Path) -> None:
     log = pipeline.config.logs["items"]
-    missing = log.model_copy(
-        update={"id": "missing", "source": log.source.model_copy(update={"address": str(tmp_path / "no")})}
-    )
+    assert log.source
+    missing = log.model_copy(update={"source": log.source.model_copy(update={"path": "no"})})
+    missing.place("missing", tmp_path)
     both = pipeline.config.model_copy(update={"logs": {"missing": missing, "items": log}})
     land(tmp_path, 0, [record(0)])
     outcomes = ingest(replace(pipeline, config=both), ["missing", "items", "unknown"], in_process)
@@ -444,7 +439,7 @@ def test_a_failing_log_does_not_stop_the_others(pipeline: Pipeline, tmp_path: Pa
 def test_a_task_that_fails_leaves_its_log_as_it_was(pipeline: Pipeline, tmp_path: Path) -> None:
     land(tmp_path, 0, [record(0)])
 
-    def failing(work: Work, tasks: Sequence[str]) -> list[Answer]:
+    def failing(work: TaskWork, tasks: Sequence[str]) -> list[TaskAnswer]:
         return [StorageError("STORAGE", "The disk is full.") for _ in tasks]
 
     [outcome] = ingest(pipeline, ["items"], failing)

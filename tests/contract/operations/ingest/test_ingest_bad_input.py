@@ -1,113 +1,68 @@
-"""The bad inputs that a landed file can be (numbers: the list of bad inputs 29 to 60), one case each.
+"""A closer look at bad inputs (29 to 60): zipped and plain, newest and not, cut at any byte.
 
-Every case says which records count, which reasons are in the quarantine, and that the counts add up (`take` checks).
+Each case says which records count, which reasons are in the quarantine, and that the counts add up (`take` checks).
+`test_bad_input.py` has a case for every number.
 """
 
 from __future__ import annotations
 
 import gzip
 import json
+from collections import Counter
+from itertools import product
 from pathlib import Path
 from typing import Any
 
-import pytest
+from support.landing import (
+    TOPIC,
+    changes_of,
+    land,
+    make_landing,
+    quarantined,
+    record,
+    state_of,
+    take,
+    text_of,
+    tombstone,
+)
 
-from support.landing import changes_of, land, make_landing, quarantined, record, state_of, take, text_of, tombstone
 
-pytestmark = pytest.mark.usefixtures("place")
+def in_partition(partition: int, record: dict[str, Any] | bytes) -> dict[str, Any] | bytes:
+    """The record as one of another partition."""
+    if isinstance(record, bytes):
+        return record.replace(b'"partition": 0', b'"partition": %d' % partition)
+    return record | {"partition": partition}
 
-GOOD = record(0, 1)
-UNREADABLE: dict[str, tuple[list[Any], list[str]]] = {
-    "34 invalid UTF-8": ([GOOD, json.dumps(record(1)).encode().replace(b"t1001", b"\xff\xfe")], ["BROKEN_JSON"]),
+
+CASES: dict[str, tuple[list[Any], list[str]]] = {
     "34 invalid UTF-8 in a field that is not used": (
-        [GOOD, json.dumps(record(1)).encode().replace(b"[]", b'["\xff"]')],
+        [record(0), json.dumps(record(1)).encode().replace(b"[]", b'["\xff"]')],
         ["BROKEN_JSON"],
     ),
-    "34 lone surrogate": ([GOOD, json.dumps(record(1)).replace("t1001", "\\ud800")], ["BROKEN_JSON"]),
-    "36 an array instead of lines": ([GOOD, json.dumps([record(1)])], ["NOT_A_RECORD"]),
-    "37 a name twice: the last one counts": ([json.dumps(GOOD).replace('"op": "c"', '"op": "d", "op": "c"')], []),
-    "38 NaN": ([GOOD, json.dumps(record(1)).replace('"t1001"', "NaN")], ["BROKEN_JSON"]),
-    "38 1e400": (
-        [GOOD, json.dumps(record(1)).replace('"after": {"id": 1', '"after": {"id": 1e400')],
-        ["VALUE_INVALID"],
-    ),
-    "38 2^63+1": ([GOOD, record(1, after={"id": 2**63 + 1, "text": ""})], ["VALUE_INVALID"]),
-    "39 nesting": ([GOOD, json.dumps(record(1)).replace("[]", "[" * 10_000 + "]" * 10_000)], ["BROKEN_JSON"]),
-    "41 op missing": ([GOOD, record(1, value={"after": {"id": 1}, "source": {}})], ["OP_UNKNOWN"]),
-    "41 op null": ([GOOD, record(1, op=None)], ["OP_UNKNOWN"]),
-    "41 op upper case": ([GOOD, record(1, op="C")], ["OP_UNKNOWN"]),
-    "42 update without after": ([GOOD, record(1, op="u", after=None)], ["AFTER_MISSING"]),
-    "45 null key in the record, key in the row": ([GOOD | {"key": None}], []),
-    "45 null key column": ([GOOD, record(1, None, key=None)], ["KEY_NULL"]),
-    "49 out of order in the file": ([GOOD, record(5), record(3), record(6)], ["OFFSET_ORDER"]),
-    "55 placeholder": (
-        [GOOD, record(1, op="c", after={"id": 1, "text": "__debezium_unavailable_value"})],
-        ["UNAVAILABLE_VALUE"],
-    ),
-    "58 column added in mid file": ([GOOD, record(1, after={"id": 1, "text": "", "new": 1})], ["UNKNOWN_COLUMN"]),
-    "58 column dropped in mid file": ([GOOD, record(1, after={"id": 1})], ["MISSING_COLUMN"]),
-    "58 column retyped in mid file": ([GOOD, record(1, after={"id": 1, "text": 5})], ["VALUE_INVALID"]),
-    "59 a name in other case": ([GOOD, record(1, after={"ID": 1, "text": ""})], ["UNKNOWN_COLUMN"]),
-    "60 a record of another topic": ([GOOD, record(1, topic="shop.public.other")], ["WRONG_PARTITION"]),
-    "60 a record of another partition": ([GOOD, record(1, partition=1)], ["WRONG_PARTITION"]),
-    "the order is garbled": ([GOOD, record(1, sequence="[5,6]")], ["ORDER_MISSING"]),
-    "the key is another": ([GOOD, record(1, 1, key={"id": 2})], ["KEY_MISMATCH"]),
+    "45 null key in the record, key in the row": ([record(0) | {"key": None}], []),
+    "49 out of order, and in order again": ([record(0), record(5), record(3), record(6)], ["OFFSET_ORDER"]),
+    "the order is garbled": ([record(0), record(1, sequence="[5,6]")], ["ORDER_MISSING"]),
+    "the key is another": ([record(0), record(1, 1, key={"id": 2})], ["KEY_MISMATCH"]),
 }
 
 
-@pytest.mark.parametrize("extension", ["jsonl", "json.gz"])
-@pytest.mark.parametrize("case", UNREADABLE)
-def test_a_bad_record_is_quarantined_and_its_neighbours_are_taken(tmp_path: Path, case: str, extension: str) -> None:
-    records, reasons = UNREADABLE[case]
+def test_a_bad_record_is_quarantined_and_its_neighbours_are_taken(tmp_path: Path) -> None:
+    """Each case is a partition, once in a plain file and once in a zipped one; each ends with a good record."""
     pipeline = make_landing(tmp_path)
-    land(tmp_path, 0, [*records, record(100, 9)], extension)
+    cases = [(case, extension) for case in CASES for extension in ("jsonl", "json.gz")]
+    files = [f"{TOPIC}+{partition}+0000000000.{extension}" for partition, (_, extension) in enumerate(cases)]
+    for partition, (case, extension) in enumerate(cases):
+        records = [in_partition(partition, one) for one in (*CASES[case][0], record(100, 9))]
+        land(tmp_path, 0, records, extension, files[partition])
     outcome = take(pipeline)
     assert outcome.status == "taken"
-    assert [q["reason"] for q in quarantined(pipeline)] == reasons
-    assert outcome.facts["quarantined"] == len(reasons)
-    assert outcome.facts["changes"] == len(records) + 1 - len(reasons)
-    assert changes_of(pipeline)[-1]["_offset"] == 100
-    assert take(pipeline).status == "nothing"
-
-
-HANDLED: dict[str, tuple[list[Any], dict[str, int]]] = {
-    "35 blank lines, CRLF, BOM": (
-        [b"\xef\xbb\xbf" + json.dumps(GOOD).encode() + b"\r", "", "  ", "\t", json.dumps(record(1)) + "\r", ""],
-        {"changes": 2},
-    ),
-    "43 delete with before null": ([GOOD, record(1, 1, "d", before=None)], {"changes": 2}),
-    "44 tombstone alone": ([tombstone(0)], {"tombstones": 1}),
-    "44 tombstone before its delete": ([tombstone(0), record(1, op="d")], {"tombstones": 1, "changes": 1}),
-    "46 changed key, the new one first": (
-        [GOOD, record(1, 2, order=1001), record(2, 1, "d", order=1001), tombstone(3, 1)],
-        {"changes": 3, "tombstones": 1},
-    ),
-    "47 the same position twice, same content": ([GOOD, record(1, 1, order=1000)], {"changes": 2}),
-    "50 gaps between offsets": ([GOOD, record(50), record(5000)], {"changes": 3}),
-    "52 a snapshot row that was sent again after newer changes": (
-        [record(0, 1, "r", order=50), record(1, 1, "u", order=60), record(2, 1, "r", order=50)],
-        {"changes": 2, "resent": 1},
-    ),
-    "54 message, heartbeat, transaction, schema change": (
-        [
-            record(0, op="m", after=None),
-            record(1, value={"ts_ms": 1}),
-            record(2, value={"status": "END", "id": "1"}),
-            record(3, value={"ddl": "ALTER TABLE items ADD x int", "source": {}}),
-        ],
-        {"ignored": 4},
-    ),
-}
-
-
-@pytest.mark.parametrize("case", HANDLED)
-def test_what_is_no_error_is_counted(tmp_path: Path, case: str) -> None:
-    records, counts = HANDLED[case]
-    pipeline = make_landing(tmp_path)
-    land(tmp_path, 0, records)
-    outcome = take(pipeline)
-    names = ("changes", "tombstones", "repeated", "resent", "unproved", "quarantined", "ignored")
-    assert {name: outcome.facts[name] for name in names if outcome.facts[name]} == counts
+    taken = Counter(row["_partition"] for row in changes_of(pipeline))
+    found = {
+        case: ([entry["reason"] for entry in quarantined(pipeline) if entry["file"] == file], taken[partition])
+        for partition, (case, file) in enumerate(zip(cases, files, strict=True))
+    }
+    assert found == {case: (CASES[case[0]][1], len(CASES[case[0]][0]) + 1 - len(CASES[case[0]][1])) for case in cases}
+    assert {p.partition: p.next_offset for p in state_of(pipeline).positions} == dict.fromkeys(range(len(cases)), 101)
     assert take(pipeline).status == "nothing"
 
 
@@ -137,44 +92,26 @@ def test_30_a_file_cut_at_any_byte_is_never_taken_wrongly(tmp_path: Path) -> Non
     assert sum(entry.tombstones for entry in state_of(pipeline).landed) == 1
 
 
-@pytest.mark.parametrize("newest", [True, False])
-@pytest.mark.parametrize(
-    ("data", "extension", "code"),
-    [
-        (text_of([GOOD]), "jsonl.gz", "LANDED_FORMAT"),  # 33
-        (gzip.compress(text_of([GOOD])), "jsonl", "LANDED_FORMAT"),  # 33
-        (gzip.compress(text_of([GOOD]))[:-8] + bytes(8), "json.gz", "LANDED_DAMAGED"),  # 32
-        (bytes(64), "json.gz", "LANDED_FORMAT"),  # a file of zeros, as after a crash
-    ],
-)
-def test_31_to_33_a_file_that_is_not_what_its_name_says_is_an_error(
-    tmp_path: Path, data: bytes, extension: str, code: str, newest: bool
-) -> None:
+def test_31_to_33_a_file_that_is_not_what_its_name_says_is_an_error(tmp_path: Path) -> None:
+    """Each file is in a partition of its own, as the newest one and before a newer one. None of them is taken."""
+    zipped = gzip.compress(text_of([record(0)]))
+    files = [
+        (text_of([record(0)]), "jsonl.gz", "LANDED_FORMAT"),  # 33
+        (zipped + b"\n", "jsonl", "LANDED_FORMAT"),  # 33
+        (zipped[:-8] + bytes(8), "json.gz", "LANDED_DAMAGED"),  # 32
+        (bytes(64), "json.gz", "LANDED_FORMAT"),  # A file of zeros, as after a crash.
+    ]
     pipeline = make_landing(tmp_path)
-    land(tmp_path, 0, data if extension.endswith("gz") else data + b"\n", extension)
-    if not newest:
-        land(tmp_path, 9, [record(9)])
+    expected = {}
+    for partition, ((data, extension, code), is_newest) in enumerate(product(files, (True, False))):
+        expected[f"{TOPIC}+{partition}+0000000000.{extension}"] = code
+        land(tmp_path, 0, data, extension, f"{TOPIC}+{partition}+0000000000.{extension}")
+        if not is_newest:
+            land(tmp_path, 9, [in_partition(partition, record(9))], name=f"{TOPIC}+{partition}+0000000009.jsonl")
     outcome = take(pipeline)
-    assert (outcome.status, outcome.error_code) == ("error", code)
+    assert outcome.status == "error"
+    assert {problem["file"]: problem["code"] for problem in outcome.facts["problems"]} == expected
     assert not (tmp_path / "store").exists() or not list((tmp_path / "store").rglob("*.*"))
-
-
-def test_40_a_line_of_70_mb_is_refused_and_the_next_one_taken(tmp_path: Path) -> None:
-    pipeline = make_landing(tmp_path)
-    huge = json.dumps(record(1)).replace("t1001", "x" * (70 << 20))
-    land(tmp_path, 0, [record(0), huge, record(2)])
-    outcome = take(pipeline)
-    assert (outcome.facts["changes"], outcome.facts["refused"]) == (2, {"LINE_TOO_LONG": 1})
-    [entry] = quarantined(pipeline)
-    assert (entry["line"], len(entry["record"])) == (2, 8192)
-
-
-def test_49_files_that_were_landed_out_of_order_are_taken_in_the_order_of_their_offsets(tmp_path: Path) -> None:
-    pipeline = make_landing(tmp_path)
-    for start in (20, 0, 10):
-        land(tmp_path, start, [record(start)])
-    take(pipeline)
-    assert [entry.first_offset for entry in state_of(pipeline).landed] == [0, 10, 20]
 
 
 def test_58_a_record_refused_for_its_columns_is_not_lost_when_the_next_run_comes(tmp_path: Path) -> None:

@@ -17,8 +17,6 @@ from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.quarantine.retry import retry
 from tidefold.storage import open_store
 
-pytestmark = pytest.mark.usefixtures("place")
-
 TOPIC = "shop.public.items"
 CONFIG = """\
 version: 1

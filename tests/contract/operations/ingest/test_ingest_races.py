@@ -17,7 +17,7 @@ import pytest
 
 from support.interleaved import run_then
 from support.landing import TOPIC, land, make_landing, offsets, record, state_of, store_files, take, text_of
-from tidefold.compute.runners import Answer, Runner, Work, in_process
+from tidefold.compute.runners import Runner, TaskAnswer, TaskWork, in_process
 from tidefold.domain.log_state import LogState
 from tidefold.domain.paths import INTENTS
 from tidefold.errors import ConflictError, RefusedError, StorageError, TidefoldError, UnknownOutcomeError
@@ -36,7 +36,7 @@ def test_a_file_replaced_or_removed_after_planning_is_not_taken(pipeline: Pipeli
     for act, code in (("remove", "LANDED_GONE"), ("replace", "LANDED_CHANGED"), ("rewrite", "LANDED_CHANGED")):
         path = land(tmp_path, 0, [record(0), record(1)])
 
-        def disturbed(work: Work, tasks: Sequence[str], path: Path = path, act: str = act) -> list[Answer]:
+        def disturbed(work: TaskWork, tasks: Sequence[str], path: Path = path, act: str = act) -> list[TaskAnswer]:
             data = path.read_bytes()
             if act == "remove":
                 path.unlink()
@@ -57,7 +57,7 @@ def test_a_file_replaced_or_removed_after_planning_is_not_taken(pipeline: Pipeli
 def test_a_file_that_grows_while_it_is_taken_is_taken_as_planned(pipeline: Pipeline, tmp_path: Path) -> None:
     path = land(tmp_path, 0, [record(0)])
 
-    def growing(work: Work, tasks: Sequence[str]) -> list[Answer]:
+    def growing(work: TaskWork, tasks: Sequence[str]) -> list[TaskAnswer]:
         with path.open("ab") as stream:
             stream.write(text_of([record(1)]))
         return in_process(work, tasks)
@@ -78,7 +78,7 @@ def test_of_a_file_that_grows_though_newer_ones_are_there_nothing_is_taken(
     first = land(tmp_path, 0, torn, extension)
     land(tmp_path, 3, [record(3)])
 
-    def growing(work: Work, tasks: Sequence[str]) -> list[Answer]:
+    def growing(work: TaskWork, tasks: Sequence[str]) -> list[TaskAnswer]:
         if when == "after":
             with parse_grows(first, rest):
                 return in_process(work, tasks)

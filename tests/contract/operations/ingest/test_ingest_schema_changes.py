@@ -76,7 +76,7 @@ def test_a_column_added_in_mid_segment_waits_until_it_is_configured(tmp_path: Pa
     assert take(pipeline).facts["refused"] == {"UNKNOWN_COLUMN": 1}
     [refused] = quarantined(pipeline)
     assert (
-        "which is not configured. To ingest it, add `more: {type: 'long', default: null}` to `columns`"
+        "which is not configured. To ingest it, add `more: {type: 'long', default: [?]}` to `columns`"
         in refused["detail"]
     )
     pipeline = configured(tmp_path, "{id: int, text: string, more: {type: int, default: 0}}")
@@ -122,10 +122,8 @@ def test_a_source_with_types_says_the_line_to_add(tmp_path: Path) -> None:
     take(pipeline)
     [refused] = quarantined(pipeline)
     assert refused["reason"] == "UNKNOWN_COLUMN"
-    assert (
-        "`day: {type: 'date', default: null}`, `price: {type: 'decimal(10,2)', default: null}`, " in refused["detail"]
-    )
-    assert "`tags: {type: 'array<string>', default: null}` to `columns`" in refused["detail"]
+    assert "`day: {type: 'date', default: [?]}`, `price: {type: 'decimal(10,2)', default: [?]}`, " in refused["detail"]
+    assert "`tags: {type: 'array<string>', default: [?]}` to `columns`" in refused["detail"]
     pipeline = configured(tmp_path, "{id: int, text: string, day: date, price: 'decimal(10,2)', tags: array<string>}")
     assert retry(pipeline, "items").facts["changes"] == 1
     [row] = rows(pipeline)

@@ -14,19 +14,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.landing import changes_of, fold_waiting, land, quarantined, take
+from support.landing import changes_of, fold_waiting, land, quarantined, state_of, take
 from support.pipelines import judge_all
 from support.state_logs import LIST, MAP, QUEUE, SETTINGS, SUMS, VALUE, Operation, check, make, op, rows
 from tidefold.compute.runners import in_process
 from tidefold.config import ConfigError
 from tidefold.domain.external_snapshot import Layout, Ownership
-from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
-from tidefold.domain.snapshot.kind_selection import KindPolicy
+from tidefold.domain.snapshot.claim import KindPolicy, RestoreMode, RestorePoint
+from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.savepoint.external import open_address
 from tidefold.operations.savepoint.take import SavepointRequest, take_savepoint
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Fold, Import, Restore
+from tidefold.operations.snapshot.materialize import Fold, Import, Restore, materialize
 from tidefold.wiring import open_pipeline
 
 METADATA = {"op": "metadata", "name": "carts", "kind": "value", "schema": {"id": "int", "text": "string"}}
@@ -246,6 +245,54 @@ class TestS4Metadata:
         assert take(pipeline).error_code == "STATE_CHANGED"
         assert take(make(tmp_path, log, more="ttl: {column: at, days: 4}")).error_code is None
 
+    def test_trusted_metadata_takes_effect_by_itself(self, tmp_path: Path) -> None:
+        """S4: TTL and widened types, as added columns do; it stays so in later runs, until the configuration changes.
+
+        What nobody may decide from afar stops the log with the words of today, with what comes with it.
+        """
+        columns = "{id: int, text: string, n: {type: int, default: null}, at: {type: date, default: null}}"
+        log = (VALUE[0], VALUE[1], columns, "")
+        more = "schema_evolution: {add: evolve}\n    ttl: {column: at, days: 3}"
+        trusted = make(tmp_path, log, ", state: carts, metadata: follow", more=more)
+        new = {**METADATA, "schema": {"id": "long", "text": "string", "n": "long", "more": "int"}, "ttl_days": 4}
+        large = {"text": "b", "n": 1 << 40, "more": 5, "at": None}
+        old = {"text": "a", "n": 1, "at": None}
+        land(tmp_path, 0, [{**METADATA, "ttl_days": 3}, op("set", 1, old), new, op("set", 1 << 40, large)])
+        outcome = take(trusted)
+        assert outcome.error_code is None, outcome
+        assert outcome.facts["added"] == {"id": "long", "n": "long", "more": "int", "ttl.days": "4"}
+        fold_waiting(trusted, "run")
+        [first, second] = sorted(rows(trusted), key=lambda row: row["id"])
+        assert (first["id"], first["n"], second["id"], second["n"], second["more"]) == (1, 1, 1 << 40, 1 << 40, 5)
+        assert days_of(trusted) == 4
+        # The same metadata, and one that is narrower, changes nothing more; neither does another process.
+        again = open_pipeline(tmp_path / "tidefold.yaml")
+        land(tmp_path, 4, [new, {**METADATA, "ttl_days": 4}, op("set", 2, old)])
+        assert take(again).error_code is None
+        assert len(state_of(again).schemas) == 2
+        for number, changed in enumerate(
+            ({"name": "orders"}, {"kind": "map"}, {"ttl_days": None}, {"ttl_days": 0}, {"schema": {"id": "string"}})
+        ):
+            assert take_stopped(again, tmp_path, 7 + number, {**new, **changed}) == "STATE_CHANGED"
+        # The configuration stays the authority: a newer value of its own counts again, and so does distrust.
+        newer = make(tmp_path, log, ", state: carts, metadata: follow", more=more.replace("days: 3", "days: 9"))
+        assert days_of(newer) == 9
+        assert days_of(make(tmp_path, log, ", state: carts", more=more)) == 3
+
+
+def days_of(pipeline: Pipeline) -> int | None:
+    ttl = pipeline.log_of(state_of(pipeline)).ttl
+    return ttl and ttl.days
+
+
+def take_stopped(pipeline: Pipeline, root: Path, offset: int, operation: Operation) -> str | None:
+    """Lands one operation, and returns the error of its ingest; the file is removed again."""
+    land(root, offset, [operation])
+    outcome = take(pipeline)
+    for path in (root / "landing").rglob(f"*{offset:010d}*"):
+        path.unlink()
+    return outcome.error_code
+
 
 class TestS5Queue:
     """S5: priority queue: add, poll, remove; kept in order on restore."""
@@ -314,6 +361,7 @@ def in_order(kind: str, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(found, key=lambda row: (row["priority"], row["id"]) if kind == "queue" else (*row.values(),)[:2])
 
 
+@pytest.mark.rotates(3)
 @pytest.mark.parametrize("layout", list(Layout))
 @pytest.mark.parametrize("kind", list(STATES))
 def test_every_kind_of_state_comes_back_in_order(kind: str, layout: Layout, tmp_path: Path) -> None:

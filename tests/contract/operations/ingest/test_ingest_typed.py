@@ -25,8 +25,6 @@ from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.quarantine.retry import retry
 from tidefold.storage import open_store
 
-pytestmark = pytest.mark.usefixtures("place")
-
 CONNECT, TIME = "org.apache.kafka.connect.data", "io.debezium.time"
 COLUMNS = {
     "id": "long",
@@ -244,6 +242,8 @@ def kind(request: pytest.FixtureRequest) -> Format:
 
 def test_typed_files_give_what_json_gives(kind: Format, tmp_path: Path) -> None:
     nanos = YAML.replace("at: 'timestamp'", "at: {type: timestamp, encoding: nanos}")
+    # Lines have no schema, which would say the scale.
+    nanos = nanos.replace("amount: 'decimal(10,2)'", "amount: {type: 'decimal(10,2)', encoding: base64(2)}")
     (tmp_path / "json").mkdir()
     as_lines = begun(tmp_path / "json", "debezium-json", columns=nanos)
     lines = b"".join(json.dumps(as_json(v)).encode() + b"\n" for v in VALUES)
@@ -357,8 +357,8 @@ def test_columns_that_are_not_configured_wait_with_the_lines_to_add(kind: Format
     land_bytes(tmp_path, 0, kind.data(VALUES[:2]), kind.extension)
     assert take(pipeline).facts["refused"] == {"UNKNOWN_COLUMN": 2}
     detail = quarantined(pipeline)[0]["detail"]
-    assert "add `amount: {type: 'decimal(10,2)', default: null}`, `day: {type: 'date', default: null}`, " in detail
-    assert "`tags: {type: 'array<string>', default: null}` to `columns`" in detail
+    assert "add `amount: {type: 'decimal(10,2)', default: [?]}`, `day: {type: 'date', default: [?]}`, " in detail
+    assert "`tags: {type: 'array<string>', default: [?]}` to `columns`" in detail
     added = [
         f"{n}: {{type: '{t}', default: '2026-01-31'}}" if n == "day" else f"{n}: '{t}'" for n, t in COLUMNS.items()
     ]
@@ -385,7 +385,7 @@ def test_a_column_that_is_not_configured_stops_the_log(kind: Format, tmp_path: P
     land_bytes(tmp_path, 0, kind.data(VALUES[:2]), kind.extension)
     outcome = take(pipeline)
     assert (outcome.status, outcome.error_code) == ("stopped", "UNKNOWN_COLUMN")
-    assert "add `tags: {type: 'array<string>', default: null}` to `columns`" in outcome.message
+    assert "add `tags: {type: 'array<string>', default: [?]}` to `columns`" in outcome.message
     assert take(configured(YAML)).facts["changes"] == 2
 
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -18,8 +16,6 @@ from tidefold.changelog.segment import read_change_set
 from tidefold.domain.source_progress import NameReading
 from tidefold.errors import InvalidInputError
 from tidefold.operations.pipeline import Pipeline
-
-pytestmark = pytest.mark.usefixtures("place")
 
 ORDERED = "json, record: value"
 
@@ -95,24 +91,22 @@ def test_a_log_that_needs_positions_names_the_line_to_set(tmp_path: Path) -> Non
     assert ingest_items(pipeline).facts["changes"] == 5
 
 
-@pytest.mark.parametrize("ending", [".jsonl", ".jsonl.gz"])
-def test_a_keyless_log_takes_no_such_names(tmp_path: Path, ending: str) -> None:
-    pipeline = make_rows_landing(tmp_path, ORDERED, more="merge: append", key="[]")
-    land_text(tmp_path, f"clicks{ending}", rows(0, 2))
+@pytest.mark.parametrize("record", ["value", "kafka"])
+def test_a_keyless_log_takes_any_name_where_a_line_is_a_row(tmp_path: Path, record: str) -> None:
+    source = ORDERED.replace("record: value", f"record: {record}")
+    pipeline = make_rows_landing(tmp_path, source, more="merge: append", key="[]")
+    land_text(tmp_path, "clicks.jsonl", rows(0, 2))
     outcome = ingest_items(pipeline)
+    if record == "value":
+        assert outcome.facts["changes"] == 2
+        return
     assert outcome.error_code == "LANDED_NAME"
-    assert "`merge: append` needs such names" in outcome.message
-    assert f"`TOPIC+0+0000000000{ending}`" in outcome.message
+    assert "set `names: any`" in outcome.message
 
 
-@pytest.mark.parametrize(
-    ("more", "key", "code"), [("", "[id]", "SOURCE_ORDER"), ("merge: append", "[]", "SOURCE_OFFSET")]
-)
-def test_any_names_are_refused_in_the_configuration_where_nothing_orders_rows(
-    tmp_path: Path, more: str, key: str, code: str
-) -> None:
-    with pytest.raises(InvalidInputError, match=code):
-        make_rows_landing(tmp_path, f"{ORDERED}, names: any", more=more, key=key)
+def test_any_names_are_refused_in_the_configuration_where_nothing_orders_rows(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match="SOURCE_ORDER"):
+        make_rows_landing(tmp_path, f"{ORDERED}, names: any", more="", key="[id]")
 
 
 def test_the_dash_form_is_read_only_where_the_configuration_says_so(tmp_path: Path) -> None:
@@ -151,33 +145,36 @@ def test_kafka_names_may_become_the_wider_form_and_never_any(tmp_path: Path) -> 
     assert (ingest_items(pipeline).facts["changes"], names_of(pipeline)) == (1, NameReading.KAFKA_DASH)
 
 
-def test_a_log_of_an_older_version_keeps_its_reading(tmp_path: Path) -> None:
-    pipeline = make_rows_landing(tmp_path, f"{ORDERED}, names: kafka-dash")
-    land_text(tmp_path, "items-0-0.jsonl", rows(0, 2))
-    ingest_items(pipeline)
-    pipeline.ledger("items").commit(lambda state: replace(state, names=None))
+def test_rows_of_any_file_are_placed_by_their_arrival(tmp_path: Path) -> None:
+    """I25: the number of the file in the log, then the line. The same bytes in another file are nothing new."""
     pipeline = make_rows_landing(tmp_path, ORDERED)
-    land_text(tmp_path, "items-0-2.jsonl", rows(2, 2))
-    land_text(tmp_path, "today.jsonl", rows(70, 1))
-    outcome = ingest_items(pipeline)
-    assert (outcome.facts["changes"], ids(pipeline)) == (2, [0, 1, 2, 3])
-    assert [(p["file"], p["code"]) for p in outcome.facts["problems"]] == [("today.jsonl", "LANDED_NAME")]
-
-
-def test_rows_of_any_file_are_placed_by_their_content(tmp_path: Path) -> None:
-    """I25: the same rows in other files, in another order and twice, are the same changes."""
-    seen: list[Any] = []
-    for number, files in enumerate([[rows(0, 4)], [rows(2, 2), rows(0, 2)], [rows(0, 3), rows(1, 3)]]):
-        root = tmp_path / str(number)
-        pipeline = make_rows_landing(root, ORDERED)
-        for i, text in enumerate(files):
-            land_text(root, f"part {i}.json", text)
+    for run, files in enumerate([{"b": rows(0, 2), "a": rows(1, 2)}, {"aa": rows(3, 1)}, {"c": rows(0, 2)}]):
+        for name, text in files.items():
+            land_text(tmp_path, f"{name} {run}.json", text)
         ingest_items(pipeline)
-        state = pipeline.ledger("items").read()
-        tables = [read_change_set(pipeline.store, c) for c in state.change_sets]
-        seen.append({(r["id"], r["_offset"], r["_o0"]) for t in tables for r in t.to_pylist()})
-    assert seen[0] == seen[1] == seen[2]
-    assert len(seen[0]) == 4
+    state = pipeline.ledger("items").read()
+    tables = [read_change_set(pipeline.store, c) for c in state.change_sets]
+    found = [(r["_partition"], r["_offset"], r["id"]) for t in tables for r in t.to_pylist()]
+    assert sorted(found) == [(1, 1, 1), (1, 2, 2), (2, 1, 0), (2, 2, 1), (3, 1, 3)]
+    assert [(e.number, e.name, e.changes, e.repeated) for e in state.landed] == [
+        (1, "a 0.json", 2, 0), (2, "b 0.json", 2, 0), (3, "aa 1.json", 1, 0), (4, "c 2.json", 0, 2),
+    ]  # fmt: skip
+
+
+def test_a_copy_that_grows_was_none(tmp_path: Path) -> None:
+    """Two files that begin alike: the second is still being written when its first rows are those of the first."""
+    pipeline = make_rows_landing(tmp_path, ORDERED, more="merge: append", key="[]")
+    land_text(tmp_path, "a.jsonl", rows(0, 2))
+    land_text(tmp_path, "b.jsonl", rows(0, 2))
+    assert ingest_items(pipeline).facts["changes"] == 2
+    assert ingest_items(pipeline).status == "nothing"
+    land_text(tmp_path, "b.jsonl", rows(0, 3))
+    assert ingest_items(pipeline).facts["changes"] == 3
+    land_text(tmp_path, "b.jsonl", rows(0, 4))
+    assert ingest_items(pipeline).facts["changes"] == 1
+    state = pipeline.ledger("items").read()
+    found = [r["_offset"] for c in state.change_sets for r in read_change_set(pipeline.store, c).to_pylist()]
+    assert sorted(found) == [1, 1, 2, 2, 3, 4]
 
 
 def test_an_ordinary_file_may_grow_and_a_refused_row_says_where_it_stands(tmp_path: Path) -> None:

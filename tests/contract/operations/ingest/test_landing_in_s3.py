@@ -5,31 +5,20 @@ What all places share runs on a disk and in S3: see `place`.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
-import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
-from typer.testing import CliRunner
 
 from support.counted import check
 from support.landing import COUNTS, record, text_of
 from support.s3_server import S3Bucket
-from tidefold.cli.app import app
-from tidefold.compute.runners import Answer, Work, in_process
-from tidefold.config import ConfigError, load_config
-from tidefold.errors import InvalidInputError
+from tidefold.compute.runners import TaskAnswer, TaskWork, in_process
 from tidefold.operations.ingest.ingest import ingest
 from tidefold.operations.inspect.status import status
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
-from tidefold.sources.landing.folders import folder_at
-from tidefold.storage.s3.address import S3Endpoint
-from tidefold.storage.s3.client import Bucket
 from tidefold.wiring import open_pipeline
 
 CSV = "{format: csv, path: '%s'}\n    order: [seq]\n    columns: {id: int, text: string, seq: long}"
@@ -54,7 +43,7 @@ def put_records(s3: S3Bucket, start: int, count: int = 1) -> None:
     put(s3, f"shop.public.items+0+{start:010d}.jsonl", text_of(records))
 
 
-def take(pipeline: Pipeline, run: Callable[[Work, Sequence[str]], list[Answer]] = in_process) -> Outcome:
+def take(pipeline: Pipeline, run: Callable[[TaskWork, Sequence[str]], list[TaskAnswer]] = in_process) -> Outcome:
     [outcome] = ingest(pipeline, ["items"], run)
     if pipeline.ledger("items").exists():
         for landed in pipeline.ledger("items").read().landed:
@@ -103,21 +92,6 @@ def test_a_large_object_is_read_by_parts(tmp_path: Path, s3: S3Bucket) -> None:
     assert found == {"list": 1, "get": 6}
 
 
-def test_a_listing_of_many_pages_is_whole(tmp_path: Path, s3: S3Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = Bucket.call
-
-    def call(self: Bucket, method: str, **arguments: Any) -> dict[str, Any]:
-        return real(self, method, **arguments, **({"MaxKeys": 2} if method == "list_objects_v2" else {}))
-
-    monkeypatch.setattr(Bucket, "call", call)
-    names = [f"{number}.csv" for number in range(5)]
-    for name in names:
-        put(s3, name, "")
-    s3.server.heal()
-    assert [one.name for one in folder_at(f"s3://{s3.name}/{PREFIX}").list_files()] == names
-    assert requests(s3) == {"list": 3}
-
-
 def test_a_listing_that_breaks_off_ingests_nothing(tmp_path: Path, s3: S3Bucket) -> None:
     """A file that is not seen may come before one that is."""
     pipeline = begin(tmp_path, s3, KAFKA)
@@ -143,20 +117,10 @@ def test_a_bucket_that_cannot_be_listed_is_no_empty_one(
     assert take(pipeline).error_code == expected
 
 
-def test_a_prefix_without_objects_is_missing_until_its_folder_is_marked(tmp_path: Path, s3: S3Bucket) -> None:
-    pipeline = begin(tmp_path, s3)
-    s3.client.put_object(Bucket=s3.name, Key=f"{PREFIX}2/a.csv", Body=f"{HEAD}1,a,1\n".encode())
-    outcome = take(pipeline)
-    assert outcome.error_code == "LANDING_MISSING"
-    assert f"create an empty object `s3://{s3.name}/{PREFIX}/`." in str(outcome.error.hint)
-    put(s3, "", b"")
-    assert take(pipeline).status == "nothing"
-
-
-def replacing(s3: S3Bucket, name: str, data: str | None) -> Callable[[Work, Sequence[str]], list[Answer]]:
+def replacing(s3: S3Bucket, name: str, data: str | None) -> Callable[[TaskWork, Sequence[str]], list[TaskAnswer]]:
     """A runner before whose tasks an object is replaced, or deleted."""
 
-    def run(work: Work, tasks: Sequence[str]) -> list[Answer]:
+    def run(work: TaskWork, tasks: Sequence[str]) -> list[TaskAnswer]:
         if data is None:
             s3.client.delete_object(Bucket=s3.name, Key=f"{PREFIX}/{name}")
         else:
@@ -184,17 +148,6 @@ def test_an_object_that_vanishes_after_the_listing_is_reported(tmp_path: Path, s
     put(s3, "b.csv", f"{HEAD}2,b,2\n")
     outcome = take(pipeline, replacing(s3, "a.csv", None))
     assert (outcome.facts["changes"], outcome.facts["not_taken"]) == (1, {"LANDED_GONE": 1})
-
-
-def test_an_object_of_the_same_second_and_length_with_another_etag_is_changed(tmp_path: Path, s3: S3Bucket) -> None:
-    """S3 tells times to the second: the ETag in the ledger tells two objects apart, and the time never."""
-    pipeline = begin(tmp_path, s3)
-    put(s3, "a.csv", f"{HEAD}1,a,1\n")
-    take(pipeline)
-    [landed] = pipeline.ledger("items").read().landed
-    assert landed.etag.strip('"')
-    put(s3, "a.csv", f"{HEAD}1,b,1\n")
-    assert take(pipeline).error_code == "LANDED_CHANGED"
 
 
 def test_a_log_whose_landed_files_move_to_s3_takes_none_again_and_reads_none(tmp_path: Path, s3: S3Bucket) -> None:
@@ -253,56 +206,3 @@ def test_no_secret_and_no_endpoint_is_stored(tmp_path: Path, s3: S3Bucket, monke
     stored = b"".join(path.read_bytes() for path in (tmp_path / "store").rglob("*") if path.is_file())
     assert b"very-secret" not in stored
     assert s3.server.url.encode() not in stored
-
-
-def test_store_and_landing_in_one_bucket_lie_apart(tmp_path: Path, s3: S3Bucket) -> None:
-    with pytest.raises(ConfigError) as caught:
-        begin(tmp_path, s3, store=f"s3://{s3.name}/landing")
-    assert caught.value.code == "FOLDERS_OVERLAP"
-    pipeline = begin(tmp_path, s3, store=f"s3://{s3.name}/store")
-    put(s3, "a.csv", f"{HEAD}1,a,1\n")
-    assert take(pipeline).facts["changes"] == 1
-
-
-def test_init_reads_what_lies_in_s3_and_its_file_works(
-    tmp_path: Path, s3: S3Bucket, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    rows = "".join(f"{i},a{i},2026-11-01T00:00:{i:02d}Z\n" for i in range(10))
-    put(s3, "orders/2026-11-01.csv", f"id,text,updated_at\n{rows}")
-    put(s3, "items/items+0+0000000000.jsonl", text_of([record(i, i, topic="items") for i in range(5)]))
-    table = pa.table({"id": [1, 2, 3], "name": ["a", "b", "c"]})
-    address = f"s3://{s3.name}/{PREFIX}"
-    feed = {"delta.enableChangeDataFeed": "true"}
-    write_deltalake(f"{address}/people", table, configuration=feed, storage_options=S3Endpoint.of().delta_options())
-    done = CliRunner().invoke(app, ["init", address])
-    assert done.exit_code == 0, done.output
-    config = load_config(tmp_path / "tidefold.yaml")
-    found = {log.id: (log.source.format, log.source.address) for log in config.logs.values() if log.source}
-    assert found == {
-        "items": ("debezium-json", f"{address}/items"),
-        "orders": ("csv", f"{address}/orders"),
-        "people": ("delta-cdf", f"{address}/people"),
-    }
-    outcomes = ingest(open_pipeline(tmp_path / "tidefold.yaml"), list(found), in_process)
-    assert [(one.status, one.facts["changes"]) for one in outcomes] == [("taken", 5), ("taken", 10), ("taken", 3)]
-    missing = CliRunner().invoke(app, ["init", f"s3://{s3.name}/nothing", "-c", "other.yaml"])
-    assert "LANDING_MISSING" in missing.output
-
-
-@pytest.mark.parametrize(
-    ("address", "code"),
-    [
-        ("s3://key:secret@bucket/x", "CONFIG_SECRET"),
-        ("s3://b", "CONFIG_PATH"),
-        ("s3://bucket/a?b", "CONFIG_PATH"),
-        ("wasb://bucket/x", "NOT_IN_THIS_VERSION"),
-    ],
-)
-def test_addresses_that_are_refused(tmp_path: Path, address: str, code: str) -> None:
-    path = tmp_path / "tidefold.yaml"
-    path.write_text(f"version: 1\nstore: store\nlogs:\n  items:\n    key: [id]\n    source: {CSV % address}\n")
-    with pytest.raises(InvalidInputError) as caught:
-        load_config(path)
-    assert code in str(caught.value)
-    assert "secret@" not in json.dumps(str(caught.value))

@@ -19,20 +19,18 @@ from support.landing_pair import PAIR, land, land_pair, make, rows
 from support.pipelines import judge_all, table_rows
 from tidefold.changelog import write_intents
 from tidefold.changelog.segment import read_index
-from tidefold.compute.runners import Answer, Work, in_process
+from tidefold.compute.runners import TaskAnswer, TaskWork, in_process
 from tidefold.domain.ingest.append import names
 from tidefold.domain.paths import INTENTS
 from tidefold.ledger import Ledger
 from tidefold.operations.ingest import recovery
 from tidefold.operations.ingest.ingest import ingest
 from tidefold.operations.pipeline import Pipeline
-from tidefold.operations.retention.clean import clean
-from tidefold.operations.retention.drop_log import drop
+from tidefold.operations.retention.clean import clean, drop
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Fold
+from tidefold.operations.snapshot.materialize import Fold, materialize
 
 
 def failing(pipeline: Pipeline, at: int | None = None, fault: Fault | None = None) -> Pipeline:
@@ -72,6 +70,7 @@ def test_500_small_logs_make_one_segment(tmp_path: Path) -> None:
     assert pipeline.store.list(INTENTS) == []
 
 
+@pytest.mark.rotates(3)
 def test_the_writer_dies_at_any_call_and_the_next_ingest_takes_everything_once(tmp_path: Path) -> None:
     cases = 0
     for fault in Fault:
@@ -113,7 +112,7 @@ def test_the_writer_dies_between_the_two_appends_and_the_other_log_is_rolled_for
     [other] = [log for log in PAIR if log != first]
     assert (rows(pipeline, first), rows(pipeline, other)) == ([0], [])
 
-    def no_tasks(work: Work, tasks: Sequence[str]) -> list[Answer]:
+    def no_tasks(work: TaskWork, tasks: Sequence[str]) -> list[TaskAnswer]:
         raise AssertionError("nothing has to be parsed again")
 
     [outcome] = ingest(pipeline, [other], no_tasks)
@@ -126,7 +125,7 @@ def dies_after_telling(monkeypatch: pytest.MonkeyPatch, log: str) -> None:
     real = Ledger.commit
 
     def commit(ledger: Ledger, move, **more):  # type: ignore[no-untyped-def]
-        if ledger._log != log:
+        if ledger._name != log:
             raise Killed
         return real(ledger, move, **more)
 
@@ -140,7 +139,7 @@ def test_a_writer_that_dies_before_it_says_what_it_brings_is_refused_and_leaves_
     pipeline = make(tmp_path)
     land_pair(tmp_path)
 
-    def dies(work: Work, tasks: Sequence[str]) -> list[Answer]:
+    def dies(work: TaskWork, tasks: Sequence[str]) -> list[TaskAnswer]:
         in_process(work, tasks)
         raise Killed
 
@@ -294,7 +293,7 @@ def test_patience_is_only_a_delay(tmp_path: Path) -> None:
     pipeline = make(tmp_path)
     land_pair(tmp_path)
 
-    def sleeps(work: Work, tasks: Sequence[str]) -> list[Answer]:
+    def sleeps(work: TaskWork, tasks: Sequence[str]) -> list[TaskAnswer]:
         future = (datetime.now(UTC) + timedelta(days=9_000)).isoformat(timespec="seconds")
         for run in recovery.find_abandoned(pipeline.store, future):
             recovery.recover_run(pipeline.store, run)

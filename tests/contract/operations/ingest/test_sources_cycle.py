@@ -53,6 +53,7 @@ def histories(draw: st.DrawFn) -> list[Row]:
     return [(draw(st.sampled_from("IID")), draw(st.integers(0, 3)), draw(texts), order) for order in orders]
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("source", ["csv", "parquet"])
 @given(rows=histories(), data=st.data())
 @settings(max_examples=choose(4, 10), deadline=None)

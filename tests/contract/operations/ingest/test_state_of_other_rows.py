@@ -21,9 +21,9 @@ from tidefold.compute.runners import in_process
 from tidefold.config import ConfigError
 from tidefold.domain.paths import INTENTS
 from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
+from tidefold.operations.inspect.read import ReadRequest, What, read_rows
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Restore
+from tidefold.operations.snapshot.materialize import Restore, materialize
 
 HEAD = (QUEUE[0] + ", head: [priority, id]", *QUEUE[1:])
 SHARDS = (
@@ -114,6 +114,23 @@ class TestQueue:
         confirm(pipeline, "items", run_id="back")
         fold_waiting(pipeline, "run-3")
         assert sorted((row["shard"], row["id"]) for row in rows(pipeline)) == [(1, 1), (2, 3)]
+
+    def test_a_read_shows_first_what_a_poll_removes(self, tmp_path: Path) -> None:
+        """S5: the order of Flink's queue after a restore: live, published and after each poll; null comes first."""
+        pipeline = make(tmp_path, SHARDS)
+        places = [(s, i, p) for s in (2, 1) for i, p in ((7, 3), (3, None), (5, 3), (9, 0), (1, 8), (4, -2))]
+        for number, (shard, item, priority) in enumerate(places):
+            value = {"id": item, "priority": priority}
+            land(tmp_path, number, [{"op": "add", "key": {"shard": shard}, "value": value}])
+        take(pipeline)
+        fold_waiting(pipeline, "run-1")
+        queue = [3, 4, 9, 5, 7, 1]
+        for number in range(3):
+            for what in (What.LIVE, What.TABLE) if number == 0 else (What.LIVE,):
+                shown = [r for b in read_rows(pipeline, "items", ReadRequest(what))[1] for r in b.to_pylist()]
+                assert [(r["shard"], r["id"]) for r in shown] == [(s, i) for s in (1, 2) for i in queue[number:]]
+            land(tmp_path, 20 + 2 * number, [{"op": "poll", "key": {"shard": s}} for s in (1, 2)])
+            take(pipeline)
 
     def test_the_parsed_segment_is_deleted(self, tmp_path: Path) -> None:
         """I22: it has operations that no fold knows."""

@@ -17,13 +17,13 @@ from support.landing import find_pending, land, make_landing, record, state_of, 
 from support.pipelines import contents, judge_all, make_pipeline, put, table_rows
 from support.savepoints import THIRD, Rows, bring_in, changed, finish, make, save, saved_rows
 from tidefold.changelog.writer import Changelog, WriterSettings
-from tidefold.cli import stop_with_savepoint
+from tidefold.cli import full_run
 from tidefold.cli.app import app
 from tidefold.cli.spark_submit import SparkApplication
 from tidefold.compute.runners import in_process
 from tidefold.domain.external_snapshot import Layout
 from tidefold.domain.log_state import State, Stopped
-from tidefold.domain.snapshot.savepoint import DESCRIPTION
+from tidefold.domain.snapshot.manifest import DESCRIPTION
 from tidefold.errors import RefusedError, TidefoldError
 from tidefold.ledger import Ledger
 from tidefold.operations.ingest import stop_resume as stop_module
@@ -32,8 +32,7 @@ from tidefold.operations.inspect.status import status
 from tidefold.operations.outcome import Outcome, Status
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.sets.confirm import confirm_logs
-from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Fold
+from tidefold.operations.snapshot.materialize import Fold, materialize
 from tidefold.spark import full_run as spark_full_run
 from tidefold.spark.steps import AnyStep, MaterializeStep
 
@@ -122,7 +121,7 @@ def test_a_stop_that_was_killed_goes_on_when_it_is_called_again(
     with monkeypatch.context() as dying:
         dying.setattr(SparkApplication, "run_step", steps(cut=die))
         dying.setattr(spark_full_run, "confirm_logs", _dying(confirm_logs, "confirm", die))
-        dying.setattr(stop_with_savepoint, "take_savepoint", _dying(stop_with_savepoint.take_savepoint, "save", die))
+        dying.setattr(full_run, "take_savepoint", _dying(full_run.take_savepoint, "save", die))
         if cut == ("save", "half"):
             from tidefold.operations.savepoint import take as savepoint
 

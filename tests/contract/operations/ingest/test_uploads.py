@@ -15,22 +15,22 @@ from typing import Any, BinaryIO
 import pytest
 from deltalake import DeltaTable
 
-from support.landing import land, make_landing, record, take
+from support.landing import fold_waiting, land, make_landing, record, take
 from support.pipelines import judge_all
-from tidefold.changelog.writer.metrics import Metrics
 from tidefold.changelog.writer.retry import run_attempts
+from tidefold.changelog.writer.settings import Metrics
 from tidefold.compute.runners import in_process
 from tidefold.domain.paths import LogPaths
-from tidefold.domain.uploads import RetryPolicy
+from tidefold.domain.uploads import NO_UPLOADS, RetryPolicy, UploadTotals
 from tidefold.errors import RefusedError, StorageError
-from tidefold.operations.ingest.parse_round import _limit_in_flight
+from tidefold.operations.ingest import parse
+from tidefold.operations.ingest.parse import _limit_in_flight
 from tidefold.operations.ingest.write_changes import configure_writer, write_changes
 from tidefold.operations.inspect.status import status
 from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.snapshot.abort import abort
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Fold
-from tidefold.sources.ingest import parse_task
+from tidefold.operations.snapshot.materialize import Fold, materialize
 from tidefold.storage.local_store import LocalStore
 from tidefold.wiring import open_pipeline
 from tidefold_airflow.observability.metrics import of_outcomes, of_status
@@ -69,7 +69,7 @@ def configure(folder: Path, uploads: str) -> None:
 
 def break_tasks(monkeypatch: pytest.MonkeyPatch, pipeline: Pipeline, times: int) -> list[int]:
     left = [times]
-    monkeypatch.setattr(parse_task, "open_store", lambda address, base: Breaking(Path(address), left))
+    monkeypatch.setattr(parse, "open_store", lambda address, base: Breaking(Path(address), left))
     return left
 
 
@@ -91,6 +91,9 @@ def test_an_ingest_tries_an_upload_again(landed: Pipeline, monkeypatch: pytest.M
     assert (uploads.segments, uploads.failures) == (1, 2)
     assert uploads.bytes > 0
     assert outcome.facts["uploads"]["failures"] == 2
+    assert (dict(uploads.attempts), dict(uploads.batch), dict(uploads.queue)) == ({"3": 1}, {"1": 1}, {"0": 1})
+    assert sum(uploads.latency_ms.values()) == 1
+    assert dict(uploads.size) == {"65536" if uploads.bytes > 4096 else "4096": 1}
     segments = [e.path for e in landed.store.list("changelog", unfinished=True)]
     assert len(segments) == 1
 
@@ -103,6 +106,10 @@ def test_an_ingest_gives_up_after_the_last_attempt(landed: Pipeline, monkeypatch
     assert take(landed).facts["changes"] == 20
 
 
+def pipeline_bytes(pipeline: Pipeline) -> int:
+    return sum(change_set.location.length for change_set in pipeline.ledger(LOG).read().change_sets)
+
+
 def test_totals_add_up_over_runs_and_reach_airflow(landed: Pipeline, tmp_path: Path) -> None:
     first = take(landed)
     land(tmp_path, 20, [record(offset, offset) for offset in range(20, 40)])
@@ -112,6 +119,10 @@ def test_totals_add_up_over_runs_and_reach_airflow(landed: Pipeline, tmp_path: P
     assert found.uploads.segments == 2
     sent = {g.name: g.value for g in of_status([found], datetime(2026, 1, 1, tzinfo=UTC))}
     assert sent["uploads.segments"] == 2
+    assert (sent["uploads.attempts.1"], sent["uploads.batch.1"], sent["uploads.queue.0"]) == (2, 2, 2)
+    waiting = pipeline_bytes(landed)
+    assert (found.change_bytes, sent["lag.bytes"]) == (waiting, waiting)
+    assert sent["uploads.bytes"] == waiting
     assert sent["uploads.bytes"] == sum(one.facts["uploads"]["bytes"] for one in (first, second))
     assert {g.name for g in of_outcomes("ingest", [second])} >= {"ingest.uploads.segments", "ingest.uploads.seconds"}
 
@@ -172,9 +183,11 @@ def orders(count: int) -> list[dict[str, Any]]:
 
 
 def test_a_writer_has_the_limits_of_the_configuration(tmp_path: Path) -> None:
-    given = "{batch: 1kB, delay: 2, attempts: 7, retry_delay: 3, attempt_timeout: 4, in_flight: 9kB, threads: 5}"
+    given = "{batch: 1kB, delay: 2, attempts: 7, retry_delay: 3, attempt_timeout: 4, in_flight: 9kB, threads: 5, "
+    given += "early: 1MB, compress: false}"
     found = configure_writer(make_written(tmp_path, given), "shop")
     assert (found.name, found.batch_bytes, found.persist_delay, found.attempts) == ("shop", 1000, 2, 7)
+    assert (found.log_bytes, found.compress) == (1_000_000, False)
     assert (found.retry_delay, found.attempt_timeout, found.max_bytes_in_flight, found.threads) == (3, 4, 9000, 5)
 
 
@@ -194,6 +207,9 @@ def test_a_write_that_is_repeated_continues_where_the_log_is(tmp_path: Path) -> 
     assert found.changes == 50
     assert found.uploads
     assert found.uploads.segments == 1
+    assert (dict(found.uploads.attempts), dict(found.uploads.batch)) == ({"1": 1}, {"1": 1})
+    assert first.facts["uploads"]["attempts"] == {"1": 1}, "the part of this call"
+    assert again.facts["uploads"]["attempts"] == {}
 
 
 def test_an_error_of_the_function_leaves_nothing_in_the_log(tmp_path: Path) -> None:
@@ -222,6 +238,38 @@ def test_a_failed_attempt_of_a_writer_is_counted(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(LocalStore, "create", create_segment)
     outcome = write_changes(pipeline, "orders", lambda offset: orders(10)[offset:])
     assert (outcome.facts["uploads"]["segments"], outcome.facts["uploads"]["failures"], left) == (1, 1, [0])
+    assert outcome.facts["uploads"]["attempts"] == {"2": 1}
+
+
+def test_histograms_add_up_and_are_taken_apart() -> None:
+    """C4: fixed buckets, so that the uploads of all processes are one distribution."""
+    made = [UploadTotals.of_upload(size, size % 4, size / 7, size % 9, size % 70) for size in range(0, 1 << 16, 999)]
+    total = sum(made, NO_UPLOADS)
+    for name in ("latency_ms", "size", "attempts", "batch", "queue"):
+        assert sum(getattr(total, name).values()) == len(made)
+    assert total - sum(made[5:], NO_UPLOADS) == sum(made[:5], NO_UPLOADS)
+    for attempts, bucket in ((1, "1"), (2, "2"), (4, "5"), (10, "10"), (11, "more")):
+        assert UploadTotals.of_upload(1, attempts - 1, 0.0, 1, 0).attempts == {bucket: 1}
+
+
+def test_materializations_are_counted_with_their_duration(landed: Pipeline, tmp_path: Path) -> None:
+    """C4: Flink's started, completed and failed materializations, and the duration of the last."""
+    take(landed)
+    fold_waiting(landed, "one")
+    land(tmp_path, 20, [record(20, 20)])
+    take(landed)
+    assert materialize(landed, [LOG], Fold("two"), in_process)[0].status == "staged"
+    abort(landed, LOG, "not wanted")
+    fold_waiting(landed, "three")
+    land(tmp_path, 21, [record(21, 21)])
+    take(landed)
+    materialize(landed, [LOG], Fold("four"), in_process)
+    [found] = status(landed, [LOG])
+    made = found.materializations
+    assert (made.started, made.completed, made.failed) == (4, 2, 1)
+    sent = {g.name: g.value for g in of_status([found], datetime(2026, 1, 1, tzinfo=UTC))}
+    assert sent["materializations.failed"] == 1
+    assert sent["materializations.seconds"] == made.seconds >= 0
 
 
 def test_a_log_of_landed_files_is_not_for_programs(landed: Pipeline) -> None:

@@ -39,11 +39,9 @@ from tidefold.operations.inspect.read import ReadRequest, What, read_rows
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
-from tidefold.operations.snapshot.compact_log import compact_log
+from tidefold.operations.snapshot.compact_log import compact_log, take_tail
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Fold, Restore
-from tidefold.operations.snapshot.tail import take_tail
+from tidefold.operations.snapshot.materialize import Fold, Restore, materialize
 from tidefold.storage.local_store import LocalStore
 
 BANK = Path(__file__).parents[3] / "data" / "bank"

@@ -41,15 +41,15 @@ from support.pipelines import contents, judge_all, rows_of, snapshot_rows, table
 from tidefold.changelog import write_intents
 from tidefold.changelog.write_intents import Intent
 from tidefold.cli.app import app
-from tidefold.delta.table_state import delta_state
+from tidefold.delta.published_table import delta_state
 from tidefold.domain.log_state import State
 from tidefold.domain.paths import LogPaths
 from tidefold.errors import AlreadyExistsError, NotFoundError, RefusedError
 from tidefold.operations.ingest import recovery
 from tidefold.operations.inspect.status import status
-from tidefold.operations.local_copies.retain import retain_local
+from tidefold.operations.local_copies.manage import retain_local
 from tidefold.operations.pipeline import Pipeline
-from tidefold.operations.retention.drop_log import drop
+from tidefold.operations.retention.clean import drop
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot.abort import abort
@@ -217,6 +217,7 @@ def failing(
 ERRORS = [(fault, ever) for fault in (Fault.ERROR_BEFORE, Fault.ERROR_AFTER) for ever in (False, True)]
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize(
     ("fault", "for_ever"), ERRORS, ids=lambda value: value.name.lower() if isinstance(value, Fault) else str(value)
 )
@@ -244,6 +245,7 @@ def test_any_call_to_the_local_disk_may_fail_and_no_step_does(
     print(f"{calls} local calls failed in turn: {fault}, for ever: {for_ever}; {warned} said so")
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("fault", [Fault.KILLED_BEFORE, Fault.KILLED_AFTER], ids=lambda f: f.name.lower())
 def test_a_process_that_dies_while_it_copies_leaves_no_half_that_counts(
     template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Fault

@@ -37,7 +37,7 @@ from support.local_copies import (
 )
 from support.pipelines import contents, judge_all, rows_of, snapshot_rows, table_rows
 from tidefold.cli.app import app
-from tidefold.delta.table_state import COMMIT, build_table, delta_state
+from tidefold.delta.published_table import COMMIT, build_table, delta_state
 from tidefold.domain.log_state import SnapshotKind
 from tidefold.domain.paths import INTENTS, data_path
 from tidefold.domain.retention.local_copies import CopyName
@@ -46,10 +46,9 @@ from tidefold.errors import AlreadyExistsError, NotFoundError, StorageError
 from tidefold.ledger import read_manifest, write_manifest
 from tidefold.operations.inspect.status import status
 from tidefold.operations.local_copies.inventory import local_use
-from tidefold.operations.local_copies.manage import clear_leftovers
-from tidefold.operations.local_copies.retain import retain_local
+from tidefold.operations.local_copies.manage import clear_leftovers, retain_local
 from tidefold.operations.pipeline import Pipeline
-from tidefold.operations.retention.drop_log import drop
+from tidefold.operations.retention.clean import drop
 from tidefold.operations.snapshot.abort import abort
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.verify.verify import Asked, verify
@@ -585,6 +584,7 @@ def test_a_source_that_goes_while_it_is_taken_is_read_from_the_store(tmp_path: P
     check_whole(pipeline)
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("fault", [Fault.ERROR_BEFORE, Fault.ERROR_AFTER], ids=lambda f: f.name.lower())
 def test_any_call_may_fail_while_a_copy_is_made_of_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Fault

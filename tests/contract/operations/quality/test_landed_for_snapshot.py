@@ -10,13 +10,12 @@ import pytest
 from support.landing import land, make_landing, record, state_of, take
 from support.pipelines import judge_all
 from tidefold.compute.runners import in_process
-from tidefold.domain.landed_range import LandedRange, find_landed_range
+from tidefold.domain.source_progress_history import LandedRange, find_landed_range
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.quarantine.retry import retry, settle
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Fold
-from tidefold.quality.run.drift_checks import judge_refused
+from tidefold.operations.snapshot.materialize import Fold, materialize
+from tidefold.quality.run.run_checks import judge_refused
 from tidefold.quality.suite.check import Severity
 from tidefold.quality.suite.suite import Suite
 

@@ -15,8 +15,7 @@ from tidefold.compute.runners import in_process
 from tidefold.config import load_config
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Fold
+from tidefold.operations.snapshot.materialize import Fold, materialize
 from tidefold.wiring import open_pipeline
 
 ROWS, CHANGES, MOVES = 5_000, 1_000, 20

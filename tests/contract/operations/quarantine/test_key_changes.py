@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,8 @@ from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.quarantine.inspect import count_refused
 from tidefold.operations.quarantine.retry import retry
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Fold
+from tidefold.operations.snapshot.materialize import Fold, materialize
+from tidefold.wiring import open_pipeline
 
 COLUMNS = "{id: long, n: int, text: string}"
 GONE = "__debezium_unavailable_value"
@@ -117,6 +118,7 @@ def test_the_delete_was_folded_before_the_insert_landed(made: Pipeline, tmp_path
     assert rows(made)[2] == (3, "large")
 
 
+@pytest.mark.rotates(3)
 @pytest.mark.parametrize("cut", range(1, 9))
 def test_a_chain_may_be_cut_between_any_two_records(made: Pipeline, tmp_path: Path, cut: int) -> None:
     """A row that only lived in the chain is deleted by what landed, and needed by what lands next."""
@@ -276,3 +278,172 @@ def test_an_ingest_without_a_change_of_a_key_looks_nothing_up(
     monkeypatch.setattr(ingest, "retry", lambda *given: pytest.fail("nothing is to be looked up"))
     land(tmp_path, 0, [item(0, 1), item(1, 1, op="u", text=GONE), item(2, 2, op="x")])
     assert take(made).facts["refused"] == {"OP_UNKNOWN": 1}
+
+
+def signalled(offset: int, position: int, seen_at: int, table: dict[int, tuple[int, str]]) -> list[dict[str, Any]]:
+    """A blocking snapshot by signal: the rows of another moment, under the position of the stream."""
+    marks = ["first", *["true"] * (len(table) - 2), "last"]
+    at_place = {"order": position, "sequence": f'["{position}","{position}"]', "ts_us": seen_at * 1000}
+    return [
+        item(offset + at, key, n, "r", text=text, snapshot=mark, **at_place)
+        for at, ((key, (n, text)), mark) in enumerate(zip(sorted(table.items()), marks, strict=True))
+    ]
+
+
+def lagging_source(rnd: random.Random) -> tuple[list[dict[str, Any]], dict[int, tuple[int, str]]]:
+    """Records of a stream with two snapshots by signal while the connector lags, and the rows at the end."""
+    table = {key: (1, f"row {key}") for key in (1, 2, 3, 4)}
+    records = [item(at, key, text=f"row {key}") for at, key in enumerate(table)]
+    changes: list[list[dict[str, Any]]] = []
+    states = [dict(table)]
+    for number in range(16):
+        key, n, order = rnd.choice(sorted(table)), 10 + number, 2000 + 10 * number
+        _, text = table[key]
+        deed = rnd.choice(("move", "move", "move", "set", "write", "again"))
+        if deed == "move":
+            to = rnd.choice([one for one in range(1, 8) if one not in table])
+            named = [{"key": "__debezium.oldkey", "value": {"id": key}}]
+            changes.append([item(0, key, op="d", order=order), item(0, to, n, order=order, text=GONE, headers=named)])
+            del table[key]
+            table[to] = (n, text)
+        elif deed == "again":
+            changes.append([item(0, key, op="d", order=order), item(0, key, n, order=order + 1, text=f"new {number}")])
+            table[key] = (n, f"new {number}")
+        else:
+            text, sent = (text, GONE) if deed == "set" else (f"large {number}",) * 2
+            changes.append([item(0, key, n, "u", order=order, text=sent)])
+            table[key] = (n, text)
+        states.append(dict(table))
+    begins = dict(zip(sorted(rnd.sample(range(1, 9), 2)), sorted(rnd.choices(range(9, 17), k=2)), strict=True))
+    for at, change in enumerate(changes):
+        if at in begins:
+            seen = begins[at]
+            records += signalled(0, 1994 + 10 * at, 1994 + 10 * seen, states[seen])
+        records += change
+    return [{**one, "offset": at} for at, one in enumerate(records)], table
+
+
+@pytest.mark.rotates(4)
+@pytest.mark.parametrize("seed", range(12))
+def test_a_changed_key_sees_no_snapshot_that_was_read_after_it(made: Pipeline, tmp_path: Path, seed: int) -> None:
+    """Found by the torture rig: a blocking snapshot by signal shows rows as they are when it runs, under the position
+    of the stream. Older changes of keys follow it, and took the values of the row that has their old key later.
+    """
+    rnd = random.Random(seed)
+    records, expected = lagging_source(rnd)
+    begin = 0
+    while begin < len(records):
+        end = min(len(records), begin + rnd.choice((3, 8, 20)))
+        land(tmp_path, begin, records[begin:end])
+        take(made)
+        if rnd.random() < 0.5 or end == len(records):
+            fold(made, f"run-{begin}")
+        begin = end
+    assert count_refused(made, "items") == []
+    assert rows(made) == expected
+    assert rows(made, What.TABLE) == expected
+    check_counts(made)
+
+
+@pytest.mark.parametrize(("committed", "is_complete"), [(2050, False), (2150, True)])
+def test_without_rows_from_before_a_snapshot_by_signal_only_later_changes_are_completed(
+    tmp_path: Path, committed: int, is_complete: bool
+) -> None:
+    """The rows from before it are no longer in the store. The times in the records show what it does not show."""
+    from tidefold.operations.retention.subsume import subsume
+    from tidefold.operations.retention.truncate import truncate
+
+    path = make_landing(tmp_path, COLUMNS).config.path
+    path.write_text(path.read_text() + "retention: {snapshots: 1}\n")
+    made = open_pipeline(path)
+    land(tmp_path, 0, [item(0, 1, text="row 1"), item(1, 2, text="row 2")])
+    take(made)
+    fold(made, "before")
+    # Row 2 has the key 1 when the snapshot runs.
+    land(tmp_path, 2, signalled(2, 2000, 2100, {1: (1, "row 2"), 3: (1, "row 1")}))
+    for number in range(4):
+        land(tmp_path, 4 + number, [item(4 + number, 9, number, order=2001 + number)])
+        take(made)
+        fold(made, f"after-{number}")
+    subsume(made, "items")
+    truncate(made, "items")
+    headers = [{"key": "__debezium.oldkey", "value": {"id": 1}}]
+    move = item(9, 5, order=2010, text=GONE, headers=headers, ts_us=committed * 1000)
+    land(tmp_path, 8, [item(8, 1, op="d", order=2010, ts_us=committed * 1000), move])
+    assert take(made).facts["refused"] == ({} if is_complete else {"UNAVAILABLE_AFTER_KEY_CHANGE": 1})
+    assert rows(made).get(5) == ((1, "row 2") if is_complete else None)
+
+
+def test_a_change_of_a_key_is_refused_if_snapshot_and_stream_disagree(made: Pipeline, tmp_path: Path) -> None:
+    """The stream has not brought what the snapshot shows, and the change was committed later."""
+    land(tmp_path, 0, [item(0, 1, text="old"), item(1, 2)])
+    land(
+        tmp_path,
+        2,
+        [*signalled(2, 2000, 2100, {1: (1, "new"), 2: (1, "t1001")}), *moved(1200, 1, 3), *moved(1203, 2, 4)],
+    )
+    assert take(made).facts["refused"] == {"UNAVAILABLE_AFTER_KEY_CHANGE": 1}
+    assert rows(made) == {4: (1, "t1001")}
+
+
+def test_a_compaction_keeps_the_values_that_a_waiting_change_of_a_key_needs(
+    made: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process died before the second commit; another row has the old key since."""
+    from tidefold.operations.ingest import ingest
+    from tidefold.operations.snapshot.compact_log import compact_log
+
+    def die(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    land(tmp_path, 0, [item(0, 1, text="old"), item(1, 7)])
+    take(made)
+    fold(made, "run-1")
+    land(tmp_path, 2, [item(2, 1, 2, "u", text="new")])
+    take(made)
+    land(tmp_path, 3, [*moved(3, 1, 2), item(6, 1, text="another")])
+    with monkeypatch.context() as killed:
+        killed.setattr(ingest, "retry", die)
+        with pytest.raises(KeyboardInterrupt):
+            take(made)
+    compact_log(made, "items")
+    land(tmp_path, 7, [item(7, 8)])
+    take(made)
+    assert rows(made) == {1: (1, "another"), 2: (1, "new"), 7: (1, "t1001"), 8: (1, "t1007")}
+
+
+def test_a_compaction_keeps_the_values_that_a_snapshot_by_signal_hides(made: Pipeline, tmp_path: Path) -> None:
+    from tidefold.operations.snapshot.compact_log import compact_log
+
+    land(tmp_path, 0, [item(0, 1, text="old"), item(1, 7)])
+    take(made)
+    fold(made, "run-1")
+    land(tmp_path, 2, [item(2, 1, 2, "u", text="new")])
+    take(made)
+    land(tmp_path, 3, signalled(3, 1500, 2500, {1: (1, "another"), 2: (1, "new")}))
+    take(made)
+    compact_log(made, "items")
+    land(tmp_path, 5, [{**one, "offset": 5 + at} for at, one in enumerate(moved(1000, 1, 2))])
+    take(made)
+    assert rows(made) == {2: (1, "new")}
+
+
+@pytest.mark.parametrize("lands_last", [True, False])
+def test_a_compaction_between_the_halves_of_a_change_of_a_key_keeps_its_values(
+    made: Pipeline, tmp_path: Path, lands_last: bool
+) -> None:
+    """A file ends between the delete of the old key and the insert of the new one."""
+    from tidefold.operations.snapshot.compact_log import compact_log
+
+    deleted, gone, created = moved(3, 1, 2)
+    land(tmp_path, 0, [item(0, 1, text="old"), item(1, 7)])
+    take(made)
+    fold(made, "run-1")
+    land(tmp_path, 2, [item(2, 1, 2, "u", text="new")])
+    take(made)
+    land(tmp_path, 3, [deleted, gone] if lands_last else [deleted])
+    take(made)
+    compact_log(made, "items")
+    land(tmp_path, 5 if lands_last else 4, [created] if lands_last else [gone, created])
+    take(made)
+    assert rows(made) == {2: (1, "new"), 7: (1, "t1001")}

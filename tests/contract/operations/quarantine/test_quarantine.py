@@ -38,7 +38,7 @@ from tidefold.changelog import write_intents
 from tidefold.cli.app import app
 from tidefold.compute.runners import in_process
 from tidefold.domain.external_snapshot import Ownership
-from tidefold.domain.ingest.stop_resume import stop
+from tidefold.domain.ingest.append import stop
 from tidefold.domain.log_state import Stopped
 from tidefold.domain.paths import INTENTS
 from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
@@ -58,8 +58,7 @@ from tidefold.operations.savepoint.external import open_address
 from tidefold.operations.savepoint.take import SavepointRequest as SavepointWanted
 from tidefold.operations.savepoint.take import take_savepoint
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Fold, Import, Restore
+from tidefold.operations.snapshot.materialize import Fold, Import, Restore, materialize
 from tidefold.operations.verify.verify import verify
 from tidefold.storage.local_copies.copies import open_roots
 
@@ -170,7 +169,8 @@ def test_what_can_be_read_now_is_taken_and_the_rest_stays(pipeline: Pipeline) ->
 
 def test_one_reason_alone(pipeline: Pipeline) -> None:
     assert retry(pipeline, "items", "BROKEN_JSON").status == "nothing"
-    assert retry(pipeline, "items", "NO_SUCH_REASON").facts["records"] == 0
+    with pytest.raises(RefusedError, match="is of this file and code"):
+        retry(pipeline, "items", "NO_SUCH_REASON")
     assert retry(pipeline, "items", "VALUE_INVALID").facts["changes"] == 3
     check_counts(pipeline)
 
@@ -489,7 +489,12 @@ def test_the_command_line(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -
     )
     # The first change of a process to a store without `store_id` also prints the line to add.
     assert re.sub(r"^The store at .*\n", "", done.stderr) == "next: tidefold materialize items\n"
-    assert call("show", "items", "--code", "VALUE_INVALID").stdout == "no such record is refused\n"
+    for verb in ("show", "retry", "settle"):
+        reason = ("--reason", "none") if verb == "settle" else ()
+        refused = call(verb, "items", "--code", "VALUE_INVALID", *reason)
+        assert refused.exit_code == 3, (verb, refused.output)
+        assert "No refused record of `items` is of this file and code." in refused.output
+        assert "tidefold quarantine list items" in refused.output
     assert call("list", "nope").exit_code == 4
     for verb in ("list", "show", "retry", "settle"):
         page = call(verb, "--help").stdout
@@ -516,6 +521,8 @@ def test_refused_text_cannot_command_the_terminal(tmp_path: Path, monkeypatch: p
 
 def test_records_are_settled_by_hand(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(pipeline.config.path.parent)
+    wrong = call("settle", "items", "--file", "corrected.json", "--reason", "no record")
+    assert (wrong.exit_code, "Name a file with refused records" in wrong.stderr) == (3, True), wrong.stderr
     done = call("settle", "items", "--code", "BROKEN_JSON", "--reason", "no record", "--by", "ada")
     assert done.stdout == "items: settled: 1 refused records settled by ada: no record\n"
     assert [one.reason for one in count_refused(pipeline, "items")] == ["VALUE_INVALID"]

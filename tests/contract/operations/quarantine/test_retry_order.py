@@ -14,15 +14,13 @@ from support.older import older_program
 from support.pipelines import judge_all
 from tidefold.compute.runners import in_process
 from tidefold.config import load_config
-from tidefold.operations.inspect.diff import diff
-from tidefold.operations.inspect.read import ReadRequest, What, read_rows
+from tidefold.operations.inspect.read import ReadRequest, What, diff, read_rows
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.quarantine.inspect import count_refused, show_refused
 from tidefold.operations.quarantine.retry import retry
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Fold
-from tidefold.sources.debezium.envelope import EnvelopeReader
+from tidefold.operations.snapshot.materialize import Fold, materialize
+from tidefold.sources.debezium import envelope
 from tidefold.storage import open_store
 from tidefold.wiring import open_pipeline
 
@@ -45,7 +43,7 @@ GONE = "__debezium_unavailable_value"
 def begun(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
     """`older`: the ledger and the quarantine are those of a program in which refused records had no order."""
     if request.param == "older":
-        monkeypatch.setattr(EnvelopeReader, "_is_sent_again", lambda self, line, refused: None, raising=False)
+        monkeypatch.setattr(envelope, "is_sent_again", lambda log, at, line, refused: False)
     return make_landing(tmp_path, COLUMNS)
 
 
@@ -173,7 +171,7 @@ def test_a_retry_doubles_no_row_of_a_table_without_a_key(
         return record(offset, item, order=order, key=None)
 
     if older:
-        monkeypatch.setattr(EnvelopeReader, "_is_sent_again", lambda self, line, refused: None, raising=False)
+        monkeypatch.setattr(envelope, "is_sent_again", lambda log, at, line, refused: False)
     made = begin_keyless(tmp_path)
     land(tmp_path, 0, [row(0, 10, 1), row(1, 20, 100), row(2, 30, 101), row(3, 40, 2)])
     with older_program(monkeypatch):
@@ -212,7 +210,7 @@ def test_an_older_ledger_that_cannot_tell_keeps_the_record(tmp_path: Path, monke
 
     made = begin_keyless(tmp_path)
     with monkeypatch.context() as older, older_program(monkeypatch):
-        older.setattr(EnvelopeReader, "_is_sent_again", lambda self, line, refused: None)
+        older.setattr(envelope, "is_sent_again", lambda log, at, line, refused: False)
         land(tmp_path, 0, [row(0, 10, 1), row(1, 20, 2), row(2, 20, 100)])
         take(made)
         land(tmp_path, 3, [row(3, 20, 100)])

@@ -27,8 +27,7 @@ from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.quarantine.inspect import count_refused
 from tidefold.operations.quarantine.retry import retry
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Fold
+from tidefold.operations.snapshot.materialize import Fold, materialize
 
 GONE = "__debezium_unavailable_value"
 KEYS = st.integers(1, 4)

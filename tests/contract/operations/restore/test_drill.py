@@ -14,17 +14,15 @@ import pytest
 from support.interleaved import run_then
 from support.pipelines import contents, make_pipeline, put, table_rows
 from support.restoring import BATCHES, LOG, THIRD, Bench, bench, configured, copy_of, cycle, files_of, flip, spoil, take
-from tidefold.compute.runners import Answer, Runner, Work, in_process
+from tidefold.compute.runners import Runner, TaskAnswer, TaskWork, in_process
 from tidefold.domain.log_state import Drill, State
 from tidefold.domain.snapshot import transitions
 from tidefold.errors import InvalidInputError, NotFoundError, RefusedError, StorageError
-from tidefold.operations.inspect.history import history
-from tidefold.operations.inspect.status import status
+from tidefold.operations.inspect.status import history, status
 from tidefold.operations.pipeline import Pipeline
-from tidefold.operations.restore.drill import Trial, drill
-from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Fold
-from tidefold.operations.snapshot.tail import take_tail
+from tidefold.operations.restore.export import Trial, drill
+from tidefold.operations.snapshot.compact_log import take_tail
+from tidefold.operations.snapshot.materialize import Fold, materialize
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +122,7 @@ def test_the_scratch_place_goes_too_when_the_drill_is_cut_off(made: Bench, tmp_p
     pipeline = made.reset()
 
     def run_until(error: BaseException) -> Runner:
-        def run(work: Work, tasks: list[str]) -> list[Answer]:
+        def run(work: TaskWork, tasks: list[str]) -> list[TaskAnswer]:
             in_process(work, tasks)
             raise error
 

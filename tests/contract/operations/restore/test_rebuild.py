@@ -10,6 +10,7 @@ import pytest
 from deltalake import DeltaTable
 from typer.testing import CliRunner
 
+from support import effort
 from support.builders import verdict_for
 from support.landing import record
 from support.old_ledgers import (
@@ -30,10 +31,9 @@ from support.old_ledgers import (
 )
 from support.pipelines import contents, judge_all, rows_of
 from tidefold.cli.app import app
-from tidefold.domain.ingest.append import require_open
-from tidefold.domain.ingest.stop_resume import resume
-from tidefold.domain.ledger_rebuild import Proof
-from tidefold.domain.ledger_rebuild import rebuild as rebuild_state
+from tidefold.domain.ingest.append import require_open, resume
+from tidefold.domain.ledger_evidence import Proof
+from tidefold.domain.ledger_evidence import rebuild as rebuild_state
 from tidefold.domain.log_state import LogState, State, Stopped
 from tidefold.domain.snapshot import transitions
 from tidefold.domain.table.table_spec import Engine, Merge
@@ -54,6 +54,7 @@ def truth(landed: int) -> Rows:
     return {offset % 7: f"t{1000 + offset}" for offset in range(landed)}
 
 
+@pytest.mark.rotates(3)
 @pytest.mark.parametrize("kind", ["full", "incremental"])
 @pytest.mark.parametrize("count", LOST)
 def test_the_log_goes_on_from_what_the_table_shows(tmp_path: Path, kind: str, count: int) -> None:
@@ -140,7 +141,7 @@ def test_a_log_whose_place_in_the_source_nobody_knows_is_stopped(tmp_path: Path)
 
 
 def _without_source(manifest):  # type: ignore[no-untyped-def]
-    return replace(manifest, claim=None, positions=None, schemas=())
+    return replace(manifest, progress=None, schemas=())
 
 
 def test_the_command_plans_first(tmp_path: Path) -> None:
@@ -210,6 +211,63 @@ def test_without_the_manifest_of_what_the_table_shows_nothing_is_rebuilt(tmp_pat
             rebuild(opened(root), LOG, plan=plan)
         assert lost.value.code == "MANIFEST_LOST"
     assert contents(root) == before
+
+
+def rows_by_version(root: Path) -> dict[int, Rows | str]:
+    """The rows of each version of the table, as its readers get them; for an unreadable one, the kind of the error."""
+    found: dict[int, Rows | str] = {}
+    for version in range(4):
+        try:
+            rows = DeltaTable(root / "store" / PATHS.table, version=version).to_pyarrow_table().to_pylist()
+            found[version] = {row["id"]: row["text"] for row in rows}
+        except Exception as error:
+            found[version] = type(error).__name__
+    return found
+
+
+def say(root: Path, *arguments: str) -> tuple[int, str]:
+    said = CliRunner().invoke(app, [*arguments, "--config", str(root / "tidefold.yaml")])
+    return said.exit_code, said.output
+
+
+@pytest.mark.parametrize("kind", ["full", "incremental"])
+def test_no_clean_up_after_a_rebuild_deletes_a_kept_snapshot_whose_manifest_is_lost(tmp_path: Path, kind: str) -> None:
+    """`rebuild` took it for a retired one, and the next `clean` deleted its files. Each loss meets each clean-up."""
+    template = begin(tmp_path / "template", kind)
+    references.tag(opened(template), LOG, "kept", 1)
+    references.hold(opened(template), LOG, "audit", 2, "asked by the auditor")
+    known = len(versions(template))
+    for number in (2, 3):
+        take(template)
+        fold(template, f"run-{number}")
+        publish(template, f"run-{number}")
+        land(template, number * 3 + 3)
+    lost_versions = len(versions(template)) - known
+    losses = [(behind, snapshot) for behind in (lost_versions, 3, 1_000) for snapshot in (1, 2, 3)]
+    for behind, snapshot in losses if effort.THOROUGH else losses[effort.rotate(3) :: 3]:
+        root = copied(template, tmp_path / "copy")
+        manifest = opened(root).store.read(PATHS.manifest(snapshot))
+        go_back(root, behind)
+        opened(root).store.delete([PATHS.manifest(snapshot)])
+        before = rows_by_version(root)
+        code, text = say(root, "rebuild", LOG, "--yes")
+        assert code == 0, text
+        is_known = opened(root).ledger(LOG).read().snapshot(snapshot) is not None
+        # A snapshot without a folder that no ledger names leaves no other trace than its files.
+        assert f"snapshot {snapshot}" in text or (kind == "incremental" and not is_known)
+        for command in (("clean",), ("subsume",), ("truncate",), ("clean",), ("run",), ("subsume",), ("clean",)):
+            code, text = say(root, *command)
+            assert code in (0, 5), text
+            after = rows_by_version(root)
+            for version, rows in before.items():
+                # Snapshot 3 is retired once there is a fifth. Without the ledger, nothing says that 1 and 2 are kept.
+                is_retired = version == 2 and opened(root).ledger(LOG).read().last_sqn > 4
+                if (behind != 1_000 or version == snapshot - 1) and not is_retired:
+                    assert after[version] == rows, (behind, snapshot, command, version)
+        opened(root).store.put_if_absent(PATHS.manifest(snapshot), manifest)
+        if is_known:
+            assert say(root, "subsume")[0] == 0
+            assert say(root, "verify")[0] == 0
 
 
 def test_an_older_copy_of_the_whole_folder_is_no_dead_end(tmp_path: Path) -> None:

@@ -23,17 +23,16 @@ from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot import transitions
 from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
 from tidefold.errors import TidefoldError
-from tidefold.operations.inspect.history import find_restorers, history
+from tidefold.operations.inspect.status import find_restorers, history
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.retention.references import tag
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot.abort import abort
+from tidefold.operations.snapshot.compact_log import take_tail
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Fold, Restore
-from tidefold.operations.snapshot.tail import take_tail
+from tidefold.operations.snapshot.materialize import Fold, Restore, materialize
 from tidefold.spark.dispatch import run_without_spark
 from tidefold.spark.steps import MaterializeStep
 
@@ -279,6 +278,7 @@ def restoring(snapshot: int) -> Any:
     return act
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize(("kind", "faults"), [("whole", list(Fault)), ("tail", [Fault.KILLED_AFTER])])
 def test_after_any_fault_a_retry_ends_as_if_nothing_had_happened(
     tmp_path: Path, kind: str, faults: list[Fault]

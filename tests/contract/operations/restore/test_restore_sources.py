@@ -43,8 +43,7 @@ from support.restoring import (
 from tidefold.compute.runners import in_process
 from tidefold.domain.log_state import SnapshotKind, State
 from tidefold.domain.paths import LogPaths, data_path
-from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
-from tidefold.domain.snapshot.kind_selection import KindPolicy
+from tidefold.domain.snapshot.claim import KindPolicy, RestoreMode, RestorePoint
 from tidefold.errors import TidefoldError
 from tidefold.fold import inputs
 from tidefold.operations.outcome import Outcome
@@ -52,9 +51,8 @@ from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot.abort import abort
-from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Restore
-from tidefold.operations.snapshot.tail import take_tail
+from tidefold.operations.snapshot.compact_log import take_tail
+from tidefold.operations.snapshot.materialize import Restore, materialize
 from tidefold.operations.verify.verify import Asked, verify
 from tidefold.storage.local_store import LocalStore
 
@@ -119,6 +117,7 @@ def expected_sources(pipeline: Pipeline, local: str, primary: str, older: str) -
     return found
 
 
+@pytest.mark.rotates(3)
 @pytest.mark.parametrize("older", OLDER)
 @pytest.mark.parametrize("primary", PRIMARY)
 @pytest.mark.parametrize("local", LOCAL)
@@ -270,6 +269,7 @@ def test_the_chain_goes_on_from_one_older_snapshot_to_the_next(tmp_path: Path) -
 INCREMENTAL = configured(local=False, kind="incremental")
 
 
+@pytest.mark.rotates(3)
 @pytest.mark.parametrize("kind", [KindPolicy.INCREMENTAL, KindPolicy.FULL])
 @pytest.mark.parametrize(
     ("primary", "older"),
@@ -303,6 +303,7 @@ def test_the_same_for_incremental_snapshots(tmp_path: Path, kind: KindPolicy, pr
     assert table_rows(pipeline) == {**THIRD, 100: "later", 101: "later"}
 
 
+@pytest.mark.rotates(3)
 @pytest.mark.parametrize("local", ["ok", "partial", "corrupt"])
 @pytest.mark.parametrize("primary", ["ok", "missing"])
 def test_a_local_copy_of_an_incremental_snapshot_serves_too(tmp_path: Path, local: str, primary: str) -> None:
@@ -477,6 +478,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Callable[[Pipeline], None]:
     return through
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("fault", [Fault.ERROR_BEFORE, Fault.KILLED_AFTER])
 def test_a_failure_at_any_call_to_the_store_leaves_no_file_of_the_restore(
     benches: dict[str, Bench], opened: Callable[[Pipeline], None], monkeypatch: pytest.MonkeyPatch, fault: Fault

@@ -37,8 +37,7 @@ from support.restoring import (
     take,
 )
 from support.s3_server import S3Bucket
-from tidefold.changelog.duckdb_connection import connect
-from tidefold.changelog.key_group_hash import key_groups_of
+from tidefold.changelog.key_group_hash import connect, key_groups_of
 from tidefold.changelog.segment import read_index
 from tidefold.compute.runners import in_process
 from tidefold.domain.key_groups import KeyGroups
@@ -48,12 +47,12 @@ from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
 from tidefold.errors import InvalidInputError, NotFoundError, RefusedError, TidefoldError
 from tidefold.fold import inputs
 from tidefold.operations.pipeline import Pipeline
-from tidefold.operations.restore.explain import explain
 from tidefold.operations.restore.export import restore_to
 from tidefold.operations.restore.plan import RestoredRows
+from tidefold.operations.restore.restore import explain
 from tidefold.operations.savepoint import external
-from tidefold.operations.snapshot.request import Restore
-from tidefold.operations.snapshot.tail import take_tail
+from tidefold.operations.snapshot.compact_log import take_tail
+from tidefold.operations.snapshot.materialize import Restore
 from tidefold.storage import open_store
 from tidefold.storage.local_store import LocalStore
 

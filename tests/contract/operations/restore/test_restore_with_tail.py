@@ -15,17 +15,15 @@ from support.counted import counted
 from support.effort import choose
 from support.pipelines import make_pipeline, rows_of, table_rows
 from support.restoring import LOG, Rows, configured, cycle, files_of, publish, restore, rows_after, take
-from tidefold.changelog.duckdb_connection import connect
-from tidefold.changelog.key_group_hash import key_groups_of
+from tidefold.changelog.key_group_hash import connect, key_groups_of
 from tidefold.compute.runners import in_process
 from tidefold.domain.key_groups import KeyGroups, bucket_ranges
-from tidefold.domain.snapshot.claim import RestoreMode
-from tidefold.domain.snapshot.kind_selection import KindPolicy
+from tidefold.domain.snapshot.claim import KindPolicy, RestoreMode
 from tidefold.domain.snapshot.manifest import DataFile
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.restore.export import restore_to
-from tidefold.operations.snapshot.tail import take_tail
+from tidefold.operations.snapshot.compact_log import take_tail
 
 IDS, TEXTS = st.integers(0, 39), st.one_of(st.none(), st.sampled_from(["x", "y", "z"]))
 KINDS = st.sampled_from([KindPolicy.FULL, KindPolicy.INCREMENTAL])

@@ -12,8 +12,7 @@ from support.pipelines import CONFIG, contents, make_pipeline
 from support.savepoints import bring, make, save
 from tidefold.errors import RefusedError
 from tidefold.operations.pipeline import Pipeline
-from tidefold.operations.restore.drill import Trial, drill
-from tidefold.operations.restore.export import restore_to
+from tidefold.operations.restore.export import Trial, drill, restore_to
 
 TARGETS = CONFIG.replace("store: store", "store: store\ntargets: [allowed, s3://bucket/allowed]")
 ACTS: dict[str, Callable[[Pipeline, Path], object]] = {

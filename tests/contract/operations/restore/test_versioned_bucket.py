@@ -19,8 +19,7 @@ from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot.abort import abort
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Fold
+from tidefold.operations.snapshot.materialize import Fold, materialize
 from tidefold.operations.verify.verify import Asked, verify
 from tidefold.wiring import open_pipeline
 
@@ -64,6 +63,7 @@ def put_back(s3: S3Bucket, wanted: dict[str, str]) -> None:
             s3.client.copy_object(Bucket=s3.name, Key=key, CopySource=source)
 
 
+@pytest.mark.rotates(3)
 def test_a_store_goes_back_to_one_instant_and_continues(s3: S3Bucket, pipeline: Pipeline) -> None:
     for number in range(1, 4):
         cycle(pipeline, number)
@@ -84,6 +84,7 @@ def test_a_store_goes_back_to_one_instant_and_continues(s3: S3Bucket, pipeline: 
     assert subsume(again(pipeline), LOG).facts["snapshots"] == [1, 2]
 
 
+@pytest.mark.rotates(3)
 def test_a_ledger_that_was_deleted_is_had_back(s3: S3Bucket, pipeline: Pipeline) -> None:
     cycle(pipeline, 1)
     cycle(pipeline, 2)

@@ -26,13 +26,12 @@ from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
 from tidefold.errors import RefusedError
 from tidefold.operations.pipeline import Pipeline
-from tidefold.operations.retention.drop_log import drop
+from tidefold.operations.retention.clean import drop
 from tidefold.operations.retention.references import tag, untag
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Fold, Restore
+from tidefold.operations.snapshot.materialize import Fold, Restore, materialize
 
 KEEPING = CONFIG.replace("store: store\n", "store: store\nretention: {snapshots: 2}\n")
 
@@ -148,6 +147,7 @@ def test_keeping_all_retires_nothing(tmp_path: Path) -> None:
     assert truncate(pipeline, "accounts").facts["truncated_to"] == 1
 
 
+@pytest.mark.rotates(3)
 @pytest.mark.parametrize("fault", list(Fault), ids=lambda f: f.name.lower())
 def test_after_any_fault_the_next_call_finishes(pipeline: Pipeline, tmp_path: Path, fault: Fault) -> None:
     def clean(at_work: Pipeline, run: str) -> None:
@@ -196,6 +196,7 @@ def test_a_drop_waits_for_an_open_attempt(pipeline: Pipeline) -> None:
     assert refused.value.code == "ATTEMPT_OPEN"
 
 
+@pytest.mark.rotates(3)
 def test_an_interrupted_drop_lets_nobody_in_and_is_finished_by_the_next(pipeline: Pipeline, tmp_path: Path) -> None:
     def dropping(at_work: Pipeline, run: str) -> None:
         drop(at_work, "accounts", plan=False)

@@ -14,8 +14,7 @@ from deltalake import DeltaTable
 from support.pipelines import make_pipeline, table_rows
 from support.restoring import LOG, Rows, configured, cycle, publish, restore
 from tidefold.domain.paths import LogPaths
-from tidefold.domain.snapshot.claim import RestoreMode
-from tidefold.domain.snapshot.kind_selection import KindPolicy
+from tidefold.domain.snapshot.claim import KindPolicy, RestoreMode
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.retention.clean import clean
@@ -152,7 +151,7 @@ def test_what_nobody_has_touched_for_days_goes_from_scratch_folders(
     assert "scratch" not in clean(pipeline, [LOG])[0].facts
 
 
-def test_reports_of_ended_snapshots_go_after_their_days_and_verdicts_stay(
+def test_reports_and_verdicts_of_ended_snapshots_go_after_their_days(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = ("verdict-1.json", "report-1.html", "audit-1-2.json", "audit-1-2.html")
@@ -170,5 +169,6 @@ def test_reports_of_ended_snapshots_go_after_their_days_and_verdicts_stay(
     # The scratch folders of other processes of this machine stay.
     monkeypatch.setattr("tidefold.operations.retention.clean.PATTERN", "no-folder-of-*-others")
     cleaned(pipeline)
-    assert there(2) == {"verdict-1.json"}
+    assert there(2) == set()
+    assert pipeline.ledger(LOG).read().snapshot(2) is not None
     assert there(RUNS) == {*names}

@@ -35,16 +35,15 @@ from tidefold.domain.external_snapshot import Layout, Ownership
 from tidefold.domain.log_state import SnapshotKind, State
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
-from tidefold.domain.snapshot.savepoint import DESCRIPTION
+from tidefold.domain.snapshot.manifest import DESCRIPTION
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
-from tidefold.operations.retention.drop_log import drop
+from tidefold.operations.retention.clean import drop
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.snapshot.abort import abort
+from tidefold.operations.snapshot.compact_log import take_tail
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Fold, Import, Restore
-from tidefold.operations.snapshot.tail import take_tail
+from tidefold.operations.snapshot.materialize import Fold, Import, Restore, materialize
 from tidefold.operations.verify.verify import Asked, verify
 
 OTHER_BUCKETS = KEEPING.replace("buckets: 4", "buckets: 3")
@@ -261,6 +260,7 @@ def test_restore_reads_an_original_where_the_store_has_lost_the_files(
 # Where the log goes on
 
 
+@pytest.mark.rotates(3)
 @pytest.mark.parametrize("layout", list(Layout))
 @pytest.mark.parametrize("mode", list(Ownership))
 def test_a_new_log_goes_on_where_the_savepoint_ends(tmp_path: Path, layout: Layout, mode: Ownership) -> None:
@@ -424,11 +424,12 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "foreign": (lambda a: shutil.copy(sorted(a.rglob("*.parquet"))[1], _first(a)), "SAVEPOINT_DAMAGED"),
     "no description": (lambda a: (a / DESCRIPTION).unlink(), "SAVEPOINT_UNKNOWN"),
     "description cut": (lambda a: os.truncate(a / DESCRIPTION, 100), "UNREADABLE"),
-    "newer": (_edit(lambda d: d.update(version=2)), "SAVEPOINT_NEWER"),
+    "newer": (_edit(lambda d: d.update(version=6)), "SAVEPOINT_NEWER"),
+    "older": (_edit(lambda d: d.update(version=1)), "SAVEPOINT_OLDER"),
     "no format": (_edit(lambda d: d.pop("format")), "SAVEPOINT_FORMAT"),
     "rows edited": (_edit(lambda d: d.update(rows=1)), "SAVEPOINT_EDITED"),
     "no checksum": (_edit(lambda d: d.pop("checksum")), "SAVEPOINT_EDITED"),
-    "position edited": (_edit(lambda d: d.update(positions=[])), "SAVEPOINT_EDITED"),
+    "progress edited": (_edit(lambda d: d.update(progress={})), "SAVEPOINT_EDITED"),
 }
 
 
@@ -500,8 +501,8 @@ def _other(found: object) -> object:
 # S3
 
 
-@pytest.mark.parametrize("mode", list(Ownership))
-@pytest.mark.parametrize("layout", list(Layout))
+@pytest.mark.rotates(2)
+@pytest.mark.parametrize(("layout", "mode"), [(Layout.NATIVE, Ownership.CLAIM), (Layout.CANONICAL, Ownership.NO_CLAIM)])
 def test_between_buckets_and_disks(tmp_path: Path, s3: S3Bucket, layout: Layout, mode: Ownership) -> None:
     one = make(tmp_path / "one")
     address = f"s3://{s3.name}/elsewhere/save"

@@ -19,8 +19,7 @@ from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.savepoint.take import SavepointRequest, take_savepoint
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Fold, Import
+from tidefold.operations.snapshot.materialize import Fold, Import, materialize
 from tidefold.wiring import open_pipeline
 
 ALL = {1: "t1005", 2: "t1001", 4: "t1006", 5: "t1007"}
@@ -49,6 +48,7 @@ def other(root: Path) -> Pipeline:
     return open_pipeline(root / "tidefold.yaml")
 
 
+@pytest.mark.rotates(3)
 @pytest.mark.parametrize("layout", list(Layout))
 @pytest.mark.parametrize("mode", list(Ownership))
 def test_a_log_goes_on_elsewhere_from_the_middle_of_its_source(tmp_path: Path, layout: Layout, mode: Ownership) -> None:

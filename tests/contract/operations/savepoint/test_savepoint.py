@@ -16,14 +16,15 @@ from support.s3_server import S3Bucket
 from support.savepoints import FIRST, THIRD, Rows, canonical_rows, changed, make, save, saved_rows
 from tidefold.compute.runners import in_process
 from tidefold.domain.external_snapshot import Layout
-from tidefold.domain.snapshot.savepoint import BEGUN, DESCRIPTION
+from tidefold.domain.snapshot.manifest import BEGUN, DESCRIPTION
 from tidefold.errors import InvalidInputError, NotFoundError, RefusedError, TidefoldError
 from tidefold.ledger import read_description
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.savepoint.external import open_address
-from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Fold
-from tidefold.operations.snapshot.tail import take_tail
+from tidefold.operations.savepoint.take import SavepointRequest, take_savepoint
+from tidefold.operations.snapshot.compact_log import take_tail
+from tidefold.operations.snapshot.materialize import Fold, materialize
+from tidefold.wiring import open_pipeline
 
 
 @pytest.fixture
@@ -41,6 +42,21 @@ def test_a_savepoint_stays_readable_when_the_store_is_gone(tmp_path: Path, pipel
     assert not (tmp_path / "save" / BEGUN).exists()
 
 
+def test_a_savepoint_without_an_address_has_a_folder_of_its_own(tmp_path: Path, pipeline: Pipeline) -> None:
+    """Flink's savepoint-dir. The same call again returns the same savepoint; without the folder it is refused."""
+    with pytest.raises(InvalidInputError, match="SAVEPOINT_OPTIONS"):
+        take_savepoint(pipeline, "accounts", SavepointRequest(None))
+    path = tmp_path / "one/tidefold.yaml"
+    path.write_text(path.read_text() + "snapshots: {savepoints: saved}\n")
+    configured = open_pipeline(path)
+    for status in ("saved", "already"):
+        assert take_savepoint(configured, "accounts", SavepointRequest(None)).status == status
+    take_savepoint(configured, "accounts", SavepointRequest(None, snapshot=2, layout=Layout.CANONICAL))
+    folder = tmp_path / "one/saved"
+    assert sorted(p.name for p in folder.iterdir()) == ["accounts-2-canonical", "accounts-3-native"]
+    assert saved_rows(folder / "accounts-3-native", Layout.NATIVE) == THIRD
+
+
 def test_the_bytes_of_a_savepoint_are_its_own(tmp_path: Path, pipeline: Pipeline) -> None:
     save(pipeline, tmp_path / "save")
     files = [p for p in (tmp_path / "save").rglob("*") if p.is_file()]
@@ -55,10 +71,10 @@ def test_the_description_says_what_is_there(tmp_path: Path, pipeline: Pipeline, 
     assert str(tmp_path) not in text
     found = json.loads(text)
     assert list(found) == [
-        "format", "version", "kind", "log", "snapshot", "sqn", "instant", "rows", "shape", "positions", "files",
+        "format", "version", "kind", "log", "snapshot", "sqn", "instant", "rows", "shape", "progress", "files",
         "delta_log", "cleared", "redistribution", "checksum",
     ]  # fmt: skip
-    assert (found["format"], found["version"], found["kind"]) == ("tidefold-savepoint", 1, str(layout))
+    assert (found["format"], found["version"], found["kind"]) == ("tidefold-savepoint", 5, str(layout))
     assert (found["log"], found["snapshot"], found["sqn"], found["rows"]) == ("accounts", 2, 2, 36)
     assert found["shape"] == {
         "key": ["id"],
@@ -75,7 +91,7 @@ def test_the_description_says_what_is_there(tmp_path: Path, pipeline: Pipeline, 
         "ignored": [],
     }
     # Where the source stood at snapshot 2: not where it stands now.
-    [position] = found["positions"]
+    [position] = found["progress"]["positions"]
     assert (position["topic"], position["partition"]) == ("accounts", 0)
     assert (position["next_offset"], position["high"]) == (47, [1, 46])
     for file in found["files"]:

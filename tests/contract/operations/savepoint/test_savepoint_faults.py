@@ -20,12 +20,12 @@ from support.savepoints import THIRD, bring, changed, cycle, make, save, saved_r
 from tidefold.domain.external_snapshot import Layout, Ownership
 from tidefold.domain.log_state import SnapshotKind, State
 from tidefold.domain.paths import LogPaths, data_path
-from tidefold.domain.snapshot.savepoint import BEGUN, DESCRIPTION
+from tidefold.domain.snapshot.manifest import BEGUN, DESCRIPTION
 from tidefold.errors import RefusedError, TidefoldError
 from tidefold.fold import inputs
 from tidefold.ledger import read_description, read_manifest
 from tidefold.operations.pipeline import Pipeline
-from tidefold.operations.retention.drop_log import drop
+from tidefold.operations.retention.clean import drop
 from tidefold.operations.savepoint import external
 from tidefold.operations.savepoint.external import open_address
 from tidefold.operations.snapshot.confirm import confirm
@@ -61,6 +61,7 @@ def calls_of(root: Path, act: Callable[[], object]) -> int:
     return store.calls
 
 
+@pytest.mark.rotates(3)
 @pytest.mark.parametrize("layout", list(Layout))
 @pytest.mark.parametrize("fault", list(Fault))
 def test_a_savepoint_is_whole_or_none(tmp_path: Path, layout: Layout, fault: Fault) -> None:
@@ -119,6 +120,7 @@ def on(folder: Path, store: FaultyStore) -> Pipeline:
     return replace(make_pipeline(folder), store=store)
 
 
+@pytest.mark.rotates(3)
 @pytest.mark.parametrize(
     ("mode", "layout", "fault"),
     [

@@ -111,6 +111,11 @@ def test_a_savepoint_moves_a_set_to_another_store(bank: Path, tmp_path: Path, mo
     assert [one["result"] for one in said["outcomes"]] == ["saved"] * 4
     make_bank(tmp_path / "new", config() + "spark: {above: 1GB}\n")
     monkeypatch.chdir(tmp_path / "new")
+    described = tmp_path / "save" / "set.json"
+    text = described.read_text()
+    described.write_text(text.replace('"position": ', '"position": 1', 1))
+    assert "[SAVEPOINT_EDITED]" in call("import", "--set", "bank", str(tmp_path / "save")).output
+    described.write_text(text)
     assert call("import", "--set", "bank", str(tmp_path / "save")).exit_code == 0
     assert call("quality", *LOGS).exit_code == 0
     assert call("confirm", "tellers").exit_code == 0

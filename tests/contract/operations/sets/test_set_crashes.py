@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from support.bank_sets import ENDS, LOGS, check_bank, config, copy_bank, land, make_bank, read_set, replay, run
-from support.effort import choose, list_moments
+from support.effort import choose, list_moments, rotate
 from support.faults import Fault, FaultyStore, Killed
 from support.pipelines import judge_all
 from tidefold.compute.runners import in_process
@@ -19,10 +19,8 @@ from tidefold.errors import TidefoldError
 from tidefold.operations.ingest.ingest import ingest
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.sets.confirm import confirm_logs
-from tidefold.operations.sets.set_ledger import set_ledger
 from tidefold.operations.snapshot.abort import abort
-from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Fold
+from tidefold.operations.snapshot.materialize import Fold, materialize
 from tidefold.wiring import open_pipeline
 
 FIRST = {"accounts": 310, "branches": 20, "tellers": 20, "history": 12, ENDS: 12}
@@ -58,10 +56,11 @@ def _count_calls(template: Path, folder: Path) -> int:
     return store.calls
 
 
+@pytest.mark.rotates(3)
 @pytest.mark.parametrize("fault", list(Fault))
 def test_a_crash_at_every_call_of_a_confirm(template: Path, tmp_path: Path, fault: Fault) -> None:
     folder = tmp_path / "copy"
-    before = set_ledger(open_pipeline(template / "tidefold.yaml"), "bank").read()
+    before = open_pipeline(template / "tidefold.yaml").set_ledger("bank").read()
     assert before.published
     assert before.point
     states = set()
@@ -70,7 +69,7 @@ def test_a_crash_at_every_call_of_a_confirm(template: Path, tmp_path: Path, faul
         with suppress(Killed, TidefoldError):
             confirm_logs(replace(pipeline, store=FaultyStore(folder / "store", at, fault)), LOGS, "r2")
         assert check_bank(pipeline) in (before.published.position, before.point.position), at
-        after = set_ledger(pipeline, "bank").read()
+        after = pipeline.set_ledger("bank").read()
         states.add((after.decided is not None, after.published == before.published))
         # Whoever comes next finishes what was decided: here a run that has nothing new, or an abort by hand.
         if at % 2:
@@ -84,7 +83,7 @@ def test_a_crash_at_every_call_of_a_confirm(template: Path, tmp_path: Path, faul
         decided = after.decided is not None or after.published != before.published
         assert shown == (before.point.position if decided else before.published.position), at
         newest = {log: pipeline.ledger(log).read().latest for log in LOGS}
-        published = set_ledger(pipeline, "bank").read().published
+        published = pipeline.set_ledger("bank").read().published
         assert published
         assert {m.log: m.snapshot for m in published.members} == {log: s.id for log, s in newest.items() if s}
     # Some crashes came between the decision and the last table.
@@ -102,7 +101,7 @@ def test_the_next_run_goes_on_after_a_crash_in_any_step(template: Path, tmp_path
     store = FaultyStore(folder / "store")
     run(replace(pipeline, store=store), "r3")
     newest = check_bank(pipeline)
-    for at in range(3, store.calls, choose(15, 7)):
+    for at in range(rotate(choose(15, 7)), store.calls, choose(15, 7)):
         pipeline = copy_bank(tmp_path / "begun", folder)
         with suppress(Killed, TidefoldError):
             run(replace(pipeline, store=FaultyStore(folder / "store", at, Fault.KILLED_AFTER)), "r3")
@@ -116,7 +115,7 @@ def test_the_next_run_goes_on_after_a_crash_in_any_step(template: Path, tmp_path
 
 def test_a_decided_snapshot_is_published_and_not_aborted(template: Path, tmp_path: Path) -> None:
     pipeline = copy_bank(template, tmp_path / "copy")
-    ledger = set_ledger(pipeline, "bank")
+    ledger = pipeline.set_ledger("bank")
     calls = _count_calls(template, tmp_path / "other")
     decided = None
     for at in range(calls):
@@ -125,7 +124,7 @@ def test_a_decided_snapshot_is_published_and_not_aborted(template: Path, tmp_pat
             confirm_logs(
                 replace(pipeline, store=FaultyStore(tmp_path / "copy" / "store", at, Fault.KILLED_AFTER)), LOGS, "r2"
             )
-        decided = set_ledger(pipeline, "bank").read().decided
+        decided = pipeline.set_ledger("bank").read().decided
         if decided:
             break
     assert decided
@@ -161,7 +160,7 @@ def test_an_abort_between_look_and_decision_wins(
     outcomes = confirm_logs(pipeline, LOGS, "r2")
     assert {o.error_code for o in outcomes} == {"SET_HELD"}
     assert check_bank(pipeline) == before
-    assert set_ledger(pipeline, "bank").read().decided is None
+    assert pipeline.set_ledger("bank").read().decided is None
 
 
 def test_readers_between_two_tables_see_one_point(template: Path, tmp_path: Path) -> None:
@@ -178,7 +177,7 @@ def test_readers_between_two_tables_see_one_point(template: Path, tmp_path: Path
             )
         ids = [s.id for log in LOGS if (s := pipeline.ledger(log).read().latest)]
         mixed += len(set(ids)) > 1
-        if set_ledger(pipeline, "bank").read().decided:
+        if pipeline.set_ledger("bank").read().decided:
             assert read_set(pipeline) == before
     assert mixed > 0
 
@@ -188,7 +187,7 @@ def test_the_point_stands_in_the_commit_of_each_table(template: Path, tmp_path: 
 
     pipeline = copy_bank(template, tmp_path / "copy")
     confirm_logs(pipeline, LOGS, "r2")
-    version = set_ledger(pipeline, "bank").read().published
+    version = pipeline.set_ledger("bank").read().published
     assert version
     for log in LOGS:
         [commit] = DeltaTable(pipeline.store.uri(f"tables/{log}")).history(1)
@@ -205,8 +204,8 @@ sets:
     land(tmp_path, SECOND)
     outcomes = {o.log: o.error_code for o in run(pipeline, "r1", failing="tellers")}
     assert outcomes == {"accounts": None, "branches": "SET_HELD", "tellers": "SET_HELD", "history": None}
-    assert set_ledger(pipeline, "others").read().published
-    assert set_ledger(pipeline, "money").read().published is None
+    assert pipeline.set_ledger("others").read().published
+    assert pipeline.set_ledger("money").read().published is None
     assert replay().rows
 
 
@@ -218,7 +217,7 @@ def test_a_decision_about_a_lost_snapshot_is_an_error_with_a_name(template: Path
         pipeline = copy_bank(template, tmp_path / "copy")
         with suppress(Killed):
             confirm_logs(replace(pipeline, store=FaultyStore(folder, at, Fault.KILLED_AFTER)), LOGS, "r2")
-        if set_ledger(pipeline, "bank").read().decided:
+        if pipeline.set_ledger("bank").read().decided:
             break
     staged = pipeline.ledger("tellers").read().open_attempt
     assert staged

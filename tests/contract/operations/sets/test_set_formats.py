@@ -13,9 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from support.bank_sets import BANK, ENDS, LOGS, TOPICS, check_bank, config, count_records, make_bank, replay, run
-from tidefold.operations.sets.set_ledger import set_ledger
+from tidefold.sources.inference.layout import find_transaction_topics, propose_sets
 from tidefold.sources.inference.propose import propose
-from tidefold.sources.inference.transaction_topics import find_transaction_topics, propose_sets
 
 ALL = {name: count_records(name) for name in (*LOGS, ENDS)}
 _ROWS = {
@@ -119,6 +118,7 @@ _FORMS: dict[str, tuple[str, Callable[[Path, str, list[dict[str, Any]]], None]]]
 }
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("form", _FORMS)
 def test_a_set_lands_in_any_format(tmp_path: Path, form: str) -> None:
     name, write = _FORMS[form]
@@ -132,12 +132,13 @@ def test_a_set_lands_in_any_format(tmp_path: Path, form: str) -> None:
     second = check_bank(pipeline)
     assert second is not None
     assert first < second < max(replay().rows)
-    assert list(set_ledger(pipeline, "bank").read().waits or {}) == ["tellers"]
+    assert list(pipeline.set_ledger("bank").read().waits or {}) == ["tellers"]
     _land(tmp_path, ALL, write)
     run(pipeline, "r3")
     assert check_bank(pipeline) == max(replay().rows)
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("form", _FORMS)
 def test_init_proposes_the_set_of_any_format(tmp_path: Path, form: str) -> None:
     make_bank(tmp_path)

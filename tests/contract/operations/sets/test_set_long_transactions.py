@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from support.bank_sets import ENDS, KEYS, LOGS, TOPICS, config, make_bank, read_set, run
-from tidefold.operations.sets.set_ledger import set_ledger
 
 ROWS = 2_500  # of each table in the long transaction
 SHORT = 3  # transactions of one row of each table before it, and after it
@@ -44,6 +43,7 @@ def _make_topics() -> tuple[dict[str, list[bytes]], dict[int, int]]:
     return topics, sizes
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("seed", range(2))
 def test_a_long_transaction_is_published_whole_or_not_at_all(tmp_path: Path, seed: int) -> None:
     topics, sizes = _make_topics()
@@ -59,7 +59,7 @@ def test_a_long_transaction_is_published_whole_or_not_at_all(tmp_path: Path, see
                 file.write_bytes(b"\n".join(lines[first:end]) + b"\n")
             landed[name] = end
         run(pipeline, f"r{number}")
-        version = set_ledger(pipeline, "bank").read().published
+        version = pipeline.set_ledger("bank").read().published
         if version:
             shown.append(sizes[version.position])
             assert {log: len(rows) for log, rows in read_set(pipeline).items()} == dict.fromkeys(LOGS, shown[-1])

@@ -25,7 +25,6 @@ from support.bank_mariadb import (
 )
 from support.bank_sets import ENDS, KEYS, LOGS, read_alone, read_set, run
 from tidefold.operations.outcome import Status
-from tidefold.operations.sets.set_ledger import set_ledger
 
 ALL = {name: count_records(name) for name in (*LOGS, ENDS)}
 LAST = list_transactions()[-1]
@@ -52,6 +51,7 @@ def test_everything_at_once_is_the_last_transaction(tmp_path: Path) -> None:
     assert [o.status for o in run(pipeline, "r2")] == [Status.ALREADY] * 4
 
 
+@pytest.mark.rotates(3)
 @pytest.mark.parametrize("seed", range(4))
 def test_any_landed_parts_give_one_point(tmp_path: Path, seed: int) -> None:
     """Topics land in any state, also in the middle of a transaction and of what a killed connector sent again."""
@@ -83,11 +83,12 @@ def _count_wrong_runs(tmp_path: Path, log: str, seed: str) -> int:
     for number, (file, content) in enumerate(random.Random(seed).sample(contents, len(contents))):
         file.write_bytes(content)
         run(pipeline, f"r{number}")
-        version = set_ledger(pipeline, "bank").read().published
+        version = pipeline.set_ledger("bank").read().published
         wrong += version is not None and read_set(pipeline) != replay()[version.transaction]
     return wrong
 
 
+@pytest.mark.rotates(3)
 @pytest.mark.parametrize(("log", "seed"), [*((log, log) for log in LOGS), ("tellers", "tellers2")])
 def test_files_of_one_log_land_late_in_any_order(tmp_path: Path, log: str, seed: str) -> None:
     assert _count_wrong_runs(tmp_path, log, seed) == 0
@@ -120,6 +121,6 @@ def test_the_table_of_a_slow_log_is_named(tmp_path: Path) -> None:
     land(tmp_path, {**ALL, "branches": ALL["branches"] // 2})
     run(pipeline, "r1")
     assert check_bank(pipeline) not in (None, LAST)
-    waits = set_ledger(pipeline, "bank").read().waits or {}
+    waits = pipeline.set_ledger("bank").read().waits or {}
     assert list(waits) == ["branches"]
     assert "records of transaction 0-7-" in waits["branches"]

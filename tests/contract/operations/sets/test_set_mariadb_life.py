@@ -21,8 +21,7 @@ from tidefold.operations.sets.point_in_time import keep_past_version
 from tidefold.operations.sets.restore import RestoreSet, find_earlier_version, restore_set
 from tidefold.operations.sets.savepoint import ImportSet, SetSavepointRequest, import_set, save_set
 from tidefold.operations.sets.status import read_sets
-from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import SnapshotRequest
+from tidefold.operations.snapshot.materialize import SnapshotRequest, materialize
 
 ALL = {name: count_records(name) for name in (*LOGS, ENDS)}
 LAST = list_transactions()[-1]

@@ -31,7 +31,6 @@ from tidefold.domain.commit_times import format_instant
 from tidefold.operations.ingest.ingest import ingest
 from tidefold.operations.inspect.read import ReadRequest, read_rows
 from tidefold.operations.pipeline import Pipeline
-from tidefold.operations.sets.set_ledger import set_ledger
 from tidefold.wiring import open_pipeline
 
 ALL = {name: count_records(name) for name in (*LOGS, ENDS)}
@@ -72,7 +71,7 @@ def call(*given: str) -> Result:
 
 
 def _read(pipeline: Pipeline, at: int) -> dict[str, dict[int, dict[str, Any]]]:
-    [version] = [one for one in set_ledger(pipeline, "bank").read().past if one.at == at]
+    [version] = [one for one in pipeline.set_ledger("bank").read().past if one.at == at]
     found: dict[str, dict[int, dict[str, Any]]] = {log: {} for log in LOGS}
     for member in version.members:
         _, batches = read_rows(pipeline, member.log, ReadRequest(snapshot=member.snapshot))
@@ -147,8 +146,8 @@ def test_late_changes_are_not_left_out_silently(bank: Pipeline, tmp_path: Path) 
 def test_one_log_of_a_set_as_of_an_instant_does_not_touch_the_set(bank: Pipeline, tmp_path: Path) -> None:
     land(tmp_path, ALL)
     run(bank, "r1")
-    before = set_ledger(bank, "bank").read()
+    before = bank.set_ledger("bank").read()
     done = call("as-of", "tellers", "--at", format_instant(max(_commit_times().values())))
     assert done.exit_code == 0, done.output
     assert "is kept by its tag" in done.stdout
-    assert set_ledger(bank, "bank").read() == before
+    assert bank.set_ledger("bank").read() == before

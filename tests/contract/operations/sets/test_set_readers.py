@@ -8,11 +8,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from support.bank_sets import ENDS, LOGS, SET, config, count_records, land, make_bank, replay, run
+from support.bank_sets import ALL, LAST, LOGS, SET, config, land, make_bank, replay, run
 from tidefold.cli.app import app
-from tidefold.operations.sets.set_ledger import set_ledger
-
-ALL = {name: count_records(name) for name in (*LOGS, ENDS)}
 
 
 @pytest.fixture(scope="module")
@@ -35,12 +32,12 @@ def _invoke(bank: Path, *given: str) -> dict:
 
 
 def test_the_command_line_reads_the_point_of_the_set(bank: Path) -> None:
-    version = set_ledger(make_bank(bank), "bank").read().published
+    version = make_bank(bank).set_ledger("bank").read().published
     assert version
     rows = _invoke(bank, "read", "tellers", "--set", "bank")["rows"]
     assert {row["tid"]: row for row in rows} == replay().rows[version.position]["tellers"]
     newest = _invoke(bank, "read", "tellers")["rows"]
-    assert {row["tid"]: row for row in newest} == replay().rows[max(replay().rows)]["tellers"]
+    assert {row["tid"]: row for row in newest} == replay().rows[LAST]["tellers"]
 
 
 def test_the_pointer_names_tables_and_versions(bank: Path) -> None:

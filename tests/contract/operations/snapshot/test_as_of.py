@@ -13,36 +13,31 @@ from support.instants import day, judged, kept_as_of, snapshot_of, staged
 from support.pipelines import CONFIG, contents, judge_all, make_pipeline, put, snapshot_rows, table_rows, with_log_shape
 from tidefold.changelog.schema import DELETE
 from tidefold.compute.runners import in_process
-from tidefold.config.load import TtlConfig
+from tidefold.config import TtlConfig
 from tidefold.domain.commit_times import tag_of
 from tidefold.domain.log_state import Hold, LogState, SnapshotKind, State
 from tidefold.domain.paths import LogPaths
-from tidefold.domain.retention import log_bounds, protection, references
+from tidefold.domain.retention import log_bounds, references
 from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
 from tidefold.errors import CorruptError, InvalidInputError, RefusedError
-from tidefold.operations.inspect.diff import diff
 from tidefold.operations.inspect.explain_key import explain_key
-from tidefold.operations.inspect.history import history
-from tidefold.operations.inspect.read import ReadRequest, read_rows
-from tidefold.operations.inspect.status import status
+from tidefold.operations.inspect.read import ReadRequest, diff, read_rows
+from tidefold.operations.inspect.status import history, status
 from tidefold.operations.outcome import Outcome, Status
 from tidefold.operations.pipeline import Pipeline
-from tidefold.operations.restore.drill import drill
-from tidefold.operations.retention.clean import clean
-from tidefold.operations.retention.drop_log import drop
+from tidefold.operations.restore.export import drill
+from tidefold.operations.retention.clean import clean, drop
 from tidefold.operations.retention.references import untag
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.savepoint.take import SavepointRequest as Savepoint
 from tidefold.operations.savepoint.take import take_savepoint
 from tidefold.operations.snapshot.abort import abort
-from tidefold.operations.snapshot.compact_log import compact_log
+from tidefold.operations.snapshot.compact_log import compact_log, take_tail
 from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.fold import explain_point_in_time, parse_instant
 from tidefold.operations.snapshot.heartbeat import Heartbeat
-from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.point_in_time import explain_point_in_time, parse_instant
-from tidefold.operations.snapshot.request import Fold, PointInTime, Restore
-from tidefold.operations.snapshot.tail import take_tail
+from tidefold.operations.snapshot.materialize import Fold, PointInTime, Restore, materialize
 from tidefold.operations.verify.verify import verify
 from tidefold.spark.dispatch import run_without_spark
 from tidefold.spark.steps import MaterializeStep
@@ -129,7 +124,7 @@ def test_nobody_takes_it_for_the_newest(pipeline: Pipeline) -> None:
     state = ledger.read()
     assert _without_marks(pipeline.config.path.parent / "store" / "tables") == shown
     assert (state.latest, state.open_attempt, state.unfolded) == (before.latest, None, ())
-    assert protection.newest(state, 2) == protection.newest(before, 2)
+    assert log_bounds.newest(state, 2) == log_bounds.newest(before, 2)
     assert log_bounds.bounds(state, 2) == log_bounds.bounds(before, 2)
     assert [t.name for t in state.tags] == ["as-of-2025-11-03"]
     [told] = status(pipeline, ["accounts"])

@@ -26,8 +26,7 @@ from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot import compact_log as compact_module
 from tidefold.operations.snapshot.compact_log import compact_log
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Fold, PointInTime
+from tidefold.operations.snapshot.materialize import Fold, PointInTime, materialize
 from tidefold.wiring import open_pipeline
 
 HEAD = "op,id,text,at\n"

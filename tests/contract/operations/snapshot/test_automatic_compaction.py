@@ -22,8 +22,7 @@ from tidefold.compute.runners import in_process
 from tidefold.domain.commit_times import CommitTimeRange
 from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.log_state import ChangeSet, ChangeSetLocation, LogState, Snapshot, SnapshotKind, State
-from tidefold.domain.retention.compaction import CompactionTrigger, compact, find_due_runs
-from tidefold.domain.retention.log_retention import LogRetention
+from tidefold.domain.retention.log_bounds import CompactionTrigger, LogRetention, compact, find_due_runs
 from tidefold.domain.table.table_spec import Engine
 from tidefold.errors import StorageError
 from tidefold.fold.merge.compaction import compact_changes
@@ -31,11 +30,9 @@ from tidefold.operations.ingest.ingest import ingest
 from tidefold.operations.inspect.read import ReadRequest, What, read_rows
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot import compact_log as operation
-from tidefold.operations.snapshot.compact_log import compact_log
+from tidefold.operations.snapshot.compact_log import compact_log, take_tail
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Fold
-from tidefold.operations.snapshot.tail import take_tail
+from tidefold.operations.snapshot.materialize import Fold, materialize
 
 LOG = "accounts"
 
@@ -212,6 +209,7 @@ def test_what_backfills_may_need_is_never_compacted(
 CASES = [case for case in (*OWN, *ANY) if case[0].merge.engine in (Engine.LAST, Engine.FIRST)]
 
 
+@pytest.mark.rotates(3)
 @pytest.mark.parametrize("case", CASES, ids=named)
 @given(data=st.data())
 @settings(max_examples=choose(16, 40), deadline=None)

@@ -16,9 +16,8 @@ from tidefold.compute.runners import in_process, in_threads
 from tidefold.delta.data_files import write_data_file
 from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.paths import DataFileName
-from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Fold
-from tidefold.storage import cancellation, open_store
+from tidefold.operations.snapshot.materialize import Fold, materialize
+from tidefold.storage import object_client, open_store
 
 SCHEMA = pa.schema([pa.field("id", pa.int64())])
 BATCH = pa.record_batch([pa.array(range(262_144), pa.int64())], schema=SCHEMA)
@@ -32,7 +31,7 @@ def test_a_cancelled_run_closes_and_deletes_the_files_of_its_other_threads(tmp_p
         yield BATCH
         assert store.list("", unfinished=True), "the file is open"
         half_written.set()
-        while not cancellation._cancelled.wait(0.01):
+        while not object_client._cancelled.wait(0.01):
             pass
         for _ in range(3):
             yield BATCH

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import combinations, product
 from pathlib import Path
 from typing import Any
@@ -16,21 +16,20 @@ from typing import Any
 import pytest
 
 from support.interleaved import run_then
-from support.pipelines import CONFIG, judge_all, make_pipeline, put
+from support.pipelines import CONFIG, copy_pipeline, judge_all, make_pipeline, put
 from support.savepoints import bring, bring_in, save
 from tidefold.changelog.schema import DELETE, MERGE
-from tidefold.compute.runners import Answer, Work, in_process
+from tidefold.compute.runners import TaskAnswer, TaskWork, in_process
 from tidefold.domain.external_snapshot import Layout, Ownership
-from tidefold.domain.snapshot.kind_selection import KindPolicy
+from tidefold.domain.snapshot.claim import KindPolicy
 from tidefold.errors import StorageError
-from tidefold.fold.merge import mark_deleted
+from tidefold.fold.merge import merge as merge_module
 from tidefold.operations.inspect.read import ReadRequest, What, read_rows
 from tidefold.operations.inspect.status import status
-from tidefold.operations.local_copies.retain import retain_local
+from tidefold.operations.local_copies.manage import retain_local
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Fold
+from tidefold.operations.snapshot.materialize import Fold, materialize
 from tidefold.operations.verify.verify import verify
 
 ENGINES = {
@@ -140,16 +139,52 @@ def rows(pipeline: Pipeline, what: What = What.TABLE) -> list[dict[str, Any]]:
     return sorted(found, key=lambda row: [(value is not None, str(value)) for value in row.values()])
 
 
+@pytest.fixture(scope="module")
+def plain_rows(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, Any]]]:
+    """By engine: the rows of one plain fold of the changes of all six steps."""
+    found = {}
+    for engine in ENGINES:
+        plain = make_pipeline(
+            tmp_path_factory.mktemp("plain"), configured({"engine": engine, "vectors": False}, copies=False)
+        )
+        for step in range(6):
+            put(plain, changes_of(step, engine))
+        take(plain, "run", KindPolicy.FULL)
+        found[engine] = rows(plain)
+    return found
+
+
+@pytest.fixture(scope="module")
+def first_half(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Case], Path]:
+    """A pipeline with three snapshots; it is made once for the cases of an engine with or without vectors."""
+    made: dict[tuple[str, bool], Path] = {}
+
+    def make(case: Case) -> Path:
+        engine, vectors = case["engine"], case["vectors"]
+        if (engine, vectors) not in made:
+            folder = made[engine, vectors] = tmp_path_factory.mktemp("first")
+            pipeline = make_pipeline(folder, configured(case, copies=False))
+            for step, kind in enumerate((KindPolicy.FULL, KindPolicy.INCREMENTAL, KindPolicy.FULL)):
+                put(pipeline, changes_of(step, engine))
+                take(pipeline, f"run-{step}", kind)
+        return made[engine, vectors]
+
+    return make
+
+
+@pytest.mark.rotates(3)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: "-".join(str(value) for value in case.values()))
-def test_full_incremental_full_across_an_import(case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_incremental_full_across_an_import(
+    case: Case,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    first_half: Callable[[Case], Path],
+    plain_rows: dict[str, list[dict[str, Any]]],
+) -> None:
     """The rows are those of one plain fold of all changes."""
-    monkeypatch.setattr(mark_deleted, "SHARE", 10.0)  # So that rows are marked wherever they can be.
+    monkeypatch.setattr(merge_module, "SHARE", 10.0)  # So that rows are marked wherever they can be.
     engine, takeover = case["engine"], case["takeover"]
-    one = make_pipeline(tmp_path / "one", configured(case, copies=False))
-    kinds = (KindPolicy.FULL, KindPolicy.INCREMENTAL, KindPolicy.FULL)
-    for step, kind in enumerate(kinds):
-        put(one, changes_of(step, engine))
-        take(one, f"run-{step}", kind)
+    one = copy_pipeline(first_half(case), tmp_path / "one")
     assert save(one, tmp_path / "save", case["layout"]).status == "saved"
 
     two = make_pipeline(tmp_path / "two", configured(case, case["copies"]))
@@ -159,11 +194,7 @@ def test_full_incremental_full_across_an_import(case: Case, tmp_path: Path, monk
         put(two, changes_of(step, engine))
         take(two, f"run-{step}", kind, takeover and step == 4)
 
-    plain = make_pipeline(tmp_path / "plain", configured({**case, "vectors": False}, copies=False))
-    for step in range(6):
-        put(plain, changes_of(step, engine))
-    take(plain, "run", KindPolicy.FULL)
-    assert rows(two) == rows(two, What.LIVE) == rows(plain)
+    assert rows(two) == rows(two, What.LIVE) == plain_rows[engine]
     assert verify(two, "accounts").status == "whole"
 
 
@@ -179,7 +210,7 @@ def test_a_canonical_savepoint_of_a_history_is_not_imported(tmp_path: Path) -> N
     assert two.ledger("accounts").find() is None
 
 
-def fail_midway(work: Work, tasks: Sequence[str]) -> list[Answer]:
+def fail_midway(work: TaskWork, tasks: Sequence[str]) -> list[TaskAnswer]:
     """The last task fails after the others have written their files."""
     return [*in_process(work, tasks[:-1]), StorageError("STORE_FULL", "The disk is full.")]
 
@@ -202,6 +233,7 @@ def test_a_failed_attempt_leaves_no_file_at_once(tmp_path: Path, kind: KindPolic
     assert written() == before
 
 
+@pytest.mark.rotates(3)
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="open files are counted on Linux")
 def test_a_thousand_operations_leave_no_file_open(tmp_path: Path) -> None:
     """L2, N6: file descriptors and mapped files of the store and of local copies, also after operations that fail."""

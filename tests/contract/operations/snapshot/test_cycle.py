@@ -17,7 +17,7 @@ from support.interleaved import run_then
 from support.pipelines import contents, judge_all, make_pipeline, put, snapshot_rows, table_rows, with_log_shape
 from support.planning import pending
 from tidefold.changelog.schema import DELETE
-from tidefold.compute.runners import Answer, Work, in_process
+from tidefold.compute.runners import TaskAnswer, TaskWork, in_process
 from tidefold.domain.log_state import State
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot import transitions
@@ -26,8 +26,7 @@ from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot.abort import abort
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Fold
+from tidefold.operations.snapshot.materialize import Fold, materialize
 
 
 @pytest.fixture
@@ -174,7 +173,7 @@ def test_a_zombie_that_wakes_after_a_retry_is_refused_and_cleans_up(pipeline: Pi
 def test_a_killed_attempt_is_swept_by_the_retry(pipeline: Pipeline) -> None:
     put(pipeline, upserts(range(20), "a"))
 
-    def dies(work: Work, tasks: Sequence[str]) -> list[Answer]:
+    def dies(work: TaskWork, tasks: Sequence[str]) -> list[TaskAnswer]:
         in_process(work, tasks[:2])
         raise KeyboardInterrupt
 

@@ -22,25 +22,22 @@ from support.savepoints import bring_in, save
 from tidefold.changelog.schema import DELETE
 from tidefold.changelog.writer import Changelog
 from tidefold.compute.runners import in_process
-from tidefold.delta.deletion_vectors import deletions, descriptor, places
+from tidefold.delta.data_files import deletions, descriptor, places
 from tidefold.domain.external_snapshot import Layout
 from tidefold.domain.log_state import Column
-from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
-from tidefold.domain.snapshot.kind_selection import KindPolicy
+from tidefold.domain.snapshot.claim import KindPolicy, RestoreMode, RestorePoint
 from tidefold.domain.snapshot.manifest import Manifest
 from tidefold.errors import RefusedError
-from tidefold.fold.merge import mark_deleted
+from tidefold.fold.merge import merge
 from tidefold.ledger import read_manifest
-from tidefold.operations.inspect.diff import diff
-from tidefold.operations.inspect.read import ReadRequest, read_rows
+from tidefold.operations.inspect.read import ReadRequest, diff, read_rows
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
-from tidefold.operations.restore.drill import Trial, drill
+from tidefold.operations.restore.export import Trial, drill
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Fold, Restore, SnapshotRequest
+from tidefold.operations.snapshot.materialize import Fold, Restore, SnapshotRequest, materialize
 from tidefold.operations.verify.verify import verify
-from tidefold.quality.run.staged_rows import file_rows
+from tidefold.quality.run.bucket_counts import file_rows
 from tidefold.wiring import open_pipeline
 
 Rows = dict[int, str | None]
@@ -213,7 +210,7 @@ def test_few_again_and_again_are_written_anew_in_the_end(pipeline: Pipeline) -> 
         files = manifest_of(pipeline).files
         large = {f.name: f for f in files if f.rows_written > 50}
         anew += len(large.keys() - names)
-        assert all(not f.deletions or f.deletions.rows <= f.rows_written * mark_deleted.SHARE for f in large.values())
+        assert all(not f.deletions or f.deletions.rows <= f.rows_written * merge.SHARE for f in large.values())
         assert len(files) <= 8
         assert table_rows(pipeline) == rows
     assert anew >= 4
@@ -226,14 +223,14 @@ def test_few_again_and_again_are_written_anew_in_the_end(pipeline: Pipeline) -> 
 
 
 def test_a_vector_that_would_be_too_long_is_none(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mark_deleted, "_LONGEST", 8)
+    monkeypatch.setattr(merge, "_LONGEST", 8)
     cycle(pipeline, "run-2", SECOND)
     assert not any(f.deletions for f in manifest_of(pipeline).files)
     assert table_rows(pipeline) == after(FIRST, SECOND)
 
 
 def test_all_rows_of_a_file_may_go(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mark_deleted, "SHARE", 2.0)
+    monkeypatch.setattr(merge, "SHARE", 2.0)
     gone: Rows = dict.fromkeys(range(400))
     cycle(pipeline, "run-2", {**gone, 1000: "left"})
     assert len(manifest_of(pipeline).files) == 1

@@ -22,17 +22,15 @@ from tidefold.changelog.schema import DELETE, MERGE, UPSERT
 from tidefold.compute.runners import in_process
 from tidefold.domain.external_snapshot import Ownership
 from tidefold.domain.paths import LogPaths
-from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
-from tidefold.domain.snapshot.kind_selection import KindPolicy
+from tidefold.domain.snapshot.claim import KindPolicy, RestoreMode, RestorePoint
 from tidefold.domain.table.table_spec import Engine
 from tidefold.ledger import read_manifest
 from tidefold.operations.ingest.ingest import ingest
 from tidefold.operations.inspect.read import ReadRequest, What, read_rows
 from tidefold.operations.pipeline import Pipeline
-from tidefold.operations.restore.drill import drill
+from tidefold.operations.restore.export import drill
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Fold, Restore
+from tidefold.operations.snapshot.materialize import Fold, Restore, materialize
 from tidefold.operations.verify.verify import verify
 from tidefold.wiring import open_pipeline
 
@@ -134,6 +132,7 @@ def expected(pipeline: Pipeline, changes: list[dict[str, Any]]) -> list[dict[str
     return sorted(rows, key=str)
 
 
+@pytest.mark.rotates(3)
 @pytest.mark.parametrize("name", CASES)
 def test_a_life_of_snapshots_of_both_kinds(tmp_path: Path, name: str) -> None:
     """I5, I10, I17: after every snapshot the table has the naive rows, in the end every snapshot comes back."""
@@ -171,6 +170,7 @@ def manifest(pipeline: Pipeline, snapshot: int) -> Any:
     return read_manifest(pipeline.store, LOG, found)
 
 
+@pytest.mark.rotates(3)
 @pytest.mark.parametrize("name", ["last", "partial", "history", "aggregate", "append"])
 @pytest.mark.parametrize("mode", [Ownership.NO_CLAIM, Ownership.CLAIM])
 def test_a_savepoint_carries_what_is_kept_beside_the_rows(tmp_path: Path, name: str, mode: Ownership) -> None:

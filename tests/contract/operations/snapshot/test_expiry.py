@@ -13,22 +13,20 @@ import pytest
 
 from support.pipelines import CONFIG, judge_all, make_pipeline, put
 from support.savepoints import bring_in, save
-from tidefold.cli.commands.validate import find_lasting_rows
+from tidefold.cli.commands.setup import find_lasting_rows
 from tidefold.compute.runners import in_process
 from tidefold.config import Config
 from tidefold.domain.external_snapshot import Layout
 from tidefold.domain.log_state import Expire, SnapshotKind
-from tidefold.domain.snapshot.kind_selection import KindPolicy
-from tidefold.operations.inspect.diff import diff
-from tidefold.operations.inspect.read import ReadRequest, What, read_rows
+from tidefold.domain.snapshot.claim import KindPolicy
+from tidefold.operations.inspect.read import ReadRequest, What, diff, read_rows
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.restore.export import restore_to
 from tidefold.operations.snapshot import fold as fold_module
+from tidefold.operations.snapshot.compact_log import take_tail
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Fold
-from tidefold.operations.snapshot.tail import take_tail
+from tidefold.operations.snapshot.materialize import Fold, materialize
 
 NOW = datetime.now(UTC)
 YOUNG, OLD = set(range(30)), set(range(30, 40))

@@ -22,24 +22,22 @@ from support.interleaved import run_then
 from support.pipelines import CONFIG, judge_all, make_pipeline, put, rows_of, snapshot_rows, table_rows, with_log_shape
 from support.planning import pending
 from tidefold.changelog.schema import DELETE
-from tidefold.compute.runners import Answer, Runner, Work, in_process
+from tidefold.compute.runners import Runner, TaskAnswer, TaskWork, in_process
 from tidefold.domain.log_state import Snapshot, SnapshotKind, State
 from tidefold.domain.paths import LogPaths, data_path
-from tidefold.domain.retention.protection import with_files
-from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
-from tidefold.domain.snapshot.kind_selection import KindPolicy
-from tidefold.fold.merge import mark_deleted
+from tidefold.domain.retention.log_bounds import with_files
+from tidefold.domain.snapshot.claim import KindPolicy, RestoreMode, RestorePoint
+from tidefold.fold.merge import merge
 from tidefold.ledger import read_manifest
 from tidefold.operations.inspect.read import ReadRequest, read_rows
-from tidefold.operations.local_copies.retain import retain_local
+from tidefold.operations.local_copies.manage import retain_local
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.retention.clean import clean
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Fold, Restore
+from tidefold.operations.snapshot.materialize import Fold, Restore, materialize
 from tidefold.operations.verify.verify import verify
 
 Rows = dict[int, str | None]
@@ -116,7 +114,7 @@ def test_a_full_one_after_incremental_ones_stands_alone(pipeline: Pipeline, tmp_
 
 
 def test_a_full_one_on_request_when_nothing_is_new(pipeline: Pipeline) -> None:
-    """Only when it would differ from the newest; and without a JVM."""
+    """N4: as Flink takes a full checkpoint when asked; and without a JVM. The setting alone makes none."""
     cycle(pipeline, "run-1", KindPolicy.INCREMENTAL)
     assert fold(pipeline, "run-2", KindPolicy.INCREMENTAL).status == "nothing"
     assert fold(pipeline, "run-3").status == "nothing"  # As configured: a schedule makes nothing new of nothing.
@@ -124,7 +122,11 @@ def test_a_full_one_on_request_when_nothing_is_new(pipeline: Pipeline) -> None:
     outcome = cycle(pipeline, "run-4", KindPolicy.FULL)
     assert (outcome.facts["files_carried"], outcome.facts["bytes_written"]) == (4, 0)
     assert snapshot_rows(pipeline, 2) == table_rows(pipeline)
-    assert fold(pipeline, "run-5", KindPolicy.FULL).status == "nothing"
+    again = cycle(pipeline, "run-5", KindPolicy.FULL)
+    assert (again.snapshot, again.facts["files_carried"], again.facts["bytes_written"]) == (3, 4, 0)
+    assert snapshot_rows(pipeline, 3) == table_rows(pipeline)
+    assert fold(pipeline, "run-5", KindPolicy.FULL).snapshot == 3, "the same run has it"
+    assert fold(pipeline, "run-6").status == "nothing"
 
 
 def test_an_attempt_that_was_aborted_leaves_no_file_in_the_table(pipeline: Pipeline) -> None:
@@ -162,6 +164,7 @@ def test_bytes_of_its_own_on_request(tmp_path: Path) -> None:
 # Rescale: the number of buckets
 
 
+@pytest.mark.rotates(3)
 @pytest.mark.parametrize(("before", "after"), [(4, 8), (4, 1), (4, 3), (1, 16), (16, 5)])
 def test_a_new_number_of_buckets_takes_effect_in_the_next_full_snapshot(
     tmp_path: Path, before: int, after: int
@@ -203,7 +206,7 @@ def test_a_rescale_alone_is_made_on_request(pipeline: Pipeline) -> None:
     assert pending(wider, ["accounts"], Fold("run-3", kind=KindPolicy.FULL)) == ["accounts"]
     assert cycle(wider, "run-3", KindPolicy.FULL).facts["buckets"] == 8
     assert table_rows(wider) == {i: f"a {i}" for i in range(40)}
-    assert fold(wider, "run-4", KindPolicy.FULL).status == "nothing"
+    assert fold(wider, "run-4").status == "nothing"
 
 
 # Rows that are too old
@@ -237,7 +240,7 @@ def test_rows_that_are_too_old_go_in_a_full_snapshot_and_in_a_restore(tmp_path: 
     outcome = cycle(pipeline, "run-2", KindPolicy.FULL)
     assert outcome.facts["expired"] == 20
     assert set(rows_in(pipeline, 2)) == {*range(40), 99}
-    assert fold(pipeline, "run-2b", KindPolicy.FULL).status == "nothing"  # None is too old any more.
+    assert fold(pipeline, "run-2b").status == "nothing"
     assert read_manifest(pipeline.store, "accounts", kept(pipeline)[-1]).expired == 20
     [restored] = materialize(pipeline, ["accounts"], Restore("back", RestorePoint(1, RestoreMode.SKIP)), in_process)
     assert restored.facts["expired"] == 20
@@ -326,7 +329,7 @@ class Walk:
         asking = Fold(f"overtaker-{self.steps}", takeover=True)
         materialize(replace(self.pipeline), ["accounts"], asking, in_process)
 
-    def _killed(self, work: Work, tasks: Sequence[str]) -> list[Answer]:
+    def _killed(self, work: TaskWork, tasks: Sequence[str]) -> list[TaskAnswer]:
         in_process(work, tasks[: len(tasks) // 2 + 1])
         raise Killed
 
@@ -372,6 +375,7 @@ STEPS = st.one_of(
 )
 
 
+@pytest.mark.rotates(3)
 @pytest.mark.parametrize("copies", [False, True], ids=["without copies", "with local copies"])
 @pytest.mark.parametrize("vectors", [False, True], ids=["files", "deletion vectors"])
 def test_twenty_steps_at_random(
@@ -379,7 +383,7 @@ def test_twenty_steps_at_random(
 ) -> None:
     """N7: full, incremental, full, with a second coordinator that takes over at any step."""
     # So that rows are marked wherever they can be.
-    monkeypatch.setattr(mark_deleted, "SHARE", 10.0)
+    monkeypatch.setattr(merge, "SHARE", 10.0)
 
     @settings(max_examples=choose(5, 12), deadline=None, suppress_health_check=list(HealthCheck), phases=PHASES)
     @given(st.lists(STEPS, min_size=20, max_size=20))

@@ -14,8 +14,15 @@ from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot import fold as fold_module
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import SnapshotPlan, materialize, prepare
-from tidefold.operations.snapshot.request import Fold, Import, PointInTime, Restore
+from tidefold.operations.snapshot.materialize import (
+    Fold,
+    Import,
+    PointInTime,
+    Restore,
+    SnapshotPlan,
+    materialize,
+    prepare,
+)
 
 LOG = "accounts"
 

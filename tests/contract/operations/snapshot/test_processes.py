@@ -12,6 +12,7 @@ from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from support.builders import SHAPE, arrival
 from support.effort import choose
@@ -147,6 +148,7 @@ def _zombie(root: str, asleep, awake, found) -> None:  # type: ignore[no-untyped
     found.put((mine.id, refused))
 
 
+@pytest.mark.rotates(3)
 def test_eight_processes_and_a_zombie_confirm_one_after_the_other(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
     ledger = Ledger(store, LOG)

@@ -16,26 +16,22 @@ from support.faults import Killed
 from support.pipelines import CONFIG, judge_all, make_pipeline, put, table_rows, with_log_shape
 from support.restoring import LOG, configured, cycle, files_of, flip, fold, names_of, publish, take
 from support.s3_server import S3Bucket
-from tidefold.compute.runners import Answer, Work, in_process
+from tidefold.compute.runners import TaskAnswer, TaskWork, in_process
 from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.paths import DataFileName, LogPaths, data_path
-from tidefold.domain.retention import protection
-from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
-from tidefold.domain.snapshot.kind_selection import KindPolicy
+from tidefold.domain.retention import log_bounds
+from tidefold.domain.snapshot.claim import KindPolicy, RestoreMode, RestorePoint
 from tidefold.errors import CorruptError, StorageError
 from tidefold.ledger import read_manifest
 from tidefold.operations.inspect.read import ReadRequest, read_rows
 from tidefold.operations.pipeline import Pipeline
-from tidefold.operations.restore.drill import Trial, drill
-from tidefold.operations.restore.export import restore_to
-from tidefold.operations.retention.clean import clean
-from tidefold.operations.retention.drop_log import drop
+from tidefold.operations.restore.export import Trial, drill, restore_to
+from tidefold.operations.retention.clean import clean, drop
 from tidefold.operations.retention.subsume import find_files_to_delete
 from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot.abort import abort
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Fold, Restore
+from tidefold.operations.snapshot.materialize import Fold, Restore, materialize
 
 ROWS = {i: f"a {i}" for i in range(40)}
 
@@ -95,6 +91,7 @@ KEYS = {
 }  # fmt: skip
 
 
+@pytest.mark.rotates(3)
 @pytest.mark.parametrize("kind", KEYS)
 def test_keys_of_every_type_survive_a_rescale(tmp_path: Path, kind: str) -> None:
     """L8: the key group of a row in a data file is that of the change which brought it."""
@@ -129,9 +126,9 @@ def test_what_a_restore_may_fall_back_on_is_not_retired_under_it(pipeline: Pipel
     cycle(pipeline, "run-4", {i: f"d {i}" for i in range(40)})
     going: list[str] = []
 
-    def run(work: Work, tasks: Sequence[str]) -> list[Answer]:
-        wanted = pipeline.ledger(LOG).commit(lambda state: protection.subsume(state, 2))
-        retired = protection.deletable(wanted, pipeline.config.retention.grace, "2030-01-01T00:00:00+00:00")
+    def run(work: TaskWork, tasks: Sequence[str]) -> list[TaskAnswer]:
+        wanted = pipeline.ledger(LOG).commit(lambda state: log_bounds.subsume(state, 2))
+        retired = log_bounds.deletable(wanted, pipeline.config.retention.grace, "2030-01-01T00:00:00+00:00")
         going.extend(e.path for e in find_files_to_delete(pipeline.store, wanted, retired))
         return in_process(work, tasks)
 
@@ -214,7 +211,7 @@ def test_a_retry_on_the_next_day_drops_the_same_rows(tmp_path: Path, monkeypatch
     put(pipeline, [{"id": day, "text": "a", "at": date(2026, 1, day)} for day in range(1, 31)])
     monkeypatch.setattr("tidefold.operations.snapshot.fold.now", lambda: "2026-01-30T23:59:00+00:00")
 
-    def run(work: Work, tasks: Sequence[str]) -> list[Answer]:
+    def run(work: TaskWork, tasks: Sequence[str]) -> list[TaskAnswer]:
         if how == "killed":
             raise Killed
         return [StorageError("STORAGE", "The disk is full.") for _ in tasks]
@@ -278,7 +275,7 @@ def test_what_an_attempt_of_a_dropped_log_writes_late_is_cleaned_up(pipeline: Pi
 
     lates: list[str] = []
 
-    def run(work: Work, tasks: Sequence[str]) -> list[Answer]:
+    def run(work: TaskWork, tasks: Sequence[str]) -> list[TaskAnswer]:
         attempt = pipeline.ledger(LOG).read().open_attempt
         assert attempt
         name = DataFileName(KeyGroups(0, 3), attempt.id, attempt.epoch, uuid.uuid4().hex, attempt.token)

@@ -11,11 +11,11 @@ import yaml
 
 from local_airflow.settings import PROJECT
 from tidefold.cli.sample import PHASES, land, prepare
-from tidefold.domain.engine_name import EngineName
+from tidefold.domain.wording import EngineName
 from tidefold.operations.outcome import Status
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.request import Fold
+from tidefold.operations.snapshot.materialize import Fold
 from tidefold.spark.dispatch import run_without_spark
 from tidefold.spark.steps import AnyStep, IngestStep, MaterializeStep, QualityStep
 from tidefold.wiring import open_pipeline

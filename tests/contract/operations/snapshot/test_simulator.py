@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from support.effort import choose
+from support.effort import choose, rotate
 from support.scenarios import SCENARIOS, Scenario, Stage, run_case, templates
 from support.simulated import Fault, list_different_ways, simulated_tables
 
@@ -21,25 +21,28 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Stage:
         return templates(tmp_path_factory.mktemp("stage"))
 
 
+@pytest.mark.rotates(3)
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 def test_after_any_fault_the_next_run_ends_as_if_nothing_had_happened(stage: Stage, scenario: Scenario) -> None:
     with simulated_tables():
         kinds = stage.kinds_of(scenario)
         assert len(kinds) > 3
         cases = [(at, *way) for at in range(len(kinds)) for way in list_different_ways(kinds, at)]
-        chosen = cases[SCENARIOS.index(scenario) % PART :: PART]
+        chosen = cases[rotate(PART, SCENARIOS.index(scenario)) :: PART]
         for case in chosen:
             run_case(stage, scenario, [case])
     print(f"{scenario.name}: {len(kinds)} calls, {len(chosen)} cases of {len(cases)} different ones")
 
 
+@pytest.mark.rotates(3)
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 def test_after_a_second_crash_during_recovery_too(stage: Stage, scenario: Scenario) -> None:
-    """A sample that is the same each time; `make soak` runs all of them."""
+    """A sample; `make soak` runs all of them."""
     with simulated_tables():
         calls = stage.calls_of(scenario)
         pairs = [(first, second) for first in range(calls) for second in range(calls + 5)]
-        chosen = pairs[:: max(1, len(pairs) // choose(8, 60))]
+        step = max(1, len(pairs) // choose(8, 60))
+        chosen = pairs[rotate(step) :: step]
         for number, (first, second) in enumerate(chosen):
             faults = list(Fault)
             fault, again = faults[number % len(faults)], faults[number // len(faults) % len(faults)]

@@ -22,9 +22,9 @@ from tidefold.operations.ingest import ingest
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot import materialize
+from tidefold.operations.snapshot.compact_log import take_tail
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.request import Fold, PointInTime, Restore
-from tidefold.operations.snapshot.tail import take_tail
+from tidefold.operations.snapshot.materialize import Fold, PointInTime, Restore
 from tidefold.sources.landing import folders
 from tidefold.spark.dispatch import DispatchResult, run_without_spark
 from tidefold.spark.steps import AnyStep, AuditStep, IngestStep, MaterializeStep, QualityStep
@@ -288,7 +288,7 @@ def test_a_suite_that_might_be_judged_otherwise_stays_on_spark(pipeline: Pipelin
     made = above(pipeline, PLENTY)
     suite = made.config.path.parent / "suite.yaml"
     suite.write_text(json.dumps({"expectations": [check]}))
-    quality = QualityConfig(suite=suite, max_row_drop=0.5)
+    quality = QualityConfig(suite=str(suite), max_row_drop=0.5)
     log = made.config.logs["accounts"].model_copy(update={"quality": quality})
     made = replace(made, config=made.config.model_copy(update={"logs": {**made.config.logs, "accounts": log}}))
     done(step(made, "ingest"))

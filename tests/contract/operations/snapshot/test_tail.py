@@ -30,11 +30,9 @@ from tidefold.operations.retention.references import hold, register, release, ta
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot import compact_log as compaction
-from tidefold.operations.snapshot.compact_log import compact_log
+from tidefold.operations.snapshot.compact_log import compact_log, take_tail
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Fold, Restore
-from tidefold.operations.snapshot.tail import take_tail
+from tidefold.operations.snapshot.materialize import Fold, Restore, materialize
 
 Rows = dict[int, str | None]
 KEEPING = CONFIG.replace("store: store\n", "store: store\nretention: {snapshots: 2}\n")

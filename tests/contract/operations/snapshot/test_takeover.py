@@ -21,8 +21,7 @@ from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.heartbeat import LEAST_PATIENCE, Heartbeat, add_heartbeats, find_stalled, heartbeat
-from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Fold
+from tidefold.operations.snapshot.materialize import Fold, materialize
 from tidefold.spark.request import Request, make_argument
 from tidefold.spark.steps import MaterializeStep
 from tidefold.storage.local_store import LocalStore

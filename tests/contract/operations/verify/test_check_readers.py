@@ -5,26 +5,33 @@ Spark itself is in tests/spark/test_readers_check.py.
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, Field
 from deltalake.schema import PrimitiveType
 
 from support.pipelines import judge_all, make_pipeline, put
 from tidefold.compute.runners import in_process
+from tidefold.domain.alarms import AlarmKind, AlarmThresholds, LogAlarm
+from tidefold.domain.log_state import Snapshot
 from tidefold.domain.paths import LogPaths
+from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
+from tidefold.ledger import read_manifest
+from tidefold.operations.inspect.alarms import find_alarms
+from tidefold.operations.inspect.status import status
 from tidefold.operations.outcome import Outcome, Status
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.pipeline import Pipeline, now
+from tidefold.operations.restore.restore import Restore
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Fold
-from tidefold.operations.verify.check_readers import check_readers
-from tidefold.operations.verify.result import add_readers
+from tidefold.operations.snapshot.materialize import Fold, materialize
+from tidefold.operations.verify.check_readers import check_readers, plan_scan
+from tidefold.operations.verify.scope import add_readers
 from tidefold.operations.verify.verify import verify
-from tidefold.read.content_checksum import compute_checksum
-from tidefold.read.delta_reader import DeltaContent, parse_columns
+from tidefold.read.delta_reader import FileContent, TableContent, TableScan, parse_columns
 from tidefold.spark.dispatch import run_without_spark
 from tidefold.spark.steps import VerifyStep
 
@@ -36,16 +43,33 @@ class PlainReader:
 
     def __init__(self, pipeline: Pipeline | None = None) -> None:
         self.publishes = pipeline
+        self.scans: list[TableScan] = []
 
-    def read(self, uri: str) -> DeltaContent:
+    def read(self, log: str, uri: str, scan: TableScan) -> TableContent:
+        self.scans.append(scan)
         if self.publishes:
             pipeline, self.publishes = self.publishes, None
             publish(pipeline, "meanwhile", 3)
         table = DeltaTable(uri)
-        rows = table.to_pyarrow_table()
-        return DeltaContent(
-            parse_columns(table.schema().to_json()), compute_checksum(rows.to_batches(), rows.num_columns)
+        protocol = table.protocol()
+        files = {path.rpartition("/")[2]: Path(path) for path in table.file_uris()}
+        return TableContent(
+            parse_columns(table.schema().to_json()),
+            (protocol.min_reader_version, protocol.min_writer_version),
+            frozenset(("appendOnly", "invariants")),
+            {name: self.read_file(path, scan) for name, path in files.items()},
+            {Path(p).name: hashlib.sha256((Path(uri) / p).read_bytes()).hexdigest() for p in scan.hashed},
         )
+
+    def read_file(self, path: Path, scan: TableScan) -> FileContent:
+        rows = pq.read_table(path)
+        return FileContent(
+            rows.num_rows, values={name: len(rows) - rows.column(name).null_count for name in scan.columns}
+        )
+
+    def describe_newest(self, uri: str) -> str:
+        table = DeltaTable(uri)
+        return f"version {table.version()} {table.history(1)[0]['operation']}"
 
 
 def publish(pipeline: Pipeline, run: str, key: int) -> None:
@@ -79,10 +103,10 @@ def test_other_rows_and_other_columns_are_found_and_the_files_are_not_blamed(pip
     DeltaTable(pipeline.store.uri(TABLE)).update(updates={"text": "'x'"}, predicate="id = 7")
     found = check(pipeline)
     assert (found.status, found.error_code) == (Status.DAMAGED, "READERS_DIFFER")
-    assert found.facts["readers"]["columns"] == ("text",)
+    assert "1 file not judged" in found.message
     joined = add_readers(verify(pipeline, "accounts"), found)
     assert (joined.status, joined.error_code) == (Status.DAMAGED, "DAMAGED")
-    assert joined.facts["readers"]["columns"] == ("text",)
+    assert joined.facts["readers"]["differences"]
     DeltaTable(pipeline.store.uri(TABLE)).alter.add_columns([Field("extra", PrimitiveType("long"))])
     assert "foreign: " in check(pipeline).message
 
@@ -108,3 +132,57 @@ def test_without_spark_the_step_does_only_what_needs_none(pipeline: Pipeline) ->
     assert [(o.log, o.status) for o in found.done] == [("tellers", Status.NOTHING)]
     [outcome] = check_readers(pipeline, ["accounts"], None)
     assert outcome.error_code == "SPARK_NEEDED"
+
+
+def test_a_sample_reads_each_published_snapshot_once_and_its_difference_is_an_alarm(pipeline: Pipeline) -> None:
+    """And again while it differs. A restore of the snapshot before ends the alarm."""
+    reader = PlainReader()
+
+    def sample() -> Outcome:
+        [outcome] = check_readers(pipeline, ["accounts"], reader, sample=True)
+        return outcome
+
+    def alarms() -> list[LogAlarm]:
+        [found] = status(pipeline, ["accounts"], proofs=True)
+        return [one for one in find_alarms(found, AlarmThresholds(), now()) if one.kind is AlarmKind.DAMAGE]
+
+    assert [sample().status, sample().status] == [Status.WHOLE, Status.NOTHING]
+    assert alarms() == []
+    publish(pipeline, "run-3", 3)
+    written = [f for f in read_manifest(pipeline.store, "accounts", newest(pipeline)).shown if not f.carried]
+    damage(pipeline.store.uri(f"{TABLE}/_data/{written[0].name}"))
+    assert [sample().status, sample().status] == [Status.DAMAGED, Status.DAMAGED]
+    [alarm] = alarms()
+    assert "1 file with other bytes" in alarm.message
+    assert "`tidefold restore accounts 2 --log-position replay`" in alarm.hint
+    restore = Restore("back", RestorePoint(2, RestoreMode.REPLAY), by="me")
+    materialize(pipeline, ["accounts"], restore, in_process)
+    judge_all(pipeline)
+    assert confirm(pipeline, "accounts", run_id="back").status is Status.PUBLISHED
+    assert sample().status is Status.WHOLE
+    assert alarms() == []
+    assert all(scan.small and scan.columns and scan.hashed for scan in reader.scans)
+
+
+def newest(pipeline: Pipeline) -> Snapshot:
+    latest = pipeline.ledger("accounts").read().latest
+    assert latest
+    return latest
+
+
+def damage(path: str) -> None:
+    """Writes the same rows with other bytes, under a new inode: the copy in the snapshot's folder stays whole."""
+    rows = pq.read_table(path)
+    Path(path).unlink()
+    pq.write_table(rows, path, compression="none")
+
+
+def test_of_a_large_table_a_sample_reads_the_newest_files(pipeline: Pipeline) -> None:
+    manifest = read_manifest(pipeline.store, "accounts", newest(pipeline))
+    files = [replace(file, bytes=40 << 20) for file in manifest.files]
+    huge = replace(files[0], bytes=1 << 30, carried=False)
+    scan = plan_scan(replace(manifest, files=(huge, *files)), sample=True)
+    assert (scan.small, scan.columns, len(scan.hashed)) == (False, (), 1)
+    assert scan.hashed[0] == f"_data/{next(file.name for file in files if not file.carried)}"
+    whole = plan_scan(replace(manifest, files=(huge, *files)), sample=False)
+    assert (len(whole.hashed), whole.columns) == (len(files), ("id", "text"))

@@ -20,14 +20,14 @@ from support.local_copies import cycle, disk, grown, land, make, stage, take
 from support.pipelines import CONFIG, make_pipeline, put
 from support.s3_server import S3Bucket
 from tidefold.domain.paths import LogPaths, record_path
-from tidefold.domain.verify.scrub_round import ProofRecord
+from tidefold.domain.verify.expected_files import ProofRecord, ScrubBudget
 from tidefold.errors import CorruptError
 from tidefold.ledger import read_manifest
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
-from tidefold.operations.retention.drop_log import drop
-from tidefold.operations.verify.proof_record import find_proof, write_proof
-from tidefold.operations.verify.scrub import ScrubBudget, scrub
+from tidefold.operations.retention.clean import drop
+from tidefold.operations.verify.scope import find_proof, write_proof
+from tidefold.operations.verify.scrub import scrub
 from tidefold.operations.verify.verify import Asked, verify
 from tidefold.storage.local_store import LocalStore
 

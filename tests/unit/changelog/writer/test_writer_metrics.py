@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.writing import SHAPE, BreakingStore, FakeTimer, InlineExecutor, make_changelog, rows
-from tidefold.changelog.writer.metrics import Histogram, SampleDistribution
+from tidefold.changelog.writer.settings import Histogram, SampleDistribution
 from tidefold.errors import StorageError
 
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from support.writing import FakeTimer, InlineExecutor, ManualExecutor
-from tidefold.changelog.writer.metrics import Metrics
 from tidefold.changelog.writer.retry import AttemptTimeoutError, RetryingExecutor, RetryPolicy
+from tidefold.changelog.writer.settings import Metrics
 from tidefold.errors import CorruptError, InvalidInputError, StorageError
 
 

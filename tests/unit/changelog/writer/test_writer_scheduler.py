@@ -10,11 +10,9 @@ import pytest
 
 from support.writing import SHAPE, FakeTimer, InlineExecutor, ManualExecutor, rows
 from tidefold.changelog.segment import WrittenChangeSet
-from tidefold.changelog.writer.metrics import Metrics
 from tidefold.changelog.writer.rows_to_arrow import change_table
-from tidefold.changelog.writer.settings import WriterSettings
-from tidefold.changelog.writer.upload import Uploaded
-from tidefold.changelog.writer.upload_scheduler import UploadPart, UploadScheduler, UploadTask
+from tidefold.changelog.writer.settings import Metrics, WriterSettings
+from tidefold.changelog.writer.upload_scheduler import Uploaded, UploadPart, UploadScheduler, UploadTask
 from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.log_state import ChangeSetLocation
 from tidefold.errors import InvalidInputError, RefusedError, StorageError

@@ -8,7 +8,7 @@ import pytest
 from support.writing import SHAPE, BreakingStore, rows
 from tidefold.changelog.segment import read_change_set, read_index
 from tidefold.changelog.writer.rows_to_arrow import change_table
-from tidefold.changelog.writer.upload import Uploaded, upload
+from tidefold.changelog.writer.upload_scheduler import Uploaded, upload
 from tidefold.errors import InvalidInputError, StorageError
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from support.builders import appended, manifest_of, new_log, verdict_for
 from tidefold.domain.log_state import LogState, SnapshotKind
-from tidefold.domain.retention import protection
-from tidefold.domain.retention.protection import Grace
+from tidefold.domain.retention import log_bounds
+from tidefold.domain.retention.log_bounds import Grace
 from tidefold.domain.snapshot import claim, transitions
 
 
@@ -30,11 +30,11 @@ def instant(hour: int, minute: int = 0) -> str:
 
 
 def going(state: LogState, grace: Grace, at: str) -> list[int]:
-    return [s.id for s in protection.deletable(state, grace, at)]
+    return [s.id for s in log_bounds.deletable(state, grace, at)]
 
 
 def test_so_many_publications_are_waited_for() -> None:
-    state = protection.subsume(published_hourly(5), 2)
+    state = log_bounds.subsume(published_hourly(5), 2)
     assert going(state, Grace(publishes=2), instant(9)) == [1, 2, 3]
     assert going(state, Grace(publishes=3), instant(9)) == [1, 2]
     assert going(state, Grace(publishes=5), instant(9)) == []
@@ -42,7 +42,7 @@ def test_so_many_publications_are_waited_for() -> None:
 
 @pytest.mark.parametrize(("at", "gone"), [(instant(3, 29), [1]), (instant(3, 30), [1, 2]), (instant(4, 30), [1, 2, 3])])
 def test_so_many_minutes_after_it_was_replaced_are_waited_for(at: str, gone: list[int]) -> None:
-    state = protection.subsume(published_hourly(5), 2)
+    state = log_bounds.subsume(published_hourly(5), 2)
     assert going(state, Grace(minutes=30), at) == gone
 
 
@@ -50,12 +50,12 @@ def test_a_clock_can_only_delay() -> None:
     """In the year 2999 nothing goes that is not retired, or that too few publications have followed."""
     state = published_hourly(5)
     assert going(state, Grace(publishes=1), "2999-01-01T00:00:00+00:00") == []
-    state = protection.subsume(state, 2)
+    state = log_bounds.subsume(state, 2)
     assert going(state, Grace(publishes=3), "2999-01-01T00:00:00+00:00") == [1, 2]
 
 
 def test_a_snapshot_of_an_earlier_version_of_the_program_has_only_the_instant_of_its_beginning() -> None:
-    state = protection.subsume(published_hourly(4), 2)
+    state = log_bounds.subsume(published_hourly(4), 2)
     state = replace(state, snapshots=tuple(replace(s, published_at="") for s in state.snapshots))
     assert going(state, Grace(minutes=30), instant(0, 29)) == []
     assert going(state, Grace(minutes=30), instant(0, 30)) == [1, 2]

@@ -6,7 +6,7 @@ import pytest
 
 from support.builders import appended, manifest_of, new_log, verdict_for
 from tidefold.domain.log_state import Consumer, Hold, LogState, SnapshotKind, State
-from tidefold.domain.retention import compaction, log_bounds, protection, references
+from tidefold.domain.retention import log_bounds, references
 from tidefold.domain.snapshot import claim, transitions
 from tidefold.errors import InvalidInputError, NotFoundError, RefusedError
 
@@ -31,15 +31,15 @@ def states(state: LogState) -> list[str]:
 
 def test_the_newest_and_the_tagged_stay() -> None:
     state = references.tag(with_snapshots(5), "monday", 2)
-    kept = protection.subsume(state, 2)
+    kept = log_bounds.subsume(state, 2)
     assert states(kept) == ["SUBSUMED", "COMPLETED", "SUBSUMED", "COMPLETED", "COMPLETED"]
-    assert protection.subsume(kept, 2) == kept
-    gone = protection.mark_deleted(kept, [1, 3, 4])
+    assert log_bounds.subsume(kept, 2) == kept
+    gone = log_bounds.mark_deleted(kept, [1, 3, 4])
     assert states(gone) == ["DELETED", "COMPLETED", "DELETED", "COMPLETED", "COMPLETED"]
 
 
 def test_a_tag_of_a_retired_snapshot_is_refused() -> None:
-    state = protection.subsume(with_snapshots(3), 2)
+    state = log_bounds.subsume(with_snapshots(3), 2)
     with pytest.raises(RefusedError) as refused:
         references.tag(state, "late", 1)
     assert refused.value.code == "WRONG_STATE"
@@ -110,13 +110,13 @@ def test_a_segment_goes_only_when_no_change_set_needs_it() -> None:
 
 def test_keeping_none_is_refused() -> None:
     with pytest.raises(InvalidInputError):
-        protection.subsume(with_snapshots(1), 0)
+        log_bounds.subsume(with_snapshots(1), 0)
 
 
 def test_unfinished_states_are_never_retired() -> None:
     state = claim.claim(appended(with_snapshots(2)), claim.Claim("next", "r", SnapshotKind.FULL, "2026"))
-    assert protection.subsume(state, 1).open_attempt
-    assert protection.subsume(state, 1).open_attempt.state is State.ONGOING  # type: ignore[union-attr]
+    assert log_bounds.subsume(state, 1).open_attempt
+    assert log_bounds.subsume(state, 1).open_attempt.state is State.ONGOING  # type: ignore[union-attr]
 
 
 def with_tail(state: LogState, run: str = "tail") -> LogState:
@@ -131,48 +131,48 @@ def bound_of(state: LogState, name: str, keep: int | None = 1) -> int | None:
 def test_a_tail_keeps_the_change_sets_that_it_consists_of() -> None:
     """I9, C10: also those that a later snapshot folded."""
     state = with_tail(with_tail(with_snapshots(2), "tail-1"), "tail-2")
-    assert [(t.from_sqn, t.to_sqn) for t in protection.tails(state)] == [(2, 3), (2, 4)]
+    assert [(t.from_sqn, t.to_sqn) for t in log_bounds.tails(state)] == [(2, 3), (2, 4)]
     later = with_snapshots(1, state)
     cut = log_bounds.truncate(later, 1)
     assert (bound_of(later, "tail"), bound_of(later, "replay"), cut.truncated_to) == (2, 5, 2)
     [said] = [b.why for b in log_bounds.bounds(later, 1) if b.name == "tail"]
     assert said == "tail-only snapshots 3 and 1 more consist of what follows"
-    retired = protection.subsume(later, 1)
-    assert protection.tails(retired) == ()
+    retired = log_bounds.subsume(later, 1)
+    assert log_bounds.tails(retired) == ()
     assert log_bounds.truncate(retired, 1).truncated_to == 5
 
 
 def test_tails_stay_and_go_with_their_base() -> None:
     """I18: they are not counted among the newest N."""
     state = with_tail(with_snapshots(3))
-    assert [s.id for s in protection.newest(state, 2)] == [2, 3]
-    assert protection.find_protected(state, 2) == {2, 3, 4}
+    assert [s.id for s in log_bounds.newest(state, 2)] == [2, 3]
+    assert log_bounds.find_protected(state, 2) == {2, 3, 4}
     state = with_snapshots(1, state)
-    assert protection.find_protected(state, 2) == {3, 4, 5}
-    assert protection.find_protected(with_snapshots(1, state), 2) == {5, 6}
+    assert log_bounds.find_protected(state, 2) == {3, 4, 5}
+    assert log_bounds.find_protected(with_snapshots(1, state), 2) == {5, 6}
 
 
 def test_a_tagged_tail_keeps_its_base_and_no_other_tail() -> None:
     """I10, C11."""
     state = with_tail(with_tail(with_snapshots(1), "tail-1"), "tail-2")
     state = with_snapshots(2, references.tag(state, "mine", 2))
-    assert protection.find_protected(state, 1) == {1, 2, 5}
-    kept = protection.subsume(state, 1)
+    assert log_bounds.find_protected(state, 1) == {1, 2, 5}
+    kept = log_bounds.subsume(state, 1)
     assert states(kept) == ["COMPLETED", "COMPLETED", "SUBSUMED", "SUBSUMED", "COMPLETED"]
-    assert protection.with_files(protection.list_subsumed(kept)) == (kept.snapshots[3],)
+    assert log_bounds.with_files(log_bounds.list_subsumed(kept)) == (kept.snapshots[3],)
     assert log_bounds.truncate(kept, 1).truncated_to == 1
 
 
 def test_a_hold_keeps_its_snapshot_and_the_log_behind_it() -> None:
     state = references.hold(with_snapshots(5), Hold("audit", 2, "until May"))
     assert references.hold(state, Hold("audit", 2, "until May")) == state
-    assert protection.find_protected(state, 1) == {2, 5}
+    assert log_bounds.find_protected(state, 1) == {2, 5}
     [first, *_] = log_bounds.bounds(state, 1)
     assert (first.name, first.sqn, first.why) == ("hold audit", 2, "it is held: until May")
     assert log_bounds.truncate(state, 1).truncated_to == 2
     freed = references.release(state, "audit")
     assert references.release(freed, "audit") == freed
-    assert (log_bounds.truncate(freed, 1).truncated_to, protection.find_protected(freed, 1)) == (5, {5})
+    assert (log_bounds.truncate(freed, 1).truncated_to, log_bounds.find_protected(freed, 1)) == (5, {5})
 
 
 def test_a_held_tail_keeps_the_log_from_where_it_begins() -> None:
@@ -183,7 +183,7 @@ def test_a_held_tail_keeps_the_log_from_where_it_begins() -> None:
 def test_what_cannot_be_held_is_refused_by_name() -> None:
     """Garbage is one-way; nothing that is marked comes back."""
     cut = log_bounds.truncate(references.tag(with_snapshots(5), "old", 1), 2)
-    for state, snapshot in ((protection.subsume(cut, 2), 2), (cut, 1)):
+    for state, snapshot in ((log_bounds.subsume(cut, 2), 2), (cut, 1)):
         with pytest.raises(RefusedError) as refused:
             references.hold(state, Hold("audit", snapshot, "why"))
         assert refused.value.code == "CANNOT_HOLD"
@@ -202,7 +202,7 @@ def test_the_slowest_reader_bounds_the_cut() -> None:
     assert log_bounds.truncate(state, 1).truncated_to == 4
     assert log_bounds.truncate(references.unregister(state, "fast"), 1).truncated_to == 5
     # A consumer keeps the log and no snapshot.
-    assert protection.find_protected(state, 1) == {5}
+    assert log_bounds.find_protected(state, 1) == {5}
 
 
 def test_a_consumer_stands_inside_the_log() -> None:
@@ -227,9 +227,9 @@ def test_a_restore_under_way_keeps_what_it_is_built_from() -> None:
     back = claim.RestorePoint(2, claim.RestoreMode.REPLAY)
     state = claim.claim(state, claim.Claim("back", "r", SnapshotKind.FULL, "2026", restore=back))
     state = references.untag(state, "mine")
-    assert protection.find_protected(state, 1) == {1, 5}
+    assert log_bounds.find_protected(state, 1) == {1, 5}
     assert (bound_of(state, "attempt"), log_bounds.truncate(state, 1).truncated_to) == (1, 1)
-    assert log_bounds.truncate(protection.subsume(state, 1), 1).truncated_to == 1
+    assert log_bounds.truncate(log_bounds.subsume(state, 1), 1).truncated_to == 1
 
 
 def test_after_a_replay_the_log_behind_it_stays_until_it_is_folded_again() -> None:
@@ -249,9 +249,9 @@ def test_only_the_tail_is_squashed_and_not_across_who_needs_its_parts() -> None:
     """C12: the end of a tail-only snapshot, a consumer, and everything while an attempt is made."""
     state = with_tail(appended(appended(with_snapshots(2))))
     state = appended(appended(appended(state)))
-    assert [[c.sqn for c in run] for run in compaction.find_compactable_runs(state)] == [[3, 4, 5], [6, 7, 8]]
+    assert [[c.sqn for c in run] for run in log_bounds.find_compactable_runs(state)] == [[3, 4, 5], [6, 7, 8]]
     read = references.register(state, Consumer("index", 7))
-    assert [[c.sqn for c in run] for run in compaction.find_compactable_runs(read)] == [[3, 4, 5], [6, 7]]
+    assert [[c.sqn for c in run] for run in log_bounds.find_compactable_runs(read)] == [[3, 4, 5], [6, 7]]
     claimed = claim.claim(state, claim.Claim("next", "r", SnapshotKind.FULL, "2026"))
-    assert compaction.find_compactable_runs(claimed) == ()
-    assert compaction.find_compactable_runs(with_snapshots(2)) == ()
+    assert log_bounds.find_compactable_runs(claimed) == ()
+    assert log_bounds.find_compactable_runs(with_snapshots(2)) == ()

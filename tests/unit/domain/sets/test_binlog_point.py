@@ -13,8 +13,8 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from support.effort import choose
-from tidefold.domain.sets.point import FoundPoint, SetPoint, TransactionEnd, find_point
-from tidefold.domain.sets.progress import LogProgress, SourceRecord, follow_records
+from tidefold.domain.sets.point import FoundPoint, SetPoint, find_point
+from tidefold.domain.sets.progress import LogProgress, SourceRecord, TransactionEnd, follow_records
 
 TABLES = ("a", "b", "c")
 OTHER = "other"  # A table that the connector captures and the set does not have.

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.effort import choose
-from tidefold.domain.sets.point import Cut, FoundPoint, SetPoint, TransactionEnd, explain_missing_ends, find_point
-from tidefold.domain.sets.progress import LogProgress, SourceRecord, follow_records
+from tidefold.domain.sets.point import FoundPoint, SetPoint, SnapshotRelease, explain_missing_ends, find_point
+from tidefold.domain.sets.progress import Cut, LogProgress, SourceRecord, TransactionEnd, follow_records
 
 TABLES = ("accounts", "tellers", "history")
 SNAPSHOT = 5
@@ -258,8 +258,6 @@ def test_a_late_file_of_an_initial_snapshot_holds_the_set() -> None:
 
 
 def found_cuts(offset: int) -> tuple:
-    from tidefold.domain.sets.point import Cut
-
     return (Cut("a", offset),)
 
 
@@ -292,3 +290,45 @@ def test_a_second_snapshot_of_one_log_waits_for_the_others() -> None:
     found = find_point(ends, {"a": _log(whole), "b": other}, SetPoint(5, "", -1, ()))
     assert found.point is not None
     assert (found.point.position, found.point.cut("a")) == (20, 3)
+
+
+@settings(max_examples=choose(120, 300))
+@given(st.data())
+def test_rows_of_a_snapshot_by_signal_are_never_before_its_end(data: st.DataObject) -> None:
+    """They have the position of the last commit before the signal, and show what was committed up to a later one."""
+    counts = st.tuples(*[st.sampled_from((0, 0, 1, 2)) for _ in TABLES]).filter(any)
+    source = Source(data.draw(st.lists(counts, min_size=2, max_size=8)))
+    source.snapshot(data.draw(st.tuples(*[st.integers(0, 3) for _ in TABLES])))
+    sent = len(source.transactions)
+    at, count, table = (
+        data.draw(st.integers(1, sent - 1)),
+        data.draw(st.integers(1, 3)),
+        data.draw(st.sampled_from(TABLES)),
+    )
+    ended = data.draw(st.integers(at, sent))
+    source.stream(0, at)
+    first = len(source.topics[table])
+    # Not every connector shows it: then it is known by what the log has before.
+    shows = not any(r.transaction for r in source.topics[table]) or data.draw(st.booleans())
+    for n in range(count):
+        marks = {"begins": n == 0 and count > 1, "ends": n == count - 1}
+        source._send(table, SourceRecord(0, after=10 * at, is_snapshot=True, is_signalled=shows, **marks))
+    source.stream(at, sent)
+    release = SnapshotRelease({table: first}, 10 * ended, "ann", "seen", "")
+    point, upto, released = None, dict.fromkeys([*TABLES, "ends"], 0), []
+    sizes = {**{t: len(source.topics[t]) for t in TABLES}, "ends": len(source.ends)}
+    for step in range(4):
+        released = released or data.draw(st.sampled_from([[], [release]]))
+        upto = {t: data.draw(st.integers(upto[t], sizes[t])) if step < 3 else sizes[t] for t in sizes}
+        result = find_point(
+            source.ends[point.read_to + 1 if point else 0 : upto["ends"]], source.landed(upto, point), point, released
+        )
+        point = result.point or point
+        if point is None:
+            continue
+        cut = point.cut(table)
+        shown = range(first, min(first + count, cut or 0))
+        assert not shown or (released and point.position >= 10 * ended and len(shown) == count)
+    assert point is not None
+    assert point.position == 10 * sent if released else point.position >= 10 * at
+    assert bool(result.held) == (not released)

@@ -19,14 +19,14 @@ from tidefold.changelog.write_intents import Intent, IntentLog
 from tidefold.domain.ingest.append import append
 from tidefold.domain.log_state import ChangeSet, Consumer, DeletionState, LogState, SnapshotKind
 from tidefold.domain.paths import LogPaths
-from tidefold.domain.retention import compaction, log_bounds, protection, references
-from tidefold.domain.retention.protection import Grace
+from tidefold.domain.retention import log_bounds, references
+from tidefold.domain.retention.log_bounds import Grace
 from tidefold.domain.snapshot import claim, transitions
 from tidefold.errors import AlreadyExistsError, ConflictError, RefusedError, SupersededError
 from tidefold.ledger import Ledger
 from tidefold.operations.ingest import recovery
-from tidefold.operations.retention.file_gc import plan_halves
-from tidefold.operations.retention.segment_gc import plan_orphans, plan_release
+from tidefold.operations.retention.subsume import plan_halves
+from tidefold.operations.retention.truncate import plan_orphans, plan_release
 
 INSTANT = "2026-01-01T00:00:00+00:00"
 
@@ -79,9 +79,9 @@ def test_a_run_that_somebody_else_squashed_with_more_is_gone_and_no_crash() -> N
     for _ in range(4):
         state = appended(state)
     one, other = state.unfolded[:2], state.unfolded[:3]
-    rest = appended(appended(compaction.compact(state, _squash_of(other))))
+    rest = appended(appended(log_bounds.compact(state, _squash_of(other))))
     with pytest.raises(ConflictError) as gone:
-        compaction.compact(rest, _squash_of(one))
+        log_bounds.compact(rest, _squash_of(one))
     assert gone.value.code == "RUN_GONE"
 
 
@@ -172,9 +172,9 @@ def test_halves_are_left_only_where_somebody_may_still_complete_them() -> None:
 
 def test_what_readers_see_now_stays_though_no_grace_is_asked_for() -> None:
     """Its successor is confirmed and not published yet."""
-    state = protection.subsume(confirmed(published(new_log(), "one"), "two"), 1)
-    assert protection.list_subsumed(state)
-    assert protection.deletable(state, Grace(0), INSTANT) == ()
+    state = log_bounds.subsume(confirmed(published(new_log(), "one"), "two"), 1)
+    assert log_bounds.list_subsumed(state)
+    assert log_bounds.deletable(state, Grace(0), INSTANT) == ()
 
 
 def test_a_base_that_moved_is_refused_also_when_nobody_fenced_the_attempt() -> None:

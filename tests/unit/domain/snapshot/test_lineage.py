@@ -15,11 +15,12 @@ from hypothesis import strategies as st
 from support.builders import appended, manifest_of, new_log, verdict_for
 from support.effort import choose
 from tidefold.domain.explain.key_history import layers
+from tidefold.domain.ingest.append import resume
 from tidefold.domain.log_state import ChangeSet, Expire, LogState, SnapshotKind, State
-from tidefold.domain.retention import compaction
+from tidefold.domain.retention import log_bounds
 from tidefold.domain.snapshot import claim, transitions
 from tidefold.domain.snapshot.claim import Claim, RestoreMode, RestorePoint
-from tidefold.domain.snapshot.lineage import Older, older
+from tidefold.domain.snapshot.point_in_time import Older, older
 from tidefold.errors import RefusedError
 
 # The rows of a snapshot, told by which sqns they are made of, in order: enough to know them apart.
@@ -35,7 +36,8 @@ class Life:
     run: int = 0
 
     def append(self) -> None:
-        self.state = appended(self.state)
+        # Somebody resumes a log that a restore has stopped.
+        self.state = appended(resume(self.state))
 
     def complete(self, restore: RestorePoint | None = None, expire: Expire | None = None) -> None:
         self.run += 1
@@ -75,10 +77,10 @@ class Life:
                 self.made[new.id] = (*base, *range(new.from_sqn + 1, new.to_sqn + 1))
 
     def squash(self) -> None:
-        for run in compaction.find_compactable_runs(self.state):
+        for run in log_bounds.find_compactable_runs(self.state):
             location = replace(run[-1].location, segment=f"squash-{self.state.version}-{run[0].begin}.seg")
             one = replace(run[-1], first=run[0].begin, location=location)
-            self.state = compaction.compact(self.state, one)
+            self.state = log_bounds.compact(self.state, one)
 
     def retire(self, pick: int) -> None:
         """Takes a snapshot's files away, as subsume does, but of any; never the newest's."""

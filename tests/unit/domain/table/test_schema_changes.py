@@ -11,17 +11,20 @@ from support.builders import appended, manifest_of, new_log, verdict_for
 from tidefold.domain.ingest.append import append, check_shape, require_fence
 from tidefold.domain.log_state import Column, LogState, SnapshotKind, State, TableSpec
 from tidefold.domain.snapshot import claim, transitions
-from tidefold.domain.table.schema import (
+from tidefold.domain.table.schema_evolution import ChangeKind, Policies, Policy, changes_of, evolve
+from tidefold.domain.table.table_spec import COLUMNS, Engine, Group, Merge
+from tidefold.domain.table.types import (
     FIRST,
     ColumnOrigin,
     column_origins,
     find_dropped_columns,
+    keeps_values,
     must_rewrite,
+    parse_value,
     shape_at,
+    steps,
+    widens,
 )
-from tidefold.domain.table.schema_evolution import ChangeKind, Policies, Policy, changes_of, evolve
-from tidefold.domain.table.table_spec import COLUMNS, Engine, Group, Merge
-from tidefold.domain.table.type_conversion import keeps_values, parse_value, steps, widens
 from tidefold.errors import RefusedError, SupersededError
 
 KEY = Column("id", "int")

@@ -10,7 +10,7 @@ import pytest
 
 from tidefold.changelog.key_group_hash import with_key_groups
 from tidefold.changelog.schema import arrow_type, change_schema
-from tidefold.changelog.writer.type_coercion import fit_column, fit_values
+from tidefold.changelog.writer.rows_to_arrow import fit_column, fit_values
 from tidefold.domain.table.table_spec import Column, TableSpec
 from tidefold.domain.table.types import Type, canonical, encodings_of, parse_type
 from tidefold.errors import InvalidInputError

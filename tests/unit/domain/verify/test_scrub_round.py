@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidefold.domain.verify.scrub_round import (
+from tidefold.domain.verify.expected_files import (
     ProofRecord,
+    ScrubBudget,
     choose_files,
     is_old,
     place_on_ring,
@@ -18,7 +19,7 @@ from tidefold.domain.verify.scrub_round import (
     record_verify,
 )
 from tidefold.errors import InvalidInputError
-from tidefold.operations.verify.scrub import ScrubBudget, parse_share
+from tidefold.operations.verify.scrub import parse_share
 
 SIZES = st.dictionaries(st.text("abcdef", min_size=1, max_size=6), st.integers(0, 1000), max_size=40)
 SHARES = st.floats(0.01, 1)

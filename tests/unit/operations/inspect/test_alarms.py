@@ -27,11 +27,10 @@ from tidefold.domain.alarms import (
 from tidefold.domain.commit_times import CommitTimeRange
 from tidefold.domain.landing_problems import LandingProblem, list_problems
 from tidefold.domain.log_state import Drill, Snapshot, SnapshotKind, State, Verdict
-from tidefold.domain.verify.scrub_round import ProofRecord
+from tidefold.domain.verify.expected_files import ProofRecord
 from tidefold.domain.wording import format_age
 from tidefold.errors import InvalidInputError, StorageError
-from tidefold.operations.inspect.alarm_record import find_alarm_record, write_alarm_record
-from tidefold.operations.inspect.alarms import find_alarms
+from tidefold.operations.inspect.alarms import find_alarm_record, find_alarms, write_alarm_record
 from tidefold.operations.inspect.status import LogStatus, status
 from tidefold.operations.outcome import Outcome
 from tidefold.wiring import open_pipeline
@@ -227,14 +226,14 @@ def configure(folder: Path, alarms: str, own: str = "") -> Path:
 
 def test_without_alarms_in_the_configuration_there_are_none(tmp_path: Path) -> None:
     config = load_config(configure(tmp_path, "", "    alarms: {failures: 0, lag: 90m, drill: never}\n"))
-    assert config.logs["tellers"].alarms is None
-    assert config.logs["accounts"].alarms == AlarmThresholds(failures=0, lag=5400, drill=None)
+    assert config.alarms_of("tellers") is None
+    assert config.alarms_of("accounts") == AlarmThresholds(failures=0, lag=5400, drill=None)
 
 
 def test_a_log_overrides_single_thresholds_of_all_logs(tmp_path: Path) -> None:
     config = load_config(configure(tmp_path, "alarms: {lag: 2h, growth: never}", "    alarms: {lag: 7d}\n"))
-    assert config.logs["tellers"].alarms == AlarmThresholds(lag=7200, growth=None)
-    assert config.logs["accounts"].alarms == AlarmThresholds(lag=604_800, growth=None)
+    assert config.alarms_of("tellers") == AlarmThresholds(lag=7200, growth=None)
+    assert config.alarms_of("accounts") == AlarmThresholds(lag=604_800, growth=None)
 
 
 @pytest.mark.parametrize(
@@ -277,8 +276,8 @@ def test_init_writes_the_default_thresholds(tmp_path: Path, monkeypatch: pytest.
     assert done.exit_code == 0, done.stderr
     text = (tmp_path / "tidefold.yaml").read_text()
     assert "\nalarms:\n  lag: 24h # " in text
-    [log] = load_config(tmp_path / "tidefold.yaml").logs.values()
-    assert log.alarms == AlarmThresholds()
+    config = load_config(tmp_path / "tidefold.yaml")
+    assert [config.alarms_of(log) for log in config.logs] == [AlarmThresholds()]
 
 
 def test_failed_runs_of_the_command_line_are_counted_and_a_good_one_ends_the_alarm(

@@ -8,13 +8,9 @@ key of the changes, and join it to the base in one pass.
 from __future__ import annotations
 
 from tidefold.domain.table.table_spec import Engine, TableSpec
-from tidefold.fold.merge.engines.aggregate import aggregate
-from tidefold.fold.merge.engines.append import append
-from tidefold.fold.merge.engines.first import first
-from tidefold.fold.merge.engines.history import history
-from tidefold.fold.merge.engines.last import last, last_by_columns
-from tidefold.fold.merge.engines.partial import partial, partial_by_columns
+from tidefold.fold.merge.engines.partial import history, partial, partial_by_columns
 from tidefold.fold.merge.engines.statements import Statements as Statements
+from tidefold.fold.merge.engines.statements import aggregate, append, first, last, last_by_columns
 
 
 def statements(shape: TableSpec, *, with_absent: bool, horizon: int | None) -> Statements:

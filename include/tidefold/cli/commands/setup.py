@@ -1,0 +1,362 @@
+"""The commands around a pipeline: `validate`, `demo`, `doctor`, `jars`, `spark` and `register`."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tidefold.cli.output.outcomes import print_outcomes
+from tidefold.cli.terminal import Logs, Terminal, choose_logs
+from tidefold.domain.snapshot.claim import KindPolicy
+from tidefold.errors import NotFoundError, RefusedError
+
+if TYPE_CHECKING:
+    from tidefold.config import Config, SetConfig
+    from tidefold.operations.pipeline import Pipeline
+
+
+def demo(
+    terminal: Terminal,
+    directory: Annotated[str, typer.Argument(metavar="DIR", help="A new folder for the demo.")] = "tidefold-demo",
+    spark: Annotated[bool, typer.Option("--spark", help="Let Spark do the larger steps.")] = False,
+) -> int:
+    """Publish the tables of a sample database, in a folder of its own.
+
+    Lands real Debezium changes of a pgbench database in DIR, runs the whole cycle, lands the changes of a later phase,
+    and runs it again. It needs no Airflow, and without --spark no Java. DIR must not exist.
+
+    Example: tidefold demo
+
+    Next: tidefold read accounts -c tidefold-demo/tidefold.yaml
+    """
+    from tidefold.cli.full_run import open_runs
+    from tidefold.cli.output.outcomes import exit_code
+    from tidefold.cli.sample import LOGS, PHASES, SMALL, land, prepare
+    from tidefold.cli.terminal import run_id
+    from tidefold.operations.snapshot.materialize import Fold
+    from tidefold.spark.jars import find_delta_jars
+    from tidefold.spark.submit import QUICK_COMPILER
+
+    root = Path(directory)
+    if root.exists():
+        raise RefusedError("DEMO_EXISTS", f"{root} exists already.", hint="Name a folder that does not exist.")
+    if spark:
+        # Before anything is written: after `tidefold jars` the same command works.
+        find_delta_jars()
+        # Its jobs take seconds: the second compiler would cost more than it saves.
+        os.environ.setdefault(QUICK_COMPILER, "1")
+    own = replace(terminal, config_path=prepare(root, SMALL if spark else None))
+    pipeline = own.pipeline()
+    outcomes = []
+    with open_runs(own, pipeline) as begin:
+        for phase in PHASES[:2]:
+            terminal.line(f"{phase}: {land(own.config_path, phase)} files landed in {root / 'landing'}")
+            whole = begin(Fold(run_id(None)))
+            whole.run(list(LOGS))
+            outcomes += [outcome for step in whole.outcomes.values() for outcome in step]
+    code = exit_code(outcomes)
+    terminal.json(
+        {
+            "command": "demo",
+            "config": str(own.config_path),
+            "exit_code": code,
+            "outcomes": [o.to_dict() for o in outcomes],
+        }
+    )
+    terminal.note(f"next: tidefold read accounts --limit 3 -c {own.config_path}")
+    return code
+
+
+Seconds = Annotated[float, typer.Option("--seconds", help="How long a check may take.", min=1, max=600)]
+_FAILED = 1
+
+
+def doctor(terminal: Terminal, seconds: Seconds = 20.0) -> int:
+    """Check everything that the pipeline relies on, and print the next step for each problem.
+
+    Checks the configuration and its suites, versions of packages, Java, Spark, its jars, memory, disks, the store
+    (with scratch objects: conditional writes, listings, clock), landing folders, retention, alarms, and Airflow with
+    its DAG files. Each line is ok, warn or fail. Works without a store and without Airflow. A check that hangs fails
+    after --seconds (Airflow: four times as long) and does not delay the others. Exit code 1 if a line is fail. Starts
+    no Spark.
+
+    Example: tidefold doctor --format json
+
+    Next: mend what is `fail`, then tidefold status
+    """
+    from tidefold.installation import CLONE
+    from tidefold.operations.doctor.doctor import Surroundings, diagnose
+    from tidefold.operations.doctor.finding import count_failed, summarize
+    from tidefold.spark.jars import list_jars
+
+    findings = diagnose(Surroundings(CLONE, terminal.config_path, tuple(list_jars())), seconds)
+    code = _FAILED if count_failed(findings) else 0
+    lines = []
+    for finding in findings:
+        lines.append(f"{finding.level:<4}  {finding.check:<13}  {finding.message}")
+        lines += [f"{'':<21}next: {finding.hint}"] if finding.hint else []
+    data = {"command": "doctor", "exit_code": code, "findings": [asdict(finding) for finding in findings]}
+    terminal.result(data, *lines, f"{summarize(findings)}.")
+    return code
+
+
+def jars(terminal: Terminal) -> None:
+    """Fetch the jars that Spark needs, once, by checksum.
+
+    Fetches Delta, and the client for S3 that verify --spark needs, into the user's cache folder (a clone: .jars), or
+    into the folder that TIDEFOLD_JARS names. Needs Java and pyspark. It is not needed where the configuration has
+    spark: {jars: packages} or {jars: spark}, nor for runs small enough to start no Spark.
+
+    Example: tidefold jars
+
+    Next: tidefold doctor
+    """
+    from tidefold.installation import jar_folder
+    from tidefold.spark.jars import fetch_missing
+
+    fetched = fetch_missing()
+    what = "were fetched and checked" if fetched else "are up to date"
+    terminal.result(
+        {"command": "jars", "folder": str(jar_folder()), "fetched": fetched}, f"The jars in {jar_folder()} {what}."
+    )
+
+
+Again = Annotated[bool, typer.Option("--again", help="Also tables that were registered before.")]
+
+
+def register(terminal: Terminal, logs: Logs = None, again: Again = False) -> int:
+    """Register published tables in the catalog that `catalog` in tidefold.yaml names.
+
+    Spark makes the database if it is missing, and an external Delta table of the log's name at the table's address. The
+    table itself is not changed. `run` and `confirm` do this after the first publication; a failure there is a warning.
+    Call it with --again if somebody removed the table from the catalog. Starts Spark if a table is not registered yet.
+
+    Example: tidefold register accounts
+
+    Next: SELECT * FROM the table, in any session with that catalog
+    """
+    from tidefold.cli.spark_submit import run_step
+    from tidefold.spark.steps import RegisterStep
+
+    pipeline = terminal.pipeline()
+    outcomes = run_step(terminal, pipeline, RegisterStep(again), choose_logs(pipeline, logs))
+    return print_outcomes(terminal, "register", outcomes)
+
+
+def validate(
+    terminal: Terminal,
+    schema: Annotated[bool, typer.Option("--schema", help="Print the JSON Schema of the file, for editors.")] = False,
+    online: Annotated[bool, typer.Option("--online", help="Also test the store, with small temporary files.")] = False,
+) -> None:
+    """Check the configuration and its suite files without a store; with --online also test the store.
+
+    Reports each mistake with file, line, key and the allowed values. With --online, tidefold writes, reads, lists,
+    copies and deletes small files in the store. It also checks that the store refuses a second write under the same
+    name.
+
+    Example: tidefold validate -c tidefold.yaml --online
+
+    Next: tidefold ingest
+    """
+    from tidefold.config import json_schema, load_config
+
+    if schema:
+        terminal.result(json_schema(), json.dumps(json_schema(), indent=2))
+        return
+    from tidefold.presentation.tables import log_table
+
+    config = load_config(terminal.config_path)
+    check_suites(config)
+    warnings = [
+        *missing_folders(config),
+        *find_missing_topics(config),
+        *find_lasting_rows(config),
+        *find_coarse_orders(config),
+        *find_growing_copies(config),
+    ]
+    for warning in warnings:
+        terminal.note(f"warning: {warning}")
+    sets = [_describe_set(one) for one in config.sets.values()]
+    data = {"valid": True, "config": str(config.path), "logs": list(config.logs), "sets": sets, "warnings": warnings}
+    asked, store_lines = _check_store(terminal) if online else ({}, [])
+    lines = [line for one in config.sets.values() for line in _set_lines(one)]
+    terminal.result(
+        {**data, **asked}, f"{terminal.config_path} is valid.", *store_lines, log_table(config.logs.values()), *lines
+    )
+
+
+def _describe_set(one: SetConfig) -> dict[str, Any]:
+    return {
+        "set": one.name,
+        "logs": list(one.logs),
+        "transactions": one.topic,
+        "may_be_empty": list(one.may_be_empty),
+        "equal_sums": one.equal_sums,
+    }
+
+
+def _set_lines(one: SetConfig) -> list[str]:
+    lines = [f"set {one.name}: {', '.join(one.logs)}", f"  transactions: {one.topic}"]
+    lines += [f"  equal sums: {' = '.join(columns)}" for columns in one.equal_sums]
+    return [*lines, *([f"  may be empty: {', '.join(one.may_be_empty)}"] if one.may_be_empty else [])]
+
+
+def _check_store(terminal: Terminal) -> tuple[dict[str, Any], list[str]]:
+    from tidefold.storage.identity import probe, read_identity
+
+    pipeline = terminal.pipeline()
+    store = pipeline.store
+    done, store_id = probe(store), read_identity(store)
+    for log in pipeline.config.logs:
+        _check_columns(pipeline, log)
+    lines = [f"The store {store.address} passed: {', '.join(done)}."]
+    if store_id and not pipeline.config.store_id:
+        lines.append(f"Add this line, so that tidefold refuses an empty store or another one: `store_id: {store_id}`")
+    return {"store": store.address, "done": done, "store_id": store_id}, lines
+
+
+def _check_columns(pipeline: Pipeline, log: str) -> None:
+    """Raises RefusedError for a key, an order or columns that do not fit the ledger: the next run would refuse them."""
+    from tidefold.domain.table.schema_evolution import evolve
+
+    try:
+        state = pipeline.ledger(log).read()
+    except NotFoundError:
+        return  # The log has no ledger yet.
+    config = pipeline.log(log)
+    evolve(state, config.shape, config.policies, "")
+
+
+def check_suites(config: Config) -> None:
+    """Raises ConfigError naming each log whose suite file is missing or wrong, with the line that names the file."""
+    from tidefold.config import ConfigProblem, config_error, key_line
+    from tidefold.operations.quality.suites import find_suite_errors
+
+    problems = []
+    for log, error in find_suite_errors(config).items():
+        if error:
+            place = ("logs", log, "quality", "suite")
+            line = key_line(config.path, place)
+            problems.append(
+                ConfigProblem(error.code, line, ".".join(place), f"cannot be used: {error.message}", error.hint)
+            )
+    if problems:
+        raise config_error(config.path, problems)
+
+
+def missing_folders(config: Config) -> list[str]:
+    """Returns a warning for each missing landing folder of this machine. It is no mistake: files may land later."""
+    return [
+        f"{log.id}: the landing folder {landing} does not exist yet."
+        for log in config.logs.values()
+        if (landing := log.landing) and "://" not in landing and not Path(landing).is_dir()
+    ]
+
+
+def find_missing_topics(config: Config) -> list[str]:
+    """Returns a warning for each set whose transaction topic has landed nothing on this machine: it publishes nothing.
+
+    Names the folder beside it that the key may mean.
+    """
+    from tidefold.yaml_files.messages import suggest
+
+    warnings = []
+    for one in config.sets.values():
+        folder = Path(one.topic)
+        if "://" in one.topic or (folder.is_dir() and any(folder.iterdir())):
+            continue
+        why = "is empty" if folder.is_dir() else "does not exist yet"
+        beside = [path.name for path in folder.parent.glob("*") if path.is_dir() and path != folder]
+        near = suggest(folder.name, [name for name in beside if name.endswith(".transaction")])
+        hint = f" {near}" if near else ""
+        warnings.append(
+            f"sets.{one.name}.transactions: the folder {folder} {why}. The set publishes nothing before its "
+            f"transaction topic lands there.{hint}"
+        )
+    return warnings
+
+
+def find_lasting_rows(config: Config) -> list[str]:
+    """Logs whose expired rows no snapshot would ever drop."""
+    if config.snapshots.kind is not KindPolicy.INCREMENTAL:
+        return []
+    return [
+        f"{log.id}: `ttl` drops no row, because incremental snapshots keep them. Set `ttl.cleanup_interval: 1d`."
+        for log in config.logs.values()
+        if log.ttl and log.ttl.cleanup_interval is None
+    ]
+
+
+def find_coarse_orders(config: Config) -> list[str]:
+    """Returns a warning for each log whose order columns often cannot tell which of two changes is newer."""
+    warnings = []
+    for log in config.logs.values():
+        shape, types = log.shape, {column.name: column.type for column in log.shape.columns}
+        if not shape.column_order or shape.orders_by_file:
+            continue
+        named = ", ".join(shape.column_order)
+        if set(shape.column_order) <= set(shape.key):
+            why = "lies inside the key, so all changes of a key have one order"
+        elif all(types[name] == "date" for name in shape.column_order):
+            why = "is a date, so changes of one day have one order"
+        else:
+            continue
+        hint = f"The later arrival counts. If names of files have a time, set `order: [{named}, file]`."
+        warnings.append(f"logs.{log.id}.order: `{named}` {why}. {hint}")
+    return warnings
+
+
+def find_growing_copies(config: Config) -> list[str]:
+    """Returns a warning if each run copies whole tables in an object store, and every copy is kept."""
+    if "://" not in config.store or config.store.startswith("file://"):
+        return []
+    if config.snapshots.kind is not KindPolicy.FULL or config.retention.keep is not None:
+        return []
+    return [
+        "each run copies its whole tables inside the store, and every copy is kept. Set `snapshots: {kind: auto}` and "
+        "`retention: {snapshots: 30}`, as `tidefold init` does."
+    ]
+
+
+class ServerAction(StrEnum):
+    """What to do with the server."""
+
+    START = "start"
+    STOP = "stop"
+    STATUS = "status"
+
+
+def spark(
+    terminal: Terminal,
+    action: Annotated[ServerAction, typer.Argument(metavar="start|stop|status", show_default=False)],
+) -> None:
+    """Start, stop or show a Spark Connect server on this machine, which this pipeline's steps then use.
+
+    While it runs, every ingest, fold and gate with rows runs on it, whatever its size: no command waits for the start
+    of a JVM. It listens on localhost and wants the token in var/server. It is started again if it dies, or if code or
+    jars change. Without it, spark.above decides.
+
+    Example: tidefold spark start
+
+    Next: tidefold run
+    """
+    from tidefold.config import load_config
+    from tidefold.spark import local_server
+
+    config = load_config(terminal.config_path)
+    stopped = action is ServerAction.STOP and local_server.stop(config)
+    server = local_server.start(config) if action is ServerAction.START else local_server.find_running(config)
+    if server is None:
+        message = "The Spark Connect server was stopped." if stopped else "No Spark Connect server was started here."
+        terminal.result({"command": "spark", "running": False}, message)
+        return
+    state = "answers" if server.answers() else "does not answer yet"
+    data = {"command": "spark", "running": True, "address": server.address, "ui": server.ui, "pid": server.pid}
+    text = f"The Spark Connect server {server.address} {state}. Its pages: {server.ui}. Log and events: {server.folder}"
+    terminal.result({**data, "answers": server.answers(), "folder": str(server.folder)}, text)

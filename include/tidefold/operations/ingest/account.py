@@ -1,0 +1,259 @@
+"""Accounts for what was parsed, in offset order: every record of every file in one count.
+
+Tasks parse files in parallel, and each knows only what the log had before. The account puts the files in order: changes
+below the highest order of an earlier file were sent again, and get a floor. If a file must be read again with that
+knowledge, it waits for another round; the results of the files behind it are kept until it is their turn.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import pyarrow.compute as pc
+
+from tidefold.changelog.schema import count_changes
+from tidefold.changelog.segment import at_least, read_change_set
+from tidefold.domain.ingest.append import IngestedFile, append
+from tidefold.domain.log_state import LandedFileRecord, LogState, Position, TableSpec
+from tidefold.domain.source_progress import SIGNALLED, NameReading
+from tidefold.domain.table.table_spec import ARRIVAL, COLUMNS, POSITION, VERSION
+from tidefold.errors import RefusedError, TidefoldError, from_wire
+from tidefold.operations.ingest.parse import FileResult, Parsed
+from tidefold.operations.ingest.stages import Accounted, Failed
+from tidefold.sources.landing.folders import find_time
+from tidefold.sources.landing.plan import FileTask, limit_plan, plan_files
+from tidefold.sources.landing.problems import FileProblem, report_late_dump
+from tidefold.sources.records.accounting import COUNTING, Account
+from tidefold.storage import Store
+
+
+def account_files(store: Store, parsed: Parsed, before: Accounted) -> Accounted | Failed:
+    """Appends the files, each partition up to its first problem or to the first file that needs another round.
+
+    The plan of the result has the files for the next round.
+    """
+    if parsed.error:
+        return Failed(before, from_wire(parsed.error))
+    planned, state, tasks = before.planned, before.state, before.planned.plan.take
+    results = _without_copies(state, tasks, {**before.results, **{one.name: one for one in parsed.files}})
+    arrivals: list[IngestedFile] = []
+    problems: list[FileProblem] = []
+    waiting: set[int | str] = set()
+    again: set[str] = set()
+    refused = Counter(before.refused)
+    for task in tasks:
+        file = task.file
+        if file.queue in waiting:
+            continue
+        result = results[file.name]
+        outcome = _account_file(state, task, result, store)
+        if isinstance(outcome, IngestedFile):
+            arrivals.append(outcome)
+            refused.update(result.account.refused if result.account else {})
+            state = append(state, [outcome])
+            problems += [result.problem] if result.problem else []
+        elif outcome:
+            problems.append(outcome)
+        else:
+            again.add(file.name)
+        if result.problem or not isinstance(outcome, IngestedFile):
+            waiting.add(file.queue)
+    stopped = before.stopped | {t.file.queue for t in tasks if any(p.file == t.file.name for p in problems)}
+    rest = [file for file in planned.listed.files if file.queue not in stopped]
+    names = {file.name for file in rest}
+    plan = plan_files(rest, planned.listed.endings, state)
+    accounted = replace(
+        before,
+        planned=replace(planned, plan=plan if planned.bound is None else limit_plan(plan, planned.bound)),
+        state=state,
+        arrivals=(*before.arrivals, *arrivals),
+        problems=(*before.problems, *(p for p in planned.plan.problems if p.file not in names), *problems),
+        stopped=stopped,
+        refused=dict(sorted(refused.items())),
+        results={name: one for name, one in results.items() if name not in again},
+        no_copies=(*before.no_copies, *parsed.no_copies),
+        uploads=before.uploads + parsed.uploads,
+    )
+    error = _check_clears(before.listed.begun, results, arrivals)
+    return Failed(accounted, error) if error else accounted
+
+
+def _account_file(
+    state: LogState, task: FileTask, result: FileResult, store: Store
+) -> IngestedFile | FileProblem | None:
+    """Returns what the log gets of a file, or why nothing; None: the file must be read again."""
+    position, account = _position(state, task), result.account
+    if _is_early_stop(result, position):
+        return None
+    if account is None:
+        return result.problem
+    if _is_late_dump(state, account):
+        return report_late_dump(task.file.name, state.log)
+    if needs_another_look(result, account, position, state.shape):
+        return None
+    return _arrival(task, result, account, position, store)
+
+
+def _check_clears(
+    begun: LogState, results: Mapping[str, FileResult], arrivals: Sequence[IngestedFile]
+) -> TidefoldError | None:
+    """Returns an error if a file empties the table after later changes of another partition were ingested.
+
+    Those changes may be folded already, and tidefold cannot tell which rows they made.
+    """
+    for arrival in arrivals:
+        account, landed, change_set = results[arrival.landed.name].account, arrival.landed, arrival.change_set
+        if not (account and account.cleared and change_set and account.cleared >= (change_set.floor or ())):
+            continue
+        ahead = [p for p in begun.positions if p.partition != landed.partition and p.high > account.cleared]
+        if ahead:
+            return RefusedError(
+                "TABLE_EVENT",
+                f"Log `{begun.log}`: `{landed.name}` empties the table, by a truncate or a new snapshot. Later "
+                f"changes of partition {ahead[0].partition} were ingested before. This run ingested nothing.",
+                hint="If all landed files still exist, `tidefold drop LOG` and then `tidefold ingest LOG` ingest "
+                "them in the right order. Use a topic with one partition to avoid this.",
+            )
+    return None
+
+
+def _without_copies(
+    state: LogState, tasks: Sequence[FileTask], results: Mapping[str, FileResult]
+) -> dict[str, FileResult]:
+    """Returns the results. If all bytes of a file without offsets were ingested before, its records are repeated.
+
+    A file with refused records may land again after the configuration was corrected, unless its other records would
+    count twice. If the time in a name orders the rows, the same bytes at another time are something new.
+    """
+    new = [task for task in tasks if task.file.is_numbered and not task.begin]
+
+    def time_of(name: str) -> int | None:
+        return find_time(name, new[0].file.zone) if new[0].file.names is NameReading.DATED else None
+
+    taken = {(e.checksum, e.length, time_of(e.name)) for e in _find_used_up(state)} if new else set()
+    left = dict(results)
+    for task in new:
+        result = results[task.file.name]
+        account, content = result.account, (result.checksum, task.until, time_of(task.file.name))
+        if account and content in taken:
+            account = Account(records=account.records, repeated=account.records, stream=account.stream)
+            left[task.file.name] = replace(result, account=account, written=None, quarantine=None)
+        elif account and not _may_come_again(state, sum(account.refused.values()), account.changes):
+            taken.add(content)
+    return left
+
+
+def _find_used_up(state: LogState) -> Iterator[LandedFileRecord]:
+    """Yields the records of files whose bytes bring nothing when they land again."""
+    sums: dict[str, tuple[int, int]] = {}
+    for entry in state.landed:
+        refused, brought = sums.get(entry.name, (0, 0))
+        brought += entry.changes + entry.tombstones + entry.unproved
+        sums[entry.name] = refused + entry.refused, brought
+    return (e for e in state.landed if not (e.is_copy or _may_come_again(state, *sums[e.name])))
+
+
+def _may_come_again(state: LogState, refused: int, brought: int) -> bool:
+    return refused > 0 and not (brought and state.shape.merge.engine in COUNTING)
+
+
+def _is_late_dump(state: LogState, account: Account) -> bool:
+    """Whether the changes of a file are older than every change of a source, and a snapshot may have newer rows.
+
+    A snapshot has no positions of its rows: a later change of a key replaces its row, whatever its position.
+    """
+    snapshot = state.latest or state.open_attempt
+    highest = account.stream.max_order
+    by_source = state.shape.order not in (ARRIVAL, POSITION, VERSION, COLUMNS)
+    load = account.changes > 0 and account.snapshot is None and bool(highest) and not any(highest)
+    return snapshot is not None and by_source and load
+
+
+def _is_early_stop(result: FileResult, position: Position) -> bool:
+    """Whether the record that stopped the log may have been sent before, which its reader could not know."""
+    return result.problem is not None and result.problem.stops and result.stream.max_order != position.high
+
+
+def needs_another_look(result: FileResult, account: Account, position: Position, shape: TableSpec) -> bool:
+    """Whether an earlier file of the same run changes how this one must be read."""
+    moved = result.next_offset < position.next_offset
+    if moved and account.lowest is not None and account.lowest < position.next_offset:
+        return True  # Offsets overlap.
+    if not {*position.columns}.isdisjoint(account.lacked):
+        return True  # An earlier file has brought a column that records of this one lack: it was dropped.
+    # Rows of an initial snapshot after other records: is it the same snapshot?
+    high, read_with = position.high, result.stream.max_order
+    if high and high != read_with and account.snapshot is not None and account.snapshot != high:
+        return True
+    # Its reader must know the highest order to decide whether a refused record was sent before.
+    lowest = min((one for one in (account.low, account.refused_low) if one is not None), default=None)
+    if account.refused_low is not None and high != read_with and (lowest or ()) < high:
+        return True
+    # Which of equal records came again depends on how many there were.
+    uncertain = shape.merge.engine in COUNTING and result.stream.counted != position.stream.counted
+    return uncertain and (lowest is None or lowest <= high)
+
+
+def _position(state: LogState, task: FileTask) -> Position:
+    file = task.file
+    positions = (p for p in state.positions if (p.topic, p.partition) == (file.topic, file.partition))
+    return next(positions, Position(file.topic, file.partition, 0, ()))
+
+
+def _arrival(
+    task: FileTask, result: FileResult, account: Account, before: Position, store: Store
+) -> IngestedFile | None:
+    """None if records that look re-sent may be new: then the reader must know what came before."""
+    latest = max((time for time in (before.time, account.stream.max_commit_time) if time is not None), default=None)
+    high = max(before.high, account.stream.max_order)
+    columns = tuple(sorted({*before.columns, *account.stream.columns}))
+    signalled = tuple(sorted({*before.signalled, *account.stream.signalled})[-SIGNALLED:])
+    stream = account.stream._replace(max_order=high, max_commit_time=latest, columns=columns, signalled=signalled)
+    floor = before.high if account.low is not None and account.low < before.high else None
+    change_set = result.written.change_set(high, floor) if result.written else None
+    changes = account.changes if change_set else 0
+    if change_set and floor is not None:
+        whole, above = read_change_set(store, replace(change_set, floor=None)), at_least(floor)
+        kept, dropped = whole.filter(above), pc.max(whole.filter(~above).column("_ts")).as_py()
+        # A record has one offset, even if it became several rows.
+        changes = pc.count_distinct(kept.column("_offset")).as_py()
+        rows = count_changes(kept)
+        change_set = replace(change_set, rows=rows) if rows else None
+        if before.time is not None and dropped is not None and dropped > before.time:
+            return None
+    # A file without new offsets takes an empty interval at the partition's position.
+    stand = before.next_offset or task.file.start
+    first = stand if account.first is None else account.first
+    end = first if account.last is None else account.last + 1
+    landed = replace(_build_record(task, result, account, changes), first_offset=first, next_offset=end)
+    return IngestedFile(landed, change_set, before.advance(end, stream), task.file.names)
+
+
+def _build_record(task: FileTask, result: FileResult, account: Account, changes: int) -> LandedFileRecord:
+    """The record of a file; its offsets and its number are not yet known."""
+    quarantined = sum(account.refused.values())
+    return LandedFileRecord(
+        number=0,
+        name=task.file.name,
+        length=task.until,
+        checksum=result.checksum,
+        topic=task.file.topic,
+        partition=task.file.partition,
+        records=account.records,
+        changes=changes,
+        tombstones=account.tombstones,
+        repeated=account.repeated,
+        resent=account.resent + account.changes - changes,
+        unproved=account.unproved,
+        forgotten=account.forgotten,
+        quarantined=quarantined,
+        ignored=account.ignored,
+        quarantine=result.quarantine if quarantined else None,
+        changed=task.file.stamp.changed,
+        etag=task.file.stamp.etag,
+        complete=result.problem is None and task.most is None,
+        truncates=account.truncates if changes else 0,
+        key_changes=account.refused.get("UNAVAILABLE_AFTER_KEY_CHANGE", 0),
+    )

@@ -1,0 +1,214 @@
+"""The stages of an ingest of one log: listed, planned, parsed (see `parse`), accounted, committed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from tidefold.changelog.write_intents import IntentLog, Taking
+from tidefold.domain.ingest.append import IngestedFile, expect_positions, require_open
+from tidefold.domain.landing_problems import LandingProblems
+from tidefold.domain.log_state import LogState
+from tidefold.domain.paths import LogPaths
+from tidefold.domain.uploads import NO_UPLOADS, UploadTotals
+from tidefold.errors import TidefoldError
+from tidefold.operations.ingest.parse import TASK_BYTES, FileResult, LogFiles
+from tidefold.operations.ingest.schema_update import apply_configured_schema
+from tidefold.operations.outcome import Outcome
+from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.snapshot.attempt import find_horizon
+from tidefold.sources.api import Feed, Listing, source_of
+from tidefold.sources.landing.completeness import Ending
+from tidefold.sources.landing.listing import LandedFile, find_rewritten
+from tidefold.sources.landing.plan import FilePlan, bins, limit_plan, newest_files, plan_files
+from tidefold.sources.landing.problems import FileProblem
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """What has landed for a log.
+
+    begun: the state of the log when the run began.
+    problems: of files that cannot be planned.
+    """
+
+    log: str
+    feed: Feed | None
+    begun: LogState
+    files: tuple[LandedFile, ...]
+    endings: Mapping[str, Ending]
+    problems: tuple[FileProblem, ...]
+
+    @property
+    def intent(self) -> IntentLog:
+        return IntentLog(self.log, self.begun.shape, self.begun.fence)
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What a run takes of a log.
+
+    horizon: changes below this order are too late.
+    stops: the codes of refused records that stop their partition.
+    bound: for each file that is ingested, how many of its records at most (None: all); None: no file is limited.
+    waits: why records wait that have landed; empty: none do.
+    """
+
+    listed: Listed
+    plan: FilePlan
+    horizon: int | None = None
+    stops: tuple[str, ...] = ()
+    bound: Mapping[str, int | None] | None = None
+    waits: str = ""
+
+    @property
+    def log(self) -> str:
+        return self.listed.log
+
+    @property
+    def weight(self) -> int:
+        """About how many bytes are to be parsed."""
+        return sum(task.weight for task in self.plan.take)
+
+    def with_bound(self, bound: Mapping[str, int | None]) -> Planned:
+        """Returns the plan limited to the first records of each file; other files wait."""
+        return replace(self, bound=bound, plan=limit_plan(self.plan, bound))
+
+
+@dataclass(frozen=True, slots=True)
+class ExtractTaken:
+    """A full extract that a run ingested.
+
+    name: its date, as written in the names of its files.
+    unchanged: how many of its rows the log had already.
+    missing: how many rows of the log were deleted, because the extract lacks their keys.
+    kept: how many such rows were not deleted, because rows of the extract were refused.
+    """
+
+    name: str
+    unchanged: int
+    missing: int
+    kept: int
+
+
+@dataclass(frozen=True, slots=True)
+class Accounted:
+    """What a run brings to a log: files in order, with every record in one count. The ledger does not have it yet.
+
+    planned: with what is left to parse.
+    state: the log with `arrivals` appended.
+    stopped: the partitions (or single files) that a problem stops.
+    refused: the number of refused records by reason.
+    results: of files that were parsed and are not ingested yet.
+    no_copies: for each segment without a local copy, the cause.
+    uploads: what the uploads cost so far.
+    extract: the full extract that the run ingested; None: none.
+    landing: the problems of the landing folder to record; None: nothing is recorded.
+    completed: how many key changes got their missing values.
+    """
+
+    planned: Planned
+    state: LogState
+    arrivals: tuple[IngestedFile, ...] = ()
+    problems: tuple[FileProblem, ...] = ()
+    stopped: frozenset[int | str] = frozenset()
+    refused: Mapping[str, int] = field(default_factory=dict)
+    results: Mapping[str, FileResult] = field(default_factory=dict)
+    no_copies: tuple[str, ...] = ()
+    uploads: UploadTotals = NO_UPLOADS
+    extract: ExtractTaken | None = None
+    landing: LandingProblems | None = None
+    completed: int = 0
+
+    @property
+    def log(self) -> str:
+        return self.planned.listed.log
+
+    @property
+    def listed(self) -> Listed:
+        return self.planned.listed
+
+    @property
+    def all_problems(self) -> tuple[FileProblem, ...]:
+        return (*self.problems, *self.planned.plan.problems)
+
+    @property
+    def taking(self) -> Taking:
+        """The results to commit to the log."""
+        begun, arrivals = self.listed.begun, self.arrivals
+        rests_on = expect_positions(begun, arrivals)
+        return Taking(self.log, begun.shape, begun.fence, rests_on, arrivals, self.landing, self.uploads)
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A log that does not change, because of an error. accounted: as far as the run came."""
+
+    accounted: Accounted
+    error: TidefoldError
+
+    @property
+    def log(self) -> str:
+        return self.accounted.log
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """What became of a log in one round.
+
+    is_known: whether it is certain that the log committed or refused the result.
+    added: the columns that the records need, with their types; the log can be ingested further with them.
+    """
+
+    outcome: Outcome
+    is_known: bool = True
+    added: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def log(self) -> str:
+        return self.outcome.log
+
+
+def _plan_landed(pipeline: Pipeline, state: LogState) -> Planned:
+    feed = pipeline.log_of(state).feed
+    source = source_of(feed) if feed else None
+    listing = source.listing(state) if source else Listing(())
+    newest = newest_files(listing.files, state)
+    endings = {file.name: source.ending(file, taken) for file, taken in newest} if source else {}
+    problems = (*listing.problems, *find_rewritten(listing.files, state))
+    listed = Listed(state.log, feed, state, listing.files, endings, problems)
+    return Planned(listed, plan_files(listing.files, endings, state))
+
+
+def plan_log(pipeline: Pipeline, log: str) -> Planned:
+    """Reads the landing folder and the ledger, and plans. Raises TidefoldError."""
+    config = pipeline.log(log)
+    ledger = pipeline.ledger(log)
+    state = apply_configured_schema(pipeline, ledger.peek(config.shape))
+    require_open(state)
+    planned = _plan_landed(pipeline, state)
+    if planned.plan.take:
+        ledger.require_current(state)  # Before the run writes anything that the log would refuse.
+    return replace(planned, horizon=find_horizon(pipeline, state), stops=config.stops)
+
+
+def has_news(pipeline: Pipeline, state: LogState) -> bool:
+    """Whether files landed that the log has not ingested, or that need attention. Writes nothing."""
+    planned = _plan_landed(pipeline, state)
+    return bool(planned.listed.problems or planned.plan.take or planned.plan.problems)
+
+
+def files_to_parse(accounted: Accounted, run: str) -> list[LogFiles]:
+    """Returns the planned files that no earlier round of the run has read, in one part for each task."""
+    planned, listed = accounted.planned, accounted.listed
+    if listed.feed is None:
+        return []
+    quarantine = f"{LogPaths(listed.log).quarantine}/{run}"
+    tasks = [
+        replace(task, horizon=planned.horizon, stops=planned.stops)
+        for task in planned.plan.take
+        if task.file.name not in accounted.results
+    ]
+    return [
+        LogFiles(listed.log, listed.feed, listed.begun.shape, quarantine, files) for files in bins(tasks, TASK_BYTES)
+    ]

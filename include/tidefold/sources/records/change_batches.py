@@ -1,0 +1,209 @@
+"""Builds the Arrow table of a file's changes, with the columns of a change set; a spool holds long ones."""
+
+from __future__ import annotations
+
+import mmap
+import tempfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import attrgetter
+from typing import IO, Any
+
+import duckdb
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidefold.changelog.key_group_hash import with_key_groups
+from tidefold.changelog.schema import CLEAR, MERGE, UPSERT, arrow_type, change_schema, has_absent, order_columns
+from tidefold.domain.log_state import Column, TableSpec
+from tidefold.domain.table.types import parse_value
+from tidefold.sources.api import Feed
+from tidefold.sources.records.accounting import Batch
+from tidefold.sources.records.record_types import field
+
+# Bytes of changes of one landed file that stay in memory.
+SPOOL_MEMORY = 256 << 20
+
+
+class ChangeSpool:
+    """Collects record batches of one schema. A landed file of any size needs no more memory than SPOOL_MEMORY."""
+
+    def __init__(self) -> None:
+        self._waiting: list[pa.RecordBatch] = []
+        self._bytes = 0
+        self._file: IO[bytes] | None = None
+        self._writer: pa.ipc.RecordBatchFileWriter | None = None
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        self._waiting.append(batch)
+        self._bytes += batch.nbytes
+        if self._bytes > SPOOL_MEMORY:
+            self._write_waiting()
+
+    def to_table(self) -> pa.Table | None:
+        """Returns all changes. None: there are none. Nothing can be added after it."""
+        if self._file is None or self._writer is None:
+            return pa.Table.from_batches(self._waiting) if self._waiting else None
+        self._write_waiting()
+        self._writer.close()
+        self._file.flush()
+        # The mapping keeps the bytes on disk, although the file has no name.
+        content = mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ)
+        self._file.close()
+        return pa.ipc.open_file(pa.BufferReader(pa.py_buffer(content))).read_all()
+
+    def _write_waiting(self) -> None:
+        if not self._waiting:
+            return
+        if self._writer is None:
+            self._file = tempfile.TemporaryFile()  # noqa: SIM115 (closed by to_table)
+            self._writer = pa.ipc.new_file(self._file, self._waiting[0].schema)
+        for batch in self._waiting:
+            self._writer.write_batch(batch)
+        self._waiting, self._bytes = [], 0
+
+
+_GROUPED_ROWS = 65_536
+
+
+def with_commit_times(table: pa.Table, shape: TableSpec, feed: Feed) -> pa.Table:
+    """Returns the same changes with their commit times.
+
+    `commit_time`, an order column: they come from it. `write_time`, a column of the table: they are written to it.
+    """
+    column, written = feed.options.get("commit_time"), feed.options.get("write_time")
+    if column is not None:
+        times = table.column(order_columns(shape)[shape.order_by.index(column)])
+        table = table.set_column(table.schema.get_field_index("_ts"), table.schema.field("_ts"), times)
+    return table if written is None else _with_write_time(table, written)
+
+
+def _with_write_time(table: pa.Table, column: str) -> pa.Table:
+    """Returns the changes with the commit time in a column of the rows that they write."""
+    field_ = table.schema.field(column)
+    times = table.column("_ts").cast(pa.timestamp("us")).cast(field_.type)
+    writes = pc.is_in(table.column("_op"), pa.array([UPSERT, MERGE], pa.int8()))
+    times = pc.if_else(writes, times, pa.scalar(None, field_.type))
+    table = table.set_column(table.schema.get_field_index(column), field_, times)
+    if not has_absent(table):
+        return table
+    absent = table.schema.field("_absent")
+    lists = [[name for name in names or () if name != column] or None for names in table.column("_absent").to_pylist()]
+    return table.set_column(table.schema.get_field_index("_absent"), absent, pa.array(lists, absent.type))
+
+
+def spread_by_file(table: pa.Table, name: str) -> pa.Table:
+    """Returns rows without a key under a partition from the name of their file, which decides the key group.
+
+    The number of the file, which the ledger gives later, replaces it when the rows are read.
+    """
+    field_ = table.schema.field("_partition")
+    partition = pa.scalar(zlib.crc32(name.encode()) & 0x7FFFFFFF, field_.type)
+    return table.set_column(table.schema.get_field_index("_partition"), field_, pa.repeat(partition, table.num_rows))
+
+
+class TableBuilder:
+    """Collects batches. `to_table`: their changes, key groups not yet filled; None: there are none."""
+
+    def __init__(self, shape: TableSpec, partition: int) -> None:
+        self._shape = shape
+        self._partition = partition
+        self._schema = change_schema(shape)
+        self._spool = ChangeSpool()
+
+    def add(self, batch: Batch) -> None:
+        if batch.ops:
+            self._spool.add(self._record_batch(batch))
+
+    def to_table(self) -> pa.Table | None:
+        return self._spool.to_table()
+
+    def _record_batch(self, batch: Batch) -> pa.RecordBatch:
+        batch, groups = _spread(batch, self._shape)
+        count = len(batch.ops)
+        arrays = [pa.array(batch.ops, pa.int8()), pa.array(groups, pa.uint16())]
+        arrays += [
+            pa.array([order[i] for order in batch.orders], pa.int64()) for i in range(len(order_columns(self._shape)))
+        ]
+        arrays.append(pa.repeat(pa.scalar(self._partition, pa.int32()), count))
+        arrays.append(pa.array(batch.offsets, pa.int64()))
+        arrays.append(pa.array(batch.times, pa.int64()))
+        arrays.append(pa.array(batch.absent, self._schema.field("_absent").type))
+        for index, column in enumerate(self._shape.columns):
+            values = list(map(attrgetter(field(index)), batch.rows))
+            if column.may_lack:
+                # A record that lacks the column is older than the column.
+                value = None if column.default is None else _raw(column, column.default)
+                values = [value if one is msgspec.UNSET else one for one in values]
+            arrays.append(_ARRAYS.get(column.type, pa.array)(values, self._schema.field(column.name).type))
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+
+def _spread(batch: Batch, shape: TableSpec) -> tuple[Batch, list[int | None]]:
+    """The batch with one clear of the whole table for each key group, so that every bucket has it; and the groups."""
+    if CLEAR not in batch.ops:
+        return batch, [None] * len(batch.ops)
+    spread, groups = Batch(), list[int | None]()
+    for at, op in enumerate(batch.ops):
+        whole = op == CLEAR and is_empty(batch.rows[at], shape)
+        for group in range(shape.key_groups) if whole else (None,):
+            spread.add(op, batch.orders[at], batch.offsets[at], batch.times[at], batch.rows[at], batch.absent[at])
+            groups.append(group)
+    return spread, groups
+
+
+def is_empty(row: Any, shape: TableSpec) -> bool:
+    """Whether a row has no value of any column. What is ignored comes after the columns."""
+    return all(value is None for value in msgspec.structs.astuple(row)[: len(shape.columns)])
+
+
+def fill_key_groups(
+    tables: Iterable[pa.Table], shape: TableSpec, connection: duckdb.DuckDBPyConnection | None = None
+) -> Iterator[pa.Table]:
+    """The same tables with key groups, computed for many small ones at once. `connection`: see `with_key_groups`."""
+    waiting: list[pa.Table] = []
+    rows = 0
+    for table in tables:
+        waiting.append(table)
+        rows += table.num_rows
+        if rows >= _GROUPED_ROWS:
+            yield from _fill(waiting, shape, connection)
+            waiting, rows = [], 0
+    if waiting:
+        yield from _fill(waiting, shape, connection)
+
+
+def _fill(
+    tables: Sequence[pa.Table], shape: TableSpec, connection: duckdb.DuckDBPyConnection | None
+) -> Iterator[pa.Table]:
+    whole = pa.concat_tables(tables)
+    filled = with_key_groups(whole, shape, connection)
+    groups = whole.column("_kg")
+    if groups.null_count < len(groups):
+        index = filled.schema.get_field_index("_kg")
+        filled = filled.set_column(index, filled.schema.field(index), pc.coalesce(groups, filled.column("_kg")))
+    position = 0
+    for table in tables:
+        yield filled.slice(position, table.num_rows)
+        position += table.num_rows
+
+
+def _raw(column: Column, text: str) -> Any:
+    """The value that a text means, as decoded rows have it."""
+    value = pa.scalar(parse_value(column.type, text), arrow_type(column.type))
+    number = {"date": pa.int32(), "timestamp": pa.int64()}.get(column.type)
+    return (value.cast(number) if number else value).as_py()
+
+
+def _floats(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
+    # NaN and the infinities come as text, and a whole number may come without a point.
+    return pa.array([None if v is None else float(v) for v in values], type_)
+
+
+_ARRAYS: dict[str, Callable[[Sequence[Any], pa.DataType], pa.Array]] = {
+    "float": _floats,
+    "double": _floats,
+    "date": lambda values, type_: pa.array(values, pa.int32()).cast(type_),
+    "timestamp": lambda values, type_: pa.array(values, pa.int64()).cast(type_),
+}

@@ -1,0 +1,212 @@
+"""Opens one landed file exactly as it was planned (I6), and parses the new lines of a file of lines."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import BinaryIO
+
+import pyarrow as pa
+
+from tidefold.domain.log_state import TableSpec
+from tidefold.sources.api import ParsedFile, RecordReader, SchemaStopError, UnfitFileError
+from tidefold.sources.landing.completeness import begins_as_named
+from tidefold.sources.landing.folders import Stamp, folder_at, stamp_from, stamp_of
+from tidefold.sources.landing.listing import open_landed
+from tidefold.sources.landing.plan import FileTask
+from tidefold.sources.landing.problems import (
+    report_changed,
+    report_damaged,
+    report_growing,
+    report_late,
+    report_too_large,
+    report_truncated,
+    report_unopened,
+    report_wrong_content,
+)
+from tidefold.sources.landing.streams import (
+    MAX_LINE,
+    Chunk,
+    CutShortError,
+    DamagedError,
+    Fingerprint,
+    ShrunkError,
+    TooLargeError,
+    file_chunks,
+)
+from tidefold.sources.quarantine.writer import QuarantineWriter
+from tidefold.sources.records.accounting import LateOffsetError, ReaderPosition
+from tidefold.sources.records.change_batches import TableBuilder
+from tidefold.sources.records.errors import RefusedRecordError
+
+
+def parse_file(task: FileTask, parse: Callable[[BinaryIO], ParsedFile]) -> ParsedFile:
+    """The result of `parse` for the file. Raises UnfitFileError if the file as a whole cannot be taken."""
+    file = task.file
+    pins = folder_at(file.root).pins
+    try:
+        with open_landed(file) as stream:
+            if not pins:
+                _check_stamp(task, stamp_from(os.fstat(stream.fileno())))
+            parsed = parse(stream)
+        if not pins:
+            _check_stamp(task, stamp_of(file.root, file.name))
+    except OSError as error:
+        raise UnfitFileError(report_unopened(file.name, error)) from error
+    except ShrunkError as error:
+        raise UnfitFileError(report_changed(file.name, "became shorter while it was taken")) from error
+    except CutShortError as error:
+        raise UnfitFileError(report_truncated(file.name)) from error
+    except DamagedError as error:
+        report = report_too_large if isinstance(error, TooLargeError) else report_damaged
+        raise UnfitFileError(report(file.name, str(error))) from error
+    except LateOffsetError as error:
+        raise UnfitFileError(report_late(file.name, file.partition, error.offset, task.next_offset)) from error
+    account, bytes_and_place = parsed.account, (parsed.checksum, task.until, file.start)
+    if account.unproved and any((f.checksum, f.length, f.start) == bytes_and_place for f in task.earlier):
+        # A file with exactly these bytes was taken and is gone: the records are the same ones.
+        account.repeated, account.unproved, account.forgotten = account.repeated + account.unproved, 0, 0
+    return parsed
+
+
+def _check_stamp(task: FileTask, now: Stamp) -> None:
+    planned = task.file.stamp
+    if not planned.holds(now):
+        raise UnfitFileError(report_changed(task.file.name, "was replaced while it was taken"))
+    if planned != now and not task.newest:
+        # It was planned as complete without reading its end, and was not complete.
+        raise UnfitFileError(report_growing(task.file.name))
+
+
+def read_whole(stream: BinaryIO, task: FileTask, magic: bytes = b"") -> str:
+    """The sha256 of a file that can only be taken as a whole and begins with `magic`. Rewinds the stream.
+
+    Raises UnfitFileError.
+    """
+    content = Fingerprint(stream, task.until)
+    check_prefix(content, task)
+    for _ in content.blocks():
+        pass
+    stream.seek(0)
+    if stream.read(len(magic)) != magic:
+        raise UnfitFileError(report_wrong_content(task.file.name))
+    stream.seek(0)
+    return content.sha256
+
+
+def check_prefix(content: Fingerprint, task: FileTask) -> int:
+    """Reads the part that was taken before and counts its line ends. Raises UnfitFileError if it changed."""
+    if not task.begin:
+        return 0
+    checksum, lines = content.prefix(task.begin)
+    if checksum != task.begin_checksum:
+        raise UnfitFileError(
+            report_changed(
+                task.file.name, f"has other content in the first {task.begin} bytes, which were already ingested"
+            )
+        )
+    return lines
+
+
+_MAGIC = 4
+# The records that become one batch: their number, and the bytes of their text.
+_BATCH_ROWS, BATCH_BYTES = 16_384, 64 << 20
+# A record of a file: its number, its text, why it is refused unread, and whether the file ends within it.
+RecordText = tuple[int, bytes, RefusedRecordError | None, bool]
+
+
+def parse_lines(
+    stream: BinaryIO,
+    task: FileTask,
+    shape: TableSpec,
+    at: ReaderPosition,
+    reader: RecordReader,
+    quarantine: QuarantineWriter,
+) -> ParsedFile:
+    """Gives every new line to the reader. Raises errors that `parse_file` turns into UnfitFileError."""
+    file = task.file
+    if not begins_as_named(stream, file):
+        raise UnfitFileError(report_wrong_content(file.name, stream.read(_MAGIC)))
+    content = Fingerprint(stream, task.until)
+    number = check_prefix(content, task)
+    if task.from_beginning:
+        content.rewind()
+        number = 0
+    begins = task.from_beginning or not task.begin
+    chunks = file_chunks(content.blocks(), gzip=file.gzip, begins=begins, record_path=file.record_path)
+    lines = _number_lines(chunks, at, number)
+    table = take_records(lines, task, shape, at, reader, quarantine, skip=task.records if task.from_beginning else 0)
+    for _ in lines:  # The checksum is that of all bytes.
+        pass
+    return ParsedFile(at.account, table, content.sha256)
+
+
+def take_records(
+    records: Iterable[RecordText],
+    task: FileTask,
+    shape: TableSpec,
+    at: ReaderPosition,
+    reader: RecordReader,
+    quarantine: QuarantineWriter,
+    skip: int,
+    stored: Callable[[bytes], bytes] | None = None,
+) -> pa.Table | None:
+    """Gives records to the reader, and those that it refuses to the quarantine. Returns the changes; None: none.
+
+    skip: how many records come before the first new one.
+    stored: makes the text that the quarantine stores.
+    """
+    builder, size = TableBuilder(shape, task.file.partition), 0
+    for number, line, fault, is_torn in islice(records, skip, None if task.most is None else skip + task.most):
+        at.begin(line, number)
+        try:
+            if fault:
+                raise fault
+            reader(at, line)
+        except RefusedRecordError as error:
+            refused = _mark_torn(error) if is_torn else error
+            if refused.reason in task.stops:
+                raise SchemaStopError(at.account.records - 1, number, refused) from error
+            at.refuse(refused.reason)
+            quarantine.add(task.file.name, number, at.offset, refused, stored(line) if stored else line)
+        size += len(line)
+        if len(at.batch.ops) >= _BATCH_ROWS or size >= BATCH_BYTES:
+            builder.add(at.drain_batch())
+            size = 0
+    builder.add(at.drain_batch())
+    at.account.stream = at.stream.position
+    return builder.to_table()
+
+
+def _number_lines(chunks: Iterable[Chunk], at: ReaderPosition, number: int) -> Iterator[RecordText]:
+    """The lines that are not blank. `number`: of the lines before."""
+    for chunk in chunks:
+        at.preview(chunk.data)
+        # The decoder skips unused fields unread; they must be valid text too.
+        is_text = _is_text(chunk.data)
+        for line in chunk.lines:
+            number += 1
+            if not line or line.isspace():
+                continue
+            fault = None
+            if chunk.too_long:
+                fault = RefusedRecordError("LINE_TOO_LONG", f"The line is longer than {MAX_LINE >> 20} MiB.")
+            elif not is_text and not _is_text(line):
+                fault = RefusedRecordError("BROKEN_JSON", "The line is not UTF-8.")
+            yield number, line, fault, chunk.unterminated
+
+
+def _mark_torn(refused: RefusedRecordError) -> RefusedRecordError:
+    if refused.reason != "BROKEN_JSON":
+        return refused
+    detail = f"The file ends in the middle of this line, and newer files exist: {refused.detail}"
+    return RefusedRecordError("TORN_LINE", detail)
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -1,0 +1,202 @@
+"""A Spark Connect server of this machine for one pipeline: `tidefold spark start`, and what `make up` starts.
+
+Everything is in `var/server` beside the configuration, and only its owner can read it. Who has the token in it runs
+code with the rights of the server.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from tidefold.compute.spark_versions import SparkFeature, require_feature
+from tidefold.config import Config
+from tidefold.config.models.spark import is_connect, is_one_process
+from tidefold.errors import InvalidInputError, UnavailableError
+from tidefold.installation import PACKAGE, jar_folder
+from tidefold.spark.server_supervisor import answers
+from tidefold.spark.submit import job_env, spark_conf
+from tidefold.storage.safe_files import make_private_folder, write_private
+
+_CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
+TOKEN_VARIABLE = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
+_PORT, _UI_PORT = 15002, 4040
+# Memory of one Python worker. Each core has one.
+_WORKER_MEMORY = "3g"
+# A task of Spark's that fails, because its Python worker was killed, is tried again so often.
+_TRIES = 4
+_SECONDS, _STOP_SECONDS = 180.0, 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class LocalServer:
+    """A server that was started for a pipeline.
+
+    pid: of its supervisor. token: what clients must have. ui: where Spark's pages are. folder: its log and events.
+    """
+
+    folder: Path
+    pid: int
+    port: int
+    token: str
+    ui: str
+
+    @property
+    def address(self) -> str:
+        """The address without the token."""
+        # A client with a token wants TLS, except of a host with this name.
+        return f"sc://localhost:{self.port}"
+
+    @property
+    def connection(self) -> str:
+        """The address with the token."""
+        return f"{self.address}/;token={self.token}"
+
+    def answers(self) -> bool:
+        """Whether it takes connections now."""
+        return answers(self.port)
+
+
+def find_running(config: Config) -> LocalServer | None:
+    """The server of this pipeline; None: none was started."""
+    folder = _folder(config)
+    try:
+        with (folder / "lock").open() as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                return None
+            except BlockingIOError:
+                plan = json.loads((folder / "plan.json").read_text())
+                return LocalServer(folder, int(lock.read()), plan["port"], _read_token(folder), plan["ui"])
+    except (OSError, ValueError):  # It was never started, or starts or ends at this moment.
+        return None
+
+
+def start(config: Config, *, quick: bool = False) -> LocalServer:
+    """Starts a server and waits until it answers; returns the one that runs. Raises TidefoldError.
+
+    quick: without the JVM's second compiler, for work that takes seconds.
+    """
+    require_feature(SparkFeature.CONNECT)
+    if config.spark.driver_on_cluster:
+        message = "The driver of a Spark Connect server of this machine cannot run in deploy mode `cluster`."
+        raise InvalidInputError("CONNECT_OPTION", message, hint="Remove the deploy mode from `spark.conf`.")
+    if is_connect(config.spark.master):
+        message = "`spark.master` names a Spark Connect server that runs already."
+        raise InvalidInputError("CONNECT_OPTION", message, hint="Use it, or set `spark.master` to `local[*]`.")
+    if (running := find_running(config)) is None:
+        folder = _folder(config)
+        make_private_folder(folder)
+        write_private(folder / "plan.json", json.dumps(_plan(config, folder, quick)))
+        with (folder / "supervisor.out").open("wb") as output:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "tidefold.spark.server_supervisor", str(folder)],
+                env={**os.environ, **job_env(config)},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+        ends = time.monotonic() + _SECONDS
+        while (running := find_running(config)) is None or not running.answers():
+            if process.poll() is not None or time.monotonic() > ends:
+                process.terminate()
+                message, hint = "The Spark Connect server does not start.", f"Read {folder / 'server.log'}."
+                raise UnavailableError("CONNECT_NOT_STARTED", message, hint=hint)
+            time.sleep(0.1)
+    return running
+
+
+def stop(config: Config) -> bool:
+    """Ends the server and its supervisor; False: none runs."""
+    if (running := find_running(config)) is None:
+        return False
+    ends = time.monotonic() + _STOP_SECONDS
+    with suppress(ProcessLookupError):
+        os.kill(running.pid, signal.SIGTERM)
+        while find_running(config):
+            if time.monotonic() > ends:
+                # The server ends with its supervisor.
+                os.kill(running.pid, signal.SIGKILL)
+            time.sleep(0.1)
+    return True
+
+
+def _folder(config: Config) -> Path:
+    return config.path.absolute().parent / "var" / "server"
+
+
+def _plan(config: Config, folder: Path, quick: bool) -> dict[str, object]:
+    """What the supervisor needs. The token is in the environment, because each user sees command lines."""
+    port, ui = free_port(_PORT), free_port(_UI_PORT)
+    events, scratch = folder / "events", folder / "scratch"
+    for path in (events, scratch):
+        make_private_folder(path)
+    master = config.spark.master
+    settings = {
+        **spark_conf(config, "server", quick=quick),
+        "spark.ui.enabled": "true",
+        "spark.ui.port": str(ui),
+        "spark.ui.killEnabled": "false",
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": str(port),
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.dir": f"file://{events}",
+        # Lines of JSON, which any program reads while the server writes them.
+        "spark.eventLog.compress": "false",
+        "spark.eventLog.rolling.enabled": "true",
+        "spark.eventLog.rolling.maxFileSize": "10m",
+        "spark.executor.pyspark.memory": _WORKER_MEMORY,
+        # What the server remembers for its pages is bounded, so its memory stays flat.
+        "spark.ui.retainedJobs": "200",
+        "spark.ui.retainedStages": "200",
+        "spark.ui.retainedTasks": "5000",
+        "spark.sql.ui.retainedExecutions": "100",
+        "spark.connect.ui.retainedSessions": "20",
+        "spark.connect.ui.retainedStatements": "100",
+        **config.spark.conf,
+    }
+    words = [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
+    place = f"local[{_count_cores(master)},{_TRIES}]" if is_one_process(master) else master
+    program = str(Path(sys.executable).with_name("spark-submit"))
+    return {
+        "argv": [program, "--master", place, "--name", "tidefold", "--class", _CLASS, *words, "spark-internal"],
+        "env": {**job_env(config), TOKEN_VARIABLE: _read_token(folder), "MALLOC_ARENA_MAX": "2"},
+        "port": port,
+        "ui": f"http://127.0.0.1:{ui}",
+        "watched": [str(PACKAGE), str(jar_folder())],
+        "events": str(events),
+    }
+
+
+def _count_cores(master: str) -> int:
+    named = master.removeprefix("local").strip("[]")
+    return int(named) if named.isdigit() else len(os.sched_getaffinity(0)) if named else 1
+
+
+def _read_token(folder: Path) -> str:
+    """The token of this pipeline's server, made by the first call."""
+    path = folder / "token"
+    if not path.exists():
+        write_private(path, secrets.token_hex(32))
+    return path.read_text()
+
+
+def free_port(preferred: int = 0) -> int:
+    """Returns the preferred port of the loopback address if nobody listens on it, else any free one."""
+    for port in (preferred, 0):
+        with socket.socket() as probe, suppress(OSError):
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(("127.0.0.1", port))
+            return int(probe.getsockname()[1])
+    raise UnavailableError("CONNECT_NOT_STARTED", "There is no free port on 127.0.0.1.", hint="End other programs.")

@@ -1,0 +1,97 @@
+"""`python -m test_tiers TIER`: runs a tier. `python -m test_tiers accept`: its last run becomes what is compared."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from pathlib import Path
+
+from test_tiers.durations import (
+    ACCEPTED,
+    RecordedTest,
+    accept,
+    count_outcomes,
+    list_grown,
+    list_slowest,
+    read_accepted,
+    read_records,
+    sum_files,
+)
+from test_tiers.run import run_lanes
+from test_tiers.tiers import TIERS, Lane, Tier
+
+_TOLERANCE = 1.3
+_RECORDS = Path("var/test-records")
+_FAILED_SEEDS = Path("tests/data/failed-seeds.txt")
+
+
+def main(words: list[str]) -> int:
+    if words == ["accept"]:
+        return _accept_last_runs()
+    tier = TIERS[words[0]]
+    records = _RECORDS / tier.name
+    shutil.rmtree(records, ignore_errors=True)
+    records.mkdir(parents=True)
+    seed, begun = _choose_seed(), time.monotonic()
+    lanes = (*tier.lanes, *_list_fixed_seeds(tier))
+    code, cpu = run_lanes(lanes, records, seed, tuple(words[1:]))
+    return _conclude(tier, read_records(records), code, cpu, time.monotonic() - begun, seed)
+
+
+def _choose_seed() -> int:
+    """Returns the seed of random tests: of the environment, else of the commit."""
+    if given := os.environ.get("TIDEFOLD_TEST_SEED"):
+        return int(given)
+    head = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False).stdout
+    return int(head[:8] or "0", 16)
+
+
+def _list_fixed_seeds(tier: Tier) -> tuple[Lane, ...]:
+    """Returns a lane for each seed with which tests once failed: a line of the file has the seed and the test."""
+    if tier.name == "test-fast" or not _FAILED_SEEDS.exists():
+        return ()
+    tests: defaultdict[str, list[str]] = defaultdict(list)
+    for line in _FAILED_SEEDS.read_text().splitlines():
+        if line.strip() and not line.startswith("#"):
+            seed, _, test = line.partition(" ")
+            tests[seed].append(test.strip())
+    return tuple(Lane(f"seed {seed}", (tuple(found),), int(seed)) for seed, found in tests.items())
+
+
+def _conclude(tier: Tier, records: list[RecordedTest], code: int, cpu: float, wall: float, seed: int) -> int:
+    """Prints what the run was, and returns its exit code."""
+    accepted = read_accepted(tier.name)
+    grown = list_grown(accepted, sum_files(records)) if accepted else []
+    _print_lines("The ten slowest tests (CPU seconds):", list_slowest(records))
+    _print_lines(f"Slower than {ACCEPTED} (`make accept-durations` accepts it):", grown)
+    failed = [record.test for record in records if record.outcome == "failed"]
+    again = f"TIDEFOLD_TEST_SEED={seed} .venv/bin/python -m pytest --hypothesis-seed={seed}"
+    _print_lines("Failed; to repeat one:", [f"{again} '{test}'" for test in failed])
+    load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
+    print(f"\n{tier.name}: {cpu:.0f} CPU seconds of {tier.budget}, {wall / 60:.1f} minutes, seed {seed}, load {load}")
+    if cpu > _TOLERANCE * tier.budget:
+        print(f"{tier.name} fails: more than {_TOLERANCE} times its budget of CPU seconds.")
+        code = code or 1
+    print(count_outcomes(records))
+    return code
+
+
+def _print_lines(title: str, lines: list[str]) -> None:
+    if lines:
+        print("\n".join(["", title, *(f"  {line}" for line in lines)]))
+
+
+def _accept_last_runs() -> int:
+    for name in TIERS:
+        if records := read_records(_RECORDS / name):
+            accept(name, sum_files(records))
+            print(f"{ACCEPTED}: {name}, {len(records):,} tests")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,128 @@
+"""`order: file`: the time in the name of a file, else its arrival (decision 0060)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from support.arrival import Landing, Row
+from tidefold.sources.landing.folders import find_time
+
+COLUMNS = "columns: {id: long, v: string}"
+HOUR = 3_600_000_000
+
+
+def rows(*values: str) -> list[Row]:
+    return [{"id": key, "v": value} for key, value in enumerate(values, 1)]
+
+
+def land(at: Landing, form: str, name: str, given: list[Row]) -> None:
+    if form == "parquet":
+        pq.write_table(pa.Table.from_pylist(given), at.folder / "landing/o" / f"{name}.parquet")
+    else:
+        at.land(f"{name}.{'csv' if form == 'csv' else 'jsonl'}", given)
+
+
+def values(at: Landing, log: str = "o") -> list[str]:
+    return [row["v"] for row in at.rows(log)]
+
+
+@pytest.mark.parametrize("form", ["csv", "json", "parquet"])
+def test_the_time_in_the_name_orders_files_whenever_they_land(tmp_path: Path, form: str) -> None:
+    source = "format: json, record: value" if form == "json" else f"format: {form}"
+    at = Landing.make(tmp_path / "at", {"o": f"key: [id]\n{COLUMNS}\norder: file"}, source)
+    land(at, form, "a-2026-11-03", rows("third"))
+    at.run()
+    land(at, form, "b-2026-11-02", rows("second", "second"))
+    land(at, form, "c_20261101", rows("first", "first", "first"))
+    at.run()
+    assert values(at) == ["third", "second", "first"]
+    assert [one["ties"] for one in at.snapshots("o")] == [0, 0]
+    # The same day: the later name is the later arrival, and a tie.
+    land(at, form, "d-2026-11-03", rows("again"))
+    assert "ties: 1 key" in at.run().output
+    assert values(at) == ["again", "second", "first"]
+    # A file of the other kind is refused by name, and a run that ignores every new file is no success.
+    land(at, form, "undated", rows("never"))
+    assert "LANDED_TIME" in at.run(code=2).output
+    assert values(at) == ["again", "second", "first"]
+
+
+def test_without_times_the_arrival_orders_files(tmp_path: Path) -> None:
+    at = Landing.make(tmp_path / "at", {"o": f"key: [id]\n{COLUMNS}\norder: file"}, "format: csv")
+    at.land("z.csv", rows("one", "one"))
+    at.run()
+    at.land("a.csv", rows("two"))
+    at.run()
+    assert (values(at), [one["ties"] for one in at.snapshots("o")]) == (["two", "one"], [0, 0])
+    # Only their names put these in order.
+    at.land("b.csv", rows("b"))
+    at.land("c.csv", rows("c"))
+    at.run()
+    assert (values(at), at.snapshots("o")[0]["ties"]) == (["c", "one"], 1)
+    at.land("d-2026-11-01.csv", rows("never"))
+    assert "LANDED_TIME" in at.run(code=2).output
+
+
+def test_a_column_and_then_the_file(tmp_path: Path) -> None:
+    logs = {"o": "key: [id]\ncolumns: {id: long, v: string, day: date}\norder: [day, file]"}
+    at = Landing.make(tmp_path / "at", logs, "format: csv")
+    at.land("2026-11-02T12.csv", [{"id": 1, "v": "late", "day": "2026-11-01"}])
+    at.run()
+    at.land("2026-11-02T06-00.csv", [{"id": 1, "v": "early", "day": "2026-11-01"}])
+    at.run()
+    assert values(at) == ["early"]  # `T12` is no time: the name has the date alone.
+    at.land("2026-11-02T07-00.csv", [{"id": 1, "v": "later", "day": "2026-11-01"}])
+    at.land("2026-11-03.csv", [{"id": 1, "v": "older day", "day": "2026-10-31"}])
+    at.run()
+    assert values(at) == ["later"]
+
+
+def test_a_history_has_no_version_that_equals_the_one_before(tmp_path: Path) -> None:
+    at = Landing.make(
+        tmp_path / "at",
+        {"o": f"key: [id]\n{COLUMNS}\norder: file\nmerge: history\nquality: {{max_row_drop: 1}}"},
+        "format: csv, time_zone: Europe/Berlin",
+    )
+    for day in (1, 2, 4):
+        at.land(f"2026-11-0{day}.csv", rows("same"))
+        at.run()
+    assert values(at) == ["same"]
+    at.land("2026-11-03.csv", rows("other"))
+    at.run()
+    found = json.loads(at.call("read", "o", "--format", "json").stdout)["rows"]
+    spans = sorted((row["_valid_from"][:19], row["v"]) for row in found)
+    # Midnight in Berlin. The third file, which came before, is a version again.
+    assert spans == [
+        ("2026-10-31 23:00:00", "same"), ("2026-11-02 23:00:00", "other"), ("2026-11-03 23:00:00", "same"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "hours"),
+    [
+        ("orders-1970-01-02.csv", 24),
+        ("orders_19700102.csv.gz", 24),
+        ("19700102T0600.csv", 30),
+        ("1970-01-02T06-00-00Z.csv", 30),
+        ("19700102_060000_7.csv", 30),
+        ("19700102060000.csv", 30),
+        ("dt=1970-01-02/part-0.csv", 24),
+        ("1970-01-01/1970-01-02.csv", 24),
+        ("19700102-0001.csv", 24),
+        ("from-1970-01-02-to-1970-01-03.csv", None),
+        ("orders-7.csv", None),
+        ("1793520000.csv", None),
+        ("1970-13-02.csv", None),
+    ],
+)
+def test_times_in_names(name: str, hours: int | None) -> None:
+    assert find_time(name) == (None if hours is None else hours * HOUR)
+
+
+def test_a_time_zone_counts_for_names_without_z() -> None:
+    assert find_time("2026-07-01T12-00.csv", "Europe/Berlin") == find_time("2026-07-01T10-00Z.csv", "Europe/Berlin")

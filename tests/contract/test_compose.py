@@ -1,0 +1,49 @@
+"""docker-compose.yaml without an engine: its shape, and what `docker/up` prepares.
+
+Its commands run as processes in tests/drills and tests/airflow. What no test shows is the images themselves.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from local_airflow.settings import PROJECT
+from support.compose import COMPOSE, SERVICES, prepare_compose
+
+
+def test_it_is_what_compose_takes() -> None:
+    tool = Path(sys.executable).with_name("check-jsonschema")
+    call = [str(tool), "--builtin-schema", "vendor.compose-spec", "docker-compose.yaml"]
+    assert subprocess.run(call, cwd=PROJECT, check=False).returncode == 0
+
+
+def test_what_it_names_is_there() -> None:
+    """The schema does not look whether names mean anything."""
+    for name, service in SERVICES.items():
+        assert set(service.get("depends_on", {})) <= set(SERVICES), name
+        for other, how in service.get("depends_on", {}).items():
+            assert how["condition"] != "service_healthy" or "healthcheck" in SERVICES[other], name
+        volumes = {volume.partition(":")[0] for volume in service.get("volumes", ())}
+        assert {volume for volume in volumes if not volume.startswith(".")} <= set(COMPOSE["volumes"]), name
+
+
+def test_its_ports_are_open_on_this_machine_only() -> None:
+    ports = [port for service in SERVICES.values() for port in service.get("ports", ())]
+    assert ports
+    assert all(port.startswith("127.0.0.1:") for port in ports)
+    assert len({port.split(":")[1] for port in ports}) == len(ports)
+
+
+def test_up_makes_every_secret_it_needs_once(tmp_path: Path) -> None:
+    prepared = prepare_compose(tmp_path)
+    made = dict(line.split("=", 1) for line in (prepared / ".env").read_text().splitlines())
+    needed = set(re.findall(r"\$\{([A-Z0-9_]+):\?", (PROJECT / "docker-compose.yaml").read_text()))
+    assert needed == set(made)
+    assert (prepared / ".env").stat().st_mode & 0o077 == 0
+    (prepared / "data" / "tidefold.yaml").write_text("mine")
+    subprocess.run([prepared / "docker" / "up", "--prepare"], check=True)
+    assert dict(line.split("=", 1) for line in (prepared / ".env").read_text().splitlines()) == made
+    assert (prepared / "data" / "tidefold.yaml").read_text() == "mine"

@@ -1,0 +1,108 @@
+"""The supervisor of a Spark Connect server, over a small program that answers as a server of gRPC. No JVM."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+
+from support.airflow_stack import wait_until
+from tidefold.spark.local_server import free_port
+from tidefold.spark.server_supervisor import answers
+
+# Prints its number, and sends an empty frame of settings to whoever connects.
+SERVER = """
+import os, socket, sys
+print("server", os.getpid(), flush=True)
+with socket.create_server(("127.0.0.1", int(sys.argv[1]))) as listening:
+    while True:
+        connection, _ = listening.accept()
+        with connection:
+            connection.recv(100)
+            connection.sendall(bytes(3) + bytes([4]) + bytes(5))
+"""
+SUPERVISOR = """
+import sys
+from pathlib import Path
+from tidefold.spark import server_supervisor as supervisor
+supervisor._LOOK_SECONDS = supervisor._FILES_SECONDS = 0.1
+supervisor._EVENT_FILES = 2
+sys.exit(supervisor.main(Path(sys.argv[1])))
+"""
+
+
+@contextmanager
+def supervised(folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    """A supervisor whose server answers, and the port."""
+    port = free_port()
+    for name in ("code", "events"):
+        (folder / name).mkdir()
+    argv = [sys.executable, "-c", SERVER, str(port)]
+    plan = {"argv": argv, "env": {}, "port": port, "watched": [str(folder / "code")], "events": str(folder / "events")}
+    (folder / "plan.json").write_text(json.dumps(plan))
+    process = start(folder)
+    try:
+        wait_until(lambda: answers(port), 30, every=0.1)
+        yield process, port
+    finally:
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+    assert not answers(port)
+
+
+def start(folder: Path) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-c", SUPERVISOR, str(folder)])
+
+
+def find_servers(folder: Path) -> list[int]:
+    """The processes of all servers that were started, by what they printed."""
+    lines = (folder / "server.log").read_text().splitlines()
+    return [int(line.split()[1]) for line in lines if line.startswith("server ")]
+
+
+def test_a_server_that_dies_and_one_whose_code_changed_are_started_again(tmp_path: Path) -> None:
+    with supervised(tmp_path) as (_, port):
+        [first] = find_servers(tmp_path)
+        psutil.Process(first).kill()
+        wait_until(lambda: len(find_servers(tmp_path)) == 2 and answers(port), 30, every=0.1)
+        (tmp_path / "code" / "new.py").touch()
+        wait_until(lambda: len(find_servers(tmp_path)) == 3 and answers(port), 30, every=0.1)
+    assert not [number for number in find_servers(tmp_path) if psutil.pid_exists(number)]
+    printed = (tmp_path / "server.log").read_text()
+    assert "the server ended with code -9" in printed
+    assert "code or jars have changed" in printed
+
+
+def test_one_folder_has_one_supervisor_and_few_files_of_events(tmp_path: Path) -> None:
+    with supervised(tmp_path):
+        assert start(tmp_path).wait(30) == 1
+        for number, name in enumerate(["old/events_1_a", "new/events_1_b", "new/events_2_b", "new/events_3_b"]):
+            path = tmp_path / "events" / name
+            path.parent.mkdir(exist_ok=True)
+            path.touch()
+            os.utime(path, (number, number))
+        left = lambda: sorted(path.name for path in tmp_path.glob("events/*/*"))  # noqa: E731
+        wait_until(lambda: left() == ["events_1_b", "events_2_b", "events_3_b"], 30, every=0.1)
+
+
+def test_a_server_that_speaks_something_else_does_not_answer() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def reply() -> None:
+            connection, _ = listening.accept()
+            with connection:
+                connection.sendall(b"HTTP/1.1 400 Bad Request")
+
+        thread = threading.Thread(target=reply)
+        thread.start()
+        assert not answers(listening.getsockname()[1])
+        thread.join()

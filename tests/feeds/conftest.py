@@ -1,0 +1,3 @@
+from support.person import person
+
+__all__ = ["person"]

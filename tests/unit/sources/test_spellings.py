@@ -1,0 +1,95 @@
+"""How numbers and local times are spelled: what is read, what is refused, and what only a person knows."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from tidefold.domain.log_state import Column
+from tidefold.sources.inference.values import find_spellings
+from tidefold.sources.landing.folders import read_folders
+from tidefold.sources.landing.streams import CutShortError, DamagedError, split_document
+from tidefold.sources.records.columnar_changes import of_text
+from tidefold.sources.records.text_forms import Spelling
+
+
+def _read(texts: list[str], type_: str, spelling: Spelling) -> list[str | None]:
+    values, _ = of_text(pa.array([text.encode() for text in texts]), Column("c", type_), spelling)
+    return [None if value is None else str(value) for value in values.to_pylist()]
+
+
+@pytest.mark.parametrize(
+    ("spelling", "texts", "values"),
+    [
+        (Spelling(decimal=","), ["1,5", "-0,25", "7", "1.5", "1.234,5"], ["1.50", "-0.25", "7.00", None, None]),
+        (
+            Spelling(decimal=",", thousands="."),
+            ["1.234,50", "12.345.678", "1234,5", "1.23,4", "0.123", "1.5"],
+            ["1234.50", "12345678.00", "1234.50", None, None, None],
+        ),
+        (Spelling(thousands="'"), ["1'234.50", "1\u2019234", "12'34"], ["1234.50", "1234.00", None]),
+        (Spelling(decimal=",", thousands=" "), ["1\u202f234,5", "1 234", "1\u00a0234 5"], ["1234.50", "1234.00", None]),
+    ],
+)
+def test_numbers_are_read_as_spelled_or_refused(spelling: Spelling, texts: list[str], values: list[str | None]) -> None:
+    assert _read(texts, "decimal(12,2)", spelling) == values
+
+
+def test_a_local_time_is_the_earlier_of_two_and_one_that_clocks_never_showed_is_refused() -> None:
+    berlin = Spelling(("%d.%m.%Y %H:%M",), time_zone="Europe/Berlin")
+    texts = ["2026-07-01 12:00:00", "25.10.2026 02:30", "2026-03-29 02:30:00", "2026-03-29T02:30:00Z", "2026-01-31"]
+    assert _read(texts, "timestamp", berlin) == [
+        "2026-07-01 10:00:00+00:00",
+        "2026-10-25 00:30:00+00:00",
+        None,
+        "2026-03-29 02:30:00+00:00",
+        "2026-01-30 23:00:00+00:00",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("columns", "spellings"),
+    [
+        ([["1.234", "2.500"]], [(".", ""), (",", ".")]),
+        ([["1,234"], ["a", "b"]], [(",", ""), (".", ",")]),
+        ([["1.234", "0.5"]], [(".", "")]),
+        ([["1.234", "1,5"]], [(",", ".")]),
+        ([["1.234"], ["1.234,50"]], [(",", ".")]),
+        ([["732 829 320", "1 000 000"]], [(".", "")]),
+        ([["10.0.0.1"], ["01.11.2026"]], [(".", "")]),
+        ([["1.5"], ["1,5"]], [(".", "")]),
+    ],
+)
+def test_one_spelling_fits_all_columns_and_what_is_ambiguous_has_two(
+    columns: list[list[str]], spellings: list[tuple[str, str]]
+) -> None:
+    assert [(one.decimal, one.thousands) for one in find_spellings(columns)] == spellings
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "records"),
+    [
+        ('[{"a": 1.10}, {"a": "x\\ny}\\n{"}]', ".", ['{"a": 1.10}', '{"a": "x\\ny}\\n{"}']),
+        ('{"a":\n 1}\n{"a": 2}', ".", ['{"a":  1}', '{"a": 2}']),
+        ('{"a": "}{"}{"a": 2}', ".", ['{"a": "}{"}', '{"a": 2}']),
+        ('{"r": {"i": [{"a": 1}]}}\n{"r": {"i": []}}', ".r.i", ['{"a": 1}']),
+    ],
+)
+def test_records_of_documents_keep_their_text(text: str, path: str, records: list[str]) -> None:
+    assert [one.decode() for one in split_document(text.encode(), path)] == records
+
+
+@pytest.mark.parametrize(
+    ("text", "error"), [('[{"a": 1}, {"a"', CutShortError), ("[1, }", DamagedError), ('{"a": 1}', DamagedError)]
+)
+def test_a_document_is_read_as_a_whole_or_not_at_all(text: str, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        list(split_document(text.encode(), ".data"))
+
+
+def test_folders_name_values() -> None:
+    assert read_folders("dt=2026-11-01/c=a%20b/n=__HIVE_DEFAULT_PARTITION__/x=1.csv") == {
+        "dt": "2026-11-01",
+        "c": "a b",
+        "n": None,
+    }

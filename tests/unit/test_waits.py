@@ -1,0 +1,36 @@
+"""Tests do not wait by the clock. Those that must wait for another process poll, and stand in this list."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+TESTS = Path(__file__).parents[1]
+# How often a file sleeps, and why it has to.
+WAITS = {
+    "airflow/test_page_screens.py": (1, "uvicorn's first answer"),
+    "cluster/rig.py": (1, "an outage lasts, while the run beside it goes on"),
+    "compose/__main__.py": (1, "a container's state can only be asked for"),
+    "contract/cli/test_cli.py": (1, "a job that the test kills while it sleeps"),
+    "faults/history.py": (3, "readers and workers take turns by chance, for minutes"),
+    "faults/servers.py": (1, "a server's first answer"),
+    "support/airflow_shop.py": (1, "Airflow's state can only be asked for"),
+    "support/airflow_stack.py": (1, "Airflow's state can only be asked for"),
+    "support/s3_server.py": (1, "the delay that a test asks the server for"),
+    "torture/__main__.py": (2, "a workload's pauses by chance; Debezium's progress can only be asked for"),
+    "torture/capture.py": (1, "Debezium's progress can only be asked for"),
+    "torture/servers.py": (1, "a database's first answer"),
+    "versions/live.py": (2, "Airflow's state can only be asked for"),
+}
+_SLEEP = re.compile(r"\b(?:time|asyncio)\.sleep\(")
+
+
+def test_nothing_sleeps_that_is_not_in_the_list() -> None:
+    counts = {
+        str(path.relative_to(TESTS)): len(_SLEEP.findall(path.read_text()))
+        for path in TESTS.rglob("*.py")
+        if path != Path(__file__)
+    }
+    assert {file: count for file, count in counts.items() if count} == {
+        file: count for file, (count, _) in WAITS.items()
+    }
