@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 from dataclasses import dataclass
 
 import psutil
@@ -17,10 +16,10 @@ from tidefold.operations.ingest.ingest import ingest
 
 @dataclass(frozen=True)
 class Killed:
-    """A run whose Spark died, and then the process of its task. `first`: the attempt that Spark worked for."""
+    """A run: the process of its task died, then the Spark of the next try. `dead`: the attempts of both."""
 
     run: Ran
-    first: Snapshot
+    dead: list[Snapshot]
 
 
 @dataclass(frozen=True)
@@ -54,48 +53,44 @@ def _await_fold(shop: Shop, run: Ran, after: Snapshot | None = None) -> Snapshot
 
 @pytest.fixture(scope="module")
 def killed(shop: Shop, first: FirstRun) -> Killed:
-    """After the death of its Spark the task waits for the next one, where it begins anew. Then the task dies, too."""
+    """The process of the task dies, then the Spark of its second try, which waits for the next Spark and folds anew."""
     _change(shop, 7, "g")
-    run = shop.trigger(logs=["items"])
-    attempt = _await_fold(shop, run)
-    # It folds no further while the test looks for the process of the task.
-    shop.signal_server(signal.SIGSTOP)
-    [task] = shop.connected()
-    shop.signal_server(signal.SIGKILL)
-    _await_fold(shop, run, after=attempt)
-    task.kill()
-    return Killed(run.green(), attempt)
+    with shop.occupied_server():
+        run = shop.trigger(logs=["items"])
+        attempt = _await_fold(shop, run)
+        [task] = shop.connected()
+        task.kill()
+        dead = [attempt, _await_fold(shop, run, after=attempt)]
+        shop.kill_server()
+    return Killed(run.green(), dead)
 
 
 @pytest.fixture(scope="module")
 def marked(shop: Shop, killed: Killed) -> Marked:
     _change(shop, 8, "h")
     before = shop.files("tables")
-    run = shop.trigger(logs=["items"])
-    _await_fold(shop, run)
-    # It folds no further before the task has ended.
-    shop.signal_server(signal.SIGSTOP)
-    shop.airflow.api.set_task_state(run.dag, run.id, "materialize", "failed")
-    wait_for(lambda: not shop.connected(), lambda: "a task is left", every=0.2)
-    shop.signal_server(signal.SIGCONT)
+    with shop.occupied_server():
+        run = shop.trigger(logs=["items"])
+        _await_fold(shop, run)
+        shop.airflow.api.set_task_state(run.dag, run.id, "materialize", "failed")
+        wait_for(lambda: not shop.connected(), lambda: "a task is left", every=0.2)
     return Marked(run.red(), before, shop.files("tables"))
 
 
 def test_a_killed_task_is_tried_again_and_makes_one_snapshot(shop: Shop, killed: Killed) -> None:
-    """Complaint 8: by kill -9 of Spark, which costs no try, then of the process that runs the task."""
+    """Complaint 8: by kill -9 of the process that runs the task, then of Spark, which costs no try."""
     [task] = [one for one in killed.run.instances if one["task_id"] == "materialize"]
     assert task["try_number"] == 2
-    [dead, *others] = [s for s in shop.state("items").snapshots if s.run == killed.run.name]
-    assert (dead.id, dead.state) == (killed.first.id, State.ABORTED)
-    [made] = [s for s in others if s.state is not State.ABORTED]
+    [*dead, made] = [s for s in shop.state("items").snapshots if s.run == killed.run.name]
+    assert [(s.id, s.state) for s in dead] == [(s.id, State.ABORTED) for s in killed.dead]
     assert made.published
-    assert made.epoch > dead.epoch
+    assert made.epoch > dead[-1].epoch > dead[0].epoch
     assert shop.shown("items") == shop.held["items"]
 
 
 def test_nothing_is_left_of_the_dead_try(shop: Shop, killed: Killed) -> None:
-    left = [path for path in shop.files() if f".s{killed.first.id:010d}." in path and "/items/" in path]
-    assert left == []
+    marks = [f".s{attempt.id:010d}." for attempt in killed.dead]
+    assert [path for path in shop.files() if "/items/" in path and any(mark in path for mark in marks)] == []
 
 
 def test_a_task_that_a_person_marks_as_failed_is_aborted_and_the_run_red(shop: Shop, marked: Marked) -> None:

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
-import signal
 import socket
+import threading
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import httpx
 import psutil
 from deltalake import DeltaTable
+from grpc import RpcError
+from pyspark.errors import PySparkException
+from pyspark.sql.connect.session import SparkSession
 
 from local_airflow.errors import LocalAirflowError
 from local_airflow.stack import LocalAirflow
@@ -162,10 +166,26 @@ class Shop(Stock):
         assert found
         return found
 
-    def signal_server(self, number: signal.Signals) -> None:
-        """Sends a signal to the server's JVM, and not to its supervisor."""
+    def kill_server(self) -> None:
+        """Kills the server's JVM, and not its supervisor."""
         for process in psutil.Process(self.server.pid).children():
-            process.send_signal(number)
+            process.kill()
+
+    @contextmanager
+    def occupied_server(self) -> Iterator[None]:
+        """While the block runs, other jobs hold all cores of the server: steps begin and get nothing done."""
+        server = self.server
+        session: Any = SparkSession.builder.remote(server.connection).create()
+        sleeping = session.range(64, numPartitions=64).selectExpr("reflect('java.lang.Thread', 'sleep', 3600000L)")
+        thread = threading.Thread(target=_ignore_end, args=(sleeping.collect,), daemon=True)
+        thread.start()
+        wait_for(lambda: _all_cores_busy(server), lambda: "cores of the server are free", every=0.1)
+        try:
+            yield
+        finally:
+            _ignore_end(session.interruptAll)
+            thread.join()
+            _ignore_end(session.stop)
 
     def connected(self) -> list[psutil.Process]:
         """Returns the processes of tasks that are connected to the server."""
@@ -277,6 +297,18 @@ class Ran:
         name, index = one["task_id"], one["map_index"]
         tries = range(1, max(one["try_number"], 1) + 1)
         return "\n".join(line for n in tries for line in self.shop.airflow.api.log(self.dag, self.id, name, n, index))
+
+
+def _all_cores_busy(server: LocalServer) -> bool:
+    [application] = httpx.get(f"{server.ui}/api/v1/applications").json()
+    executors = httpx.get(f"{server.ui}/api/v1/applications/{application['id']}/executors").json()
+    return all(one["activeTasks"] >= one["totalCores"] for one in executors)
+
+
+def _ignore_end(call: Callable[[], Any]) -> None:
+    """Calls the server, which may die meanwhile."""
+    with suppress(PySparkException, RpcError):
+        call()
 
 
 def _connections(process: psutil.Process) -> list[Any]:
