@@ -22,7 +22,7 @@ class SparkFeature(StrEnum):
 
 # What works instead.
 INSTEAD = {
-    SparkFeature.CONNECT: "Set `spark.master` to the cluster's own address; steps then use spark-submit.",
+    SparkFeature.CONNECT: "Set `spark.master` to `local[*]` or the cluster's own address: steps then use spark-submit.",
     SparkFeature.DATA_SOURCE: "Read the published table: `spark.read.format('delta').load('STORE/tables/LOG')`.",
 }
 # Spark 4 has these defaults. With those of 3.5, dates before 1900 are errors, and a check that fails is null.

@@ -18,6 +18,8 @@ from tidefold.operations.doctor.judge_pipeline import AirflowSetup, judge_catalo
 
 T = TypeVar("T")
 SECONDS = 20.0
+# The configuration of a command that names none. A machine may be checked before there is one.
+UNNAMED = Path("tidefold.yaml")
 # The import of Airflow alone takes seconds.
 _SLOWER = 4.0
 
@@ -68,9 +70,8 @@ def find_airflow(around: Surroundings) -> AirflowSetup:
     return replace(setup, scheduled=scheduled, reason=reason)
 
 
-def _is_connect(around: Surroundings) -> bool:
-    """Whether steps run on a Spark Connect server. Then this machine needs no Java, no jars and no memory for Spark."""
-    return around.loaded is not None and is_connect(around.loaded.spark.master)
+def _find_master(around: Surroundings) -> str | None:
+    return around.loaded.spark.master if around.loaded else None
 
 
 def find_disks(around: Surroundings) -> list[machine.DiskUsage]:
@@ -85,7 +86,7 @@ CHECKS: tuple[DoctorCheck[Any], ...] = (
     DoctorCheck("versions", lambda a: machine.find_packages(a.project), machine.judge_packages, False),
     DoctorCheck("java", lambda a: machine.find_java(), machine.judge_java, False),
     DoctorCheck("jars", lambda a: machine.find_jars(a.jars), machine.judge_jars, False),
-    DoctorCheck("spark", lambda a: machine.find_spark(a.config.spark.master), machine.judge_spark),
+    DoctorCheck("spark", lambda a: machine.find_spark(_find_master(a)), machine.judge_spark, False),
     DoctorCheck("memory", lambda a: machine.find_memory(a.config.spark.driver_memory), machine.judge_memory),
     DoctorCheck("disk", find_disks, machine.judge_disks),
     DoctorCheck("store", lambda a: pipeline_probes.probe_store(a.config), judge_pipeline.judge_store),
@@ -117,9 +118,14 @@ def diagnose(around: Surroundings, seconds: float = SECONDS) -> list[DoctorFindi
         around = replace(around, loaded=loaded[0])
     else:
         unseen = ", ".join(check.name for check in CHECKS if check.needs_config)
-        message = f"Not checked, as they need the configuration: {unseen}."
-        findings.append(DoctorFinding("configuration", FindingLevel.WARN, message, "Mend the configuration first."))
-    unneeded = ("java", "jars", "memory") if _is_connect(around) else ()
+        message, hint = f"Not checked, as they need the configuration: {unseen}.", "Mend the configuration first."
+        if around.config_path == UNNAMED and not UNNAMED.exists():
+            findings, hint = [], "`tidefold init DIR` writes one from landed files."
+            message = f"There is no {UNNAMED} in this folder. {message}"
+        findings.append(DoctorFinding("configuration", FindingLevel.WARN, message, hint))
+    # With a Spark Connect server, or without a Spark, this machine needs no Java, no jars and no memory for it.
+    is_bare = is_connect(_find_master(around) or "") or not machine.find_spark(None).has_submit
+    unneeded = ("java", "jars", "memory") if is_bare else ()
     chosen = [check for check in CHECKS if (loaded or not check.needs_config) and check.name not in unneeded]
     running = [start_check(check, around, seconds) for check in chosen]
     return [*findings, *(finding for collect in running for finding in collect())]

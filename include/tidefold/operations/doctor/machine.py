@@ -11,7 +11,7 @@ import sys
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, requires, version
+from importlib.metadata import PackageNotFoundError, metadata, version
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -68,7 +68,7 @@ def find_packages(project: Path | None) -> InstalledPackages:
     """Compares what is installed with the lock of a clone, or with the ranges that the installed package declares."""
     python = (sys.version_info.major, sys.version_info.minor)
     if project is None:
-        return InstalledPackages(python, tuple(_find_declared()))
+        return InstalledPackages(python, tuple(dict.fromkeys(_find_declared())))
     try:
         listed = (project / "requirements.in").read_text(encoding="utf-8")
         locked = dict(_PIN.findall((project / "requirements.txt").read_text(encoding="utf-8")))
@@ -80,12 +80,22 @@ def find_packages(project: Path | None) -> InstalledPackages:
 
 
 def _find_declared() -> Iterator[PackageVersion]:
-    """The packages that tidefold needs. One of an extra counts only if it is installed."""
-    for line in requires("tidefold") or ():
-        needed = Requirement(line)
-        installed = _find_version(needed.name)
-        if installed or needed.marker is None or needed.marker.evaluate({"extra": ""}):
-            yield PackageVersion(needed.name, str(needed.specifier), installed)
+    """The packages that tidefold needs. One of an extra counts if it is installed, and of no other Spark."""
+    declared = metadata("tidefold")
+    needed = [Requirement(line) for line in declared.get_all("Requires-Dist", [])]
+    # Any patch of the minor version: `spark41` is the extra of each 4.1.
+    spark = f"{minor_of(spark_versions.find_spark() or '0')}.99"
+    others = [line for line in needed if line.name == "pyspark" and not line.specifier.contains(spark)]
+    extras = declared.get_all("Provides-Extra", [])
+    fitting = [extra for extra in extras if not any(_is_of(extra, line) for line in others)]
+    for line in needed:
+        installed = _find_version(line.name)
+        if _is_of("", line) or (installed and any(_is_of(extra, line) for extra in fitting)):
+            yield PackageVersion(line.name, str(line.specifier), installed)
+
+
+def _is_of(extra: str, line: Requirement) -> bool:
+    return line.marker is None or line.marker.evaluate({"extra": extra})
 
 
 def _find_version(package: str) -> str | None:
@@ -180,11 +190,8 @@ class JarFile:
 
 def find_jars(jars: Sequence[Path]) -> list[JarFile]:
     """Checks that each jar exists and can be opened."""
-    return [JarFile(jar.name, "" if zipfile.is_zipfile(jar) else _describe_harm(jar)) for jar in jars]
-
-
-def _describe_harm(jar: Path) -> str:
-    return "is not a jar file" if jar.exists() else "is missing"
+    harms = ("" if zipfile.is_zipfile(jar) else "is not a jar file" if jar.exists() else "is missing" for jar in jars)
+    return [JarFile(jar.name, harm) for jar, harm in zip(jars, harms, strict=True)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,6 +330,10 @@ def judge_spark(setup: SparkSetup) -> Iterator[DoctorFinding]:
     elif connects and SparkFeature.CONNECT in spark.lacks:
         message = f"Spark {setup.version} does not have {SparkFeature.CONNECT}, and `spark.master` is {setup.master}."
         yield DoctorFinding("spark", FAIL, message, INSTEAD[SparkFeature.CONNECT])
+    elif not setup.has_submit and not connects and setup.version in ("", setup.client):
+        # A client brings no Spark.
+        message = "pyspark is not installed: only steps that read less than `spark.above` run."
+        yield DoctorFinding("spark", WARN, message, EXTRAS)
     elif not setup.has_submit and not connects:
         yield DoctorFinding("spark", FAIL, f"{setup.submit} is missing.", _INSTALL)
     elif setup.error:
@@ -339,9 +350,11 @@ def judge_spark(setup: SparkSetup) -> Iterator[DoctorFinding]:
 
 def _describe_repair(version: str, spark: SparkVersion) -> str:
     """The command after which pyspark is complete again."""
+    install = f"pip install --force-reinstall --no-deps 'pyspark=={version}'"
     if SparkFeature.CONNECT in spark.lacks:
-        return f"pip uninstall --yes pyspark-client; pip install --force-reinstall --no-deps pyspark=={version}"
-    return f"pip install --force-reinstall --no-deps pyspark=={version} pyspark-client=={version}"
+        return f"pip uninstall --yes pyspark-client; {install}"
+    # A patch may have no client: 4.1.4 has none.
+    return f"{install} 'pyspark-client=={minor_of(version)}.*'"
 
 
 def judge_jars(jars: Sequence[JarFile]) -> Iterator[DoctorFinding]:
@@ -377,15 +390,10 @@ def judge_disks(disks: Iterable[DiskUsage]) -> Iterator[DoctorFinding]:
         hint = f"Make room on the disk of {disk.path}: `tidefold subsume`, `truncate` and `clean`, or a larger disk."
         share = disk.free / disk.total if disk.total else 1.0
         inodes = disk.free_inodes / disk.inodes if disk.inodes else 1.0
-        level = _find_level(disk.free, share)
+        is_short = disk.free < _FREE_BYTES[1] or share < _FREE_SHARE[0]
+        level = FAIL if disk.free < _FREE_BYTES[0] else WARN if is_short else OK
         message = f"{disk.use}: {disk.free / 1e9:,.1f} GB ({share:.0%}) free at {disk.path}."
         yield DoctorFinding("disk", level, message, "" if level is OK else hint)
         if inodes < _FREE_SHARE[1]:
             message = f"{disk.use}: {disk.free_inodes:,} inodes ({inodes:.0%}) are left at {disk.path}."
             yield DoctorFinding("disk", FAIL if inodes < _FREE_SHARE[0] else WARN, message, hint)
-
-
-def _find_level(free: int, share: float) -> FindingLevel:
-    if free < _FREE_BYTES[0]:
-        return FAIL
-    return WARN if free < _FREE_BYTES[1] or share < _FREE_SHARE[0] else OK

@@ -5,8 +5,10 @@ Full disks, little memory and clocks are numbers that are put in.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -19,12 +21,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hatchling.build import prepare_metadata_for_build_wheel
+from packaging.requirements import Requirement
 from typer.testing import CliRunner
 
 from local_airflow.settings import PROJECT
 from support.pipelines import CONFIG, contents, make_pipeline, publish, put
 from support.s3_server import S3Bucket
 from tidefold.cli.app import app
+from tidefold.compute import spark_versions
 from tidefold.config import load_config
 from tidefold.config.models.spark import Scheduled
 from tidefold.operations.catalog.register import register
@@ -37,6 +42,7 @@ from tidefold.storage.local_store import LocalStore
 from tidefold.storage.store import MemoryStore
 from tidefold.wiring import open_pipeline
 
+NO_SPARK = "pyspark is not installed: only steps that read less than `spark.above` run."
 OK, WARN, FAIL = FindingLevel.OK, FindingLevel.WARN, FindingLevel.FAIL
 GB = 1_000_000_000
 Found = list[tuple[FindingLevel, str]]
@@ -108,13 +114,58 @@ def test_versions(config_path: Path, tmp_path: Path) -> None:
     assert [f.level for f in old] == [FAIL]
 
 
-def test_versions_of_an_installed_package(config_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    declared = ["pytest>=1", 'no-such-package>=2; extra == "spark"', 'pydantic<1; extra == "spark"']
-    monkeypatch.setattr(machine, "requires", lambda name: declared)
-    [(level, said)] = look("versions", config_path, project=None)
-    assert (level, "pytest" in said, "no-such" in said) == (WARN, False, False)
-    assert "(wanted: <1)" in said
-    monkeypatch.setattr(machine, "requires", lambda name: ["no-such-package>=2"])
+@pytest.fixture(scope="module")
+def wheel_metadata(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the metadata that the wheel has."""
+    folder = tmp_path_factory.mktemp("wheel")
+    with contextlib.chdir(PROJECT):
+        prepare_metadata_for_build_wheel(str(folder))
+    return folder
+
+
+def install(folder: Path, monkeypatch: pytest.MonkeyPatch, **packages: str) -> None:
+    """Lets Python find these versions of packages first. They have no code."""
+    for name, version in packages.items():
+        info = folder / f"{name}-{version}.dist-info"
+        info.mkdir(parents=True)
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name.replace('_', '-')}\nVersion: {version}\n")
+    monkeypatch.syspath_prepend(str(folder))
+    spark_versions.find_spark.cache_clear()
+    monkeypatch.setattr(spark_versions, "find_spark", spark_versions.find_spark.__wrapped__)
+
+
+@pytest.mark.parametrize(
+    ("installed", "other"),
+    [
+        ({"pyspark": "3.5.9", "delta_spark": "3.3.3"}, ""),
+        ({"pyspark": "3.5.9", "delta_spark": "3.3.3", "pandas": "3.1.1"}, "pandas 3.1.1 (wanted: <3,>=2.1.4)"),
+        ({"pyspark": "4.0.5", "pyspark_client": "4.0.4", "pandas": "3.1.1"}, ""),
+        ({"pyspark": "4.1.4", "pyspark_client": "4.1.3"}, ""),
+        ({"pyspark": "4.2.1", "pyspark_client": "4.2.0"}, ""),
+        ({"pyspark": "4.1.4", "pyspark_client": "4.2.0"}, "pyspark-client 4.2.0 (wanted: <4.2,>=4.1)"),
+        ({"pyspark": "4.1.4", "pyspark_client": "4.1.3", "duckdb": "1.3.2"}, "duckdb 1.3.2 (wanted: <3,>=2.0)"),
+    ],
+)
+def test_versions_of_the_wheel_are_those_of_the_extra_of_the_installed_spark(
+    config_path: Path, tmp_path: Path, wheel_metadata: Path, monkeypatch: pytest.MonkeyPatch,
+    installed: dict[str, str], other: str,
+) -> None:  # fmt: skip
+    monkeypatch.syspath_prepend(str(wheel_metadata))
+    install(tmp_path / "site", monkeypatch, **installed)
+    [(level, message)] = look("versions", config_path, project=None)
+    assert (level, message.partition(" wants: ")[2]) == (WARN if other else OK, f"{other}." if other else "")
+
+
+def test_a_package_that_tidefold_needs_is_missing(
+    config_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    info = tmp_path / "tidefold-0.1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(
+        "Name: tidefold\nProvides-Extra: s3\n"
+        "Requires-Dist: no-such-package>=2\nRequires-Dist: no-other-package; extra == 's3'\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
     assert look("versions", config_path, project=None) == [(FAIL, "Not installed: no-such-package.")]
 
 
@@ -162,7 +213,11 @@ def test_spark_and_its_master(config_path: Path, tmp_path: Path, monkeypatch: py
         assert levels(look("spark", config_path)) == [OK]
     [(level, said)] = look("spark", config_path)
     assert (level, said) == (FAIL, f"spark://127.0.0.1:{port} cannot be reached: Connection refused.")
+    change(config_path, f"spark://127.0.0.1:{port}", "local")
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    client = spark_versions.find_spark()
+    assert look("spark", config_path) == [(WARN, NO_SPARK)], "a client alone brings no Spark"
+    install(tmp_path / "site", monkeypatch, pyspark=f"{spark_versions.minor_of(client)}.99")
     assert look("spark", config_path) == [(FAIL, f"{tmp_path}/spark-submit is missing.")]
 
 
@@ -189,6 +244,17 @@ def test_what_a_version_of_spark_cannot_do(
     [finding] = machine.judge_spark(setup)
     assert (finding.level, finding.message.endswith(said)) == (level, True)
     assert bool(finding.hint) is (level is FAIL)
+
+
+def test_two_minor_versions_are_mended_by_a_client_that_exists() -> None:
+    """pyspark-client 4.1.4 was never released: the newest of its minor version serves."""
+    [finding] = machine.judge_spark(machine.SparkSetup("submit", True, "local", version="4.1.4", client="4.2.0"))
+    wanted = [Requirement(text) for text in re.findall(r"'([^']+)'", finding.hint)]
+    assert [one.name for one in wanted] == ["pyspark", "pyspark-client"]
+    released = ["4.1.3", "4.1.4", "4.2.0"]
+    assert [list(one.specifier.filter(released)) for one in wanted] == [["4.1.4"], ["4.1.3", "4.1.4"]]
+    [mended] = machine.judge_spark(machine.SparkSetup("submit", True, "local", version="4.1.4", client="4.1.3"))
+    assert mended.level is OK
 
 
 def test_the_catalog_and_what_it_does_not_have(config_path: Path) -> None:
@@ -435,11 +501,22 @@ def test_each_mistake_of_a_configuration_is_a_line_and_the_machine_is_checked_al
     mistakes = [f for f in found if f.check == "configuration"]
     assert [f.level for f in mistakes] == [FAIL, FAIL, WARN]
     assert mistakes[0].message.startswith("[KEY_COLUMN_UNKNOWN] line 7: logs.accounts.key[0]")
-    assert mistakes[2].message.startswith("Not checked, as they need the configuration: spark, ")
-    assert {"versions", "java", "airflow"} <= {f.check for f in found}
+    assert mistakes[2].message.startswith("Not checked, as they need the configuration: memory, ")
+    assert {"versions", "java", "spark", "airflow"} <= {f.check for f in found}
     assert "store" not in {f.check for f in found}
     nothing = diagnose(Surroundings(PROJECT, tmp_path / "none.yaml", (), no_airflow))
-    assert nothing[0].message.startswith("[CONFIG_NOT_FOUND]")
+    assert (nothing[0].level, nothing[0].message[:18]) == (FAIL, "[CONFIG_NOT_FOUND]"), "somebody named it"
+
+
+def test_without_a_configuration_the_machine_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    around = Surroundings(PROJECT, Path("tidefold.yaml"), (), no_airflow)
+    first, *rest = diagnose(around)
+    assert (first.level, first.message.split(". ")[0]) == (WARN, "There is no tidefold.yaml in this folder")
+    assert "tidefold init" in first.hint
+    assert {"versions", "java", "spark", "airflow"} == {f.check for f in rest}
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    assert {"versions", "spark", "airflow"} == {f.check for f in diagnose(around)[1:]}, "no Spark: no Java"
 
 
 @pytest.fixture
