@@ -300,8 +300,10 @@ class Ran:
 
 
 def _all_cores_busy(server: LocalServer) -> bool:
-    [application] = httpx.get(f"{server.ui}/api/v1/applications").json()
-    executors = httpx.get(f"{server.ui}/api/v1/applications/{application['id']}/executors").json()
+    # The first answer of Spark's pages may take long on a busy machine.
+    with httpx.Client(base_url=f"{server.ui}/api/v1", timeout=120) as pages:
+        [application] = pages.get("applications").json()
+        executors = pages.get(f"applications/{application['id']}/executors").json()
     return all(one["activeTasks"] >= one["totalCores"] for one in executors)
 
 
