@@ -34,7 +34,7 @@ from tidefold.sources.records.errors import (
     refuse_dropped,
     unknown_op,
 )
-from tidefold.sources.records.extended_json import plain_value
+from tidefold.sources.records.extended_json import BROKEN, plain_value
 from tidefold.sources.records.record_types import SourceBlock, has_aliases, resolve_aliases
 from tidefold.sources.records.row_decoder import Rows, rows_of
 from tidefold.sources.records.unavailable_values import placeholder_of
@@ -58,7 +58,7 @@ def with_row(line: bytes, shape: TableSpec) -> bytes:
             key = {KEY: plain_value(json.loads(key[KEY]))}
         changed = {**record, "value": value, "key": key} if whole else value
         return msgspec.json.encode(changed)
-    except (msgspec.DecodeError, ValueError, RecursionError, OverflowError):
+    except (msgspec.DecodeError, *BROKEN):
         return line
 
 

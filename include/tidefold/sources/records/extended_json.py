@@ -12,6 +12,8 @@ import msgspec
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NUMBERS = {"$numberInt": int, "$numberLong": int}
 _TEXTS = ("$oid", "$numberDecimal", "$symbol", "$uuid")
+# What reading a text of extended JSON raises if it is broken.
+BROKEN = (ValueError, TypeError, KeyError, RecursionError, OverflowError)
 
 
 def to_plain(line: bytes) -> bytes:
@@ -20,7 +22,7 @@ def to_plain(line: bytes) -> bytes:
         return line
     try:
         return msgspec.json.encode(plain_value(json.loads(line)))
-    except (ValueError, TypeError, KeyError, RecursionError, OverflowError):
+    except BROKEN:
         return line
 
 

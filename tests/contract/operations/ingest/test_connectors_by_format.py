@@ -183,3 +183,15 @@ def test_a_document_beside_its_schema(wrapped: bool, tmp_path: Path) -> None:
     land(tmp_path, 0, [one])
     assert take(pipeline).facts["refused"] == {}
     assert json.loads(rows_of(pipeline)[1001]["document"])["text"] == "Sally"
+
+
+@pytest.mark.parametrize(
+    "broken", [{"$date": {}}, {"$date": {"$numberLong": None}}, {"$numberInt": []}, {"$date": {"$numberLong": "x"}}]
+)
+def test_a_document_with_a_broken_value_is_refused_alone(broken: Any, tmp_path: Path) -> None:
+    pipeline = make(tmp_path, "mongodb", DOCUMENTS)
+    lines = records("mongodb")[:2]
+    lines[0]["value"]["after"] = json.dumps({"_id": {"$numberLong": "1001"}, "at": broken})
+    land(tmp_path, 0, lines)
+    assert take(pipeline).facts["refused"] == {"VALUE_INVALID": 1}
+    assert texts_of(pipeline) == {1002: "George"}
