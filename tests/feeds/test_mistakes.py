@@ -129,7 +129,7 @@ def test_4_a_line_cannot_be_read(person: Person) -> None:
     assert "line 1 of l2.jsonl: BROKEN_JSON" in shown
     assert "line 2 of l2.jsonl: OP_UNKNOWN: `op` is 'X', not one of upsert, insert" in shown
     said = person.call("quarantine", "retry", "lines").stdout
-    assert "land corrected records under another name" in said.lower()
+    assert "land corrected ones in a new file" in said
     person.land("lines/l3.jsonl", LINE.replace('"id":1', '"id":2'))
     person.call("ingest", "lines")
     settle = next(text for text in CODED.findall(said) if "settle" in text)
@@ -153,15 +153,10 @@ def test_5_a_value_is_written_in_another_way(person: Person, row: bytes, reason:
     assert not re.search(r"\bb['\"]", shown)
     line = next(text for text in CODED.findall(shown) if text.startswith(f"{option}:"))
     person.set(line, below="source")
-    # What was refused stays so: the rows are landed again, and the refused ones settled.
     said = person.call("ingest", "orders")
     assert "[LANDED_REFUSED]" in said.output
-    # Other bytes: a copy of a file brings nothing.
-    person.land("orders/o3.csv", HEAD.encode() + row + row)
-    assert "Land corrected records under another name" in said.output
-    settle = next(text for text in CODED.findall(said.output) if "settle" in text)
-    person.call("ingest", "orders")
-    assert person.follow_command(settle.replace("REASON", "landed-again")).exit_code == 0
+    retry = next(text for text in CODED.findall(said.output) if "quarantine retry" in text)
+    assert "1 became changes" in person.follow_command(retry).stdout
     assert [row["order_id"] for row in person.rows()] == [1, 2, 3]
 
 
@@ -179,9 +174,10 @@ def test_5_a_value_is_none(person: Person, row: str, right: str) -> None:
     person.call("ingest", "orders")
     assert right in person.call("quarantine", "show", "orders").stdout
     advice = advice_of(fails(person.call("ingest", "orders"), "LANDED_REFUSED"))
-    show, settle = CODED.findall(advice)
+    show, retry, settle, _ = CODED.findall(advice)
     assert right in person.follow_command(show).stdout
-    assert "Land corrected records under another name" in advice
+    assert "still cannot be read" in person.follow_command(retry).stdout
+    assert "land corrected ones in a new file" in advice
     person.land("orders/o3.csv", HEAD + 'I,3,Eve,"1284.60",2026-11-01 09:00:00\n')
     person.call("ingest", "orders")
     assert person.follow_command(settle.replace("REASON", "corrected")).exit_code == 0
@@ -206,6 +202,16 @@ def test_7_no_line_end_and_an_empty_file(person: Person) -> None:
     advice = advice_of(fails(person.call("ingest", "orders"), "LANDED_WAITING"))
     assert "end the last line with a line end" in advice
     person.land("orders/o1.csv", HEAD + ROWS)
+    assert len(person.rows()) == 2
+
+
+def test_7_a_quote_is_not_closed(person: Person) -> None:
+    person.land("orders/o1.csv", HEAD + ROWS.replace("Bob", '"Bob'))
+    assert "`o1.csv` (an open quote, line 3)" in person.call("run", "orders").stdout
+    advice = advice_of(fails(person.call("run", "orders"), "LANDED_WAITING"))
+    assert "Line 3 of `o1.csv`, or a later one, opens a quote" in person.call("status", "orders").stdout
+    assert "close the quote" in advice
+    person.land("orders/o1.csv", HEAD + ROWS.replace("Bob", '"Bob"'))
     assert len(person.rows()) == 2
 
 
@@ -350,6 +356,19 @@ def test_19_a_column_is_retyped(person: Person) -> None:
     assert len(person.rows("lines")) == 1
 
 
+def test_20_the_time_zone_is_added_after_data_came(person: Person) -> None:
+    """Rows of both readings would mix without a word."""
+    before = person.rows()
+    person.set("time_zone: UTC", below="source")
+    assert person.rows() == before
+    person.set("time_zone: Europe/Berlin", below="source")
+    advice = advice_of(fails(person.call("run", "orders"), "SHAPE_CHANGED", 3))
+    drop, ingest = CODED.findall(advice)
+    assert person.follow_command(f"{drop} --yes").exit_code == 0
+    assert person.follow_command(ingest).exit_code == 0
+    assert [row["updated_at"][:19] for row in person.rows()] == ["2026-11-01 07:00:00", "2026-11-01 07:01:00"]
+
+
 @pytest.mark.parametrize("words", [["2"], ["order_id=2"], ['{"order_id": 2}']])
 def test_21_a_key_is_written_in_some_way(person: Person, words: list[str]) -> None:
     person.rows()
@@ -483,3 +502,59 @@ def test_26_a_hold_without_a_reason(person: Person) -> None:
     assert done.exit_code == 2
     assert "Missing option '--reason'" in done.output
     assert person.call("hold", "orders", "audit", "1", "--reason", "yearly audit").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("source", "value", "right", "setting"),
+    [
+        ("", '"1284,60"', "a number such as 1284.60", 'set `decimal: ","` under'),
+        ('decimal: ","', "1.284.60", "a number such as 1284,60", ""),
+        ('decimal: ","', '"1.284,60"', "a number such as 1284,60", 'set `decimal: ","` and `thousands: "."` under'),
+        ('{decimal: ",", thousands: "."}', '"1284,6,0"', "a number such as 1.284,60", ""),
+        ("", "1'284.60", "a number such as 1284.60", 'set `decimal: "."` and `thousands: "\'"` under'),
+    ],
+)
+def test_27_a_number_is_written_in_another_way(
+    person: Person, source: str, value: str, right: str, setting: str
+) -> None:
+    if source:
+        person.set(source, below="source")
+    person.land("orders/o2.csv", f"{HEAD}I,3,Eve,{value},2026-11-01 09:00:00\n")
+    person.call("ingest", "orders")
+    lines = person.call("quarantine", "show", "orders").stdout.splitlines()
+    shown = next(line for line in lines if "o2.csv" in line)
+    assert right in shown
+    assert setting in shown if setting else "To read it" not in shown
+
+
+def test_28_a_name_of_a_column_is_seen_before_the_first_run(person: Person) -> None:
+    person.edit("customer: string", "custmer: string")
+    for words in (("validate",), ("doctor",)):
+        shown = person.call(*words).output
+        assert "[LANDED_SCHEMA] `o1.csv` has column customer, which is not configured" in shown
+        assert "Did you mean `customer` by column `custmer`?" in shown
+    advice = advice_of(fails(person.call("ingest", "orders"), "LANDED_SCHEMA"))
+    [alias] = [text for text in CODED.findall(advice) if "aliases" in text]
+    person.set(alias, below="columns")
+    assert "LANDED_SCHEMA" not in person.call("validate").output
+    assert [row["custmer"] for row in person.rows()] == ["Ann", "Bob"]
+
+
+def test_29_a_folder_has_the_column(person: Person) -> None:
+    person.edit("      customer: string\n", "      customer: string\n      dt: date\n")
+    os.rename("landing/orders/o1.csv", "landing/o1.csv")
+    person.land("orders/dt=2026-11-01/o1.csv", HEAD + ROWS)
+    advice = advice_of(fails(person.call("ingest", "orders"), "LANDED_SCHEMA"))
+    assert "default" not in advice
+    [setting] = [text for text in CODED.findall(advice) if text.startswith("folder_columns")]
+    person.set(setting, below="source")
+    assert [row["dt"] for row in person.rows()] == ["2026-11-01"] * 2
+
+
+def test_30_names_of_files_that_no_log_reads_and_rows_that_would_be_refused(person: Person) -> None:
+    os.rename("landing/lines/l1.jsonl", "landing/lines/l1.xlsx")
+    person.land("orders/o1.csv", HEAD + ROWS.replace("2.50", "2.5.0"))
+    for words in (("validate",), ("doctor",)):
+        shown = person.call(*words).output
+        assert "[FOREIGN_FILE] The name of `l1.xlsx` does not end in" in shown
+        assert "a run would refuse 1 of 2 records of `o1.csv`. The first is number 2: [VALUE_INVALID]" in shown

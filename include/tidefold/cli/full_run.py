@@ -75,6 +75,8 @@ def open_runs(
 
         def begin(request: SnapshotRequest) -> FullRun:
             def report(step: str, outcomes: Sequence[Outcome]) -> None:
+                if step == "abort":
+                    outcomes = [outcome for outcome in outcomes if outcome.status is not Status.NOTHING]
                 # Errors go to stderr, so they need no heading.
                 if any(not outcome.error for outcome in outcomes):
                     terminal.line(step)

@@ -67,6 +67,7 @@ FIRST_FORMAT = 5
 UNRELEASED = {
     *("LandedFileRecord.columns", "Position.columns", "LogState.followed_ttl"),
     *("LandedFileRecord.signalled", "Position.signalled"),
+    "TableSpec.time_zone",
     *("FollowedTtl.days", "FollowedTtl.configured"),
     *(f"UploadTotals.{name}" for name in ("latency_ms", "size", "attempts", "batch", "queue")),
 }

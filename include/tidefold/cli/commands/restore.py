@@ -79,9 +79,10 @@ def restore(
     Continue with tidefold quality and tidefold confirm, as for any snapshot. The gate compares the row count with the
     newest snapshot. If the gate fails because rows are fewer, confirm with an override. What happens to the later
     changes is your choice. --log-position stay: go back, and stay there until tidefold resume LOG. Until then the log
-    ingests and folds nothing. --log-position skip: go back, and leave the later changes out for good. --log-position
-    replay, for repairs: make the table again from this snapshot; the next run, perhaps a scheduled one, folds the later
-    changes again. stay and replay are refused if those changes were truncated. The outcome names the change sets.
+    ingests and folds nothing. --log-position skip: go back, and leave the later changes out for good. If a landed file
+    was wrong, choose skip; then land its rows, and those of later files, in new files. --log-position replay, for
+    repairs: make the table again from this snapshot; the next run, perhaps a scheduled one, folds the later changes
+    again. stay and replay are refused if those changes were truncated. The outcome names the change sets.
     --log-position carry restores the base of a tail-only snapshot and leaves its changes in the log, to be folded by
     the next run. To undo a restore, restore again.
     Nothing is deleted. A full snapshot needs no Spark. A tail-only snapshot is folded in one Spark job.

@@ -169,12 +169,14 @@ def validate(
     if schema:
         terminal.result(json_schema(), json.dumps(json_schema(), indent=2))
         return
+    from tidefold.operations.doctor.landed_sample import find_misfits
     from tidefold.presentation.tables import log_table
 
     config = load_config(terminal.config_path)
     check_suites(config)
     warnings = [
         *missing_folders(config),
+        *map(str, find_misfits(config, local=True)),
         *find_missing_topics(config),
         *find_lasting_rows(config),
         *find_coarse_orders(config),

@@ -263,6 +263,7 @@ def _shape_of(entry: LogConfig) -> TableSpec:
     if own == COLUMNS and entry.merge.engine is Engine.APPEND:
         own = POSITION  # The file and the row are the place of a row.
     written = entry.ttl.column if entry.ttl and entry.ttl.on else None
+    zone = getattr(entry.source, "time_zone", None) or ""
     return TableSpec(
         key=tuple(entry.key),
         columns=tuple(
@@ -283,6 +284,7 @@ def _shape_of(entry: LogConfig) -> TableSpec:
         merge=entry.merge.merge(not by),
         spread=_spread(entry),
         ignored=tuple(entry.ignored),
+        time_zone="" if zone == "UTC" else zone,
     )
 
 

@@ -250,6 +250,7 @@ def _describe(shape: TableSpec) -> dict[str, str]:
     parts |= {"key_groups": str(shape.key_groups), "merge": _merging(shape)}
     written = {column.name: f" as {column.encoding}" if column.encoding else "" for column in shape.columns}
     parts |= {f"column `{column.name}`": column.type + written[column.name] for column in shape.columns}
+    parts["time_zone"] = shape.time_zone or "UTC"
     return {**parts, "column order": ", ".join(column.name for column in shape.columns)}
 
 

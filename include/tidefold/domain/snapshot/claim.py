@@ -198,11 +198,14 @@ def of_run(state: LogState, run: str) -> Snapshot | None:
 
 def build_open_error(state: LogState, attempt: Snapshot) -> RefusedError:
     """Returns the error that another run has an open attempt."""
-    which = f" --snapshot {attempt.id}" if attempt.as_of else ""
+    log, which = state.log, f" --snapshot {attempt.id}" if attempt.as_of else ""
+    publish = f" If that run has ended, `tidefold quality {log}` and `tidefold confirm {log}` publish the snapshot."
+    is_staged = attempt.state is State.STAGED and not attempt.as_of
     return RefusedError(
         "ATTEMPT_OPEN",
         f"Run `{attempt.run}` has an open attempt on `{state.log}`: snapshot {attempt.id} is {attempt.state}.",
-        hint=f"Wait until it ends, run `tidefold abort {state.log}{which}`, or call again with --takeover.",
+        hint=f"Wait until it ends, run `tidefold abort {log}{which}`, or call again with --takeover."
+        f"{publish if is_staged else ''}",
     )
 
 

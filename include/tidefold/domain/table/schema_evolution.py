@@ -251,9 +251,14 @@ def _require_same_log(state: LogState, after: Schema, shape: TableSpec) -> None:
     raise RefusedError(
         "SHAPE_CHANGED",
         f"The configuration does not match the table of log `{state.log}` ({'; '.join(changed)}).",
-        hint=_hint(state)
-        or "Put the old value back. To use the new one, begin the log again, if its landed files still exist: "
-        f"`tidefold drop {state.log}` (it deletes table and snapshots), then `tidefold ingest {state.log}`.",
+        hint=_hint(state) or f"Put the old value back. {_advise_to_begin_again(state.log)}",
+    )
+
+
+def _advise_to_begin_again(log: str) -> str:
+    return (
+        "Or begin the log again, if its landed files still exist: "
+        f"`tidefold drop {log}` (it deletes table and snapshots), then `tidefold ingest {log}`."
     )
 
 
@@ -284,5 +289,5 @@ def _require_allowed(log: str, differences: tuple[SchemaChange, ...], policies: 
     raise RefusedError(
         "SHAPE_CHANGED",
         f"The configured columns do not match those of log `{log}` ({reasons}). Nothing was changed.",
-        hint=f"Put the old columns back{allow if able else ''}.",
+        hint=f"Put the old columns back{allow if able else ''}. {_advise_to_begin_again(log)}",
     )

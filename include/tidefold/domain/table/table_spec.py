@@ -114,6 +114,7 @@ class TableSpec:
     merge: how changes of one key become a row.
     spread: how many of the first key columns decide the key group; 0: all.
     ignored: names that records may have besides the columns; the log leaves them out.
+    time_zone: of times without one; empty: UTC.
     """
 
     key: tuple[str, ...]
@@ -125,6 +126,7 @@ class TableSpec:
     merge: Merge = Merge()
     spread: int = 0
     ignored: tuple[str, ...] = ()
+    time_zone: str = ""
 
     @property
     def spread_key(self) -> tuple[str, ...]:

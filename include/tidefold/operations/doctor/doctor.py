@@ -15,6 +15,7 @@ from tidefold.errors import TidefoldError, wrap_unexpected
 from tidefold.operations.doctor import judge_pipeline, machine, pipeline_probes
 from tidefold.operations.doctor.finding import DoctorFinding, FindingLevel
 from tidefold.operations.doctor.judge_pipeline import AirflowSetup, judge_catalog, probe_airflow, probe_catalog
+from tidefold.operations.doctor.landed_sample import find_misfits, judge_records
 
 T = TypeVar("T")
 SECONDS = 20.0
@@ -92,6 +93,7 @@ CHECKS: tuple[DoctorCheck[Any], ...] = (
     DoctorCheck("store", lambda a: pipeline_probes.probe_store(a.config), judge_pipeline.judge_store),
     DoctorCheck("clock", lambda a: pipeline_probes.probe_clock(a.config), judge_pipeline.judge_clock),
     DoctorCheck("landing", lambda a: pipeline_probes.probe_landing(a.config), judge_pipeline.judge_landing),
+    DoctorCheck("records", lambda a: find_misfits(a.config), judge_records),
     DoctorCheck("ingest", lambda a: pipeline_probes.probe_waiting_files(a.config), judge_pipeline.judge_waiting_files),
     DoctorCheck("suites", lambda a: pipeline_probes.probe_suites(a.config), judge_pipeline.judge_suites),
     DoctorCheck("retention", lambda a: a.config, judge_pipeline.judge_retention),

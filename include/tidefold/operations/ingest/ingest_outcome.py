@@ -183,7 +183,9 @@ def _has_nothing(accounted: Accounted) -> bool:
 def _remarks(accounted: Accounted) -> list[str]:
     left, remarks = accounted.planned.plan.left, []
     if left:
-        names = ", ".join([*(f"`{name}`" for name in left[:_NAMED]), *(["..."] if len(left) > _NAMED else [])])
+        quotes = {name: f" (an open quote, line {end.quote:,})" for name, end in left.items() if end.quote}
+        named = [f"`{name}`{quotes.get(name, '')}" for name in list(left)[:_NAMED]]
+        names = ", ".join([*named, *(["..."] if len(left) > _NAMED else [])])
         remarks.append(f"{count_noun(len(left), 'file')} still being written: {names}")
     if accounted.extract and accounted.extract.kept:
         remarks.append(
@@ -266,8 +268,15 @@ def find_problems(accounted: Accounted, folder: str | None, instant: str, advice
 
 def _find_waiting(accounted: Accounted) -> Iterator[LandingProblem]:
     sizes = {file.name: file.size for file in accounted.listed.files}
-    for name in accounted.planned.plan.left:
-        if sizes.get(name):
+    for name, ending in accounted.planned.plan.left.items():
+        if ending.quote:
+            message = f"Line {ending.quote:,} of `{name}`, or a later one, opens a quote that nothing closes. "
+            message += "That line and all after it are not ingested."
+            hint = (
+                'Wait while the file is being written. If its writer is done, close the quote, or set `quote: ""` '
+                "under `source` if no value is quoted. Land the corrected file under the same name."
+            )
+        elif sizes.get(name):
             message = f"`{name}` does not end with a complete record. The incomplete end is not ingested yet."
             hint = (
                 "Wait while the file is being written. If its writer is done, end the last line with a line end, or "
@@ -313,13 +322,7 @@ def _judge_file(
         number = count["records"]
         message = f"All {number:,} records of `{name}` were refused."
         message = f"The only record of `{name}` was refused." if number == 1 else message
-        hint = (
-            f"`tidefold quarantine show {log}` prints each with its reason. Land corrected records under another name "
-            "(after a mistake in the configuration: the same file), then "
-            f"`tidefold quarantine settle {log} --file {name} --reason REASON`."
-            if alone
-            else f"`tidefold quarantine show {log}` prints each with its reason. {advice}"
-        )
+        hint = f"`tidefold quarantine show {log}` prints each with its reason. {advice}"
         yield LandingProblem(name, "LANDED_REFUSED", message, hint, fails=alone)
     elif count["forgotten"]:
         return  # Known from before an import or a rebuild.

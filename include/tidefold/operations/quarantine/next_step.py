@@ -16,36 +16,37 @@ def has_extracts(source: SourceEntry | None) -> bool:
     return getattr(source, "extract", None) is not None
 
 
+def can_read_again(source: SourceEntry | None, state: LogState) -> bool:
+    """Whether a retry can read the refused records of this source."""
+    if source is None or has_extracts(source):
+        return False
+    is_read_alone = source.format in ("json", "custom") or source.format.startswith("debezium")
+    return is_read_alone or (source.format in ("csv", "parquet") and _is_numbered(state))
+
+
 def advise_on_refused(pipeline: Pipeline, state: LogState) -> str:
     """Returns what to do with the refused records of a log.
 
     A refused record keeps its offset, so a corrected file with the same offsets is never ingested.
     """
-    source, log = pipeline.log(state.log).source, state.log
-    if _is_numbered(state) and not has_extracts(source):
-        again = "If the configuration was wrong, correct it, then "
-        again = f"{again}`tidefold quarantine retry {log}`. " if source and source.format == "json" else ""
-        refused = [entry.name for entry in state.landed if entry.quarantined]
-        [file] = refused if len(refused) == 1 else ["FILE"]
-        return (
-            f"{again}Land corrected records under another name (after a mistake in the configuration: the same file), "
-            f"then `tidefold quarantine settle {log} --file {file} --reason REASON` for the file with the refused "
-            f"records, then `tidefold run {log}`."
-        )
+    source, log, settle = pipeline.log(state.log).source, state.log, ""
     if source is None:
         step = "write their rows once more"
     elif has_extracts(source):
         step = "land the next extract with correct rows"
+    elif _is_numbered(state):
+        refused = [entry.name for entry in state.landed if entry.quarantined]
+        step, settle = "land corrected ones in a new file", f" --file {refused[0] if len(refused) == 1 else 'FILE'}"
     elif source.format.startswith("debezium"):
         step = "change their rows once more at the source, or let Debezium take an incremental snapshot of their keys"
     elif source.format == "delta-cdf":
         step = "change their rows once more in the Delta table"
     else:
         step = "let the source send newer changes of their rows"
-    return (
-        f"If the configuration was wrong, correct it, then `tidefold quarantine retry {log}`. "
-        f"If the records are wrong, {step}; then `tidefold quarantine settle {log} --reason REASON`."
-    )
+    wrong = "If the records are wrong, "
+    again = f"If the configuration was wrong, correct it, then `tidefold quarantine retry {log}`. {wrong}"
+    steps = f"{again if can_read_again(source, state) else ''}{step}; then `tidefold quarantine settle {log}{settle} "
+    return f"{steps[0].upper()}{steps[1:]}--reason REASON`. Then `tidefold run {log}`."
 
 
 def _is_numbered(state: LogState) -> bool:

@@ -20,7 +20,6 @@ from tidefold.changelog import write_intents
 from tidefold.changelog.key_group_hash import with_key_groups
 from tidefold.changelog.schema import change_schema, order_columns
 from tidefold.changelog.write_intents import Intent, IntentLog
-from tidefold.config import SourceEntry
 from tidefold.domain.ingest.append import require_open
 from tidefold.domain.ingest.quarantine_retry import (
     QuarantineRetryCommit,
@@ -53,7 +52,7 @@ from tidefold.operations.quarantine.key_changes import (
     read_refused_keys,
 )
 from tidefold.operations.quarantine.newer_changes import Awaited, Decision, ResentProof, find_newer
-from tidefold.operations.quarantine.next_step import advise_on_refused, has_extracts
+from tidefold.operations.quarantine.next_step import advise_on_refused, can_read_again
 from tidefold.operations.snapshot.attempt import find_horizon
 from tidefold.sources.api import PLACEHOLDER, source_of
 from tidefold.sources.quarantine.reparse import (
@@ -72,10 +71,8 @@ _TRIES = 3
 _PASSES = 3
 _STAYS = {
     "refused": "still cannot be read",
-    "any_name": (
-        "files with any names are not read again: land corrected records under another name, then settle these "
-        "(`tidefold quarantine settle LOG --file FILE --reason REASON`)"
-    ),
+    "gone": "their landed file was changed or removed, so they were not read again",
+    "alone": "records of this source are not read again",
     "log_cut": "the log was truncated after they landed, so newer changes of their keys cannot be found",
     "left_out": "a restore or an import left out the changes of that time",
     "newer": "newer changes of their keys were ingested, and would have to come after them",
@@ -202,7 +199,9 @@ def _sort_records(pipeline: Pipeline, state: LogState, records: Sequence[Refused
     zone = feed.options.get("time_zone") if feed else None
     within, horizon = partial(room, state), find_horizon(pipeline, state)
     how = horizon, feed.placeholder if feed else PLACEHOLDER, state.names, zone
-    looks = look_again(source, state.shape, possible, lambda one: texts.get(id(one)), within, *how)
+    reads_again = can_read_again(pipeline.log(state.log).source, state)
+    files = source.listing(state).files if source and reads_again and not source.reader(state.shape) else None
+    looks = look_again(source, state.shape, possible, lambda one: texts.get(id(one)), within, *how, files)
     former = {(one.entry.file, one.entry.line): one.entry for one in records}
     refused: list[RefusedKey] = []
     if any(look.moved or state.shape.key for look in looks):
@@ -215,7 +214,8 @@ def _sort_records(pipeline: Pipeline, state: LogState, records: Sequence[Refused
     orders |= {position.high for position in state.positions if position.high}
     awaited = Awaited(orders, frozenset(one.old_key for one in moved if one.old_key))
     for look in looks:
-        parts.staying += [(one, _find_why(pipeline.log(state.log).source, one)) for one in look.refused]
+        why = "gone" if look.is_gone else "refused" if reads_again else "alone"
+        parts.staying += [(one, why) for one in look.refused]
         renewed = {(one.entry.file, one.entry.line): one.entry for one in look.refused}
         parts.renewed |= {at: entry for at, entry in renewed.items() if entry != former[at]}
         parts.settled += look.others
@@ -231,12 +231,6 @@ def _sort_records(pipeline: Pipeline, state: LogState, records: Sequence[Refused
             table = _with_batch(table, state, look.partition)
             _add_changes(pipeline, state, parts, look, table, awaited)
     return parts
-
-
-def _find_why(source: SourceEntry | None, one: Refused) -> str:
-    """Returns why a record stays refused. Without an offset, only a line of JSON can be read again."""
-    is_json = source is not None and source.format == "json" and not has_extracts(source)
-    return "refused" if one.landed.next_offset or is_json else "any_name"
 
 
 def _with_batch(table: pa.Table, state: LogState, number: int) -> pa.Table:
@@ -390,5 +384,5 @@ def _outcome(log: str, became: Counter[str], stay: Counter[str], reasons: Counte
     parts = [f"{became[name]:,} {text}" for name, text in _BECAME.items() if became[name]]
     parts += [f"{stay[why]:,} stay: {text}" for why, text in _STAYS.items() if stay[why]]
     message = f"read {details.records:,} refused records again: {'; '.join(parts)}"
-    message += f". {advice.rstrip('.')}" if stay.total() > stay["any_name"] else ""
+    message += f". {advice.rstrip('.')}" if stay else ""
     return Outcome(log, Status.TAKEN if became.total() else Status.NOTHING, message, details=details)

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from tidefold.domain.log_state import LogState
+import logging
+from contextlib import suppress
+from dataclasses import replace
+
+from tidefold.domain.log_state import LogState, Snapshot
+from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot import transitions
+from tidefold.errors import SupersededError, TidefoldError, wrap_unexpected
+from tidefold.ledger.evidence import find_folders
 from tidefold.operations.local_copies.manage import prune
 from tidefold.operations.outcome import Outcome, Status
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.retention.subsume import sweep
 from tidefold.operations.sets.publish import give_up_staged
 from tidefold.operations.snapshot.details import AbortDetails
+
+_log = logging.getLogger(__name__)
 
 
 def abort(
@@ -50,3 +59,39 @@ def abort(
 def _open_attempt(state: LogState, run_id: str | None) -> int | None:
     attempt = state.open_of(run_id)
     return attempt.id if attempt else None
+
+
+def give_up_attempt(pipeline: Pipeline, log: str, snapshot: Snapshot, error: Exception) -> Outcome:
+    """Aborts an attempt that failed. If that fails too, the outcome has the first error; the next run cleans up."""
+    found = wrap_unexpected(error)
+    if found is not error:
+        _log.error("%s: %s", log, found, exc_info=error)
+    ledger = pipeline.ledger(log)
+    try:
+        # If a newer attempt has deleted this one's files, the cause is SUPERSEDED, not a missing file.
+        transitions.require_not_aborted(ledger.read(), snapshot.id)
+        ledger.commit(lambda state: transitions.abort(state, snapshot.id, f"{found.code}: {found.message}"))
+        sweep(pipeline.store, ledger)
+    except SupersededError as superseded:
+        found = superseded
+        with suppress(TidefoldError):
+            sweep(pipeline.store, ledger)
+    except TidefoldError as second:
+        _log.warning("%s: cleaning up after %s failed: %s", log, found.code, second)
+    outcome = Outcome.of_error(log, found, snapshot.id)
+    if found.code != "NAME_TAKEN" or outcome.error is None:
+        return outcome
+    return replace(
+        outcome, error=replace(outcome.error, hint=_explain_taken(pipeline, log, snapshot, outcome.error.hint))
+    )
+
+
+def _explain_taken(pipeline: Pipeline, log: str, snapshot: Snapshot, hint: str) -> str:
+    """Returns the next step if the store has folders of snapshots that the ledger does not have."""
+    folders = [f"`{number:010d}`" for number in sorted(find_folders(pipeline.store, log)) if number >= snapshot.id]
+    if not folders:
+        return hint
+    return (
+        f"In `{LogPaths(log).snapshots}`, the ledger does not have {', '.join(folders)}: was only a half of the store "
+        f"restored? Put newer `logs` and `tables` back, or move these folders away; then `tidefold run {log}`."
+    )

@@ -6,7 +6,7 @@ import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -20,7 +20,7 @@ from tidefold.domain.snapshot import transitions
 from tidefold.domain.snapshot.claim import KindPolicy, describe_replayed, name_span, of_run
 from tidefold.domain.snapshot.manifest import DataFile, Manifest, home
 from tidefold.domain.wording import describe_ties
-from tidefold.errors import SupersededError, TidefoldError, wrap_unexpected
+from tidefold.errors import TidefoldError
 from tidefold.fold.fold_bucket import deal
 from tidefold.fold.merge.arrow_merge import LISTED
 from tidefold.fold.plan import FoldResult, FoldTask
@@ -35,6 +35,7 @@ from tidefold.operations.retention.subsume import sweep
 from tidefold.operations.savepoint.import_snapshot import Import as Import
 from tidefold.operations.sets.restore import RestoreSet as RestoreSet
 from tidefold.operations.sets.savepoint import ImportSet as ImportSet
+from tidefold.operations.snapshot.abort import give_up_attempt
 from tidefold.operations.snapshot.attempt import Attempt, Claimant, RestoreInfo
 from tidefold.operations.snapshot.details import LocalCopyDetails, StagedDetails, StagedImport, StagedRestore
 from tidefold.operations.snapshot.fold import Fold as Fold
@@ -396,7 +397,7 @@ def _begin(
             return planned.attempt
         return request.plan(pipeline, state, snapshot)
     except Exception as error:
-        return _give_up(pipeline, log, snapshot, error)
+        return give_up_attempt(pipeline, log, snapshot, error)
 
 
 def _describe_empty(log: str) -> Outcome:
@@ -409,24 +410,4 @@ def _finish(pipeline: Pipeline, attempt: Attempt, answers: Sequence[TaskAnswer])
         require_rows(attempt.log, attempt.expected_rows, results)
         return stage(pipeline, attempt, results)
     except Exception as error:
-        return _give_up(pipeline, attempt.log, attempt.snapshot, error)
-
-
-def _give_up(pipeline: Pipeline, log: str, snapshot: Snapshot, error: Exception) -> Outcome:
-    """Aborts the attempt. If that fails too, the outcome still has the first error, and the next run cleans up."""
-    found = wrap_unexpected(error)
-    if found is not error:
-        _log.error("%s: %s", log, found, exc_info=error)
-    ledger = pipeline.ledger(log)
-    try:
-        # If a newer attempt has deleted this one's files, the cause is SUPERSEDED, not a missing file.
-        transitions.require_not_aborted(ledger.read(), snapshot.id)
-        ledger.commit(lambda state: transitions.abort(state, snapshot.id, f"{found.code}: {found.message}"))
-        sweep(pipeline.store, ledger)
-    except SupersededError as superseded:
-        found = superseded
-        with suppress(TidefoldError):
-            sweep(pipeline.store, ledger)
-    except TidefoldError as second:
-        _log.warning("%s: cleaning up after %s failed: %s", log, found.code, second)
-    return Outcome.of_error(log, found, snapshot.id)
+        return give_up_attempt(pipeline, attempt.log, attempt.snapshot, error)

@@ -237,7 +237,9 @@ class FullExtracts:
             if ending.problem:
                 return ending.problem
             if ending.torn or not file.size:
-                return _report_waiting(one, f"`{file.name}` has no end", "Wait while the extract is being written.")
+                why = f"`{file.name}` has no end"
+                why += f": line {ending.quote:,} or a later one opens a quote that stays open" if ending.quote else ""
+                return _report_waiting(one, why, "Wait while the extract is being written, or land a correct one.")
         return None
 
     def _has(self, path: str) -> bool:

@@ -8,6 +8,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from functools import cached_property, partial
 from typing import Any, BinaryIO, ClassVar
 
@@ -36,6 +37,7 @@ from tidefold.sources.records.text_forms import Spelling
 from tidefold.typed_json import convert_value
 
 # Columns that usually say whether a row is an upsert or a delete.
+_NEAR = 0.75  # How alike two names are that may be one.
 _OPERATION = re.compile(r"_*(op|op_?type|operation|cdc_?op(eration)?|change_?type)", re.IGNORECASE)
 
 
@@ -53,7 +55,7 @@ class AnyFiles:
         return list_by_number(self.feed, self.endings, state, has_offsets=self.rules.offset is not None)
 
     def reader(self, shape: TableSpec) -> None:
-        """Returns None: a refused row is not read again. A corrected row lands in a new file."""
+        """Returns None: a refused row is read again with its file."""
 
 
 def misfit(names: Sequence[str], shape: TableSpec, beside: Sequence[str]) -> str | None:
@@ -74,19 +76,31 @@ def misfit(names: Sequence[str], shape: TableSpec, beside: Sequence[str]) -> str
     return None
 
 
-def fit_hint(names: Sequence[str], shape: TableSpec, beside: Sequence[str]) -> str:
-    """Returns the configuration that makes tidefold ingest a file with these columns."""
+def fit_hint(names: Sequence[str], shape: TableSpec, beside: Sequence[str], path: str = "") -> str:
+    """Returns the configuration that makes tidefold ingest a file with these columns. `path`: of the file."""
     expected = {*(column.name for column in shape.columns), *beside, *shape.ignored}
     unknown = [name for name in names if name not in expected]
     lacking = {*shape.key, *shape.column_order, *beside} - set(names)
     missing = [c for c in shape.columns if c.name not in names and not c.may_lack and not lacking]
     hint = "Nothing of it was ingested."
+    in_folders = [c.name for c in missing if c.name in read_folders(path)]
+    if in_folders:
+        hint += f" Its folders have {', '.join(in_folders)}: set `folder_columns: [{', '.join(in_folders)}]` under "
+        hint += "`source`."
+    lower = {c.name.lower(): c for c in shape.columns if c.name not in names and c.name not in in_folders}
+    near = {name: lower[to] for name in unknown for to in get_close_matches(name.lower(), lower, 1, _NEAR)}
+    for name, column in list(near.items())[:3]:
+        hint += f" Did you mean `{name}` by column `{column.name}`? Correct it in `columns`, or set "
+        hint += f"`{column.name}: {{type: '{column.type}', aliases: [{name}]}}` there."
+    unknown = [name for name in unknown if name not in near]
+    missing = [c for c in missing if c not in near.values() and c.name not in in_folders]
     operations = [name for name in unknown if _OPERATION.fullmatch(name)] if not beside else []
     if operations:
         hint += f" If `{operations[0]}` says what a row does, set `op: {{column: {operations[0]}}}` under `source`."
     elif unknown:
         lines = ", ".join(f"`{name}: {{type: string, default: null}}`" for name in unknown[:3])
-        hint += f" To ingest it, add {lines} (or another type) to `columns`, or set `ignored: [{', '.join(unknown)}]`."
+        hint += f" To ingest it, add {lines} (or another type) to `columns`, or set "
+        hint += f"`ignored: [{', '.join(unknown)}]` beside it."
     if missing:
         lines = ", ".join(f"`{c.name}: {{type: '{c.type}', default: null}}`" for c in missing[:3])
         hint += f" If such files have null there, set {lines} in `columns`."
@@ -99,6 +113,7 @@ class RowTaker:
 
     skip: how many rows were taken before.
     stops: whether other columns than configured stop the log.
+    lines: see FileTask.
     """
 
     file: LandedFile
@@ -109,6 +124,7 @@ class RowTaker:
     skip: int = 0
     horizon: int | None = None
     stops: bool = False
+    lines: frozenset[int] | None = None
     account: Account = field(default_factory=Account)
     spool: ChangeSpool = field(default_factory=ChangeSpool)
 
@@ -133,6 +149,9 @@ class RowTaker:
             rows = rows.append_column(name, pa.repeat(value, rows.num_rows))
         old = bisect_right(numbers, self.skip)
         rows, numbers = rows.slice(old), numbers[old:]
+        if self.lines is not None:
+            mine = [at for at, number in enumerate(numbers) if number in self.lines]
+            rows, numbers = rows.take(mine), [numbers[at] for at in mine]
         if not numbers:
             return
         made = self._changes.make(rows, numbers)
@@ -148,7 +167,7 @@ class RowTaker:
 
     def refuse(self, number: int, refused: RefusedRecordError, text: bytes) -> None:
         """Refuses a row that cannot be split into columns."""
-        if number > self.skip:
+        if number > self.skip and (self.lines is None or number in self.lines):
             self.account.records += 1
             self._refuse(number, refused, text)
 
@@ -236,7 +255,8 @@ class Csv(AnyFiles):
         content.rewind()  # The file is read again from its header on.
         blocks = as_utf8(unzip(content.blocks()) if file.gzip else content.blocks(), self.rules.encoding)
         cast = partial(of_text, spelling=self.rules.spelling)
-        taker = RowTaker(file, shape, self.rules, cast, quarantine, task.records, task.horizon, bool(task.stops))
+        stops = bool(task.stops)
+        taker = RowTaker(file, shape, self.rules, cast, quarantine, task.records, task.horizon, stops, task.lines)
         try:
             self._take(Blocks(self._marks.mark_blocks(blocks)), taker)
         except pa.ArrowInvalid as error:
@@ -295,7 +315,9 @@ class Csv(AnyFiles):
             hint = f"Set `delimiter: {json.dumps(near)}` under `source`. Nothing of the file was ingested."
             return replace(problem, message=message, hint=hint)
         expected = {*(column.name for column in shape.columns), *self.rules.beside}
-        problem = replace(problem, hint=fit_hint(own_names(shape, heads), shape, self.rules.beside))
+        problem = replace(
+            problem, hint=fit_hint([*own_names(shape, heads), *taker.folders], shape, self.rules.beside, name)
+        )
         if self.rules.header is True and not expected & set(heads):
             names = ", ".join([*self.rules.beside, *(c.name for c in shape.columns if c.name not in self.rules.beside)])
             hint = f"If its first line is a row, set `header: [{names}]` in the order of the file under `source`."

@@ -48,7 +48,8 @@ class Parquet(AnyFiles):
     def _parse(self, stream: BinaryIO, task: FileTask, shape: TableSpec, quarantine: QuarantineWriter) -> ParsedFile:
         checksum = read_whole(stream, task)
         cast = partial(of_values, spelling=Spelling(time_zone=self.rules.time_zone))
-        taker = RowTaker(task.file, shape, self.rules, cast, quarantine, horizon=task.horizon, stops=bool(task.stops))
+        how = task.horizon, bool(task.stops), task.lines
+        taker = RowTaker(task.file, shape, self.rules, cast, quarantine, 0, *how)
         try:
             for rows, numbers in number_rows(self._batches(stream, task, taker)):
                 taker.take(rows, numbers)
@@ -64,7 +65,9 @@ class Parquet(AnyFiles):
             schema = pa.schema([f.with_name(name) for f, name in zip(schema, names, strict=True)])
             if why := misfit([*schema.names, *taker.folders], shape, self.rules.beside):
                 problem = report_unfit_schema(task.file.name, why, stops=bool(task.stops))
-                raise UnfitFileError(replace(problem, hint=fit_hint(schema.names, shape, self.rules.beside)))
+                raise UnfitFileError(
+                    replace(problem, hint=fit_hint([*names, *taker.folders], shape, self.rules.beside, task.file.name))
+                )
             if why := misfit_type(schema, shape):
                 raise UnfitFileError(report_unfit_schema(task.file.name, why, stops=bool(task.stops)))
             for batch in read_batches(file, plain_schema(file), _ROWS):

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from tidefold.sources.inference.proposal import ProposedColumn
-from tidefold.sources.records.text_forms import FORMATS, PLAIN, Spelling, in_normal_form, is_as
+from tidefold.sources.records.text_forms import FORMATS, NUMBER_MARKS, PLAIN, Spelling, in_normal_form, is_as
 
 _WHOLE = re.compile(r"-?(0|[1-9]\d*)", re.ASCII)
 _FRACTION = re.compile(r"-?\d+\.\d+", re.ASCII)
@@ -41,14 +41,12 @@ _GAPS = ("na", "-", "--", "?", "n.a.", "k.a.", "#n/a")
 _NAMED_ONLY = ("%Y%m%d%H%M%S",)
 
 
-# The decimal point and the mark between thousands, the likeliest first.
-_MARKS = ((".", ""), (",", ""), (",", "."), (".", ","), (",", " "), (".", " "), (".", "'"), (",", "'"))
 _MARKED = re.compile(r"-?\d[\d.,'\u2019 \u00a0\u202f]*")
 
 
 def find_spellings(columns: Iterable[Sequence[str | None]]) -> list[Spelling]:
     """Returns the ways in which the numbers of all columns can be read, each with other results."""
-    spellings = [Spelling(decimal=decimal, thousands=thousands) for decimal, thousands in _MARKS]
+    spellings = [Spelling(decimal=decimal, thousands=thousands) for decimal, thousands in NUMBER_MARKS]
     results: dict[tuple[tuple[str, ...], ...], Spelling] = {}
     numbers = []
     for column in columns:

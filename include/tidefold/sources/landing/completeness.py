@@ -43,11 +43,13 @@ class Ending:
     complete: the first bytes that can be taken.
     torn: the file has more, which is not complete yet.
     problem: why the file cannot be read.
+    quote: the first line from which on a quote may be that nothing closes; 0: every quote is closed.
     """
 
     complete: int
     torn: bool = False
     problem: FileProblem | None = None
+    quote: int = 0
 
 
 def ending_of(file: LandedFile, taken: int = 0) -> Ending:
@@ -162,7 +164,12 @@ def _ending(stream: BinaryIO, size: int, quote: bytes, escape: bytes) -> Ending:
         complete = position + end + 1 if end >= 0 else complete
         within ^= _count(block, quote) % 2 == 1
         position += len(block)
-    return Ending(complete, torn=rest)
+    return Ending(complete, torn=rest, quote=_count_lines(stream, complete) + 1 if within else 0)
+
+
+def _count_lines(stream: BinaryIO, size: int) -> int:
+    stream.seek(0)
+    return sum(stream.read(min(BLOCK, size - begin)).count(_END) for begin in range(0, size, BLOCK))
 
 
 def _mask_escaped(block: bytes, escape: bytes, first: bool) -> bytes:

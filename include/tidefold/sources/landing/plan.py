@@ -133,6 +133,7 @@ class FileTask:
     stops: the reasons for which a refused record ends the partition.
     most: how many records to take; None: all.
     earlier: the files that brought the taken offsets.
+    lines: the numbers of the rows to take; None: all.
     """
 
     file: LandedFile
@@ -149,6 +150,7 @@ class FileTask:
     stops: tuple[str, ...] = ()
     most: int | None = None
     earlier: tuple[TakenFile, ...] = ()
+    lines: frozenset[int] | None = None
 
     @property
     def from_beginning(self) -> bool:
@@ -165,10 +167,10 @@ class FileTask:
 
 @dataclass(frozen=True, slots=True)
 class FilePlan:
-    """The planned files, in offset order within each partition. `left`: files that are still being written."""
+    """The planned files, in offset order within each partition. `left`: the endings of files that are incomplete."""
 
     take: tuple[FileTask, ...] = ()
-    left: tuple[str, ...] = ()
+    left: Mapping[str, Ending] = field(default_factory=dict)
     problems: tuple[FileProblem, ...] = ()
 
 
@@ -196,7 +198,7 @@ def plan_files(files: Sequence[LandedFile], endings: Mapping[str, Ending], state
     taken = _sum_taken(state.landed)
     names = {file.name for file in files}
     take: list[FileTask] = []
-    left: list[str] = []
+    left: dict[str, Ending] = {}
     problems: list[FileProblem] = []
     for _, group in groupby(files, key=lambda f: f.queue):
         members = list(group)
@@ -211,11 +213,12 @@ def plan_files(files: Sequence[LandedFile], endings: Mapping[str, Ending], state
                 problems.append(step)
                 break  # What follows in the partition waits: offsets are taken in order.
             until, torn = step
-            left += [file.name] if torn else []
+            if torn:
+                left[file.name] = endings.get(file.name, Ending(0))
             if until is not None:
                 task = _task(file, until, taken.get(file.name, _TakenSoFar()), position, covered, newest)
                 take.append(replace(task, earlier=_earlier(file, landed, names)) if task.taken else task)
-    return FilePlan(_sort_by_arrival(take), tuple(left), tuple(problems))
+    return FilePlan(_sort_by_arrival(take), left, tuple(problems))
 
 
 def _sort_by_arrival(tasks: Sequence[FileTask]) -> tuple[FileTask, ...]:

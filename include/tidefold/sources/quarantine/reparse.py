@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 import msgspec
@@ -13,8 +14,10 @@ from tidefold.changelog.schema import CLEAR
 from tidefold.domain.log_state import LandedFileRecord, LogState, TableSpec
 from tidefold.domain.source_progress import NameReading
 from tidefold.errors import CorruptError
-from tidefold.sources.api import PLACEHOLDER, Feed, RecordReader, Source
+from tidefold.sources.api import PLACEHOLDER, Feed, RecordReader, Source, UnfitFileError
 from tidefold.sources.landing.folders import find_time, folder_at
+from tidefold.sources.landing.listing import LandedFile
+from tidefold.sources.landing.plan import FileTask
 from tidefold.sources.landing.streams import (
     CutShortError,
     DamagedError,
@@ -23,7 +26,7 @@ from tidefold.sources.landing.streams import (
     file_chunks,
     is_packed_name,
 )
-from tidefold.sources.quarantine.writer import KEPT_TEXT, Quarantined
+from tidefold.sources.quarantine.writer import KEPT_TEXT, Quarantined, QuarantineWriter
 from tidefold.sources.records.accounting import Batch, FilePosition, ReaderPosition
 from tidefold.sources.records.change_batches import TableBuilder
 from tidefold.sources.records.errors import RefusedRecordError
@@ -67,6 +70,7 @@ class SecondLook:
     table, changes: the records that are changes now, and their rows.
     others: records that are readable but not changes, with the name of their count.
     refused: the rest, with today's reason.
+    is_gone: their landed file is no longer as it was ingested.
     moved, moved_table, former_table: rows whose key was changed and that lack values, and their old keys (null: not
     known).
     """
@@ -77,6 +81,7 @@ class SecondLook:
     changes: list[Refused] = field(default_factory=list)
     others: list[tuple[Refused, str]] = field(default_factory=list)
     refused: list[Refused] = field(default_factory=list)
+    is_gone: bool = False
     moved: list[Refused] = field(default_factory=list)
     moved_table: pa.Table | None = None
     former_table: pa.Table | None = None
@@ -85,6 +90,17 @@ class SecondLook:
 # The complete text of a record, or None; and the offsets between which it must be.
 TextOf = Callable[[Refused], bytes | None]
 RoomOf = Callable[[LandedFileRecord], tuple[int, int | None]]
+
+
+class _Refusals(QuarantineWriter):
+    """The refused rows of a file, by number. Nothing is stored."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.by_line: dict[int, RefusedRecordError] = {}
+
+    def add(self, file: str, line: int, offset: int | None, refused: RefusedRecordError, record: bytes) -> None:
+        self.by_line[line] = refused
 
 
 def look_again(
@@ -97,10 +113,12 @@ def look_again(
     placeholder: str = PLACEHOLDER,
     names: NameReading | None = None,
     zone: str | None = None,
+    files: Sequence[LandedFile] | None = None,
 ) -> list[SecondLook]:
-    """Reads refused records as ingest would read them now, each alone. Returns one result for each partition or file.
+    """Reads refused records as ingest would read them now. Returns one result for each partition or file.
 
-    Records that `source` cannot read alone stay refused. `source` None: the log has no source any more.
+    Records that `source` cannot read alone are read with their file, one of `files`. `source` None: the log has no
+    source any more.
     names, zone: how the log reads the names of files, and the time zone of the times in them.
     """
     is_numbered = names is not None and not names.has_offsets
@@ -119,9 +137,39 @@ def look_again(
         )
         reader = source.reader(shape) if source else None
         look = SecondLook(topic, number, refused=[] if reader else members)
-        at = ReaderPosition(place, shape)
-        looks.append(_look(reader, at, shape, look, members, text_of, room_of) if reader else look)
+        if reader:
+            at = ReaderPosition(place, shape)
+            look = _look(reader, at, shape, look, members, text_of, room_of)
+        elif source and files is not None:
+            file = next((file for file in files if file.name == name), None)
+            look = _look_at_file(source, shape, look, file, horizon)
+        looks.append(look)
     return looks
+
+
+def _look_at_file(
+    source: Source, shape: TableSpec, look: SecondLook, file: LandedFile | None, horizon: int | None
+) -> SecondLook:
+    """Reads the rows again with their file, if it still begins with the bytes that were ingested."""
+    landed, of_line, refusals = look.refused[0].landed, {one.entry.line: one for one in look.refused}, {}
+    parsed = None
+    if file:
+        with suppress(UnfitFileError), _Refusals() as again:
+            task = FileTask(file, landed.length, horizon=horizon, lines=frozenset(of_line))
+            parsed = source.parse(task, shape, again)
+            refusals = again.by_line
+    if parsed is None or parsed.checksum != landed.checksum:
+        return replace(look, is_gone=True)
+    look.table, numbers = parsed.table, []
+    if look.table is not None:
+        place = look.table.schema.get_field_index("_partition")
+        partition = pa.repeat(pa.scalar(look.partition, pa.int32()), look.table.num_rows)
+        look.table = look.table.set_column(place, "_partition", partition)
+        numbers = look.table.column("_offset").to_pylist()
+    look.changes = [of_line[number] for number in numbers]
+    look.refused = [_renew_reason(of_line[number], refused) for number, refused in refusals.items()]
+    look.others = [(one, "ignored") for line, one in of_line.items() if line not in {*numbers, *refusals}]
+    return look
 
 
 def _look(

@@ -7,6 +7,7 @@ refused.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,7 +23,7 @@ from tidefold.domain.table.types import parse_type, parse_value
 from tidefold.sources.api import PLACEHOLDER
 from tidefold.sources.records.accounting import late_change
 from tidefold.sources.records.errors import RefusedRecordError
-from tidefold.sources.records.text_forms import PLAIN, Spelling, find_format, in_normal_form
+from tidefold.sources.records.text_forms import NUMBER_MARKS, PLAIN, Spelling, find_format, in_normal_form
 from tidefold.sources.records.unavailable_values import placeholder_of
 
 # Instead of words for deletes: every value is one.
@@ -97,6 +98,7 @@ class Changes:
         self._shape = shape
         self._rules = rules
         self._cast = cast
+        self._spelling: Spelling = getattr(rules, "spelling", PLAIN)
         self._order = shape.column_order
         self._needed = {*shape.key, *self._order}
 
@@ -151,7 +153,7 @@ class Changes:
             made.refused[row] = RefusedRecordError("UNAVAILABLE_VALUE", f"The source did not send `{column.name}`.")
         values, unfit = self._cast(combined, column)
         for row in unfit:
-            refusal = RefusedRecordError("VALUE_INVALID", _invalid(combined[row].as_py(), column))
+            refusal = RefusedRecordError("VALUE_INVALID", _invalid(combined[row].as_py(), column, self._spelling))
             made.refused.setdefault(row, refusal)
         for names, reason in ((self._shape.key, "KEY_NULL"), (self._order, "ORDER_MISSING")):
             if column.name in names:
@@ -229,16 +231,37 @@ _RIGHT = {
 }
 
 
-def _invalid(value: Any, column: Column) -> str:
+def _invalid(value: Any, column: Column, spelling: Spelling) -> str:
     """Describes what is wrong with a value, with an example of a valid one."""
     text = value.decode("utf-8", errors="backslashreplace") if isinstance(value, bytes) else str(value)
     shown = f"`{column.name}` is '{text[:80]}'"
     if isinstance(value, bytes) and column.type != "binary" and not _is_utf8(value):
         return f"{shown}, which is not UTF-8 text: set `encoding` under `source`, such as `encoding: cp1252`."
-    right = _RIGHT.get(parse_type(column.type).name)
+    name = parse_type(column.type).name
+    right = _RIGHT.get(name)
+    if right and name in ("float", "double", "decimal"):
+        right = right.replace(".", spelling.decimal).replace("1284", f"1{spelling.thousands}284")
     what = f"{shown}, not a valid {column.type}.{f' Expected: {right}.' if right else ''}"
-    fitting = find_format(text, column.type) if isinstance(value, bytes) else ""
-    return f"{what} To read it, set `timestamp_formats: [{json.dumps(fitting)}]` under `source`." if fitting else what
+    if not isinstance(value, bytes):
+        return what
+    if format_ := find_format(text, column.type):
+        return f"{what} To read it, set `timestamp_formats: [{json.dumps(format_)}]` under `source`."
+    marks = " or ".join(_find_marks(text, name))
+    return f"{what} To read it, set {marks} under `source`." if marks else what
+
+
+def _find_marks(text: str, type_: str) -> list[str]:
+    """Returns the settings that make a number of a text, those without a mark between thousands first."""
+    if type_ not in _RIGHT or type_ in (*_TIMES, "boolean"):
+        return []
+    fitting = []
+    for decimal, thousands in NUMBER_MARKS:
+        plain = in_normal_form(pa.array([text]), type_, Spelling((), decimal, thousands))[0].as_py()
+        if re.match(_TEXTS[type_], plain):
+            mark = f" and `thousands: {json.dumps(thousands)}`" if thousands else ""
+            fitting.append((bool(thousands), f"`decimal: {json.dumps(decimal)}`{mark}"))
+    fewest = min((has for has, _ in fitting), default=False)
+    return [setting for has, setting in fitting if has == fewest]
 
 
 def _is_utf8(value: bytes) -> bool:

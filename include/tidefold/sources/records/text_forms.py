@@ -20,6 +20,8 @@ FORMATS = (
     "%d-%b-%y %I.%M.%S.%f %p", "%d-%b-%y %H:%M:%S", "%d-%b-%y", "%b %d, %Y, %I:%M:%S %p", "%b %d, %Y",
     "%d/%b/%y %I:%M %p", "%d/%b/%Y %H:%M:%S",
 )  # fmt: skip
+# The decimal point and the mark between thousands, the likeliest first.
+NUMBER_MARKS = ((".", ""), (",", ""), (",", "."), (".", ","), (",", " "), (".", " "), (".", "'"), (",", "'"))
 _NUMBERS = ("int", "long", "float", "double", "decimal")
 # Blanks and apostrophes that stand for the one on the keyboard.
 _SAME = {" ": r"[ \x{00A0}\x{202F}]", "'": r"['\x{2019}]"}

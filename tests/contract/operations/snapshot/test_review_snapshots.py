@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 import uuid
 from collections.abc import Sequence
 from contextlib import suppress
@@ -32,6 +34,7 @@ from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot.abort import abort
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import Fold, Restore, materialize
+from tidefold.wiring import open_pipeline
 
 ROWS = {i: f"a {i}" for i in range(40)}
 
@@ -237,6 +240,31 @@ def test_where_links_are_copies_an_incremental_snapshot_copies_nothing(s3: S3Buc
     assert requests.count("POST") == 0
     publish(pipeline)
     assert table_rows(pipeline) == {**ROWS, 1: "b"}
+
+
+def test_half_a_restore_names_all_newer_folders_at_once(pipeline: Pipeline, tmp_path: Path) -> None:
+    """It took a run for each of them, with no word of why."""
+    cycle(pipeline, "run-1", ROWS)
+    store = tmp_path / "store"
+    for name in ("logs", "tables", "changelog"):
+        shutil.copytree(store / name, tmp_path / "old" / name)
+    for number in (2, 3):
+        take(pipeline, {number: "newer"})
+        fold(pipeline, f"run-{number}", KindPolicy.FULL)
+        publish(pipeline)
+    for name in ("logs", "tables", "changelog"):
+        shutil.rmtree(store / name)
+        shutil.move(tmp_path / "old" / name, store / name)
+    again = open_pipeline(tmp_path / "tidefold.yaml")
+    take(again, {2: "again"})
+    refused = fold(again, "run-4", KindPolicy.FULL)
+    assert refused.error_code == "NAME_TAKEN"
+    assert refused.error is not None
+    folders = re.findall(r"`(0\d+)`", refused.error.hint)
+    assert folders == ["0000000002", "0000000003"]
+    for folder in folders:
+        shutil.rmtree(store / "snapshots" / LOG / folder, ignore_errors=True)
+    assert fold(again, "run-5", KindPolicy.FULL).status == "staged"
 
 
 def test_a_table_file_that_was_altered_is_not_shared(s3: S3Bucket, tmp_path: Path) -> None:
