@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import fnmatch
+import json
 from datetime import UTC, datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -13,11 +15,13 @@ import pytest
 from tidefold.domain.log_state import Column
 from tidefold.sources.inference.dialect import dialect_of
 from tidefold.sources.inference.proposal import ProposedColumn
+from tidefold.sources.inference.propose import find_record_path, propose
 from tidefold.sources.inference.roles import find_keys, find_ops, find_orders, key_question
 from tidefold.sources.inference.strange_rows import explain_strange_rows
 from tidefold.sources.inference.values import column_of_texts, column_of_values
 from tidefold.sources.landing.folders import pattern_for
-from tidefold.sources.records.columnar_changes import fits, of_values
+from tidefold.sources.landing.listing import list_any
+from tidefold.sources.records.columnar_changes import fits, of_text, of_values
 
 
 @pytest.mark.parametrize(
@@ -215,3 +219,54 @@ def test_parquet_takes_times_as_text_and_unsigned_numbers_and_refuses_what_does_
     assert (found.to_pylist()[0], unfit) == (datetime(2026, 11, 1, 8, 0, 0, 500_000, UTC), [1])
     found, unfit = of_values(pa.array([7, 2**63], pa.uint64()), Column("n", "long"))
     assert (found.to_pylist(), unfit) == ([7, None], [1])
+
+
+def test_titles_may_be_filled_up_and_a_sum_at_the_end_is_no_row() -> None:
+    text = "Invoices;;\nCustomer 7;;\nno;card;amount\n1;a;1,50\n2;b;2,50\nTotal;;4,00\n"
+    dialect = dialect_of(text.encode(), whole=True)
+    assert dialect is not None
+    assert (dialect.skip, dialect.names, dialect.refused) == (2, ("no", "card", "amount"), 1)
+    assert dialect.rows == (("1", "a", "1,50"), ("2", "b", "2,50"))
+
+
+@pytest.mark.parametrize(
+    ("document", "path"),
+    [
+        ({"orders": [{"id": 1}, {"id": 2}]}, ".orders"),
+        ({"orders": [{"id": 1}], "next_page": "x", "count": 1}, ".orders"),
+        ({"result": {"items": [{"id": 1}]}, "orders": []}, ".result.items"),
+        ({"id": 1, "line_items": [{"sku": "a"}]}, "."),
+    ],
+)
+@pytest.mark.parametrize("indent", [None, 1])
+def test_the_records_of_a_document(document: dict[str, Any], path: str, indent: int | None, tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(json.dumps(document, indent=indent))
+    found = find_record_path(list_any(tmp_path, (".json",))[0])
+    assert found == (None if path == "." and indent is None else path)
+
+
+@pytest.mark.parametrize(
+    ("beside", "options"),
+    [({"meter": "m"}, {"record": "value"}), ({"_id": "m"}, {"record": "value", "row": "payload"})],
+)
+def test_what_is_beside_a_row_is_not_lost(beside: dict[str, str], options: dict[str, Any], tmp_path: Path) -> None:
+    lines = (json.dumps({**beside, "payload": {"kwh": n}}) for n in range(3))
+    (tmp_path / "a.jsonl").write_text("\n".join(lines))
+    [log] = propose(tmp_path)
+    assert dict(log.options) == options
+    assert [column.name for column in log.columns] == (["kwh"] if "row" in options else ["meter", "payload"])
+
+
+def test_a_key_comes_again_in_some_other_file() -> None:
+    parts = [[{"v": f"{country}{n}", "x": day} for n in range(3)] for country in "AB" for day in range(2)]
+    rows = [row for part in parts for row in part]
+    columns = [ProposedColumn("v", "string"), ProposedColumn("x", "long")]
+    assert find_keys("gps", columns, rows, None, parts) == [("v",)]
+
+
+def test_signs_behind_numbers_and_days_without_dashes() -> None:
+    assert column_of_texts("amount", ["1.50-", "2.50"]).column.type == "decimal(18,2)"
+    assert column_of_texts("a", ["1.50-", "2-3"]).column.type == "string"
+    assert column_of_texts("booking_date", ["20260131"]).formats == ("%Y%m%d",)
+    values, unfit = of_text(pa.array([b"1.50-", b"2.50", b"-3-", b"-"]), Column("a", "decimal(4,2)"))
+    assert (values.to_pylist()[:2], unfit) == ([Decimal("-1.50"), Decimal("2.50")], [2, 3])

@@ -25,6 +25,7 @@ _DELIMITERS = (",", ";", "\t", "|", "\x01")  # The last one is Hive's.
 _DATA = re.compile(r"-?\d+([.,]\d+)?|\d{4}-\d\d-\d\d.*|\d\d[./]\d\d[./]\d{4}.*", re.ASCII)
 _NULLS = ("\\N", "NULL", "null", "None", "NaN", "nan", "N/A", "n/a", "<NULL>")
 _LINES, _FEW = 50, 2
+_SUM = re.compile(r"((grand|sub|gesamt)[- ]?)?(totals?|summe|sums?|totale|somme|suma)\W*", re.IGNORECASE)
 # Encodings of several bytes a character that keep ASCII, the likeliest first.
 _EAST_ASIAN = ("cp932", "euc_kr", "big5", "gb18030")
 _HIGH = re.compile(rb"[\x80-\xff]")
@@ -135,6 +136,8 @@ def dialect_of(data: bytes, whole: bool, titles: Sequence[str] = (), escape: str
     names = tuple(cells[0]) if header else made
     below = cells[1:] if header or repaired else cells
     body = [row for row in below if len(row) == width]
+    if body and _SUM.fullmatch(next((cell.strip() for cell in body[-1] if cell), "")):
+        del body[-1]  # No row of the table: a run should not take it for one.
     nulls = tuple(null for null in _NULLS if any(null in row for row in body))
     rows = tuple(tuple(None if cell in ("", *nulls) else cell for cell in row) for row in body)
     skip = before or int(bool(repaired))
@@ -153,7 +156,9 @@ def _count_before_header(rows: Sequence[Sequence[str]]) -> int:
     """Counts the lines above the header: a title or remarks, of fewer values than the rows of the table."""
     widths = Counter(len(row) for row in rows[:_LINES] if len(row) > 1)
     width, times = widths.most_common(1)[0] if widths else (0, 0)
-    begin = next((i for i, row in enumerate(rows) if len(row) == width), 0)
+    # A title may be filled up with empty values.
+    filled = (len(row) == width and sum(map(bool, row)) >= min(width, _FEW) for row in rows)
+    begin = next((i for i, is_filled in enumerate(filled) if is_filled), 0)
     short = [row for row in rows[:begin] if row]
     # A line end within quotes would make lines and rows differ.
     plain = not any("\n" in cell for row in rows[:begin] for cell in row)

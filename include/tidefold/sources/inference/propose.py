@@ -14,6 +14,7 @@ from typing import Any
 
 from tidefold.domain.source_progress import NameReading
 from tidefold.domain.table.table_spec import MARIADB, MYSQL, ORACLE, POSTGRESQL, SQLSERVER
+from tidefold.domain.wording import count_noun
 from tidefold.sources.debezium.connect_schema import column_names, columns_by
 from tidefold.sources.inference import roles
 from tidefold.sources.inference.dialect import find_unnamed, is_object, patterns_of, read_beginning
@@ -44,7 +45,7 @@ from tidefold.sources.inference.rows import (
     is_placeholder,
     propose_rows,
 )
-from tidefold.sources.inference.strange_rows import explain_strange_rows
+from tidefold.sources.inference.strange_rows import explain_strange_rows, is_list_of_objects
 from tidefold.sources.inference.values import base64_note, column_of_values
 from tidefold.sources.json_lines.source import Json
 from tidefold.sources.landing.folders import Place, name_at
@@ -65,6 +66,10 @@ _CONNECTORS = (POSTGRESQL, MYSQL, MARIADB, SQLSERVER, ORACLE)
 _NAMED = re.compile(r"(?:(?P<plus>[\w.-]+)\+\d+\+\d+|(?P<dash>[\w.-]+)-\d+-\d+)\.(jsonl?(\.gz)?|gz)", re.ASCII)
 # Fields in which programs put a row, next to the field with its operation.
 _LISTS = ("data", "items", "results", "records", "rows", "values", "value", "elements", "entries", "list")
+# What an API says beside its records.
+_PAGING = re.compile(
+    r"_|(page|next|prev|count|total|cursor|has_?more|offset|limit|size|links?|meta|status|success)", re.I
+)
 _DOCUMENT = 64 << 20
 _WRAPPERS = ("_airbyte_data", "_source", "record", "payload")
 # Microseconds since 1970 of the years 1980 to 2100: a whole number in this range may be a time.
@@ -197,7 +202,13 @@ def _propose_lines(log: str, folder: PurePosixPath, files: Sequence[LandedFile])
         lines, notes = [], [*notes, strange]
     seen = ", ".join(PurePosixPath(file.name).name for file in choose_sample(files))
     feed = _json_feed(
-        log, str(folder), folder, files, lines, f"Files of {folder}, {len(lines):,} lines of {seen}.", True
+        log,
+        str(folder),
+        folder,
+        files,
+        lines,
+        f"Files of {folder}, {count_noun(len(lines), 'record')} of {seen}.",
+        True,
     )
     named_by_folders = find_folder_columns(files, [column.name for column in feed.columns])
     folder_columns = tuple(column_of_values(name, texts) for name, texts in named_by_folders.items())
@@ -222,7 +233,8 @@ def _find_path(data: bytes) -> str | None:
     except (CutShortError, DamagedError):
         return None
     is_alone = len(documents) == 1 and not (is_line and more)
-    lists = list(_list_paths(json.loads(documents[0]), "")) if is_alone and is_object(documents[0]) else []
+    document = json.loads(documents[0]) if is_alone and is_object(documents[0]) else {}
+    lists = list(_list_paths(document, "")) or _find_only_list(document)
     if len(lists) == 1:
         return lists[0]
     return "." if documents and not is_line else None
@@ -233,8 +245,14 @@ def _list_paths(value: Any, path: str) -> Iterator[str]:
     for name, part in value.items():
         if isinstance(part, dict) and path.count(".") < 2:
             yield from _list_paths(part, f"{path}.{name}")
-        elif name in _LISTS and isinstance(part, list) and part and all(isinstance(one, dict) for one in part):
+        elif name in _LISTS and is_list_of_objects(part):
             yield f"{path}.{name}"
+
+
+def _find_only_list(document: dict[str, Any]) -> list[str]:
+    """Returns the path of the one list of objects of a document that has nothing else but how it was read."""
+    own = {name: value for name, value in document.items() if not _PAGING.match(name)}
+    return [f".{name}" for name, value in own.items() if len(own) == 1 and is_list_of_objects(value)]
 
 
 def _json_feed(
@@ -279,7 +297,9 @@ def _row_field(rows: Sequence[dict[str, Any]]) -> tuple[str, OpCandidate | None]
     of_rows = [row for row in rows if op is None or text_of(row.get(op.column)) not in op.ignore]
     always = [name for name in objects if of_rows and all(isinstance(row.get(name), dict) for row in of_rows)]
     if op is None:
-        return next((name for name in always if name in _WRAPPERS), ""), None
+        # What is beside the row is lost: it may only be the names that a tool gives to its own fields.
+        beside = [name for name in names if not name.startswith("_")]
+        return next((name for name in always if name in _WRAPPERS and {*beside} <= {name}), ""), None
     named = [name for name in always if name in (*_WRAPPERS, "data", "row", "after")] or always
     return (named[0], op) if len(named) == 1 else ("", None)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
@@ -167,7 +167,7 @@ def find_keys(
     inserts = [row for row in rows if op and op.is_insert(row)]
     told = inserts if len(inserts) >= _SEVERAL else rows
     several = [part for part in parts if len(part) >= _SEVERAL] if op is None else []
-    again = {name: find_shared((name,), several) for name in fit if all(_is_unique((name,), part) for part in several)}
+    again = {name: _find_again((name,), several) for name in fit if all(_is_unique((name,), part) for part in several)}
     unique = [name for name in fit if _is_unique((name,), told) or again.get(name, 0) >= _SOME]
     named = [name for name in fit if key_score(log, name) == 3 and name not in unique]
     keys = sorted(unique, key=lambda name: (-key_score(log, name), -again.get(name, 0)))
@@ -183,6 +183,13 @@ def find_shared(key: Sequence[str], parts: Sequence[Data]) -> float:
     """Returns the lowest share of the keys of a file that the next file has, too; 0 for one file."""
     keys = [{tuple(row.get(name) for name in key) for row in part} for part in parts]
     return min((len(one & other) / len(one) for one, other in pairwise(keys)), default=0.0)
+
+
+def _find_again(key: Sequence[str], parts: Sequence[Data]) -> float:
+    """Returns the lowest share of the keys of a file that other files have, too; 0 for one file."""
+    keys = [{tuple(row.get(name) for name in key) for row in part} for part in parts]
+    counts = Counter(value for part in keys for value in part)
+    return min((sum(counts[value] > 1 for value in part) / len(part) for part in keys), default=0.0)
 
 
 def find_same(parts: Sequence[Data]) -> float:
@@ -277,7 +284,7 @@ def key_question(
     inserts = sum(map(op.is_insert, rows)) if op else 0
     seen = f"its values differ in all {inserts or len(rows):,} {'inserted ' if inserts else ''}rows of the sample"
     because = seen if _is_unique(best, [r for r in rows if op and op.is_insert(r)] or rows) else "its name"
-    comes_again = op is None and find_shared(best, parts) >= _SOME and all(_is_unique(best, part) for part in parts)
+    comes_again = op is None and _find_again(best, parts) >= _SOME and all(_is_unique(best, part) for part in parts)
     if comes_again:
         because = "its values differ in all rows of each file, and come again in others"
     named = scores[:1] >= [2] or (comes_again and scores[:1] > scores[1:2])

@@ -232,7 +232,7 @@ def _find_extract(feed: SampledFeed, key: Sequence[str]) -> ProposalQuestion | N
 
 
 def _explain_refused(feed: SampledFeed) -> tuple[str, ...]:
-    why = "they have another number of values than the header, or text behind a closing quote"
+    why = "they have another number of values than the header, text behind a closing quote, or are a sum at the end"
     count = feed.refused + len(feed.rows)
     return (f"{feed.refused:,} of {count:,} sampled rows would be refused: {why}",) if feed.refused else ()
 

@@ -59,7 +59,7 @@ def explain_strange_rows(lines: Sequence[Mapping[str, Any]]) -> str | None:
         return _DYNAMODB
     if any(_has_named_values(line.get("columns")) or _has_named_values(line.get("identity")) for line in lines):
         return _WAL2JSON
-    if any(_is_list_of_objects(line.get("data")) and "type" in line for line in lines):
+    if any(is_list_of_objects(line.get("data")) and "type" in line for line in lines):
         return _CANAL
     if any("op_type" in line and ("after" in line or "before" in line) for line in lines):
         return _GOLDENGATE
@@ -154,9 +154,9 @@ def _is_dynamodb(line: Mapping[str, Any]) -> bool:
     return isinstance(row, dict) and bool(row) and all(_has_one_key(v) and set(v) <= _TYPES for v in row.values())
 
 
-def _is_list_of_objects(value: Any) -> bool:
+def is_list_of_objects(value: Any) -> bool:
     return isinstance(value, list) and bool(value) and all(isinstance(one, dict) for one in value)
 
 
 def _has_named_values(value: Any) -> bool:
-    return _is_list_of_objects(value) and all({"name", "value"} <= one.keys() for one in value)
+    return is_list_of_objects(value) and all({"name", "value"} <= one.keys() for one in value)

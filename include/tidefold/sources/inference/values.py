@@ -38,10 +38,10 @@ _EPOCHS = {"millis": (946_684_800_000, 4_102_444_800_000), "micros": (946_684_80
 _MOST_DIGITS, _MONEY_SCALE, _DIGITS = 38, 4, 18
 # Words for no value, too short to be certain.
 _GAPS = ("na", "-", "--", "?", "n.a.", "k.a.", "#n/a")
-_NAMED_ONLY = ("%Y%m%d%H%M%S",)
+_NAMED_ONLY = ("%Y%m%d%H%M%S", "%Y%m%d")
 
 
-_MARKED = re.compile(r"-?\d[\d.,'\u2019 \u00a0\u202f]*")
+_MARKED = re.compile(r"-?\d[\d.,'\u2019 \u00a0\u202f]*-?")
 
 
 def find_spellings(columns: Iterable[Sequence[str | None]]) -> list[Spelling]:
@@ -84,7 +84,8 @@ class TextColumn:
 def column_of_texts(name: str, seen: Sequence[str | None], spelling: Spelling = PLAIN) -> TextColumn:
     """Infers the narrowest type that fits all texts."""
     values = [value for value in seen if value is not None]
-    values = (spelling != PLAIN and respell(values, spelling)) or values
+    is_respelled = spelling != PLAIN or any(value.endswith("-") for value in values)
+    values = (is_respelled and respell(values, spelling)) or values
     if not values:
         return TextColumn(ProposedColumn(name, "string", "only nulls seen: check the type"))
     if formats := _formats(name, values):

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 FORMATS = (
     "%d/%m/%Y %H:%M:%S", "%m/%d/%Y %H:%M:%S", "%d/%m/%Y %H:%M", "%m/%d/%Y %H:%M", "%d/%m/%Y", "%m/%d/%Y",
     "%d.%m.%Y %H:%M:%S", "%d.%m.%Y %H:%M", "%d.%m.%Y", "%Y/%m/%d %H:%M:%S", "%Y/%m/%d",
-    "%d-%m-%Y %H:%M:%S", "%d-%m-%Y", "%Y%m%d%H%M%S", "%d-%b-%Y %H:%M:%S", "%d-%b-%Y",
+    "%d-%m-%Y %H:%M:%S", "%d-%m-%Y", "%Y%m%d%H%M%S", "%Y%m%d", "%d-%b-%Y %H:%M:%S", "%d-%b-%Y",
     "%d/%m/%Y %I:%M:%S %p", "%m/%d/%Y %I:%M:%S %p", "%d/%m/%Y %I:%M %p", "%m/%d/%Y %I:%M %p", "%Y/%m/%d %H:%M:%S.%f",
     "%d-%b-%y %I.%M.%S.%f %p", "%d-%b-%y %H:%M:%S", "%d-%b-%y", "%b %d, %Y, %I:%M:%S %p", "%b %d, %Y",
     "%d/%b/%y %I:%M %p", "%d/%b/%Y %H:%M:%S",
@@ -57,8 +57,10 @@ def in_normal_form(texts: pa.Array, type_: str, spelling: Spelling) -> pa.Array:
     if type_ == "boolean":
         booleans = _NORMAL_BOOLEANS.take(pc.index_in(texts, _BOOLEANS))
         return pc.if_else(pc.is_valid(booleans), booleans, texts)
-    if type_ in _NUMBERS and (spelling.decimal, spelling.thousands) != (".", ""):
-        return _parse_numbers(texts, spelling)
+    if type_ in _NUMBERS:
+        if pc.any(pc.ends_with(texts, "-")).as_py():  # SAP and mainframes write the sign behind the number.
+            texts = pc.replace_substring_regex(texts, r"^([0-9].*)-$", r"-\1")
+        return texts if (spelling.decimal, spelling.thousands) == (".", "") else _parse_numbers(texts, spelling)
     if type_ not in ("date", "timestamp"):
         return texts
     texts = _parse_times(texts, type_, spelling)
