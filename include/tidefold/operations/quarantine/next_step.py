@@ -36,7 +36,8 @@ def advise_on_refused(pipeline: Pipeline, state: LogState) -> str:
         step = "land the next extract with correct rows"
     elif _is_numbered(state):
         refused = [entry.name for entry in state.landed if entry.quarantined]
-        step, settle = "land corrected ones in a new file", f" --file {refused[0] if len(refused) == 1 else 'FILE'}"
+        [file] = refused if len(refused) == 1 else ["FILE"]
+        step, settle = "land corrected ones in a new file", f" --file {file}"
     elif source.format.startswith("debezium"):
         step = "change their rows once more at the source, or let Debezium take an incremental snapshot of their keys"
     elif source.format == "delta-cdf":

@@ -72,7 +72,7 @@ def judge_refused(check: Check) -> CheckResult:
     """Returns the result of the check that counts records in quarantine. It never passes."""
     refused, new, allowed, earlier = (check.kwargs[name] for name in ("refused", "new", "max_refused", "earlier"))
     share = f"{refused:,} of {new:,} new records since the last snapshot ({refused / max(new, 1):.1%})"
-    parts = [f"{share}, allowed {allowed:.1%}"] if refused else []
+    parts = [f"{share}, allowed {allowed:.1%} (`quality.max_refused`)"] if refused else []
     parts += [f"{earlier:,} of earlier files still in quarantine"] if earlier else []
     advice = check.kwargs["advice"] or "See `tidefold quarantine list`"
     detail = f"{' and '.join(parts)}: their rows may be missing or stale. {advice.rstrip('.')}"
