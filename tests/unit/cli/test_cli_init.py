@@ -48,6 +48,15 @@ def test_the_file_validates_and_its_comments_say_what_was_seen(folder: Path) -> 
     assert CliRunner().invoke(app, ["validate"]).exit_code == 0
 
 
+def test_a_folder_that_no_log_reads_is_named(folder: Path) -> None:
+    land(folder / "landing/t", "t", {"id": 7}, {"id": 7})
+    for name in ("t/readme.md", "statements/camt053.xml", "statements/_SUCCESS"):
+        (folder / "landing" / name).parent.mkdir(exist_ok=True)
+        (folder / "landing" / name).write_text("<x/>")
+    lines = [line for line in init("landing").stderr.splitlines() if "no log reads" in line]
+    assert lines == ["look at statements: no log reads its files, such as camt053.xml"]
+
+
 def test_what_is_written_stops_growing(folder: Path) -> None:
     """Snapshots and log are bounded, and no store copies the whole table in every run (decision 0026)."""
     land(folder / "landing/t", "t", {"id": 7}, {"id": 7})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -71,6 +71,9 @@ def init(
     for log in proposed:
         for warning in log.warnings:
             terminal.note(f"look at {log.id}: {warning}")
+    read = [*(log.path for log in proposed), *(topic.path for topic in topics)]
+    for folder, name in _find_unread(directory, read).items():
+        terminal.note(f"look at {folder}: no log reads its files, such as {name}")
 
 
 def _propose(
@@ -168,6 +171,16 @@ def _nothing(directory: str) -> InvalidInputError:
         hint="Supported: JSON lines, CSV (each also as `.gz`), Parquet, Debezium's Avro, and Delta tables. "
         "Unpack other archives, and export spreadsheets as CSV.",
     )
+
+
+def _find_unread(directory: str, read: Sequence[str]) -> dict[str, str]:
+    """Returns the folders of which no log reads a file, each with the name of a file. `read`: those of the logs."""
+    from tidefold.sources.landing.listing import list_any
+
+    files = (PurePosixPath(file.name) for file in list_any(directory, [""])[0])
+    unread = {f"{file.parent}/": file.name for file in files if file.parent.name and not file.name.startswith("_")}
+    below = () if "." in read else tuple(at for at in unread if not any(at.startswith(f"{one}/") for one in read))
+    return {at.rstrip("/"): unread[at] for at in below}
 
 
 def _create(path: Path, text: str) -> None:
