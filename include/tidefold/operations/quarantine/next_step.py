@@ -29,7 +29,7 @@ def advise_on_refused(pipeline: Pipeline, state: LogState) -> str:
 
     A refused record keeps its offset, so a corrected file with the same offsets is never ingested.
     """
-    source, log, settle = pipeline.log(state.log).source, state.log, ""
+    source, log, settle, after = pipeline.log(state.log).source, state.log, "", ""
     if source is None:
         step = "write their rows once more"
     elif has_extracts(source):
@@ -37,7 +37,7 @@ def advise_on_refused(pipeline: Pipeline, state: LogState) -> str:
     elif _is_numbered(state):
         refused = [entry.name for entry in state.landed if entry.quarantined]
         [file] = refused if len(refused) == 1 else ["FILE"]
-        step, settle = "land corrected ones in a new file", f" --file {file}"
+        step, settle, after = "land corrected ones in a new file", f" --file {file}", f" Then `tidefold run {log}`."
     elif source.format.startswith("debezium"):
         step = "change their rows once more at the source, or let Debezium take an incremental snapshot of their keys"
     elif source.format == "delta-cdf":
@@ -47,7 +47,7 @@ def advise_on_refused(pipeline: Pipeline, state: LogState) -> str:
     wrong = "If the records are wrong, "
     again = f"If the configuration was wrong, correct it, then `tidefold quarantine retry {log}`. {wrong}"
     steps = f"{again if can_read_again(source, state) else ''}{step}; then `tidefold quarantine settle {log}{settle} "
-    return f"{steps[0].upper()}{steps[1:]}--reason REASON`. Then `tidefold run {log}`."
+    return f"{steps[0].upper()}{steps[1:]}--reason REASON`.{after}"
 
 
 def _is_numbered(state: LogState) -> bool:
