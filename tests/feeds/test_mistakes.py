@@ -509,9 +509,9 @@ def test_26_a_hold_without_a_reason(person: Person) -> None:
     [
         ("", '"1284,60"', "a number such as 1284.60", 'set `decimal: ","` under'),
         ('decimal: ","', "1.284.60", "a number such as 1284,60", ""),
-        ('decimal: ","', '"1.284,60"', "a number such as 1284,60", 'set `decimal: ","` and `thousands: "."` under'),
+        ('decimal: ","', '"1.284,60"', "a number such as 1284,60", 'set `thousands: "."` under'),
         ('{decimal: ",", thousands: "."}', '"1284,6,0"', "a number such as 1.284,60", ""),
-        ("", "1'284.60", "a number such as 1284.60", 'set `decimal: "."` and `thousands: "\'"` under'),
+        ("", "1'284.60", "a number such as 1284.60", 'set `thousands: "\'"` under'),
     ],
 )
 def test_27_a_number_is_written_in_another_way(

@@ -246,20 +246,22 @@ def _invalid(value: Any, column: Column, spelling: Spelling) -> str:
         return what
     if format_ := find_format(text, column.type):
         return f"{what} To read it, set `timestamp_formats: [{json.dumps(format_)}]` under `source`."
-    marks = " or ".join(_find_marks(text, name))
+    marks = " or ".join(_find_marks(text, name, spelling))
     return f"{what} To read it, set {marks} under `source`." if marks else what
 
 
-def _find_marks(text: str, type_: str) -> list[str]:
-    """Returns the settings that make a number of a text, those without a mark between thousands first."""
+def _find_marks(text: str, type_: str, used: Spelling) -> list[str]:
+    """Returns the settings that make a number of a text: without a mark between thousands if that is enough."""
     if type_ not in _RIGHT or type_ in (*_TIMES, "boolean"):
         return []
     fitting = []
     for decimal, thousands in NUMBER_MARKS:
         plain = in_normal_form(pa.array([text]), type_, Spelling((), decimal, thousands))[0].as_py()
         if re.match(_TEXTS[type_], plain):
-            mark = f" and `thousands: {json.dumps(thousands)}`" if thousands else ""
-            fitting.append((bool(thousands), f"`decimal: {json.dumps(decimal)}`{mark}"))
+            settings = {"decimal": decimal} if decimal != used.decimal else {}
+            settings |= {"thousands": thousands} if thousands != used.thousands else {}
+            named = " and ".join(f"`{name}: {json.dumps(mark)}`" for name, mark in settings.items())
+            fitting.append((bool(thousands), named))
     fewest = min((has for has, _ in fitting), default=False)
     return [setting for has, setting in fitting if has == fewest]
 
