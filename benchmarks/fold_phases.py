@@ -102,5 +102,5 @@ def _by_hand(task: FoldTask, root: Path, phases: Phases) -> None:
         for start in range(0, rows.num_rows, 262_144):
             FileStatistics(schema).add(rows.slice(start, 262_144))
     with phases.phase("encode, sha256, statistics, fsync"):
-        name = DataFileName(task.bucket, 1, 1, uuid.uuid4().hex)
+        name = DataFileName(task.bucket, 1, 1, uuid.uuid4().hex, "")
         write_data_file(store, f"bench/{_SCRATCH}", name, rows.to_batches(), schema)

@@ -31,6 +31,7 @@ from tidefold.domain.log_state import (
     Position,
     TableSpec,
 )
+from tidefold.domain.source_progress import StreamPosition
 from tidefold.ledger import Ledger
 from tidefold.operations.inspect.status import status_of
 from tidefold.storage import Store
@@ -157,7 +158,7 @@ def arrival(offset: int) -> IngestedFile:
     )
     segment = f"changelog/2026-01-01/{offset:032x}.seg"
     change_set = ChangeSet(0, ChangeSetLocation(segment, 0, 8, 1000, "0" * 64), 1, KeyGroups(0, 127), (offset,))
-    return IngestedFile(landed, change_set, Position("writer", 0, offset + 1, (offset,)))
+    return IngestedFile(landed, change_set, Position("writer", 0, offset + 1, StreamPosition((offset,))))
 
 
 def long_log(state: LogState, count: int) -> LogState:

@@ -34,6 +34,7 @@ from tidefold.domain.key_groups import bucket_ranges
 from tidefold.domain.log_state import Column, SnapshotKind, TableSpec
 from tidefold.domain.paths import DataFileName, data_path
 from tidefold.domain.snapshot.manifest import DataFile, Manifest
+from tidefold.domain.source_progress import NO_PROGRESS
 from tidefold.operations.outcome import Status
 from tidefold.operations.quality.judge import judge
 from tidefold.operations.snapshot.confirm import confirm
@@ -244,14 +245,14 @@ def _write(pipeline: Any, shape: TableSpec) -> Manifest:
         groups = key_groups_of(pa.table({"id": np.arange(ROWS)}), shape, connection).to_numpy()
     for bucket, span in enumerate(bucket_ranges(shape.key_groups, BUCKETS)):
         ids = np.flatnonzero((groups >= span.first) & (groups <= span.last))
-        name = str(DataFileName(span, 1, 1, f"{bucket:032x}"))
+        name = str(DataFileName(span, 1, 1, f"{bucket:032x}", ""))
         path = data_path("snapshots/accounts/0000000001", name)
         with pipeline.store.create(path) as stream:
             pq.write_table(_table(random, ids), stream)
         files.append(DataFile(name, len(pipeline.store.read(path)), len(ids), "", span, "{}"))
     columns = tuple(Column(c.name, c.type) for c in shape.table_columns)
     bare = TableSpec(shape.key, columns, shape.order, shape.key_groups, BUCKETS)
-    return Manifest("accounts", 1, 1, SnapshotKind.FULL, None, 0, 1, bare, tuple(files))
+    return Manifest("accounts", 1, 1, SnapshotKind.FULL, None, 0, 1, bare, tuple(files), NO_PROGRESS)
 
 
 def _table(random: np.random.Generator, ids: Any) -> pa.Table:

@@ -24,6 +24,7 @@ from support.pipelines import CONFIG, put
 from tables import folder, machine, write_page
 from tidefold.compute.broadcast_work import BroadcastWork
 from tidefold.domain.ingest.append import IngestedFile, append
+from tidefold.domain.source_progress import StreamPosition
 from tidefold.fold.fold_bucket import FoldWork, deal
 from tidefold.fold.plan_fold import sort_by_weight
 from tidefold.operations.inspect.status import status
@@ -126,7 +127,7 @@ def ledger_line(count: int) -> str:
                         high=(1, n),
                         location=replace(place, segment=f"changelog/bench/{n}.seg"),
                     ),
-                    replace(position, next_offset=n + 1, high=(1, n)),
+                    replace(position, next_offset=n + 1, stream=StreamPosition((1, n))),
                 )
                 for n in range(begin, min(begin + step, count))
             ]

@@ -153,7 +153,7 @@ class Oracle:
         assert one.begin > self.position
         ends = {self.expected[s.id].position for s in new.snapshots if s.state is State.COMPLETED and not s.as_of}
         ends |= {self.expected[s.id].position for s in new.snapshots if s.open}
-        ends |= {consumer.sqn for consumer in new.readers}
+        ends |= {consumer.sqn for consumer in new.consumers}
         assert not any(one.begin <= end < one.sqn for end in ends), "somebody ends in between"
         self.effects["change sets were squashed"] += 1
 
@@ -248,7 +248,6 @@ class Oracle:
             state=before.state,
             abort_reason=before.abort_reason,
             verdict=before.verdict,
-            progress=before.progress,
             table_version=before.table_version,
             published_at=before.published_at,
             **{name: getattr(before, name) for name in STAGED},
@@ -265,8 +264,6 @@ class Oracle:
             assert one.state is State.COMPLETED
             assert one.kind is SnapshotKind.FULL
             assert not one.as_of
-        if one.progress != before.progress:
-            assert before.state is State.ONGOING
         if one.state is not before.state:
             self._moved(before, one, old, new)
 
@@ -332,7 +329,7 @@ class Oracle:
     def cut_allowed_to(self, state: LogState) -> int:
         """The log after this must be there: for replays, tails, holds, consumers and the attempt (I9)."""
         ends = [self.expected[i].position for i in self.newest(state)]
-        ends += [self.position, *(consumer.sqn for consumer in state.readers)]
+        ends += [self.position, *(consumer.sqn for consumer in state.consumers)]
         ends += [self._begin_of(s) for s in tails(state)]
         ends += [self._begin_of(s) for s in state.snapshots if s.id in {h.snapshot for h in state.holds}]
         ends += [self.expected[s.base].position if s.base else 0 for s in state.snapshots if s.open and s.as_of]

@@ -27,6 +27,7 @@ from tidefold.domain.paths import DataFileName, LogPaths, data_path
 from tidefold.domain.retention import log_bounds
 from tidefold.domain.snapshot import claim, point_in_time, transitions
 from tidefold.domain.snapshot.manifest import DataFile, Manifest
+from tidefold.domain.source_progress import NO_PROGRESS, StreamPosition
 from tidefold.errors import ConflictError, CorruptError, NotFoundError, RefusedError
 from tidefold.fold.plan import FoldTask
 from tidefold.fold.plan_fold import SourcePlaces, plan_fold
@@ -121,7 +122,9 @@ def _arrivals(
             0, name, 100, segment, state.log, partition, offset, offset + 1, count, count, 0, 0, 0, 0, None
         )
         change_set = _change_set(segment, next(written)) if changes else None
-        arrivals.append(IngestedFile(landed, change_set, Position(state.log, partition, offset + 1, (0, offset))))
+        arrivals.append(
+            IngestedFile(landed, change_set, Position(state.log, partition, offset + 1, StreamPosition((0, offset))))
+        )
     return tuple(arrivals)
 
 
@@ -184,7 +187,7 @@ def materialize(world: World, log: str, asked: claim.Claim, at: int | None = Non
     yield
     files = (file,) if file else ()
     what = (log, mine.id, mine.epoch, SnapshotKind.FULL, mine.base, mine.from_sqn, mine.to_sqn, SHAPE, files)
-    manifest = Manifest(*what, token=mine.token)
+    manifest = Manifest(*what, NO_PROGRESS, token=mine.token)
     try:
         if at is None:
             provide_new_files(world.store, manifest)

@@ -108,7 +108,7 @@ def roll_forward(world: World, pick: Pick) -> None:
 def _claim(world: World, log: str, pick: Pick, run: str, restore: claim.RestorePoint | None = None) -> claim.Claim:
     request = f"restore:{restore.snapshot}:{restore.mode}" if restore else "fold"
     seen = world.seen[log] if pick((False, True)) else None
-    stalled = claim.Stalled(seen, seen.progress) if seen else None
+    stalled = claim.WatchedAttempt(seen, 0) if seen else None
     return claim.Claim(run, request, SnapshotKind.FULL, INSTANT, pick((False, False, True)), stalled, restore)
 
 
@@ -260,25 +260,6 @@ def look(world: World, pick: Pick) -> None:
     log = pick(LOGS)
     state = world.read(log)
     world.seen[log] = state.open_attempt if state else None
-
-
-def _raise_count(state: LogState, snapshot_id: int) -> LogState:
-    """The heartbeat of an older program, which counts in the ledger."""
-    one = transitions.require_not_aborted(state, snapshot_id)
-    return state.with_snapshot(replace(one, progress=one.progress + 1)) if one.state is State.ONGOING else state
-
-
-@rule(1)
-def progress(world: World, pick: Pick) -> None:
-    log = pick(LOGS)
-    found = some_snapshot(world, log, pick)
-    if found:
-
-        def steps() -> Process:
-            world.commit(log, partial(_raise_count, snapshot_id=found.id), repeat=False)
-            yield
-
-        world.start("progress", steps(), whole=True)
 
 
 def _verdict(snapshot: Snapshot, passed: bool, suite: str) -> Verdict:

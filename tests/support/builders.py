@@ -18,6 +18,7 @@ from tidefold.domain.log_state import (
 )
 from tidefold.domain.paths import DataFileName
 from tidefold.domain.snapshot.manifest import DataFile, Manifest
+from tidefold.domain.source_progress import NO_PROGRESS, StreamPosition
 
 SHAPE = TableSpec(("id",), (Column("id", "int"), Column("text", "string")), "postgresql", 16, 4)
 
@@ -49,7 +50,7 @@ def arrival(state: LogState, changes: int = 10) -> IngestedFile:
     )
     span = KeyGroups(0, state.shape.key_groups - 1)
     change_set = ChangeSet(0, ChangeSetLocation(f"changelog/{first}.seg", 0, 8, 100, "00"), changes, span, (0, end))
-    return IngestedFile(landed, change_set if changes else None, Position("accounts", 0, end, (0, end)))
+    return IngestedFile(landed, change_set if changes else None, Position("accounts", 0, end, StreamPosition((0, end))))
 
 
 def appended(state: LogState, changes: int = 10) -> LogState:
@@ -76,6 +77,7 @@ def manifest_of(state: LogState, snapshot: Snapshot, rows: int = 10) -> Manifest
         snapshot.to_sqn,
         state.shape,
         files,
+        NO_PROGRESS,
         token=snapshot.token,
     )
 

@@ -212,6 +212,8 @@ def collect(kind: Any, document: Any, found: Fields) -> None:
         found[kind] |= set(document)
         for name, hint in get_type_hints(kind).items():
             collect(hint, document.get(name), found)
+    elif isinstance(kind, type) and issubclass(kind, tuple) and hasattr(kind, "_fields"):
+        found[kind] |= set(kind._fields[: len(document)])
     elif inner and isinstance(document, list):
         for item in document:
             collect(inner[0], item, found)
@@ -225,7 +227,7 @@ def add_fields(golden: Golden, found: Fields) -> None:
         for entry in store.list(LogPaths(log).ledger):
             collect(LogState, json.loads(store.read(entry.path))["state"], found)
         for snapshot in state_of(golden, log).snapshots:
-            if snapshot.manifest:
+            if snapshot.manifest and snapshot.state in (State.STAGED, State.COMPLETED):
                 assert read_manifest(store, log, snapshot).snapshot == snapshot.id
                 collect(Manifest, json.loads(store.read(LogPaths(log).manifest(snapshot.id))), found)
     for entry in store.list("changelog/intents"):

@@ -13,6 +13,7 @@ from support.builders import SHAPE
 from tidefold.delta.published_table import create_snapshot_table
 from tidefold.domain.log_state import SnapshotKind
 from tidefold.domain.snapshot.manifest import Manifest
+from tidefold.domain.source_progress import NO_PROGRESS
 from tidefold.errors import AlreadyExistsError, StorageError
 from tidefold.storage import Store, open_store
 from tidefold.storage.object_store import READ
@@ -74,7 +75,7 @@ def require_named_at_once(store: Store, requests: list[tuple[str, str]]) -> None
 
 def require_made(store: Store) -> None:
     """The table of a snapshot is made, although the answer to its one commit is lost."""
-    manifest = Manifest("accounts", 1, 1, SnapshotKind.FULL, None, 0, 1, SHAPE, (), token="mine")
+    manifest = Manifest("accounts", 1, 1, SnapshotKind.FULL, None, 0, 1, SHAPE, (), NO_PROGRESS, token="mine")
     create_snapshot_table(store, manifest)
     with pytest.raises(AlreadyExistsError):
         create_snapshot_table(store, manifest)

@@ -24,6 +24,7 @@ from tidefold.domain.ingest.append import IngestedFile, append
 from tidefold.domain.log_state import LandedFileRecord, LogState, Position, Verdict
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot import transitions
+from tidefold.domain.source_progress import StreamPosition
 from tidefold.operations.ingest.ingest import ingest
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
@@ -100,7 +101,9 @@ def put_table(pipeline: Pipeline, rows: pa.Table, log: str = "accounts") -> LogS
     landed = LandedFileRecord(
         0, f"{log}+0+{first:010d}.jsonl", 1, "", log, 0, first, end, count, count, 0, 0, 0, 0, None
     )
-    return ledger.commit(lambda s: append(s, [IngestedFile(landed, change_set, Position(log, 0, end, high))]))
+    return ledger.commit(
+        lambda s: append(s, [IngestedFile(landed, change_set, Position(log, 0, end, StreamPosition(high)))])
+    )
 
 
 def judge_all(pipeline: Pipeline, log: str = "accounts", passed: bool = True) -> None:

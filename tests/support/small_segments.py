@@ -12,6 +12,7 @@ from tidefold.changelog.segment import write_segment
 from tidefold.changelog.writer.rows_to_arrow import change_table
 from tidefold.domain.ingest.append import IngestedFile, append
 from tidefold.domain.log_state import LandedFileRecord, Position
+from tidefold.domain.source_progress import StreamPosition
 from tidefold.operations.pipeline import Pipeline
 
 TOPIC = "writer"
@@ -46,6 +47,8 @@ def put_segments(pipeline: Pipeline, log: str, tables: Sequence[pa.Table]) -> No
                 0,
                 None,
             )
-            arrivals.append(IngestedFile(landed, part.change_set((end - 1,)), Position(TOPIC, 0, end, (end - 1,))))
+            arrivals.append(
+                IngestedFile(landed, part.change_set((end - 1,)), Position(TOPIC, 0, end, StreamPosition((end - 1,))))
+            )
             offset = end
     ledger.commit(lambda state: append(state, arrivals))

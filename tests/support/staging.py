@@ -21,6 +21,7 @@ from tidefold.domain.paths import DataFileName, LogPaths, data_path
 from tidefold.domain.snapshot import claim as claims
 from tidefold.domain.snapshot import transitions
 from tidefold.domain.snapshot.manifest import DataFile, Manifest
+from tidefold.domain.source_progress import NO_PROGRESS
 from tidefold.ledger import write_manifest
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.quality.judge import judge
@@ -79,7 +80,7 @@ def stage(
         snapshot.to_sqn,
         shape,
     )
-    manifest = Manifest(*what, files, token=snapshot.token)
+    manifest = Manifest(*what, files, NO_PROGRESS, token=snapshot.token)
     create_snapshot_table(pipeline.store, manifest)
     digest = write_manifest(pipeline.store, manifest)
     staged = ledger.commit(lambda state: transitions.stage(state, manifest, digest)).open_attempt

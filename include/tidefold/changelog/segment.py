@@ -5,8 +5,7 @@ change set, the location of its stream and its record batches, the key groups of
 piece. The ledger keeps as checksum of a change set the sha256 of its index entry. So a read of some batches verifies
 exactly the bytes that it reads.
 
-The last byte of the header says whether at least one change set is compressed. Segments of older programs had the
-writer's setting there, so a second bit marks a byte that says what was done.
+The last byte of the header says whether at least one change set is compressed.
 """
 
 from __future__ import annotations
@@ -49,8 +48,7 @@ def at_least(floor: tuple[int, ...], index: int = 0) -> pc.Expression:
 
 
 _MAGIC, _END = b"TDFSEG", b"TDFEND"
-_VERSION = 1
-_COMPRESSED, _EXACT = 1, 2
+_VERSION = 2
 _TRAILER = struct.Struct("<II6s")  # footer length, crc32 of the footer, magic
 _RECORD_BATCH = 3  # In the header union of an Arrow message.
 _END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
@@ -96,11 +94,11 @@ class SegmentIndex:
     """The footer of a segment, and what its header says about compression.
 
     entries: one for each change set.
-    flags: the last byte of the header.
+    compressed: whether at least one of them is compressed.
     """
 
     entries: list[IndexEntry]
-    flags: int
+    compressed: bool
 
 
 # Of one store, by the paths of segments.
@@ -192,12 +190,12 @@ class _BodyStream:
         self._stream = stream
         self._waiting: list[bytes] | None = []
         if not compress:
-            self._begin(0)
+            self._begin(compressed=False)
 
     def start(self, compressed: bool) -> None:
         """Begins a change set."""
         if compressed:
-            self._begin(_COMPRESSED)
+            self._begin(compressed=True)
 
     def write(self, data: bytes | memoryview, /) -> int:
         if self._waiting is None:
@@ -206,12 +204,12 @@ class _BodyStream:
         return len(data)
 
     def finish(self) -> None:
-        self._begin(0)
+        self._begin(compressed=False)
 
-    def _begin(self, flag: int) -> None:
+    def _begin(self, compressed: bool) -> None:
         if self._waiting is None:
             return
-        self._stream.write(_MAGIC + bytes([_VERSION, _EXACT | flag]))
+        self._stream.write(_MAGIC + bytes([_VERSION, compressed]))
         for data in self._waiting:
             self._stream.write(data)
         self._waiting = None
@@ -290,10 +288,12 @@ def _read_index(stream: BinaryIO, path: str) -> SegmentIndex:
     head = stream.read(len(_MAGIC) + 2)
     if not head.startswith(_MAGIC):
         raise _corrupt(path, "it does not begin like a segment")
-    version, flags = head[len(_MAGIC) :]
-    if version > _VERSION or flags > _COMPRESSED | _EXACT:
+    version, compressed = head[len(_MAGIC) :]
+    if version > _VERSION:
         message = f"Segment `{path}` has a newer format than this version of tidefold can read."
         raise CorruptError("SEGMENT_NEWER", message, hint="Update tidefold.")
+    if version < _VERSION or compressed > 1:
+        raise _corrupt(path, "its header is none of this version's")
     stream.seek(size - _TRAILER.size)
     length, crc, end = _TRAILER.unpack(stream.read(_TRAILER.size))
     if end != _END or length > size - _TRAILER.size:
@@ -302,7 +302,7 @@ def _read_index(stream: BinaryIO, path: str) -> SegmentIndex:
     footer = stream.read(length)
     if zlib.crc32(footer) != crc:
         raise _corrupt(path, "its index was altered")
-    return SegmentIndex(decode_json(footer, list[IndexEntry]), flags)
+    return SegmentIndex(decode_json(footer, list[IndexEntry]), bool(compressed))
 
 
 def check_pieces(store: Store, path: str, change_sets: Sequence[ChangeSet]) -> list[IndexEntry]:
@@ -319,7 +319,7 @@ def check_pieces(store: Store, path: str, change_sets: Sequence[ChangeSet]) -> l
             for entry in chosen or index.entries
             for piece in (entry.schema, *entry.batches)
         ]
-    if not chosen and index.flags == _EXACT | _COMPRESSED and not any(compressed):
+    if not chosen and index.compressed and not any(compressed):
         raise _corrupt(path, "its header says that it is compressed, and it is not")
     return index.entries
 
@@ -395,7 +395,7 @@ def _read_piece(stream: BinaryIO, path: str, index: SegmentIndex, entry: IndexEn
     data = stream.read(piece.length)
     if hashlib.sha256(data).hexdigest() != piece.sha256:
         raise _corrupt(path, f"bytes {entry.offset + piece.offset} to +{piece.length} were cut or altered")
-    if not index.flags & _COMPRESSED and is_compressed(data):
+    if not index.compressed and is_compressed(data):
         raise _corrupt(path, "its header says that it is not compressed, and it is")
     return data
 

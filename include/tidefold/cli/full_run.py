@@ -39,8 +39,9 @@ def find_takeovers(
         _sleep(terminal, seconds)
 
     stalled = find_stalled(pipeline, logs, request.run, patience, wait)
-    for log, attempt in stalled.items():
-        terminal.note(f"{log}: taking over snapshot {attempt.id} of run {attempt.run}, which makes no progress")
+    for log, watched in stalled.items():
+        rival = watched.attempt
+        terminal.note(f"{log}: taking over snapshot {rival.id} of run {rival.run}, which makes no progress")
     return msgspec.structs.replace(request, stalled=stalled)
 
 

@@ -182,7 +182,7 @@ def list_facts(manifest: Manifest, digest: str) -> dict[str, str]:
         MANIFEST_FACT: digest,
         EPOCH_FACT: str(manifest.epoch),
         "tidefold.sqn": str(manifest.to_sqn),
-        **({ATTEMPT_FACT: manifest.token} if manifest.token else {}),
+        ATTEMPT_FACT: manifest.token,
     }
 
 

@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from tidefold.domain.ingest.append import REBUILT
-from tidefold.domain.log_state import DeletionState, LogState, Snapshot, SnapshotKind, State, Stopped, Tag
+from tidefold.domain.log_state import DeletionState, LogState, Snapshot, SnapshotKind, State, Tag
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot.manifest import Manifest
 from tidefold.domain.snapshot.transitions import with_manifest
-from tidefold.domain.source_progress import NO_PROGRESS
-from tidefold.domain.source_progress_history import continue_from
+from tidefold.domain.source_progress import SourceProgress
+from tidefold.domain.source_progress_history import continue_from, progress_at
 from tidefold.errors import OutdatedLedgerError
 
 _PUBLISHABLE = (State.COMPLETED, State.SUBSUMED, State.DELETED)
@@ -103,7 +102,7 @@ def needs_high_water_mark(before: LogState, after: LogState) -> bool:
 
 
 def _find_unshown(state: LogState) -> tuple[object, ...]:
-    named = (state.tags, state.holds, state.readers, state.stopped)
+    named = (state.tags, state.holds, state.consumers, state.stopped)
     # Tail-only snapshots have neither manifest nor files.
     tails = tuple(s.id for s in state.snapshots if s.kind is SnapshotKind.TAIL and s.state is State.COMPLETED)
     return *named, state.positions, state.schemas, state.last_sqn, tails
@@ -193,13 +192,12 @@ def rebuild(
     base: LogState,
     proofs: Sequence[Proof],
     incarnation: str,
-    instant: str,
     segments: Collection[str] | None = None,
     unproved: Collection[int] = (),
 ) -> Rebuilt:
     """Continues the log from `base`, the newest ledger state that is left (empty: none), with all that is proved.
 
-    Attempts under the old ledger can commit nothing any more. If the source positions are lost, the log is stopped.
+    Attempts under the old ledger can commit nothing any more.
 
     `segments`: those in the store. If a segment that waits to be folded is missing, all waiting changes are ingested
     again.
@@ -227,7 +225,9 @@ def rebuild(
         # The old ledger reaches at least to the newest snapshot. The next ingest reads later changes from the source.
         return Rebuilt(state, tuple(unknown))
     unknown += [*_list_forgotten_changes(base, newest), *_list_forgotten_decisions(base)]
-    return Rebuilt(_cut(state, newest, manifest, instant), tuple(unknown))
+    # A snapshot without a manifest is in the ledger that is left, which knows its positions.
+    progress = manifest.progress if manifest else progress_at(base, newest.to_sqn)
+    return Rebuilt(_cut(state, newest, progress), tuple(unknown))
 
 
 def _list_forgotten_references(base: LogState, state: LogState) -> list[str]:
@@ -257,7 +257,7 @@ def _list_forgotten_decisions(base: LogState) -> list[str]:
     """Returns what the ledger that is left has on landed files and consumers, and a cut log has not."""
     settled = [f"`{entry.name}`: {note}" for entry in base.landed for note in entry.settled]
     decisions = [f"`settle` decisions ({'; '.join(settled)})"] if settled else []
-    decisions += [f"consumer {one.name} at change set {one.sqn}" for one in base.readers]
+    decisions += [f"consumer {one.name} at change set {one.sqn}" for one in base.consumers]
     return [*decisions, "quarantined records and ingested files: their counts begin again"]
 
 
@@ -337,13 +337,8 @@ def _unknown_verdicts(base: LogState, proofs: Sequence[Proof]) -> list[str]:
     return [f"the verdicts of snapshots {', '.join(map(str, without))}"] if without else []
 
 
-def _cut(state: LogState, newest: Snapshot, manifest: Manifest | None, instant: str) -> LogState:
-    """Continues the log from the end of the newest snapshot, if its manifest has the source positions."""
-    progress = manifest.progress if manifest else None
-    stopped = state.stopped
-    if progress is None:
-        why = f"the source positions at snapshot {newest.id} are not known"
-        stopped = Stopped(REBUILT, "tidefold rebuild", why, "", instant)
+def _cut(state: LogState, newest: Snapshot, progress: SourceProgress) -> LogState:
+    """Continues the log from the end of the newest snapshot, with the source positions there."""
     cut = replace(
         state,
         change_sets=(),
@@ -351,10 +346,9 @@ def _cut(state: LogState, newest: Snapshot, manifest: Manifest | None, instant: 
         lost_from=_find_lost(state, newest),
         # The change sets of tails are no longer known.
         snapshots=tuple(_without_tail(s) for s in state.snapshots),
-        readers=(),
-        stopped=stopped,
+        consumers=(),
     )
-    return continue_from(cut, progress or NO_PROGRESS)
+    return continue_from(cut, progress)
 
 
 def _find_lost(state: LogState, newest: Snapshot) -> int:

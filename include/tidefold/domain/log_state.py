@@ -9,6 +9,7 @@ from tidefold.domain.commit_times import AsOf, CommitTimeRange
 from tidefold.domain.external_snapshot import External
 from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.landing_problems import NO_PROBLEMS, LandingProblems
+from tidefold.domain.source_progress import FollowedTtl as FollowedTtl
 from tidefold.domain.source_progress import LandedFileRecord as LandedFileRecord
 from tidefold.domain.source_progress import NameReading
 from tidefold.domain.source_progress import Position as Position
@@ -216,7 +217,6 @@ class Snapshot:
     abort_reason: why it was aborted; empty: it was not aborted.
     restored_from: the snapshot whose rows a restore brings back.
     skipped_from: change sets from here to `to_sqn` are left out for good; None: none are.
-    progress: heartbeats that an older program counted here. Newer ones count in a file of their own (a hint).
     published_at: ISO 8601, for people.
     expire: which rows it drops for their age, fixed when it began.
     drill: its newest restore drill.
@@ -252,7 +252,6 @@ class Snapshot:
     abort_reason: str = ""
     restored_from: int | None = None
     skipped_from: int | None = None
-    progress: int = 0
     published_at: str = ""
     kind_reason: str = ""
     expire: Expire | None = None
@@ -301,18 +300,6 @@ class DeletionState(StrEnum):
     GONE = "gone"
 
 
-# The name of the time to live among what metadata brings to a log. No column can have it.
-TTL_DAYS = "ttl.days"
-
-
-@dataclass(frozen=True, slots=True)
-class FollowedTtl:
-    """The time to live that a trusted metadata set. It counts as long as the configuration has `configured` days."""
-
-    days: int
-    configured: int
-
-
 @dataclass(frozen=True, slots=True)
 class LogState:
     """Everything that tidefold knows about one log. A transition makes a new state and changes nothing in place.
@@ -323,7 +310,7 @@ class LogState:
     last_file: the number of the last landed file, or part of one. Numbers only rise, also over an import.
     positions: how far each partition of the source is ingested.
     snapshots: all snapshots, in the order of their ids.
-    tags, holds, readers: tags, holds and consumers, which keep snapshots and the log longer than retention does.
+    tags, holds, consumers: tags, holds and consumers, which keep snapshots and the log longer than retention does.
     truncated_to: change sets up to here are deleted.
     lost_from: change sets from here to `truncated_to` were lost when the ledger was rebuilt; 0: none were.
     garbage: segments that are marked for deletion.
@@ -356,7 +343,7 @@ class LogState:
     deletion: DeletionState = DeletionState.NO
     last_snapshot: int = 0
     holds: tuple[Hold, ...] = ()
-    readers: tuple[Consumer, ...] = ()
+    consumers: tuple[Consumer, ...] = ()
     fence: int = 0
     generation: int = 0
     stopped: Stopped | None = None

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from tidefold.domain.key_groups import KeyGroups
 from tidefold.errors import CorruptError, InvalidInputError
 
-_DATA_FILE = re.compile(r"k(\d{5})-(\d{5})\.s(\d{10})\.e(\d{10})\.(?:t([0-9a-f]{16})\.)?([0-9a-f]{32})\.parquet")
+_DATA_FILE = re.compile(r"k(\d{5})-(\d{5})\.s(\d{10})\.e(\d{10})\.t([0-9a-f]*)\.([0-9a-f]{32})\.parquet")
 _LOG_ID = re.compile(r"[a-z][a-z0-9_]{0,62}")
 
 
@@ -21,19 +21,18 @@ class DataFileName:
 
     The random part makes a second try of a task write a second file instead of overwriting the first. `token`
     identifies the attempt: a ledger that was set back gives the same snapshot id and epoch again, but never the same
-    token. Older versions wrote names without a token.
+    token.
     """
 
     key_groups: KeyGroups
     snapshot: int
     epoch: int
     unique: str
-    token: str = ""
+    token: str
 
     def __str__(self) -> str:
         span = f"k{self.key_groups.first:05d}-{self.key_groups.last:05d}"
-        token = f"t{self.token}." if self.token else ""
-        return f"{span}.s{self.snapshot:010d}.e{self.epoch:010d}.{token}{self.unique}.parquet"
+        return f"{span}.s{self.snapshot:010d}.e{self.epoch:010d}.t{self.token}.{self.unique}.parquet"
 
     @classmethod
     def parse(cls, name: str) -> DataFileName:
@@ -46,7 +45,7 @@ class DataFileName:
                 hint="Nothing was changed. Restore the document that names it from a backup.",
             )
         first, last, snapshot, epoch, token, unique = parts.groups()
-        return cls(KeyGroups(int(first), int(last)), int(snapshot), int(epoch), unique, token or "")
+        return cls(KeyGroups(int(first), int(last)), int(snapshot), int(epoch), unique, token)
 
 
 # Segments of all logs, and the announcements of those that are being written.
@@ -235,5 +234,5 @@ def check_log_id(log: str) -> str:
     return log
 
 
-# 5: the words of the code, and places of arrival. Older forms were never released; they are refused by name.
-STORED_FORMAT = 5
+# Older forms were never released; they are refused by name.
+STORED_FORMAT = 6

@@ -6,9 +6,9 @@ import json
 import zlib
 from base64 import b85decode, b85encode
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 # The suffix of a record that stands for all files of a partition before an import or a rebuild.
 IMPORTED = "+imported"
@@ -34,8 +34,12 @@ class NameReading(StrEnum):
         return self in (NameReading.KAFKA, NameReading.KAFKA_DASH)
 
 
+# A position names so many snapshots by signal.
+SIGNALLED = 8
+
+
 class StreamPosition(NamedTuple):
-    """The highest order of the source seen in one partition.
+    """The highest order of the source seen in one partition. It is stored as a list, in this order of its fields.
 
     max_order: the highest order seen; empty: it was not recorded.
     records_at_max: how many records had that order. Counted only if equal records are different changes.
@@ -57,6 +61,15 @@ class StreamPosition(NamedTuple):
     columns: tuple[str, ...] = ()
     signalled: tuple[tuple[int, ...], ...] = ()
 
+    def after(self, former: StreamPosition) -> StreamPosition:
+        """Returns this position of a file's reader, which may not have known what the partition had reached."""
+        return self._replace(
+            max_order=max(former.max_order, self.max_order),
+            max_commit_time=latest_commit_time((former, self)),
+            columns=tuple(sorted({*former.columns, *self.columns})),
+            signalled=tuple(sorted({*former.signalled, *self.signalled})[-SIGNALLED:]),
+        )
+
     @property
     def counted(self) -> tuple[object, ...]:
         """What decides which of equal records came again."""
@@ -64,10 +77,11 @@ class StreamPosition(NamedTuple):
 
 
 NO_POSITION = StreamPosition()
-# A position names so many snapshots by signal.
-SIGNALLED = 8
-# The fields of a stream position, as records of files and positions have them.
-_STREAM = ("high", "count", "again", "time", "connector_run", "columns", "signalled")
+
+
+def latest_commit_time(streams: Iterable[StreamPosition]) -> int | None:
+    """Returns the latest commit time of these positions; None: none has one."""
+    return max((one.max_commit_time for one in streams if one.max_commit_time is not None), default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +92,13 @@ class LandedFileRecord:
 
     length, checksum: how many bytes were read, and their sha256.
     first_offset, next_offset: the offsets [first, next).
-    repeated: the same bytes came before at the same offset. Older versions counted resent and unproved records here.
+    repeated: the same bytes came before at the same offset.
     resent: the source's own order shows that it sent the record before.
     unproved: the offset was ingested before, and the earlier record is no longer there to compare with.
     forgotten: how many of the unproved records lie below the position at which the log was imported, or its ledger
         was rebuilt: the log knows the offset, but not the file.
     changed: the file's modification time in seconds. If it differs, the next ingest reads the file's bytes again.
-    high, count, again, time, connector_run, columns, signalled: the stream position of the partition after the file.
+    stream: the stream position of the partition after the file.
     run, instant: which run ingested the file, and when (ISO 8601), for people.
     complete: false if a record stopped the partition. That record and all later ones wait.
     truncates: how often the source emptied the whole table.
@@ -111,12 +125,9 @@ class LandedFileRecord:
     sqn: int | None = None
     quarantine: str | None = None
     changed: float = 0.0
-    high: tuple[int, ...] = ()
+    stream: StreamPosition = NO_POSITION
     run: str = ""
     instant: str = ""
-    count: int = 0
-    again: int | None = None
-    time: int | None = None
     complete: bool = True
     truncates: int = 0
     key_changes: int = 0
@@ -125,17 +136,6 @@ class LandedFileRecord:
     forgotten: int = 0
     settled: tuple[str, ...] = ()
     etag: str = ""
-    connector_run: str = ""
-    columns: tuple[str, ...] = ()
-    signalled: tuple[tuple[int, ...], ...] = ()
-
-    def with_stream(self, stream: StreamPosition) -> LandedFileRecord:
-        fields: dict[str, Any] = dict(zip(_STREAM, stream, strict=True))
-        return replace(self, **fields)
-
-    @property
-    def stream(self) -> StreamPosition:
-        return StreamPosition(*(getattr(self, name) for name in _STREAM))
 
     @property
     def refused(self) -> int:
@@ -150,25 +150,24 @@ class LandedFileRecord:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """How far one partition of the source is ingested. The other fields: the stream position."""
+    """How far one partition of the source is ingested."""
 
     topic: str
     partition: int
     next_offset: int
-    high: tuple[int, ...]
-    count: int = 0
-    again: int | None = None
-    time: int | None = None
-    connector_run: str = ""
-    columns: tuple[str, ...] = ()
-    signalled: tuple[tuple[int, ...], ...] = ()
+    stream: StreamPosition = NO_POSITION
 
-    def advance(self, next_offset: int, stream: StreamPosition) -> Position:
-        return Position(self.topic, self.partition, next_offset, *stream)
 
-    @property
-    def stream(self) -> StreamPosition:
-        return StreamPosition(*(getattr(self, name) for name in _STREAM))
+# The name of the time to live among what metadata brings to a log. No column can have it.
+TTL_DAYS = "ttl.days"
+
+
+@dataclass(frozen=True, slots=True)
+class FollowedTtl:
+    """The time to live that a trusted metadata set. It counts as long as the configuration has `configured` days."""
+
+    days: int
+    configured: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,12 +178,14 @@ class SourceProgress:
     names: how the log reads the names of landed files.
     last_file: the number of the last landed file.
     files: the ingested files whose names say nothing about offsets, packed by `pack_files`.
+    followed_ttl: the time to live that its metadata set.
     """
 
     positions: tuple[Position, ...] = ()
     names: NameReading | None = None
     last_file: int = 0
     files: str = ""
+    followed_ttl: FollowedTtl | None = None
 
 
 NO_PROGRESS = SourceProgress()

@@ -17,43 +17,36 @@ from tidefold.domain.source_progress import (
 
 
 def positions_at(state: LogState, sqn: int) -> tuple[Position, ...]:
-    """Returns the position of each partition when the log ended with this sqn, never a later one.
-
-    If no record and no change set has the highest order any more (logs of an older version), it is an order that was
-    certainly seen. Records that the source sends a second time may then be folded a second time.
-    """
+    """Returns the position of each partition when the log ended with this sqn, never a later one."""
     positions: dict[tuple[str, int], Position] = {}
     behind: set[tuple[str, int]] = set()
-    highs = {c.sqn: c.high for c in state.change_sets}
     for entry in state.landed:
         place = (entry.topic, entry.partition)
         if entry.sqn is not None and entry.sqn > sqn:
             behind.add(place)
         if place not in behind:
-            positions[place] = _after(positions.get(place), entry, highs.get(entry.sqn or 0, ()))
+            positions[place] = _after(positions.get(place), entry)
     # A partition that has not moved since then is known exactly.
     now = {(p.topic, p.partition): p for p in state.positions}
     return tuple(now[place] if place not in behind else positions[place] for place in sorted(positions))
 
 
-def _after(before: Position | None, entry: LandedFileRecord, high: tuple[int, ...]) -> Position:
-    stood = before or Position(entry.topic, entry.partition, 0, ())
-    reached = max(stood.next_offset, entry.next_offset)
-    if entry.high:
-        return stood.advance(reached, entry.stream._replace(max_order=max(stood.high, entry.high)))
-    return replace(stood, next_offset=reached, high=max(stood.high, high))
+def _after(before: Position | None, entry: LandedFileRecord) -> Position:
+    reached = max(before.next_offset if before else 0, entry.next_offset)
+    return Position(entry.topic, entry.partition, reached, entry.stream)
 
 
 def progress_at(state: LogState, sqn: int) -> SourceProgress:
     """Returns what the log knew of its source when it ended with this sqn."""
     later = next((i for i, entry in enumerate(state.landed) if entry.sqn is not None and entry.sqn > sqn), None)
-    return SourceProgress(positions_at(state, sqn), state.names, state.last_file, pack_files(state.landed[:later]))
+    files = pack_files(state.landed[:later])
+    return SourceProgress(positions_at(state, sqn), state.names, state.last_file, files, state.followed_ttl)
 
 
 def continue_from(state: LogState, progress: SourceProgress) -> LogState:
     """Returns the log with this progress in place of its own: it ingests nothing from before it again."""
     files = unpack_files(progress)
-    placed = [position for position in progress.positions if position.next_offset or position.high]
+    placed = [position for position in progress.positions if position.next_offset or position.stream.max_order]
     former = tuple(_stand_for(position, progress.last_file + i) for i, position in enumerate(placed, 1))
     return replace(
         state,
@@ -61,6 +54,7 @@ def continue_from(state: LogState, progress: SourceProgress) -> LogState:
         names=progress.names,
         landed=(*files, *former),
         last_file=progress.last_file + len(former),
+        followed_ttl=progress.followed_ttl,
     )
 
 
@@ -74,7 +68,8 @@ def _stand_for(position: Position, number: int) -> LandedFileRecord:
         topic=position.topic,
         partition=position.partition,
         next_offset=position.next_offset,
-    ).with_stream(position.stream)
+        stream=position.stream,
+    )
 
 
 @dataclass(frozen=True, slots=True)

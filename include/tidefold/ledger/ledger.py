@@ -172,7 +172,7 @@ def _unless_gone(state: LogState | None) -> LogState | None:
 
 
 def _with_incarnation(state: LogState) -> LogState:
-    """Returns the state with its incarnation. A ledger of an older program gets one with its next version."""
+    """Returns the state with its incarnation, which the first version gives it."""
     return state if state.incarnation else replace(state, incarnation=uuid.uuid4().hex[:_INCARNATION])
 
 

@@ -215,7 +215,7 @@ def _list_refs(status: LogStatus) -> Iterable[str]:
         yield f"snapshot {tag.snapshot} is tagged {tag.name}"
     for hold in status.holds:
         yield f"hold {hold.name} keeps snapshot {hold.snapshot} and the log after it: {hold.why}"
-    for consumer in status.readers:
+    for consumer in status.consumers:
         yield f"consumer {consumer.name} has read up to change set {consumer.sqn}"
     if status.local:
         yield f"a local copy of snapshot {', '.join(map(str, status.local))} is on this machine"

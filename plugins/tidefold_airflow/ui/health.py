@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from tidefold.domain.alarms import AlarmKind
 from tidefold.domain.commit_times import iso_instant
 from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind, State
+from tidefold.domain.source_progress import latest_commit_time
 from tidefold.operations.inspect.status import LogStatus
 from tidefold.operations.outcome import Outcome
 from tidefold.presentation.tables import describe_damage, remarks
@@ -107,10 +108,9 @@ def word_of_gate(snapshot: Snapshot) -> Word:
 def lag_of(state: LogState) -> Lag:
     """Returns how far the table lags behind the ingested changes, by commit times of the source only."""
     waiting = state.unfolded
-    taken = max((p.time for p in state.positions if p.time is not None), default=None)
     upto = state.latest.to_sqn if state.latest else 0
-    times = (e.time for e in state.landed if e.sqn is not None and e.sqn <= upto and e.time is not None)
-    folded = max(times, default=None)
+    taken = latest_commit_time(p.stream for p in state.positions)
+    folded = latest_commit_time(e.stream for e in state.landed if e.sqn is not None and e.sqn <= upto)
     behind = (taken - folded) / 1e6 if taken is not None and folded is not None and waiting else None
     return Lag(
         change_sets=len(waiting),
@@ -144,7 +144,7 @@ def to_do(status: LogStatus, state: LogState | None = None) -> list[Note]:
 
 def _without(status: LogStatus) -> LogStatus:
     """Returns the status without what the page shows elsewhere."""
-    plain = replace(status, attempt=None, why="", report=None, tail=None, tags=(), holds=(), readers=(), garbage=0)
+    plain = replace(status, attempt=None, why="", report=None, tail=None, tags=(), holds=(), consumers=(), garbage=0)
     return replace(plain, local=(), local_partial=(), drilled=None)
 
 

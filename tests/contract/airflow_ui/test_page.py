@@ -114,8 +114,8 @@ def test_all_logs_with_what_waits_and_what_to_do(ask: TestClient, pipeline: Pipe
 def test_how_far_the_table_is_behind_its_source(ask: TestClient, pipeline: Pipeline) -> None:
     state = pipeline.ledger("accounts").read()
     assert state.latest
-    newest = max(p.time for p in state.positions if p.time)
-    folded = max(e.time for e in state.landed if e.time and e.sqn and e.sqn <= state.latest.to_sqn)
+    newest = max(p.stream.max_commit_time or 0 for p in state.positions)
+    folded = max(e.stream.max_commit_time or 0 for e in state.landed if e.sqn and e.sqn <= state.latest.to_sqn)
     hours = round((newest - folded) / 3_600e6)
     assert f"table {hours} h behind it" in shown(ask, "/")
     assert f"Behind its source {hours} h" in shown(ask, "/logs/accounts")

@@ -151,7 +151,7 @@ def test_a_consumer_is_noted_moved_and_forgotten(pipeline: Pipeline) -> None:
     assert only("consumer", "accounts", "index", "--at", "2")["result"] == "registered"
     assert "consumer index has read up to change set 2." in call("status", "accounts").stdout
     [found] = call_json("status", "accounts")["logs"]
-    assert found["readers"] == [{"name": "index", "sqn": 2}]
+    assert found["consumers"] == [{"name": "index", "sqn": 2}]
     beyond = call("consumer", "accounts", "index", "--at", "3")
     assert (beyond.exit_code, "[CONSUMER_OUTSIDE_LOG]" in beyond.stderr) == (3, True)
     assert only("consumer", "accounts", "index", "--remove")["result"] == "unregistered"

@@ -49,7 +49,9 @@ def table_of(folder: Path, kind: pa.DataType, files: list[list[Any]]) -> str:
     actions = []
     for number, values in enumerate(files):
         batch = pa.record_batch({"v": pa.array(values, kind)}, schema=schema)
-        file = write_data_file(store, "t", DataFileName(KeyGroups(0, 0), number, 1, uuid.uuid4().hex), [batch], schema)
+        file = write_data_file(
+            store, "t", DataFileName(KeyGroups(0, 0), number, 1, uuid.uuid4().hex, ""), [batch], schema
+        )
         if file:
             actions.append(AddAction(f"_data/{file.name}", file.bytes, {}, 0, True, file.stats))
     create_table_with_add_actions(store.uri("t"), Schema.from_arrow(schema), actions)
@@ -90,7 +92,7 @@ def test_a_dictionary_is_made_only_of_a_column_whose_values_repeat(tmp_path: Pat
         schema=schema,
     )
     batches = rows.to_batches(max_chunksize=10_000)
-    name = DataFileName(KeyGroups(0, 0), 1, 1, uuid.uuid4().hex)
+    name = DataFileName(KeyGroups(0, 0), 1, 1, uuid.uuid4().hex, "")
     file = write_data_file(LocalStore(tmp_path), "t", name, batches, schema)
     assert file
     written = pq.ParquetFile(tmp_path / "t" / "_data" / file.name)

@@ -22,6 +22,7 @@ from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.log_state import SnapshotKind
 from tidefold.domain.paths import DataFileName, LogPaths, data_path
 from tidefold.domain.snapshot.manifest import DataFile, Manifest
+from tidefold.domain.source_progress import NO_PROGRESS
 from tidefold.errors import AlreadyExistsError, CorruptError, RefusedError
 from tidefold.storage import Store
 from tidefold.storage.local_store import LocalStore
@@ -52,14 +53,16 @@ def staged(store: Store, snapshot: int, below: Manifest | None = None, files: in
     folder = LogPaths("accounts").snapshot(snapshot)
     new = []
     for _ in range(files):
-        name = str(DataFileName(KeyGroups(0, 15), snapshot, snapshot, uuid.uuid4().hex))
+        name = str(DataFileName(KeyGroups(0, 15), snapshot, snapshot, uuid.uuid4().hex, ""))
         store.put_if_absent(data_path(folder, name), b"rows")
         new.append(DataFile(name, 4, 1, "00", KeyGroups(0, 15), STATS))
     carried = [replace(f, carried=True) for f in below.files] if below else []
     for file in carried:
         store.put_if_absent(data_path(folder, file.name), b"rows")
     base = below.snapshot if below else None
-    manifest = Manifest("accounts", snapshot, snapshot, SnapshotKind.FULL, base, 0, snapshot, SHAPE, (*carried, *new))
+    manifest = Manifest(
+        "accounts", snapshot, snapshot, SnapshotKind.FULL, base, 0, snapshot, SHAPE, (*carried, *new), NO_PROGRESS
+    )
     provide_new_files(store, manifest)
     return manifest
 

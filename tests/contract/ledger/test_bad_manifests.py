@@ -301,13 +301,13 @@ def test_76_an_open_attempt_blocks_whatever_its_clock_said(pipeline: Pipeline, i
     assert error_of(acts(pipeline)["materialize"]) == "ATTEMPT_OPEN"
     assert contents(pipeline.config.path.parent / "store") == before
     ledger = pipeline.ledger("accounts")
-    ledger.commit(lambda now: now.with_snapshot(replace(seen, progress=1)))  # As an older program beats.
+    ledger.commit(lambda now: now.with_snapshot(replace(seen, run="renewed")))
     with pytest.raises(RefusedError) as alive:
-        ledger.commit(lambda now: claims.claim(now, claim("mine", stalled=claims.Stalled(seen, 0))))
+        ledger.commit(lambda now: claims.claim(now, claim("mine", stalled=claims.WatchedAttempt(seen, 0))))
     assert alive.value.code == "ATTEMPT_OPEN"
     still = ledger.read().open_attempt
     assert still
-    taken = ledger.commit(lambda now: claims.claim(now, claim("mine", stalled=claims.Stalled(still, 1))))
+    taken = ledger.commit(lambda now: claims.claim(now, claim("mine", stalled=claims.WatchedAttempt(still, 1))))
     assert taken.open_attempt
     assert (taken.open_attempt.run, taken.open_attempt.epoch) == ("mine", seen.epoch + 1)
 

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from support.builders import SHAPE, appended
+from tidefold.domain.paths import STORED_FORMAT
 from tidefold.errors import AlreadyExistsError, CorruptError, NotFoundError, UnknownOutcomeError
 from tidefold.ledger import Ledger
 from tidefold.ledger.serialization import decode_head
@@ -141,16 +142,19 @@ def test_a_lost_answer_is_settled_by_reading_back(tmp_path: Path, applied: bool)
     assert (state.version, state.last_sqn) == (2, 1)
 
 
+FORM = f'{{"format":{STORED_FORMAT}'.encode()
+
+
 @pytest.mark.parametrize(
     ("damage", "code"),
     [
         (lambda data: b"", "UNREADABLE"),
         (lambda data: data[:-20], "UNREADABLE"),
         (lambda data: data.replace(b'"epoch":0', b'"epoch":9'), "CHECKSUM"),
-        (lambda data: data.replace(b'{"format":5', b'{"format":99'), "LEDGER_NEWER"),
-        (lambda data: data.replace(b'{"format":5', b'{"format":4'), "LEDGER_OLDER"),
+        (lambda data: data.replace(FORM, b'{"format":99'), "LEDGER_NEWER"),
+        (lambda data: data.replace(FORM, b'{"format":5'), "LEDGER_OLDER"),
         (lambda data: data.replace(b'"version":2', b'"version":3', 1), "LEDGER_MISPLACED"),
-        (lambda data: data.replace(b'{"format":5', b'{"extra":1,"format":5'), "UNREADABLE"),
+        (lambda data: data.replace(FORM, b'{"extra":1,' + FORM[1:]), "UNREADABLE"),
         (lambda data: b"\xff\xfe", "UNREADABLE"),
     ],
     ids=["empty", "cut", "altered", "newer", "older", "misplaced", "extra-field", "not-utf8"],

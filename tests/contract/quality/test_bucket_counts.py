@@ -19,6 +19,7 @@ from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.log_state import SnapshotKind
 from tidefold.domain.paths import DataFileName, data_path
 from tidefold.domain.snapshot.manifest import DataFile, Manifest
+from tidefold.domain.source_progress import NO_PROGRESS
 from tidefold.errors import TidefoldError
 from tidefold.quality.report.result import CheckResult
 from tidefold.quality.run.bucket_counts import CountRow, CountRows, Query, bucket_counter, can_count, deal_buckets
@@ -48,11 +49,11 @@ def write(store: Store, rows: pa.Table, files: int = 2) -> Manifest:
         here = rows.filter(pc.and_(pc.greater_equal(groups, span.first), pc.less_equal(groups, span.last)))
         for number in range(files):
             part = here.filter(pa.array([place % files == number for place in range(len(here))], pa.bool_()))
-            name = str(DataFileName(span, 1, 1, f"{bucket * files + number:032x}"))
+            name = str(DataFileName(span, 1, 1, f"{bucket * files + number:032x}", ""))
             with store.create(data_path("snapshots/accounts/0000000001", name)) as stream:
                 pq.write_table(part, stream)
             written.append(DataFile(name, bucket + 1, len(part), "", span, "{}"))
-    return Manifest("accounts", 1, 1, SnapshotKind.FULL, None, 0, 1, SHAPE, tuple(written))
+    return Manifest("accounts", 1, 1, SnapshotKind.FULL, None, 0, 1, SHAPE, tuple(written), NO_PROGRESS)
 
 
 def duplicated(rows: pa.Table) -> pa.Table:
@@ -137,5 +138,5 @@ def test_rows_in_files_of_other_key_groups_are_an_error(store: Store) -> None:
 def test_files_with_a_key_group_in_common_lie_in_one_share(store: Store) -> None:
     spans = [(0, 3), (2, 5), (6, 7), (8, 15), (8, 9), (15, 15)]
     files = tuple(DataFile(str(n), n + 1, 1, "", KeyGroups(*span), "{}") for n, span in enumerate(spans))
-    manifest = Manifest("accounts", 1, 1, SnapshotKind.FULL, None, 0, 1, SHAPE, files)
+    manifest = Manifest("accounts", 1, 1, SnapshotKind.FULL, None, 0, 1, SHAPE, files, NO_PROGRESS)
     assert [{f.name for f in share} for share in deal_buckets(manifest)] == [{"3", "4", "5"}, {"0", "1"}, {"2"}]

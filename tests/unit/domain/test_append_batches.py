@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from support.builders import SHAPE, arrival
 from tidefold.domain.ingest.append import IngestedFile, append
 from tidefold.domain.log_state import LogState, Position
+from tidefold.domain.source_progress import StreamPosition
 from tidefold.errors import ConflictError
 
 
@@ -30,7 +31,7 @@ def test_a_batch_is_its_files_one_by_one(plan: list[tuple[int, str, int]], befor
         state = append(state, [arrival(state)])
     files, alone = [], state
     for number, (changes, topic, partition) in enumerate(plan, before + 1):
-        at = replace(alone, positions=(Position("accounts", 0, number * 20, (0, number * 20)),))
+        at = replace(alone, positions=(Position("accounts", 0, number * 20, StreamPosition((0, number * 20))),))
         file = place(arrival(at, changes), topic, partition)
         files.append(file)
         alone = append(alone, [file])

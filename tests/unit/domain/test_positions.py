@@ -17,7 +17,7 @@ from tidefold.domain.log_state import ChangeSet, ChangeSetLocation, LogState, Sn
 from tidefold.domain.retention.log_bounds import compact, find_compactable_runs
 from tidefold.domain.snapshot import claim, transitions
 from tidefold.domain.snapshot.manifest import Manifest
-from tidefold.domain.source_progress import LandedFileRecord, Position, SourceProgress
+from tidefold.domain.source_progress import NO_PROGRESS, LandedFileRecord, Position, SourceProgress, StreamPosition
 from tidefold.domain.source_progress_history import continue_from, positions_at
 from tidefold.errors import RefusedError
 
@@ -27,12 +27,15 @@ FILES = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3), st.integers(0, 
 
 def landed(state: LogState, number: int, file: tuple[int, int, int, bool]) -> LogState:
     partition, offsets, rise, changes = file
-    before = next((p for p in state.positions if p.partition == partition), Position("t", partition, 0, ()))
-    high = (1, (before.high[1] if before.high else 0) + rise)
+    before = next((p for p in state.positions if p.partition == partition), Position("t", partition, 0))
+    high = (1, (before.stream.max_order[1] if before.stream.max_order else 0) + rise)
     end = before.next_offset + offsets
     account = LandedFileRecord(0, f"f{number}", 1, "", "t", partition, before.next_offset, end, 0, 0, 0, 0, 0, 0, None)
     change_set = ChangeSet(0, ChangeSetLocation(f"changelog/{number}.seg", 0, 8, 10, ""), 1, KeyGroups(0, 15), high)
-    return append(state, [IngestedFile(account, change_set if changes else None, Position("t", partition, end, high))])
+    return append(
+        state,
+        [IngestedFile(account, change_set if changes else None, Position("t", partition, end, StreamPosition(high)))],
+    )
 
 
 def grown(files: list[tuple[int, int, int, bool]]) -> tuple[LogState, dict[int, list[tuple[Position, ...]]]]:
@@ -70,25 +73,6 @@ def test_each_partition_stands_where_it_stood_while_the_log_ended_there(
         assert position.next_offset <= at_last[partition].next_offset
 
 
-@given(FILES, st.data())
-def test_what_an_older_version_wrote_gives_the_same_offsets_and_no_higher_order(
-    files: list[tuple[int, int, int, bool]], data: st.DataObject
-) -> None:
-    """Accounts without an order, and change sets that were cut off."""
-    state, _ = grown(files)
-    sqn = data.draw(st.integers(0, state.last_sqn))
-    cut = data.draw(st.integers(0, sqn))
-    old = replace(
-        state,
-        landed=tuple(replace(e, high=()) for e in state.landed),
-        change_sets=tuple(c for c in state.change_sets if c.sqn > cut),
-        truncated_to=cut,
-    )
-    exact, found = positions_at(state, sqn), positions_at(old, sqn)
-    assert [(p.partition, p.next_offset) for p in found] == [(p.partition, p.next_offset) for p in exact]
-    assert all(one.high <= other.high for one, other in zip(found, exact, strict=True))
-
-
 @given(FILES)
 def test_a_squash_changes_no_position(files: list[tuple[int, int, int, bool]]) -> None:
     state, _ = grown(files)
@@ -103,7 +87,7 @@ def test_a_squash_changes_no_position(files: list[tuple[int, int, int, bool]]) -
 
 # What an import does to a log
 
-POSITIONS = (Position("t", 0, 47, (1, 46)), Position("t", 1, 3, (1, 2)))
+POSITIONS = (Position("t", 0, 47, StreamPosition((1, 46))), Position("t", 1, 3, StreamPosition((1, 2))))
 ORIGINAL = External("/save", Ownership.CLAIM, Layout.NATIVE, "ab", "accounts", 9, 17, SourceProgress(POSITIONS))
 
 
@@ -115,7 +99,9 @@ def claimed(state: LogState, run: str = "in", original: External = ORIGINAL) -> 
 def confirmed(state: LogState) -> LogState:
     attempt = state.open_attempt
     assert attempt
-    manifest = Manifest("accounts", attempt.id, attempt.epoch, attempt.kind, attempt.base, 0, 0, state.shape, ())
+    manifest = Manifest(
+        "accounts", attempt.id, attempt.epoch, attempt.kind, attempt.base, 0, 0, state.shape, (), NO_PROGRESS
+    )
     state = transitions.stage(state, manifest, "digest")
     assert state.open_attempt
     state = transitions.judge(state, attempt.id, verdict_for(state.open_attempt))

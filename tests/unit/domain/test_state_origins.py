@@ -22,7 +22,7 @@ from tidefold.domain.log_state import (
 )
 from tidefold.domain.snapshot import claim, transitions
 from tidefold.domain.snapshot.claim import Claim, RestoreMode, RestorePoint
-from tidefold.domain.source_progress import NameReading
+from tidefold.domain.source_progress import NO_POSITION, NameReading
 from tidefold.domain.source_progress_history import progress_at
 from tidefold.domain.table.types import Schema
 from tidefold.domain.uploads import UploadTotals
@@ -42,7 +42,7 @@ ORIGINS = {
     "snapshots": (SAME, NEW),
     "tags": (LOST, AGAIN),
     "holds": (LOST, AGAIN),
-    "readers": (LOST, AGAIN),
+    "consumers": (LOST, AGAIN),
     "truncated_to": (NEW, NEW),
     "lost_from": (NEW, AGAIN),
     "garbage": (AGAIN, AGAIN),
@@ -56,19 +56,19 @@ ORIGINS = {
     "former": (AGAIN, AGAIN),
     "landing": (AGAIN, AGAIN),
     "uploads": (AGAIN, AGAIN),
-    "followed_ttl": (AGAIN, AGAIN),
+    "followed_ttl": (SAME, SAME),
 }
 
 
 def lived() -> LogState:
     """A log of plain rows with a published snapshot, and every field set."""
     state = appended(appended(new_log()))
-    named = (replace(entry, next_offset=0, high=(), name=f"f{entry.number}.csv") for entry in state.landed)
+    named = (replace(entry, next_offset=0, stream=NO_POSITION, name=f"f{entry.number}.csv") for entry in state.landed)
     schema = Schema(1, state.shape.columns, (1, 2), "2026-01-01T00:00:00+00:00", "r")
     state = replace(
         state,
         landed=tuple(named),
-        positions=tuple(replace(one, next_offset=0, high=()) for one in state.positions),
+        positions=tuple(replace(one, next_offset=0, stream=NO_POSITION) for one in state.positions),
         names=NameReading.ANY,
         incarnation="abc",
         schemas=(schema,),
@@ -88,7 +88,7 @@ def lived() -> LogState:
     state = transitions.judge(state, 1, verdict_for(state.open_attempt))
     state = transitions.record_publication(transitions.confirm(state, 1), 1, 0)
     return replace(
-        state, tags=(Tag("t", 1),), holds=(Hold("h", 1, "why"),), readers=(Consumer("c", 1),), former=("old",)
+        state, tags=(Tag("t", 1),), holds=(Hold("h", 1, "why"),), consumers=(Consumer("c", 1),), former=("old",)
     )
 
 
@@ -131,7 +131,7 @@ def check(name: str, origin: str, before: LogState, after: LogState) -> None:
 @pytest.mark.parametrize("name", sorted(ORIGINS))
 def test_a_rebuild_of_a_lost_ledger(name: str) -> None:
     state = lived()
-    made = rebuild(LogState(state.log, state.shape), [manifest(state)], "new", "2026-01-02T00:00:00+00:00")
+    made = rebuild(LogState(state.log, state.shape), [manifest(state)], "new")
     check(name, ORIGINS[name][0], state, made.state)
     said = " ".join(made.unknown)
     for lost in ("change sets", "tags", "holds", "consumers"):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from pathlib import Path
 from uuid import uuid4
 
 import pytest
@@ -125,14 +124,6 @@ def test_a_judgement_of_other_files_is_refused(store: MemoryStore) -> None:
     assert refused.value.code == "VERDICT_UNUSABLE"
     with pytest.raises(CorruptError):
         store_judgement(store, replace(JUDGEMENT, manifest="c" * 64))
-
-
-def test_a_judgement_of_the_first_format_is_read_and_shown(store: MemoryStore) -> None:
-    """I27: what 0.1.0 wrote before it knew of keys, numbers and cost."""
-    text = (Path(__file__).parents[2] / "data" / "verdicts" / "v1.json").read_bytes()
-    store.put_if_absent(verdict_path("accounts", 7, JUDGEMENT.suite), text)
-    assert stored(store) == JUDGEMENT
-    assert "1 of 2 checks failed" in render(JUDGEMENT)
 
 
 def test_an_audit_lies_beside_the_verdict_and_the_first_one_stands(store: MemoryStore) -> None:

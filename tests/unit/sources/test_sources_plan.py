@@ -8,6 +8,7 @@ import pytest
 
 from support.builders import SHAPE
 from tidefold.domain.log_state import LandedFileRecord, LogState, Position
+from tidefold.domain.source_progress import StreamPosition
 from tidefold.sources.landing.completeness import Ending
 from tidefold.sources.landing.folders import Stamp
 from tidefold.sources.landing.listing import LandedFile
@@ -41,7 +42,7 @@ def taken(known: LandedFile, first: int, end: int, length: int | None = None, re
 
 def state(*landed: LandedFileRecord) -> LogState:
     ends = {entry.partition: entry.next_offset for entry in landed}
-    positions = tuple(Position("t", partition, end, (0, 5)) for partition, end in sorted(ends.items()))
+    positions = tuple(Position("t", partition, end, StreamPosition((0, 5))) for partition, end in sorted(ends.items()))
     return replace(LogState("log", SHAPE), landed=landed, positions=positions)
 
 

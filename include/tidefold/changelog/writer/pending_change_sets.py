@@ -15,6 +15,7 @@ import pyarrow as pa
 from tidefold.changelog.writer.upload_scheduler import Uploaded
 from tidefold.domain.ingest.append import IngestedFile, append, check_shape, with_shape
 from tidefold.domain.log_state import LandedFileRecord, LogState, Position, TableSpec
+from tidefold.domain.source_progress import StreamPosition
 from tidefold.domain.uploads import NO_UPLOADS, UploadTotals
 from tidefold.errors import ConflictError, InvalidInputError, NotFoundError, RefusedError
 from tidefold.ledger import Ledger
@@ -232,9 +233,9 @@ class LedgerCommitter:
 
     def _look(self, state: LogState) -> None:
         mine = (p for p in state.positions if (p.topic, p.partition) == (self._writer, 0))
-        at = next(mine, Position(self._writer, 0, 0, ()))
+        at = next(mine, Position(self._writer, 0, 0))
         self.position = at.next_offset
-        self._high = at.high
+        self._high = at.stream.max_order
         self.fence = state.fence
         self.materialized = state.latest.to_sqn if state.latest else 0
         self.next_snapshot = max((s.id for s in state.snapshots), default=state.last_snapshot) + 1
@@ -308,7 +309,8 @@ class LedgerCommitter:
             records=one.rows,
             changes=one.rows,
         )
-        return IngestedFile(landed, uploaded.written.change_set(high), Position(self._writer, 0, end, high))
+        position = Position(self._writer, 0, end, StreamPosition(high))
+        return IngestedFile(landed, uploaded.written.change_set(high), position)
 
 
 def _add_uploads(change_sets: Sequence[PendingChangeSet]) -> UploadTotals:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 from tidefold.domain.log_state import ChangeSet, Column, LandedFileRecord, LogState, Position, Stopped, TableSpec
 from tidefold.domain.source_progress import NO_POSITION, NameReading
-from tidefold.domain.table.table_spec import Engine
 from tidefold.domain.uploads import UploadTotals
 from tidefold.errors import ConflictError, RefusedError, SupersededError
 
@@ -139,7 +138,7 @@ def is_taken(state: LogState, arrivals: Sequence[IngestedFile]) -> bool:
 
 def _without_place(entry: LandedFileRecord) -> LandedFileRecord:
     """Returns the part of a file's record that does not depend on the run that ingests it."""
-    return replace(entry, number=0, sqn=None, run="", instant="").with_stream(NO_POSITION)
+    return replace(entry, number=0, sqn=None, run="", instant="", stream=NO_POSITION)
 
 
 def _append_all(state: LogState, arrivals: Sequence[IngestedFile]) -> LogState:
@@ -158,7 +157,7 @@ def _append_all(state: LogState, arrivals: Sequence[IngestedFile]) -> LogState:
                 change_set = replace(change_set, file=number, batch=batch)
             change_sets.append(change_set)
         positions[position.topic, position.partition] = position
-        landed.append(replace(arrival.landed, sqn=sqn, number=number).with_stream(position.stream))
+        landed.append(replace(arrival.landed, sqn=sqn, number=number, stream=position.stream))
         names = arrival.names or names
     # A segment may be marked as garbage before its writer commits the rest; it is still announced, and stays.
     taken = {arrival.change_set.location.segment for arrival in arrivals if arrival.change_set}
@@ -261,12 +260,6 @@ def _merging(shape: TableSpec) -> str:
     return "; ".join([merge.engine, f"deletes {merge.deletes}", *groups, *functions])
 
 
-# The run name of a log that stopped because its rebuilt ledger does not know the source positions.
-REBUILT = "rebuild"
-# With these engines, a change that is folded twice gives another result.
-_COUNTING = (Engine.AGGREGATE, Engine.APPEND)
-
-
 def stop(state: LogState, stopped: Stopped) -> LogState:
     """Stops the log. Raises RefusedError if it is already stopped for a savepoint at another address."""
     before = state.stopped
@@ -282,11 +275,5 @@ def stop(state: LogState, stopped: Stopped) -> LogState:
 
 
 def resume(state: LogState) -> LogState:
-    """Lets the log accept changes again. Raises RefusedError if a rebuilt ledger would fold changes twice."""
-    if state.stopped and state.stopped.run == REBUILT and state.shape.merge.engine in _COUNTING:
-        raise RefusedError(
-            "POSITIONS_UNKNOWN",
-            f"Log `{state.log}` would count changes twice: {state.stopped.why}.",
-            hint=f"`tidefold savepoint {state.log} --to ADDRESS` saves its rows. Feed later changes to a new log.",
-        )
+    """Lets the log accept changes again."""
     return replace(state, stopped=None) if state.stopped else state

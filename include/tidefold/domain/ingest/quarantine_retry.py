@@ -82,7 +82,7 @@ def retake(state: LogState, retaken: QuarantineRetryCommit) -> LogState:
         )
     settled = {one.number: one for one in retaken.settled}
     landed = tuple(_correct(e, retaken, settled) if e.number in named else e for e in state.landed)
-    highs = {(p.topic, p.partition): p.high for p in state.positions}
+    highs = {(p.topic, p.partition): p.stream.max_order for p in state.positions}
     numbered = (
         replace(
             one.change_set,
@@ -125,10 +125,9 @@ def since(state: LogState, entry: LandedFileRecord) -> int:
 
 def high_before(state: LogState, entry: LandedFileRecord) -> tuple[int, ...]:
     """Returns the highest order that the partition of this file had reached before it."""
-    highs = {c.sqn: c.high for c in state.change_sets}
     place = entry.topic, entry.partition
     former = (e for e in state.landed if e.number < entry.number and (e.topic, e.partition) == place)
-    return max((e.high or highs.get(e.sqn or 0, ()) for e in former), default=())
+    return max((e.stream.max_order for e in former), default=())
 
 
 def find_skipped_ranges(state: LogState) -> tuple[tuple[int, int], ...]:

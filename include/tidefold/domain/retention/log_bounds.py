@@ -161,7 +161,7 @@ def bounds(state: LogState, keep: int | None, log: LogRetention | None = None) -
         *_of_tails(state),
         *([_of_backfills(state, log)] if log else []),
         *(Bound(f"hold {h.name}", end_of_snapshot(state, h.snapshot), f"it is held: {h.why}") for h in state.holds),
-        *(Bound(f"consumer {c.name}", c.sqn, "the consumer has read the log up to there") for c in state.readers),
+        *(Bound(f"consumer {c.name}", c.sqn, "the consumer has read the log up to there") for c in state.consumers),
     ]
     if state.open_attempt:
         listed.append(
@@ -257,7 +257,7 @@ def find_compactable_runs(state: LogState, log: LogRetention | None = None) -> t
     if (state.open_attempt and state.open_attempt.state is State.ONGOING) or state.as_of_attempts:
         return ()
     ends = {s.to_sqn for s in state.snapshots if (s.open or s.state is State.COMPLETED) and s.as_of is None}
-    ends |= {consumer.sqn for consumer in state.readers}
+    ends |= {consumer.sqn for consumer in state.consumers}
     runs: list[list[ChangeSet]] = [[]]
     size, times = 0, None  # Of the run so far, so that a long log is read once.
     for change_set in state.unfolded:
@@ -323,7 +323,7 @@ def _join_times(
 def _crosses_step(times: CommitTimeRange | None, log: LogRetention) -> bool:
     """Whether an instant of a backfill is between changes of these commit times."""
     if times is None:
-        return True  # A change set of an older version has no commit times.
+        return True
     if times.first is None or times.last is None or times.last < log.since:
         return False
     return times.first // log.step != times.last // log.step

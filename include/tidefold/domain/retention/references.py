@@ -73,14 +73,14 @@ def register(state: LogState, consumer: Consumer) -> LogState:
             f"the change sets {inside.begin} to {inside.sqn} of `{state.log}` were compacted into one.",
             hint=f"Use {inside.begin - 1} or {inside.sqn}.",
         )
-    others = tuple(c for c in state.readers if c.name != consumer.name)
-    return state if consumer in state.readers else replace(state, readers=(*others, consumer))
+    others = tuple(c for c in state.consumers if c.name != consumer.name)
+    return state if consumer in state.consumers else replace(state, consumers=(*others, consumer))
 
 
 def unregister(state: LogState, name: str) -> LogState:
     """Removes a consumer. A consumer that does not exist is not an error."""
-    left = tuple(c for c in state.readers if c.name != name)
-    return state if left == state.readers else replace(state, readers=left)
+    left = tuple(c for c in state.consumers if c.name != name)
+    return state if left == state.consumers else replace(state, consumers=left)
 
 
 def untag(state: LogState, name: str) -> LogState:

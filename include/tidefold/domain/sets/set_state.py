@@ -34,7 +34,7 @@ class SetVersion:
     position, transaction: the point, as in SetPoint.
     members: one for each log that has rows; a log without any change has none.
     run, instant: the run that decided, and when (ISO 8601), for people.
-    point: the whole point, from which a set that imports this version continues; None: an older version of tidefold.
+    point: the whole point, from which a set that imports this version continues.
     restored: the version whose rows it has again; 0: none.
     released: the releases of snapshots by signal that no version before has.
     """
@@ -43,9 +43,9 @@ class SetVersion:
     position: int
     transaction: str
     members: tuple[Member, ...]
+    point: SetPoint
     run: str = ""
     instant: str = ""
-    point: SetPoint | None = None
     restored: int = 0
     released: tuple[SnapshotRelease, ...] = ()
 
@@ -160,7 +160,7 @@ def decide(state: SetState, members: tuple[Member, ...], run: str, instant: str)
     if state.published and now == (state.published.position, state.shown):
         return state
     point = state.point
-    return _decide(state, SetVersion(0, point.position, point.transaction, members, run, instant, point))
+    return _decide(state, SetVersion(0, point.position, point.transaction, members, point, run, instant))
 
 
 def decide_again(

@@ -53,12 +53,8 @@ class RestorePoint:
 
 
 @dataclass(frozen=True, slots=True)
-class Stalled:
-    """An attempt of another run that makes no progress.
-
-    attempt: as the ledger had it.
-    heartbeats: how many of its heartbeats were seen, the last time as the first.
-    """
+class WatchedAttempt:
+    """An attempt as the ledger has it, and how many of its heartbeats were seen."""
 
     attempt: Snapshot
     heartbeats: int
@@ -84,7 +80,7 @@ class Claim:
     kind: SnapshotKind
     instant: str
     takeover: bool = False
-    stalled: Stalled | None = None
+    stalled: WatchedAttempt | None = None
     restore: RestorePoint | None = None
     because: str = ""
     expire: Expire | None = None
@@ -209,7 +205,7 @@ def build_open_error(state: LogState, attempt: Snapshot) -> RefusedError:
     )
 
 
-def supersede(state: LogState, attempt: Snapshot | None, stalled: Stalled | None = None) -> LogState:
+def supersede(state: LogState, attempt: Snapshot | None, stalled: WatchedAttempt | None = None) -> LogState:
     """Aborts an open attempt, because the next one replaces it. The cause names what was seen of a stalled one."""
     if attempt is None:
         return state

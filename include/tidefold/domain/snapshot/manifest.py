@@ -76,7 +76,7 @@ class Manifest:
     The remaining fields are for `rebuild`.
     claim: the snapshot as it was claimed.
     schemas: the schemas of the log at that time.
-    progress: the progress of the source at the snapshot's last sqn; None: not known.
+    progress: the progress of the source at the snapshot's last sqn.
 
     redistribution: how its rows are distributed to workers; None: split.
     format: the number of its stored form.
@@ -91,6 +91,7 @@ class Manifest:
     to_sqn: int
     shape: TableSpec
     files: tuple[DataFile, ...]
+    progress: SourceProgress
     bytes_copied: int = 0
     expired: int = 0
     cleared: tuple[int, ...] = ()
@@ -102,7 +103,6 @@ class Manifest:
     token: str = ""
     claim: Snapshot | None = None
     schemas: tuple[Schema, ...] = ()
-    progress: SourceProgress | None = None
     redistribution: Redistribution | None = None
     clears: int = 0
     cleared_rows: int = 0
@@ -224,6 +224,7 @@ class Savepoint:
             to_sqn=self.sqn,
             shape=self.shape,
             files=tuple(f.data_file() for f in self.files),
+            progress=self.progress,
             cleared=self.cleared,
             redistribution=self.redistribution,
         )

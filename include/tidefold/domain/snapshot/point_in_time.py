@@ -12,7 +12,14 @@ from datetime import datetime, timedelta
 from tidefold.domain.commit_times import NEVER, AsOf, format_instant, micros, next_second, tag_of
 from tidefold.domain.log_state import ChangeSet, Expire, LogState, Snapshot, SnapshotKind, State
 from tidefold.domain.retention.tag_names import require_free
-from tidefold.domain.snapshot.claim import Claim, begin_attempt, build_open_error, same_request, supersede
+from tidefold.domain.snapshot.claim import (
+    Claim,
+    WatchedAttempt,
+    begin_attempt,
+    build_open_error,
+    same_request,
+    supersede,
+)
 from tidefold.errors import CorruptError, RefusedError
 
 # Change sets with `after` < sqn <= `to`.
@@ -169,8 +176,8 @@ def _lineage(state: LogState, snapshot: Snapshot | None) -> Iterator[Snapshot]:
 def _reaches(snapshot: Snapshot | None) -> int:
     """Returns an instant at or after the last commit in a snapshot.
 
-    If that was not recorded (older versions, imports), it is the time at which the snapshot was made, to the second:
-    a source does not commit in the future.
+    If that is not known (imports, changes without a commit time), it is the time at which the snapshot was made, to the
+    second: a source does not commit in the future.
     """
     if snapshot is None:
         return -NEVER
@@ -265,16 +272,18 @@ def came_later(state: LogState, snapshot: Snapshot) -> tuple[ChangeSet, ...]:
     return tuple(c for c in since if c.times is None or (c.times.first is not None and c.times.first < at))
 
 
-def find_given_up(attempts: Sequence[Snapshot], instant: str, beat: float, patience: timedelta) -> tuple[Snapshot, ...]:
+def find_given_up(
+    watched: Sequence[WatchedAttempt], instant: str, beat: float, patience: timedelta
+) -> tuple[Snapshot, ...]:
     """Returns the attempts whose process is dead, as far as their heartbeat count shows at `instant` (ISO 8601).
 
     A live process raises the count every `beat` seconds. An attempt that is wrongly found loses its work, nothing else.
     """
     now = datetime.fromisoformat(instant)
     return tuple(
-        s
-        for s in attempts
-        if now - datetime.fromisoformat(s.started_at) - timedelta(seconds=beat * s.progress) > patience
+        one.attempt
+        for one in watched
+        if now - datetime.fromisoformat(one.attempt.started_at) - timedelta(seconds=beat * one.heartbeats) > patience
     )
 
 

@@ -12,7 +12,8 @@ from tidefold.domain.ingest.append import never_took
 from tidefold.domain.log_state import Drill, LogState, ReadFrom, Snapshot, State, Tag, Verdict
 from tidefold.domain.retention.tag_names import require_free
 from tidefold.domain.snapshot.manifest import Manifest
-from tidefold.domain.source_progress_history import continue_from
+from tidefold.domain.source_progress import SourceProgress
+from tidefold.domain.source_progress_history import continue_from, progress_at
 from tidefold.domain.wording import shorten_reason
 from tidefold.errors import GateFailedError, InvalidInputError, NotFoundError, RefusedError, SupersededError
 
@@ -178,9 +179,18 @@ def _continue_from_import(state: LogState, snapshot: Snapshot) -> LogState:
     """
     if snapshot.external is None:
         return state
+    progress = progress_after_import(state, snapshot, snapshot.external.progress)
     if not never_took(state):
-        return replace(state, last_file=max(state.last_file, snapshot.external.progress.last_file))
-    return continue_from(replace(state, truncated_to=snapshot.to_sqn), snapshot.external.progress)
+        return replace(state, last_file=progress.last_file)
+    return continue_from(replace(state, truncated_to=snapshot.to_sqn), progress)
+
+
+def progress_after_import(state: LogState, snapshot: Snapshot, original: SourceProgress) -> SourceProgress:
+    """Returns what the log knows of its source with an imported snapshot."""
+    if never_took(state):
+        return original
+    own = progress_at(state, snapshot.to_sqn)
+    return replace(own, last_file=max(own.last_file, original.last_file))
 
 
 def _not_judged(state: LogState, snapshot: Snapshot) -> RefusedError:

@@ -17,7 +17,7 @@ from tidefold.changelog.schema import count_changes
 from tidefold.changelog.segment import at_least, read_change_set
 from tidefold.domain.ingest.append import IngestedFile, append
 from tidefold.domain.log_state import LandedFileRecord, LogState, Position, TableSpec
-from tidefold.domain.source_progress import SIGNALLED, NameReading
+from tidefold.domain.source_progress import NameReading
 from tidefold.domain.table.table_spec import ARRIVAL, COLUMNS, POSITION, VERSION
 from tidefold.errors import RefusedError, TidefoldError, from_wire
 from tidefold.operations.ingest.parse import FileResult, Parsed
@@ -107,7 +107,7 @@ def _check_clears(
         account, landed, change_set = results[arrival.landed.name].account, arrival.landed, arrival.change_set
         if not (account and account.cleared and change_set and account.cleared >= (change_set.floor or ())):
             continue
-        ahead = [p for p in begun.positions if p.partition != landed.partition and p.high > account.cleared]
+        ahead = [p for p in begun.positions if p.partition != landed.partition and p.stream.max_order > account.cleared]
         if ahead:
             return RefusedError(
                 "TABLE_EVENT",
@@ -173,7 +173,7 @@ def _is_late_dump(state: LogState, account: Account) -> bool:
 
 def _is_early_stop(result: FileResult, position: Position) -> bool:
     """Whether the record that stopped the log may have been sent before, which its reader could not know."""
-    return result.problem is not None and result.problem.stops and result.stream.max_order != position.high
+    return result.problem is not None and result.problem.stops and result.stream.max_order != position.stream.max_order
 
 
 def needs_another_look(result: FileResult, account: Account, position: Position, shape: TableSpec) -> bool:
@@ -181,10 +181,10 @@ def needs_another_look(result: FileResult, account: Account, position: Position,
     moved = result.next_offset < position.next_offset
     if moved and account.lowest is not None and account.lowest < position.next_offset:
         return True  # Offsets overlap.
-    if not {*position.columns}.isdisjoint(account.lacked):
+    if not {*position.stream.columns}.isdisjoint(account.lacked):
         return True  # An earlier file has brought a column that records of this one lack: it was dropped.
     # Rows of an initial snapshot after other records: is it the same snapshot?
-    high, read_with = position.high, result.stream.max_order
+    high, read_with = position.stream.max_order, result.stream.max_order
     if high and high != read_with and account.snapshot is not None and account.snapshot != high:
         return True
     # Its reader must know the highest order to decide whether a refused record was sent before.
@@ -199,20 +199,16 @@ def needs_another_look(result: FileResult, account: Account, position: Position,
 def _position(state: LogState, task: FileTask) -> Position:
     file = task.file
     positions = (p for p in state.positions if (p.topic, p.partition) == (file.topic, file.partition))
-    return next(positions, Position(file.topic, file.partition, 0, ()))
+    return next(positions, Position(file.topic, file.partition, 0))
 
 
 def _arrival(
     task: FileTask, result: FileResult, account: Account, before: Position, store: Store
 ) -> IngestedFile | None:
     """None if records that look re-sent may be new: then the reader must know what came before."""
-    latest = max((time for time in (before.time, account.stream.max_commit_time) if time is not None), default=None)
-    high = max(before.high, account.stream.max_order)
-    columns = tuple(sorted({*before.columns, *account.stream.columns}))
-    signalled = tuple(sorted({*before.signalled, *account.stream.signalled})[-SIGNALLED:])
-    stream = account.stream._replace(max_order=high, max_commit_time=latest, columns=columns, signalled=signalled)
-    floor = before.high if account.low is not None and account.low < before.high else None
-    change_set = result.written.change_set(high, floor) if result.written else None
+    former, stream = before.stream, account.stream.after(before.stream)
+    floor = former.max_order if account.low is not None and account.low < former.max_order else None
+    change_set = result.written.change_set(stream.max_order, floor) if result.written else None
     changes = account.changes if change_set else 0
     if change_set and floor is not None:
         whole, above = read_change_set(store, replace(change_set, floor=None)), at_least(floor)
@@ -221,14 +217,14 @@ def _arrival(
         changes = pc.count_distinct(kept.column("_offset")).as_py()
         rows = count_changes(kept)
         change_set = replace(change_set, rows=rows) if rows else None
-        if before.time is not None and dropped is not None and dropped > before.time:
+        if former.max_commit_time is not None and dropped is not None and dropped > former.max_commit_time:
             return None
     # A file without new offsets takes an empty interval at the partition's position.
     stand = before.next_offset or task.file.start
     first = stand if account.first is None else account.first
     end = first if account.last is None else account.last + 1
     landed = replace(_build_record(task, result, account, changes), first_offset=first, next_offset=end)
-    return IngestedFile(landed, change_set, before.advance(end, stream), task.file.names)
+    return IngestedFile(landed, change_set, replace(before, next_offset=end, stream=stream), task.file.names)
 
 
 def _build_record(task: FileTask, result: FileResult, account: Account, changes: int) -> LandedFileRecord:

@@ -7,7 +7,8 @@ from dataclasses import replace
 from functools import partial
 
 from tidefold.changelog.schema import Aligner
-from tidefold.domain.log_state import TTL_DAYS, FollowedTtl, LogState
+from tidefold.domain.log_state import LogState
+from tidefold.domain.source_progress import TTL_DAYS, FollowedTtl
 from tidefold.domain.table.schema_evolution import add_found, evolve
 from tidefold.operations.pipeline import Pipeline, now
 

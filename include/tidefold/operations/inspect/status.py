@@ -48,7 +48,7 @@ class LogStatus:
     change_sets, changes, change_bytes: how many wait to be folded, and their bytes.
     materializations: how many snapshots of the table were begun, and how they ended.
     tail: the newest tail-only snapshot on `latest`.
-    tags, holds, readers: what keeps more than retention does.
+    tags, holds, consumers: what keeps more than retention does.
     garbage: how many segments are marked for deletion.
     local: snapshots with a copy on this machine. local_partial: those whose copy has lost files.
     local_bytes: the bytes of all copies of snapshots on its disks.
@@ -81,7 +81,7 @@ class LogStatus:
     tail: Snapshot | None = None
     tags: tuple[Tag, ...] = ()
     holds: tuple[Hold, ...] = ()
-    readers: tuple[Consumer, ...] = ()
+    consumers: tuple[Consumer, ...] = ()
     garbage: int = 0
     local: tuple[int, ...] = ()
     local_partial: tuple[int, ...] = ()
@@ -163,7 +163,7 @@ def status_of(state: LogState) -> LogStatus:
         tail=next((s for s in reversed(tails(state)) if state.latest and s.base == state.latest.id), None),
         tags=state.tags,
         holds=state.holds,
-        readers=state.readers,
+        consumers=state.consumers,
         garbage=len(state.garbage),
         drilled=next((s for s in reversed(state.snapshots) if s.drill), None),
         why=why,

@@ -155,7 +155,7 @@ def _has_passed(move: _Move, rows: _KnownRows, state: LogState) -> bool:
     """Whether the delete of the old key was ingested, or cannot come from any partition any more."""
     events = rows.events.get(move.old, ())
     deleted = any(row["_op"] == DELETE and order_of_row(row, state.shape) == move.order for _, row in events)
-    return deleted or all(position.high > move.order for position in state.positions)
+    return deleted or all(position.stream.max_order > move.order for position in state.positions)
 
 
 def _row_before(
@@ -222,7 +222,7 @@ def _base_of(state: LogState, order: tuple[int, ...]) -> tuple[Snapshot | None] 
         if snapshot is None or snapshot.state is not State.COMPLETED or not snapshot.in_main_lineage:
             continue
         reached = positions_at(state, snapshot.to_sqn)
-        if all(position.high < order for position in reached) and snapshot.to_sqn >= state.truncated_to:
+        if all(position.stream.max_order < order for position in reached) and snapshot.to_sqn >= state.truncated_to:
             return (snapshot,)
     return None if state.truncated_to or any(layer.imported for layer in lineage) else (None,)
 
@@ -232,7 +232,7 @@ def _read(pipeline: Pipeline, state: LogState, moves: Sequence[_Move]) -> _Known
 
     The snapshot is from before the first change, and if it still exists, from before rows of snapshots by signal.
     """
-    signalled = sorted({one for at in state.positions for one in at.signalled if one[:-1] < moves[-1].order})
+    signalled = sorted({one for at in state.positions for one in at.stream.signalled if one[:-1] < moves[-1].order})
     limits = [*(min(one[:-1], moves[0].order) for one in signalled), moves[0].order]
     bases = ((at, _base_of(state, limit)) for at, limit in enumerate(limits))
     at, before = next(((at, before) for at, before in bases if before), (0, None))

@@ -119,7 +119,7 @@ def find_newer(store: Store, state: LogState, look: SecondLook, table: pa.Table)
     span = KeyGroups(min(groups), max(groups))
     out_of: dict[Key | None, Place] = {}
     tables, cleared = [change_schema(state.shape).empty_table()], Place()
-    signalled = frozenset(one[:-1] for at in state.positions for one in at.signalled)
+    signalled = frozenset(one[:-1] for at in state.positions for one in at.stream.signalled)
     indexes: Indexes = {}
     for change_set in state.change_sets:
         if change_set.sqn < first or not change_set.key_groups.meets(span):

@@ -77,7 +77,7 @@ _STAYS = {
     "left_out": "a restore or an import left out the changes of that time",
     "newer": "newer changes of their keys were ingested, and would have to come after them",
     "key_change": "lack values of the row under the old key, which are not known (yet)",
-    "unproved": "may be repetitions: an older version did not store their order",
+    "unproved": "may be repetitions: their order was not read when they landed",
 }
 _BECAME = {
     "changes": "became changes",
@@ -211,7 +211,7 @@ def _sort_records(pipeline: Pipeline, state: LogState, records: Sequence[Refused
     # A delete with the order of a refused record is the other half of a key change, whatever the reason of the refusal.
     orders = frozenset(one.order for one in refused if one.order is not None)
     # The other half of the last delete that landed may come with the next ingest.
-    orders |= {position.high for position in state.positions if position.high}
+    orders |= {p.stream.max_order for p in state.positions if p.stream.max_order}
     awaited = Awaited(orders, frozenset(one.old_key for one in moved if one.old_key))
     for look in looks:
         why = "gone" if look.is_gone else "refused" if reads_again else "alone"

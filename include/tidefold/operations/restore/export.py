@@ -29,6 +29,7 @@ from tidefold.domain.paths import data_path
 from tidefold.domain.snapshot import transitions
 from tidefold.domain.snapshot.claim import require_completed
 from tidefold.domain.snapshot.manifest import DataFile, Manifest
+from tidefold.domain.source_progress import NO_PROGRESS
 from tidefold.errors import (
     CorruptError,
     InvalidInputError,
@@ -211,6 +212,7 @@ def _manifest(wanted: Snapshot, plan: RestorePlan, made: Sequence[DataFile], log
         to_sqn=wanted.folds_to,
         shape=plan.shape,
         files=tuple(replace(file, carried=False) for file in sorted(made, key=lambda file: file.name)),
+        progress=NO_PROGRESS,
         cleared=plan.base.cleared if plan.base else (),
         schema=wanted.schema,
     )

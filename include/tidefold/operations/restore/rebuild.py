@@ -19,7 +19,7 @@ from tidefold.errors import CorruptError
 from tidefold.ledger import decode_manifest, digest_of
 from tidefold.ledger.evidence import MANIFEST_FACT, find_evidence, find_folders, find_shown, read_commit_facts
 from tidefold.operations.outcome import Details, Outcome, Status
-from tidefold.operations.pipeline import Pipeline, now
+from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.retention.subsume import find_with_files
 from tidefold.operations.sets.publish import finish_set
 from tidefold.operations.snapshot.confirm import note_completion, read_manifest_or_copy, roll_forward
@@ -43,7 +43,7 @@ def rebuild(pipeline: Pipeline, log: str, plan: bool = True) -> Outcome:
 
     def make(base: LogState) -> LogState:
         unproved = find_unproved(pipeline.store, base, proofs)
-        made.append(ledger_evidence.rebuild(base, proofs, uuid.uuid4().hex[:8], now(), segments, unproved))
+        made.append(ledger_evidence.rebuild(base, proofs, uuid.uuid4().hex[:8], segments, unproved))
         _require_proved(pipeline.store, made[-1].state)
         return made[-1].state
 

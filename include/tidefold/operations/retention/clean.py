@@ -48,7 +48,7 @@ from tidefold.operations.retention.subsume import (
 from tidefold.operations.retention.truncate import plan_orphans, plan_release
 from tidefold.operations.savepoint.external import delete_originals, find_owned_originals
 from tidefold.operations.sets.status import require_alone
-from tidefold.operations.snapshot.heartbeat import INTERVAL, add_heartbeats
+from tidefold.operations.snapshot.heartbeat import INTERVAL, count_heartbeats
 from tidefold.storage import Store, StoredObject, delete_files
 from tidefold.storage.safe_files import PATTERN, is_owner_alive
 
@@ -162,9 +162,8 @@ def _find_aged(pipeline: Pipeline, state: LogState) -> tuple[str, ...]:
 
 def _find_given_up(pipeline: Pipeline, state: LogState) -> tuple[Snapshot, ...]:
     """Returns the attempts as of an instant that make no progress, as the ledger has them."""
-    seen = add_heartbeats(pipeline.store, state.log, state.as_of_attempts)
-    dead = {one.id for one in point_in_time.find_given_up(seen, now(), INTERVAL, _PATIENCE)}
-    return tuple(one for one in state.as_of_attempts if one.id in dead)
+    seen = count_heartbeats(pipeline.store, state.log, state.as_of_attempts)
+    return point_in_time.find_given_up(seen, now(), INTERVAL, _PATIENCE)
 
 
 def _abort_attempts(state: LogState, seen: Sequence[Snapshot]) -> LogState:

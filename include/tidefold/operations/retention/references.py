@@ -91,7 +91,7 @@ def unregister(pipeline: Pipeline, log: str, name: str) -> Outcome:
     """Removes a consumer."""
 
     def describe(state: LogState) -> Outcome:
-        if not any(c.name == name for c in state.readers):
+        if not any(c.name == name for c in state.consumers):
             return Outcome(log, Status.NOTHING, f"there is no consumer `{name}`")
         return Outcome(log, Status.UNREGISTERED, f"consumer `{name}` is removed")
 

@@ -139,7 +139,6 @@ def plan_sweep(store: Store, state: LogState) -> tuple[str, ...]:
     folders = store.list(paths.snapshots, unfinished=True)
     beside = store.list(f"{paths.table}/_data", unfinished=True)
     going = [e.path for e in (*folders, *beside) if (n := _name_of(e.path)) and _is_left(state, aborted, n)]
-    going = _without_named(store, state, going)
     return tuple(dict.fromkeys((*_plan_folders(store, state, aborted, folders), *going)))
 
 
@@ -154,14 +153,6 @@ def _is_left(state: LogState, aborted: dict[int, Snapshot], name: DataFileName) 
 def _is_of_former(state: LogState, token: str) -> bool:
     """Whether a token belongs to a dropped log of the same name."""
     return any(token.startswith(incarnation) for incarnation in state.former)
-
-
-def _without_named(store: Store, state: LogState, paths: Sequence[str]) -> list[str]:
-    """Keeps files that a retained snapshot names. Only needed for names of older versions, which have no token."""
-    if all((name := _name_of(path)) and name.token for path in paths):
-        return [*paths]
-    named = _find_kept_names(store, state)
-    return [path for path in paths if (n := _name_of(path)) and (n.token or (named is not None and path not in named))]
 
 
 def _plan_folders(
@@ -193,7 +184,7 @@ def _is_folder_left(store: Store, state: LogState, attempt: Snapshot | None, fol
     token = str(facts.get(ATTEMPT_FACT, ""))
     if attempt is None:
         return _is_of_former(state, token)
-    return (str(facts.get(EPOCH_FACT, attempt.epoch)), token) == (str(attempt.epoch), attempt.token)
+    return (str(facts.get(EPOCH_FACT)), token) == (str(attempt.epoch), attempt.token)
 
 
 def plan_manifests(store: Store, state: LogState, ids: Iterable[int] | None = None) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot import claim
 from tidefold.domain.snapshot.claim import KindDecision
 from tidefold.domain.snapshot.manifest import home
+from tidefold.domain.snapshot.transitions import progress_after_import
 from tidefold.errors import CorruptError
 from tidefold.fold.plan import (
     Address,
@@ -114,6 +115,8 @@ class Import(msgspec.Struct, frozen=True, tag="import"):
             None,
             shape,
             tasks,
+            schemas=state.schemas,
+            progress=progress_after_import(state, snapshot, external.progress),
             restored=restored,
             redistribution=original.savepoint.redistribution,
         )

@@ -68,7 +68,7 @@ def save_set(pipeline: Pipeline, name: str, wanted: SetSavepointRequest, note: N
     Without the description there is no savepoint of the set. Raises TidefoldError.
     """
     chosen = find_set(pipeline, name)
-    version = _require_point(pipeline, chosen, find_earlier_version(pipeline, name, wanted.version))
+    version = _require_whole_point(chosen, find_earlier_version(pipeline, name, wanted.version))
     store = open_place(pipeline, wanted.address)
     there = find_set_savepoint(store)
     saved = there.set_version if there else version
@@ -92,25 +92,20 @@ def save_set(pipeline: Pipeline, name: str, wanted: SetSavepointRequest, note: N
     return outcomes
 
 
-def _require_point(pipeline: Pipeline, chosen: SetConfig, version: SetVersion) -> SetVersion:
-    """Returns the version with its whole point. A version that an older tidefold published does not have it."""
-    point = version.point
-    if point is None:
-        newest = pipeline.set_ledger(chosen.name).read().point
-        point = newest if newest and newest.position == version.position else None
-    late = next((one.log for one in point.cuts if one.late is not None), None) if point else None
-    if point is None or late:
-        why = f"a file of `{late}` landed late, and a part of it waits" if late else "its whole point is not known"
+def _require_whole_point(chosen: SetConfig, version: SetVersion) -> SetVersion:
+    """Returns the version. Raises RefusedError if a part of a late file waits: its point is not whole."""
+    late = next((one.log for one in version.point.cuts if one.late is not None), None)
+    if late:
         raise RefusedError(
             "SET_POINT_UNKNOWN",
-            f"Version {version.number} of set `{chosen.name}` cannot be saved: {why}.",
+            f"Version {version.number} of set `{chosen.name}` cannot be saved: a file of `{late}` landed late, and a "
+            "part of it waits.",
             hint="`tidefold run` publishes a newer version. Save that one.",
         )
-    return replace(version, point=point)
+    return version
 
 
 def _write_description(store: Store, chosen: SetConfig, version: SetVersion) -> None:
-    assert version.point is not None
     saved = {one.log: read_description(open_address(f"{store.address}/{one.log}")) for one in version.members}
     ends = {log: max((p.next_offset for p in one.progress.positions), default=0) for log, (one, _) in saved.items()}
     cuts = tuple(Cut(one.log, ends.get(one.log, 0)) for one in version.point.cuts)

@@ -72,8 +72,8 @@ class Attempt:
     base: Manifest | None
     shape: TableSpec
     tasks: tuple[FoldTask, ...]
+    progress: SourceProgress
     schemas: tuple[Schema, ...] = ()
-    progress: SourceProgress | None = None
     restored: RestoreInfo | None = None
     expected_rows: int | None = None
     redistribution: Redistribution | None = None

@@ -129,7 +129,7 @@ def _find_needed(state: LogState) -> Sequence[int] | None:
     if state.shape.order in (ARRIVAL, POSITION, VERSION, COLUMNS):
         return None
     is_waiting = any(entry.key_changes for entry in state.landed)
-    return () if is_waiting else min((position.high for position in state.positions), default=())
+    return () if is_waiting else min((position.stream.max_order for position in state.positions), default=())
 
 
 def _replace_run(

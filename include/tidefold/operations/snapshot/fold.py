@@ -38,7 +38,7 @@ from tidefold.operations.snapshot.attempt import (
 from tidefold.operations.snapshot.confirm import read_manifest_or_copy
 from tidefold.operations.snapshot.details import PointInTimePlanDetails
 from tidefold.operations.snapshot.expiry import find_last_clean_up
-from tidefold.operations.snapshot.heartbeat import add_heartbeats
+from tidefold.operations.snapshot.heartbeat import count_heartbeats
 
 
 class Fold(msgspec.Struct, frozen=True, tag="fold"):
@@ -52,7 +52,7 @@ class Fold(msgspec.Struct, frozen=True, tag="fold"):
     run: str
     takeover: bool = False
     kind: KindPolicy | None = None
-    stalled: dict[str, Snapshot] = {}
+    stalled: dict[str, claim.WatchedAttempt] = {}
 
     def prepare_claim(self, pipeline: Pipeline, log: str) -> Claimant | None:
         """None: nothing was ever ingested. Raises TidefoldError."""
@@ -89,12 +89,11 @@ class Fold(msgspec.Struct, frozen=True, tag="fold"):
         )
         return claim.claim(state, asked)
 
-    def _find_stalled(self, pipeline: Pipeline, state: LogState) -> claim.Stalled | None:
+    def _find_stalled(self, pipeline: Pipeline, state: LogState) -> claim.WatchedAttempt | None:
         """Returns the open attempt if neither the ledger nor a heartbeat shows progress since it was seen."""
         seen, attempt = self.stalled.get(state.log), state.open_attempt
-        if seen is None or attempt is None or add_heartbeats(pipeline.store, state.log, [attempt]) != (seen,):
-            return None
-        return claim.Stalled(attempt, seen.progress)
+        now = count_heartbeats(pipeline.store, state.log, [attempt] if seen and attempt else [])
+        return seen if now == (seen,) else None
 
     def _renews(self, pipeline: Pipeline, state: LogState, expire: Expire | None, is_due: bool) -> bool:
         """Whether a snapshot is worth making without new changes: a full one that was asked for always is."""

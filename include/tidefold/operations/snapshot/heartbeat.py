@@ -13,12 +13,12 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import replace
 
 import msgspec
 
 from tidefold.domain.log_state import Snapshot, State
 from tidefold.domain.paths import LogPaths
+from tidefold.domain.snapshot.claim import WatchedAttempt
 from tidefold.errors import InvalidInputError, NotFoundError, TidefoldError
 from tidefold.operations.pipeline import Pipeline
 from tidefold.storage import Store
@@ -49,14 +49,12 @@ class _HeartbeatFile(msgspec.Struct, frozen=True):
     attempts: tuple[_Beats, ...] = ()
 
 
-def add_heartbeats(store: Store, log: str, attempts: Sequence[Snapshot]) -> tuple[Snapshot, ...]:
-    """Returns the attempts with their heartbeats added to `progress`. One request; none without an attempt."""
+def count_heartbeats(store: Store, log: str, attempts: Sequence[Snapshot]) -> tuple[WatchedAttempt, ...]:
+    """Returns the attempts with their heartbeats. One request; none without an attempt."""
     if not attempts:
         return ()
     sent = _read(store, log).attempts
-    return tuple(
-        replace(one, progress=one.progress + sum(s.count for s in sent if s.belongs_to(one))) for one in attempts
-    )
+    return tuple(WatchedAttempt(one, sum(s.count for s in sent if s.belongs_to(one))) for one in attempts)
 
 
 def _read(store: Store, log: str) -> _HeartbeatFile:
@@ -127,11 +125,10 @@ def find_stalled(
     run_id: str,
     patience: float,
     wait: Callable[[float], None] = time.sleep,
-) -> dict[str, Snapshot]:
+) -> dict[str, WatchedAttempt]:
     """Returns the open attempts of other runs that made no progress for `patience` seconds, as they were seen.
 
-    Their `progress` includes the heartbeats. Waits only if there is an open attempt. Raises InvalidInputError if
-    `patience` is less than two heartbeats.
+    Waits only if there is an open attempt. Raises InvalidInputError if `patience` is less than two heartbeats.
     """
     if patience < LEAST_PATIENCE:
         raise InvalidInputError(
@@ -144,12 +141,12 @@ def find_stalled(
         return {}
     _log.info("waiting %.0f s for progress of the attempts on %s", patience, ", ".join(seen))
     wait(patience)
-    return {log: snapshot for log, snapshot in seen.items() if _find_at_work(pipeline, log, run_id) == snapshot}
+    return {log: watched for log, watched in seen.items() if _find_at_work(pipeline, log, run_id) == watched}
 
 
-def _find_at_work(pipeline: Pipeline, log: str, run_id: str) -> Snapshot | None:
+def _find_at_work(pipeline: Pipeline, log: str, run_id: str) -> WatchedAttempt | None:
     state = pipeline.ledger(log).find()
     attempt = state.open_attempt if state else None
     if attempt is None or attempt.state is not State.ONGOING or attempt.run == run_id:
         return None
-    return add_heartbeats(pipeline.store, log, [attempt])[0]
+    return count_heartbeats(pipeline.store, log, [attempt])[0]

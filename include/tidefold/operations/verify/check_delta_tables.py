@@ -111,7 +111,7 @@ def find_shown(state: LogState) -> list[Snapshot]:
 def list_change_files(
     store: Store, log: str, snapshots: Iterable[Snapshot], asked: Collection[int]
 ) -> tuple[StoredFile, ...]:
-    """Returns the change files of the requested snapshots. A commit of an older program names no checksum ("")."""
+    """Returns the change files of the requested snapshots."""
     versions = {s.table_version: s.id for s in snapshots if s.table_version is not None and s.id in asked}
     return tuple(
         StoredFile(

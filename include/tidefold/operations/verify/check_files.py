@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from tidefold.changelog.segment import check_pieces, ends_whole
 from tidefold.domain.external_snapshot import StorageTier
-from tidefold.domain.verify.expected_files import Copy, DamageKind, Expected, FileRole, StoredFile, StoredLocation
+from tidefold.domain.verify.expected_files import Copy, DamageKind, Expected, StoredFile, StoredLocation
 from tidefold.errors import CorruptError, NotFoundError
 from tidefold.ledger import Ledger
 from tidefold.operations.verify.check_delta_tables import Stores, examine_logs, rewrite_log
@@ -60,9 +60,8 @@ def examine(
 
 
 def _is_read(file: StoredFile, deep: bool | Container[StoredFile]) -> bool:
-    """Whether the bytes of a file are read too. A commit of an older program names no checksum of a change file."""
-    wanted = deep if isinstance(deep, bool) else file in deep
-    return wanted and (file.part is not FileRole.CHANGE_DATA or bool(file.sha256))
+    """Whether the bytes of a file are read too."""
+    return deep if isinstance(deep, bool) else file in deep
 
 
 class _Progress:

@@ -104,7 +104,7 @@ class ValidationResult:
     statistics: of the compared columns, so that the next judgement need not read these rows.
     history: former judgements.
     audit: judges a completed snapshot again, and decides nothing.
-    engine: the engine that ran the checks; empty in older files.
+    engine: the engine that ran the checks.
     """
 
     log: str

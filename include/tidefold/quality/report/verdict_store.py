@@ -235,9 +235,7 @@ def _change(rows: int, base_rows: int | None) -> str:
     return f"{difference:+,}{share}"
 
 
-FORMAT = 2
-# Files of older versions lack some fields, which are then empty.
-_READABLE = (1, FORMAT)
+FORMAT = 3
 
 
 class VerdictFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -277,8 +275,8 @@ def find_stored_judgement(
         return None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise _unusable(path, f"cannot be read: {error}") from error
-    if stored.format not in _READABLE:
-        raise _unusable(path, f"has format {stored.format}, this version reads up to {FORMAT}")
+    if stored.format != FORMAT:
+        raise _unusable(path, f"has format {stored.format}, this version reads {FORMAT}")
     judged = stored.judgement
     if (judged.log, judged.snapshot, judged.manifest, judged.suite) != (log, snapshot, manifest, suite):
         raise _unusable(path, "judges other files or another suite")

@@ -310,7 +310,7 @@ class DeltaFeed:
         configuration = {name: str(value) for name, value in metadata.configuration.items()}
         if str(metadata.id) != file.topic:
             raise self.table_replaced(
-                Position(file.topic, 0, file.start, ()), f"became another table in version {file.start}"
+                Position(file.topic, 0, file.start), f"became another table in version {file.start}"
             )
         if file.name.startswith(_VERSION) and not has_feed(configuration):
             raise InvalidInputError(

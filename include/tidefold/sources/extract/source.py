@@ -255,7 +255,7 @@ class FullExtracts:
 
 def find_newest(state: LogState) -> int | None:
     """Returns the instant of the newest ingested extract of a log."""
-    return max((position.high[0] for position in state.positions if position.high), default=None)
+    return max((p.stream.max_order[0] for p in state.positions if p.stream.max_order), default=None)
 
 
 def read_row_count(root: str, one: Extract, options: ExtractOptions) -> int | None:

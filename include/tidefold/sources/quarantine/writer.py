@@ -21,8 +21,7 @@ class Quarantined(msgspec.Struct, frozen=True):
 
     record: its text, cut off at 8 KiB.
     offset: null if it could not be read.
-    order: its order in the source, if it was new (null: the source or the record has none, or an older version wrote
-    the entry).
+    order: its order in the source, if it was new (null: the source or the record has none).
     """
 
     file: str

@@ -13,7 +13,8 @@ from typing import Any
 import msgspec
 
 from tidefold.changelog.schema import CLEAR, DELETE, MERGE, MERGE_SOURCE, MERGE_TARGET, POLL, UPSERT
-from tidefold.domain.log_state import TTL_DAYS, LogState, TableSpec
+from tidefold.domain.log_state import LogState, TableSpec
+from tidefold.domain.source_progress import TTL_DAYS
 from tidefold.domain.table.types import widens
 from tidefold.sources.api import Feed, Listing, RecordReader
 from tidefold.sources.debezium.json_source import KafkaLines, offset_in

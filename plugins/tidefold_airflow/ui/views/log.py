@@ -157,7 +157,7 @@ def _places(state: LogState) -> list[PartitionProgress]:
         places.append(
             PartitionProgress(
                 position=position,
-                time=iso_instant(position.time),
+                time=iso_instant(position.stream.max_commit_time),
                 files=len(mine),
                 records=sum(e.records for e in mine),
                 refused=sum(e.quarantined for e in mine),

@@ -57,7 +57,7 @@ def test_files_become_change_sets_and_the_message_says_how_many(pipeline: Pipeli
     state = state_of(pipeline)
     assert [(c.sqn, c.rows, c.high) for c in state.change_sets] == [(1, 3, (1002, 1002)), (2, 1, (1004, 1004))]
     assert [(e.first_offset, e.next_offset, e.sqn) for e in state.landed] == [(0, 4, 1), (4, 8, 2)]
-    assert [(p.next_offset, p.high) for p in state.positions] == [(8, (1004, 1004))]
+    assert [(p.next_offset, p.stream.max_order) for p in state.positions] == [(8, (1004, 1004))]
     assert len({c.location.segment for c in state.change_sets}) == 1
 
 
@@ -355,7 +355,7 @@ def test_records_sent_again_across_files_and_runs_get_a_floor(pipeline: Pipeline
     assert offsets(pipeline) == [*range(10), 14, 15, 16, 17]
     land(tmp_path, 30, [record(30, 1, order=111), record(31, 1, order=112)])
     assert take(pipeline).facts["resent"] == 1
-    assert state_of(pipeline).positions[0].high == (112, 112)
+    assert state_of(pipeline).positions[0].stream.max_order == (112, 112)
 
 
 def test_positions_that_begin_anew_stop_the_log_whatever_is_done_with_bad_records(

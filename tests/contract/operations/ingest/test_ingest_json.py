@@ -66,7 +66,7 @@ def test_any_split_in_files_and_runs_gives_the_same_changes(
     expected = [(i, one["value"] is None, i % 3, one["value"] and f"t{i}") for i, one in enumerate(whole)]
     assert [(offset, bool(op), key, text) for offset, op, key, text, _ in seen(pipeline)] == expected
     [position] = state_of(pipeline).positions
-    assert (position.next_offset, position.high) == (12, ())
+    assert (position.next_offset, position.stream.max_order) == (12, ())
 
 
 def test_a_refused_value_alone_comes_in_at_its_own_offset(tmp_path: Path) -> None:

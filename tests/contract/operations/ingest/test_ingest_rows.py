@@ -45,7 +45,7 @@ def test_rows_with_ops(tmp_path: Path) -> None:
     assert take(pipeline).facts["changes"] == 4
     rows = sorted((r["_o0"], r["_op"], r["id"], r["text"], r["_partition"]) for r in changes_of(pipeline))
     assert rows == [(1, UPSERT, 1, "a", 1), (2, UPSERT, 1, None, 1), (3, UPSERT, 2, "", 1), (4, DELETE, 1, None, 1)]
-    assert [(p.partition, p.next_offset, p.high) for p in state_of(pipeline).positions] == [(0, 0, ())]
+    assert [(p.partition, p.next_offset, p.stream.max_order) for p in state_of(pipeline).positions] == [(0, 0, ())]
 
 
 _ROWS = st.lists(st.tuples(st.integers(0, 3), st.text('ab,"\n é', max_size=3), st.integers(0, 5)), max_size=8)

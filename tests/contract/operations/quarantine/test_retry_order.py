@@ -123,7 +123,7 @@ def test_a_refused_record_advances_the_order(tmp_path: Path, monkeypatch: pytest
     land(tmp_path, 0, [record(0, 1), record(1, 100)])
     with older_program(monkeypatch):
         take(made)
-        assert state_of(made).positions[0].high == (1001, 1001)
+        assert state_of(made).positions[0].stream.max_order == (1001, 1001)
         land(tmp_path, 2, [record(2, 1, order=1000), record(3, 100, order=1001)])
         assert take(made).facts["resent"] == 1
     assert retry(made, "items").facts["staying"] == 0

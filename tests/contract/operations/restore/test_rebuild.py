@@ -31,14 +31,11 @@ from support.old_ledgers import (
 )
 from support.pipelines import contents, judge_all, rows_of
 from tidefold.cli.app import app
-from tidefold.domain.ingest.append import require_open, resume
-from tidefold.domain.ledger_evidence import Proof
 from tidefold.domain.ledger_evidence import rebuild as rebuild_state
-from tidefold.domain.log_state import LogState, State, Stopped
+from tidefold.domain.log_state import LogState, State
 from tidefold.domain.snapshot import transitions
-from tidefold.domain.table.table_spec import Engine, Merge
-from tidefold.errors import CorruptError, RefusedError
-from tidefold.ledger import read_manifest
+from tidefold.domain.source_progress_history import positions_at
+from tidefold.errors import CorruptError
 from tidefold.operations.restore.rebuild import rebuild
 from tidefold.operations.retention import references
 from tidefold.operations.retention.clean import clean
@@ -123,25 +120,17 @@ def test_a_snapshot_as_of_an_instant_is_kept_by_its_tag(tmp_path: Path) -> None:
     assert (kept.state, kept.as_of) == (State.COMPLETED, before.snapshots[-1].as_of)
 
 
-def test_a_log_whose_place_in_the_source_nobody_knows_is_stopped(tmp_path: Path) -> None:
-    """Manifests of older programs do not say how far the source was taken."""
+def test_without_the_newest_manifest_the_positions_are_those_of_the_ledger_that_is_left(tmp_path: Path) -> None:
     root = begin(tmp_path)
-    pipeline = opened(root)
-    state = pipeline.ledger(LOG).read()
+    take(root)
+    state = opened(root).ledger(LOG).read()
     latest = state.latest
     assert latest
-    manifest = read_manifest(pipeline.store, LOG, latest)
-    older = [Proof(_without_source(manifest), latest.manifest or "", latest.table_version)]
-    made = rebuild_state(LogState(LOG, state.shape), older, "0" * 8, "2026-11-22T00:00:00+00:00").state
-    assert made.stopped
-    assert (made.stopped.run, made.truncated_to, made.positions) == ("rebuild", latest.to_sqn, ())
-    with pytest.raises(RefusedError) as refused:
-        require_open(made)
-    assert refused.value.code == "LOG_STOPPED"
-
-
-def _without_source(manifest):  # type: ignore[no-untyped-def]
-    return replace(manifest, progress=None, schemas=())
+    assert state.unfolded
+    made = rebuild_state(state, [], "0" * 8, segments=(), unproved={latest.id}).state
+    assert (made.latest, made.stopped, made.change_sets) == (latest, None, ())
+    assert (made.positions, made.truncated_to) == (positions_at(state, latest.to_sqn), latest.to_sqn)
+    assert made.positions[0].next_offset < state.positions[0].next_offset
 
 
 def test_the_command_plans_first(tmp_path: Path) -> None:
@@ -368,13 +357,3 @@ def test_without_the_log_of_the_table_nothing_is_rebuilt(tmp_path: Path) -> None
             rebuild(opened(root), LOG, plan=plan)
         assert lost.value.code == "TABLE_MISSING"
     assert contents(root) == before
-
-
-@pytest.mark.parametrize("engine", ["aggregate", "append"])
-def test_what_would_count_twice_is_not_resumed(tmp_path: Path, engine: str) -> None:
-    shape = opened(begin(tmp_path)).ledger(LOG).read().shape
-    shape = replace(shape, merge=Merge(engine=Engine(engine)))
-    state = LogState(LOG, shape, stopped=Stopped("rebuild", "tidefold rebuild", "nobody knows", "", ""))
-    with pytest.raises(RefusedError) as refused:
-        resume(state)
-    assert refused.value.code == "POSITIONS_UNKNOWN"

@@ -33,7 +33,7 @@ from support.savepoints import (
 from tidefold.compute.runners import in_process
 from tidefold.domain.external_snapshot import Layout, Ownership
 from tidefold.domain.log_state import SnapshotKind, State
-from tidefold.domain.paths import LogPaths
+from tidefold.domain.paths import STORED_FORMAT, LogPaths
 from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
 from tidefold.domain.snapshot.manifest import DESCRIPTION
 from tidefold.operations.outcome import Outcome
@@ -271,7 +271,7 @@ def test_a_new_log_goes_on_where_the_savepoint_ends(tmp_path: Path, layout: Layo
     bring_in(pipeline, tmp_path / "save", mode)
     state = pipeline.ledger("accounts").read()
     assert (state.last_sqn, state.truncated_to) == (2, 2)
-    assert [(p.next_offset, p.high) for p in state.positions] == [(47, (1, 46))]
+    assert [(p.next_offset, p.stream.max_order) for p in state.positions] == [(47, (1, 46))]
     assert table_rows(pipeline) == SECOND
     assert pipeline.ledger("accounts").read().shape.buckets == (4 if layout is Layout.NATIVE else 3)
     rows = changed(pipeline, SECOND, {7: "c 7", 51: "c 51"})
@@ -424,8 +424,8 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "foreign": (lambda a: shutil.copy(sorted(a.rglob("*.parquet"))[1], _first(a)), "SAVEPOINT_DAMAGED"),
     "no description": (lambda a: (a / DESCRIPTION).unlink(), "SAVEPOINT_UNKNOWN"),
     "description cut": (lambda a: os.truncate(a / DESCRIPTION, 100), "UNREADABLE"),
-    "newer": (_edit(lambda d: d.update(version=6)), "SAVEPOINT_NEWER"),
-    "older": (_edit(lambda d: d.update(version=1)), "SAVEPOINT_OLDER"),
+    "newer": (_edit(lambda d: d.update(version=STORED_FORMAT + 1)), "SAVEPOINT_NEWER"),
+    "older": (_edit(lambda d: d.update(version=STORED_FORMAT - 1)), "SAVEPOINT_OLDER"),
     "no format": (_edit(lambda d: d.pop("format")), "SAVEPOINT_FORMAT"),
     "rows edited": (_edit(lambda d: d.update(rows=1)), "SAVEPOINT_EDITED"),
     "no checksum": (_edit(lambda d: d.pop("checksum")), "SAVEPOINT_EDITED"),

@@ -17,6 +17,7 @@ from tidefold.compute.runners import in_process
 from tidefold.domain.external_snapshot import Layout, Ownership
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.restore.rebuild import rebuild
 from tidefold.operations.savepoint.take import SavepointRequest, take_savepoint
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import Fold, Import, materialize
@@ -66,7 +67,7 @@ def test_a_log_goes_on_elsewhere_from_the_middle_of_its_source(tmp_path: Path, l
     # Of the snapshot before what was taken last: its own place in the source is saved, not the log's.
     saved = take_savepoint(pipeline, "items", SavepointRequest(str(tmp_path / "save"), layout=layout))
     [position] = saved.facts["positions"]
-    assert (position["next_offset"], position["high"][-1]) == (5, 1003)
+    assert (position["next_offset"], position["stream"][0][-1]) == (5, 1003)
     fold(pipeline, "run-2")
     assert table_rows(pipeline, "items") == ALL
 
@@ -80,6 +81,36 @@ def test_a_log_goes_on_elsewhere_from_the_middle_of_its_source(tmp_path: Path, l
     assert state_of(moved).positions == state_of(pipeline).positions
     assert take(moved).status == "nothing"
     assert [c.sqn for c in state_of(moved).change_sets] == [3, 4]
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_an_imported_log_goes_on_after_its_ledger_was_lost(tmp_path: Path, is_new: bool) -> None:
+    """I29. The manifest of an imported snapshot knows how far the source was taken, as that of any other."""
+    pipeline = make_landing(tmp_path / "one")
+    land(tmp_path / "one", 0, [record(0), record(1, 2), record(2, 3)])
+    take(pipeline)
+    fold(pipeline, "run-1")
+    take_savepoint(pipeline, "items", SavepointRequest(str(tmp_path / "save")))
+    moved = other(tmp_path / "two")
+    if not is_new:
+        take(moved)
+        fold(moved, "run-1")
+    fold(moved, "in", Import("in", str(tmp_path / "save"), Ownership.NO_CLAIM))
+    before = state_of(moved)
+    shutil.rmtree(tmp_path / "two/store/logs/items/ledger")
+    moved = open_pipeline(tmp_path / "two/tidefold.yaml")
+    rebuild(moved, "items", plan=False)
+    after = state_of(moved)
+    assert after.positions == before.positions
+    assert after.last_file >= before.last_file
+    assert after.stopped is None
+    land(tmp_path / "two", 8, [record(8, 6)])
+    taken = take(moved)
+    assert (taken.facts["changes"], taken.facts["problems"]) == ((5 if is_new else 1), [])
+    fold(moved, "run-2")
+    assert table_rows(moved, "items") == (
+        ALL | {6: "t1008"} if is_new else {1: "t1000", 2: "t1001", 3: "t1002", 6: "t1008"}
+    )
 
 
 def test_a_writer_goes_on_where_it_stood_when_the_log_was_saved(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from support.s3_server import S3Bucket
 from support.savepoints import FIRST, THIRD, Rows, canonical_rows, changed, make, save, saved_rows
 from tidefold.compute.runners import in_process
 from tidefold.domain.external_snapshot import Layout
+from tidefold.domain.paths import STORED_FORMAT
 from tidefold.domain.snapshot.manifest import BEGUN, DESCRIPTION
 from tidefold.errors import InvalidInputError, NotFoundError, RefusedError, TidefoldError
 from tidefold.ledger import read_description
@@ -74,7 +75,7 @@ def test_the_description_says_what_is_there(tmp_path: Path, pipeline: Pipeline, 
         "format", "version", "kind", "log", "snapshot", "sqn", "instant", "rows", "shape", "progress", "files",
         "delta_log", "cleared", "redistribution", "checksum",
     ]  # fmt: skip
-    assert (found["format"], found["version"], found["kind"]) == ("tidefold-savepoint", 5, str(layout))
+    assert (found["format"], found["version"], found["kind"]) == ("tidefold-savepoint", STORED_FORMAT, str(layout))
     assert (found["log"], found["snapshot"], found["sqn"], found["rows"]) == ("accounts", 2, 2, 36)
     assert found["shape"] == {
         "key": ["id"],
@@ -93,7 +94,7 @@ def test_the_description_says_what_is_there(tmp_path: Path, pipeline: Pipeline, 
     # Where the source stood at snapshot 2: not where it stands now.
     [position] = found["progress"]["positions"]
     assert (position["topic"], position["partition"]) == ("accounts", 0)
-    assert (position["next_offset"], position["high"]) == (47, [1, 46])
+    assert (position["next_offset"], position["stream"][0]) == (47, [1, 46])
     for file in found["files"]:
         data = (tmp_path / "save" / file["path"]).read_bytes()
         assert (file["bytes"], file["sha256"]) == (len(data), hashlib.sha256(data).hexdigest())

@@ -25,6 +25,7 @@ from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind, State, V
 from tidefold.domain.paths import DataFileName, LogPaths, data_path
 from tidefold.domain.snapshot import claim, transitions
 from tidefold.domain.snapshot.manifest import DataFile, Manifest
+from tidefold.domain.source_progress import NO_PROGRESS
 from tidefold.errors import ConflictError, RefusedError, SupersededError
 from tidefold.ledger import Ledger, read_manifest, write_manifest
 from tidefold.storage import Store
@@ -62,6 +63,7 @@ def _staged(store: Store, ledger: Ledger, mine: Snapshot) -> None:
         mine.to_sqn,
         SHAPE,
         files,
+        NO_PROGRESS,
         token=mine.token,
     )
     create_snapshot_table(store, manifest)

@@ -16,11 +16,12 @@ from support.pipelines import judge_all, make_pipeline, put, table_rows
 from tidefold.compute.runners import in_process
 from tidefold.domain.log_state import Snapshot, State
 from tidefold.domain.paths import LogPaths
+from tidefold.domain.snapshot.claim import WatchedAttempt
 from tidefold.errors import InvalidInputError, SupersededError
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.heartbeat import LEAST_PATIENCE, Heartbeat, add_heartbeats, find_stalled, heartbeat
+from tidefold.operations.snapshot.heartbeat import LEAST_PATIENCE, Heartbeat, count_heartbeats, find_stalled, heartbeat
 from tidefold.operations.snapshot.materialize import Fold, materialize
 from tidefold.spark.request import Request, make_argument
 from tidefold.spark.steps import MaterializeStep
@@ -43,7 +44,7 @@ def begin(pipeline: Pipeline, run: str = "run-1") -> Snapshot:
     return state.open_attempt
 
 
-def stalled(pipeline: Pipeline, meanwhile: Callable[[], object] = lambda: None) -> dict[str, Snapshot]:
+def stalled(pipeline: Pipeline, meanwhile: Callable[[], object] = lambda: None) -> dict[str, WatchedAttempt]:
     """What is found when so much happens while it is waited."""
     waited: list[float] = []
 
@@ -64,7 +65,7 @@ def test_an_attempt_without_progress_is_taken_over_and_its_job_is_refused_when_i
     attempt = begin(pipeline)
     assert fold(pipeline, Fold("run-2")).error_code == "ATTEMPT_OPEN"
     found = stalled(pipeline)
-    assert found == {"accounts": attempt}
+    assert found == {"accounts": WatchedAttempt(attempt, 0)}
     assert fold(pipeline, Fold("run-2", stalled=found)).status == "staged"
     judge_all(pipeline)
     assert confirm(pipeline, "accounts", run_id="run-2").status == "published"
@@ -81,28 +82,14 @@ def beat(pipeline: Pipeline, attempt: Snapshot) -> None:
     heart.beat()
 
 
-def beat_as_older_programs(pipeline: Pipeline, attempt: Snapshot) -> None:
-    """They count in the ledger."""
-    pipeline.ledger("accounts").commit(lambda state: state.with_snapshot(replace(attempt, progress=1)))
-
-
-BEATS = [beat, beat_as_older_programs]
-
-
-@pytest.mark.parametrize("beat", BEATS)
-def test_an_attempt_that_shows_progress_is_left_alone(
-    pipeline: Pipeline, beat: Callable[[Pipeline, Snapshot], None]
-) -> None:
+def test_an_attempt_that_shows_progress_is_left_alone(pipeline: Pipeline) -> None:
     attempt = begin(pipeline)
     found = stalled(pipeline, lambda: beat(pipeline, attempt))
     assert found == {}
     assert fold(pipeline, Fold("run-2", stalled=found)).error_code == "ATTEMPT_OPEN"
 
 
-@pytest.mark.parametrize("beat", BEATS)
-def test_one_that_moves_between_the_look_and_the_claim_is_left_alone(
-    pipeline: Pipeline, beat: Callable[[Pipeline, Snapshot], None]
-) -> None:
+def test_one_that_moves_between_the_look_and_the_claim_is_left_alone(pipeline: Pipeline) -> None:
     """I24: the count decides, whatever the clock said."""
     attempt = begin(pipeline)
     found = stalled(pipeline)
@@ -134,17 +121,17 @@ def test_a_heartbeat_is_a_hint_and_no_version_of_the_ledger(pipeline: Pipeline) 
     pipeline.store.put_if_absent(path, b"torn {")
     assert list(stalled(pipeline)) == ["accounts"]
     beat(pipeline, attempt)
-    assert stalled(pipeline)["accounts"].progress == 1
+    assert stalled(pipeline)["accounts"].heartbeats == 1
 
 
 def test_attempts_of_one_log_beat_beside_each_other_and_old_ones_are_forgotten(pipeline: Pipeline) -> None:
     attempts = [replace(begin(pipeline), id=number, epoch=number) for number in range(1, 12)]
     for one in attempts:
         beat(pipeline, one)
-    seen = add_heartbeats(pipeline.store, "accounts", attempts)
-    assert [one.progress for one in seen] == [0] * 3 + [1] * 8
-    [other] = add_heartbeats(pipeline.store, "accounts", [replace(attempts[-1], token="of a lost ledger")])
-    assert other.progress == 0
+    seen = count_heartbeats(pipeline.store, "accounts", attempts)
+    assert [one.heartbeats for one in seen] == [0] * 3 + [1] * 8
+    [other] = count_heartbeats(pipeline.store, "accounts", [replace(attempts[-1], token="of a lost ledger")])
+    assert other.heartbeats == 0
 
 
 def test_another_attempt_that_began_meanwhile_is_left_alone(pipeline: Pipeline) -> None:
@@ -206,8 +193,8 @@ def test_a_job_at_work_raises_its_count_until_it_ends(pipeline: Pipeline) -> Non
     with heartbeat(Told(Path(pipeline.store.address)), interval=0.001) as heart:
         heart.add("accounts", attempt)
         assert raised.wait(30)
-    [after] = add_heartbeats(pipeline.store, "accounts", [attempt])
-    assert after.progress > 0
+    [after] = count_heartbeats(pipeline.store, "accounts", [attempt])
+    assert after.heartbeats > 0
     assert not [t for t in threading.enumerate() if t.name == "tidefold-heartbeat"]
 
 

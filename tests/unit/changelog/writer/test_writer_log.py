@@ -188,7 +188,7 @@ def test_confirmed_change_sets_are_in_the_log(store: BreakingStore, writer: LogW
     writer.confirm(0, 1, 1)
     assert ids(store) == [[1, 2]]
     state = Ledger(store, "a").read()
-    assert [(p.topic, p.next_offset, p.high) for p in state.positions] == [("writer", 2, (1,))]
+    assert [(p.topic, p.next_offset, p.stream.max_order) for p in state.positions] == [("writer", 2, (1,))]
     assert [(entry.name, entry.changes) for entry in state.landed] == [("writer+0+0000000000", 2)]
 
 

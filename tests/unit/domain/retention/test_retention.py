@@ -217,7 +217,7 @@ def test_a_consumer_stands_inside_the_log() -> None:
         assert (refused.value.code, refused.value.hint) == ("CONSUMER_OUTSIDE_LOG", hint)
         assert f"Positions {cut.truncated_to} to {cut.last_sqn} are possible." in refused.value.message
     for sqn in (cut.truncated_to, cut.last_sqn):
-        assert references.register(cut, Consumer("index", sqn)).readers == (Consumer("index", sqn),)
+        assert references.register(cut, Consumer("index", sqn)).consumers == (Consumer("index", sqn),)
 
 
 def test_a_restore_under_way_keeps_what_it_is_built_from() -> None:

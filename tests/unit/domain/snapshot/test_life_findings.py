@@ -62,7 +62,7 @@ def test_pages_that_a_stray_version_names_stay_for_the_writer_who_moves_again() 
                 asleep.clear()
                 for _ in range(4):
                     others = Ledger(store, "accounts")
-                    others.commit(lambda state: references.register(state, Consumer("x", len(state.readers))))
+                    others.commit(lambda state: references.register(state, Consumer("x", len(state.consumers))))
                     others.commit(lambda state: references.unregister(state, "x"))
                 Ledger(store, "accounts").prune(keep=2)
             real(path, data)

@@ -1,7 +1,7 @@
-"""Makes the golden store `v5-whole-life.tar.gz`. It was run by the code of the commit that added
+"""Makes the golden store `v6-whole-life.tar.gz`. It was run by the code of the commit that added
 the archive, and is kept as it was run.
 
-    PYTHONPATH=include .venv/bin/python tests/data/golden/make_v5.py tests/data/golden/v5-whole-life.tar.gz
+    PYTHONPATH=include .venv/bin/python tests/data/golden/make_v6.py tests/data/golden/v6-whole-life.tar.gz
 
 Everything goes through the operations that users call, in one process instead of Spark, with a verdict given by hand
 instead of by the gate. Rows, snapshots and sqns are the same each time; random names and instants are not. The truth
@@ -20,7 +20,7 @@ import sys
 import tarfile
 import tempfile
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
@@ -29,31 +29,27 @@ from deltalake import DeltaTable
 
 from tidefold.changelog import write_intents
 from tidefold.changelog.writer import Changelog
-from tidefold.compute.runners import Answer, TaskWork, in_process
-from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind, State, Verdict
-from tidefold.domain.paths import LogPaths
+from tidefold.compute.broadcast_work import TaskWork
+from tidefold.compute.runners import in_process
+from tidefold.domain.log_state import FollowedTtl, LogState, Snapshot, SnapshotKind, State, Verdict
+from tidefold.domain.paths import STORED_FORMAT, LogPaths
 from tidefold.domain.retention import log_bounds
 from tidefold.domain.snapshot import transitions
-from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
-from tidefold.domain.snapshot.kind_selection import KindPolicy
-from tidefold.domain.stored_format import STORED_FORMAT
+from tidefold.domain.snapshot.claim import KindPolicy, RestoreMode, RestorePoint
 from tidefold.operations.ingest import recovery
 from tidefold.operations.ingest.ingest import ingest
 from tidefold.operations.inspect.read import ReadRequest, What, read_rows
-from tidefold.operations.local_copies.manage import copies_here
-from tidefold.operations.local_copies.retain import retain_local
+from tidefold.operations.local_copies.manage import copies_here, retain_local
 from tidefold.operations.pipeline import Pipeline
-from tidefold.operations.retention.drop_log import drop
+from tidefold.operations.retention.clean import drop
 from tidefold.operations.retention.references import hold, register, tag
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot.abort import abort
-from tidefold.operations.snapshot.compact_log import compact_log
+from tidefold.operations.snapshot.compact_log import compact_log, take_tail
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Fold
-from tidefold.operations.snapshot.request import Restore as RestoreRequest
-from tidefold.operations.snapshot.tail import take_tail
+from tidefold.operations.snapshot.materialize import Fold, materialize
+from tidefold.operations.snapshot.materialize import Restore as RestoreRequest
 from tidefold.operations.verify.verify import verify
 from tidefold.wiring import open_pipeline
 
@@ -382,6 +378,9 @@ def make(root: Path) -> Life:
     parts(life)
     branches(life)
     events(life)
+    # As trusted metadata of a state log does.
+    follow = FollowedTtl(4, 3)
+    life.pipeline.ledger("branches").commit(lambda state: replace(state, followed_ttl=follow))
     logs = list(life.of)
     assert retain_local(life.pipeline, logs)[0].status == "removed"
     for log in logs:
@@ -400,7 +399,7 @@ def die(root: Path, how: str) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
     if how == "fold":  # After the first of its tasks.
 
-        def folding(work: TaskWork, tasks: Sequence[str]) -> list[Answer]:
+        def folding(work: TaskWork, tasks: Sequence[str]) -> list[Any]:
             in_process(work, tasks[:1])
             os.kill(os.getpid(), signal.SIGKILL)
             return []
@@ -484,7 +483,7 @@ def facts_to_read(pipeline: Pipeline, state: LogState) -> dict[str, Any]:
         "bounds": [[bound.name, bound.sqn] for bound in log_bounds.bounds(state, keep)],
         "tags": [asdict(one) for one in state.tags],
         "holds": [asdict(one) for one in state.holds],
-        "readers": [asdict(one) for one in state.readers],
+        "consumers": [asdict(one) for one in state.consumers],
         "numbers": {
             name: getattr(state, name) for name in ("version", "epoch", "fence", "generation", "last_snapshot")
         },
