@@ -19,6 +19,7 @@ import tidefold_airflow
 from support.pipelines import CONFIG, judge_all, make_pipeline, publish, put, table_rows
 from tidefold.compute.runners import in_process
 from tidefold.domain.log_state import SnapshotKind
+from tidefold.domain.snapshot.claim import WatchedAttempt
 from tidefold.errors import RefusedError
 from tidefold.operations.pipeline import Pipeline, now
 from tidefold.operations.snapshot import heartbeat
@@ -136,6 +137,7 @@ def test_materialize_takes_over_what_stands_still_if_it_may(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dead = pipeline.ledger("accounts").commit(lambda s: Fold("dead").claimant(pipeline)(s)).open_attempt
+    assert dead
     waited: list[float] = []
     monkeypatch.setattr(heartbeat.find_stalled, "__defaults__", (waited.append,))
     scope = SimpleNamespace(pipeline=pipeline, logs=["accounts", "tellers"], run="dag/manual-1")
@@ -143,7 +145,7 @@ def test_materialize_takes_over_what_stands_still_if_it_may(
     assert waited == []
     # From a template it comes as text.
     asked = materialize_task(pipeline, takeover_after="600")._build_request(scope)
-    assert (asked, waited) == (Fold("dag/manual-1", stalled={"accounts": dead}), [600.0])
+    assert (asked, waited) == (Fold("dag/manual-1", stalled={"accounts": WatchedAttempt(dead, 0)}), [600.0])
 
 
 def test_so_little_that_spark_is_not_worth_its_start_is_done_by_the_task_itself(pipeline: Pipeline) -> None:

@@ -306,7 +306,7 @@ def test_takeover_after_waits_in_the_open_and_supersedes_what_stands_still(
     assert "materialize: still waiting, 30 s" in done.stderr
     assert "accounts: taking over snapshot 2 of run dead, which makes no progress" in done.stderr
     [asked] = [r.step.request for r in requests if r.step.name == "materialize"]
-    assert asked.stalled["accounts"].run == "dead"
+    assert asked.stalled["accounts"].attempt.run == "dead"
     assert asked.takeover is False
 
 
