@@ -134,6 +134,7 @@ class Capture:
                 except ValueError:
                     continue
                 value = value.get("payload", value) if value else None
-                if value and value.get("after") and value["after"]["id"] == marker:
+                row = value.get("after", value) if value else None
+                if row and row.get("id") == marker:
                     return True
         return False

@@ -72,6 +72,9 @@ def _answered(text: str) -> str:
     return "\n".join(lines).replace("key: [?]", "merge: append")
 
 
+SET = "all"
+
+
 class Person:
     """Calls tidefold's commands. `accounts` has, a table, every count that `ingest` reported."""
 
@@ -80,7 +83,7 @@ class Person:
         self.tables = {table.name: table for table in tables}
         self.path = folder / "tidefold.yaml"
         self.config: dict[str, Any] = {}
-        self.accounts: dict[str, Counter[str]] = {table.name: Counter() for table in tables}
+        self.accounts: dict[str, Counter[str]] = {name: Counter() for name in landing.topics if name != "transactions"}
         self.done: Counter[str] = Counter()
         self._met: dict[str, int] = {}
 
@@ -115,6 +118,13 @@ class Person:
             if list(entry.get("key", [])) != list(table.key):
                 raise FoundError(f"init proposes the key {entry.get('key')} for {topic}, which has {list(table.key)}")
             self.config["logs"][table.name] = self._described(table, entry)
+        self.config.pop("sets", None)
+        if self.modes["form"] == "set":
+            folder = self.landing.folder / self.landing.topics["transactions"]
+            empty = [name for name, table in self.tables.items() if not table.key]
+            rules = {"consistent": True, "transactions": str(folder), "may_be_empty": empty}
+            self.config["sets"] = {SET: {"logs": sorted(self.tables), **rules}}
+        self.config["logs"] = {name: self.config["logs"][name] for name in self.tables}
         self.config["spark"] = {"above": "1GB"}
         self.config["retention"] = {"snapshots": self.rnd.choice((2, 3, "all"))}
         self.write()
@@ -129,8 +139,13 @@ class Person:
         schema: dict[str, str] = {"drop": "evolve", "retype": "evolve"}
         if table.policy in ("evolve", "quarantine"):
             schema["add"] = table.policy
+        # What ExtractNewRecordState adds to a row.
+        specs = [spec for spec in proposed.values() if isinstance(spec, dict)]
+        added = [name for spec in specs for name in spec.get("aliases", ()) if name.startswith("__")]
         if table.expected is not None and table.policy == "ignored":
-            entry["ignored"] = [table.expected[0]]
+            added.append(table.expected[0])
+        if added:
+            entry["ignored"] = added
         if table.expected is not None and table.policy == "nullable":
             columns[table.expected[0]] = self._line(table.expected[1], "null")
         buckets = self.rnd.choice((1, 2, 5))
@@ -213,6 +228,11 @@ class Person:
         for one in table.history[done:]:
             if one.what == "add" and one.column not in entry.get("ignored", []):
                 self._add(table, entry, one)
+            elif one.what == "drop" and one.column in table.reused:
+                # What the name means next is decided after the stop that the DROP makes.
+                del entry["columns"][one.column]
+                self._met[table.name] = table.history.index(one) + 1
+                return
             elif one.what == "drop":
                 self._drop(entry, one.column)
             elif one.what == "rename":
@@ -250,6 +270,18 @@ class Person:
                     raise FoundError(f"run: {step}: {outcome}")
                 if step == "ingest":
                     self._account(outcome)
+
+    def release(self, position: int) -> None:
+        """Tells a set that waits for the end of a snapshot by signal what the source had reached after it."""
+        for _ in self.tables:
+            [status] = self.call("sets")["sets"]
+            if "a snapshot by signal" not in json.dumps(status):
+                return
+            self.call(
+                "sets", SET, "--snapshot-ended", str(position), "--by", "rig", "--reason", "its marker has landed"
+            )
+            self.publish()
+        raise FoundError(f"blocked: the set is still held: {self.call('sets')}")
 
     def upkeep(self) -> None:
         """Something that must not change what a reader finds."""

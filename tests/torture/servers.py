@@ -78,6 +78,10 @@ class Server:
     def quote(self, name: str) -> str:
         raise NotImplementedError
 
+    def position(self, session: Session) -> int:
+        """What the source has reached, as `tidefold sets --snapshot-ended` takes it."""
+        raise NotImplementedError
+
 
 class Session:
     """A connection: statements commit by themselves outside of BEGIN and COMMIT."""
@@ -161,6 +165,9 @@ class Postgres(Server):
     def quote(self, name: str) -> str:
         return '"' + name + '"'
 
+    def position(self, session: Session) -> int:
+        return int(session.rows("select pg_current_wal_lsn() - '0/0'")[0][0])
+
 
 class MariaSession(Session):
     """The server's own client, kept open; a statement is a line, and a marker follows its output."""
@@ -242,3 +249,7 @@ class Maria(Server):
 
     def quote(self, name: str) -> str:
         return "`" + name + "`"
+
+    def position(self, session: Session) -> int:
+        file, place = session.rows("show master status")[0][:2]
+        return int(file.rpartition(".")[2]) * 10**10 + int(place)

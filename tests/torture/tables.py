@@ -29,7 +29,8 @@ class Alteration:
 @dataclass
 class Table:
     """`keys` are the literals of the keys of its rows; `held` those that an open transaction of another session has.
-    `history` has each alteration; `policy` says how the person who runs tidefold meets a new column.
+    `history` has each alteration; `policy` says how the person who runs tidefold meets a new column; `moves`: whether
+    keys of its rows change.
     """
 
     name: str
@@ -42,7 +43,19 @@ class Table:
     history: list[Alteration] = field(default_factory=list)
     numbers: int = 0
     locked: bool = False
+    moves: bool = True
     expected: tuple[str, Kind] | None = None
+
+    @property
+    def gone(self) -> list[str]:
+        """The names of columns that were dropped."""
+        return [one.column for one in self.history if one.what == "drop" and one.column not in self.columns]
+
+    @property
+    def reused(self) -> set[str]:
+        """The names of columns that were dropped, and came again."""
+        dropped = {one.column for one in self.history if one.what == "drop"}
+        return {one.column for one in self.history if one.what == "add"} & dropped
 
     @property
     def altered(self) -> list[str]:
@@ -90,22 +103,28 @@ def random_kinds(rnd: random.Random, connector: str, modes: dict[str, str]) -> d
     return {kind.name: kind for kind in kinds if kind.fits(modes)}
 
 
-def random_tables(rnd: random.Random, connector: str, kinds: dict[str, Kind], number: int) -> list[Table]:
-    """Tables of which the last has no key, and every one of the others a large column."""
+def random_tables(
+    rnd: random.Random, connector: str, kinds: dict[str, Kind], number: int, unwrapped: bool = False
+) -> list[Table]:
+    """Tables of which the last has no key, and every one of the others a large column.
+
+    unwrapped: nothing shows which of their records come again, so each has a key. Large values that were not sent
+    cannot follow a key, so keys change only where all values are sent.
+    """
     keys = _key_kinds(connector, kinds)
     shapes = [shape for shape in _SHAPES if set(shape) <= set(keys)]
     large = [kind for kind in kinds.values() if kind.large]
     tables = []
     for place in range(number):
-        shape = () if place == number - 1 else rnd.choice(shapes)
+        shape = () if place == number - 1 and not unwrapped else rnd.choice(shapes)
         some = rnd.sample(sorted(kinds), rnd.randint(4, 9))
         columns = {f"c{n}": kinds[name] for n, name in enumerate(some)}
         columns["big"] = rnd.choice(large)
         policy = "stop" if not shape else rnd.choice(_POLICIES)
-        identity = rnd.random() < 0.15
-        tables.append(
-            Table(f"t{place}", {f"k{n}": keys[name] for n, name in enumerate(shape)}, columns, policy, identity)
-        )
+        identity = rnd.random() < (0.4 if unwrapped else 0.15)
+        key = {f"k{n}": keys[name] for n, name in enumerate(shape)}
+        moves = identity or not unwrapped or connector != "postgresql"
+        tables.append(Table(f"t{place}", key, columns, policy, identity, moves=moves))
     return tables
 
 
