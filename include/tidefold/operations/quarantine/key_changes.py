@@ -24,7 +24,7 @@ from tidefold.changelog.key_group_hash import with_key_groups
 from tidefold.changelog.schema import CLEAR, DELETE, change_schema
 from tidefold.changelog.segment import Indexes, read_change_set
 from tidefold.domain.explain.key_history import layers
-from tidefold.domain.ingest.quarantine_retry import find_skipped_ranges
+from tidefold.domain.ingest.quarantine_retry import find_skipped_ranges, since
 from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.log_state import LogState, Snapshot, State, TableSpec
 from tidefold.domain.source_progress_history import positions_at
@@ -200,11 +200,11 @@ def _find_deleted_key(
 ) -> Key | None:
     """Returns the key of the delete with the same order right before this insert. A tombstone may be between them.
 
-    None if there is not exactly one.
+    An earlier file may have brought the delete. None if there is not exactly one.
     """
-    keys = set()
+    keys, last = set(), one.landed.sqn or since(state, one.landed) - 1
     for change_set in state.change_sets:
-        if change_set.sqn == one.landed.sqn:
+        if change_set.sqn <= last and (not change_set.high or change_set.high >= order):
             changes = aligner_to_newest(state).changes(read_change_set(pipeline.store, change_set), change_set.schema)
             near = (pc.field("_op") == DELETE) & (pc.field("_partition") == row["_partition"])
             near &= (pc.field("_offset") < row["_offset"]) & (pc.field("_offset") >= row["_offset"] - 2)

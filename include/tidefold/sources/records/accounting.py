@@ -262,7 +262,8 @@ class ReaderPosition:
         self.is_alone = False
         self.placeholder = placeholder_of(place.placeholder)
         self.unsent: Placeholder | None = None
-        self.deleted: OrderPoint | None = None
+        # The delete may have come with an earlier file; then nothing is newer.
+        self.deleted: OrderPoint | None = place.stream.max_order or None
         self._marks = self.placeholder.marks(shape)
         # The offset and the text of the record before; the offset of the only record, if it is read alone.
         self._last, self._last_line = place.start - 1, b""

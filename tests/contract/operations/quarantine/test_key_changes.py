@@ -447,3 +447,63 @@ def test_a_compaction_between_the_halves_of_a_change_of_a_key_keeps_its_values(
     land(tmp_path, 5 if lands_last else 4, [created] if lands_last else [gone, created])
     take(made)
     assert rows(made) == {2: (1, "new"), 7: (1, "t1001")}
+
+
+def _stream(draw: random.Random, count: int) -> list[dict[str, Any]]:
+    """Inserts, updates and changes of keys whose large values were not sent."""
+    records, live, free = [], [], list(range(1, 40))
+    while len(records) < count:
+        at = len(records)
+        kind = draw.choice("iumm") if live else "i"
+        if kind == "i":
+            live.append(free.pop(0))
+            records.append(item(at, live[-1]))
+        elif kind == "u":
+            records.append(item(at, draw.choice(live), draw.randrange(90), "u", text=draw.choice([GONE, f"u{at}"])))
+        else:
+            old, new = live.pop(draw.randrange(len(live))), free.pop(0)
+            live.append(new)
+            free.append(old)
+            records += moved(at, old, new)
+    return records
+
+
+@pytest.mark.parametrize("begin", [2, 3, 4])
+def test_the_delete_came_with_an_earlier_file_that_overlaps(made: Pipeline, tmp_path: Path, begin: int) -> None:
+    """Without the header of the old key: the record was refused for good, and no retry completed it."""
+    records = [item(0, 1, text="large"), item(1, 7), *moved(2, 1, 2, 2, headers=False), item(5, 2, 3, "u", text=GONE)]
+    land(tmp_path, 0, records[:4])
+    take(made)
+    fold(made, "run-1")
+    land(tmp_path, begin, records[begin:])
+    assert take(made).facts["key_changes"] == 1
+    assert rows(made) == {2: (3, "large"), 7: (1, "t1001")}
+    assert count_refused(made, "items") == []
+    check_counts(made)
+
+
+@pytest.mark.rotates(4)
+@pytest.mark.parametrize("seed", range(12))
+def test_files_that_overlap_and_grow_change_nothing(made: Pipeline, tmp_path: Path, seed: int) -> None:
+    """A file that was taken grows, and another one begins within it, in one run: no record may be refused for it."""
+    draw = random.Random(seed)
+    records = _stream(draw, 40)
+    truth = make_landing(tmp_path / "truth", COLUMNS)
+    land(tmp_path / "truth", 0, records)
+    take(truth)
+    start, end, run = 0, 0, 0
+    while end < len(records):
+        end = min(end + draw.randrange(1, 9), len(records))
+        land(tmp_path, start, records[start:end])
+        if draw.random() < 0.6 and end < len(records):
+            start = draw.randrange(max(0, end - 6), end + 1)
+            end = min(end + draw.randrange(1, 9), len(records))
+            land(tmp_path, start, records[start:end])
+        outcome = take(made)
+        assert not outcome.facts["refused"], (outcome, records[start])
+        if draw.random() < 0.5:
+            fold(made, f"run-{run}")
+        run += 1
+    assert count_refused(made, "items") == []
+    assert rows(made) == rows(truth)
+    check_counts(made)
