@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidefold.config import Config, load_config
+from tidefold.config.models.spark import is_one_process
 from tidefold.operations.pipeline import Pipeline, now
 from tidefold.storage import open_store
 from tidefold.storage.identity import IdentityGuard
 from tidefold.storage.local_copies.copies import open_roots
+from tidefold.storage.local_copies.host_copies import HostFolders
 
 if TYPE_CHECKING:
     from tidefold.changelog.writer import Changelog, WriterSettings
@@ -36,8 +38,10 @@ def connect(config: Config, announce: Callable[[str], None] = _log.warning) -> P
     store = open_store(config.store, base)
     guard = IdentityGuard(store, config.store_id, announce)
     folders = [base / folder for folder in config.local.folders]
-    roots = open_roots(folders, store.address) if folders else None
-    return Pipeline(config, store, roots, before_write=guard.before_write)
+    on_hosts = bool(folders) and not config.local.shared and not is_one_process(config.spark.master)
+    roots = open_roots(folders, store.address) if folders and not on_hosts else None
+    hosts = HostFolders(store.address, tuple(map(str, folders)), config.local.quota_bytes) if on_hosts else None
+    return Pipeline(config, store, roots, hosts, before_write=guard.before_write)
 
 
 def open_changelog(pipeline: Pipeline, settings: WriterSettings | None = None) -> Changelog:

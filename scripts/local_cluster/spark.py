@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 import time
 import urllib.request
 from collections.abc import Mapping
@@ -18,6 +19,8 @@ from local_airflow.errors import LocalAirflowError
 from local_airflow.processes import Register, Started, members
 from tidefold.spark.local_server import free_port
 
+# The hosts of the workers, as Spark names them. Other systems than Linux have one address of their own only.
+WORKERS = {"one": "127.0.0.1", "two": "127.0.0.2" if sys.platform == "linux" else "127.0.0.1"}
 # What a driver knows of this clone and of its environment is not in that of a worker.
 _HIDDEN = ("AIRFLOW", "AWS_", "HADOOP_", "PYSPARK_", "PYTHON", "SPARK_", "TIDEFOLD_", "VIRTUAL_ENV")
 _SECONDS = 120
@@ -57,7 +60,7 @@ class SparkCluster:
     def start_worker(self, name: str) -> Started:
         """Starts a worker and waits until the master knows it. Raises LocalAirflowError."""
         known = len(self.alive_workers())
-        words = ("--host", "127.0.0.1", "--webui-port", str(free_port()), "--cores", str(self.cores))
+        words = ("--host", WORKERS[name], "--webui-port", str(free_port()), "--cores", str(self.cores))
         size = ("--memory", self.memory, "--work-dir", str(self.folder(name) / "work"))
         started = self._start(name, "worker.Worker", (*words, *size, self.master))
         self._wait_for(known + 1, started)
@@ -83,7 +86,7 @@ class SparkCluster:
         try:
             with _direct.open(f"http://127.0.0.1:{self.page}/json/", timeout=5) as answer:
                 return dict(json.load(answer))
-        except OSError:
+        except (OSError, ValueError):  # While it starts, the page has no JSON yet.
             return {}
 
     def alive_workers(self) -> list[dict[str, Any]]:
@@ -103,7 +106,8 @@ class SparkCluster:
         own = {
             **self.env,
             "SPARK_HOME": str(home),
-            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_LOCAL_IP": WORKERS.get(name, "127.0.0.1"),
+            "TIDEFOLD_HOST": name,
             "SPARK_LOCAL_DIRS": str(scratch),
             "SPARK_MASTER_OPTS": "-Dspark.master.rest.enabled=false",
             "TMPDIR": str(scratch),

@@ -13,10 +13,9 @@ from local_airflow.errors import LocalAirflowError
 from local_airflow.processes import Register, stop
 from local_airflow.settings import PROJECT, Request
 from local_airflow.stack import LocalAirflow, Say
-from local_cluster.spark import SparkCluster, make_cluster
+from local_cluster.spark import WORKERS, SparkCluster, make_cluster
 from local_cluster.versitygw import fetch_program, make_server
 
-WORKERS = ("one", "two")
 # Of the executors: one on each worker.
 _SPARK = """\
 spark:

@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, lru_cache, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tidefold.compute.broadcast_work import BroadcastWork, ReceivedWork, TaskWork
 from tidefold.compute.connect_session import explain_errors, find_connected, mark_operations
@@ -22,7 +22,7 @@ from tidefold.storage.object_client import cancel_writes
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark import Broadcast
+    from pyspark import RDD, Broadcast, SparkContext
     from pyspark.sql import SparkSession
 
 # One answer a task, in task order. An error is an answer too, so that one log's damaged file does not stop the others.
@@ -86,14 +86,44 @@ def on_spark(spark: SparkSession) -> Runner:
         hands = min(len(tasks), _hands(spark))
         context = spark.sparkContext
         shared = context.broadcast(BroadcastWork(work))
+        prefer = getattr(work, "prefer", None)
+        places = []
+        if prefer and hands == len(tasks) and (present := find_executors(context)):
+            places = [prefer(task, present) for task in tasks]
+        dealing = deal_hands(tasks, hands)
         try:
-            dealt = context.parallelize(deal_hands(tasks, hands), hands)
+            dealt = _place(context, dealing, places) if any(places) else context.parallelize(dealing, hands)
             collected = dealt.mapPartitions(partial(work_hands, shared)).collect()
         finally:
             shared.destroy()
         return [_answer(text) for _, text in sorted(collected)]
 
     return run
+
+
+def find_executors(context: SparkContext) -> frozenset[str]:
+    """Returns the hosts that have executors, by the names that Spark has for them."""
+    scala: Any = context._jsc.sc()
+    executors = [executor.host() for executor in scala.statusTracker().getExecutorInfos()]
+    executors.remove(scala.env().blockManager().blockManagerId().host())  # The driver counts as one.
+    return frozenset(executors)
+
+
+def _place(context: SparkContext, hands: Sequence[Hand], places: Sequence[tuple[str, ...]]) -> RDD[Hand]:
+    """Deals one hand to each of Spark's tasks, which runs on the host with one of its names, if it is soon free.
+
+    Python's Spark has no such call. Its Scala has.
+    """
+    from pyspark import RDD
+    from pyspark.serializers import CPickleSerializer
+
+    jvm: Any = context._jvm
+    serializer = CPickleSerializer()
+    pairs = jvm.java.util.ArrayList()
+    for hand, names in zip(hands, places, strict=True):
+        pairs.add(jvm.scala.Tuple2(bytearray(serializer.dumps(hand)), jvm.PythonUtils.toSeq(list(names))))
+    made = context._jsc.sc().makeRDD(jvm.PythonUtils.toSeq(pairs), jvm.scala.reflect.ClassTag.Any())
+    return RDD(made.toJavaRDD(), context, serializer)
 
 
 def on_connect(spark: SparkSession) -> Runner:

@@ -15,7 +15,7 @@ _OF_THE_SERVER = ("driver_memory", "python", "jars")
 def check_spark(document: YamlDocument) -> Iterator[ConfigProblem]:
     """Checks the local copies, the deploy mode, the options of a Spark Connect server, and where tasks run."""
     yield from _find_contradictions(document)
-    yield from _copies_of_nobody(document)
+    yield from _folders_of_hosts(document)
     yield from _find_driver_elsewhere(document)
     yield from _options_of_server(document)
 
@@ -59,17 +59,20 @@ def _contradict(document: YamlDocument, key: str, message: str, hint: str) -> Co
     return ConfigProblem("SPARK_SCHEDULED", document.line(("spark", key)), f"spark.{key}", message, hint)
 
 
-def _copies_of_nobody(document: YamlDocument) -> Iterator[ConfigProblem]:
-    """Refuses local copies on a cluster: executors would write them to disks that no command ever lists or cleans."""
+def _folders_of_hosts(document: YamlDocument) -> Iterator[ConfigProblem]:
+    """Refuses folders beside the file on a cluster: each host has its copies in a folder with the same path."""
     local, spark = document.data.get("local"), document.data.get("spark")
     master = spark.get("master") if isinstance(spark, dict) else None
     if not isinstance(local, dict) or not isinstance(master, str) or is_one_process(master):
         return
-    if local.get("mode") == "files" and local.get("shared") is not True:
-        named = _name_master(master)
-        message = f"is not possible with `spark.master: {named}`: executors would write copies to their own disks."
-        hint = "Remove `local`. If all machines see its folders as one disk, add `shared: true` to it."
-        yield ConfigProblem("LOCAL_ON_CLUSTER", document.line(("local", "mode")), "local.mode", message, hint)
+    if local.get("mode") != "files" or local.get("shared") is True:
+        return
+    key = "path" if "path" in local else "paths"
+    for folder in [local.get("path"), *(local.get("paths") or ())]:
+        if isinstance(folder, str) and not folder.startswith("/"):
+            message = f"is `{folder}`, beside this file. With `spark.master: {_name_master(master)}` each host has one."
+            hint = "Use an absolute path, in which every host may write."
+            yield ConfigProblem("LOCAL_ON_CLUSTER", document.line(("local", key)), f"local.{key}", message, hint)
 
 
 def _find_driver_elsewhere(document: YamlDocument) -> Iterator[ConfigProblem]:

@@ -9,6 +9,7 @@ import math
 import struct
 from array import array
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from decimal import Decimal
@@ -170,10 +171,19 @@ class _Tally:
 
 
 def write_data_file(
-    store: Store, table: str, name: DataFileName, batches: Iterable[pa.RecordBatch], schema: pa.Schema
+    store: Store,
+    table: str,
+    name: DataFileName,
+    batches: Iterable[pa.RecordBatch],
+    schema: pa.Schema,
+    create: Callable[[str], AbstractContextManager[BinaryIO]] | None = None,
 ) -> DataFile | None:
-    """Writes the rows into a new file under `<table>/_data/`; returns None (and writes no file) if there is no row."""
-    return _write_file(store, data_path(table, str(name)), name.key_groups, batches, partial(_writer, schema, "zstd"))
+    """Writes the rows into a new file under `<table>/_data/`; returns None (and writes no file) if there is no row.
+
+    create: opens the stream to the file; None: the store does.
+    """
+    begin = partial(_writer, schema, "zstd")
+    return _write_file(store, data_path(table, str(name)), name.key_groups, batches, begin, create)
 
 
 def write_part(
@@ -236,6 +246,7 @@ def _write_file(
     bucket: KeyGroups,
     batches: Iterable[pa.RecordBatch],
     begin: Callable[[BinaryIO, pa.RecordBatch], pq.ParquetWriter],
+    create: Callable[[str], AbstractContextManager[BinaryIO]] | None = None,
 ) -> DataFile | None:
     filled = (batch for batch in batches if batch.num_rows)
     first = next(filled, None)
@@ -244,7 +255,7 @@ def _write_file(
     statistics = FileStatistics(first.schema)
     tally, rows = _Tally(), 0
     try:
-        with store.create(path) as tally.stream, begin(cast(BinaryIO, tally), first) as writer:
+        with (create or store.create)(path) as tally.stream, begin(cast(BinaryIO, tally), first) as writer:
             rows = _write(writer, chain([first], filled), statistics)
     except AlreadyExistsError:
         require_same(store, path, tally.sha256.hexdigest())

@@ -51,6 +51,8 @@ class DataFileName:
 # Segments of all logs, and the announcements of those that are being written.
 CHANGELOG = "changelog"
 INTENTS = f"{CHANGELOG}/intents"
+# What each host of a cluster holds in local copies.
+HOSTS = "hosts"
 # Spark jobs whose drivers run on a cluster.
 JOBS = "jobs"
 _SENT_AT = "%Y%m%dT%H%M%SZ"
@@ -193,6 +195,11 @@ class JobPaths:
     @property
     def outcomes(self) -> str:
         return f"{self.folder}/outcomes.json"
+
+
+def host_path(host: str) -> str:
+    """Returns the path of the record of a host."""
+    return f"{HOSTS}/{host}.json"
 
 
 def find_old_jobs(paths: Iterable[str], before: datetime) -> tuple[str, ...]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import BinaryIO
 
 import duckdb
@@ -23,6 +24,7 @@ from tidefold.domain.external_snapshot import StorageTier
 from tidefold.domain.key_groups import KeyGroups, OwnedRows
 from tidefold.domain.log_state import Expire, TableSpec
 from tidefold.domain.paths import DataFileName, data_path
+from tidefold.domain.retention.local_copies import CopyName
 from tidefold.domain.snapshot.manifest import DataFile
 from tidefold.domain.snapshot.point_in_time import without_times
 from tidefold.domain.table.table_spec import Engine
@@ -30,8 +32,9 @@ from tidefold.errors import AlreadyExistsError, CorruptError, NotFoundError, Ref
 from tidefold.fold.inputs import MANY, Inputs
 from tidefold.fold.merge.merge import MergeState, has_clears, mark_rows, merge_bucket, to_mark
 from tidefold.fold.plan import Address, FoldPlan, FoldResult, FoldTask, Input, Recipe, RewriteAction
-from tidefold.storage import Store, link_data_file
+from tidefold.storage import link_data_file
 from tidefold.storage.addresses import meeting
+from tidefold.storage.local_copies.host_copies import HostCopies
 from tidefold.storage.object_client import require_not_cancelled
 from tidefold.storage.safe_files import open_scratch
 from tidefold.typed_json import decode_json
@@ -163,12 +166,27 @@ class FoldWork:
         self.plans = plans
         self._decoded: dict[int, FoldPlan] = {}
         self._indexes: dict[str, Indexes] = {}
+        self._hosts: dict[tuple[str, int], HostCopies] = {}
 
     def __reduce__(self) -> tuple[type[FoldWork], tuple[tuple[str, ...]]]:
         return FoldWork, (self.plans,)
 
     def __call__(self, text: str) -> str:
-        return msgspec.json.encode(_make(self.task(text), Inputs(indexes=self._indexes))).decode()
+        task = self.task(text)
+        return msgspec.json.encode(_make(task, Inputs(indexes=self._indexes, host=self._find_host(task.plan)))).decode()
+
+    def prefer(self, text: str, present: Set[str]) -> tuple[str, ...]:
+        """Returns the names of the host, of those that are present, that should run a task; empty: any."""
+        task = self.task(text)
+        return task.plan.hosts.prefer(f"{task.plan.log} {task.bucket.first}", present) if task.plan.hosts else ()
+
+    def _find_host(self, plan: FoldPlan) -> HostCopies | None:
+        if plan.hosts is None:
+            return None
+        key = plan.log, plan.snapshot
+        if key not in self._hosts:
+            self._hosts[key] = HostCopies(plan.hosts)
+        return self._hosts[key]
 
     def task(self, text: str) -> FoldTask:
         """Returns the task with this text."""
@@ -198,9 +216,12 @@ def deal(tasks: Sequence[FoldTask]) -> tuple[FoldWork, list[str]]:
 
 def _make(task: FoldTask, inputs: Inputs) -> FoldResult:
     failed: list[str] = []
+    if inputs.host and _is_copied(task):
+        inputs.host.visit(inputs.store(task.plan.target), _name_copy(task))
     for number, recipe in enumerate(task.recipes):
         try:
-            return replace(_follow(task, recipe, inputs), recipe=number, reads=tuple(inputs.reads))
+            result = _follow(task, recipe, inputs)
+            return replace(result, recipe=number, reads=tuple(inputs.reads), copied=tuple(inputs.copied))
         except (CorruptError, NotFoundError) as error:
             if not task.plan.is_restore:
                 raise
@@ -325,11 +346,10 @@ def _merge_bucket(
         open_base(inputs, based, task.bucket) as base,
         merge_bucket(base, changes, task.plan.shape, before, memory=MERGE_MEMORY, scratch=scratch, **how) as done,
     ):
-        store = inputs.store(task.plan.target)
         rows = keep_owned(done.rows, task.plan.only)
         young = drop_expired(before_expiry.count(rows), task.plan.expire)
-        file = _write_rows(task, store, after_expiry.count(young))
-        beside = _write_sidecar(task, store, done.hidden)
+        file = _write_rows(task, inputs, after_expiry.count(young))
+        beside = _write_sidecar(task, inputs, done.hidden)
         stays = mark_rows(large, done.keys, inputs) if large and done.keys is not None else None
     files = tuple(one for one in (stays, file, beside) if one)
     upserts = done.upserts - done.unresolved.count
@@ -353,19 +373,43 @@ def _merge_bucket(
     )
 
 
-def _write_rows(task: FoldTask, store: Store, rows: Iterable[pa.RecordBatch]) -> DataFile | None:
-    schema, folder = table_schema(task.plan.shape), task.plan.target.path
+def _write_rows(task: FoldTask, inputs: Inputs, rows: Iterable[pa.RecordBatch]) -> DataFile | None:
+    schema = table_schema(task.plan.shape)
     if task.part:
-        return write_part(store, f"{folder}/{task.part}", task.bucket, with_schema(rows, schema), schema)
-    return write_data_file(store, folder, _new_name(task), rows, schema)
+        path, store = f"{task.plan.target.path}/{task.part}", inputs.store(task.plan.target)
+        return write_part(store, path, task.bucket, with_schema(rows, schema), schema)
+    return _write_file(task, inputs, rows, schema)
 
 
-def _write_sidecar(task: FoldTask, store: Store, hidden: pa.Table | None) -> DataFile | None:
+def _write_sidecar(task: FoldTask, inputs: Inputs, hidden: pa.Table | None) -> DataFile | None:
     """Writes the sidecar. A canonical savepoint has only the rows."""
     if hidden is None or task.part:
         return None
-    file = write_data_file(store, task.plan.target.path, _new_name(task), hidden.to_batches(), hidden.schema)
+    file = _write_file(task, inputs, hidden.to_batches(), hidden.schema)
     return replace(file, hidden=True) if file else None
+
+
+def _write_file(task: FoldTask, inputs: Inputs, rows: Iterable[pa.RecordBatch], schema: pa.Schema) -> DataFile | None:
+    """Writes a data file and, if the task has copies on its host, its copy there."""
+    store, folder, name = inputs.store(task.plan.target), task.plan.target.path, _new_name(task)
+    host = inputs.host if _is_copied(task) else None
+    if host is None:
+        return write_data_file(store, folder, name, rows, schema)
+    copy = _name_copy(task)
+    file = write_data_file(store, folder, name, rows, schema, partial(host.create, store, copy))
+    if file:
+        path, final = data_path(folder, file.name), f"{copy}/{file.sha256}"
+        inputs.copied.append(host.keep(copy, path, file.bytes, [final]))
+    return file
+
+
+def _is_copied(task: FoldTask) -> bool:
+    """Whether the host of the task keeps a copy of what it writes: of a snapshot, not of an export."""
+    return task.plan.target.where is StorageTier.STORE and not task.part
+
+
+def _name_copy(task: FoldTask) -> CopyName:
+    return CopyName(task.plan.log, task.plan.snapshot)
 
 
 def _new_name(task: FoldTask) -> DataFileName:

@@ -8,6 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO, TypeVar
@@ -25,6 +26,7 @@ from tidefold.domain.snapshot.manifest import DataFile
 from tidefold.errors import CorruptError, NotFoundError, TidefoldError
 from tidefold.fold.plan import Address, ChangeSetIndex, Input, PlaceNumbers, Read
 from tidefold.storage import Store, compute_sha256, is_lost_by_disk, open_store
+from tidefold.storage.local_copies.host_copies import HostCopied, HostCopies
 from tidefold.storage.local_store import LocalStore
 
 # From this number of change sets on, finding the parts of one bucket costs more than reading all of them whole.
@@ -189,9 +191,17 @@ class Inputs:
 
     known: stores that are already open.
     indexes: of segments that other tasks of the work have read, by the root of the store. New ones are added.
+    host: the copies on the disks of this host, which are tried first. `copied`: those that the task made.
     """
 
-    def __init__(self, stores: Mapping[str, Store] | None = None, indexes: dict[str, Indexes] | None = None) -> None:
+    def __init__(
+        self,
+        stores: Mapping[str, Store] | None = None,
+        indexes: dict[str, Indexes] | None = None,
+        host: HostCopies | None = None,
+    ) -> None:
+        self.host = host
+        self.copied: list[HostCopied] = []
         self.reads: list[Read] = []
         self._stores: dict[str, Store] = dict(stores or {})
         self._indexes: dict[str, Indexes] = {} if indexes is None else indexes
@@ -203,8 +213,13 @@ class Inputs:
 
     def open(self, wanted: Input) -> tuple[Address, AbstractContextManager[BinaryIO]]:
         """Returns an address with intact bytes, and a stream over them. Raises CorruptError, NotFoundError."""
-        address = self.first(wanted.file.name, wanted.file.bytes, wanted.addresses, partial(self._prove, wanted.file))
+        places = (*self._near(wanted.file.sha256), *wanted.addresses)
+        address = self.first(wanted.file.name, wanted.file.bytes, places, partial(self._prove, wanted.file))
         return address, self.store(address).open(address.path)
+
+    def _near(self, name: str) -> tuple[Address, ...]:
+        copy = self.host.find(name) if self.host else None
+        return (Address(StorageTier.LOCAL, *copy),) if copy else ()
 
     def changes(
         self,
@@ -222,9 +237,12 @@ class Inputs:
         name = str(change_set.location)
 
         def read(root: Address) -> pa.Table:
-            return read_change_set(self.store(root), change_set, bucket, self._indexes.setdefault(root.root, {}))
+            location = replace(change_set.location, segment=root.path or change_set.location.segment)
+            at = replace(change_set, location=location)
+            return read_change_set(self.store(root), at, bucket, self._indexes.setdefault(root.root, {}))
 
-        return self.first(name, change_set.location.length, roots, read)
+        near = self._near(change_set.location.segment.rpartition("/")[2])
+        return self.first(name, change_set.location.length, (*near, *roots), read)
 
     def first(self, name: str, size: int, addresses: Sequence[Address], act: Callable[[Address], T]) -> T:
         """Returns the result of `act` at the first address where it succeeds. Raises CorruptError if none has the file.

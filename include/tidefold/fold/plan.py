@@ -18,6 +18,7 @@ from tidefold.domain.log_state import ChangeSet, Expire, TableSpec
 from tidefold.domain.snapshot.manifest import DataFile
 from tidefold.domain.table.types import FIRST, Schema
 from tidefold.fold.merge.arrow_merge import ListedKeys
+from tidefold.storage.local_copies.host_copies import HostCopied, HostFolders
 
 
 class RewriteAction(StrEnum):
@@ -172,6 +173,7 @@ class FoldPlan:
     schemas: see `Aligner`.
     token: the token of the attempt, for the names of its files.
     only: only the rows of this owner are written.
+    hosts: where the tasks find the copies of their hosts; None: they have none.
     """
 
     log: str
@@ -194,6 +196,7 @@ class FoldPlan:
     schemas: tuple[Schema, ...] = ()
     token: str = ""
     only: OwnedRows | None = None
+    hosts: HostFolders | None = None
 
     @property
     def aligner(self) -> Aligner:
@@ -307,6 +310,7 @@ class FoldResult:
     clears, cleared_rows: see `MergeResult`.
     added: the files are added to the existing ones.
     stays: the name of a base file that is one of `files`, perhaps with more deletions.
+    copied: the copies that were made on the host.
     """
 
     bucket: KeyGroups
@@ -327,3 +331,4 @@ class FoldResult:
     ties: ListedKeys = field(default_factory=ListedKeys)
     unresolved: ListedKeys = field(default_factory=ListedKeys)
     reads: tuple[Read, ...] = field(default=())
+    copied: tuple[HostCopied, ...] = ()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tidefold.changelog.schema import Aligner
 from tidefold.domain.external_snapshot import StorageTier
@@ -26,6 +26,7 @@ from tidefold.fold.plan import (
     decide_rewrite,
     number_ways,
 )
+from tidefold.storage.local_copies.host_copies import HostFolders
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +36,14 @@ class SourcePlaces:
     local: the local root of each snapshot that has a copy here.
     segments: the local copies of segments.
     external: originals of imported files, by their sha256.
+    hosts: how tasks find the copies of their own hosts.
     """
 
     store: str
     local: Mapping[int, str] = field(default_factory=dict)
     segments: str | None = None
     external: Mapping[str, Address] = field(default_factory=dict)
+    hosts: HostFolders | None = None
 
     def inputs(self, base: Manifest, files: Sequence[DataFile], *folders: str) -> tuple[Input, ...]:
         """Returns files of a snapshot with all their addresses.
@@ -127,6 +130,7 @@ def _tasks(
         schema=snapshot.schema,
         schemas=state.schemas,
         token=snapshot.token,
+        hosts=None if snapshot.as_of else _name_needed(places.hosts, base, numbered),
     )
     tasks = []
     for bucket in bucket_ranges(shape.key_groups, shape.buckets):
@@ -143,6 +147,15 @@ def _tasks(
         if len(plan.near(0, bucket)) or (files and unchanged.action is RewriteAction.REWRITE):
             tasks.append(FoldTask(plan, bucket, (_recipe(base, files, places, unchanged),)))
     return sort_by_weight(tasks)
+
+
+def _name_needed(
+    hosts: HostFolders | None, base: Manifest | None, change_sets: Sequence[ChangeSet]
+) -> HostFolders | None:
+    """Returns the folders of the hosts with the copies that a fold needs there. Its tasks remove the others."""
+    files = {file.sha256 for file in base.files} if base else set()
+    segments = {one.location.segment.rpartition("/")[2] for one in change_sets}
+    return replace(hosts, needed=(*sorted(files), *sorted(segments))) if hosts else None
 
 
 def sort_by_weight(tasks: Sequence[FoldTask]) -> tuple[FoldTask, ...]:

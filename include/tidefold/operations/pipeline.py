@@ -13,6 +13,7 @@ from tidefold.errors import NotFoundError
 from tidefold.ledger import ComparedFields, Items, Ledger, SetLedger, Versions
 from tidefold.operations.outcome import Outcome, Status
 from tidefold.storage import Store, logs_at_once
+from tidefold.storage.local_copies.host_copies import HostFolders
 from tidefold.storage.local_copies.roots import LocalRoots
 
 
@@ -20,6 +21,7 @@ from tidefold.storage.local_copies.roots import LocalRoots
 class Pipeline:
     """A configuration, its store, and the folders of local copies on this machine.
 
+    hosts: instead of `local`, where the hosts of a cluster have their copies.
     pages: a cache of the pages that its ledgers have read.
     before_write: called before a ledger is changed.
     compared: which ledgers were compared with the store.
@@ -31,6 +33,7 @@ class Pipeline:
     config: Config
     store: Store
     local: LocalRoots | None = None
+    hosts: HostFolders | None = None
     pages: dict[str, Items] = field(default_factory=dict, compare=False, repr=False)
     before_write: Callable[[], None] = field(default=lambda: None, compare=False, repr=False)
     compared: ComparedFields = field(default_factory=dict, compare=False, repr=False)

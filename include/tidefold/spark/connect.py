@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from tidefold.compute.connect_session import ConnectServer, close_connected, explain, open_connected, set_value
 from tidefold.compute.spark_session import name_jobs
 from tidefold.config import Config
-from tidefold.config.models.spark import is_connect
+from tidefold.config.models.spark import is_connect, is_one_process
 from tidefold.domain.wording import EngineName
 from tidefold.errors import InvalidInputError, RefusedError, wrap_unexpected
 from tidefold.operations.outcome import Outcome
@@ -34,7 +34,7 @@ def find_server(config: Config, connection: str = "") -> ConnectServer:
     """The server of a connection of Airflow, or of `spark.master`.
 
     Raises InvalidInputError if both name a server, or the environment names another one. Raises RefusedError for a
-    server elsewhere that would write local copies to its own disks.
+    server elsewhere if local copies are configured for this machine.
     """
     named, master = connection or config.spark.master, config.spark.master
     shown = _strip(named)
@@ -43,9 +43,10 @@ def find_server(config: Config, connection: str = "") -> ConnectServer:
         if other and _strip(other) != shown:
             message = f"`{name}` does not name the same Spark Connect server as the step's address, {shown}."
             raise InvalidInputError("CONNECT_ADDRESS", message, hint=f"Remove {name}, or correct one of the two.")
-    if config.local.mode == "files" and not config.local.shared and not _is_here(shown):
-        message = f"`local.mode: files` is not possible on {shown}: executors would write copies to their own disks."
-        hint = "Remove `local`. If all machines see its folders as one disk, add `shared: true` to it."
+    on_hosts = config.local.shared or not is_one_process(master)
+    if config.local.mode == "files" and not on_hosts and not _is_here(shown):
+        message = f"`local.mode: files` with `spark.master: {master}` means this machine's disk, not those of {shown}."
+        hint = "Set `spark.master` to the server's address: then each host keeps its own copies."
         raise RefusedError("LOCAL_ON_CLUSTER", message, hint=hint)
     address = connection or os.environ.get(ADDRESS) or master
     scratch = config.path.parent / "var" / "spark"

@@ -115,8 +115,12 @@ class DuplicatingStream:
 
 
 @contextmanager
-def create_duplicating(primary: Store, local: Store | None, path: str) -> Iterator[DuplicatingStream]:
+def create_duplicating(
+    primary: Store, local: Store | None, path: str, local_path: str = ""
+) -> Iterator[DuplicatingStream]:
     """Opens a stream to a new file of that path in both stores. A clean exit completes both files.
+
+    local_path: of the local file; empty: the same.
 
     Raises the errors of the primary, and then leaves a file in neither store. An unknown outcome deletes nothing of the
     primary (I11): the caller, who chose the name, decides.
@@ -124,7 +128,7 @@ def create_duplicating(primary: Store, local: Store | None, path: str) -> Iterat
     copy: _LocalCopy | None = None
     try:
         with primary.create(path) as stream:
-            copy = _LocalCopy(local, path)
+            copy = _LocalCopy(local, local_path or path)
             duplicating = DuplicatingStream(stream, copy, path)
             yield duplicating
             duplicating.check_position()

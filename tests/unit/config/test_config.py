@@ -532,14 +532,18 @@ def test_masters_that_run_no_driver_in_python_are_refused(tmp_path: Path, master
     assert master in message
 
 
-@pytest.mark.parametrize("shared", [False, True])
-def test_copies_that_nobody_would_own_are_refused(tmp_path: Path, shared: bool) -> None:
-    copies = f"{{mode: files, path: copies{', shared: true' if shared else ''}}}"
-    text = GOOD.replace("local[2]", "spark://host:7077").replace("{mode: disabled}", copies)
-    if shared:
-        assert load_config(write(tmp_path, text)).local.shared
-    else:
-        assert "LOCAL_ON_CLUSTER" in str(refusal(tmp_path, text))
+def with_copies(folders: str) -> str:
+    return GOOD.replace("local[2]", "spark://host:7077").replace("{mode: disabled}", f"{{mode: files, {folders}}}")
+
+
+@pytest.mark.parametrize("folders", ["path: copies, shared: true", "path: /copies", "paths: [/copies, /more]"])
+def test_hosts_of_a_cluster_have_copies(tmp_path: Path, folders: str) -> None:
+    assert load_config(write(tmp_path, with_copies(folders))).local.folders
+
+
+@pytest.mark.parametrize("folders", ["path: copies", "paths: [/copies, more]"])
+def test_a_folder_beside_the_file_is_none_of_a_host(tmp_path: Path, folders: str) -> None:
+    assert "LOCAL_ON_CLUSTER" in str(refusal(tmp_path, with_copies(folders)))
 
 
 @pytest.mark.parametrize(

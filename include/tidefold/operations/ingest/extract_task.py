@@ -27,6 +27,7 @@ from tidefold.read.plan import ReadPlan, ReadTask
 from tidefold.read.task import read_task
 from tidefold.sources.extract.source import DELETE_RANK, ROW_RANK
 from tidefold.storage import Store, open_store
+from tidefold.storage.local_copies.host_copies import HostFolders
 from tidefold.storage.safe_files import open_scratch
 from tidefold.typed_json import decode_json
 
@@ -45,7 +46,7 @@ class ExtractTask:
     time: its instant in microseconds since 1970; None: not known.
     keeps_missing: whether keys that the extract lacks stay, because some of its rows were refused.
     segments: the folder in the store for the segment of the task.
-    local: the folder for a local copy of the segment; None: no copy.
+    local: the folder for a local copy of the segment, or how its host finds it; None: no copy.
     no_copy: why there is no copy.
     policy: how often it is tried.
     """
@@ -57,7 +58,7 @@ class ExtractTask:
     time: int | None
     keeps_missing: bool
     segments: str
-    local: str | None = None
+    local: str | HostFolders | None = None
     no_copy: str = ""
     policy: RetryPolicy = ONCE
 

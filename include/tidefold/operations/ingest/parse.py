@@ -23,6 +23,7 @@ from tidefold.changelog.writer.settings import Metrics
 from tidefold.compute.runners import Runner
 from tidefold.domain.log_state import TableSpec
 from tidefold.domain.paths import CHANGELOG
+from tidefold.domain.retention.local_copies import CopyName
 from tidefold.domain.source_progress import NO_POSITION, StreamPosition
 from tidefold.domain.uploads import NO_UPLOADS, ONCE, RetryPolicy, UploadTotals
 from tidefold.errors import StorageError, TidefoldError, WireError, to_wire, wrap_unexpected
@@ -35,6 +36,7 @@ from tidefold.sources.quarantine.writer import QuarantineWriter
 from tidefold.sources.records.accounting import Account
 from tidefold.sources.records.change_batches import fill_key_groups, spread_by_file, with_commit_times
 from tidefold.storage import Store, open_store
+from tidefold.storage.local_copies.host_copies import HostCopies, HostFolders
 from tidefold.storage.local_store import LocalStore
 from tidefold.storage.mirrored_stream import create_duplicating
 from tidefold.typed_json import decode_json
@@ -67,7 +69,7 @@ class ParseTask:
     store: the store's address.
     segments: the folder in the store in which the task writes its segment.
     logs: sorted by name.
-    local: the folder for a local copy of the segment; None: no copy.
+    local: the folder for a local copy of the segment, or how its host finds it; None: no copy.
     no_copy: why there is no copy.
     policy: how often it is tried.
     queue: how many tasks of its round are sent before it.
@@ -76,7 +78,7 @@ class ParseTask:
     store: str
     segments: str
     logs: tuple[LogFiles, ...]
-    local: str | None = None
+    local: str | HostFolders | None = None
     no_copy: str = ""
     policy: RetryPolicy = ONCE
     queue: int = 0
@@ -252,13 +254,30 @@ def _parse_once(store: Store, task: ParseTask) -> list[Parsed]:
 
 
 def write_segment_with_copy(
-    store: Store, local: str | None, segment: str, parts: Iterable[tuple[str, pa.Table]]
+    store: Store, local: str | HostFolders | None, segment: str, parts: Iterable[tuple[str, pa.Table]]
 ) -> tuple[list[WrittenChangeSet], str]:
     """Writes the segment and its local copy, if there is a folder for it; returns why there is no copy."""
+    if isinstance(local, HostFolders):
+        return _write_segment_on_host(store, HostCopies(local), segment, iter(parts))
     copies = LocalStore(Path(local), private=True) if local else None
     with create_duplicating(store, copies, segment) as stream:
         written = write_parts(stream, segment, parts)
     return written, f"{wrap_unexpected(stream.local_error)}" if stream.local_error else ""
+
+
+def _write_segment_on_host(
+    store: Store, host: HostCopies, segment: str, parts: Iterator[tuple[str, pa.Table]]
+) -> tuple[list[WrittenChangeSet], str]:
+    """Writes the segment, and a copy for each of its logs: the fold of a log removes its own."""
+    first = next(parts)
+    name = CopyName(first[0], 0)
+    host.visit(store, name)
+    with host.create(store, name, segment) as stream:
+        written = write_parts(stream, segment, chain([first], parts))
+    finals = {f"{CopyName(one.log, 0)}/{segment.rpartition('/')[2]}" for one in written}
+    copied = host.keep(name, segment, sum(one.location.length for one in written), finals)
+    host.record(store, name)
+    return written, copied.error
 
 
 # The size of a task, in bytes to parse.
@@ -285,9 +304,11 @@ class IngestRun:
         begin(store, Intent(self.id, self.rounds, now(), tuple(logs), folders=folders))
         self.rounds += 1
 
-    def segment_folder(self, pipeline: Pipeline) -> tuple[str, str | None, str]:
+    def segment_folder(self, pipeline: Pipeline) -> tuple[str, str | HostFolders | None, str]:
         """Returns the folder for segments, that for local copies (None: no copies), and why there are none."""
         segments = f"{CHANGELOG}/{now()[:10]}/{self.id}"
+        if pipeline.hosts:
+            return segments, pipeline.hosts, ""
         no_copy = without_room(pipeline)
         return segments, pipeline.local.root_of(segments) if pipeline.local and not no_copy else None, no_copy
 

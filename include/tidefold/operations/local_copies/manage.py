@@ -17,6 +17,7 @@ from tidefold.domain.retention.local_copies import CopyName, LocalFile, bytes_on
 from tidefold.domain.snapshot.manifest import Manifest
 from tidefold.domain.wording import count_noun, in_units
 from tidefold.errors import CorruptError, TidefoldError, wrap_unexpected
+from tidefold.operations.local_copies.hosts import list_hosts, note_copied, with_hosts
 from tidefold.operations.local_copies.inventory import Seen, SegmentCopy, find_unneeded, look
 from tidefold.operations.outcome import Outcome, Status, for_each_log
 from tidefold.operations.pipeline import Pipeline
@@ -24,6 +25,7 @@ from tidefold.operations.retention.details import EVERYTHING, Approved, LocalRet
 from tidefold.operations.snapshot.details import LocalCopyDetails
 from tidefold.storage import Store
 from tidefold.storage.local_copies.copies import copies, copy_snapshot, discard, discard_files, gaps
+from tidefold.storage.local_copies.host_copies import HostCopied
 from tidefold.storage.local_copies.roots import LocalRoots
 
 if TYPE_CHECKING:
@@ -32,11 +34,16 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-def copy_staged(pipeline: Pipeline, manifest: Manifest, digest: str) -> LocalCopyDetails | None:
+def copy_staged(
+    pipeline: Pipeline, manifest: Manifest, digest: str, on_hosts: Sequence[HostCopied] = ()
+) -> LocalCopyDetails | None:
     """Makes the local copy of a staged snapshot. Returns None if no local copies are configured.
 
+    on_hosts: the copies that the tasks made on their hosts.
     Raises CorruptError if the files in the store are not those that were staged.
     """
+    if pipeline.hosts:
+        return note_copied(pipeline.store, CopyName(manifest.log, manifest.snapshot), on_hosts)
     if pipeline.local is None:
         return None
     try:
@@ -102,6 +109,8 @@ def places_of(pipeline: Pipeline, log: str) -> SourcePlaces:
     from tidefold.fold.plan_fold import SourcePlaces
 
     store = pipeline.store.address
+    if pipeline.hosts:
+        return SourcePlaces(store, hosts=with_hosts(pipeline))
     if pipeline.local is None:
         return SourcePlaces(store)
     try:
@@ -166,6 +175,8 @@ def retain_local(
 
     approved: delete nothing else.
     """
+    if pipeline.hosts:
+        return list_hosts(pipeline, logs, plan)
     if pipeline.local is None:
         return [Outcome(log, Status.NOTHING, "local copies are disabled") for log in logs]
     local = pipeline.local
@@ -228,6 +239,7 @@ def _details(
         freed=bytes_on_disk(seen.files) - bytes_on_disk(rest),
         paths=[file.path for file in files],
         warnings=list(warnings),
+        hosts=[],
     )
 
 

@@ -174,6 +174,7 @@ def _plan(
         schemas=wanted.state.schemas,
         token=into.token,
         only=wanted.only,
+        hosts=places.hosts,
     )
 
 

@@ -61,12 +61,28 @@ class TruncateDetails(RemovalDetails):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UnvisitedHost:
+    """`snapshot`: the newest one that had a task on the host. `dropped`: the log exists no more."""
+
+    host: str
+    log: str
+    snapshot: int
+    files: int
+    bytes: int
+    dropped: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LocalRetentionDetails(RemovalDetails):
-    """`freed`: bytes freed on the disks; a file that another copy shares frees nothing."""
+    """`freed`: bytes freed on the disks; a file that another copy shares frees nothing.
+
+    hosts: of a cluster, that have copies and no task since the newest snapshot.
+    """
 
     snapshots: Sequence[int]
     freed: int
     warnings: Sequence[str]
+    hosts: Sequence[UnvisitedHost]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -130,7 +130,8 @@ def stage(pipeline: Pipeline, attempt: Attempt, results: Sequence[FoldResult]) -
             provide_new_files(store, manifest, pipeline.config.snapshots.copies, pipeline.config.snapshots.threads)
     digest = write_manifest(store, manifest)
     pipeline.ledger(attempt.log).commit(lambda state: transitions.stage(state, manifest, digest, read_from(results)))
-    copy = None if snapshot.as_of else copy_staged(pipeline, manifest, digest)
+    on_hosts = [copied for r in results for copied in r.copied]
+    copy = None if snapshot.as_of else copy_staged(pipeline, manifest, digest, on_hosts)
     return _describe_staged(attempt, manifest, results, copy)
 
 

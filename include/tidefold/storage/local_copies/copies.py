@@ -33,15 +33,16 @@ _COMMIT = f"_delta_log/{0:020d}.json"
 
 def open_local(folder: Path, address: str) -> LocalStore:
     """Opens the folder of copies of the pipeline with this store address. Two pipelines never share a folder."""
-    return LocalStore(folder / _pipeline(address), private=True)
+    return LocalStore(folder / name_pipeline(address), private=True)
 
 
 def open_roots(folders: Sequence[Path], address: str) -> LocalRoots:
     """Opens the same in each of several folders, which may be on different disks."""
-    return LocalRoots([open_local(folder, address) for folder in folders], _pipeline(address))
+    return LocalRoots([open_local(folder, address) for folder in folders], name_pipeline(address))
 
 
-def _pipeline(address: str) -> str:
+def name_pipeline(address: str) -> str:
+    """Returns the name of the folder with the copies of the pipeline with this store address."""
     name = PurePosixPath(address.rstrip("/")).name[:100]
     return f"{name}-{hashlib.sha256(address.encode()).hexdigest()[:8]}"
 
