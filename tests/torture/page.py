@@ -19,7 +19,8 @@ Seed = Mapping[str, Any]
 _NAMES = {"postgresql": "PostgreSQL", "mariadb": "MariaDB"}
 _HEAD = ("database", "seeds", "phases", "comparisons", "rows compared", "records", "engine killed", "CPU s a seed")
 _DEEDS = ("chain", "swap", "there_and_back", "reuse", "truncate", "incremental snapshot")
-_DEEDS += ("blocking snapshot", "copy", "transaction: spans phases")
+_DEEDS += ("blocking snapshot", "copy", "transaction: spans phases", "alter: add again", "export", "form: set")
+_DEEDS += ("form: unwrapped",)
 
 
 def read_record() -> dict[str, Seed]:
