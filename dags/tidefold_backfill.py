@@ -8,7 +8,7 @@ from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, Param
 
 from tidefold_airflow import airflow_versions, operators
-from tidefold_airflow.dags.params import logs_param
+from tidefold_airflow.dags.settings import logs_param
 
 DOC = """
 ### Makes a historical snapshot of each date

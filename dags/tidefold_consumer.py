@@ -5,7 +5,7 @@ from typing import Any
 
 from airflow.sdk import DAG, AssetAny, get_current_context, task
 
-from tidefold_airflow.dags.params import list_configured_logs
+from tidefold_airflow.dags.settings import list_configured_logs
 from tidefold_airflow.observability.assets import table_asset
 
 DOC = """

@@ -5,8 +5,7 @@ import os
 from airflow.sdk import DAG
 
 from tidefold_airflow import operators
-from tidefold_airflow.dags.params import logs_param
-from tidefold_airflow.dags.settings import dag_settings
+from tidefold_airflow.dags.settings import dag_settings, logs_param
 
 DOC = """
 ### Tests whether each log can be restored

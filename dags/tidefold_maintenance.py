@@ -8,8 +8,7 @@ from airflow.sdk import DAG
 
 from tidefold_airflow import operators
 from tidefold_airflow.dags.factory import CONTINUE_ON_PARTIAL_FAILURE
-from tidefold_airflow.dags.params import dry_run_param, logs_param
-from tidefold_airflow.dags.settings import dag_settings, hours_from
+from tidefold_airflow.dags.settings import dag_settings, dry_run_param, hours_from, logs_param
 
 DOC = """
 ### Deletes what retention no longer needs

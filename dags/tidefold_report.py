@@ -6,8 +6,7 @@ from typing import Any
 from airflow.sdk import DAG
 
 from tidefold_airflow import operators
-from tidefold_airflow.dags.params import logs_param
-from tidefold_airflow.dags.settings import dag_settings
+from tidefold_airflow.dags.settings import dag_settings, logs_param
 
 DOC = """
 ### Judges the published tables again

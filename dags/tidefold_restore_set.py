@@ -6,8 +6,7 @@ from airflow.sdk import DAG
 
 from tidefold_airflow import operators
 from tidefold_airflow.dags.approval import find_approval_dag
-from tidefold_airflow.dags.params import dry_run_param, log_position_param, set_param, version_param
-from tidefold_airflow.dags.settings import dag_settings
+from tidefold_airflow.dags.settings import dag_settings, dry_run_param, log_position_param, set_param, version_param
 
 DOC = """
 ### Restores an earlier version of a set

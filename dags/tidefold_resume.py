@@ -3,8 +3,7 @@
 from airflow.sdk import DAG
 
 from tidefold_airflow import operators
-from tidefold_airflow.dags.params import log_param
-from tidefold_airflow.dags.settings import dag_settings
+from tidefold_airflow.dags.settings import dag_settings, log_param
 
 DOC = """
 ### Resumes a stopped log

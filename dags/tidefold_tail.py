@@ -8,8 +8,7 @@ from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG
 
 from tidefold_airflow import operators
-from tidefold_airflow.dags.params import logs_param
-from tidefold_airflow.dags.settings import dag_settings
+from tidefold_airflow.dags.settings import dag_settings, logs_param
 
 DOC = """
 ### Makes recovery points between two materializations

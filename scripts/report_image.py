@@ -18,8 +18,8 @@ from typing import Any, Literal
 
 from demo.truth import BANK
 from tidefold.cli.sample import prepare
+from tidefold.compute.connect_session import spark_session
 from tidefold.compute.runners import in_process
-from tidefold.compute.spark_session import spark_session
 from tidefold.operations.ingest.ingest import ingest
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
@@ -68,7 +68,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def take(page: Path, image: Path, scheme: Scheme) -> None:
-    """A picture of a page that is 1280 pixels wide, down to the end of its plots; made smaller, for a README."""
+    """A picture of a page that is 1280 pixels wide, down to the end of its trend; made smaller, for a README."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as play:
@@ -77,7 +77,7 @@ def take(page: Path, image: Path, scheme: Scheme) -> None:
             viewport={"width": 1280, "height": 900}, color_scheme=scheme, device_scale_factor=0.72
         )
         tab.goto(page.as_uri())
-        end = tab.locator(".plots").bounding_box()
+        end = tab.locator(".trend").bounding_box()
         clip = {"x": 0, "y": 0, "width": 1280, "height": end["y"] + end["height"] + 12}
         tab.screenshot(path=str(image), full_page=True, clip=clip)
         browser.close()

@@ -1,9 +1,15 @@
 """Errors, grouped by what the person or program that gets one should do next.
 
-Every error has a stable code, one sentence that describes the problem, and a hint with the next step.
+Every error has a stable code, one sentence that describes the problem, and a hint with the next step. A step that
+depends on nothing but the code stands in `docs/error-codes.toml` alone.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+
+from tidefold.installation import error_table
 
 
 class TidefoldError(Exception):
@@ -16,11 +22,16 @@ class TidefoldError(Exception):
     exit_code = 1
     transient = False
 
-    def __init__(self, code: str, message: str, *, hint: str = "") -> None:
+    def __init__(self, code: str, message: str, *, hint: str | None = None) -> None:
         super().__init__(message)
         self.code = code
         self.message = message
-        self.hint = hint
+        self._hint = hint
+
+    @property
+    def hint(self) -> str:
+        """The next step: its own, else that of its code."""
+        return _next_steps().get(self.code, "") if self._hint is None else self._hint
 
     def __str__(self) -> str:
         tail = f" Next: {self.hint}" if self.hint else ""
@@ -28,10 +39,22 @@ class TidefoldError(Exception):
 
     def __reduce__(self) -> tuple[object, ...]:
         # Errors cross process borders (Spark workers); the default would lose the keyword argument.
-        return (_rebuild, (type(self), self.code, self.message, self.hint))
+        return (_rebuild, (type(self), self.code, self.message, self._hint))
 
 
-def _rebuild(kind: type[TidefoldError], code: str, message: str, hint: str) -> TidefoldError:
+@cache
+def _next_steps() -> Mapping[str, str]:
+    """The next step of each code. None on a machine that has the code of the package only."""
+    import tomllib  # Every process imports this module, and few see an error.
+
+    try:
+        families = tomllib.loads(error_table().read_text(encoding="utf-8"))
+    except OSError:
+        return {}
+    return {code: step for codes in families.values() for code, (_, step) in codes.items()}
+
+
+def _rebuild(kind: type[TidefoldError], code: str, message: str, hint: str | None) -> TidefoldError:
     return kind(code, message, hint=hint)
 
 
@@ -49,7 +72,7 @@ def from_wire(parts: WireError) -> TidefoldError:
     for kind in kinds:
         kinds.extend(kind.__subclasses__())
     name, code, message, hint = parts
-    return {kind.__name__: kind for kind in kinds}[name](code, message, hint=hint)
+    return {kind.__name__: kind for kind in kinds}[name](code, message, hint=hint or None)
 
 
 def wrap_unexpected(error: Exception) -> TidefoldError:

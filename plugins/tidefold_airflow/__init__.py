@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tidefold_airflow.dags.approval import tidefold_approval_dag
     from tidefold_airflow.dags.doctor import tidefold_doctor_dag
-    from tidefold_airflow.dags.factory import Options, tidefold_dag, tidefold_group
+    from tidefold_airflow.dags.factory import Options, tidefold_dag, tidefold_group, tidefold_write_dag
     from tidefold_airflow.dags.scrub import tidefold_scrub_dag
-    from tidefold_airflow.dags.write import tidefold_write_dag
     from tidefold_airflow.observability.assets import table_asset
     from tidefold_airflow.triggers import waiting_asset
 

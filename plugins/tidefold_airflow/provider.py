@@ -21,8 +21,8 @@ def get_provider_info() -> dict[str, Any]:
         "integrations": [{"integration-name": _INTEGRATION, "tags": ["software"]}],
         "operators": [{"integration-name": _INTEGRATION, "python-modules": [_OPERATORS]}],
         "extra-links": [
-            "tidefold_airflow.observability.links.SnapshotLink",
-            "tidefold_airflow.observability.links.ReportLink",
+            "tidefold_airflow.operators.base.SnapshotLink",
+            "tidefold_airflow.operators.base.ReportLink",
         ],
         "notifications": ["tidefold_airflow.observability.notify.GateNotifier"],
     }

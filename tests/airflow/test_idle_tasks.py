@@ -28,7 +28,7 @@ from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import Fold, materialize
 from tidefold.wiring import open_pipeline
 from tidefold_airflow.dags.factory import Options, tidefold_dag, tidefold_group
-from tidefold_airflow.dags.params import AS_CONFIGURED
+from tidefold_airflow.dags.settings import AS_CONFIGURED
 
 STEPS = ["materialize", "quality", ("confirm", -1), ("confirm", 0), ("confirm", 1), "abort"]
 # Skipped also if there is work: no Spark Connect server is there.

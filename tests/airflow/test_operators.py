@@ -22,14 +22,14 @@ from tidefold.domain.log_state import SnapshotKind
 from tidefold.domain.snapshot.claim import WatchedAttempt
 from tidefold.errors import RefusedError
 from tidefold.operations.pipeline import Pipeline, now
-from tidefold.operations.snapshot import heartbeat
 from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.heartbeat import find_stalled
 from tidefold.operations.snapshot.materialize import Fold, materialize
 from tidefold.wiring import open_pipeline
 from tidefold_airflow import operators
 from tidefold_airflow.dags.factory import tidefold_dag
 from tidefold_airflow.observability.assets import TABLES
-from tidefold_airflow.operators.snapshot import _take_turns
+from tidefold_airflow.operators.confirm import _take_turns
 from tidefold_airflow.operators.spark import INSTANT
 from tidefold_airflow.provider import get_provider_info
 
@@ -139,7 +139,7 @@ def test_materialize_takes_over_what_stands_still_if_it_may(
     dead = pipeline.ledger("accounts").commit(lambda s: Fold("dead").claimant(pipeline)(s)).open_attempt
     assert dead
     waited: list[float] = []
-    monkeypatch.setattr(heartbeat.find_stalled, "__defaults__", (waited.append,))
+    monkeypatch.setattr(find_stalled, "__defaults__", (waited.append,))
     scope = SimpleNamespace(pipeline=pipeline, logs=["accounts", "tellers"], run="dag/manual-1")
     assert materialize_task(pipeline)._build_request(scope) == Fold("dag/manual-1")
     assert waited == []

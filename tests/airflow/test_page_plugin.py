@@ -14,8 +14,8 @@ import pytest
 from fastapi.routing import APIRoute
 
 from local_airflow.settings import PROJECT
-from tidefold_airflow.observability import links
-from tidefold_airflow.observability.links import ReportLink, SnapshotLink, read_made_snapshots
+from tidefold_airflow.operators import base
+from tidefold_airflow.operators.base import ReportLink, SnapshotLink, read_made_snapshots
 from tidefold_airflow.ui.access import GUARDS, RUN_GUARDS, find_visible
 from tidefold_airflow.ui.app import build_app
 from tidefold_airflow.ui.mount import address, run_path, snapshot_path
@@ -131,7 +131,7 @@ def test_links_lead_to_the_snapshot_or_to_the_run(
     monkeypatch: pytest.MonkeyPatch, returned: Any, snapshot: str | None, report: str | None
 ) -> None:
     # A task asks its supervisor for what it returned; here is none.
-    monkeypatch.setattr(links.XCom, "get_value", lambda *, ti_key, key: returned)
+    monkeypatch.setattr(base.XCom, "get_value", lambda *, ti_key, key: returned)
     run = "/runs/my%20dag/manual__2026-11-22T00%3A00%3A00%2B00%3A00"
     for link, path in ((SnapshotLink(), snapshot), (ReportLink(), report)):
         assert link.get_link(None, ti_key=TASK) == address(path or run)  # type: ignore[arg-type]

@@ -291,7 +291,7 @@ def _read_index(stream: BinaryIO, path: str) -> SegmentIndex:
     version, compressed = head[len(_MAGIC) :]
     if version > _VERSION:
         message = f"Segment `{path}` has a newer format than this version of tidefold can read."
-        raise CorruptError("SEGMENT_NEWER", message, hint="Update tidefold.")
+        raise CorruptError("SEGMENT_NEWER", message)
     if version < _VERSION or compressed > 1:
         raise _corrupt(path, "its header is none of this version's")
     stream.seek(size - _TRAILER.size)
@@ -423,8 +423,4 @@ def _number(form: str, message: bytes, position: int) -> int:
 
 
 def _corrupt(path: str, why: str) -> CorruptError:
-    return CorruptError(
-        "SEGMENT_CORRUPT",
-        f"Segment `{path}` cannot be used: {why}.",
-        hint="Nothing was changed. Restore the file from a backup.",
-    )
+    return CorruptError("SEGMENT_CORRUPT", f"Segment `{path}` cannot be used: {why}.")

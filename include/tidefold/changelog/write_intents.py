@@ -147,7 +147,5 @@ def _read(store: Store, run: str, paths: Sequence[str]) -> Announced:
             else:
                 intents.append(decode_json(data, Intent))
         except msgspec.DecodeError as error:
-            raise CorruptError(
-                "INTENT_CORRUPT", f"`{path}` cannot be read: {error}.", hint="Restore the file."
-            ) from error
+            raise CorruptError("INTENT_CORRUPT", f"`{path}` cannot be read: {error}.") from error
     return Announced(run, tuple(intents), takings)

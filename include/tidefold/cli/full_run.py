@@ -169,6 +169,5 @@ class StoppedSavepoint:
             raise RefusedError(
                 "NOT_FOLDED",
                 f"Some changes of `{self.log}` are not in a confirmed snapshot, or the log was resumed meanwhile.",
-                hint="Call the same command again. It continues where it stopped.",
             )
         return take_savepoint(self.pipeline, self.log, wanted, self.terminal.note)

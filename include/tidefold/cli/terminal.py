@@ -207,11 +207,7 @@ def run_id(asked: str | None) -> str:
     if asked is None:
         return f"cli-{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(2)}"
     if not _RUN.fullmatch(asked):
-        raise InvalidInputError(
-            "RUN_INVALID",
-            "The run id is not valid.",
-            hint="Use up to 200 letters, digits and the characters _ . / : + -.",
-        )
+        raise InvalidInputError("RUN_INVALID", "The run id is not valid.")
     return asked
 
 

@@ -179,8 +179,8 @@ class WholeSet:
         """Makes a snapshot of each log as of an instant, and records them together."""
         from tidefold.cli.full_run import open_run, print_run
         from tidefold.operations.outcome import Outcome
-        from tidefold.operations.sets.point_in_time import keep_past_version, require_one_point
         from tidefold.operations.sets.read import find_set
+        from tidefold.operations.sets.restore import keep_past_version, require_one_point
 
         chosen = find_set(self.pipeline, self.named)
         require_one_point(self.pipeline, chosen)

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from tidefold.config.models.log import LogConfig
 from tidefold.config.models.sections import SetConfig, find_set_mistakes
 from tidefold.config.models.sources import LANDING_SCHEMES
-from tidefold.config.spark_validation import check_spark
+from tidefold.config.models.spark import check_spark
 from tidefold.domain.paths import check_log_id
 from tidefold.domain.table.table_spec_validation import Mistake
 from tidefold.errors import InvalidInputError

@@ -46,12 +46,7 @@ def log_mistakes(log: str, data: object) -> list[str]:
 def read_document(path: Path) -> YamlDocument:
     """Reads a configuration file, not checked yet. Raises NotFoundError or ConfigError."""
     if not path.exists():
-        raise NotFoundError(
-            "CONFIG_NOT_FOUND",
-            f"There is no configuration file `{path}`.",
-            hint="`tidefold init DIR` writes one from landed files. --config or TIDEFOLD_CONFIG names another file. "
-            "In Airflow, set TIDEFOLD_CONFIG for every component, or config= of the DAG.",
-        )
+        raise NotFoundError("CONFIG_NOT_FOUND", f"There is no configuration file `{path}`.")
     if not path.is_file():
         mistake = ConfigProblem("CONFIG_NOT_A_FILE", 0, "", "is not a file.", "Name the YAML file itself.")
         raise config_error(path, [mistake])

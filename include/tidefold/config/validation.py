@@ -12,7 +12,6 @@ from tidefold.config.models.log import LogConfig, TtlUpdate
 from tidefold.config.models.sources import (
     CsvEntry,
     CustomEntry,
-    DebeziumEntry,
     DeltaFeedEntry,
     DeltaTableEntry,
     JsonEntry,
@@ -50,9 +49,6 @@ def _source_mistakes(entry: LogConfig) -> Iterator[Mistake]:
         yield from _types(entry, source)
     if isinstance(source, JsonEntry):
         yield from _any_names(entry, source)
-    if isinstance(source, DebeziumEntry) and source.schemas and source.format != "debezium-json":
-        hint = "Remove `schemas`. Or let the sink write JSON with base64, and set `format: debezium-json`."
-        yield "SCHEMAS_WITHOUT_EFFECT", ("source", "schemas"), "works only with `format: debezium-json`.", hint
     if isinstance(source, CustomEntry):
         yield from _custom(entry, source)
     if isinstance(source, StateJsonEntry):
@@ -299,7 +295,6 @@ def _paths(entry: LogConfig) -> Iterator[_Found]:
     paths: list[tuple[YamlPath, str | None, tuple[str, ...]]] = [(("quality", "suite"), entry.quality.suite, ("",))]
     if entry.source:
         paths.insert(0, (("source", entry.source.place_key), entry.source.place, entry.source.schemes))
-        paths.insert(1, (("source", "schemas"), getattr(entry.source, "schemas", None), entry.source.schemes))
     for at, path, schemes in paths:
         mistake = path_mistake(path, schemes) if path else None
         if mistake:

@@ -132,7 +132,6 @@ def _provide_files(store: Store, manifest: Manifest, shown: Mapping[str, int]) -
         raise CorruptError(
             "DATA_FILE_CUT",
             f"`{cut[0].name}` of snapshot {manifest.snapshot} of `{manifest.log}` has another length than recorded.",
-            hint="`tidefold verify --repair` repairs it from another copy, if there is one.",
         )
     if manifest.files:
         # The process that linked the others may have been killed before it synced.
@@ -170,7 +169,6 @@ def _link_all(
             raise CorruptError(
                 "DATA_FILE_MISSING",
                 f"`{source}` is missing, and snapshot {manifest.snapshot} of `{manifest.log}` needs it.",
-                hint="Restore the file from a backup, or run `tidefold verify --repair`.",
             ) from error
 
     # Side by side: in an object store each takes a moment.

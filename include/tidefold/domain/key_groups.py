@@ -45,11 +45,7 @@ def bucket_ranges(key_groups: int, buckets: int) -> tuple[KeyGroups, ...]:
     Raises InvalidInputError when there would be an empty bucket.
     """
     if not 1 <= buckets <= key_groups:
-        raise InvalidInputError(
-            "BUCKETS_INVALID",
-            f"{buckets} buckets cannot share {key_groups} key groups.",
-            hint="Choose a number of buckets from 1 to the number of key groups.",
-        )
+        raise InvalidInputError("BUCKETS_INVALID", f"{buckets} buckets cannot share {key_groups} key groups.")
     edges = [key_groups * i // buckets for i in range(buckets + 1)]
     return tuple(KeyGroups(low, high - 1) for low, high in pairwise(edges))
 
@@ -111,9 +107,7 @@ class Share:
         """`2/8`: the second of eight. Raises InvalidInputError."""
         parts = _SHARE.fullmatch(text)
         if not parts or int(parts[1]) > int(parts[2]):
-            raise InvalidInputError(
-                "SHARE_INVALID", f"`{text[:40]}` is not a share.", hint="Write it as `2/8`: the second of eight."
-            )
+            raise InvalidInputError("SHARE_INVALID", f"`{text[:40]}` is not a share.")
         return cls(int(parts[1]), int(parts[2]), distribution)
 
     def key_groups(self, count: int) -> KeyGroups | None:

@@ -39,11 +39,7 @@ class DataFileName:
         """Raises CorruptError when the name is not one that tidefold gives."""
         parts = _DATA_FILE.fullmatch(name)
         if not parts:
-            raise CorruptError(
-                "DATA_FILE_NAME",
-                f"`{name}` is not a data file name of tidefold.",
-                hint="Nothing was changed. Restore the document that names it from a backup.",
-            )
+            raise CorruptError("DATA_FILE_NAME", f"`{name}` is not a data file name of tidefold.")
         first, last, snapshot, epoch, token, unique = parts.groups()
         return cls(KeyGroups(int(first), int(last)), int(snapshot), int(epoch), unique, token)
 
@@ -233,11 +229,7 @@ def change_path(table: str, name: str) -> str:
 def check_log_id(log: str) -> str:
     """Returns the id. Raises InvalidInputError if it cannot be a folder name on every file system."""
     if not _LOG_ID.fullmatch(log):
-        raise InvalidInputError(
-            "LOG_ID_INVALID",
-            f"`{log}` cannot be the id of a log.",
-            hint="Use 1 to 63 lower-case letters, digits and underscores, beginning with a letter.",
-        )
+        raise InvalidInputError("LOG_ID_INVALID", f"`{log}` cannot be the id of a log.")
     return log
 
 

@@ -99,9 +99,7 @@ def digest_of(data: bytes) -> str:
 def require_checksum(path: str, data: bytes, digest: str) -> bytes:
     """Returns the bytes. Raises CorruptError if their sha256 differs."""
     if digest_of(data) != digest:
-        raise CorruptError(
-            "CHECKSUM", f"`{path}` does not match its recorded checksum.", hint="Restore the file from a backup."
-        )
+        raise CorruptError("CHECKSUM", f"`{path}` does not match its recorded checksum.")
     return data
 
 
@@ -110,9 +108,7 @@ def decode(path: str, data: bytes, kind: type[T]) -> T:
     try:
         return decode_json(data, kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise CorruptError(
-            "UNREADABLE", f"`{path}` cannot be read: {error}.", hint="Restore the file from a backup."
-        ) from error
+        raise CorruptError("UNREADABLE", f"`{path}` cannot be read: {error}.") from error
 
 
 def write_description(store: Store, description: object, path: str = DESCRIPTION) -> str:
@@ -143,18 +139,10 @@ def read_described(store: Store, path: str, kind: type[T]) -> tuple[T, str]:
     document = decode(path, data, dict[str, Any])
     version = document.get("version")
     if document.get("format") != _format_name(path) or type(version) is not int:
-        raise CorruptError(
-            "SAVEPOINT_FORMAT",
-            f"`{path}` is not a description of a tidefold savepoint.",
-            hint="Nothing was changed. Give the address of a savepoint.",
-        )
+        raise CorruptError("SAVEPOINT_FORMAT", f"`{path}` is not a description of a tidefold savepoint.")
     _require_format(path, version, "SAVEPOINT_NEWER", "SAVEPOINT_OLDER")
     if document.pop("checksum", None) != _checksum(document):
-        raise CorruptError(
-            "SAVEPOINT_EDITED",
-            f"`{path}` does not match its recorded checksum.",
-            hint="Nothing was changed. Put the original description back.",
-        )
+        raise CorruptError("SAVEPOINT_EDITED", f"`{path}` does not match its recorded checksum.")
     return decode(path, data, kind), digest_of(data)
 
 

@@ -184,9 +184,7 @@ class StateLedger(ABC, Generic[S, E]):
         head = decode_head(path, data)
         if (head.log, head.version) != (self._name, version):
             raise CorruptError(
-                "LEDGER_MISPLACED",
-                f"`{path}` contains version {head.version} of the ledger of `{head.log}`.",
-                hint="Nothing was changed. Move the file away if it was copied there.",
+                "LEDGER_MISPLACED", f"`{path}` contains version {head.version} of the ledger of `{head.log}`."
             )
         self._digests[version] = digest_of(data)
         names = PageNames(head.pages, head.skipped)
@@ -204,9 +202,7 @@ class StateLedger(ABC, Generic[S, E]):
             return sorted(int(name.removesuffix(".json")) for name in names)
         except ValueError as error:
             raise CorruptError(
-                "LEDGER_FOREIGN_FILE",
-                f"`{self._paths.ledger}` contains a file that is not a ledger version: {error}.",
-                hint="Nothing was changed. Move the file away.",
+                "LEDGER_FOREIGN_FILE", f"`{self._paths.ledger}` contains a file that is not a ledger version: {error}."
             ) from error
 
     # Writing.
@@ -307,7 +303,6 @@ class StateLedger(ABC, Generic[S, E]):
         raise UnknownOutcomeError(
             "LEDGER_UNKNOWN",
             f"tidefold cannot tell whether version {version} of `{self._name}` counted: it was pruned meanwhile.",
-            hint="Call again. Nothing is done twice.",
         )
 
     def _find_digest(self, version: int) -> str | None:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from tidefold.config import Config, LogConfig
 from tidefold.config.models.sources import StateJsonEntry
-from tidefold.domain.log_state import LogState
+from tidefold.domain.log_state import Expire, LogState, Snapshot, State
 from tidefold.errors import NotFoundError
 from tidefold.ledger import ComparedFields, Items, Ledger, SetLedger, Versions
 from tidefold.operations.outcome import Outcome, Status
@@ -93,3 +93,17 @@ def apply_transition(
     if outcome.status is not Status.NOTHING:
         ledger.commit(transition)
     return outcome
+
+
+def find_last_clean_up(state: LogState) -> Expire | None:
+    """The limit of the newest snapshot of the table that dropped rows for their age."""
+    ended = (State.ABORTED, State.ONGOING)
+    made = (s for s in reversed(state.snapshots) if s.in_main_lineage and s.state not in ended)
+    return next((s.expire for s in made if s.expire), None)
+
+
+def find_current_limit(pipeline: Pipeline, state: LogState, snapshot: Snapshot | None = None) -> Expire | None:
+    """Which rows are too old now. None: none are, or the rows are those of an instant in the past."""
+    if state.log not in pipeline.config.logs or (snapshot and snapshot.as_of):
+        return None
+    return pipeline.log_of(state).expire(now())

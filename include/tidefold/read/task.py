@@ -109,7 +109,6 @@ def _explain_error(store: Store, plan: ReadPlan, task: ReadTask, error: CorruptE
         return RefusedError(
             "READ_OUTDATED",
             f"Files of `{plan.log}` that this read needs were removed after it was planned ({error.message}).",
-            hint="Read again. The new read uses the current files.",
         )
     if isinstance(error, NotFoundError):
         return CorruptError(

@@ -54,11 +54,7 @@ class TidefoldSource(DataSource):  # type: ignore[misc]  # pyspark is not type-c
 
         plan = self._plan or plan_of(self.options)
         if schema != spark_schema(plan):
-            raise InvalidInputError(
-                "READ_SCHEMA",
-                f"The given schema differs from the schema of `{plan.log}`.",
-                hint="Leave `.schema()` out.",
-            )
+            raise InvalidInputError("READ_SCHEMA", f"The given schema differs from the schema of `{plan.log}`.")
         return PlanReader(plan)
 
 

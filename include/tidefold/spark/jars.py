@@ -134,11 +134,7 @@ def fetch(jars: Sequence[Jar], folder: Path) -> None:
     if bad:
         lines = [line.strip() for line in done.stdout.splitlines() if "ERROR" in line or "WARN" in line]
         detail = f" {lines[-1]}" if lines else ""
-        raise StorageError(
-            "JARS_NOT_FETCHED",
-            f"Not fetched, or with a wrong checksum: {', '.join(bad[:3])}.{detail}",
-            hint="Check the network and Java's proxy settings, or copy the jars into TIDEFOLD_JARS by hand.",
-        )
+        raise StorageError("JARS_NOT_FETCHED", f"Not fetched, or with a wrong checksum: {', '.join(bad[:3])}.{detail}")
 
 
 def _find_ivy() -> Path:

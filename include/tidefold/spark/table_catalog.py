@@ -45,9 +45,7 @@ class SparkCatalog:
                 raise outage from error
             message = " ".join(str(error).split())[:_SHOWN]
             raise StorageError(
-                "CATALOG_FAILED",
-                f"The catalog `{self.name}` did not register `{database}.{table}`: {message}",
-                hint="Check `catalog` in the configuration, and the rights of this user in the catalog.",
+                "CATALOG_FAILED", f"The catalog `{self.name}` did not register `{database}.{table}`: {message}"
             ) from error
         return new
 
@@ -56,17 +54,12 @@ class SparkCatalog:
             raise RefusedError(
                 "CATALOG_IN_MEMORY",
                 "The catalog of this Spark session ends with the session, so nobody would find the tables.",
-                hint="Set `catalog.settings` to `spark.sql.catalogImplementation: hive`, and name a metastore.",
             )
 
     def _require_location(self, full: str, location: str) -> None:
         actual = self.spark.sql(f"DESCRIBE DETAIL {full}").collect()[0]["location"]
         if _normalize(actual) != _normalize(location):
-            raise RefusedError(
-                "CATALOG_NAME_TAKEN",
-                f"{full.replace('`', '')} is another table, at {actual}.",
-                hint="Choose another `catalog.database`, or remove that table from the catalog.",
-            )
+            raise RefusedError("CATALOG_NAME_TAKEN", f"{full.replace('`', '')} is another table, at {actual}.")
 
 
 def _normalize(location: str) -> str:

@@ -45,22 +45,14 @@ def overlap(one: str, other: str) -> bool:
 def require_within(address: str, allowed: Iterable[str]) -> None:
     """Raises RefusedError unless an address is inside one of these. Takes addresses as `Store.address` returns them."""
     if not any(f"{address.rstrip('/')}/".startswith(f"{one.rstrip('/')}/") for one in allowed):
-        raise RefusedError(
-            "TARGET_NOT_ALLOWED",
-            f"`{address}` is not below any of the configured `targets`.",
-            hint="Add its folder to `targets` in tidefold.yaml, or use the command line.",
-        )
+        raise RefusedError("TARGET_NOT_ALLOWED", f"`{address}` is not below any of the configured `targets`.")
 
 
 def require_apart(address: str, others: dict[str, str]) -> None:
     """Raises InvalidInputError if an address overlaps one of these. The error names their purpose only (I26)."""
     for what, other in others.items():
         if overlap(address, other):
-            raise InvalidInputError(
-                "ADDRESS_TAKEN",
-                f"`{address}` is inside the {what}, or contains it.",
-                hint="Give a folder, on disk or in a bucket, that is used for nothing else.",
-            )
+            raise InvalidInputError("ADDRESS_TAKEN", f"`{address}` is inside the {what}, or contains it.")
 
 
 # Installed packages name their stores here. A configuration cannot load code from any other place.

@@ -41,9 +41,7 @@ def read_identity(store: Store) -> str | None:
         document = decode_json(data, dict[str, Any])
         if isinstance(document.get("format"), int) and document["format"] > FORMAT:
             raise CorruptError(
-                "STORE_NEWER",
-                f"`{IDENTITY}` has format {document['format']}; this version reads up to {FORMAT}.",
-                hint="Update tidefold.",
+                "STORE_NEWER", f"`{IDENTITY}` has format {document['format']}; this version reads up to {FORMAT}."
             )
         return convert_value(document, StoreIdentity).id
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

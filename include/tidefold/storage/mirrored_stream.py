@@ -142,8 +142,4 @@ def create_duplicating(
 def _check_position(path: str, stream: BinaryIO, expected: int) -> None:
     position = stream.tell()
     if position != expected:
-        raise StorageError(
-            "POSITIONS_DIFFER",
-            f"`{path}` has {position} bytes after {expected} bytes were written.",
-            hint="Write it again. If this repeats, the disk or the store loses bytes.",
-        )
+        raise StorageError("POSITIONS_DIFFER", f"`{path}` has {position} bytes after {expected} bytes were written.")

@@ -28,6 +28,8 @@ class StrictModel(BaseModel):
     implicit: ClassVar[tuple[str, ...]] = ()
     # Former name of a key -> its name now.
     renamed: ClassVar[Mapping[str, str]] = {}
+    # Key that had a meaning once -> what to do instead.
+    removed: ClassVar[Mapping[str, str]] = {}
     # Field with a pattern -> code, message and hint for a text that does not match it.
     mismatches: ClassVar[Mapping[str, tuple[str, str, str]]] = {}
 
@@ -165,6 +167,8 @@ def _reword(message: str) -> str:
 
 
 def _explain_unknown_key(name: str, owner: type[StrictModel]) -> tuple[str, str, str]:
+    if name in owner.removed:
+        return "CONFIG_UNKNOWN_KEY", "is not supported any more.", owner.removed[name]
     allowed = [field.alias or name for name, field in owner.model_fields.items()]
     hint = suggest(owner.renamed.get(name, name), allowed, f"Remove it. {owner.page} explains every key.")
     return "CONFIG_UNKNOWN_KEY", f"is not a known key. Allowed here: {', '.join(allowed)}.", hint

@@ -9,8 +9,7 @@ from typing import Any
 from airflow.sdk import DAG, Param
 
 from tidefold_airflow import operators
-from tidefold_airflow.dags.params import log_param, snapshot_param
-from tidefold_airflow.dags.settings import dag_settings, hours_from
+from tidefold_airflow.dags.settings import dag_settings, hours_from, log_param, snapshot_param
 from tidefold_airflow.operators.approve import LOOK_EVERY
 
 DOC = """

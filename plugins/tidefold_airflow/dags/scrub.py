@@ -8,8 +8,7 @@ from typing import Any
 from airflow.sdk import DAG, Param
 
 from tidefold_airflow import operators
-from tidefold_airflow.dags.params import logs_param
-from tidefold_airflow.dags.settings import dag_settings, failure_settings
+from tidefold_airflow.dags.settings import dag_settings, failure_settings, logs_param
 
 DOC = """
 ### Finds damage before a file is needed

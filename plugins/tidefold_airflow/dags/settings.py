@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import Param
 
 from tidefold_airflow.airflow_versions import CronDataIntervalTimetable, require_deadlines
 from tidefold_airflow.observability.notify import GateNotifier
+from tidefold_airflow.operators.run_context import config_path
+
+if TYPE_CHECKING:
+    from tidefold.config import Config
 
 # Cron in UTC, a timetable, assets, or nothing: only by hand.
 Schedule = Any
@@ -51,3 +58,105 @@ def deadline_settings(conn_id: str | None, late_after: timedelta | None) -> dict
 
     callback = AsyncCallback(GateNotifier, {"conn_id": conn_id})
     return {"deadline": DeadlineAlert(DeadlineReference.DAGRUN_QUEUED_AT, late_after, callback)}
+
+
+AS_CONFIGURED = "configured"
+
+
+def list_configured_logs(config: str | None = None) -> list[str]:
+    """Returns the logs of the configuration, for a form to offer; none if there is no such file yet.
+
+    Raises InvalidInputError: with an invalid configuration the DAG is an import error, which names file and line.
+    """
+    loaded = _find_config(config)
+    return list(loaded.logs) if loaded else []
+
+
+def list_configured_sets(config: str | None = None) -> list[str]:
+    """Returns the sets of the configuration. Raises as `list_configured_logs`."""
+    loaded = _find_config(config)
+    return list(loaded.sets) if loaded else []
+
+
+def has_catalog(config: str | None = None) -> bool:
+    """Whether the configuration names a catalog in which tables are registered."""
+    loaded = _find_config(config)
+    return loaded is not None and loaded.catalog is not None
+
+
+def _find_config(config: str | None) -> Config | None:
+    from tidefold.config import load_config
+
+    path = config_path(config)
+    return load_config(path) if path.exists() else None
+
+
+def logs_param(config: str | None = None, logs: Sequence[str] = ()) -> Param:
+    """Selects some of the given logs, or of all."""
+    offered = list(logs) or list_configured_logs(config)
+    items = {"type": "string", "enum": offered} if offered else {"type": "string"}
+    return Param(
+        None,
+        type=["null", "array"],
+        items=items,
+        uniqueItems=True,
+        examples=offered,
+        title="Logs",
+        description="Work only on these logs. Empty: all logs.",
+    )
+
+
+def log_param(config: str | None = None, logs: Sequence[str] = ()) -> Param:
+    """Selects exactly one of the given logs, or of all."""
+    offered = list(logs) or list_configured_logs(config)
+    choice = {"enum": offered} if offered else {"minLength": 1}
+    return Param(type="string", title="Log", description="The log whose table to work on.", **choice)
+
+
+def snapshot_param() -> Param:
+    """Takes the id of a snapshot, which is required."""
+    described = "Id of the snapshot. The page of the log and `tidefold history LOG` list the ids."
+    return Param(type="integer", minimum=1, title="Snapshot", description=described)
+
+
+def set_param(config: str | None = None) -> Param:
+    """Selects one of the configured sets."""
+    offered = list_configured_sets(config)
+    choice = {"enum": offered} if offered else {"minLength": 1}
+    return Param(type="string", title="Set", description="The set whose tables to work on.", **choice)
+
+
+def version_param() -> Param:
+    """Takes the number of a version of a set, which is required."""
+    described = "Number of the version. The page of the set and `tidefold sets NAME` list the numbers."
+    return Param(type="integer", minimum=1, title="Version", description=described)
+
+
+# What a restore does with the later changes, in words. There is no default: each has another result.
+_CHOICES = {
+    "stay": "Go back, and stay there until somebody resumes the log (`tidefold resume LOG`, or tidefold_resume)",
+    "skip": "Go back, and leave the later changes out for good",
+    "replay": "Build the table anew from there, and fold the later changes again with the next run (for repairs)",
+}
+
+
+def log_position_param(*, of_set: bool = False) -> Param:
+    """Selects what a restore does with the later changes. A set cannot leave any out."""
+    display = {key: words for key, words in _CHOICES.items() if key != "skip" or not of_set}
+    return Param(type="string", enum=list(display), values_display=display, title="What about the later changes?")
+
+
+def dry_run_param(default: bool) -> Param:
+    """Switches the dry run of everything that deletes or replaces."""
+    described = "Change nothing. The tasks' logs say what a real run would do."
+    return Param(default, type="boolean", title="Dry run", description=described)
+
+
+def kind_param() -> Param:
+    """Selects the kind of snapshot, if not as configured."""
+    display = {
+        AS_CONFIGURED: "as configured (`snapshots.kind`)",
+        "full": "full: has its own files",
+        "incremental": "incremental: shares files with earlier snapshots",
+    }
+    return Param(AS_CONFIGURED, type="string", enum=list(display), values_display=display, title="Kind of snapshot")

@@ -78,11 +78,7 @@ def _import_notifier(path: str) -> Notifier:
 
 
 def _refuse(path: str, why: str) -> InvalidInputError:
-    return InvalidInputError(
-        "NOTIFIER_UNKNOWN",
-        f"`{path}` is not a notifier: {why}.",
-        hint="Set TIDEFOLD_ALARM_NOTIFIER (`alarm_notifier`) to the dotted path of a function that takes the context.",
-    )
+    return InvalidInputError("NOTIFIER_UNKNOWN", f"`{path}` is not a notifier: {why}.")
 
 
 def describe(context: Mapping[str, Any] | Context) -> dict[str, Any]:
@@ -121,7 +117,6 @@ def _post(webhook: str, message: Mapping[str, Any]) -> None:
         raise InvalidInputError(
             "WEBHOOK_ADDRESS",
             "The host of the webhook's connection is not an address, or its server does not speak HTTP.",
-            hint="Set the host of the connection to the whole address, such as `https://chat.example/hooks/1`.",
         ) from None
 
 

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from tidefold_airflow.operators.approve import TidefoldApprovalOperator, TidefoldUnansweredOperator
 from tidefold_airflow.operators.base import TidefoldLogOperator
-from tidefold_airflow.operators.confirm import TidefoldAlarmsOperator, TidefoldConfirmOperator
+from tidefold_airflow.operators.confirm import (
+    TidefoldAbortOperator,
+    TidefoldAlarmsOperator,
+    TidefoldCompactLogOperator,
+    TidefoldConfirmOperator,
+    TidefoldListLogsOperator,
+    TidefoldRetryQuarantineOperator,
+    TidefoldTailOperator,
+    TidefoldWriteOperator,
+)
 from tidefold_airflow.operators.restore import (
     TidefoldImportOperator,
     TidefoldRestoreOperator,
@@ -23,14 +32,6 @@ from tidefold_airflow.operators.sets import (
     TidefoldImportSetOperator,
     TidefoldRestoreSetOperator,
     TidefoldSaveSetOperator,
-)
-from tidefold_airflow.operators.snapshot import (
-    TidefoldAbortOperator,
-    TidefoldCompactLogOperator,
-    TidefoldListLogsOperator,
-    TidefoldRetryQuarantineOperator,
-    TidefoldTailOperator,
-    TidefoldWriteOperator,
 )
 from tidefold_airflow.operators.spark import (
     TidefoldAsOfOperator,

@@ -68,7 +68,6 @@ def ask_about(dag: str, log: str, snapshot: Snapshot) -> Outcome:
         raise InvalidInputError(
             "APPROVAL_DAG_MISSING",
             f"Snapshot {snapshot.id} of `{log}` needs an approval, and there is no DAG `{dag}` to ask for it.",
-            hint="Make that DAG with `tidefold_approval_dag` in a DAG file, or use `tidefold_dag` with `approval`.",
         ) from error
     if isinstance(response, ErrorResponse) and response.error == ErrorType.DAGRUN_ALREADY_EXISTS:
         approval = find_approval(dag, log, snapshot)

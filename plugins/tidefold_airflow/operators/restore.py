@@ -94,11 +94,7 @@ class TidefoldRestoreOperator(TidefoldSparkOperator):
         require_one_log(scope)
         snapshot = parse_snapshot(self.snapshot)
         if self.log_position not in (*RestoreMode,):
-            raise InvalidInputError(
-                "LOG_POSITION_UNKNOWN",
-                f"`log_position` cannot be `{self.log_position}`.",
-                hint="Use `stay`, `skip`, `replay` or `carry`.",
-            )
+            raise InvalidInputError("LOG_POSITION_UNKNOWN", f"`log_position` cannot be `{self.log_position}`.")
         return Restore(scope.run, RestorePoint(snapshot, RestoreMode(self.log_position)), by=scope.run)
 
 

@@ -49,17 +49,9 @@ def open_scope(config: str | None, logs: Ids, context: Context, only: Sequence[s
     from tidefold.wiring import open_pipeline
 
     if logs is None:
-        raise InvalidInputError(
-            "LOGS_NOT_CHOSEN",
-            "The upstream task returned no logs.",
-            hint="Clear that task, so that it runs and chooses the logs.",
-        )
+        raise InvalidInputError("LOGS_NOT_CHOSEN", "The upstream task returned no logs.")
     if isinstance(logs, str):
-        raise InvalidInputError(
-            "LOGS_NOT_A_LIST",
-            f"`logs` must be a list, not the text `{logs}`.",
-            hint="Give a list. For a template, set render_template_as_native_obj=True on the DAG.",
-        )
+        raise InvalidInputError("LOGS_NOT_A_LIST", f"`logs` must be a list, not the text `{logs}`.")
     # A user who may set a parameter of a run must not be able to write anywhere on the worker.
     pipeline = replace(open_pipeline(config_path(config)), any_target=False, versions={})
     chosen = list(logs or only or pipeline.config.logs)
@@ -118,33 +110,25 @@ def parse_boolean(name: str, value: object) -> bool:
     """Returns the value of a switch. Raises InvalidInputError for anything else: the text `"false"` would be true."""
     if isinstance(value, bool):
         return value
-    raise InvalidInputError(
-        "NOT_A_BOOLEAN",
-        f"`{name}` must be true or false, not {value!r}.",
-        hint="Give a JSON boolean. For a template, set render_template_as_native_obj=True on the DAG.",
-    )
+    raise InvalidInputError("NOT_A_BOOLEAN", f"`{name}` must be true or false, not {value!r}.")
 
 
 def require_one_log(scope: TaskScope) -> None:
     """Raises InvalidInputError for several logs."""
     if len(scope.logs) != 1:
-        raise InvalidInputError("ONE_LOG", "This task works on exactly one log.", hint="Name one log.")
+        raise InvalidInputError("ONE_LOG", "This task works on exactly one log.")
 
 
 def parse_snapshot(value: object) -> int:
     """Returns the id of a snapshot. Raises InvalidInputError."""
     message = f"`{value}` is not the id of a snapshot."
-    return _parse_number(
-        value, InvalidInputError("SNAPSHOT_INVALID", message, hint="`tidefold history LOG` lists the ids.")
-    )
+    return _parse_number(value, InvalidInputError("SNAPSHOT_INVALID", message))
 
 
 def parse_version(value: object) -> int:
     """Returns the number of a version of a set. Raises InvalidInputError."""
     message = f"`{value}` is not the number of a version."
-    return _parse_number(
-        value, InvalidInputError("SET_VERSION_INVALID", message, hint="`tidefold sets NAME` lists the versions.")
-    )
+    return _parse_number(value, InvalidInputError("SET_VERSION_INVALID", message))
 
 
 def _parse_number(value: object, error: InvalidInputError) -> int:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 
 from tidefold_airflow.airflow_versions import AirflowSkipException
-from tidefold_airflow.observability.links import ReportLink, SnapshotLink
-from tidefold_airflow.operators.base import Summary, report
+from tidefold_airflow.operators.base import ReportLink, SnapshotLink, Summary, report
 from tidefold_airflow.operators.run_context import (
     airflow_errors,
     open_set_scope,

@@ -14,9 +14,17 @@ from tidefold.config.models.spark import Scheduled, is_connect
 from tidefold.errors import GateFailedError, InvalidInputError
 from tidefold.operations.outcome import ErrorInfo, Status
 from tidefold_airflow.airflow_versions import AirflowSkipException
-from tidefold_airflow.observability.links import ReportLink, SnapshotLink
 from tidefold_airflow.operators.approval_run import explain_open, still_waits
-from tidefold_airflow.operators.base import Summary, find_idle_steps, find_read_backs, is_without_work, report, skip
+from tidefold_airflow.operators.base import (
+    ReportLink,
+    SnapshotLink,
+    Summary,
+    find_idle_steps,
+    find_read_backs,
+    is_without_work,
+    report,
+    skip,
+)
 from tidefold_airflow.operators.run_context import (
     CONNECT_CONNECTION,
     Ids,

@@ -32,10 +32,25 @@ from tidefold_airflow.ui.request import (
     state_asked,
     text_asked,
 )
-from tidefold_airflow.ui.views.log import view_explanation, view_log
-from tidefold_airflow.ui.views.overview import DoctorView, LogLine, SetLine, overview, totals, view_doctor, view_sets
-from tidefold_airflow.ui.views.retention import view_quarantine, view_retention
-from tidefold_airflow.ui.views.snapshot import LogOfRun, read_stored_report, view_run, view_snapshot
+from tidefold_airflow.ui.views.log import (
+    LogOfRun,
+    read_stored_report,
+    view_explanation,
+    view_log,
+    view_run,
+    view_snapshot,
+)
+from tidefold_airflow.ui.views.overview import (
+    DoctorView,
+    LogLine,
+    SetLine,
+    overview,
+    totals,
+    view_doctor,
+    view_quarantine,
+    view_retention,
+    view_sets,
+)
 from tidefold_airflow.ui.visible_pipelines import KnownPipeline, Names, VisiblePipelines
 
 

@@ -142,11 +142,7 @@ def snapshot_asked(request: Request, state: LogState) -> Snapshot:
     number = number_of(request.path_params["snapshot"])
     snapshot = state.snapshot(number) if number is not None else None
     if snapshot is None:
-        raise NotFoundError(
-            "SNAPSHOT_NOT_FOUND",
-            f"Log `{state.log}` has no snapshot of that number.",
-            hint="The page of the log lists its snapshots.",
-        )
+        raise NotFoundError("SNAPSHOT_NOT_FOUND", f"Log `{state.log}` has no snapshot of that number.")
     return snapshot
 
 
@@ -159,11 +155,7 @@ def run_asked(request: Request) -> Run:
     """Returns the run in the address. Airflow's ids can be any text, so they are compared and never used as a path."""
     dag, run = request.path_params["dag_id"], request.path_params["run_id"]
     if not run or max(len(dag), len(run)) > _LONGEST_ID:
-        raise NotFoundError(
-            "RUN_NOT_FOUND",
-            "The id of the run or of its DAG in the address is empty or too long.",
-            hint="Open this page from the run in Airflow.",
-        )
+        raise NotFoundError("RUN_NOT_FOUND", "The id of the run or of its DAG in the address is empty or too long.")
     return Run(dag, run)
 
 
@@ -171,7 +163,7 @@ def logs_asked(request: Request) -> LogQuery:
     """Returns which logs the reader asks for: `?name=`, `?attention=1` and `?from=`."""
     start = number_of(text_asked(request, "from", _LONGEST_NUMBER) or "0")
     if start is None:
-        raise InvalidInputError("PAGE_NUMBER", "`from` is not a number.", hint="Use the links of the page.")
+        raise InvalidInputError("PAGE_NUMBER", "`from` is not a number.")
     name = (text_asked(request, "name", _LONGEST_ID) or "").strip()
     return LogQuery(name, bool(text_asked(request, "attention", 8)), start)
 
@@ -180,7 +172,5 @@ def text_asked(request: Request, name: str, longest: int) -> str | None:
     """Returns a field of a form; None if it is missing or empty."""
     text = request.query_params.get(name, "")
     if len(text) > longest:
-        raise InvalidInputError(
-            "TOO_LONG", f"`{name}` is longer than {longest:,} characters.", hint="Give a shorter one."
-        )
+        raise InvalidInputError("TOO_LONG", f"`{name}` is longer than {longest:,} characters.")
     return text or None

@@ -184,11 +184,7 @@ class Worker:
         try:
             return await asyncio.wait_for(asyncio.wrap_future(self._pool.submit(work)), self._seconds)
         except TimeoutError:
-            raise StorageError(
-                "STORE_SLOW",
-                f"The store did not answer within {self._seconds:g} s.",
-                hint="Try again. `tidefold validate --online` tests the store.",
-            ) from None
+            raise StorageError("STORE_SLOW", f"The store did not answer within {self._seconds:g} s.") from None
 
 
 def page(request: Request, template: str, values: Mapping[str, Any], status: int = 200) -> HTMLResponse:

@@ -143,6 +143,10 @@ BAD = [
         "unknown key in source", "      format:", "      formatt: x\n      format:",
         "CONFIG_UNKNOWN_KEY", 9, f"{A}.source.formatt",
     ),
+    Bad(
+        "a key that left", "      format:", "      schemas: x\n      format:",
+        "CONFIG_UNKNOWN_KEY", 9, f"{A}.source.schemas",
+    ),
     Bad("a Spark setting", "512m}", "512m, spark.jars: x.jar}", "CONFIG_UNKNOWN_KEY", 3, "spark.spark.jars"),
     Bad("merge key", "    buckets: 4", "    <<: {buckets: 4}", "CONFIG_UNKNOWN_KEY", 18, f"{A}.<<"),
     Bad("missing version", "version: 1", "", "CONFIG_MISSING_KEY", 1, "version"),

@@ -78,17 +78,8 @@ def test_a_log_is_in_one_set(tmp_path: Path) -> None:
         _load(tmp_path, config(second))
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"connector: postgresql": "connector: oracle"},
-        {"format: debezium-json, connector: postgresql": "format: debezium-json, schemas: avro, connector: postgresql"},
-    ],
-)
-def test_a_source_without_proof_is_refused(tmp_path: Path, changes: dict[str, str]) -> None:
-    text = config()
-    for old, new in changes.items():
-        text = text.replace(old, new)
+def test_a_source_without_proof_is_refused(tmp_path: Path) -> None:
+    text = config().replace("connector: postgresql", "connector: oracle")
     with pytest.raises(ConfigError, match="SET_SOURCE"):
         _load(tmp_path, text)
 

@@ -12,12 +12,8 @@ from support.html_tags import Tags
 from tidefold.errors import CorruptError
 from tidefold.quality.report.result import CheckResult, HistoryPoint, ValidationResult, clip_text, summarize
 from tidefold.quality.report.verdict_store import (
-    HEIGHT,
-    WIDTH,
     audit_paths,
-    compact,
     find_stored_judgement,
-    plots,
     readable_size,
     render,
     report_path,
@@ -214,16 +210,24 @@ def test_the_page_stands_empty_tables_and_first_snapshots(base_rows: int | None)
     assert "</html>" in render(judgement)
 
 
-def test_every_snapshot_is_a_point_inside_of_its_plot_and_the_last_is_the_current_one() -> None:
-    history = tuple(HistoryPoint(i, 100 * i, i % 2, 1, 0.5, (("b", str(-i)),), "COMPLETED") for i in range(1, 21))
-    column = ColumnStatistics("b", "long", 5, 0, total="-99")
-    drawn = plots(replace(JUDGEMENT, snapshot=21, history=history, statistics=(column,)))
-    assert [p.title for p in drawn] == ["Rows", "Sum of b", "Checks that failed or warned", "Seconds of the checks"]
-    for plot in drawn:
-        assert [d.current for d in plot.dots] == [False] * 20 + [True]
-        assert all(0 <= d.x <= WIDTH and 0 <= d.y <= HEIGHT for d in plot.dots)
-        assert all(b.y >= 0 and round(b.y + b.height, 1) <= HEIGHT for b in plot.bars)
-    assert drawn[1].now == "-99"
+def test_every_judged_snapshot_is_a_row_of_the_trend_and_the_newest_is_first() -> None:
+    history = tuple(HistoryPoint(i, 100 * i, i % 2, 1, 0.5, (("b", str(-i)),), "ABORTED") for i in range(1, 21))
+    column = ColumnStatistics("b", "long", 5, 0, total="-1099")
+    html = render(replace(JUDGEMENT, snapshot=21, rows=1000, history=history, statistics=(column,)))
+    trend = html[html.index("Over the snapshots") : html.index("Columns that are compared")]
+    assert trend.count("<meter") == 21
+    assert trend.count('<meter max="2000"') == 21
+    assert trend.index("this one") < trend.index("2,000") < trend.index("1,900")
+    assert "-1,099" in trend
+    assert trend.count('class="soft"') == 20
+
+
+def test_a_sum_that_an_older_judgement_lacks_is_a_dash() -> None:
+    column = ColumnStatistics("b", "double", 5, 0, total="NaN")
+    html = render(replace(JUDGEMENT, history=(HistoryPoint(1, 0, 0, 0, 0.5),), rows=0, statistics=(column,)))
+    trend = html[html.index("Over the snapshots") : html.index("Columns that are compared")]
+    assert "NaN" in trend
+    assert "–" in trend
 
 
 def test_a_page_shows_the_keys_of_bad_rows_and_what_each_part_cost() -> None:
@@ -239,13 +243,6 @@ def test_a_page_stays_small_whatever_was_found() -> None:
     html = render(replace(JUDGEMENT, checks=(shown,) * 1000))
     assert "700 more" in html
     assert len(html) < 2_000_000
-
-
-@pytest.mark.parametrize(
-    ("value", "text"), [(0, "0"), (1500, "1.5k"), (-2.25e6, "-2.25M"), (3e13, "30T"), (0.25, "0.25")]
-)
-def test_numbers_of_a_plot_are_short(value: float, text: str) -> None:
-    assert compact(value) == text
 
 
 @pytest.mark.parametrize(("count", "text"), [(0, "0 B"), (999, "999 B"), (1536, "1.5 kB"), (1 << 50, "1125.9 TB")])

@@ -201,7 +201,7 @@ class Pending:
                 )
             if one.sqn >= from_sqn and one.uploaded is None:
                 message = f"Change set {one.sqn} of log `{log}` is not durable."
-                raise RefusedError("NOT_PERSISTED", message, hint="Persist it and wait for the result.")
+                raise RefusedError("NOT_PERSISTED", message)
 
 
 def refuse_truncated(log: str, sqn: int, lowest: int) -> InvalidInputError:

@@ -85,7 +85,6 @@ def _in_order(parts: Iterable[tuple[str, pa.Table]], places: list[int]) -> Itera
             raise InvalidInputError(
                 "PARTS_UNSORTED",
                 f"Log `{log}` from offset {first} comes after log `{before[0]}` up to offset {before[1]}.",
-                hint="Sort the parts by log, then by `_offset`.",
             )
         before = (log, last)
         places.append(first)
@@ -266,4 +265,4 @@ def _error_of_closed() -> RefusedError:
 
 def _error_of_interrupt(error: BaseException) -> RefusedError:
     message = f"The wait for running uploads was interrupted ({type(error).__name__})."
-    return RefusedError("WRITER_INTERRUPTED", message, hint="Call `persist` again.")
+    return RefusedError("WRITER_INTERRUPTED", message)

@@ -165,12 +165,7 @@ def _nothing(directory: str) -> InvalidInputError:
     names = [file.name for file in list_any(directory, [""])[0]]
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     seen = f"; it has {', '.join(names[:3])}{more}" if names else ""
-    return InvalidInputError(
-        "NOTHING_LANDED",
-        f"`{directory}` contains no file that can be ingested{seen}.",
-        hint="Supported: JSON lines, CSV (each also as `.gz`), Parquet, Debezium's Avro, and Delta tables. "
-        "Unpack other archives, and export spreadsheets as CSV.",
-    )
+    return InvalidInputError("NOTHING_LANDED", f"`{directory}` contains no file that can be ingested{seen}.")
 
 
 def _find_unread(directory: str, read: Sequence[str]) -> dict[str, str]:
@@ -197,8 +192,4 @@ def _create(path: Path, text: str) -> None:
 
 
 def _exists(path: Path) -> RefusedError:
-    return RefusedError(
-        "CONFIG_EXISTS",
-        f"`{path}` exists, and `init` never overwrites it.",
-        hint="Name another file with --config, or move this one away.",
-    )
+    return RefusedError("CONFIG_EXISTS", f"`{path}` exists, and `init` never overwrites it.")

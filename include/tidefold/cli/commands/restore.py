@@ -144,21 +144,16 @@ def _check(
 ) -> None:
     if to is None and log_position is None:
         message = "A restore needs --log-position, or --to to write a separate table."
-        raise InvalidInputError(
-            "LOG_POSITION_MISSING",
-            message,
-            hint="`--log-position stay`: go back, and stay there until `tidefold resume LOG`. `--log-position skip`: "
-            "leave the later changes out for good. `--log-position replay`: the next run folds them again.",
-        )
+        raise InvalidInputError("LOG_POSITION_MISSING", message)
     if to is not None and (log_position is not None or dry_run):
         message = "--to does not change the log, so --log-position and --dry-run have no effect with it."
-        raise InvalidInputError("LOG_POSITION_WITH_TO", message, hint="Leave them out.")
+        raise InvalidInputError("LOG_POSITION_WITH_TO", message)
     if key_groups is not None and to is None:
         message = "--key-groups needs --to: the published table always has all key groups."
-        raise InvalidInputError("KEY_GROUPS_WITHOUT_TO", message, hint="Add --to PATH.")
+        raise InvalidInputError("KEY_GROUPS_WITHOUT_TO", message)
     if share is not None and (to is None or key_groups is not None):
         message = "--share needs --to, and works without --key-groups."
-        raise InvalidInputError("SHARE_OPTIONS", message, hint="Give --to PATH --share I/N.")
+        raise InvalidInputError("SHARE_OPTIONS", message)
 
 
 def _restore(terminal: Terminal, pipeline: Pipeline, log: str, request: Restore) -> int:

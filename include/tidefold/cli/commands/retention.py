@@ -185,9 +185,7 @@ def consumer(terminal: Terminal, log: Log, name: ConsumerName, at: ReadUpTo = No
     from tidefold.operations.retention.references import register, unregister
 
     if (at is None) != remove:
-        raise InvalidInputError(
-            "CONSUMER_OPTIONS", "A consumer needs either --at or --remove.", hint="Give one of them."
-        )
+        raise InvalidInputError("CONSUMER_OPTIONS", "A consumer needs either --at or --remove.")
     pipeline = terminal.pipeline()
     log_id = pipeline.log(log).id
     outcome = unregister(pipeline, log_id, name) if at is None else register(pipeline, log_id, name, at)

@@ -45,7 +45,7 @@ def demo(
 
     root = Path(directory)
     if root.exists():
-        raise RefusedError("DEMO_EXISTS", f"{root} exists already.", hint="Name a folder that does not exist.")
+        raise RefusedError("DEMO_EXISTS", f"{root} exists already.")
     if spark:
         # Before anything is written: after `tidefold jars` the same command works.
         find_delta_jars()

@@ -46,9 +46,9 @@ def run(
 
     Next: tidefold status
     """
-    from tidefold.cli.after_publication import register_new_tables
     from tidefold.cli.commands.read import read
     from tidefold.cli.full_run import open_run, print_next_steps, print_run
+    from tidefold.cli.spark_submit import register_new_tables
     from tidefold.operations.inspect.status import count_failures
     from tidefold.operations.snapshot.details import PublicationDetails
     from tidefold.operations.snapshot.materialize import Fold
@@ -249,7 +249,7 @@ def confirm(
 
     Next: read the table with any Delta reader; tidefold status
     """
-    from tidefold.cli.after_publication import register_new_tables
+    from tidefold.cli.spark_submit import register_new_tables
     from tidefold.operations.sets.confirm import confirm_log
 
     pipeline = terminal.pipeline()

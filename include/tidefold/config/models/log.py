@@ -202,8 +202,6 @@ class LogConfig(StrictModel):
         if self.source is None:
             return None
         options = list_options(self.source)
-        if schemas := options.get("schemas"):
-            options["schemas"] = locate(schemas, self._folder)
         if self.ttl and self.ttl.on:
             options["write_time"] = self.ttl.column
         if isinstance(self.source, StateJsonEntry):
@@ -298,9 +296,7 @@ def _stops_of(entry: LogConfig) -> tuple[str, ...]:
     policy = entry.schema_evolution
     decided = "on_bad_record" in entry.model_fields_set
     always: tuple[str, ...] = ()
-    if isinstance(entry.source, DebeziumEntry) and entry.source.schemas:
-        always = ("SCHEMA_UNKNOWN",)  # The record itself is right: the file of its schema is missing.
-    elif isinstance(entry.source, StateJsonEntry):
+    if isinstance(entry.source, StateJsonEntry):
         always = ("STATE_CHANGED",) if decided else ("STATE_CHANGED", "POLL_UNNAMED")  # Else the rest is misread.
     always = (*always, "DECIMAL_SCALE")  # The values after it would be wrong, and nothing would show it.
     undecided = "add" not in policy.model_fields_set and not decided

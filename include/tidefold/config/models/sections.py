@@ -105,7 +105,7 @@ def find_set_mistakes(
                 "SET_SOURCE",
                 ("logs", i),
                 f"is `{log}`, whose records do not show a point of the source's log that tidefold can prove.",
-                f"A set needs one of `format: {', '.join(_FORMATS)}` without `schemas`, and one of "
+                f"A set needs one of `format: {', '.join(_FORMATS)}`, and one of "
                 f"`connector: {', '.join(_CONNECTORS)}`.",
             )
         elif entry.logs[0] in logs and _find_connector(logs[log].source) != _find_connector(logs[entry.logs[0]].source):
@@ -148,8 +148,7 @@ def _find_sum_mistakes(
 
 def _shows_places(source: SourceEntry | None) -> bool:
     """Whether its records show their transactions and places in the source's log."""
-    is_supported = isinstance(source, DebeziumEntry) and source.format in _FORMATS and source.connector in _CONNECTORS
-    return is_supported and not getattr(source, "schemas", None)
+    return isinstance(source, DebeziumEntry) and source.format in _FORMATS and source.connector in _CONNECTORS
 
 
 def _find_connector(source: SourceEntry | None) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import re
+from collections.abc import Mapping
 from datetime import UTC, date, datetime
 from typing import Annotated, Any, ClassVar, Literal, get_args
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -132,6 +133,9 @@ class DebeziumEntry(LandedEntry):
     """Debezium records, in files that a Kafka sink named."""
 
     by_columns: ClassVar[bool] = False
+    removed: ClassVar[Mapping[str, str]] = {
+        "schemas": "Let Connect decode Confluent's Avro: JSON lines of its JsonConverter, or Avro container files."
+    }
 
     format: Literal["debezium-json", "debezium-avro", "debezium-parquet"]
     connector: Annotated[
@@ -139,11 +143,6 @@ class DebeziumEntry(LandedEntry):
         BeforeValidator(_refuse_later_connector),
     ]
     names: _KafkaNames = None
-    schemas: Text | None = Field(
-        default=None,
-        description="debezium-json: folder of Avro schemas by id, for keys and values that are Confluent's Avro as "
-        "base64",
-    )
 
     @property
     def orders(self) -> tuple[str, ...]:
@@ -403,9 +402,8 @@ SourceEntry = Annotated[_Source, Field(discriminator="format"), BeforeValidator(
 def list_options(source: _Source) -> dict[str, Any]:
     """Returns the options that only this format has, as plain values."""
     options: dict[str, Any] = source.model_dump(mode="json", exclude={"format", source.place_key})
-    for name in ("extract", "schemas"):
-        if options.get(name) is None:
-            options.pop(name, None)
+    if options.get("extract") is None:
+        options.pop("extract", None)
     if options.get("extract") and "record" in options:
         options["record"] = "value"  # A line of an extract is a row.
     return options

@@ -116,7 +116,6 @@ def require_fence(state: LogState, fence: int) -> None:
         raise SupersededError(
             "INTAKE_FENCED",
             f"Change sets of this ingest of `{state.log}` came too late: another run has rejected them.",
-            hint="Nothing was appended. Run ingest again: it continues at the log's positions.",
         )
 
 
@@ -182,7 +181,6 @@ def _require_next(state: LogState, arrival: IngestedFile, before: Position | Non
         raise RefusedError(
             "KEY_GROUPS_BEYOND",
             f"A change set was written for more key groups than the {state.shape.key_groups} of log `{state.log}`.",
-            hint="Nothing was appended. Write with the log's own table definition.",
         )
     if before and landed.first_offset < before.next_offset:
         raise ConflictError(

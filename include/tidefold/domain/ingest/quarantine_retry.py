@@ -75,11 +75,7 @@ def retake(state: LogState, retaken: QuarantineRetryCommit) -> LogState:
     named = {entry.number for entry in state.landed if entry.quarantine == retaken.path}
     as_it_was = (state.last_sqn, find_skipped_ranges(state)) == (retaken.last_sqn, retaken.left_out)
     if not {one.number for one in retaken.settled} <= named or not as_it_was:
-        raise ConflictError(
-            "RETRY_OVERTAKEN",
-            f"Another retry, an ingest or a restore of `{state.log}` was faster.",
-            hint="Nothing was changed. Call again.",
-        )
+        raise ConflictError("RETRY_OVERTAKEN", f"Another retry, an ingest or a restore of `{state.log}` was faster.")
     settled = {one.number: one for one in retaken.settled}
     landed = tuple(_correct(e, retaken, settled) if e.number in named else e for e in state.landed)
     highs = {(p.topic, p.partition): p.stream.max_order for p in state.positions}

@@ -36,9 +36,7 @@ def with_files(snapshots: Iterable[Snapshot]) -> tuple[Snapshot, ...]:
 def newest(state: LogState, keep: int) -> tuple[Snapshot, ...]:
     """Returns the newest `keep` completed snapshots with files of their own, oldest first; none as of an instant."""
     if keep < 1:
-        raise InvalidInputError(
-            "RETENTION_INVALID", f"Retention cannot keep {keep} snapshots.", hint="Keep at least one."
-        )
+        raise InvalidInputError("RETENTION_INVALID", f"Retention cannot keep {keep} snapshots.")
     return tuple(s for s in state.snapshots if s.state is State.COMPLETED and s.in_main_lineage)[-keep:]
 
 
@@ -342,7 +340,6 @@ def compact(state: LogState, compacted: ChangeSet, log: LogRetention | None = No
         raise ConflictError(
             "RUN_GONE",
             f"The change sets {compacted.begin} to {compacted.sqn} of `{state.log}` cannot be compacted any more.",
-            hint="Nothing was changed. Call again.",
         )
     before = tuple(c for c in state.change_sets if c.sqn < compacted.begin)
     kept = (*before, compacted, *(c for c in state.change_sets if c.begin > compacted.sqn))

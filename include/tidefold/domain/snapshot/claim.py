@@ -133,9 +133,7 @@ def same_request(state: LogState, asked: Claim) -> Snapshot | None:
     mine = of_run(state, asked.run)
     if mine and mine.request != asked.request:
         raise RefusedError(
-            "RUN_CHANGED",
-            f"Run `{asked.run}` already made snapshot {mine.id} of `{state.log}` for another request.",
-            hint="Use a new run id for each new request.",
+            "RUN_CHANGED", f"Run `{asked.run}` already made snapshot {mine.id} of `{state.log}` for another request."
         )
     return mine
 
@@ -293,7 +291,6 @@ def _restoring(state: LogState, begun: Snapshot, asked: RestorePoint) -> Snapsho
             "AS_OF_NO_REPLAY",
             f"Snapshot {wanted.id} of `{state.log}` contains the changes committed before {wanted.as_of}. "
             "The changes that it leaves out are spread over the log, so tidefold cannot replay them from one position.",
-            hint="`--log-position skip` restores the snapshot and leaves out the later changes.",
         )
     if end < state.truncated_to:
         raise RefusedError(

@@ -267,8 +267,4 @@ def _check_file(savepoint: Savepoint, file: SavedFile) -> None:
 
 
 def _corrupt(what: str) -> CorruptError:
-    return CorruptError(
-        "SAVEPOINT_INVALID",
-        f"The description of the savepoint is damaged: {what}.",
-        hint="Nothing was changed. Take another savepoint, or restore this one from a backup.",
-    )
+    return CorruptError("SAVEPOINT_INVALID", f"The description of the savepoint is damaged: {what}.")

@@ -228,7 +228,6 @@ def _before(log: str, change_sets: Sequence[ChangeSet], at: int) -> tuple[Change
                 "AS_OF_COMPACTED",
                 f"The change sets {one.begin} to {one.sqn} of `{log}` were compacted into one. They contain changes "
                 f"from before and after {format_instant(at)}, and only the last change of each key is left.",
-                hint="Choose an instant before the first or after the last change of these change sets.",
             )
         earlier.append(one)
     return tuple(earlier)

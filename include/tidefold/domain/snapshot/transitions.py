@@ -116,7 +116,7 @@ def override(state: LogState, snapshot_id: int, by: str, why: str) -> LogState:
     """Overrides the failed verdict of a snapshot. The ledger keeps the name and the reason for ever (I8)."""
     if not by.strip() or not why.strip():
         message = "An override needs both a name and a reason."
-        raise InvalidInputError("OVERRIDE_UNNAMED", message, hint="Give --override-by and --reason.")
+        raise InvalidInputError("OVERRIDE_UNNAMED", message)
     snapshot = require_not_aborted(state, snapshot_id)
     if snapshot.state is not State.STAGED:
         raise _wrong_state(state, snapshot, "override", State.STAGED)

@@ -152,9 +152,7 @@ def _values_explained() -> Iterator[None]:
     except Exception as error:
         line = str(error).splitlines()[0] if str(error) else ""
         if any(kind in line for kind in _UNFIT):
-            raise InvalidInputError(
-                "VALUE_OUT_OF_RANGE", f"A value does not fit its column: {line}.", hint="Use a wider type."
-            ) from error
+            raise InvalidInputError("VALUE_OUT_OF_RANGE", f"A value does not fit its column: {line}.") from error
         raise
 
 

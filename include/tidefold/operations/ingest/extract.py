@@ -159,7 +159,6 @@ def _check_keys(accounted: Accounted, extract: Extract, differences: Sequence[Ex
         "EXTRACT_KEYS",
         f"Extract {extract.name} of log `{accounted.log}` has {twice:,} keys with different rows, as {example}. "
         "tidefold cannot tell which row is right. The run ingested nothing of it.",
-        hint="Correct `key` of the log, or export the table in one transaction, so that no row comes twice.",
     )
 
 

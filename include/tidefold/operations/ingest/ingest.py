@@ -233,7 +233,6 @@ def _check_records(pipeline: Pipeline, accounted: Accounted) -> Accounted:
         "BAD_RECORDS",
         f"Log `{accounted.log}` has `on_bad_record: fail`, and these records were refused: "
         f"{format_reasons(accounted)}; {_first_refused(pipeline, accounted, list(reasons))}. The run ingested nothing.",
-        hint="Land a corrected file, or set `on_bad_record: quarantine`.",
     )
 
 

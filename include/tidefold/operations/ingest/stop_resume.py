@@ -22,9 +22,7 @@ def stop(pipeline: Pipeline, log: str, address: str, by: str, why: str) -> Stopp
     """
     if not by.strip() or not why.strip():
         raise InvalidInputError(
-            "STOP_UNNAMED",
-            "A log stops only with a reason and the name of the person who stops it.",
-            hint="Give `--reason`, and `--by` if your user name is not known.",
+            "STOP_UNNAMED", "A log stops only with a reason and the name of the person who stops it."
         )
     instant = now()
     run = f"stop-{hashlib.sha256(f'{log} {address} {instant}'.encode()).hexdigest()[:12]}"

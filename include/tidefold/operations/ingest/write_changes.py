@@ -59,11 +59,7 @@ def write_changes(pipeline: Pipeline, log: str, read: ReadChanges, writer: str =
     """
     config = pipeline.log(log)
     if config.source is not None:
-        raise RefusedError(
-            "LOG_HAS_SOURCE",
-            f"Log `{log}` is fed by landed files, so programs cannot write to it.",
-            hint="Land the changes as files, or remove `source` and set `order: arrival` for a log of its own.",
-        )
+        raise RefusedError("LOG_HAS_SOURCE", f"Log `{log}` is fed by landed files, so programs cannot write to it.")
     pipeline.before_write()
     before = _find_uploads(pipeline, log)
     local = pipeline.local

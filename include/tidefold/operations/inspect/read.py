@@ -23,8 +23,7 @@ from tidefold.domain.table.table_spec import rename_columns
 from tidefold.domain.table.types import column_origins, find_dropped_columns, shape_at
 from tidefold.errors import InvalidInputError, NotFoundError, RefusedError
 from tidefold.ledger import read_manifest
-from tidefold.operations.pipeline import Pipeline
-from tidefold.operations.snapshot.expiry import find_current_limit
+from tidefold.operations.pipeline import Pipeline, find_current_limit
 from tidefold.read.plan import OneKey, ReadPlan, ReadTask
 from tidefold.read.task import KINDS, Difference, compare, plan_schema, read_task
 from tidefold.storage import Store
@@ -206,9 +205,7 @@ def _since(state: LogState, since: int | None) -> tuple[ChangeSet, ...]:
         raise _cut(state, since)
     if since > state.last_sqn:
         raise RefusedError(
-            "SINCE_AHEAD",
-            f"`{state.log}` ends at change set {state.last_sqn}; {since} does not exist yet.",
-            hint="If the log was dropped and started again, read it from its start.",
+            "SINCE_AHEAD", f"`{state.log}` ends at change set {state.last_sqn}; {since} does not exist yet."
         )
     later = state.change_sets_in(since, state.last_sqn)
     if later and later[0].begin <= since:
@@ -251,9 +248,7 @@ def one_key(shape: TableSpec, text: str) -> OneKey:
     except msgspec.DecodeError as error:
         raise InvalidInputError("READ_KEY", f"`{text}` is not a key: {error}.", hint=hint) from error
     if not shape.key:
-        raise InvalidInputError(
-            "KEYLESS", "The table has no key, so rows cannot be selected by key.", hint="Read all rows."
-        )
+        raise InvalidInputError("KEYLESS", "The table has no key, so rows cannot be selected by key.")
     if set(asked) != set(shape.key):
         raise InvalidInputError("READ_KEY", f"`{text}` does not name exactly the columns of the key.", hint=hint)
     types = table_schema(shape)

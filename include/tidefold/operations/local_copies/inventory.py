@@ -181,7 +181,6 @@ def provide_room(pipeline: Pipeline, manifest: Manifest) -> None:
         raise StorageError(
             "LOCAL_QUOTA",
             f"Local copies use {room.used:,} bytes of their quota of {quota:,}, and this one needs {room.needed:,}.",
-            hint="Raise `local.quota`: two copies of each table should fit.",
         )
     for copy in room.going:
         discard_files(local, [file.path for file in copy])

@@ -43,11 +43,10 @@ from tidefold.fold.plan import Address, FoldResult
 from tidefold.operations.inspect.read import ReadRequest, plan_read
 from tidefold.operations.local_copies.manage import places_of
 from tidefold.operations.outcome import ErrorInfo, Outcome, Status
-from tidefold.operations.pipeline import Pipeline, now
+from tidefold.operations.pipeline import Pipeline, find_current_limit, now
 from tidefold.operations.restore.plan import Into, RestorePlan, find_rows, plan_restore
 from tidefold.operations.restore.target_location import DESCRIPTION, claim_location, clear, open_place
 from tidefold.operations.snapshot.details import DrillDetails, ExportDetails, ReadSources
-from tidefold.operations.snapshot.expiry import find_current_limit
 from tidefold.operations.snapshot.task_results import describe_reads, find_failed_reads, require_rows
 from tidefold.storage import Store, compute_sha256
 from tidefold.storage.safe_files import make_private_folder

@@ -188,7 +188,7 @@ def explain(pipeline: Pipeline, log: str, request: Restore) -> Outcome:
     state = pipeline.ledger(log).read()
     claimed = request.claimant(pipeline)(state).open_attempt
     if claimed is None or claimed.run != request.run:
-        raise NotFoundError("NOTHING_TO_RESTORE", f"Run `{request.run}` was no restore.", hint="Use another run id.")
+        raise NotFoundError("NOTHING_TO_RESTORE", f"Run `{request.run}` was no restore.")
     attempt = request.plan(pipeline, state, claimed)
     look = _Look(Inputs({pipeline.store.address: pipeline.store}))
     buckets = [_bucket(task, look) for task in sorted(attempt.tasks, key=lambda task: task.bucket)]

@@ -31,7 +31,7 @@ def open_place(pipeline: Pipeline, address: str) -> Store:
     require_target(pipeline, store)
     place = store.address
     if "://" not in place and Path(place).exists() and not Path(place).is_dir():
-        raise InvalidInputError("ADDRESS_IS_FILE", f"`{place}` is a file.", hint="Give a folder.")
+        raise InvalidInputError("ADDRESS_IS_FILE", f"`{place}` is a file.")
     others = {"store": pipeline.store.address}
     for log in pipeline.config.logs.values():
         if log.source:

@@ -154,7 +154,7 @@ def _find_aged(pipeline: Pipeline, state: LogState) -> tuple[str, ...]:
     oldest = oldest_version(state)
     files: Sequence[str] = ()
     if oldest:
-        from tidefold.delta.delta_log_retention import find_old_log_files
+        from tidefold.delta.published_table import find_old_log_files
 
         files = find_old_log_files(pipeline.store, state.log, oldest)
     return (*files, *find_old_reports(pipeline.store, state, now(), pipeline.config.retention.report_days))

@@ -21,11 +21,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 def check_name(name: str) -> None:
     """Raises InvalidInputError if the text cannot be the name of a tag, a hold or a consumer."""
     if not _NAME.fullmatch(name):
-        raise InvalidInputError(
-            "NAME_INVALID",
-            f"`{name}` cannot be the name of a tag, hold or consumer.",
-            hint="Use 1 to 63 letters, digits, `_`, `.` and `-`, beginning with a letter or digit.",
-        )
+        raise InvalidInputError("NAME_INVALID", f"`{name}` cannot be the name of a tag, hold or consumer.")
 
 
 def tag(pipeline: Pipeline, log: str, name: str, snapshot: int) -> Outcome:
@@ -55,7 +51,7 @@ def hold(pipeline: Pipeline, log: str, name: str, snapshot: int, why: str) -> Ou
     """Keeps a completed snapshot and the log after it until `release`. Raises RefusedError, InvalidInputError."""
     check_name(name)
     if not why.strip():
-        raise InvalidInputError("HOLD_REASON_MISSING", "A hold needs a reason.", hint="Give `--reason`.")
+        raise InvalidInputError("HOLD_REASON_MISSING", "A hold needs a reason.")
 
     why = shorten_reason(why)
 

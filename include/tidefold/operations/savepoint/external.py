@@ -141,7 +141,6 @@ def _check_shape(savepoint: Savepoint, configured: TableSpec) -> None:
             "CANONICAL_HISTORY",
             "A canonical savepoint has no deletes, so `merge: history` cannot import it: "
             "ended rows would look valid again.",
-            hint="Take a native savepoint (`--as native`) and import that one.",
         )
     if savepoint.kind is Layout.CANONICAL:
         theirs = replace(theirs, key_groups=configured.key_groups)
@@ -150,7 +149,6 @@ def _check_shape(savepoint: Savepoint, configured: TableSpec) -> None:
         raise RefusedError(
             "SHAPE_DIFFERS",
             f"The snapshot has another table definition than the configured log ({'; '.join(changed)}).",
-            hint="Configure the log with the definition of the snapshot. An import never converts rows.",
         )
 
 
@@ -160,19 +158,13 @@ def _check_files(original: Original) -> None:
     for file in original.savepoint.files:
         if sizes.get(file.path) != file.bytes:
             how = "is gone" if file.path not in sizes else f"has {sizes[file.path]} bytes instead of {file.bytes}"
-            raise CorruptError(
-                "SAVEPOINT_DAMAGED",
-                f"`{file.path}` of the snapshot at {original.address} {how}.",
-                hint="Nothing was changed. Restore the file from a backup, or import another snapshot.",
-            )
+            raise CorruptError("SAVEPOINT_DAMAGED", f"`{file.path}` of the snapshot at {original.address} {how}.")
 
 
 def _check_ownable(pipeline: Pipeline, log: str, original: Original) -> None:
     if original.of_store:
         raise RefusedError(
-            "ORIGINAL_OF_STORE",
-            "The snapshot belongs to another store, and only that store may delete it.",
-            hint="Use --claim-mode no-claim. Or take a savepoint of it, and claim that.",
+            "ORIGINAL_OF_STORE", "The snapshot belongs to another store, and only that store may delete it."
         )
     for other in pipeline.config.logs:
         state = pipeline.ledger(other).find() if other != log else None
@@ -185,9 +177,7 @@ def _check_ownable(pipeline: Pipeline, log: str, original: Original) -> None:
         original.store.delete([probe])
     except TidefoldError as error:
         raise RefusedError(
-            "CANNOT_CLAIM",
-            f"tidefold cannot delete files at {original.address} ({error.message}).",
-            hint="Give tidefold the rights to write and delete there, or use --claim-mode no-claim or legacy.",
+            "CANNOT_CLAIM", f"tidefold cannot delete files at {original.address} ({error.message})."
         ) from error
 
 

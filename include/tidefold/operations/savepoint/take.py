@@ -26,12 +26,11 @@ from tidefold.fold.plan import Address, FoldTask, RewriteAction, RewriteDecision
 from tidefold.ledger import read_description, write_description
 from tidefold.operations.local_copies.manage import places_of
 from tidefold.operations.outcome import Outcome, Status
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.pipeline import Pipeline, find_current_limit
 from tidefold.operations.restore.plan import Into, RestorePlan, find_rows, plan_restore
 from tidefold.operations.restore.target_location import open_place
 from tidefold.operations.savepoint.external import with_originals
 from tidefold.operations.snapshot.details import ReadSources, SavepointDetails
-from tidefold.operations.snapshot.expiry import find_current_limit
 from tidefold.operations.snapshot.task_results import decode_results, describe_reads, require_rows
 from tidefold.storage import Store
 from tidefold.typed_json import decode_json
@@ -72,9 +71,7 @@ def begin(store: Store, begun: Begun, overwrite: bool) -> None:
     foreign = next((path for path in paths if not _OURS.fullmatch(path)), None)
     if foreign or (paths and not any(path.startswith(BEGUN) for path in paths)):
         raise RefusedError(
-            "ADDRESS_NOT_EMPTY",
-            f"{store.address} already contains other files, such as `{foreign or paths[0]}`.",
-            hint="Give a folder that does not exist or is empty.",
+            "ADDRESS_NOT_EMPTY", f"{store.address} already contains other files, such as `{foreign or paths[0]}`."
         )
     if paths:
         left = _read_begun(store)
@@ -82,7 +79,6 @@ def begin(store: Store, begun: Begun, overwrite: bool) -> None:
             raise RefusedError(
                 "SAVEPOINT_UNFINISHED",
                 f"The savepoint at {store.address} is unfinished. Its writer stopped, or is still writing.",
-                hint="If no process is writing it, call again with --overwrite-unfinished.",
             )
         remove(store)
     store.put_if_absent(BEGUN, msgspec.json.encode(begun))
@@ -99,9 +95,7 @@ def require_mine(store: Store, begun: Begun) -> None:
     """Raises RefusedError if another call has taken the place meanwhile."""
     if _read_begun(store) != begun:
         raise RefusedError(
-            "SAVEPOINT_OVERTAKEN",
-            f"Another call started a savepoint at {store.address} at the same time.",
-            hint="Wait until that call ends.",
+            "SAVEPOINT_OVERTAKEN", f"Another call started a savepoint at {store.address} at the same time."
         )
 
 
@@ -205,7 +199,6 @@ def _already(state: LogState, snapshot: Snapshot, wanted: SavepointRequest, stor
     raise RefusedError(
         "SAVEPOINT_EXISTS",
         f"{store.address} already contains a savepoint: snapshot {stored.snapshot} of `{stored.log}`, {stored.kind}.",
-        hint="Give another address. tidefold never overwrites or deletes savepoints.",
     )
 
 

@@ -98,12 +98,7 @@ def _find_limits(pipeline: Pipeline, chosen: SetConfig, plans: Mapping[str, Plan
         scans = {log: _scan_log(pipeline, chosen, before, landed, plan) for log, plan in plans.items()}
         point = find_point(landed.ends, {log: scan.progress for log, scan in scans.items()}, before, state.released)
         if point.disorder:
-            raise RefusedError(
-                "SET_ORDER",
-                f"The transactions of set `{chosen.name}` have no order: {point.disorder}.",
-                hint="The connector reads another server, or the server started its log again. Let a new snapshot "
-                "land in new folders, and name these in the set and its logs.",
-            )
+            raise RefusedError("SET_ORDER", f"The transactions of set `{chosen.name}` have no order: {point.disorder}.")
         point = _explain_topic(chosen, landed, scans, point)
         if ledger.try_commit(state, move_point(state, point.point, point.waits, point.behind, point.held)):
             return {log: _limit_log(chosen, plan, scans[log], point) for log, plan in plans.items()}
@@ -150,8 +145,6 @@ def _read_topic(chosen: SetConfig, plans: Mapping[str, Planned], before: SetPoin
         raise NotFoundError(
             "SET_TRANSACTIONS_MISSING",
             f"`sets.{chosen.name}.transactions`: nothing lands in `{chosen.topic}`, because it does not exist.",
-            hint="Let the connector's topic `PREFIX.transaction` land there; the connector writes it with "
-            "`provide.transaction.metadata: true`. If the topic lands in another folder, correct the key.",
         ) from error
 
 
@@ -209,7 +202,6 @@ def _scan_log(
         raise RefusedError(
             "SET_PARTITIONS",
             f"`{plan.log}` of set `{chosen.name}` has several partitions, so no offset cuts it at one point.",
-            hint="Give the topic one partition, as Debezium does by default, and let it land in a new folder.",
         )
     progress = follow_records(
         _find_table(pipeline, landed, plan),
@@ -245,7 +237,5 @@ def _find_table(pipeline: Pipeline, landed: LandedEnds, plan: Planned) -> str:
             "SET_TOPIC",
             f"`{plan.log}` has the topic `{topic}`, which does not begin with `{landed.prefix}.` as the transaction "
             "topic does.",
-            hint="All logs of a set and its transaction topic come from one connector. A log of which nothing has "
-            "landed needs a folder with the name of its topic.",
         )
     return topic.removeprefix(f"{landed.prefix}.")

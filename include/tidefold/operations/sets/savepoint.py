@@ -76,7 +76,6 @@ def save_set(pipeline: Pipeline, name: str, wanted: SetSavepointRequest, note: N
         raise RefusedError(
             "SAVEPOINT_EXISTS",
             f"{store.address} already contains a savepoint: version {saved.number} of set `{there.name}`.",
-            hint="Give another address. tidefold never overwrites or deletes savepoints.",
         )
 
     def save(log: str) -> Outcome:
@@ -100,7 +99,6 @@ def _require_whole_point(chosen: SetConfig, version: SetVersion) -> SetVersion:
             "SET_POINT_UNKNOWN",
             f"Version {version.number} of set `{chosen.name}` cannot be saved: a file of `{late}` landed late, and a "
             "part of it waits.",
-            hint="`tidefold run` publishes a newer version. Save that one.",
         )
     return version
 
@@ -183,7 +181,6 @@ def import_set(
             "SET_DIFFERS",
             f"The savepoint has the logs {', '.join(sorted(saved.logs))}; set `{chosen.name}` has "
             f"{', '.join(sorted(chosen.logs))}.",
-            hint="Configure the set with the same logs. A log can leave the set after the import.",
         )
     logs = {log: pipeline.ledger(log).find() for log in chosen.logs}
     _require_new(pipeline.set_ledger(chosen.name).read(), logs)

@@ -24,7 +24,7 @@ from tidefold.fold.plan_fold import plan_fold
 from tidefold.ledger import read_manifest
 from tidefold.operations.local_copies.manage import places_of
 from tidefold.operations.outcome import Outcome, Status
-from tidefold.operations.pipeline import Pipeline, now
+from tidefold.operations.pipeline import Pipeline, find_last_clean_up, now
 from tidefold.operations.sets.publish import give_up_staged
 from tidefold.operations.snapshot.attempt import (
     Attempt,
@@ -37,7 +37,6 @@ from tidefold.operations.snapshot.attempt import (
 )
 from tidefold.operations.snapshot.confirm import read_manifest_or_copy
 from tidefold.operations.snapshot.details import PointInTimePlanDetails
-from tidefold.operations.snapshot.expiry import find_last_clean_up
 from tidefold.operations.snapshot.heartbeat import count_heartbeats
 
 
@@ -217,19 +216,15 @@ def parse_instant(text: str) -> int:
     """
     if not text.strip():
         message = "A snapshot as of an instant needs the instant."
-        raise InvalidInputError("AS_OF_MISSING", message, hint="Give one, such as 2026-11-05T00:00:00Z.")
+        raise InvalidInputError("AS_OF_MISSING", message)
     at = micros(text.strip().replace(" ", "T", 1))
     if at >= NEVER or at <= 0:
         raise InvalidInputError(
-            "AS_OF_INVALID",
-            f"`{text[:60]}` is not an instant with a time zone, or it is before 1970.",
-            hint="Write it as `2026-11-05T00:00:00Z`.",
+            "AS_OF_INVALID", f"`{text[:60]}` is not an instant with a time zone, or it is before 1970."
         )
     if at > (now := int(datetime.now(UTC).timestamp() * 1_000_000)):
         raise InvalidInputError(
-            "AS_OF_FUTURE",
-            f"{format_instant(at)} is in the future. The time is now {format_instant(now)[:19]}Z.",
-            hint="Give an instant that has passed.",
+            "AS_OF_FUTURE", f"{format_instant(at)} is in the future. The time is now {format_instant(now)[:19]}Z."
         )
     return at
 

@@ -218,9 +218,7 @@ def _replace(stores: Stores, sha256: str, source: StoredLocation, store: Store, 
             digest.update(chunk)
             new.write(chunk)
         if digest.hexdigest() != sha256:
-            raise CorruptError(
-                "REPAIR_COPY_CHANGED", f"`{source}` changed while `verify --repair` copied it.", hint="Run it again."
-            )
+            raise CorruptError("REPAIR_COPY_CHANGED", f"`{source}` changed while `verify --repair` copied it.")
 
 
 def _clear_halves(store: Store, paths: Sequence[str]) -> None:

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from tidefold.domain.log_state import LogState, Snapshot
 from tidefold.domain.snapshot.manifest import Manifest
 from tidefold.domain.wording import count_noun
-from tidefold.quality.run.engine import CostPart
+from tidefold.quality.run.engine import Check, CostPart, Severity, canonical
 from tidefold.quality.run.statistics import ColumnStatistics
-from tidefold.quality.suite.check import Check, Severity, canonical
 
 SAMPLES = 10
 _LONGEST_SAMPLE = 200
@@ -77,7 +76,7 @@ def result(
 
 @dataclass(frozen=True, slots=True)
 class HistoryPoint:
-    """One stored judgement, as a point of the plots.
+    """One stored judgement, as a row of the trend.
 
     sums: columns with their sums as text.
     state: the last known state of the snapshot.
@@ -191,7 +190,7 @@ def conclude(
 
 
 def point_of(judged: ValidationResult, state: str) -> HistoryPoint:
-    """Returns a judgement as a point of the plots."""
+    """Returns a judgement as a row of the trend."""
     sums = tuple((c.column, c.total) for c in judged.statistics if c.total is not None)
     failed, warned = sum(c.failed for c in judged.checks), sum(c.warned for c in judged.checks)
     return HistoryPoint(judged.snapshot, judged.rows, failed, warned, judged.seconds, sums, state)

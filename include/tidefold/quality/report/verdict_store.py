@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
-from fractions import Fraction
 from functools import cache
 from importlib.resources import files
 
@@ -17,147 +13,11 @@ from jinja2 import DictLoader, Environment, StrictUndefined, Template
 from tidefold.domain.log_state import Verdict
 from tidefold.domain.paths import LogPaths
 from tidefold.errors import AlreadyExistsError, CorruptError, NotFoundError
-from tidefold.quality.report.result import CheckResult, HistoryPoint, ValidationResult, clip_text, point_of
+from tidefold.quality.report.result import CheckResult, ValidationResult, clip_text, point_of
 from tidefold.storage import Store
 from tidefold.typed_json import decode_json
 
-WIDTH, HEIGHT = 480, 120
-_PLOTTED_SUMS = 4
-_LABELS = 8
-_SCALES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
-
-
-@dataclass(frozen=True, slots=True)
-class Dot:
-    """One snapshot in a plot: its coordinates, its tooltip, and its number if there is room for it."""
-
-    x: float
-    y: float
-    says: str
-    label: str
-    current: bool
-    undone: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Bar:
-    """A part of a column: failed checks below, warnings above them."""
-
-    x: float
-    y: float
-    width: float
-    height: float
-    kind: str
-
-
-@dataclass(frozen=True, slots=True)
-class Plot:
-    """A plot in its coordinates.
-
-    grid: the heights of its lines and their values.
-    """
-
-    title: str
-    now: str
-    line: str
-    area: str
-    dots: tuple[Dot, ...]
-    grid: tuple[tuple[float, str], ...]
-    bars: tuple[Bar, ...] = ()
-
-
-def plots(judged: ValidationResult) -> list[Plot]:
-    """Plots rows, sums of compared columns, failed and warned checks, and seconds, over the judged snapshots."""
-    points = [*judged.history, point_of(judged, "audit" if judged.audit else "this one")]
-    drawn = [_line("Rows", points, lambda p: p.rows, _whole)]
-    for column in [name for name, _ in points[-1].sums][:_PLOTTED_SUMS]:
-        summed = [p for p in points if _sum(p, column) is not None]
-        drawn.append(_line(f"Sum of {column}", summed, lambda p, c=column: _sum(p, c) or 0.0, compact))  # type: ignore[misc]
-    if judged.history:
-        timed = [p for p in points if p.seconds]
-        drawn += [
-            _checks(points),
-            _line("Seconds of the checks", timed or points, lambda p: p.seconds, "{:.1f}".format),
-        ]
-    return drawn
-
-
-def _sum(point: HistoryPoint, column: str) -> float | None:
-    text = dict(point.sums).get(column)
-    try:
-        return None if text is None else float(Fraction(text))
-    except (ValueError, OverflowError):  # NaN, Infinity
-        return None
-
-
-def _line(
-    title: str, points: Sequence[HistoryPoint], value: Callable[[HistoryPoint], float], text: Callable[[float], str]
-) -> Plot:
-    values = [float(value(p)) for p in points]
-    low, high = _span(values)
-    ys = [round(HEIGHT - (v - low) / (high - low) * HEIGHT, 1) for v in values]
-    xs = _places(len(points))
-    line = " ".join(f"{x},{y}" for x, y in zip(xs, ys, strict=True))
-    area = f"{xs[0]},{HEIGHT} {line} {xs[-1]},{HEIGHT}" if xs else ""
-    grid = tuple((round(HEIGHT * (1 - part), 1), compact(low + (high - low) * part)) for part in (0, 0.5, 1))
-    dots = _dots(points, xs, ys, [text(v) for v in values])
-    return Plot(title, text(values[-1]) if values else "", line, area, dots, grid)
-
-
-def _checks(points: Sequence[HistoryPoint]) -> Plot:
-    top = max(1, *(p.failed + p.warned for p in points))
-    xs = _places(len(points))
-    width = max(3.0, min(24.0, WIDTH / len(points) * 0.6))
-    bars = []
-    for point, x in zip(points, xs, strict=True):
-        failed, warned = (round(n / top * HEIGHT, 1) for n in (point.failed, point.warned))
-        left = round(x - width / 2, 1)
-        parts = ((HEIGHT - failed, failed, "fail"), (HEIGHT - failed - warned, warned, "warn"))
-        bars += [Bar(left, round(y, 1), round(width, 1), height, kind) for y, height, kind in parts if height]
-    texts = [f"{p.failed} failed, {p.warned} warned" for p in points]
-    # Columns without height are dots, too.
-    dots = _dots(points, xs, [float(HEIGHT)] * len(points), texts)
-    grid = ((float(HEIGHT), "0"), (0.0, str(top)))
-    return Plot("Checks that failed or warned", texts[-1], "", "", dots, grid, tuple(bars))
-
-
-def _dots(
-    points: Sequence[HistoryPoint], xs: Sequence[float], ys: Sequence[float], texts: Sequence[str]
-) -> tuple[Dot, ...]:
-    every = math.ceil(len(points) / _LABELS)
-    last = len(points) - 1
-    return tuple(
-        Dot(x, y, f"snapshot {p.snapshot} ({p.state.lower()}): {text}" if p.state else f"snapshot {p.snapshot}: {text}",
-            str(p.snapshot) if (last - place) % every == 0 else "", place == last, p.state == "ABORTED")
-        for place, (p, x, y, text) in enumerate(zip(points, xs, ys, texts, strict=True))
-    )  # fmt: skip
-
-
-def _places(count: int) -> list[float]:
-    if count == 1:
-        return [WIDTH / 2]
-    return [round(14 + (WIDTH - 28) * place / (count - 1), 1) for place in range(count)]
-
-
-def _span(values: Sequence[float]) -> tuple[float, float]:
-    low, high = min(values, default=0.0), max(values, default=0.0)
-    room = (high - low) * 0.12 or abs(high) * 0.1 or 1.0
-    # An axis without negative values does not go below zero.
-    return (max(low - room, 0.0) if low >= 0 else low - room), high + room
-
-
-def compact(value: float) -> str:
-    """Returns a number in short form: `1.5k`, `-2.25M`."""
-    for size, unit in _SCALES:
-        if abs(value) >= size:
-            return f"{value / size:.3g}{unit}"
-    return f"{value:.3g}"
-
-
-def _whole(value: float) -> str:
-    return f"{value:,.0f}"
-
-
+_SUMMED = 4
 _TEMPLATE = "report.html.j2"
 _UNITS = ("B", "kB", "MB", "GB", "TB")
 # Limits the page, so that a browser opens it at once. verdict.json has all of them.
@@ -167,15 +27,16 @@ _SHOWN = 300
 def render(judgement: ValidationResult) -> str:
     """Returns the whole page as HTML. The same judgement gives the same page."""
     checks = sorted(judgement.checks, key=lambda c: 0 if c.failed else 1 if c.warned else 2)
+    points = [*judgement.history, point_of(judgement, "audit" if judgement.audit else "this one")]
     return _load_template().render(
         judged=judgement,
         checks=checks[:_SHOWN],
         left_out=max(len(checks) - _SHOWN, 0),
         counts={status: sum(_status(c) == status for c in checks) for status in ("fail", "warn", "pass")},
         change=_change(judgement.rows, judgement.base_rows),
-        plots=plots(judgement),
-        width=WIDTH,
-        height=HEIGHT,
+        points=points,
+        summed=[name for name, _ in points[-1].sums][:_SUMMED],
+        most_rows=max(point.rows for point in points) or 1,
     )
 
 
@@ -310,6 +171,4 @@ def verdict_of(judgement: ValidationResult) -> Verdict:
 
 
 def _unusable(path: str, why: str) -> CorruptError:
-    return CorruptError(
-        "VERDICT_UNUSABLE", f"`{path}` {why}.", hint="Move the file away, then run `tidefold quality LOG`."
-    )
+    return CorruptError("VERDICT_UNUSABLE", f"`{path}` {why}.")

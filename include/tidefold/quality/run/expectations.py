@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidefold.errors import InvalidInputError, TidefoldError
 from tidefold.quality.report.result import SAMPLES, CheckResult, as_text, clip_text, key_text, result
-from tidefold.quality.run.engine import JudgedRows, Meter
-from tidefold.quality.suite.check import Check, Severity
+from tidefold.quality.run.engine import Check, JudgedRows, Meter, Severity
 from tidefold.typed_json import pause_collection
 from tidefold.yaml_files.messages import suggest
 
@@ -190,9 +189,7 @@ def _expectation(check: Check, position: int) -> Expectation:
         return kind(**check.kwargs, meta={_POSITION: position}, severity=FailureSeverity(_SEVERITY[check.severity]))
     except (ValueError, TypeError) as error:
         raise InvalidInputError(
-            "SUITE_BAD_ARGUMENTS",
-            f"Check `{check.name}` ({check.type}): {' '.join(str(error).split())}.",
-            hint="Correct `kwargs` in the suite file.",
+            "SUITE_BAD_ARGUMENTS", f"Check `{check.name}` ({check.type}): {' '.join(str(error).split())}."
         ) from error
 
 
@@ -255,11 +252,7 @@ def not_computed(what: str, why: str) -> TidefoldError:
     # Spark 3.5 puts the name of the Java call and of the task before the condition.
     condition = re.search(r"\[[A-Z][A-Z_.]+\] .*", why)
     line = clip_text(" ".join((condition[0] if condition else why).split()))
-    return TidefoldError(
-        "CHECK_NOT_COMPUTED",
-        f"The quality check `{what}` could not be computed: {line}",
-        hint="If the check does not fit its column, correct it in the suite file. Otherwise read the job's log.",
-    )
+    return TidefoldError("CHECK_NOT_COMPUTED", f"The quality check `{what}` could not be computed: {line}")
 
 
 # A token is an escape, a class of characters, a quantifier, a group, an anchor, or one plain character.

@@ -15,10 +15,7 @@ from tidefold.domain.log_state import TableSpec
 from tidefold.domain.wording import count_noun
 from tidefold.errors import TidefoldError
 from tidefold.quality.report.result import SAMPLES, CheckResult, Findings, as_text, clip_text, key_text, result
-from tidefold.quality.run.engine import JudgedRows, Meter
-from tidefold.quality.run.expectations import evaluate, not_computed
-from tidefold.quality.run.statistics import ColumnStatistics, RowStatistics, collect, find_wanted_columns, shift
-from tidefold.quality.suite.check import (
+from tidefold.quality.run.engine import (
     DISTRIBUTION,
     FRESHNESS,
     MEAN_DRIFT,
@@ -27,8 +24,12 @@ from tidefold.quality.suite.check import (
     ROW_COUNT_DRIFT,
     TIES,
     Check,
+    JudgedRows,
+    Meter,
     Types,
 )
+from tidefold.quality.run.expectations import evaluate, not_computed
+from tidefold.quality.run.statistics import ColumnStatistics, RowStatistics, collect, find_wanted_columns, shift
 
 
 @dataclass(frozen=True, slots=True)

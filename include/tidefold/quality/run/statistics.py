@@ -15,8 +15,17 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 from tidefold.errors import TidefoldError
-from tidefold.quality.run.engine import JudgedRows, SqlDialect
-from tidefold.quality.suite.check import DISTRIBUTION, FRESHNESS, MEAN_DRIFT, SUM_DRIFT, Check, Types, family
+from tidefold.quality.run.engine import (
+    DISTRIBUTION,
+    FRESHNESS,
+    MEAN_DRIFT,
+    SUM_DRIFT,
+    Check,
+    JudgedRows,
+    SqlDialect,
+    Types,
+    family,
+)
 
 # A distribution is stored as this many steps from the least value to the greatest.
 STEPS = 200
@@ -170,7 +179,6 @@ def _categories(rows: JudgedRows, column: str) -> tuple[tuple[str, int], ...]:
         raise TidefoldError(
             "TOO_MANY_CATEGORIES",
             f"Column `{column}` has over {CATEGORIES:,} different values, too many to compare their distribution.",
-            hint="Use this check only for numbers, times, or columns with few different texts.",
         )
     return tuple(sorted(counts))
 

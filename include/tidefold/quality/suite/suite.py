@@ -19,6 +19,7 @@ from pydantic_core import PydanticCustomError
 from tidefold.domain.log_state import TableSpec
 from tidefold.domain.source_progress_history import LandedRange
 from tidefold.errors import InvalidInputError
+from tidefold.quality.run.engine import OWN, REFUSED_RECORDS, TIES, Check, Severity, Types, canonical
 from tidefold.quality.suite.arguments import (
     Allowed,
     SuiteContext,
@@ -29,7 +30,6 @@ from tidefold.quality.suite.arguments import (
     refuse,
 )
 from tidefold.quality.suite.catalogue import CATALOGUE, AnyCheck
-from tidefold.quality.suite.check import OWN, REFUSED_RECORDS, TIES, Check, Severity, Types, canonical
 from tidefold.yaml_files.document import ConfigError, ConfigProblem, config_error, parse_document, read_text
 from tidefold.yaml_files.messages import StrictModel, Text, find_problems, mistakes_below, suggest
 
@@ -282,11 +282,7 @@ def load_suite(
     is known only where Great Expectations is loaded.
     """
     if not 0 <= max_row_drop <= 1:
-        raise InvalidInputError(
-            "MAX_ROW_DROP",
-            f"`max_row_drop` must be from 0 to 1, not {max_row_drop}.",
-            hint="Give a share from 0 (no drop) to 1 (any drop).",
-        )
+        raise InvalidInputError("MAX_ROW_DROP", f"`max_row_drop` must be from 0 to 1, not {max_row_drop}.")
     if path is None:
         return Suite(shape.table_key, max_row_drop, max_refused=max_refused, max_ties=max_ties)
     columns = {c.name: c.type for c in shape.table_columns}

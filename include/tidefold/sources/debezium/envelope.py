@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -200,33 +200,23 @@ class EnvelopeDecoder:
         return rows
 
 
-# Makes a record of Debezium's JSON of a landed line. Raises RefusedRecordError.
-ToDebezium = Callable[[ReaderPosition, bytes], bytes]
-
-
 @dataclass(frozen=True, slots=True)
 class EnvelopeLog:
     """What the records of one log are judged by.
 
-    to_debezium: for lines that are not yet Debezium's JSON.
     upsert: the operation of an insert or update.
     """
 
     shape: TableSpec
     decoder: EnvelopeDecoder
     order_of: OrderOf
-    to_debezium: ToDebezium | None
     upsert: int
 
 
-def envelope_reader(
-    shape: TableSpec, schema: Mapping[str, Any] | None = None, to_debezium: ToDebezium | None = None
-) -> RecordReader:
+def envelope_reader(shape: TableSpec, schema: Mapping[str, Any] | None = None) -> RecordReader:
     """Returns the reader of a log's lines. `schema`: see EnvelopeDecoder. Raises RefusedRecordError."""
     upsert = MERGE if shape.merge.engine is Engine.AGGREGATE else UPSERT
-    return partial(
-        read_record, EnvelopeLog(shape, EnvelopeDecoder(shape, schema), order_of(shape.order), to_debezium, upsert)
-    )
+    return partial(read_record, EnvelopeLog(shape, EnvelopeDecoder(shape, schema), order_of(shape.order), upsert))
 
 
 def read_record(log: EnvelopeLog, at: ReaderPosition, line: bytes) -> None:
@@ -234,9 +224,7 @@ def read_record(log: EnvelopeLog, at: ReaderPosition, line: bytes) -> None:
 
     Raises RefusedRecordError (the caller quarantines it) or LateOffsetError (the file is not taken).
     """
-    text = log.to_debezium(at, line) if log.to_debezium else line
-    if log.shape.order == MONGODB:
-        text = with_row(text, log.shape)
+    text = with_row(line, log.shape) if log.shape.order == MONGODB else line
     record = log.decoder.decode(text, at.place)
     place = record.place
     if place is None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import PurePosixPath
 from typing import BinaryIO
 
@@ -157,11 +156,6 @@ class DebeziumJson(KafkaLines):
     """`format: debezium-json`."""
 
     def reader(self, shape: TableSpec) -> RecordReader:
-        if folder := self.feed.options.get("schemas"):
-            # Imported here, because other formats do not need its library.
-            from tidefold.sources.debezium.confluent import SchemaFolder, to_debezium
-
-            return envelope_reader(shape, to_debezium=partial(to_debezium, SchemaFolder(folder)))
         return envelope_reader(shape)
 
     def find_offset(self, text: bytes) -> int | None:

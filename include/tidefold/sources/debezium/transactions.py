@@ -253,8 +253,6 @@ class _EndReader:
                 "SET_ORIGINS",
                 f"The transaction topic in `{self.folder}` has transactions of {self._origin} and, at offset {offset}, "
                 f"of {id.origin}. Their ids have no common order.",
-                hint="A set needs one origin: one GTID domain in MariaDB, one source UUID in MySQL. After a change of "
-                "the server, let a new snapshot land in new folders and name these in the set and its logs.",
             )
         self._origin = id.origin
         self._ended.setdefault(id.id, len(self.found))
@@ -267,8 +265,6 @@ class _EndReader:
                 "SET_POSITION_UNKNOWN",
                 f"The {marker.status} at offset {offset} has the id `{marker.id[:80]}`, which is not the id of a "
                 f"transaction as the connector for {self.connector} writes it.",
-                hint="A set needs the transaction topic of Debezium's connector for PostgreSQL, MySQL or MariaDB, "
-                "version 2 or later.",
             )
         return parsed
 
@@ -286,9 +282,4 @@ def has_markers(feed: Feed, file: LandedFile) -> bool:
 
 
 def _build_foreign_error(folder: str, why: str) -> RefusedError:
-    return RefusedError(
-        "SET_TRANSACTIONS_FOREIGN",
-        f"`{folder}` is not a landed transaction topic: {why}.",
-        hint="Set `transactions` to the folder in which the topic `PREFIX.transaction` lands. The connector writes it "
-        "with `provide.transaction.metadata=true`.",
-    )
+    return RefusedError("SET_TRANSACTIONS_FOREIGN", f"`{folder}` is not a landed transaction topic: {why}.")

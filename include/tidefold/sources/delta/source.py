@@ -287,11 +287,7 @@ class DeltaFeed:
             self._require_plain_log()
             return open_table(self._store, "", version)
         except TableNotFoundError as error:
-            raise NotFoundError(
-                "DELTA_SOURCE_MISSING",
-                f"There is no Delta table at `{self._address}`.",
-                hint="Correct `source.table`.",
-            ) from error
+            raise NotFoundError("DELTA_SOURCE_MISSING", f"There is no Delta table at `{self._address}`.") from error
         except (CorruptError, UnsafeFileError) as error:
             raise self._unreadable(error) from error
 
@@ -314,15 +310,12 @@ class DeltaFeed:
             )
         if file.name.startswith(_VERSION) and not has_feed(configuration):
             raise InvalidInputError(
-                "DELTA_SOURCE_FEED",
-                f"Version {file.start} of `{self._address}` has no change data.",
-                hint="Set `delta.enableChangeDataFeed = true`. Then run `tidefold drop` and `tidefold ingest`.",
+                "DELTA_SOURCE_FEED", f"Version {file.start} of `{self._address}` has no change data."
             )
         if is_mapped(configuration):
             raise InvalidInputError(
                 "DELTA_SOURCE_MAPPING",
                 f"`{self._address}` uses column mapping (delta.columnMapping.mode), which is not supported.",
-                hint="Feed the log from a table without column mapping.",
             )
         schema = pa.schema(table.schema().to_arrow())
         names = own_names(shape, schema.names)
@@ -338,7 +331,6 @@ class DeltaFeed:
         return RefusedError(
             "DELTA_SOURCE_REPLACED",
             f"`{self._address}` {why}; the log expects version {position.next_offset} of the former table.",
-            hint="Restore the former table, or start the log again with `tidefold drop` and `tidefold ingest`.",
         )
 
     def _version_gone(self, version: int, numbers: tuple[int, ...]) -> TidefoldError:
@@ -346,8 +338,6 @@ class DeltaFeed:
             "DELTA_SOURCE_GONE",
             f"The log needs version {version} of `{self._address}`, which was cleaned up. The first version that can "
             f"still be read is {first_readable(self._store, numbers)}.",
-            hint="tidefold skips no version. Run `tidefold drop` and `tidefold ingest` to start the log again from the "
-            "current rows of the table, and keep more of the table's history.",
         )
 
     def _unreadable(self, error: Exception) -> TidefoldError:

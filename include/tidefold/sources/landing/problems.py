@@ -234,6 +234,4 @@ def report_schema_stop(
             "Promise the scale in `columns`, then run ingest again. It continues with this record. If the scale "
             "changed at the source, let Debezium make a new snapshot, land it in a new folder, and start the log again."
         )
-    if reason == "SCHEMA_UNKNOWN":
-        hint = "Put the schema into the folder `source.schemas`, then run ingest again. It continues with this record."
     return FileProblem(name, reason, message, hint, stops=True, brings=brings)

@@ -57,7 +57,7 @@ def read_refused(store: Store, state: LogState, path: str) -> Iterator[Refused]:
                 entry = decode_json(line, Quarantined)
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
                 message = f"`{path}` cannot be read: {error}."
-                raise CorruptError("QUARANTINE_CORRUPT", message, hint="Restore the file from a backup.") from error
+                raise CorruptError("QUARANTINE_CORRUPT", message) from error
             if entry.file in files:
                 yield Refused(files[entry.file], entry)
 

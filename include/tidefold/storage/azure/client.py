@@ -82,7 +82,6 @@ class Container(ObjectClient):
             return StorageError(
                 "AZURE_CONTAINER_MISSING",
                 f"The container `{self.name}` does not exist in account `{self.account.name}`.",
-                hint="Create it, or correct `store`.",
             )
         if isinstance(error, ClientAuthenticationError) or status_of(error) in (401, 403):
             hint = f"Set AZURE_STORAGE_ACCOUNT_KEY or AZURE_STORAGE_SAS_TOKEN, or give the identity {_RIGHTS}."

@@ -151,11 +151,7 @@ class AzureStore(ObjectStore):
     _copy_unique = _copy
 
     def _make_no_replace(self, path: str) -> RefusedError:
-        return RefusedError(
-            "AZURE_NO_REPLACE",
-            f"`{path}` exists, and tidefold never replaces an object in Azure.",
-            hint="Delete the object (`az storage blob delete`) and call again: repair writes it back.",
-        )
+        return RefusedError("AZURE_NO_REPLACE", f"`{path}` exists, and tidefold never replaces an object in Azure.")
 
     def list(self, folder: str, unfinished: bool = False) -> list[StoredObject]:
         """Returns the files below a folder. Blocks that were never committed are in no listing: Azure deletes them."""

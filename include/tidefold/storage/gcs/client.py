@@ -230,11 +230,7 @@ class GcsBucket(ObjectClient):
         except FAILURES as error:
             if status_of(error) != 404:
                 raise self.as_ours(self.name, error) from error
-            raise StorageError(
-                "GCS_BUCKET_MISSING",
-                f"The bucket `{self.name}` does not exist.",
-                hint="Create it, or correct its name in the address.",
-            ) from error
+            raise StorageError("GCS_BUCKET_MISSING", f"The bucket `{self.name}` does not exist.") from error
 
 
 def status_of(error: BaseException) -> int:

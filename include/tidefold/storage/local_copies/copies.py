@@ -194,11 +194,7 @@ def _copy_file(primary: Store, local: LocalRoots, source: str, target: str) -> t
 
 
 def _error_of_altered(path: str) -> CorruptError:
-    return CorruptError(
-        "STAGED_FILE_CHANGED",
-        f"The staged file `{path}` is missing, cut or altered.",
-        hint="Check the disk. The next run folds the same changes again.",
-    )
+    return CorruptError("STAGED_FILE_CHANGED", f"The staged file `{path}` is missing, cut or altered.")
 
 
 def gaps(local: LocalRoots, name: CopyName, digest: str) -> tuple[str, ...] | None:

@@ -25,11 +25,7 @@ class S3Address:
     def parse(cls, address: str) -> S3Address:
         """Raises InvalidInputError without repeating the address: it may contain a secret (I26)."""
         if "@" in address:
-            raise InvalidInputError(
-                "STORE_SECRET",
-                "The address of the store contains credentials.",
-                hint="Remove them, and change them. Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY instead.",
-            )
+            raise InvalidInputError("STORE_SECRET", "The address of the store contains credentials.")
         bucket, _, prefix = address.removeprefix("s3://").strip("/").partition("/")
         parts = prefix.split("/") if prefix else []
         if not _BUCKET.fullmatch(bucket) or not all(_PART.fullmatch(p) and p not in (".", "..") for p in parts):

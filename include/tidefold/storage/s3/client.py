@@ -138,9 +138,7 @@ class Bucket(ObjectClient):
         if code_of(error) == "NoSuchKey" or self._exists():
             return NotFoundError("NOT_FOUND", f"`{path}` does not exist.")
         return StorageError(
-            "S3_BUCKET_MISSING",
-            f"The bucket `{self.name}` does not exist, or these credentials may not see it.",
-            hint="Create it, or correct `store`, AWS_REGION and AWS_ENDPOINT_URL.",
+            "S3_BUCKET_MISSING", f"The bucket `{self.name}` does not exist, or these credentials may not see it."
         )
 
     def find_put_mark(self, key: str) -> str | None:
@@ -186,7 +184,7 @@ def _storage_error(path: str, error: Exception) -> TidefoldError:
         hint = "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE."
         return StorageError("S3_CREDENTIALS", "There are no credentials for S3.", hint=hint)
     if isinstance(error, ParamValidationError):
-        return InvalidInputError("S3_REQUEST", f"`{path}` cannot be a name in S3.", hint="Choose another name.")
+        return InvalidInputError("S3_REQUEST", f"`{path}` cannot be a name in S3.")
     if code in _DENIED or isinstance(error, PermissionError):
         hint = f"Check the credentials; they need {_RIGHTS}."
         return StorageError("S3_DENIED", f"`{path}`: S3 refuses access ({code or 'no reason given'}).", hint=hint)

@@ -253,7 +253,6 @@ class S3Store(ObjectStore):
                 "S3_NOT_DELETED",
                 f"S3 did not delete {len(kept)} of {len(keys)} objects, the first is `{self._path(kept[0]['Key'])}`: "
                 f"{kept[0].get('Code')}.",
-                hint="Check that the credentials have the right s3:DeleteObject, then call again.",
             )
 
     def uri(self, path: str) -> str:

@@ -17,8 +17,7 @@ from tidefold.operations.inspect.status import status
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.sets.confirm import confirm_logs
-from tidefold.operations.sets.point_in_time import keep_past_version
-from tidefold.operations.sets.restore import RestoreSet, find_earlier_version, restore_set
+from tidefold.operations.sets.restore import RestoreSet, find_earlier_version, keep_past_version, restore_set
 from tidefold.operations.sets.savepoint import ImportSet, SetSavepointRequest, import_set, save_set
 from tidefold.operations.sets.status import read_sets
 from tidefold.operations.snapshot.materialize import SnapshotRequest, materialize
