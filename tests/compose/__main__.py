@@ -26,12 +26,14 @@ from demo.truth import check
 from demo.watch import DAG
 from local_airflow.api import AirflowApi
 from local_airflow.settings import PROJECT
+from support.spark_events import SparkJob, read_jobs
 from tidefold.cli.sample import LOGS
 from tidefold.config.load import load_config
 
 FOLDER = PROJECT / "var" / "compose"
 PAGE = PROJECT / "docs" / "benchmarks" / "compose.md"
 PHASES = ("phase1", "phase2", "phase3")
+STEPS = ("ingest", "materialize", "quality", "verify")
 _MINUTES = 15
 
 
@@ -73,11 +75,6 @@ class Stack:
     def inspect(self, service: str, what: str) -> str:
         return self.call("podman", "inspect", "--format", what, f"{self.project}_{service}_1").strip()
 
-    def logs(self, service: str) -> str:
-        command = ["podman", "logs", f"{self.project}_{service}_1"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, errors="replace")
-        return done.stdout + done.stderr
-
     def log_in(self) -> AirflowApi:
         """By the password that Airflow prints once."""
         path = "/opt/tidefold/var/airflow/simple_auth_manager_passwords.json.generated"
@@ -88,6 +85,11 @@ class Stack:
         """The published table's folder on the host: the object store keeps objects as files of its volume."""
         volume = self.call("podman", "volume", "inspect", "--format", "{{.Mountpoint}}", f"{self.project}_objects")
         return f"{volume.strip()}/tidefold/store/tables/{log}"
+
+    def jobs(self) -> list[SparkJob]:
+        """What the Spark Connect server ran, by its event log."""
+        volume = self.call("podman", "volume", "inspect", "--format", "{{.Mountpoint}}", f"{self.project}_results")
+        return read_jobs(Path(volume.strip()) / "server")
 
 
 def prepare() -> Stack:
@@ -136,6 +138,17 @@ def play_phase(stack: Stack, api: AirflowApi, phase: str) -> str:
     return f"| {phase} | {time.monotonic() - begun:.0f} s | {equal}: equal to the database |"
 
 
+def count_jobs(jobs: list[SparkJob]) -> list[str]:
+    """The rows of the page: the jobs of each step and log. Ends the program if one of them had none."""
+    rows = []
+    for step in STEPS:
+        counts = [sum(job.has(step, log) for job in jobs) for log in LOGS]
+        if not all(counts):
+            raise SystemExit(f"{step}: not every log has jobs on the Spark Connect server: {counts}")
+        rows.append(f"| {step} | {' | '.join(map(str, counts))} |")
+    return rows
+
+
 def describe(stack: Stack) -> list[str]:
     """The rows of the page: each service with its image and user."""
     names = stack.call("podman", "ps", "--all", "--format", "{{.Names}}").split()
@@ -148,7 +161,7 @@ def describe(stack: Stack) -> list[str]:
     return rows
 
 
-def write_page(stack: Stack, phases: list[str], spark: int) -> None:
+def write_page(stack: Stack, phases: list[str], jobs: list[str]) -> None:
     stands_in = bool(os.environ.get("DEBIAN_MIRROR"))
     commit = stack.call("git", "rev-parse", "--short=8", "HEAD").strip()
     lines = [
@@ -163,7 +176,8 @@ def write_page(stack: Stack, phases: list[str], spark: int) -> None:
             "The base images are stand-ins of Debian's packages: python:3.11-slim-bookworm by",
             "debootstrap, postgres:17 with PostgreSQL 15, versitygw built by Go.",
         ]
-    lines += ["", f"Applications that the Spark cluster ran: {spark}.", ""]
+    lines += ["", "Jobs of the Spark Connect server, by its event log (`verify` is the task `read_back`):", ""]
+    lines += [f"| step | {' | '.join(LOGS)} |", "|---|" + "---|" * len(LOGS), *jobs, ""]
     lines += ["| phase | until its run ended | tables |", "|---|---|---|", *phases, ""]
     lines += ["| service | image | id | user | state at the end |", "|---|---|---|---|---|", *describe(stack)]
     PAGE.write_text("\n".join(lines) + "\n")
@@ -180,7 +194,7 @@ def main() -> int:
         api = stack.log_in()
         wait_until("the DAGs were read", lambda: DAG in {dag["dag_id"] for dag in api.dags()})
         phases = [play_phase(stack, api, phase) for phase in PHASES]
-        write_page(stack, phases, stack.logs("spark-master").count("Registered app"))
+        write_page(stack, phases, count_jobs(stack.jobs()))
         print("\n".join(phases))
     finally:
         stack.stop()

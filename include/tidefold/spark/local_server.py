@@ -18,6 +18,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 from tidefold.compute.spark_versions import SparkFeature, require_feature
 from tidefold.config import Config
@@ -87,21 +88,12 @@ def start(config: Config, *, quick: bool = False) -> LocalServer:
 
     quick: without the JVM's second compiler, for work that takes seconds.
     """
-    require_feature(SparkFeature.CONNECT)
-    if config.spark.driver_on_cluster:
-        message = "The driver of a Spark Connect server of this machine cannot run in deploy mode `cluster`."
-        raise InvalidInputError("CONNECT_OPTION", message, hint="Remove the deploy mode from `spark.conf`.")
-    if is_connect(config.spark.master):
-        message = "`spark.master` names a Spark Connect server that runs already."
-        raise InvalidInputError("CONNECT_OPTION", message, hint="Use it, or set `spark.master` to `local[*]`.")
     if (running := find_running(config)) is None:
-        folder = _folder(config)
-        make_private_folder(folder)
-        write_private(folder / "plan.json", json.dumps(_plan(config, folder, quick)))
+        folder, command, env = _prepare(config, quick)
         with (folder / "supervisor.out").open("wb") as output:
             process = subprocess.Popen(
-                [sys.executable, "-m", "tidefold.spark.server_supervisor", str(folder)],
-                env={**os.environ, **job_env(config)},
+                command,
+                env=env,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -115,6 +107,12 @@ def start(config: Config, *, quick: bool = False) -> LocalServer:
                 raise UnavailableError("CONNECT_NOT_STARTED", message, hint=hint)
             time.sleep(0.1)
     return running
+
+
+def serve(config: Config) -> NoReturn:
+    """Becomes the supervisor of a server, which runs until a signal. Raises TidefoldError."""
+    _, command, env = _prepare(config, quick=False)
+    os.execve(command[0], command, env)
 
 
 def stop(config: Config) -> bool:
@@ -134,6 +132,24 @@ def stop(config: Config) -> bool:
 
 def _folder(config: Config) -> Path:
     return config.path.absolute().parent / "var" / "server"
+
+
+def _prepare(config: Config, quick: bool) -> tuple[Path, list[str], dict[str, str]]:
+    """Writes what the supervisor needs. Returns its folder, its command line and its environment."""
+    require_feature(SparkFeature.CONNECT)
+    if config.spark.driver_on_cluster:
+        message = "The driver of a Spark Connect server of this machine cannot run in deploy mode `cluster`."
+        raise InvalidInputError("CONNECT_OPTION", message, hint="Remove the deploy mode from `spark.conf`.")
+    if is_connect(config.spark.master):
+        message = "`spark.master` names a Spark Connect server that runs already."
+        raise InvalidInputError("CONNECT_OPTION", message, hint="Use it, or set `spark.master` to `local[*]`.")
+    folder = _folder(config)
+    make_private_folder(folder)
+    if token := os.environ.get(TOKEN_VARIABLE):
+        write_private(folder / "token", token)
+    write_private(folder / "plan.json", json.dumps(_plan(config, folder, quick)))
+    command = [sys.executable, "-m", "tidefold.spark.server_supervisor", str(folder)]
+    return folder, command, {**os.environ, **job_env(config)}
 
 
 def _plan(config: Config, folder: Path, quick: bool) -> dict[str, object]:
@@ -185,7 +201,7 @@ def _count_cores(master: str) -> int:
 
 
 def _read_token(folder: Path) -> str:
-    """The token of this pipeline's server, made by the first call."""
+    """The token of this pipeline's server: of the environment of who started it, or made by the first call."""
     path = folder / "token"
     if not path.exists():
         write_private(path, secrets.token_hex(32))

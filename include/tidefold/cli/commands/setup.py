@@ -330,19 +330,20 @@ class ServerAction(StrEnum):
     """What to do with the server."""
 
     START = "start"
+    SERVE = "serve"
     STOP = "stop"
     STATUS = "status"
 
 
 def spark(
     terminal: Terminal,
-    action: Annotated[ServerAction, typer.Argument(metavar="start|stop|status", show_default=False)],
+    action: Annotated[ServerAction, typer.Argument(metavar="start|serve|stop|status", show_default=False)],
 ) -> None:
     """Start, stop or show a Spark Connect server on this machine, which this pipeline's steps then use.
 
     While it runs, every ingest, fold and gate with rows runs on it, whatever its size: no command waits for the start
     of a JVM. It listens on localhost and wants the token in var/server. It is started again if it dies, or if code or
-    jars change. Without it, spark.above decides.
+    jars change. Without it, spark.above decides. `serve` stays in the foreground, for a container.
 
     Example: tidefold spark start
 
@@ -352,6 +353,8 @@ def spark(
     from tidefold.spark import local_server
 
     config = load_config(terminal.config_path)
+    if action is ServerAction.SERVE:
+        local_server.serve(config)
     stopped = action is ServerAction.STOP and local_server.stop(config)
     server = local_server.start(config) if action is ServerAction.START else local_server.find_running(config)
     if server is None:

@@ -1,15 +1,11 @@
-"""The demo and the compose file show both engines: Spark does every step of `accounts`, and its gate alone."""
+"""The sample shows both engines at a terminal: Spark does every step of `accounts`, and its gate alone."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-import yaml
-
-from local_airflow.settings import PROJECT
 from tidefold.cli.sample import PHASES, land, prepare
 from tidefold.domain.wording import EngineName
 from tidefold.operations.outcome import Status
@@ -21,16 +17,8 @@ from tidefold.spark.steps import AnyStep, IngestStep, MaterializeStep, QualitySt
 from tidefold.wiring import open_pipeline
 
 
-def prepare_compose(root: Path) -> Path:
-    config = yaml.safe_load((PROJECT / "docker" / "sample" / "tidefold.yaml").read_text())
-    path = prepare(root)
-    path.write_text(yaml.safe_dump({**config, "store": "store"}))
-    return path
-
-
-@pytest.mark.parametrize("make", [prepare, prepare_compose])
-def test_both_engines_work_in_every_run(make: Callable[[Path], Path], tmp_path: Path) -> None:
-    config = make(tmp_path)
+def test_both_engines_work_in_every_run(tmp_path: Path) -> None:
+    config = prepare(tmp_path)
     for phase in PHASES:
         land(config, phase)
         pipeline = open_pipeline(config)
