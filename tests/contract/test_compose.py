@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 from local_airflow.settings import PROJECT
@@ -28,6 +29,15 @@ def test_what_it_names_is_there() -> None:
             assert how["condition"] != "service_healthy" or "healthcheck" in SERVICES[other], name
         volumes = {volume.partition(":")[0] for volume in service.get("volumes", ())}
         assert {volume for volume in volumes if not volume.startswith(".")} <= set(COMPOSE["volumes"]), name
+
+
+def test_the_image_has_all_that_the_wheel_is_made_of() -> None:
+    """Each file or folder that pyproject.toml puts into the wheel is copied, itself or with a folder above."""
+    made = tomllib.loads((PROJECT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+    lines = (PROJECT / "docker" / "Dockerfile").read_text().splitlines()
+    copied = {word for line in lines if line.startswith("COPY ") for word in line.split()[1:-1]}
+    for path in map(Path, (*made["packages"], *made["force-include"])):
+        assert copied & {str(path), *map(str, path.parents)}, path
 
 
 def test_its_ports_are_open_on_this_machine_only() -> None:
