@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import sysconfig
 from pathlib import Path
 
 # The folder of this package, and the folder from which Python imports it.
 PACKAGE = Path(__file__).resolve().parent
 CODE = PACKAGE.parent
+# Among the programs of this Python's packages. With Debian's own Python they are in another folder than it.
+SPARK_SUBMIT = str(Path(sysconfig.get_path("scripts"), "spark-submit"))
 _SITE = ("site-packages", "dist-packages")
 
 

@@ -24,7 +24,7 @@ from tidefold.compute.spark_versions import SparkFeature, require_feature
 from tidefold.config import Config
 from tidefold.config.models.spark import is_connect, is_one_process
 from tidefold.errors import InvalidInputError, UnavailableError
-from tidefold.installation import PACKAGE, jar_folder
+from tidefold.installation import PACKAGE, SPARK_SUBMIT, jar_folder
 from tidefold.spark.server_supervisor import answers
 from tidefold.spark.submit import job_env, spark_conf
 from tidefold.storage.safe_files import make_private_folder, write_private
@@ -92,12 +92,7 @@ def start(config: Config, *, quick: bool = False) -> LocalServer:
         folder, command, env = _prepare(config, quick)
         with (folder / "supervisor.out").open("wb") as output:
             process = subprocess.Popen(
-                command,
-                env=env,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
+                command, env=env, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
             )
         ends = time.monotonic() + _SECONDS
         while (running := find_running(config)) is None or not running.answers():
@@ -184,9 +179,8 @@ def _plan(config: Config, folder: Path, quick: bool) -> dict[str, object]:
     }
     words = [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
     place = f"local[{_count_cores(master)},{_TRIES}]" if is_one_process(master) else master
-    program = str(Path(sys.executable).with_name("spark-submit"))
     return {
-        "argv": [program, "--master", place, "--name", "tidefold", "--class", _CLASS, *words, "spark-internal"],
+        "argv": [SPARK_SUBMIT, "--master", place, "--name", "tidefold", "--class", _CLASS, *words, "spark-internal"],
         "env": {**job_env(config), TOKEN_VARIABLE: _read_token(folder), "MALLOC_ARENA_MAX": "2"},
         "port": port,
         "ui": f"http://127.0.0.1:{ui}",

@@ -14,7 +14,7 @@ from tidefold.compute.connect_session import CODE_SETTING
 from tidefold.compute.spark_versions import SETTINGS, require_version
 from tidefold.config import Config
 from tidefold.config.models.spark import is_one_process
-from tidefold.installation import CODE, PACKAGE, find_python_path, jar_folder
+from tidefold.installation import CODE, PACKAGE, SPARK_SUBMIT, find_python_path, jar_folder
 from tidefold.spark import jars
 from tidefold.spark.request import Request, make_argument
 from tidefold.spark.steps import job_path
@@ -253,6 +253,5 @@ def submit_stored_job(config: Config, step: str, job: StoredJob) -> Command:
 
 def spark_submit(master: str, conf: Mapping[str, str], job: Path, *arguments: str) -> tuple[str, ...]:
     """The command line that runs a job with its arguments."""
-    program = Path(sys.executable).with_name("spark-submit")
     settings = [part for key, value in conf.items() for part in ("--conf", f"{key}={value}")]
-    return (str(program), "--master", master, *settings, str(job), *arguments)
+    return (SPARK_SUBMIT, "--master", master, *settings, str(job), *arguments)

@@ -29,6 +29,7 @@ from tidefold.compute.spark_versions import (
     minor_of,
 )
 from tidefold.config.models.spark import is_connect
+from tidefold.installation import SPARK_SUBMIT
 from tidefold.operations.doctor.finding import DoctorFinding, FindingLevel
 
 _PIN = re.compile(r"([A-Za-z0-9._-]+)==([^ ;\\]+)")
@@ -159,12 +160,12 @@ class SparkSetup:
 
 
 def find_spark(master: str | None) -> SparkSetup:
-    """Looks for spark-submit beside this Python, and connects to a standalone master or a Spark Connect server."""
-    submit = Path(sys.executable).with_name("spark-submit")
+    """Looks for spark-submit, and connects to a standalone master or a Spark Connect server."""
     places = re.match(r"(?:spark|sc)://([^/;]+)", master or "")
     error = try_connect(places[1]) if places else ""
     client = _find_version("pyspark-client") or ""
-    return SparkSetup(str(submit), os.access(submit, os.X_OK), master, error, spark_versions.find_spark(), client)
+    spark = spark_versions.find_spark()
+    return SparkSetup(SPARK_SUBMIT, os.access(SPARK_SUBMIT, os.X_OK), master, error, spark, client)
 
 
 def try_connect(places: str) -> str:
