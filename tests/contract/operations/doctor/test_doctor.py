@@ -214,7 +214,7 @@ def test_spark_and_its_master(config_path: Path, tmp_path: Path, monkeypatch: py
     [(level, said)] = look("spark", config_path)
     assert (level, said) == (FAIL, f"spark://127.0.0.1:{port} cannot be reached: Connection refused.")
     change(config_path, f"spark://127.0.0.1:{port}", "local")
-    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    monkeypatch.setattr(machine, "SPARK_SUBMIT", str(tmp_path / "spark-submit"))
     client = spark_versions.find_spark()
     assert look("spark", config_path) == [(WARN, NO_SPARK)], "a client alone brings no Spark"
     install(tmp_path / "site", monkeypatch, pyspark=f"{spark_versions.minor_of(client)}.99")
