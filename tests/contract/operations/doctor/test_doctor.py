@@ -515,7 +515,7 @@ def test_without_a_configuration_the_machine_is_checked(tmp_path: Path, monkeypa
     assert (first.level, first.message.split(". ")[0]) == (WARN, "There is no tidefold.yaml in this folder")
     assert "tidefold init" in first.hint
     assert {"versions", "java", "spark", "airflow"} == {f.check for f in rest}
-    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    monkeypatch.setattr(machine, "SPARK_SUBMIT", str(tmp_path / "spark-submit"))
     assert {"versions", "spark", "airflow"} == {f.check for f in diagnose(around)[1:]}, "no Spark: no Java"
 
 
