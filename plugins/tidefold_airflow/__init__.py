@@ -33,7 +33,7 @@ _MODULES = {
     "tidefold_doctor_dag": "dags.doctor",
     "tidefold_group": "dags.factory",
     "tidefold_scrub_dag": "dags.scrub",
-    "tidefold_write_dag": "dags.write",
+    "tidefold_write_dag": "dags.factory",
     "waiting_asset": "triggers",
 }
 

@@ -196,7 +196,7 @@ def _prove(stores: Stores, file: StoredFile, good: Iterable[StoredLocation]) -> 
         except OSError as error:
             if not is_lost_by_disk(error):
                 raise
-    raise CorruptError("NO_GOOD_COPY", "no copy of the file is proved to be intact")
+    raise CorruptError("NO_GOOD_COPY", "no copy of the file is proved to be intact", hint="")
 
 
 def _is_right_segment(stores: Stores, place: StoredLocation) -> bool:
