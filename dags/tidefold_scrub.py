@@ -2,8 +2,7 @@
 
 import os
 
-from tidefold_airflow.dags.doctor import DOC
-from tidefold_airflow.dags.scrub import tidefold_scrub_dag
+from tidefold_airflow.dags.scrub import DOC, tidefold_scrub_dag
 
 ENVIRONMENT = """
 Environment: `TIDEFOLD_SCRUB_SCHEDULE` (cron in UTC, default `@weekly`; empty: only by hand), `TIDEFOLD_SCRUB_SHARE`
