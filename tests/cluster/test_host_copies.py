@@ -135,13 +135,17 @@ class Hosts:
         return names
 
     def check_left(self) -> None:
-        """Each file on a host is needed, or `clean-local` lists its host; each host with files has a record."""
+        """Each file on a host is needed, or `clean-local` lists its host; each host with files has a record.
+
+        Unfinished files of a task that was killed are removed by the next fold that has a task there.
+        """
         listed = {one["host"] for one in retain_local(self.pipeline, [LOG])[0].facts["hosts"]}
         recorded = {one.host for one in read_hosts(self.pipeline.store)}
         for host in WORKERS:
             copies = self.find_copies(host)
             assert host in recorded or not copies
-            assert host in listed or not copies - self.find_needed(), (host, listed)
+            left = {name for name in copies - self.find_needed() if ".new" not in name}
+            assert host in listed or not left, (host, listed, left)
 
 
 def begin(cluster: SparkCluster) -> SparkSession:
@@ -218,9 +222,10 @@ def test_a_worker_and_an_executor_die_while_they_fold_and_restore(hosts: Hosts) 
         hosts.check_left()
     hosts.cluster.start_worker("one")
 
-    for number in (1, 2, 3):
+    for number in (1, 2):
         hosts.take()
         read = hosts.make(f"after-{number}")
     assert read["local"]["files"] >= BUCKETS, read
     hosts.check_left()
     assert retain_local(hosts.pipeline, [LOG])[0].facts["hosts"] == []
+    assert not [name for host in WORKERS for name in hosts.find_copies(host) if ".new" in name]

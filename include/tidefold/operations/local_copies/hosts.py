@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tidefold.domain.log_state import DeletionState
-from tidefold.domain.retention.local_copies import CopyName
+from tidefold.domain.log_state import DeletionState, LogState
+from tidefold.domain.retention.local_copies import CopyName, segments_needed
 from tidefold.domain.wording import count_noun, in_units
-from tidefold.errors import TidefoldError
+from tidefold.errors import TidefoldError, wrap_unexpected
+from tidefold.ledger import read_manifest
 from tidefold.operations.outcome import Outcome, Status, for_each_log
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.retention.details import LocalRetentionDetails, UnvisitedHost
@@ -17,11 +19,15 @@ from tidefold.storage import Store
 from tidefold.storage.local_copies.host_copies import (
     HeldCopies,
     HostCopied,
+    HostCopies,
     HostFolders,
     HostRecord,
+    identify_host,
     read_hosts,
     write_host,
 )
+
+_log = logging.getLogger(__name__)
 
 
 def with_hosts(pipeline: Pipeline) -> HostFolders | None:
@@ -61,7 +67,8 @@ def note_copied(store: Store, name: CopyName, copied: Sequence[HostCopied]) -> L
 def list_hosts(pipeline: Pipeline, logs: Sequence[str], plan: bool) -> list[Outcome]:
     """Names the hosts with copies of a log on which no task of its newest snapshot ran, and what they hold.
 
-    Copies of logs that exist no more are named with the first log. The next task on a host removes what is not needed.
+    Copies of logs that exist no more are named with the first log. The next task on a host removes what is not needed;
+    on this machine, this call does.
 
     plan: the outcome counts as work if there is a host, so that Airflow does not skip the task that shows it.
     """
@@ -78,6 +85,11 @@ def list_hosts(pipeline: Pipeline, logs: Sequence[str], plan: bool) -> list[Outc
 
     def act(log: str) -> Outcome:
         state = pipeline.ledger(log).find()
+        if state and not plan and identify_host() in {record.host for record in records}:
+            try:
+                _clean_here(pipeline, state)
+            except Exception as error:  # The next call tries again (I15).
+                _log.warning("%s: local copies on this machine are left: %s", log, wrap_unexpected(error))
         hosts = find(log, state.latest.id if state and state.latest else 0)
         if log == logs[0]:
             gone = {name for record in records for name in record.logs.keys() - pipeline.config.logs.keys()}
@@ -87,6 +99,15 @@ def list_hosts(pipeline: Pipeline, logs: Sequence[str], plan: bool) -> list[Outc
         return Outcome(log, Status.PLANNED if hosts and plan else Status.NOTHING, message, details=details)
 
     return for_each_log(logs, act)
+
+
+def _clean_here(pipeline: Pipeline, state: LogState) -> None:
+    """Removes what the log needs no more on this machine: small steps of a cluster's pipeline run in this process."""
+    files = read_manifest(pipeline.store, state.log, state.latest).files if state.latest else ()
+    names = {file.sha256 for file in files} | {path.rpartition("/")[2] for path in segments_needed(state)}
+    attempt = state.open_attempt.id if state.open_attempt else state.last_snapshot + 1
+    if hosts := with_hosts(pipeline):
+        HostCopies(replace(hosts, needed=tuple(names))).clean(pipeline.store, CopyName(state.log, attempt))
 
 
 def _describe(host: UnvisitedHost) -> str:

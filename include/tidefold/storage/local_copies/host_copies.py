@@ -151,23 +151,24 @@ class HostCopies:
         return (self._local.root_of(path), path) if path else None
 
     def visit(self, store: Store, name: CopyName) -> None:
-        """Removes copies that the log of an attempt needs no more, and writes the record of this host.
-
-        Once for each attempt, before its first copy: whatever dies later, the record names the host.
-        """
+        """Cleans up once for each attempt, before its first copy: whatever dies later, the record names the host."""
         if name in self._visited:
             return
         self._visited.add(name)
         try:
-            here, mark = copies(self._local), f"{name}/{_VISITED}"
-            if not any(entry.path == mark for entry in here.get(name, ())):  # By another process of this host.
-                self._local.delete(
-                    [e.path for one, files in here.items() for e in files if self._retires(one, e, name)]
-                )
-                self.record(store, name)
-                self._local.put_if_absent(mark, b"")
+            mark = f"{name}/{_VISITED}"
+            if any(entry.path == mark for entry in copies(self._local).get(name, ())):
+                return  # By another process of this host.
+            self.clean(store, name)
+            self._local.put_if_absent(mark, b"")
         except Exception as error:
             self._warn(error)
+
+    def clean(self, store: Store, name: CopyName) -> None:
+        """Removes copies that the log of an attempt needs no more, and writes the record of this host."""
+        here = copies(self._local)
+        self._local.delete([e.path for one, files in here.items() for e in files if self._retires(one, e, name)])
+        self.record(store, name)
 
     def record(self, store: Store, name: CopyName) -> None:
         """Writes the record of this host, which an attempt visits."""

@@ -210,11 +210,25 @@ def test_copies_of_a_dropped_log_are_listed_and_then_removed(tmp_path: Path, mon
     ingest(pipeline, PAIR, hosts)
     drop(pipeline, "orders", plan=False)
     pipeline = make(tmp_path, ["items"])
-    [listed] = retain_local(pipeline, ["items"])[0].facts["hosts"]
+    [listed] = retain_local(pipeline, ["items"], plan=True)[0].facts["hosts"]
     assert (listed["log"], listed["dropped"], listed["files"]) == ("orders", True, 1)
     cycle(pipeline, "run-1", hosts)
     assert {path.parent.parent.name for path in files_of(pipeline, "one").values()} == {"items"}
     assert {log for one in read_hosts(pipeline.store) for log in one.logs} == {"items"}
+
+
+def test_this_machine_removes_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """L5: a small ingest runs here, and the folds on the cluster."""
+    pipeline, hosts = make(tmp_path), Hosts(monkeypatch, "one")
+    land(pipeline, 0, 40, ["items"])
+    ingest(pipeline, ["items"], Hosts(monkeypatch, "here"))
+    cycle(pipeline, "run-1", hosts)
+    assert len(files_of(pipeline, "here")) == 1
+    retain_local(pipeline, ["items"])
+    assert len(files_of(pipeline, "here")) == 1, "this machine is another one"
+    monkeypatch.setenv("TIDEFOLD_HOST", "here")
+    retain_local(pipeline, ["items"])
+    assert files_of(pipeline, "here") == {}
 
 
 def test_an_unfinished_copy_goes_with_the_next_visit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
