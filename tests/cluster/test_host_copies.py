@@ -18,6 +18,7 @@ from typing import Any
 
 import psutil
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from local_airflow.processes import Register, members, stop
@@ -25,8 +26,9 @@ from local_airflow.settings import PROJECT
 from local_cluster.spark import WORKERS, SparkCluster, make_cluster
 from support.airflow_stack import wait_until, words_of
 from support.landing import record, text_of
-from support.pipelines import judge_all, table_rows
+from support.pipelines import judge_all
 from tidefold.compute.runners import find_executors, on_spark
+from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
 from tidefold.ledger import read_manifest
 from tidefold.operations.ingest.ingest import ingest
@@ -100,7 +102,9 @@ class Hosts:
         assert outcome.status == "staged", outcome
         judge_all(self.pipeline, LOG)
         confirm(self.pipeline, LOG, run_id=run)
-        assert {row["id"]: row["text"] for row in table_rows(self.pipeline, LOG)} == self.rows
+        shown = DeltaTable(self.pipeline.store.uri(LogPaths(LOG).table)).to_pyarrow_table().to_pylist()
+        assert {row["id"]: row["text"] for row in shown} == self.rows
+        assert len(shown) == len(self.rows)
         print(run, outcome.facts["read"], outcome.facts["local"])
         return outcome.facts["read"]
 
