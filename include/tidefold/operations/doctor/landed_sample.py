@@ -57,8 +57,10 @@ def _try_newest(log: LogConfig) -> LandedMisfit | None:
     try:
         source = source_of(feed)
         listing = source.listing(LogState(log.id, log.shape))
-        if listing.problems and not listing.files:
-            return _of_problem(log.id, listing.problems[0])
+        # The check `landing` reports links.
+        unread = [problem for problem in listing.problems if problem.code != "LANDED_LINK"]
+        if unread and not listing.files:
+            return _of_problem(log.id, unread[0])
         small = [file for file in listing.files if 0 < file.size <= _MOST_BYTES]
         if not small:
             return None
