@@ -47,7 +47,7 @@ html head meta title style body div a svg path main h1 h2 span p table thead tbo
 line g rect text details summary pre form label input select option button iframe
 """
 OURS = set(_ELEMENTS.split())
-OF_REPORT = {"header", "h3", "i", "figure", "figcaption", "circle", "polygon", "polyline"}
+OF_REPORT = {"header", "h3", "i", "meter"}
 POLICY = "default-src 'none'"
 
 
