@@ -60,13 +60,15 @@ def test_a_savepoint_is_told_in_one_line_and_in_json(pipeline: Pipeline, tmp_pat
             "topic": "accounts",
             "partition": 0,
             "next_offset": 49,
-            "high": [1, 48],
-            "count": 0,
-            "again": None,
-            "time": None,
-            "connector_run": "",
-            "columns": [],
-            "signalled": [],
+            "stream": {
+                "max_order": [1, 48],
+                "records_at_max": 0,
+                "replayed_at_max": None,
+                "max_commit_time": None,
+                "connector_run": "",
+                "columns": [],
+                "signalled": [],
+            },
         }
     ]
 

@@ -14,6 +14,7 @@ from tidefold.cli import spark_submit
 from tidefold.cli.spark_submit import SparkApplication
 from tidefold.cli.terminal import Format, Terminal
 from tidefold.config import Config
+from tidefold.domain.snapshot.claim import WatchedAttempt
 from tidefold.errors import InvalidInputError
 from tidefold.operations.outcome import Outcome, Status
 from tidefold.operations.pipeline import Pipeline
@@ -138,7 +139,8 @@ def test_requests_that_are_too_long_for_an_argument_or_a_pipe_go_through_a_file(
         assert run(application, "accounts") == [Status.STAGED]
     attempt = pipeline.ledger("accounts").read().open_attempt
     assert attempt
-    step = MaterializeStep(Fold("run-1", stalled={f"log-{number}": attempt for number in range(1_000)}))
+    watched = WatchedAttempt(attempt, 0)
+    step = MaterializeStep(Fold("run-1", stalled={f"log-{number}": watched for number in range(1_000)}))
     with SparkApplication(terminal, pipeline) as application:
         done = [application.run_step(step, [log])[0].status for log in ("tellers", "accounts")]
         assert done == [Status.STAGED, Status.ALREADY]

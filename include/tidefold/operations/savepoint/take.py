@@ -8,6 +8,7 @@ import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import msgspec
 
@@ -18,6 +19,7 @@ from tidefold.domain.key_groups import bucket_ranges
 from tidefold.domain.log_state import LogState, Snapshot, State
 from tidefold.domain.snapshot import transitions
 from tidefold.domain.snapshot.manifest import BEGUN, DELTA_LOG, DESCRIPTION, ROWS, SavedFile, Savepoint, part_path
+from tidefold.domain.source_progress import Position
 from tidefold.domain.source_progress_history import progress_at
 from tidefold.domain.wording import in_units
 from tidefold.errors import InvalidInputError, NotFoundError, RefusedError, TidefoldError, UnknownOutcomeError
@@ -287,6 +289,12 @@ def _remove_mark(store: Store, log: str) -> None:
         _log.warning("`%s` is left beside the savepoint of %s: %s", BEGUN, log, error)
 
 
+def _describe_position(position: Position) -> dict[str, Any]:
+    """The fields of a position with their names, also those that are stored as a list."""
+    fields: dict[str, Any] = msgspec.to_builtins(position)
+    return {**fields, "stream": position.stream._asdict()}
+
+
 def _outcome(savepoint: Savepoint, store: Store, status: Status, read: ReadSources | None = None) -> Outcome:
     details = SavepointDetails(
         address=store.address,
@@ -295,7 +303,7 @@ def _outcome(savepoint: Savepoint, store: Store, status: Status, read: ReadSourc
         rows=savepoint.rows,
         files=len(savepoint.files),
         bytes=savepoint.bytes,
-        positions=[msgspec.to_builtins(p) for p in savepoint.progress.positions],
+        positions=[_describe_position(one) for one in savepoint.progress.positions],
         read=read,
     )
     message = (
