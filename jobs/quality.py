@@ -20,7 +20,7 @@ from tidefold.spark.steps import QualityStep
 
 
 def run(spark: SparkSession, pipeline: Pipeline, step: QualityStep, logs: Sequence[str]) -> list[Outcome]:
-    return judge(pipeline, logs, step.run, SparkEngine(spark), JUDGED_AT_ONCE)
+    return judge(pipeline, logs, step.run, SparkEngine(spark), JUDGED_AT_ONCE, recount=step.recount)
 
 
 if __name__ == "__main__":

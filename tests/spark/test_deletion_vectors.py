@@ -10,12 +10,14 @@ import pytest
 from support.pipelines import CONFIG, make_pipeline, put, table_rows
 from tidefold.changelog.schema import DELETE
 from tidefold.compute.runners import on_spark
+from tidefold.domain.paths import data_path
 from tidefold.ledger import read_manifest
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.quality.judge import judge
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import Fold, materialize
+from tidefold.quality.run import count_memory
 from tidefold.quality.run.spark_rows import SparkEngine
 
 if TYPE_CHECKING:
@@ -58,3 +60,21 @@ def test_the_gate_and_readers_see_the_rows_that_count(pipeline: Pipeline, spark:
     assert found.where("id = 2").count() == 0
     before = spark.read.format("delta").option("versionAsOf", 0).load(pipeline.store.uri("tables/accounts"))
     assert {row.id: row.text for row in before.collect()} == {i: f"a {i}" for i in range(200)}
+
+
+def test_the_gate_reads_no_file_whose_counts_it_has(
+    pipeline: Pipeline, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(count_memory, "_find_turns", lambda shares, snapshot: set())
+    materialize(pipeline, ["accounts"], Fold("run-2"), on_spark(spark))
+    manifest = read_manifest(pipeline.store, "accounts", pipeline.ledger("accounts").read().snapshots[-1])
+    changed = {file.key_groups for file in manifest.shown if file.deletions or not file.carried}
+    kept = [file for file in manifest.shown if file.key_groups not in changed]
+    assert kept
+    for file in kept:
+        path = Path(pipeline.store.uri(data_path(manifest.home, file.name)))
+        path.write_bytes(bytes(path.stat().st_size))
+    [outcome] = judge(pipeline, ["accounts"], "run-2", SparkEngine(spark))
+    assert (outcome.status, outcome.facts["counted_by"]) == ("passed", 1)
+    # Two new rows, and three that left.
+    assert (outcome.facts["rows_read"], outcome.facts["rows_taken_over"]) == (4, 198)

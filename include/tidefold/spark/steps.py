@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import runpy
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
@@ -139,9 +139,10 @@ class MaterializeStep(msgspec.Struct, frozen=True, tag="materialize"):
 
 
 class QualityStep(msgspec.Struct, frozen=True, tag="quality"):
-    """Judges staged snapshots: those of `run`, or any."""
+    """Judges staged snapshots: those of `run`, or any. With `recount` it reads all rows."""
 
     run: str | None = None
+    recount: bool = False
     name: ClassVar[str] = "quality"
     limit: ClassVar[int] = 0
     find_case = staticmethod(judge.prepare)
@@ -151,6 +152,7 @@ class QualityStep(msgspec.Struct, frozen=True, tag="quality"):
             case = self.find_case(pipeline, log, self.run)
             if isinstance(case, Outcome):
                 return case
+            case = replace(case, recount=self.recount)
             return PreparedLog(log, case, 0 if judge.is_judged(pipeline, case) else judge.weigh(pipeline, case))
 
         return _prepare_each(pipeline, logs, plan)

@@ -22,7 +22,8 @@ from tidefold.domain.snapshot.manifest import DataFile, Manifest
 from tidefold.domain.source_progress import NO_PROGRESS
 from tidefold.errors import TidefoldError
 from tidefold.quality.report.result import CheckResult
-from tidefold.quality.run.bucket_counts import CountRow, CountRows, Query, bucket_counter, can_count, deal_buckets
+from tidefold.quality.run.bucket_counts import CountRows, bucket_counter, can_count, deal_buckets
+from tidefold.quality.run.count_memory import CountRow, Query
 from tidefold.quality.run.duckdb_rows import open_duckdb
 from tidefold.quality.run.engine import Check
 from tidefold.quality.run.expectations import evaluate

@@ -3,26 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
 
 import pytest
 
+from support.counting_engine import CountingEngine
 from support.staging import ROWS, Row, stage
-from tidefold.compute.runners import in_process
-from tidefold.domain.snapshot.manifest import Manifest
-from tidefold.domain.wording import EngineName
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.quality.judge import judge
-from tidefold.quality.run.bucket_counts import bucket_counter
 from tidefold.quality.run.duckdb_rows import open_duckdb
-from tidefold.quality.run.engine import Meter
-from tidefold.quality.run.spark_rows import SparkRows
 from tidefold.spark.steps import QualityStep
-from tidefold.storage import Store
 from tidefold.wiring import open_pipeline
 
 # Of an outcome: log, status, message, code of the error.
@@ -41,32 +32,6 @@ expectations:
 - {type: expect_column_values_to_be_between, kwargs: {column: bid, min_value: 0, max_value: 2}}
 - {type: expect_column_values_to_match_regex, kwargs: {column: filler, regex: '^row [0-9]+$'}}
 """
-
-
-def count_nothing(log: str) -> None:
-    return
-
-
-def fail() -> NoReturn:
-    raise AssertionError("Spark read the rows")
-
-
-@dataclass(frozen=True)
-class CountingEngine:
-    """Spark's way to judge without Spark: the tasks run in this process.
-
-    before: is called with the log whose rows are read.
-    """
-
-    before: Callable[[str], None] = count_nothing
-    name: EngineName = EngineName.SPARK
-
-    def read(self, store: Store, manifest: Manifest) -> SparkRows:
-        self.before(manifest.log)
-        return SparkRows(fail, manifest.shape, bucket_counter(store.address, manifest, in_process))
-
-    def meter(self) -> Meter:
-        return Meter()
 
 
 def make_pipeline(folder: Path) -> Pipeline:

@@ -123,11 +123,15 @@ def materialize(
     return print_outcomes(terminal, "materialize", outcomes, after=f"tidefold quality{list_logs(logs)}")
 
 
-def quality(terminal: Terminal, logs: Logs = None, run: RunId = None) -> int:
+Recount = Annotated[bool, typer.Option("--recount", help="Read all rows: use no counts of the snapshot before.")]
+
+
+def quality(terminal: Terminal, logs: Logs = None, run: RunId = None, recount: Recount = False) -> int:
     """Judge the staged snapshots: run the quality checks on all rows of the staged files.
 
     Checks that the key is unique and not null, compares the row count with the last snapshot, and runs the log's suite
-    file. Stores the verdict with a report. Exit code 3 if a gate failed.
+    file. Stores the verdict with a report. Rows whose counts the last verdict stored are not read again. Exit code 3 if
+    a gate failed.
 
     Example: tidefold quality accounts
 
@@ -138,7 +142,7 @@ def quality(terminal: Terminal, logs: Logs = None, run: RunId = None) -> int:
     from tidefold.spark.steps import QualityStep
 
     pipeline = terminal.pipeline()
-    step = QualityStep(None if run is None else run_id(run))
+    step = QualityStep(None if run is None else run_id(run), recount)
     outcomes = run_step(terminal, pipeline, step, choose_logs(pipeline, logs))
     print_costs(terminal, outcomes)
     passed = [one.log for one in outcomes if one.status is Status.PASSED]

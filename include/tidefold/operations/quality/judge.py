@@ -7,7 +7,7 @@ import logging
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from tidefold.domain.log_state import LogState, Snapshot, State
@@ -33,10 +33,11 @@ from tidefold.quality.report.verdict_store import (
     verdict_path,
 )
 from tidefold.quality.run.bucket_counts import check_files
+from tidefold.quality.run.count_memory import CountMemory
 from tidefold.quality.run.duckdb_rows import can_judge
-from tidefold.quality.run.engine import REFERENCES, Check, QualityEngine
+from tidefold.quality.run.engine import REFERENCES, Check, QualityEngine, Reuse
 from tidefold.quality.run.expectations import load
-from tidefold.quality.run.run_checks import Baseline, Target, ValidationContext, run_checks
+from tidefold.quality.run.run_checks import Baseline, Target, ValidationContext, account_rows, run_checks
 from tidefold.quality.suite.suite import Suite
 
 _log = logging.getLogger(__name__)
@@ -49,6 +50,7 @@ class Case:
 
     path, page: of the result as JSON, and of the report for people.
     audit: judges a completed snapshot again, and decides nothing.
+    recount: takes nothing over from the counts of the base. An audit never does.
     """
 
     state: LogState
@@ -58,9 +60,12 @@ class Case:
     path: str
     page: str
     audit: bool = False
+    recount: bool = False
 
 
-def find(pipeline: Pipeline, case: Case, manifest: Manifest, engine: QualityEngine) -> Findings:
+def find(
+    pipeline: Pipeline, case: Case, manifest: Manifest, engine: QualityEngine, memory: CountMemory | None = None
+) -> Findings:
     """Runs all checks on the rows of the snapshot. Raises TidefoldError if a check could not be computed."""
     check_files(pipeline.store, manifest)
     base = _base(pipeline, case, manifest, engine)
@@ -72,11 +77,24 @@ def find(pipeline: Pipeline, case: Case, manifest: Manifest, engine: QualityEngi
         before = max(before or 0, manifest.cleared_rows)
     checks = case.suite.checks(manifest.rows, before, landed, advice, manifest.ties)
     beside = ValidationContext(case.as_of, base, _targets(pipeline, case, checks, engine))
-    rows = engine.read(pipeline.store, manifest)
+    rows = engine.read(pipeline.store, manifest, memory)
     findings = run_checks(rows, manifest.shape, checks, beside, engine.meter())
+    reuse = memory.reuse if memory else None
+    findings = account_rows(
+        findings, checks, manifest.shape, manifest.rows, reuse or Reuse(manifest.rows, 0, manifest.rows, 0)
+    )
     told = "%s: %d checks over %d rows in %.1f s; engine: %s"
     _log.info(told, case.state.log, len(findings.checks), manifest.rows, findings.seconds, engine.name)
     return findings
+
+
+def _open_memory(pipeline: Pipeline, case: Case) -> CountMemory:
+    state, snapshot = case.state, case.snapshot
+    base = None if case.recount or snapshot.base is None else state.snapshot(snapshot.base)
+    if base is None:
+        return CountMemory(pipeline.store, state.log, snapshot.id)
+    read = partial(read_manifest, pipeline.store, state.log, base)
+    return CountMemory(pipeline.store, state.log, snapshot.id, base.id, read)
 
 
 def history_of(pipeline: Pipeline, state: LogState, before: int) -> tuple[HistoryPoint, ...]:
@@ -235,6 +253,7 @@ def judge(
     at_once: int = 1,
     *,
     audit: bool = False,
+    recount: bool = False,
 ) -> list[Outcome]:
     """Gives every log's staged snapshot (of this run, or any when `run_id` is None) its verdict: passed or failed.
 
@@ -244,11 +263,14 @@ def judge(
     at_once: how many logs are judged at the same time; more than one only with an engine that allows it.
     audit: judges the newest completed snapshot instead, and changes nothing but its report. Ages count up to the start
     of the run. A repeated call of the same run returns the first result.
+    recount: reads all rows, also those whose counts the base has.
     """
 
     def act(log: str) -> Outcome:
         case = prepare_audit(pipeline, log, run_id) if audit else prepare(pipeline, log, run_id)
-        return case if isinstance(case, Outcome) else judge_case(pipeline, case, engine)
+        if isinstance(case, Outcome):
+            return case
+        return judge_case(pipeline, replace(case, recount=recount), engine)
 
     return for_each_log(logs, act, at_once)
 
@@ -269,7 +291,10 @@ def _judge(pipeline: Pipeline, case: Case, engine: QualityEngine | None) -> Outc
     store = pipeline.store
     judged = _find_stored(pipeline, case)
     if judged is None:
-        judged = store_judgement(store, _judge_rows(pipeline, case, engine), case.path)
+        memory = None if case.audit else _open_memory(pipeline, case)
+        judged = store_judgement(store, _judge_rows(pipeline, case, engine, memory), case.path)
+        if memory:
+            memory.keep()
     # Also completes a judgement that crashed between the verdict file, the page and the ledger.
     store_report(store, judged, case.page)
     if not case.audit:
@@ -278,14 +303,16 @@ def _judge(pipeline: Pipeline, case: Case, engine: QualityEngine | None) -> Outc
     return describe_judgement(judged, report=store.uri(case.page), verdict=store.uri(case.path))
 
 
-def _judge_rows(pipeline: Pipeline, case: Case, engine: QualityEngine | None) -> ValidationResult:
+def _judge_rows(
+    pipeline: Pipeline, case: Case, engine: QualityEngine | None, memory: CountMemory | None
+) -> ValidationResult:
     state, snapshot = case.state, case.snapshot
     if engine is None:
         done = "audited" if case.audit else "judged"
         raise TidefoldError("SPARK_NEEDED", f"Snapshot {snapshot.id} of `{state.log}` can be {done} only with Spark.")
     manifest = read_manifest(pipeline.store, state.log, snapshot)
     load()
-    findings = find(pipeline, case, manifest, engine)
+    findings = find(pipeline, case, manifest, engine, memory)
     # An audit counts the snapshot's own verdict as history, too.
     history = history_of(pipeline, state, snapshot.id + case.audit)
     how = Circumstances(now(), case.as_of, history, case.audit, engine.name)
@@ -299,6 +326,8 @@ class JudgementDetails(Details):
     `checks`: how many there are; `failed` and `warnings`: how many of them did not pass.
     `suite`: sha256 of the suite.
     `report`, `verdict`: addresses of the page and of the stored result.
+    `rows_read`: of how many rows single values were counted now. `rows_taken_over`: of how many the counts of snapshot
+    `counted_by` were used.
     """
 
     rows: int
@@ -312,6 +341,9 @@ class JudgementDetails(Details):
     suite: str
     report: str
     verdict: str
+    rows_read: int | None = omit_if_none()
+    rows_taken_over: int | None = omit_if_none()
+    counted_by: int | None = omit_if_none()
     audit: bool | None = omit_if_none()
 
 
@@ -329,9 +361,15 @@ def describe_judgement(judged: ValidationResult, *, report: str, verdict: str) -
         suite=judged.suite,
         report=report,
         verdict=verdict,
+        rows_read=judged.read,
+        rows_taken_over=judged.taken_over if judged.read is not None else None,
+        counted_by=judged.counted_by,
         audit=judged.audit or None,
         engine=EngineName(judged.engine) if judged.engine else None,
     )
     status = Status.PASSED if judged.passed else Status.FAILED
     message = f"{'audit of ' if judged.audit else ''}snapshot {judged.snapshot} {status}: {judged.summary}"
+    if judged.counted_by is not None:
+        of = f"{judged.taken_over:,} taken over from snapshot {judged.counted_by}"
+        message = f"{message} ({judged.read:,} rows read, {of})"
     return Outcome(judged.log, status, message, judged.snapshot, details=details)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tidefold.domain.log_state import LogState, Snapshot
 from tidefold.domain.snapshot.manifest import Manifest
 from tidefold.domain.wording import count_noun
-from tidefold.quality.run.engine import Check, CostPart, Severity, canonical
+from tidefold.quality.run.engine import Check, CostPart, Reuse, Severity, canonical
 from tidefold.quality.run.statistics import ColumnStatistics
 
 SAMPLES = 10
@@ -26,6 +26,7 @@ class CheckResult:
     detail: what is wrong, in a few words, for the summary.
     arguments, observed: texts for people.
     compared: the snapshot, or the frozen instant, that the rows were compared with.
+    read, taken_over: how many rows were read now, and of how many earlier counts were used; None: it reads no rows.
     """
 
     name: str
@@ -40,6 +41,8 @@ class CheckResult:
     detail: str = ""
     keys: tuple[str, ...] = ()
     compared: str | None = None
+    read: int | None = None
+    taken_over: int | None = None
 
     @property
     def failed(self) -> bool:
@@ -104,6 +107,8 @@ class ValidationResult:
     history: former judgements.
     audit: judges a completed snapshot again, and decides nothing.
     engine: the engine that ran the checks.
+    read, taken_over, counted_by: of how many rows single values were counted now; of how many earlier counts were
+    used, and of which snapshot these are.
     """
 
     log: str
@@ -129,6 +134,9 @@ class ValidationResult:
     history: tuple[HistoryPoint, ...] = ()
     audit: bool = False
     engine: str = ""
+    read: int | None = None
+    taken_over: int = 0
+    counted_by: int | None = None
 
     @property
     def jobs(self) -> int:
@@ -138,12 +146,16 @@ class ValidationResult:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """The outcome of running the checks: their results, the statistics of the rows, and the cost."""
+    """The outcome of running the checks: their results, the statistics of the rows, and the cost.
+
+    reuse: what was counted and what was taken over; None: all rows were read.
+    """
 
     checks: tuple[CheckResult, ...]
     statistics: tuple[ColumnStatistics, ...]
     cost: tuple[CostPart, ...]
     seconds: float
+    reuse: Reuse | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +173,7 @@ def conclude(
     state: LogState, snapshot: Snapshot, manifest: Manifest, suite: str, findings: Findings, how: Circumstances
 ) -> ValidationResult:
     """Builds the judgement from the results of all checks."""
-    checks = findings.checks
+    checks, reuse = findings.checks, findings.reuse
     return ValidationResult(
         log=state.log,
         snapshot=snapshot.id,
@@ -186,6 +198,9 @@ def conclude(
         history=how.history,
         audit=how.audit,
         engine=how.engine,
+        read=reuse.read if reuse else manifest.rows,
+        taken_over=reuse.taken if reuse else 0,
+        counted_by=reuse.snapshot if reuse and reuse.taken else None,
     )
 
 

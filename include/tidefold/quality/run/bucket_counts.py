@@ -6,29 +6,33 @@ Equal keys lie in one bucket, so duplicates of a key do, too: each task proves t
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tidefold.changelog.key_group_hash import connect, key_group_sql, quote_name
 from tidefold.changelog.schema import table_schema
 from tidefold.compute.runners import Runner
-from tidefold.delta.data_files import without_deleted
+from tidefold.delta.data_files import Places, without_deleted
 from tidefold.delta.published_table import active_files
-from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.log_state import SnapshotKind, TableSpec
 from tidefold.domain.paths import data_path
 from tidefold.domain.snapshot.manifest import DataFile, Manifest
 from tidefold.errors import CorruptError, TidefoldError
+from tidefold.quality.run import count_memory
+from tidefold.quality.run.count_memory import CountMemory, CountRow, Counts, Query, ShareAnswer, ShareWork
+from tidefold.quality.run.engine import Reuse
 from tidefold.quality.run.expectations import not_computed
 from tidefold.storage import Store, open_store
 from tidefold.storage.delta_tables import convert_errors, open_table
 from tidefold.storage.safe_files import open_scratch
+from tidefold.typed_json import decode_json
 
 if TYPE_CHECKING:
     import duckdb
@@ -51,19 +55,36 @@ def check_files(store: Store, manifest: Manifest) -> None:
 
 
 def file_rows(
-    store: Store, folder: str, file: DataFile, shape: TableSpec, columns: Sequence[str] | None = None
+    store: Store,
+    folder: str,
+    file: DataFile,
+    shape: TableSpec,
+    columns: Sequence[str] | None = None,
+    only: Places | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Yields the rows of one file that are not deleted, every column nullable and of its current type.
 
     columns: those that are read; None: all.
+    only: the places of the rows that are read instead. Row groups without such a row are not read.
     """
     wanted = [f for f in table_schema(shape) if columns is None or f.name in columns]
     schema = pa.schema([field.with_nullable(True) for field in wanted])
     with store.open(data_path(folder, file.name)) as stream:
         parquet = pq.ParquetFile(stream)
         present = [name for name in schema.names if name in parquet.schema_arrow.names]
-        for rows in without_deleted(parquet.iter_batches(columns=present), file):
+        batches = without_deleted(parquet.iter_batches(columns=present), file)
+        for rows in batches if only is None else _take_rows(parquet, present, only):
             yield _fill_columns(rows, schema)
+
+
+def _take_rows(parquet: pq.ParquetFile, columns: Sequence[str], wanted: Places) -> Iterator[pa.RecordBatch]:
+    start = 0
+    for group in range(parquet.num_row_groups):
+        end = start + parquet.metadata.row_group(group).num_rows
+        first, last = np.searchsorted(wanted, np.array([start, end], np.uint64))
+        if first < last:
+            yield from parquet.read_row_group(group, columns).take(wanted[first:last] - np.uint64(start)).to_batches()
+        start = end
 
 
 def _fill_columns(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
@@ -100,76 +121,122 @@ def _compare(manifest: Manifest, where: str, wanted: dict[str, int], present: di
 TABLE = "tidefold_rows"
 # Of one task; above it DuckDB writes to the worker's disk.
 _MEMORY = 512 << 20
-_UNIQUE = frozenset({"expect_column_values_to_be_unique", "expect_compound_columns_to_be_unique"})
+UNIQUE = frozenset({"expect_column_values_to_be_unique", "expect_compound_columns_to_be_unique"})
 
 
-@dataclass(frozen=True, slots=True)
-class Query:
-    """A query that returns one row of counts.
-
-    values: of its parameters.
-    """
-
-    sql: str
-    values: tuple[Any, ...]
-
-
-# The counts of a query, in order. None: there was no row to sum.
-CountRow = tuple[int | None, ...]
 # Answers queries over the rows of a snapshot.
-CountRows = Callable[[Sequence["Query"]], Sequence[CountRow]]
+CountRows = Callable[[Sequence[Query]], Sequence[CountRow]]
 
 
 @dataclass(frozen=True, slots=True)
 class BucketCounts:
-    """The work of Spark's tasks: a task is the number of a share, and returns one row of counts for each query."""
+    """The work of Spark's tasks: a task is the number of a share, and returns a `ShareAnswer` as JSON.
+
+    queries: they count single rows. duplicates: they count rows with equal keys.
+    """
 
     address: str
     folder: str
     shape: TableSpec
-    shares: tuple[tuple[DataFile, ...], ...]
+    shares: tuple[ShareWork, ...]
     queries: tuple[Query, ...]
+    duplicates: tuple[Query, ...]
 
     def __call__(self, task: str) -> str:
         import duckdb
 
-        files = self.shares[int(task)]
+        store = open_store(self.address, Path("/"))
         with open_scratch() as scratch, connect(_MEMORY, scratch) as connection:
+            # A check reads these rows, no other file, and loads nothing.
+            connection.execute("SET enable_external_access = false")
             try:
-                connection.register("arriving", self._read(files))
-                connection.execute(f"CREATE TABLE {TABLE} AS SELECT * FROM arriving")
-                # A check reads these rows, no other file, and loads nothing.
-                connection.execute("SET enable_external_access = false")
-                self._prove_buckets(connection, files)
-                rows = [connection.execute(q.sql, list(q.values)).fetchone() or () for q in self.queries]
+                answer = _ShareCounter(self, store, connection).count(self.shares[int(task)])
             except (duckdb.Error, pa.ArrowException, OSError) as error:
                 raise not_computed("all of the log", str(error)) from error
-        return json.dumps([[None if count is None else int(count) for count in row] for row in rows])
+        return msgspec.json.encode(answer).decode()
 
-    def _read(self, files: Sequence[DataFile]) -> pa.RecordBatchReader:
-        """Returns the rows with the columns of the queries and of the key."""
-        store, schema = open_store(self.address, Path("/")), table_schema(self.shape)
+
+@dataclass(frozen=True, slots=True)
+class _ShareCounter:
+    """Counts one share in a database of its own: each file is a table."""
+
+    work: BucketCounts
+    store: Store
+    connection: duckdb.DuckDBPyConnection
+
+    def count(self, share: ShareWork) -> ShareAnswer:
+        asked, keys = self._find_columns(self.work.queries), self._find_columns(self.work.duplicates)
+        whole: list[Counts | None] = []
+        gone: list[Counts | None] = []
+        for number, one in enumerate(share.files):
+            if one.whole:
+                self._load(f"rows_{number}", one.file, {*asked, *keys, *self.work.shape.spread_key})
+                self._prove_bucket(f"rows_{number}", one.file)
+            if len(one.gone):
+                self._load(f"gone_{number}", one.file, asked, one.gone)
+            whole.append(self._ask(self.work.queries, f"SELECT * FROM rows_{number}") if one.whole else None)
+            gone.append(self._ask(self.work.queries, f"SELECT * FROM gone_{number}") if len(one.gone) else None)
+        duplicates = self._count_duplicates(share, keys) if self.work.duplicates else ((), None)
+        return ShareAnswer(tuple(whole), tuple(gone), *duplicates)
+
+    def _count_duplicates(self, share: ShareWork, columns: set[str]) -> tuple[Counts | None, Counts | None]:
+        """Returns the duplicates among all rows, and among those whose key a new row has."""
+        key, names = self.work.shape.spread_key, ", ".join(map(quote_name, sorted(columns)))
+        fresh = [f"SELECT {names} FROM rows_{number}" for number in share.fresh]
+        kept = [number for number in range(len(share.files)) if number not in share.fresh]
+        matched = ""
+        if share.joined and fresh:
+            self.connection.execute(f"CREATE TABLE fresh AS {' UNION ALL '.join(fresh)}")
+            same = (f"kept.{quote_name(name)} IS NOT DISTINCT FROM fresh.{quote_name(name)}" for name in key)
+            matched = f" AS kept SEMI JOIN fresh ON {' AND '.join(same)}"
+        for number in kept if share.reads_keys else ():
+            if not share.files[number].whole:
+                self._load(f"rows_{number}", share.files[number].file, columns, matched=matched)
+        joined: Counts | None = tuple((0,) for _ in self.work.duplicates) if share.joined else None
+        if matched:
+            near = (f"SELECT {names} FROM rows_{number}{matched}" for number in kept)
+            joined = self._ask(self.work.duplicates, *fresh, *near)
+        if share.joined and not share.again:
+            return None, joined
+        rest = (f"SELECT {names} FROM rows_{number}" for number in kept)
+        return self._ask(self.work.duplicates, *fresh, *rest), joined
+
+    def _find_columns(self, queries: Sequence[Query]) -> set[str]:
         # Great Expectations quotes every name.
-        text = " ".join(query.sql for query in self.queries)
-        asked = [n for n in schema.names if n in self.shape.spread_key or quote_name(n) in text]
-        # A count of rows needs a column, too.
-        fields = [schema.field(name).with_nullable(True) for name in asked or schema.names[:1]]
-        batches = (b for f in files for b in file_rows(store, self.folder, f, self.shape, [one.name for one in fields]))
-        return pa.RecordBatchReader.from_batches(pa.schema(fields), batches)
+        text = " ".join(query.sql for query in queries)
+        return {name for name in table_schema(self.work.shape).names if quote_name(name) in text}
 
-    def _prove_buckets(self, connection: duckdb.DuckDBPyConnection, files: Sequence[DataFile]) -> None:
+    def _load(
+        self, table: str, file: DataFile, columns: set[str], only: Places | None = None, matched: str = ""
+    ) -> None:
+        """Makes a table of the rows of a file; `only`: of those at these places."""
+        schema = table_schema(self.work.shape)
+        # A count of rows needs a column, too.
+        names = [name for name in schema.names if name in columns] or schema.names[:1]
+        fields = [schema.field(name).with_nullable(True) for name in names]
+        batches = file_rows(self.store, self.work.folder, file, self.work.shape, names, only)
+        self.connection.register("arriving", pa.RecordBatchReader.from_batches(pa.schema(fields), batches))
+        self.connection.execute(f"CREATE TABLE {table} AS SELECT * FROM arriving{matched}")
+        self.connection.unregister("arriving")
+
+    def _ask(self, queries: Sequence[Query], *rows: str) -> Counts:
+        self.connection.execute(f"CREATE OR REPLACE TEMP VIEW {TABLE} AS {' UNION ALL '.join(rows)}")
+        answers = (self.connection.execute(q.sql, list(q.values)).fetchall()[0] for q in queries)
+        return tuple(tuple(None if count is None else int(count) for count in row) for row in answers)
+
+    def _prove_bucket(self, table: str, file: DataFile) -> None:
         """Raises CorruptError if a row lies in a file whose key groups are not those of its key."""
-        if not is_countable_key(self.shape):
+        shape, span = self.work.shape, file.key_groups
+        if not is_countable_key(shape):
             return
-        keyed = " AND ".join(f"{quote_name(name)} IS NOT NULL" for name in self.shape.spread_key)
-        groups = f"SELECT {key_group_sql(self.shape)} AS key_group FROM {TABLE} WHERE {keyed}"
-        [(first, last)] = connection.execute(f"SELECT min(key_group), max(key_group) FROM ({groups})").fetchall()
-        span = KeyGroups(min(f.key_groups.first for f in files), max(f.key_groups.last for f in files))
+        keyed = " AND ".join(f"{quote_name(name)} IS NOT NULL" for name in shape.spread_key)
+        groups = f"SELECT {key_group_sql(shape)} AS key_group FROM {table} WHERE {keyed}"
+        [(first, last)] = self.connection.execute(f"SELECT min(key_group), max(key_group) FROM ({groups})").fetchall()
         if first is not None and not span.first <= first <= last <= span.last:
             raise CorruptError(
                 "STAGED_ROWS_MISPLACED",
-                f"Rows of key groups {first} to {last} lie in files of `{self.folder}` for key groups {span.first} to "
-                f"{span.last}, for example in `{files[0].name}`.",
+                f"Rows of key groups {first} to {last} lie in the file `{file.name}` of `{self.work.folder}`, which is "
+                f"for key groups {span.first} to {span.last}.",
                 hint=JUDGE_AGAIN,
             )
 
@@ -177,7 +244,7 @@ class BucketCounts:
 def can_count(type_: str, kwargs: Mapping[str, Any], shape: TableSpec) -> bool:
     """Whether the counts of an expectation are sums over buckets. Other counts than those of duplicates always are."""
     columns = kwargs.get("column_list") or [kwargs.get("column")]
-    return type_ not in _UNIQUE or (is_countable_key(shape) and set(shape.spread_key) <= set(columns))
+    return type_ not in UNIQUE or (is_countable_key(shape) and set(shape.spread_key) <= set(columns))
 
 
 def is_countable_key(shape: TableSpec) -> bool:
@@ -198,22 +265,45 @@ def deal_buckets(manifest: Manifest) -> tuple[tuple[DataFile, ...], ...]:
     return tuple(sorted(map(tuple, shares), key=lambda share: -sum(file.bytes for file in share)))
 
 
-def bucket_counter(address: str, manifest: Manifest, runner: Runner) -> CountRows:
-    """Returns what answers queries over the shown rows of a snapshot. It raises TidefoldError."""
+def bucket_counter(address: str, manifest: Manifest, runner: Runner, memory: CountMemory | None = None) -> CountRows:
+    """Returns what answers queries over the shown rows of a snapshot. It raises TidefoldError.
+
+    memory: what is taken over from the base, and left for the next snapshot.
+    """
 
     def count(queries: Sequence[Query]) -> list[CountRow]:
-        shares = deal_buckets(manifest)
-        work = BucketCounts(address, manifest.home, manifest.shape, shares, tuple(queries))
-        answers = []
-        for answer in runner(work, [str(number) for number in range(len(shares))]):
-            if isinstance(answer, TidefoldError):
-                raise answer
-            answers.append(json.loads(answer))
-        return [tuple(map(_add, zip(*rows, strict=True))) for rows in zip(*answers, strict=True)]
+        of_rows, of_keys = (tuple(q for q in queries if count_memory.adds_up(q) is single) for single in (True, False))
+        key = count_memory.key_of(queries, manifest.shape)
+        # Great Expectations may ask for more afterwards. That is read, and not kept.
+        may_keep = memory is not None and memory.reuse is None and all(map(count_memory.counts_duplicates, of_keys))
+        stored, base = memory.recall(key) if memory and may_keep and manifest.rows else (None, None)
+        files = deal_buckets(manifest)
+
+        def run(stored: count_memory.StoredCounts | None) -> tuple[tuple[count_memory.ShareCounts, ...], Reuse]:
+            works = count_memory.plan_counts(files, stored, base, manifest.snapshot)
+            asked = [n for n, work in enumerate(works) if not work.is_idle]
+            task = BucketCounts(address, manifest.home, manifest.shape, works, of_rows, of_keys)
+            answers: dict[int, ShareAnswer] = {}
+            for number, answer in zip(asked, runner(task, [str(number) for number in asked]), strict=True):
+                if isinstance(answer, TidefoldError):
+                    raise answer
+                answers[number] = decode_json(answer, ShareAnswer)
+            made = tuple(count_memory.settle(work, answers.get(number)) for number, work in enumerate(works))
+            return made, count_memory.measure_reuse(works, stored)
+
+        try:
+            shares, reuse = run(stored)
+        except count_memory.CountsDifferError as error:
+            assert memory is not None
+            memory.forget(key)
+            shares, reuse = run(None)
+            reuse = replace(reuse, snapshot=memory.base, differs=str(error))
+        if memory and memory.reuse is None:
+            memory.reuse = reuse
+            memory.counts = count_memory.StoredCounts(key, manifest.snapshot, shares) if may_keep else None
+        rows = count_memory.add_counts(counts for share in shares for _, counts in share.files)
+        keys = count_memory.add_counts(share.duplicates for share in shares)
+        answered = dict(zip([*of_rows, *of_keys], [*rows, *keys], strict=True))
+        return [answered[query] for query in queries]
 
     return count
-
-
-def _add(counts: Sequence[int | None]) -> int | None:
-    counted = [count for count in counts if count is not None]
-    return sum(counted) if counted else None

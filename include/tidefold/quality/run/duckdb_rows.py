@@ -22,6 +22,7 @@ from tidefold.domain.wording import EngineName
 from tidefold.errors import TidefoldError
 from tidefold.quality.report.result import clip_text
 from tidefold.quality.run.bucket_counts import JUDGE_AGAIN, file_rows
+from tidefold.quality.run.count_memory import CountMemory
 from tidefold.quality.run.engine import Check, Meter, SqlDialect
 from tidefold.quality.run.expectations import translate_regex
 from tidefold.storage import Store
@@ -75,7 +76,7 @@ class DuckDBEngine:
     name: EngineName = EngineName.IN_PROCESS
     _session: GxSession | None = None
 
-    def read(self, store: Store, manifest: Manifest) -> DuckDBRows:
+    def read(self, store: Store, manifest: Manifest, memory: CountMemory | None = None) -> DuckDBRows:
         """Returns all rows of exactly the manifest's files, every column nullable. Raises TidefoldError."""
         schema = pa.schema([field.with_nullable(True) for field in table_schema(manifest.shape)])
         batches = (b for file in manifest.shown for b in file_rows(store, manifest.home, file, manifest.shape))

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
     from tidefold.domain.snapshot.manifest import Manifest
+    from tidefold.quality.run.count_memory import CountMemory
 
 # The prefix of types that tidefold computes itself. No expectation of Great Expectations has it.
 OWN = "tidefold_"
@@ -36,6 +37,7 @@ DISTRIBUTION = f"{OWN}distribution"
 REFERENCES = f"{OWN}references"
 REFUSED_RECORDS = f"{OWN}refused_records"
 TIES = f"{OWN}ties"
+STORED_COUNTS = f"{OWN}stored_counts"
 
 # Column -> type.
 Types = Mapping[str, str]
@@ -93,6 +95,22 @@ class CostPart:
     checks: int
     seconds: float
     jobs: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reuse:
+    """How many rows a gate read, and how many it took over: of counts of single rows, and of duplicates of keys.
+
+    snapshot: whose counts were taken over.
+    differs: which of them were wrong.
+    """
+
+    read: int
+    taken: int
+    read_keys: int
+    taken_keys: int
+    snapshot: int | None = None
+    differs: str = ""
 
 
 @dataclass(slots=True)
@@ -163,8 +181,11 @@ class QualityEngine(Protocol):
     @property
     def name(self) -> EngineName: ...
 
-    def read(self, store: Store, manifest: Manifest) -> JudgedRows:
-        """Returns all rows of exactly the manifest's files, every column nullable."""
+    def read(self, store: Store, manifest: Manifest, memory: CountMemory | None = None) -> JudgedRows:
+        """Returns all rows of exactly the manifest's files, every column nullable.
+
+        memory: counts that are taken over, and where new ones are left.
+        """
         ...
 
     def meter(self) -> Meter:

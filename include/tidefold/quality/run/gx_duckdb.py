@@ -32,7 +32,8 @@ from great_expectations.expectations.metrics.multicolumn_map_metrics.compound_co
     CompoundColumnsUnique,
 )
 
-from tidefold.quality.run.bucket_counts import CountRow, CountRows, Query
+from tidefold.quality.run.bucket_counts import CountRows
+from tidefold.quality.run.count_memory import CountRow, Query
 from tidefold.quality.run.expectations import find_exception, translate_regex
 
 
@@ -114,8 +115,7 @@ class CompoundColumnsUniqueOnDuckDB(CompoundColumnsUnique):  # type: ignore[misc
     def _sqlalchemy_function(cls: Any, column_list: Any, **kwargs: Any) -> Any:
         same: list[Any] = [sa.column(name) for name in kwargs["_column_names"]]
         count = sa.func.count().over(partition_by=same).label("_num_rows")
-        columns: list[Any] = [sa.column(name) for name in kwargs["_table_columns"]]
-        return sa.select(*columns, count).select_from(kwargs["_table"]).alias("counted_rows")
+        return sa.select(*same, count).select_from(kwargs["_table"]).alias("counted_rows")
 
     @multicolumn_condition_partial(engine=DuckDBExecutionEngine)  # type: ignore[untyped-decorator]
     def _sqlalchemy_condition(cls: Any, column_list: Any, **kwargs: Any) -> Any:

@@ -15,6 +15,8 @@ from tidefold.domain.log_state import TableSpec
 from tidefold.domain.wording import count_noun
 from tidefold.errors import TidefoldError
 from tidefold.quality.report.result import SAMPLES, CheckResult, Findings, as_text, clip_text, key_text, result
+from tidefold.quality.run.bucket_counts import UNIQUE, can_count
+from tidefold.quality.run.duckdb_rows import can_judge
 from tidefold.quality.run.engine import (
     DISTRIBUTION,
     FRESHNESS,
@@ -22,10 +24,12 @@ from tidefold.quality.run.engine import (
     REFERENCES,
     REFUSED_RECORDS,
     ROW_COUNT_DRIFT,
+    STORED_COUNTS,
     TIES,
     Check,
     JudgedRows,
     Meter,
+    Reuse,
     Types,
 )
 from tidefold.quality.run.expectations import evaluate, not_computed
@@ -254,6 +258,26 @@ def run_checks(
                 results[id(check)] = _compute(check.name, partial(_judge_reference, check, rows, shape, beside))
     order = tuple(results[id(check)] for check in checks)
     return Findings(order, statistics, tuple(meter.parts), time.perf_counter() - begun)
+
+
+def account_rows(findings: Findings, checks: Sequence[Check], shape: TableSpec, rows: int, reuse: Reuse) -> Findings:
+    """Returns the findings with the rows that each check read and took over. Wrong stored counts are a failed check."""
+
+    def account(check: Check, judged: CheckResult) -> CheckResult:
+        if check.type in (REFUSED_RECORDS, TIES):
+            return judged
+        if not can_judge(check) or check.own or not can_count(check.type, check.kwargs, shape):
+            return replace(judged, read=rows, taken_over=0)
+        single = check.type not in UNIQUE
+        read, taken = (reuse.read, reuse.taken) if single else (reuse.read_keys, reuse.taken_keys)
+        return replace(judged, read=read, taken_over=taken)
+
+    results = tuple(map(account, checks, findings.checks))
+    if reuse.differs:
+        check = Check("stored counts", STORED_COUNTS, {}, built_in=True)
+        detail = f"of snapshot {reuse.snapshot} were wrong for {reuse.differs}; all rows were counted anew"
+        results = (*results, result(check, False, detail=detail))
+    return replace(findings, checks=results, reuse=reuse)
 
 
 def _select_own(checks: Sequence[Check], references: bool) -> list[Check]:

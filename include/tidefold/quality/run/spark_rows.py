@@ -21,6 +21,7 @@ from tidefold.domain.wording import EngineName
 from tidefold.errors import TidefoldError
 from tidefold.quality.report.result import clip_text
 from tidefold.quality.run.bucket_counts import JUDGE_AGAIN, TABLE, CountRows, bucket_counter, can_count, file_rows
+from tidefold.quality.run.count_memory import CountMemory
 from tidefold.quality.run.duckdb_rows import can_judge_expectation, open_duckdb
 from tidefold.quality.run.engine import Meter, SqlDialect
 from tidefold.quality.run.expectations import load_for_spark
@@ -46,10 +47,11 @@ class SparkEngine:
     step: str = "quality"
     name: EngineName = EngineName.SPARK
 
-    def read(self, store: Store, manifest: Manifest) -> SparkRows:
+    def read(self, store: Store, manifest: Manifest, memory: CountMemory | None = None) -> SparkRows:
         """Returns all rows of exactly the manifest's files, every column nullable. Raises TidefoldError."""
         tag_jobs(self.spark, self.step, [manifest.log])
-        counter = bucket_counter(store.address, manifest, on_spark(self.spark)) if manifest.shown else None
+        runner = on_spark(self.spark)
+        counter = bucket_counter(store.address, manifest, runner, memory) if manifest.shown else None
         return SparkRows(partial(_read, self.spark, store, manifest), manifest.shape, counter)
 
     def meter(self) -> Meter:

@@ -1,0 +1,328 @@
+"""What a gate takes over from the counts of its base, and what it counts: decision 0065. Pure, except for the file.
+
+A count of single rows belongs to a file, duplicates of a key to the files that share its key groups.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from importlib.metadata import version
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from tidefold import __version__
+from tidefold.delta.data_files import Places, places
+from tidefold.domain.log_state import TableSpec
+from tidefold.domain.paths import LogPaths
+from tidefold.domain.snapshot.manifest import DataFile, Manifest
+from tidefold.errors import AlreadyExistsError, TidefoldError
+from tidefold.quality.run.engine import Reuse
+from tidefold.storage import Store
+from tidefold.typed_json import decode_json
+
+_log = logging.getLogger(__name__)
+# One bucket in so many is counted again in each gate, as a scrub reads a twentieth of the bytes. Each has its turn.
+_TURNS = 20
+_FORMAT = 1
+_LIBRARIES = ("duckdb", "great_expectations", "pyarrow", "sqlalchemy")
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A query that returns one row of counts.
+
+    values: of its parameters.
+    """
+
+    sql: str
+    values: tuple[Any, ...]
+
+
+# The counts of a query, in order. None: there was no row to sum.
+CountRow = tuple[int | None, ...]
+# The counts of some queries.
+Counts = tuple[CountRow, ...]
+
+# What Great Expectations writes for the catalogue, with one mark for each name. Only these counts are subtracted.
+_NAME = re.compile(r'"(?:[^"]|"")*"')
+_SUM = re.compile(r'sum\(CASE WHEN \(((?:(?! THEN )[^\'])*)\) THEN \$\d+ ELSE \$\d+ END\) AS "')
+_WORDS = frozenset(("AND", "NOT", "IS", "NULL", "IN", "regexp_matches"))
+_ROWS = r'\(SELECT \* FROM tidefold_rows WHERE true\) AS "'
+_FILLED = r'(?:" IS NOT NULL|NOT \(" IS NULL(?: AND " IS NULL)*\))'
+_KEPT = rf'(?:{_ROWS}|\(SELECT \* FROM {_ROWS} WHERE {_FILLED}\) AS ")'
+_ADDS = re.compile(rf'SELECT (?:count\(\*\) AS "|S(?:, S)*) FROM {_KEPT}')
+_DUPLICATES = re.compile(
+    r'SELECT "\." FROM \(SELECT sum\("\) AS " FROM \(SELECT CASE WHEN \((?:" IS NOT NULL AND )?"\." >= \$\d+\) '
+    r'THEN CAST\(\$\d+ AS NUMERIC\) ELSE CAST\(\$\d+ AS NUMERIC\) END AS " '
+    r'FROM \(SELECT (?:", )+count\(\*\) OVER \(PARTITION BY "(?:, ")*\) AS " '
+    rf'FROM {_KEPT}\) AS "\) AS "\) AS "'
+)
+
+
+def _form_of(query: Query) -> str:
+    return " ".join(_NAME.sub('"', query.sql).split())
+
+
+def adds_up(query: Query) -> bool:
+    """Whether its counts are sums over single rows, so that counts of rows that left can be subtracted."""
+    form = _form_of(query)
+    words = {word for condition in _SUM.findall(form) for word in re.findall(r"[A-Za-z_]\w*", condition)}
+    return words <= _WORDS and _ADDS.fullmatch(_SUM.sub("S", form)) is not None
+
+
+def counts_duplicates(query: Query) -> bool:
+    """Whether it counts rows that share values with other rows."""
+    return _DUPLICATES.fullmatch(_form_of(query)) is not None
+
+
+def key_of(queries: Sequence[Query], shape: TableSpec) -> str:
+    """Returns the digest of all that counts depend on, besides the files."""
+    made = [_FORMAT, __version__, *map(version, _LIBRARIES), shape, [(q.sql, q.values) for q in queries]]
+    return hashlib.sha256(repr(made).encode()).hexdigest()
+
+
+class ShareCounts(msgspec.Struct, frozen=True, array_like=True):
+    """The counts of files that have key groups in common: of each by its identity, and of duplicates in all."""
+
+    files: tuple[tuple[str, Counts], ...]
+    duplicates: Counts
+
+    @property
+    def clean(self) -> bool:
+        """Whether no two rows are equal in what was asked."""
+        return not any(count for row in self.duplicates for count in row)
+
+
+class StoredCounts(msgspec.Struct, frozen=True):
+    """The counts of a snapshot. `key`: see `key_of`."""
+
+    key: str
+    snapshot: int
+    shares: tuple[ShareCounts, ...]
+
+
+def identify(file: DataFile) -> str:
+    """Returns what the rows of a file follow from. Empty: its bytes have no checksum."""
+    vector = hashlib.sha256(file.deletions.vector.encode()).hexdigest() if file.deletions else ""
+    return f"{_name_bytes(file)}:{vector}" if file.sha256 else ""
+
+
+def _name_bytes(file: DataFile) -> str:
+    return f"{file.sha256}:{file.key_groups.first}-{file.key_groups.last}"
+
+
+_NO_ROWS: Places = np.empty(0, np.uint64)
+
+
+@dataclass(frozen=True, slots=True)
+class FileWork:
+    """What is to be read of a file.
+
+    whole: all rows; else the columns of the key if its share needs them.
+    before: its counts when the rows `gone` were still there.
+    share: the number of its share in the stored counts.
+    """
+
+    file: DataFile
+    whole: bool = True
+    before: Counts | None = None
+    gone: Places = field(default_factory=_NO_ROWS.copy)
+    share: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ShareWork:
+    """What is to be read of files that have key groups in common.
+
+    before: the duplicates of exactly these files.
+    joined: all kept files come from one share without duplicates, so that any has a new row.
+    again: it is this share's turn to be counted though its counts are there.
+    """
+
+    files: tuple[FileWork, ...]
+    before: Counts | None = None
+    joined: bool = False
+    again: bool = False
+
+    @property
+    def fresh(self) -> tuple[int, ...]:
+        """The numbers of the files without former counts."""
+        return tuple(number for number, one in enumerate(self.files) if one.before is None)
+
+    @property
+    def is_idle(self) -> bool:
+        return self.before is not None and not self.again
+
+    @property
+    def reads_keys(self) -> bool:
+        """Whether the keys of all files are read. Without new rows, files without duplicates have none."""
+        return self.again or (self.before is None and (bool(self.fresh) or not self.joined))
+
+
+def plan_counts(
+    shares: Sequence[Sequence[DataFile]], stored: StoredCounts | None, base: Manifest | None, snapshot: int
+) -> tuple[ShareWork, ...]:
+    """Returns what is to be read of each share. `base`: the manifest of the stored counts."""
+    if stored is None or base is None:
+        return tuple(ShareWork(tuple(map(FileWork, files))) for files in shares)
+    counted = {id_: (n, counts) for n, share in enumerate(stored.shares) for id_, counts in share.files if id_}
+    former = {_name_bytes(file): file for file in base.shown if identify(file) in counted}
+    alike = {tuple(sorted(id_ for id_, _ in share.files)): share.duplicates for share in stored.shares}
+
+    turns = _find_turns(shares, snapshot)
+
+    def plan(number: int, files: Sequence[DataFile]) -> ShareWork:
+        # Equal bytes twice: each of their keys is there twice.
+        if len({_name_bytes(file) for file in files}) < len(files) or not all(file.sha256 for file in files):
+            return ShareWork(tuple(map(FileWork, files)))
+        works = tuple(_plan_file(file, former, counted) for file in files)
+        origins = {one.share for one in works if one.share is not None}
+        joined = len(origins) == 1 and all(stored.shares[origin].clean for origin in origins)
+        stayed = all(one.before is not None and not len(one.gone) for one in works)
+        before = alike.get(tuple(sorted(map(identify, files)))) if stayed else None
+        again = bool(origins) and number in turns
+        asked = tuple(replace(one, whole=True) for one in works) if again else works
+        return ShareWork(asked, before, joined, again)
+
+    return tuple(plan(number, files) for number, files in enumerate(shares))
+
+
+def _plan_file(file: DataFile, former: Mapping[str, DataFile], counted: Mapping[str, tuple[int, Counts]]) -> FileWork:
+    old = former.get(_name_bytes(file))
+    if old is None:
+        return FileWork(file)
+    before, now = places(old.deletions), places(file.deletions)
+    # Rows that came back would have to be added.
+    if len(np.setdiff1d(before, now, assume_unique=True)):
+        return FileWork(file)
+    share, counts = counted[identify(old)]
+    return FileWork(file, False, counts, np.setdiff1d(now, before, assume_unique=True), share)
+
+
+def _find_turns(shares: Sequence[Sequence[DataFile]], snapshot: int) -> set[int]:
+    """Returns the numbers of the shares that are counted again: one in so many, by their order of key groups."""
+    order = sorted(range(len(shares)), key=lambda number: min(file.key_groups.first for file in shares[number]))
+    return {number for place, number in enumerate(order) if (place + snapshot) % _TURNS == 0}
+
+
+class ShareAnswer(msgspec.Struct, frozen=True, array_like=True):
+    """What a task counted in a share. None: it was not read.
+
+    whole, gone: of each file, of all rows and of those that left.
+    duplicates: among all rows. joined: among rows whose key a new row has.
+    """
+
+    whole: tuple[Counts | None, ...]
+    gone: tuple[Counts | None, ...]
+    duplicates: Counts | None = None
+    joined: Counts | None = None
+
+
+class CountsDifferError(Exception):
+    """Counts that were taken over are not those of the rows."""
+
+
+def settle(work: ShareWork, answer: ShareAnswer | None) -> ShareCounts:
+    """Returns the counts of a share. Raises CountsDifferError.
+
+    answer: None: nothing of it was read.
+    """
+    nothing = (None,) * len(work.files)
+    answer = answer or ShareAnswer(nothing, nothing)
+    files = tuple(
+        (identify(one.file), _settle_file(one, whole, gone))
+        for one, whole, gone in zip(work.files, answer.whole, answer.gone, strict=True)
+    )
+    views = [one for one in (answer.duplicates, answer.joined, work.before) if one is not None]
+    if any(_fill_zeros(one) != _fill_zeros(views[0]) for one in views):
+        raise CountsDifferError(f"duplicates in the files of `{work.files[0].file.name}`")
+    return ShareCounts(files, views[0] if views else ())
+
+
+def _settle_file(work: FileWork, whole: Counts | None, gone: Counts | None) -> Counts:
+    before = work.before
+    if whole is not None and before is None:
+        return whole
+    assert before is not None
+    left = _subtract(before, gone) if gone is not None else before
+    wrong = any(count < 0 for row in _fill_zeros(left) for count in row)
+    if wrong or (whole is not None and _fill_zeros(whole) != _fill_zeros(left)):
+        raise CountsDifferError(f"rows of `{work.file.name}`")
+    return left if whole is None else whole
+
+
+def _fill_zeros(counts: Counts) -> tuple[tuple[int, ...], ...]:
+    return tuple(tuple(count or 0 for count in row) for row in counts)
+
+
+def _subtract(before: Counts, gone: Counts) -> Counts:
+    pairs = zip(_fill_zeros(before), _fill_zeros(gone), strict=True)
+    return tuple(tuple(b - g for b, g in zip(*rows, strict=True)) for rows in pairs)
+
+
+def add_counts(counts: Iterable[Counts]) -> Counts:
+    """Returns the sums."""
+    return tuple(tuple(map(_add, zip(*rows, strict=True))) for rows in zip(*counts, strict=True))
+
+
+def _add(counts: Sequence[int | None]) -> int | None:
+    counted = [count for count in counts if count is not None]
+    return sum(counted) if counted else None
+
+
+def measure_reuse(works: Sequence[ShareWork], stored: StoredCounts | None) -> Reuse:
+    """Returns what was read and taken over, in rows."""
+    files = [one for work in works for one in work.files]
+    keys = sum(one.file.rows for work in works if work.reads_keys for one in work.files)
+    rows, whole = sum(one.file.rows for one in files), sum(one.file.rows for one in files if one.whole)
+    gone = sum(len(one.gone) for one in files)
+    return Reuse(whole + gone, rows - whole, keys, rows - keys, stored.snapshot if stored else None)
+
+
+@dataclass(slots=True)
+class CountMemory:
+    """The stored counts around one judgement.
+
+    read_base: returns the manifest of the base; None: everything is read.
+    counts, reuse: what the judgement made.
+    """
+
+    store: Store
+    log: str
+    snapshot: int
+    base: int | None = None
+    read_base: Callable[[], Manifest] | None = None
+    counts: StoredCounts | None = None
+    reuse: Reuse | None = None
+
+    def recall(self, key: str) -> tuple[StoredCounts | None, Manifest | None]:
+        """Returns the counts of the base and its manifest. Without a usable file everything is read."""
+        if self.base is None or self.read_base is None:
+            return None, None
+        try:
+            stored = decode_json(self.store.read(self._path(self.base, key)), StoredCounts)
+            return (stored, self.read_base()) if stored.key == key else (None, None)
+        except (TidefoldError, msgspec.DecodeError, UnicodeDecodeError) as error:
+            _log.info("counts of snapshot %d of %s are not taken over: %s", self.base, self.log, error)
+            return None, None
+
+    def forget(self, key: str) -> None:
+        """Drops the counts of the base."""
+        if self.base is not None:
+            self.store.delete([self._path(self.base, key)])
+
+    def keep(self) -> None:
+        """Stores the counts of this judgement for the next one."""
+        if self.counts is not None:
+            with suppress(AlreadyExistsError):
+                self.store.put_if_absent(self._path(self.snapshot, self.counts.key), msgspec.json.encode(self.counts))
+
+    def _path(self, snapshot: int, key: str) -> str:
+        return f"{LogPaths(self.log).quality(snapshot)}/counts-{key[:16]}.json"

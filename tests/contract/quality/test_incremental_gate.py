@@ -1,0 +1,401 @@
+"""Counts that are taken over are those of all rows: random lives of a table against a naive count. Promise I8."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, NoReturn
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tidefold.changelog.key_group_hash import connect, key_groups_of
+from tidefold.changelog.schema import table_schema
+from tidefold.compute.runners import in_process
+from tidefold.delta.data_files import deletions
+from tidefold.domain.key_groups import KeyGroups
+from tidefold.domain.log_state import Column, SnapshotKind, TableSpec
+from tidefold.domain.paths import DataFileName, LogPaths, data_path
+from tidefold.domain.snapshot.manifest import DataFile, Manifest
+from tidefold.domain.source_progress import SourceProgress
+from tidefold.errors import TidefoldError
+from tidefold.quality.run import count_memory
+from tidefold.quality.run.bucket_counts import bucket_counter
+from tidefold.quality.run.count_memory import Counts, Query, StoredCounts, adds_up, counts_duplicates
+from tidefold.quality.run.engine import Check, Reuse
+from tidefold.quality.run.expectations import evaluate
+from tidefold.quality.run.spark_rows import SparkRows
+from tidefold.storage import Store, open_store
+from tidefold.typed_json import decode_json
+
+SHAPES = (
+    TableSpec(("id",), (Column("id", "long"), Column("a", "int"), Column('b "', "string")), "arrival", 16, 4),
+    TableSpec(
+        ("id",),
+        (Column("id", "long"), Column("a", "int"), Column('b "', "string"), Column("later", "int")),
+        "arrival",
+        16,
+        4,
+    ),
+)
+VALUES = "expect_column_values_to_"
+SUITES = tuple(
+    (
+        Check("key", f"{VALUES}be_unique", {"column": "id"}),
+        Check("key and more", "expect_compound_columns_to_be_unique", {"column_list": ["a", "id"]}),
+        *(Check(f"{name} is there", f"{VALUES}not_be_null", {"column": name}) for name in ("id", "a", 'b "')),
+        Check("range", f"{VALUES}be_between", {"column": "a", "min_value": 1, "max_value": most}),
+        Check("set", f"{VALUES}be_in_set", {"column": 'b "', "value_set": ["x", "y"]}),
+        Check("pattern", f"{VALUES}match_regex", {"column": 'b "', "regex": "^x"}),
+        Check("rows", "expect_table_row_count_to_be_between", {"min_value": 1}),
+    )
+    for most in (5, 7)
+)
+LIVES = int(os.environ.get("TIDEFOLD_LIVES", "12"))
+Row = tuple[int | None, int | None, str | None]
+
+
+def unused() -> NoReturn:
+    raise AssertionError("Spark read the rows")
+
+
+@cache
+def queries_of(suite: int, shape: TableSpec) -> tuple[Query, ...]:
+    """Returns what Great Expectations asks for a suite."""
+    asked: list[Query] = []
+
+    def note(queries: Sequence[Query]) -> NoReturn:
+        asked.extend(queries)
+        raise ValueError("not counted")
+
+    with pytest.raises(TidefoldError):
+        evaluate(SparkRows(unused, shape, note), SUITES[suite])
+    assert all(adds_up(query) is not counts_duplicates(query) for query in asked)
+    assert sum(map(counts_duplicates, asked)) == 2
+    return tuple(asked)
+
+
+@cache
+def groups() -> dict[int | None, int]:
+    """Returns the key group of each key that a life has."""
+    keys = [*range(60), None]
+    with connect() as connection:
+        numbers = key_groups_of(pa.table({"id": pa.array(keys, pa.int64())}), SHAPES[0], connection)
+    return dict(zip(keys, numbers.to_pylist(), strict=True))
+
+
+@dataclass(frozen=True)
+class Written:
+    """A data file and all rows in it, deleted ones included."""
+
+    file: DataFile
+    rows: tuple[Row, ...]
+    gone: frozenset[int] = frozenset()
+
+    @property
+    def live(self) -> list[Row]:
+        return [row for place, row in enumerate(self.rows) if place not in self.gone]
+
+    def without(self, places: set[int]) -> Written:
+        gone = self.gone | places
+        vector = deletions(np.array(sorted(gone), np.uint64))
+        return replace(self, gone=gone, file=replace(self.file, rows=len(self.rows) - len(gone), deletions=vector))
+
+
+Files = tuple[Written, ...]
+
+
+@dataclass
+class Life:
+    """A table whose snapshots are judged one after the other. `base`: the newest one that was completed."""
+
+    store: Store
+    chance: random.Random
+    files: Files = ()
+    shape: TableSpec = SHAPES[0]
+    suite: int = 0
+    number: int = 0
+    base: Manifest | None = None
+    past: list[Files] = field(default_factory=list)
+    written: int = 0
+
+    def row(self, key: int | None) -> Row:
+        return key, self.chance.choice((None, 0, 1, 5, 6, 9)), self.chance.choice((None, "x", "y", "xy", "z"))
+
+    def write(self, rows: Sequence[Row], span: KeyGroups) -> Written:
+        """Writes rows in row groups of four."""
+        self.written += 1
+        name = str(DataFileName(span, self.number + 1, 1, f"{self.written:032x}", "0" * 16))
+        schema = pa.schema([f.with_nullable(True) for f in table_schema(SHAPES[0])])
+        columns = zip(*rows, strict=True) if rows else ((), (), ())
+        table = pa.table([pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)], schema=schema)
+        path = data_path(LogPaths("t").table, name)
+        with self.store.create(path) as stream:
+            pq.write_table(table, stream, row_group_size=4)
+        data = self.store.read(path)
+        return Written(DataFile(name, len(data), len(rows), sha256(data).hexdigest(), span, "{}"), tuple(rows))
+
+    def span_of(self, buckets: int) -> list[KeyGroups]:
+        size = 16 // buckets
+        return [KeyGroups(first, first + size - 1) for first in range(0, 16, size)]
+
+    def fill(self, rows: Sequence[Row], buckets: int) -> Files:
+        spans = self.span_of(buckets)
+        parts = ([r for r in rows if span.first <= groups()[r[0]] <= span.last] for span in spans)
+        return tuple(self.write(part, span) for part, span in zip(parts, spans, strict=True) if part)
+
+    def judge(self, memory: count_memory.CountMemory) -> tuple[Manifest, Counts]:
+        self.number += 1
+        files = tuple(w.file for w in self.files)
+        manifest = Manifest(
+            "t", self.number, 1, SnapshotKind.INCREMENTAL, None, 0, 1, self.shape, files, SourceProgress()
+        )
+        queries = queries_of(self.suite, self.shape)
+        return manifest, tuple(bucket_counter(self.store.address, manifest, in_process, memory)(queries))
+
+    def memory(self) -> count_memory.CountMemory:
+        base = self.base
+        number = base.snapshot if base else None
+        read = (lambda: base) if base else None
+        return count_memory.CountMemory(self.store, "t", self.number + 1, number, read)  # type: ignore[arg-type]
+
+    def naive(self, connection: duckdb.DuckDBPyConnection) -> Counts:
+        """Counts over all rows in one table."""
+        schema = pa.schema([f.with_nullable(True) for f in table_schema(self.shape)])
+        rows = [row for one in self.files for row in one.live]
+        columns: list[Any] = [*zip(*rows, strict=True)] if rows else [(), (), ()]
+        columns += [[None] * len(rows)] * (len(schema) - 3)
+        arriving = pa.table([pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)], schema=schema)
+        connection.register("arriving", arriving)
+        connection.execute("CREATE OR REPLACE TABLE tidefold_rows AS SELECT * FROM arriving")
+        asked = queries_of(self.suite, self.shape)
+        answers = (connection.execute(q.sql, list(q.values)).fetchall()[0] for q in asked)
+        return tuple(tuple(None if c is None else int(c) for c in row) for row in answers)
+
+
+# What happens to the files between two judgements.
+def marks_rows(life: Life) -> None:
+    """A fold with vectors: some rows leave the large file, and a small file has what came instead."""
+    if not life.files:
+        return
+    chosen = life.chance.choice(life.files)
+    left = [place for place in range(len(chosen.rows)) if place not in chosen.gone]
+    gone = set(life.chance.sample(left, min(len(left), life.chance.choice((1, 2, 5)))))
+    marked = chosen.without(gone)
+    keys = [chosen.rows[place][0] for place in gone]
+    if life.chance.random() < 0.2:  # A fold that is wrong: the key is still there.
+        keys += [row[0] for row in marked.live[:2]]
+    rows = [life.row(key) for key in keys if life.chance.random() < 0.7]
+    new = (life.write(rows, chosen.file.key_groups),) if rows else ()
+    life.files = (*(f for f in life.files if f is not chosen), marked, *new)
+
+
+def compacts(life: Life) -> None:
+    """All files of a bucket become one."""
+    if not life.files:
+        return
+    span = life.chance.choice(life.files).file.key_groups
+    here = [f for f in life.files if f.file.key_groups == span]
+    rows = [row for one in here for row in one.live]
+    life.files = (*(f for f in life.files if f not in here), *((life.write(rows, span),) if rows else ()))
+
+
+def inserts(life: Life) -> None:
+    rows = [life.row(life.chance.choice((*range(60), None))) for _ in range(life.chance.choice((1, 6)))]
+    life.files = (*life.files, *life.fill(rows, life.chance.choice((4, 4, 4, 2))))
+
+
+def imports(life: Life) -> None:
+    rows = [row for one in life.files for row in one.live] or [life.row(key) for key in range(40)]
+    life.files = life.fill(rows, life.chance.choice((4, 2)))
+
+
+def restores(life: Life) -> None:
+    if life.past:
+        life.files = life.chance.choice(life.past)
+
+
+def copies(life: Life) -> None:
+    """The same bytes under another name: each of its keys is there twice."""
+    if life.files:
+        chosen = life.chance.choice(life.files)
+        copied = life.write(chosen.rows, chosen.file.key_groups)
+        life.files = (*life.files, replace(copied, file=replace(copied.file, sha256=chosen.file.sha256)))
+
+
+def drops_files(life: Life) -> None:
+    life.files = tuple(f for f in life.files if life.chance.random() < 0.7)
+
+
+def changes_suite(life: Life) -> None:
+    life.suite = 1 - life.suite
+
+
+def changes_schema(life: Life) -> None:
+    life.shape = SHAPES[1 - SHAPES.index(life.shape)]
+
+
+def loses_counts(life: Life) -> None:
+    for entry in [*life.store.list("logs")]:
+        damaged = life.chance.random() < 0.5
+        life.store.delete([entry.path])
+        if damaged:
+            life.store.put_if_absent(entry.path, life.chance.choice((b"", b"\xff{", b'{"key": 1}')))
+
+
+STEPS: dict[Callable[[Life], None], int] = {
+    marks_rows: 12, compacts: 3, inserts: 4, imports: 1, restores: 2, copies: 1, drops_files: 1, changes_suite: 1,
+    changes_schema: 1, loses_counts: 1,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def connection() -> Iterator[duckdb.DuckDBPyConnection]:
+    with connect() as opened:
+        yield opened
+
+
+def live(root: Path, seed: int, connection: duckdb.DuckDBPyConnection) -> list[Reuse]:
+    """Lives one life by chance, and compares each judgement."""
+    life = Life(open_store(str(root / str(seed)), root), random.Random(seed))
+    imports(life)
+    reused: list[Reuse] = []
+    for _ in range(life.chance.randint(3, 6)):
+        memory = life.memory()
+        manifest, counts = life.judge(memory)
+        assert counts == life.naive(connection) if life.files else counts == (), (seed, life.number)
+        assert memory.reuse is not None, seed
+        assert memory.reuse.differs == "", (seed, life.number)
+        memory.keep()
+        reused.append(memory.reuse)
+        if life.chance.random() < 0.8:  # Else it is aborted.
+            life.base = manifest
+            life.past.append(life.files)
+        for step in life.chance.choices([*STEPS], [*STEPS.values()], k=life.chance.randint(1, 2)):
+            step(life)
+        if not life.files:
+            imports(life)
+    return reused
+
+
+def test_random_lives(tmp_path: Path, connection: duckdb.DuckDBPyConnection) -> None:
+    first = int(os.environ.get("TIDEFOLD_FIRST_LIFE", "0"))
+    reused = [one for seed in range(first, first + LIVES) for one in live(tmp_path, seed, connection)]
+    # Otherwise nothing was tested.
+    assert sum(one.taken > 0 for one in reused) > len(reused) / 4
+    assert any(one.taken_keys for one in reused)
+    assert any(0 < one.read < one.taken for one in reused)
+
+
+def begin(root: Path, keys: int = 40) -> Life:
+    """Returns a table in four buckets whose first snapshot was judged, before the turn of any bucket."""
+    life = Life(open_store(str(root / "store"), root), random.Random(7))
+    life.files = life.fill([(key, 1, "x") for key in range(keys)], 4)
+    memory = life.memory()
+    life.base = life.judge(memory)[0]
+    memory.keep()
+    return life
+
+
+@pytest.fixture
+def no_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(count_memory, "_find_turns", lambda shares, snapshot: set())
+
+
+@pytest.fixture
+def all_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(count_memory, "_find_turns", lambda shares, snapshot: set(range(len(shares))))
+
+
+def destroy(life: Life, *names: str) -> None:
+    """Fills files with zeros, so that no row of them can be read."""
+    for name in names:
+        path = Path(life.store.uri(data_path(LogPaths("t").table, name)))
+        path.write_bytes(bytes(path.stat().st_size))
+
+
+@pytest.mark.usefixtures("no_turns")
+def test_what_did_not_change_is_not_read(tmp_path: Path) -> None:
+    life = begin(tmp_path)
+    destroy(life, *(one.file.name for one in life.files))
+    memory = life.memory()
+    life.judge(memory)
+    assert memory.reuse == Reuse(0, 40, 0, 40, snapshot=1)
+
+
+@pytest.mark.usefixtures("no_turns")
+def test_rows_that_left_need_their_row_groups_only(tmp_path: Path, connection: duckdb.DuckDBPyConnection) -> None:
+    life = begin(tmp_path)
+    chosen = max(life.files, key=lambda one: len(one.rows))
+    # The second row group of four rows and more is not there any more.
+    path = Path(life.store.uri(data_path(LogPaths("t").table, chosen.file.name)))
+    second = pq.ParquetFile(path).metadata.row_group(1).column(0)
+    start, size = second.data_page_offset, second.total_compressed_size
+    data = bytearray(path.read_bytes())
+    data[start : start + size] = bytes(size)
+    path.write_bytes(data)
+    life.files = (*(one for one in life.files if one is not chosen), chosen.without({0, 2}))
+    memory = life.memory()
+    _, counts = life.judge(memory)
+    assert counts == life.naive(connection)
+    assert memory.reuse == Reuse(2, 38, 0, 38, snapshot=1)
+
+
+@pytest.mark.usefixtures("no_turns")
+def test_a_key_that_comes_again_is_a_duplicate(tmp_path: Path, connection: duckdb.DuckDBPyConnection) -> None:
+    life = begin(tmp_path)
+    chosen = life.files[0]
+    life.files = (*life.files, life.write([(chosen.rows[0][0], 1, "x")], chosen.file.key_groups))
+    _, counts = life.judge(life.memory())
+    assert counts == life.naive(connection)
+    assert (2,) in counts
+
+
+def plant(life: Life, alter: Callable[[Counts], Counts]) -> None:
+    """Changes the stored counts of the first file."""
+    [entry] = life.store.list("logs")
+    stored = decode_json(life.store.read(entry.path), StoredCounts)
+    first, *others = stored.shares
+    (name, counts), *files = first.files
+    import msgspec
+
+    wrong = msgspec.structs.replace(first, files=((name, alter(counts)), *files))
+    life.store.delete([entry.path])
+    life.store.put_if_absent(entry.path, msgspec.json.encode(msgspec.structs.replace(stored, shares=(wrong, *others))))
+
+
+@pytest.mark.usefixtures("all_turns")
+def test_a_wrong_count_is_found_in_its_turn_and_all_is_counted_anew(
+    tmp_path: Path, connection: duckdb.DuckDBPyConnection
+) -> None:
+    life = begin(tmp_path)
+    plant(life, lambda counts: tuple(tuple((count or 0) + 1 for count in row) for row in counts))
+    memory = life.memory()
+    _, counts = life.judge(memory)
+    assert counts == life.naive(connection)
+    assert memory.reuse is not None
+    assert memory.reuse.differs.startswith("rows of `k")
+    assert (memory.reuse.read, memory.reuse.taken) == (40, 0)
+    # The wrong counts are gone.
+    assert [*life.store.list("logs")] == []
+    memory.keep()
+    assert [entry.path for entry in life.store.list("logs")]
+
+
+@pytest.mark.usefixtures("no_turns")
+def test_more_bad_rows_left_than_there_were(tmp_path: Path, connection: duckdb.DuckDBPyConnection) -> None:
+    life = begin(tmp_path)
+    plant(life, lambda counts: tuple(tuple(0 for _ in row) for row in counts))
+    life.files = tuple(one.without({0}) for one in life.files)
+    memory = life.memory()
+    assert life.judge(memory)[1] == life.naive(connection)
+    assert memory.reuse is not None
+    assert memory.reuse.differs

@@ -1,0 +1,218 @@
+"""What a gate takes over from stored counts, and what it reads. Promise I8."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tidefold.delta.data_files import deletions
+from tidefold.domain.key_groups import KeyGroups
+from tidefold.domain.log_state import Column, SnapshotKind, TableSpec
+from tidefold.domain.snapshot.manifest import DataFile, Manifest
+from tidefold.domain.source_progress import SourceProgress
+from tidefold.quality.run import count_memory
+from tidefold.quality.run.count_memory import (
+    Counts,
+    CountsDifferError,
+    FileWork,
+    Query,
+    ShareAnswer,
+    ShareCounts,
+    ShareWork,
+    StoredCounts,
+    add_counts,
+    adds_up,
+    counts_duplicates,
+    identify,
+    key_of,
+    measure_reuse,
+    plan_counts,
+    settle,
+)
+
+SHAPE = TableSpec(("id",), (Column("id", "long"),), "arrival", 16, 4)
+ROWS = '(SELECT * \nFROM tidefold_rows \nWHERE true) AS "anon_1"'
+
+
+def data_file(name: str, first: int = 0, gone: Sequence[int] = (), rows: int = 10) -> DataFile:
+    vector = deletions(np.array(gone, np.uint64))
+    return DataFile(name, 1, rows - len(gone), name * 8, KeyGroups(first, first + 3), "{}", deletions=vector)
+
+
+def plan(before: Sequence[DataFile], now: Sequence[DataFile], duplicates: int = 0) -> ShareWork:
+    """Plans one share whose former files had 10 rows, 3 of them bad."""
+    counts: Counts = ((10,), (3,))
+    stored = StoredCounts("k", 1, (ShareCounts(tuple((identify(f), counts) for f in before), ((duplicates,),)),))
+    base = Manifest("t", 1, 1, SnapshotKind.INCREMENTAL, None, 0, 1, SHAPE, tuple(before), SourceProgress())
+    [work] = plan_counts([tuple(now)], stored, base, 1)
+    return work
+
+
+find_turns = count_memory._find_turns
+
+
+@pytest.fixture(autouse=True)
+def no_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(count_memory, "_find_turns", lambda shares, snapshot: set())
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        '"a" IS NULL',
+        '"a" IS NOT NULL AND NOT ("a" >= $1 AND "a" <= $2)',
+        '"a b" IS NOT NULL AND ("a b" NOT IN ($1, $2))',
+        '"a "" FROM (SELECT" IS NOT NULL AND NOT regexp_matches("a", $1)',
+    ],
+)  # fmt: skip
+def test_sums_over_single_rows_add_up(condition: str) -> None:
+    one = f'sum(CASE WHEN ({condition}) THEN $3 ELSE $4 END) AS "x.unexpected_count"'
+    assert adds_up(Query(f"SELECT {one}, {one} \nFROM {ROWS}", ()))
+    assert adds_up(Query(f'SELECT count(*) AS "n" \nFROM {ROWS}', ()))
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        f'SELECT max("a") AS "m" \nFROM {ROWS}',
+        f'SELECT count(DISTINCT "a") AS "m" \nFROM {ROWS}',
+        f'SELECT count("a") AS "m" \nFROM {ROWS}',
+        f'SELECT sum("a") AS "m" \nFROM {ROWS}',
+        f'SELECT sum(CASE WHEN ("a" > $1) THEN $2 ELSE $3 END) AS "m", max("a") AS "n" \nFROM {ROWS}',
+        f'SELECT sum(CASE WHEN (random() > $1) THEN $2 ELSE $3 END) AS "m" \nFROM {ROWS}',
+        f'SELECT sum(CASE WHEN ("a" IN (SELECT "b" FROM other)) THEN $2 ELSE $3 END) AS "m" \nFROM {ROWS}',
+        f'SELECT sum(CASE WHEN ("a" IS NULL) THEN $2 ELSE $3 END) AS "m" \nFROM {ROWS} GROUP BY "b"',
+        'SELECT count(*) AS "n" \nFROM (SELECT * \nFROM tidefold_rows \nWHERE "a" = \'x\') AS "anon_1"',
+        f'SELECT count(*) AS "n" \nFROM {ROWS} \nLIMIT $1',
+    ],
+)
+def test_all_other_forms_do_not(sql: str) -> None:
+    assert not adds_up(Query(sql, ()))
+    assert not counts_duplicates(Query(sql, ()))
+
+
+def test_the_key_names_queries_parameters_and_shape() -> None:
+    query = Query("SELECT 1", (1,))
+    keys = {
+        key_of([query], SHAPE),
+        key_of([Query("SELECT 1", (2,))], SHAPE),
+        key_of([Query("SELECT 1", ("1",))], SHAPE),
+        key_of([query, query], SHAPE),
+        key_of([query], replace(SHAPE, columns=(Column("id", "int"),))),
+    }
+    assert len(keys) == 5
+    assert key_of([query], SHAPE) in keys
+
+
+def test_a_new_version_of_a_library_has_another_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = key_of([], SHAPE)
+    monkeypatch.setattr(count_memory, "version", lambda name: f"{name} 99")
+    assert key_of([], SHAPE) != before
+
+
+def test_equal_files_are_not_read() -> None:
+    files = [data_file("a"), data_file("b")]
+    work = plan(files, files)
+    assert work.is_idle
+    assert settle(work, None).files == tuple((identify(file), ((10,), (3,))) for file in files)
+    assert measure_reuse([work], None).taken == 20
+
+
+def test_rows_that_left_are_subtracted() -> None:
+    work = plan([data_file("a", gone=[1])], [data_file("a", gone=[1, 4, 7])])
+    [one] = work.files
+    assert (one.whole, one.gone.tolist()) == (False, [4, 7])
+    # Without new rows no key is read.
+    assert not work.reads_keys
+    [(_, counts)] = settle(work, ShareAnswer((None,), (((2,), (1,)),), None, ((0,),))).files
+    assert counts == ((8,), (2,))
+    reuse = measure_reuse([work], None)
+    assert (reuse.read, reuse.taken, reuse.read_keys, reuse.taken_keys) == (2, 7, 0, 7)
+
+
+def test_no_row_left_that_counts() -> None:
+    work = plan([data_file("a")], [data_file("a", gone=[1])])
+    [(_, counts)] = settle(work, ShareAnswer((None,), (((1,), (None,)),), None, ((0,),))).files
+    assert counts == ((9,), (3,))
+
+
+@pytest.mark.parametrize(
+    ("before", "now"),
+    [
+        ([data_file("a", gone=[1])], [data_file("a")]),
+        ([data_file("a", gone=[1])], [data_file("a", gone=[2, 3])]),
+        ([data_file("a")], [data_file("b")]),
+        ([data_file("a")], [replace(data_file("a"), key_groups=KeyGroups(0, 7))]),
+        ([data_file("a")], [data_file("a"), replace(data_file("a"), name="again")]),
+        ([replace(data_file("a"), sha256="")], [replace(data_file("a"), sha256="")]),
+    ],
+    ids=["fewer deleted", "others deleted", "other bytes", "other key groups", "twice", "no checksum"],
+)
+def test_what_is_read_in_full(before: list[DataFile], now: list[DataFile]) -> None:
+    work = plan(before, now)
+    assert all(one.whole and one.before is None for one in work.files)
+    assert not work.joined
+
+
+def test_files_that_stayed_have_keys_of_new_rows_only_if_they_had_no_duplicate() -> None:
+    now = [data_file("a"), data_file("b")]
+    assert plan([data_file("a")], now).joined
+    dirty = plan([data_file("a")], now, duplicates=2)
+    assert not dirty.joined
+    assert dirty.reads_keys
+
+
+def test_files_of_two_shares_may_have_keys_in_common() -> None:
+    before = [data_file("a"), data_file("b", 4)]
+    stored = StoredCounts("k", 1, tuple(ShareCounts(((identify(file), ((10,), (3,))),), ((0,),)) for file in before))
+    base = Manifest("t", 1, 1, SnapshotKind.INCREMENTAL, None, 0, 1, SHAPE, tuple(before), SourceProgress())
+    [work] = plan_counts([tuple(before)], stored, base, 1)
+    assert not work.joined
+    assert [one.whole for one in work.files] == [False, False]
+
+
+def test_equal_bytes_with_other_vectors_are_read() -> None:
+    """Random lives found this: both would be taken for the same former file."""
+    twins = [data_file("a"), data_file("a", gone=[1])]
+    assert all(one.before is None for one in plan(twins, twins).files)
+
+
+WRONG = [
+    (ShareAnswer((((9,), (3,)),), (None,), ((0,),), ((0,),)), "rows of `a`"),
+    (ShareAnswer((((10,), (3,)),), (None,), ((2,),), ((0,),)), "duplicates in the files of `a`"),
+]
+
+
+@pytest.mark.parametrize(("answer", "text"), WRONG)
+def test_a_wrong_count_is_refused(answer: ShareAnswer, text: str) -> None:
+    work = ShareWork((FileWork(data_file("a"), True, ((10,), (3,))),), ((0,),), joined=True, again=True)
+    with pytest.raises(CountsDifferError, match=text):
+        settle(work, answer)
+
+
+def test_more_rows_left_than_were_counted() -> None:
+    work = plan([data_file("a")], [data_file("a", gone=[1])])
+    with pytest.raises(CountsDifferError, match="rows of `a`"):
+        settle(work, ShareAnswer((None,), (((1,), (4,)),), None, ((0,),)))
+
+
+def test_sums_of_nothing_stay_nothing() -> None:
+    assert add_counts([((1, None),), ((2, None),)]) == ((3, None),)
+    assert add_counts([((None,),), ((2,),)]) == ((2,),)
+
+
+def test_a_file_that_was_there_twice_and_is_once() -> None:
+    twins = [data_file("a"), replace(data_file("a"), name="again")]
+    work = plan(twins, twins[:1], duplicates=20)
+    assert work.before is None
+    assert work.reads_keys
+
+
+def test_a_twentieth_of_the_buckets_has_its_turn_and_each_once_in_twenty_snapshots() -> None:
+    shares = [[data_file(str(number), 4 * number)] for number in reversed(range(40))]
+    turns = [find_turns(shares, snapshot) for snapshot in range(7, 27)]
+    assert {len(one) for one in turns} == {2}
+    assert set().union(*turns) == set(range(40))
