@@ -156,7 +156,7 @@ def test_an_abort_between_look_and_decision_wins(
         abort(pipeline, "tellers", "meanwhile", run_id="r2")
         return ""
 
-    monkeypatch.setattr("tidefold.operations.sets.confirm.find_unequal_sums", meddle)
+    monkeypatch.setattr("tidefold.operations.sets.checks.find_unequal_sums", meddle)
     outcomes = confirm_logs(pipeline, LOGS, "r2")
     assert {o.error_code for o in outcomes} == {"SET_HELD"}
     assert check_bank(pipeline) == before
