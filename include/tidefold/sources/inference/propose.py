@@ -297,9 +297,9 @@ def _row_field(rows: Sequence[dict[str, Any]]) -> tuple[str, OpCandidate | None]
     of_rows = [row for row in rows if op is None or text_of(row.get(op.column)) not in op.ignore]
     always = [name for name in objects if of_rows and all(isinstance(row.get(name), dict) for row in of_rows)]
     if op is None:
-        # What is beside the row is lost: it may only be the names that a tool gives to its own fields.
-        beside = [name for name in names if not name.startswith("_")]
-        return next((name for name in always if name in _WRAPPERS and {*beside} <= {name}), ""), None
+        # What is beside the row is lost: it may only be what a tool says of it. Kafka Connect sends its schema.
+        beside = {name for name in names if name != "schema" and not name.startswith("_")}
+        return next((name for name in always if name in _WRAPPERS and beside <= {name}), ""), None
     named = [name for name in always if name in (*_WRAPPERS, "data", "row", "after")] or always
     return (named[0], op) if len(named) == 1 else ("", None)
 

@@ -245,23 +245,6 @@ def test_verify_names_a_damaged_file_of_the_feed(tmp_path: Path, harm: str) -> N
     assert len(open_table(made).to_pyarrow_table()) == 1
 
 
-def test_verify_reads_a_feed_without_checksums_by_its_length(tmp_path: Path) -> None:
-    """Versions of older programs have none."""
-    made = make_pipeline(tmp_path, FEED)
-    for run, text in (("run-0", "a"), ("run-1", "b")):
-        put(made, [{"id": 1, "text": text}])
-        publish(made, Fold(run))
-    commit = tmp_path / "store" / f"{LogPaths(LOG).table}/_delta_log/{1:020d}.json"
-    actions = actions_of(made, 1)
-    for action in actions:
-        action.get("cdc", {}).pop("tags", None)
-    commit.write_text("\n".join(map(json.dumps, actions)))
-    assert verify(made, LOG).status == "whole"
-    [action] = [one["cdc"] for one in actions if "cdc" in one]
-    (tmp_path / "store" / LogPaths(LOG).table / action["path"]).unlink()
-    assert verify(made, LOG).error_code == "DAMAGED"
-
-
 def test_verify_reports_a_damaged_commit_as_damage_of_the_table(tmp_path: Path) -> None:
     made = make_pipeline(tmp_path, FEED)
     put(made, [{"id": 1, "text": "a"}])
