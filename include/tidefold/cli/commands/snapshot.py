@@ -253,13 +253,15 @@ def confirm(
 
     Next: read the table with any Delta reader; tidefold status
     """
-    from tidefold.cli.spark_submit import register_new_tables
     from tidefold.operations.sets.confirm import confirm_log
 
     pipeline = terminal.pipeline()
     log_id = pipeline.log(log).id
     outcome = confirm_log(pipeline, log_id, snapshot, override_by=override_by, why=reason, reconcile=reconcile)
-    register_new_tables(terminal, pipeline, [log])
+    if pipeline.config.catalog:
+        from tidefold.cli.spark_submit import register_new_tables
+
+        register_new_tables(terminal, pipeline, [log])
     return print_outcomes(terminal, "confirm", [outcome])
 
 
