@@ -24,7 +24,7 @@ To undo a restore, restore again. **What about the later changes?** The form has
 
 - `stay`: go back, and stay there: the log ingests and folds nothing until `tidefold_resume` or `tidefold resume LOG`.
 - `skip`: go back, and leave the later changes out for good.
-- `replay`, for repairs: build the table anew from this snapshot. The next run folds the later changes again.
+- `replay`, for repairs: the table starts from this snapshot, and the next run folds the later changes again.
 
 `stay` and `replay` are refused if the later changes were truncated. A **dry run** (the default) says what a restore
 would do, and which change sets the next run folds; the other tasks are skipped. `tidefold restore` does the same.
