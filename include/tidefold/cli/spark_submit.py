@@ -264,11 +264,7 @@ class _Job:
 
 
 def register_new_tables(terminal: Terminal, pipeline: Pipeline, logs: Sequence[str]) -> None:
-    """Registers the published tables of these logs, if a catalog is configured. A failure is a warning: the tables are
-    published.
-    """
-    if pipeline.config.catalog is None:
-        return
+    """Registers the published tables of these logs in the catalog. A failure is a warning: the tables are published."""
     from tidefold.operations.catalog.register import find_unregistered, list_warnings
     from tidefold.spark.steps import RegisterStep
 

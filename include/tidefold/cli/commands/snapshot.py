@@ -62,8 +62,9 @@ def run(
         count_failures(pipeline, whole.id, chosen, whole.outcomes)
     except TidefoldError as error:
         terminal.note(f"the alarms of the logs do not count this run: {error}")
-    # An application of its own: the catalog has settings that a session gets when it starts.
-    register_new_tables(terminal, pipeline, chosen)
+    if pipeline.config.catalog:
+        # An application of its own: the catalog has settings that a session gets when it starts.
+        register_new_tables(terminal, pipeline, chosen)
     for published in whole.outcomes.get("confirm", ()) if terminal.format is Format.TEXT else ():
         if isinstance(published.details, PublicationDetails) and published.details.table_version == 0:
             terminal.line(f"the first rows of {published.log}")

@@ -36,8 +36,9 @@ from tidefold.sources.records.record_types import own_names
 from tidefold.sources.records.text_forms import Spelling
 from tidefold.typed_json import convert_value
 
+# How alike two names are that may be one.
+_NEAR = 0.75
 # Columns that usually say whether a row is an upsert or a delete.
-_NEAR = 0.75  # How alike two names are that may be one.
 _OPERATION = re.compile(r"_*(op|op_?type|operation|cdc_?op(eration)?|change_?type)", re.IGNORECASE)
 
 

@@ -48,8 +48,16 @@ class Parquet(AnyFiles):
     def _parse(self, stream: BinaryIO, task: FileTask, shape: TableSpec, quarantine: QuarantineWriter) -> ParsedFile:
         checksum = read_whole(stream, task)
         cast = partial(of_values, spelling=Spelling(time_zone=self.rules.time_zone))
-        how = task.horizon, bool(task.stops), task.lines
-        taker = RowTaker(task.file, shape, self.rules, cast, quarantine, 0, *how)
+        taker = RowTaker(
+            task.file,
+            shape,
+            self.rules,
+            cast,
+            quarantine,
+            horizon=task.horizon,
+            stops=bool(task.stops),
+            lines=task.lines,
+        )
         try:
             for rows, numbers in number_rows(self._batches(stream, task, taker)):
                 taker.take(rows, numbers)
