@@ -107,7 +107,7 @@ def measure(root: str, workers: Sequence[int]) -> None:
     for key, value in spark_conf(pipeline.config).items():
         builder = builder.config(key, value)
     builder.getOrCreate()
-    from tidefold.compute.connect_session import spark_session
+    from tidefold.compute.spark_session import spark_session
 
     run = on_spark(spark_session("executors"))
     found = []

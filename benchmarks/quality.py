@@ -41,10 +41,11 @@ from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import Fold, materialize
 from tidefold.quality.report.result import SAMPLES
 from tidefold.quality.run import expectations as gate
-from tidefold.quality.run.engine import Check, Meter
+from tidefold.quality.run.engine import Meter
 from tidefold.quality.run.expectations import load
 from tidefold.quality.run.run_checks import Baseline, ValidationContext, run_checks
 from tidefold.quality.run.spark_rows import SparkEngine
+from tidefold.quality.suite.check import Check
 from tidefold.quality.suite.suite import Suite, load_suite
 from tidefold.spark.submit import job_env, spark_conf
 from tidefold.wiring import open_pipeline

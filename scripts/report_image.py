@@ -18,8 +18,8 @@ from typing import Any, Literal
 
 from demo.truth import BANK
 from tidefold.cli.sample import prepare
-from tidefold.compute.connect_session import spark_session
 from tidefold.compute.runners import in_process
+from tidefold.compute.spark_session import spark_session
 from tidefold.operations.ingest.ingest import ingest
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline

@@ -27,8 +27,9 @@ from support.spark_events import read_jobs
 from support.spark_work import KillsOnce, work_hard
 from tidefold.cli.app import app
 from tidefold.compute import runners
-from tidefold.compute.connect_session import close_connected, name_jobs
+from tidefold.compute.connect_session import close_connected
 from tidefold.compute.runners import Runner, TaskAnswer, TaskWork
+from tidefold.compute.spark_session import name_jobs
 from tidefold.config import Config
 from tidefold.domain.alarms import AlarmKind, AlarmThresholds
 from tidefold.domain.paths import LogPaths

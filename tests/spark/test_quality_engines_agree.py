@@ -13,10 +13,11 @@ from support.effort import THOROUGH, rotate
 from support.hostile_rows import NAMES, all_checks, random_rows
 from tidefold.quality.run import expectations
 from tidefold.quality.run.duckdb_rows import DuckDBEngine, can_judge, open_duckdb
-from tidefold.quality.run.engine import Check, JudgedRows
+from tidefold.quality.run.engine import JudgedRows
 from tidefold.quality.run.expectations import evaluate
 from tidefold.quality.run.spark_rows import SparkRows
 from tidefold.quality.run.statistics import collect
+from tidefold.quality.suite.check import Check
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

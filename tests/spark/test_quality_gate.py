@@ -20,9 +20,9 @@ from tidefold.domain.snapshot import transitions
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.quality.judge import judge
 from tidefold.quality.run import expectations
-from tidefold.quality.run.engine import Check
 from tidefold.quality.run.expectations import evaluate
 from tidefold.quality.run.spark_rows import SparkEngine, SparkRows
+from tidefold.quality.suite.check import Check
 from tidefold.spark.steps import QualityStep
 from tidefold.wiring import Pipeline
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from tidefold.changelog.schema import table_schema
 from tidefold.domain.log_state import Column, TableSpec
-from tidefold.quality.run.engine import Check
+from tidefold.quality.suite.check import Check
 
 VALUES: dict[str, list[Any]] = {
     "long": [0, 1, -1, 2**53, 2**53 + 1, 2**63 - 1, -(2**63)],

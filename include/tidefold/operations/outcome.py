@@ -7,15 +7,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from enum import StrEnum
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
-import msgspec
-
-from tidefold.domain.paths import record_path
 from tidefold.domain.wording import EngineName
-from tidefold.errors import NotFoundError, TidefoldError, wrap_unexpected
-from tidefold.storage import Store
-from tidefold.typed_json import decode_json
+from tidefold.errors import TidefoldError, wrap_unexpected
 
 _log = logging.getLogger(__name__)
 
@@ -223,38 +218,3 @@ def map_logs(act: Callable[[str], T], logs: Sequence[str], at_once: int) -> list
         return [act(log) for log in logs]
     with ThreadPoolExecutor(at_once) as pool:
         return list(pool.map(act, logs))
-
-
-class Numbered(Protocol):
-    """A frozen record. `number` counts its versions, from 1."""
-
-    @property
-    def number(self) -> int: ...
-
-
-R = TypeVar("R", bound=Numbered)
-
-
-def find_newest(store: Store, folder: str) -> int:
-    """Returns the number of the newest record; 0: there is none. Raises StorageError."""
-    return max(_list_numbers(store, folder), default=0)
-
-
-def read_record(store: Store, folder: str, number: int, kind: type[R]) -> R | None:
-    """Returns the record of that number; None: it is gone or damaged. Raises StorageError."""
-    try:
-        record = decode_json(store.read(record_path(folder, number)), kind)
-    except (NotFoundError, msgspec.DecodeError, UnicodeDecodeError):
-        return None
-    return record if record.number == number else None
-
-
-def write_record(store: Store, folder: str, record: Numbered) -> None:
-    """Writes a record and deletes older ones. Raises AlreadyExistsError if another process was faster, StorageError."""
-    store.put_if_absent(record_path(folder, record.number), msgspec.json.encode(record))
-    store.delete([record_path(folder, old) for old in _list_numbers(store, folder) if old < record.number])
-
-
-def _list_numbers(store: Store, folder: str) -> list[int]:
-    names = (entry.path.rpartition("/")[2].removesuffix(".json") for entry in store.list(folder))
-    return [int(name) for name in names if name.isdecimal()]

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from tidefold.compute.connect_session import find_connected, find_outage, tag_jobs
+from tidefold.compute.connect_session import find_connected, find_outage
+from tidefold.compute.spark_session import tag_jobs
 from tidefold.errors import CorruptError
 from tidefold.storage.addresses import to_spark
 

@@ -9,14 +9,8 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 
-from tidefold.compute.connect_session import (
-    ConnectServer,
-    close_connected,
-    explain,
-    name_jobs,
-    open_connected,
-    set_value,
-)
+from tidefold.compute.connect_session import ConnectServer, close_connected, explain, open_connected, set_value
+from tidefold.compute.spark_session import name_jobs
 from tidefold.config import Config
 from tidefold.config.models.spark import is_connect, is_one_process
 from tidefold.domain.wording import EngineName

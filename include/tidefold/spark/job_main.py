@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tidefold.compute.connect_session import name_jobs, spark_session
+from tidefold.compute.spark_session import name_jobs, spark_session
 from tidefold.domain.paths import JobPaths
 from tidefold.domain.wording import EngineName
 from tidefold.errors import TidefoldError

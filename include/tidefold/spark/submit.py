@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tidefold.compute.connect_session import CODE_SETTING
+from tidefold.compute.spark_session import CODE_SETTING
 from tidefold.compute.spark_versions import SETTINGS, require_version
 from tidefold.config import Config
 from tidefold.config.models.spark import is_one_process

@@ -25,9 +25,9 @@ from tidefold.quality.report.result import CheckResult
 from tidefold.quality.run.bucket_counts import CountRows, bucket_counter, can_count, deal_buckets
 from tidefold.quality.run.count_memory import CountRow, Query
 from tidefold.quality.run.duckdb_rows import open_duckdb
-from tidefold.quality.run.engine import Check
 from tidefold.quality.run.expectations import evaluate
 from tidefold.quality.run.spark_rows import SparkRows
+from tidefold.quality.suite.check import Check
 from tidefold.storage import Store, open_store
 
 BUCKETS = 4

@@ -30,9 +30,10 @@ from tidefold.errors import TidefoldError
 from tidefold.quality.run import count_memory
 from tidefold.quality.run.bucket_counts import bucket_counter
 from tidefold.quality.run.count_memory import Counts, Query, StoredCounts, adds_up, counts_duplicates
-from tidefold.quality.run.engine import Check, Reuse
+from tidefold.quality.run.engine import Reuse
 from tidefold.quality.run.expectations import evaluate
 from tidefold.quality.run.spark_rows import SparkRows
+from tidefold.quality.suite.check import Check
 from tidefold.storage import Store, open_store
 from tidefold.typed_json import decode_json
 

@@ -10,7 +10,7 @@ import pytest
 import suite_reference
 from tidefold.domain.log_state import Column, TableSpec
 from tidefold.errors import InvalidInputError
-from tidefold.quality.run.engine import Check, Severity
+from tidefold.quality.suite.check import Check, Severity
 from tidefold.quality.suite.suite import load_suite
 from tidefold.yaml_files.document import ConfigError
 

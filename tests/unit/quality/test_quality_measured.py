@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from support.effort import choose
 from tidefold.quality.report.result import CheckResult
-from tidefold.quality.run.engine import DISTRIBUTION, FRESHNESS, SUM_DRIFT, Check
 from tidefold.quality.run.run_checks import DriftInputs, judge_numbers
 from tidefold.quality.run.statistics import STEPS, ColumnStatistics, RowStatistics, find_wanted_columns, shift
+from tidefold.quality.suite.check import DISTRIBUTION, FRESHNESS, SUM_DRIFT, Check
 
 AS_OF = "2026-03-01T00:00:00+00:00"
 

@@ -8,7 +8,7 @@ import pytest
 
 from tidefold.domain.log_state import Column, TableSpec
 from tidefold.errors import InvalidInputError
-from tidefold.quality.run.engine import Severity
+from tidefold.quality.suite.check import Severity
 from tidefold.quality.suite.suite import Suite, load_suite
 
 SHAPE = TableSpec(("aid",), (Column("aid", "int"), Column("bid", "int"), Column("day", "date")), "postgresql", 16, 4)

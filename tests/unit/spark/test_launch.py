@@ -11,7 +11,7 @@ import pytest
 
 from support.pipelines import CONFIG, make_pipeline
 from tidefold.compute.broadcast_work import ReceivedWork, find_versions
-from tidefold.compute.connect_session import CODE_SETTING
+from tidefold.compute.spark_session import CODE_SETTING
 from tidefold.errors import NotFoundError, RefusedError
 from tidefold.spark import jars, submit
 

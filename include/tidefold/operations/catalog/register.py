@@ -17,7 +17,8 @@ import msgspec
 from tidefold.config.models.sections import CatalogEntry
 from tidefold.domain.paths import LogPaths
 from tidefold.errors import AlreadyExistsError
-from tidefold.operations.outcome import Details, Outcome, Status, find_newest, for_each_log, read_record, write_record
+from tidefold.operations.numbered_record import find_newest, read_record, write_record
+from tidefold.operations.outcome import Details, Outcome, Status, for_each_log
 from tidefold.operations.pipeline import Pipeline
 
 

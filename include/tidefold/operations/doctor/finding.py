@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from tidefold.operations.outcome import find_newest, read_record, write_record
+from tidefold.operations.numbered_record import find_newest, read_record, write_record
 from tidefold.storage import Store
 
 

@@ -35,9 +35,10 @@ from tidefold.quality.report.verdict_store import (
 from tidefold.quality.run.bucket_counts import check_files
 from tidefold.quality.run.count_memory import CountMemory
 from tidefold.quality.run.duckdb_rows import can_judge
-from tidefold.quality.run.engine import REFERENCES, Check, QualityEngine, Reuse
+from tidefold.quality.run.engine import QualityEngine, Reuse
 from tidefold.quality.run.expectations import load
 from tidefold.quality.run.run_checks import Baseline, Target, ValidationContext, account_rows, run_checks
+from tidefold.quality.suite.check import REFERENCES, Check
 from tidefold.quality.suite.suite import Suite
 
 _log = logging.getLogger(__name__)

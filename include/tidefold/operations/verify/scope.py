@@ -15,16 +15,8 @@ from tidefold.domain.verify.expected_files import Copy, Damage, DamageKind, File
 from tidefold.domain.wording import count_noun
 from tidefold.errors import AlreadyExistsError, CorruptError, TidefoldError
 from tidefold.ledger import Ledger, SetLedger
-from tidefold.operations.outcome import (
-    Details,
-    ErrorInfo,
-    Outcome,
-    Status,
-    find_newest,
-    omit_if_none,
-    read_record,
-    write_record,
-)
+from tidefold.operations.numbered_record import find_newest, read_record, write_record
+from tidefold.operations.outcome import Details, ErrorInfo, Outcome, Status, omit_if_none
 from tidefold.operations.pipeline import Pipeline
 from tidefold.storage import Store
 from tidefold.storage.local_copies.copies import copies

@@ -5,15 +5,12 @@ Both engines give the same verdicts (tests/contract/quality, tests/spark). Any o
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import date
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tidefold.domain.wording import EngineName
@@ -26,65 +23,6 @@ if TYPE_CHECKING:
 
     from tidefold.domain.snapshot.manifest import Manifest
     from tidefold.quality.run.count_memory import CountMemory
-
-# The prefix of types that tidefold computes itself. No expectation of Great Expectations has it.
-OWN = "tidefold_"
-ROW_COUNT_DRIFT = f"{OWN}row_count_drift"
-SUM_DRIFT = f"{OWN}sum_drift"
-MEAN_DRIFT = f"{OWN}mean_drift"
-FRESHNESS = f"{OWN}freshness"
-DISTRIBUTION = f"{OWN}distribution"
-REFERENCES = f"{OWN}references"
-REFUSED_RECORDS = f"{OWN}refused_records"
-TIES = f"{OWN}ties"
-STORED_COUNTS = f"{OWN}stored_counts"
-
-# Column -> type.
-Types = Mapping[str, str]
-_FAMILIES = {"int": "number", "long": "number", "float": "number", "double": "number"}
-
-
-def family(type_: str) -> str:
-    """Returns the types that a type can be compared with: number, string, boolean, date, timestamp, or itself."""
-    return "number" if type_.startswith("decimal") else _FAMILIES.get(type_, type_)
-
-
-class Severity(StrEnum):
-    """What a failed check does: `fail` fails the gate, `warn` is only reported."""
-
-    FAIL = "fail"
-    WARN = "warn"
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One expectation of Great Expectations, or one check that tidefold computes itself.
-
-    name: for people.
-    type: the name of the expectation in snake case, or `tidefold_...`.
-    """
-
-    name: str
-    type: str
-    kwargs: Mapping[str, Any]
-    severity: Severity = Severity.FAIL
-    built_in: bool = False
-
-    @property
-    def own(self) -> bool:
-        """Whether tidefold computes it itself."""
-        return self.type.startswith(OWN)
-
-
-def canonical(content: object) -> str:
-    """JSON text that is the same for the same content."""
-    return json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=_format_instant)
-
-
-def _format_instant(value: object) -> str:
-    if isinstance(value, date):  # datetime is a date, too
-        return value.isoformat()
-    raise TypeError(f"{type(value).__name__} has no canonical form")
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from tidefold.changelog.schema import table_schema
-from tidefold.compute.connect_session import find_connected, find_outage, mark_operations, tag_jobs
+from tidefold.compute.connect_session import find_connected, find_outage, mark_operations
 from tidefold.compute.runners import on_spark
+from tidefold.compute.spark_session import tag_jobs
 from tidefold.domain.log_state import Column, TableSpec
 from tidefold.domain.paths import data_path
 from tidefold.domain.snapshot.manifest import DataFile, Manifest

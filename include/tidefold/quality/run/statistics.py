@@ -15,17 +15,8 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 from tidefold.errors import TidefoldError
-from tidefold.quality.run.engine import (
-    DISTRIBUTION,
-    FRESHNESS,
-    MEAN_DRIFT,
-    SUM_DRIFT,
-    Check,
-    JudgedRows,
-    SqlDialect,
-    Types,
-    family,
-)
+from tidefold.quality.run.engine import JudgedRows, SqlDialect
+from tidefold.quality.suite.check import DISTRIBUTION, FRESHNESS, MEAN_DRIFT, SUM_DRIFT, Check, Types, family
 
 # A distribution is stored as this many steps from the least value to the greatest.
 STEPS = 200

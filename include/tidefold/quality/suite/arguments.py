@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, GetCoreSchemaHandler, ValidationInfo
 from pydantic_core import PydanticCustomError, core_schema
 
-from tidefold.quality.run.engine import Types, family
+from tidefold.quality.suite.check import Types, family
 from tidefold.yaml_files.messages import mistake, spell_value, suggest
 
 # Great Expectations compares with floating point numbers, which hold every whole number below this.

@@ -13,15 +13,6 @@ from typing import Annotated, Any, ClassVar, Self, get_args
 
 from pydantic import Discriminator, Tag, model_validator
 
-from tidefold.quality.run.engine import (
-    DISTRIBUTION,
-    FRESHNESS,
-    MEAN_DRIFT,
-    REFERENCES,
-    ROW_COUNT_DRIFT,
-    SUM_DRIFT,
-    Check,
-)
 from tidefold.quality.suite.arguments import (
     Age,
     BoundValue,
@@ -41,6 +32,15 @@ from tidefold.quality.suite.arguments import (
     count_seconds,
     refuse,
     share_from,
+)
+from tidefold.quality.suite.check import (
+    DISTRIBUTION,
+    FRESHNESS,
+    MEAN_DRIFT,
+    REFERENCES,
+    ROW_COUNT_DRIFT,
+    SUM_DRIFT,
+    Check,
 )
 from tidefold.yaml_files.messages import StrictModel
 

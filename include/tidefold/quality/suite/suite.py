@@ -19,7 +19,6 @@ from pydantic_core import PydanticCustomError
 from tidefold.domain.log_state import TableSpec
 from tidefold.domain.source_progress_history import LandedRange
 from tidefold.errors import InvalidInputError
-from tidefold.quality.run.engine import OWN, REFUSED_RECORDS, TIES, Check, Severity, Types, canonical
 from tidefold.quality.suite.arguments import (
     Allowed,
     SuiteContext,
@@ -30,6 +29,7 @@ from tidefold.quality.suite.arguments import (
     refuse,
 )
 from tidefold.quality.suite.catalogue import CATALOGUE, AnyCheck
+from tidefold.quality.suite.check import OWN, REFUSED_RECORDS, TIES, Check, Severity, Types, canonical
 from tidefold.yaml_files.document import ConfigError, ConfigProblem, config_error, parse_document, read_text
 from tidefold.yaml_files.messages import StrictModel, Text, find_problems, mistakes_below, suggest
 

@@ -15,8 +15,8 @@ from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.quarantine.retry import retry, settle
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import Fold, materialize
-from tidefold.quality.run.engine import Severity
 from tidefold.quality.run.run_checks import judge_refused
+from tidefold.quality.suite.check import Severity
 from tidefold.quality.suite.suite import Suite
 
 
