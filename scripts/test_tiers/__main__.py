@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 
 from test_tiers.durations import (
@@ -21,11 +22,12 @@ from test_tiers.durations import (
     read_records,
     sum_files,
 )
-from test_tiers.run import run_lanes
+from test_tiers.run import RunResult, run_lanes
 from test_tiers.tiers import TIERS, Lane, Tier
 
 _TOLERANCE = 1.3
 _RECORDS = Path("var/test-records")
+_PACE = "slowness.txt"
 _FAILED_SEEDS = Path("tests/data/failed-seeds.txt")
 
 
@@ -38,8 +40,16 @@ def main(words: list[str]) -> int:
     records.mkdir(parents=True)
     seed, begun = _choose_seed(), time.monotonic()
     lanes = (*tier.lanes, *_list_fixed_seeds(tier))
-    code, cpu = run_lanes(lanes, records, seed, tuple(words[1:]))
-    return _conclude(tier, read_records(records), code, cpu, time.monotonic() - begun, seed)
+    result = run_lanes(lanes, records, seed, tuple(words[1:]))
+    (records / _PACE).write_text(str(result.slowness))
+    return _conclude(tier, _read_paced(tier.name), result, time.monotonic() - begun, seed)
+
+
+def _read_paced(name: str) -> list[RecordedTest]:
+    """Returns what the last run of a tier recorded, in CPU seconds of the reference."""
+    folder = _RECORDS / name
+    slowness = float((folder / _PACE).read_text()) if (folder / _PACE).exists() else 1.0
+    return [replace(record, cpu=record.cpu / slowness) for record in read_records(folder)]
 
 
 def _choose_seed() -> int:
@@ -62,7 +72,7 @@ def _list_fixed_seeds(tier: Tier) -> tuple[Lane, ...]:
     return tuple(Lane(f"seed {seed}", (tuple(found),), int(seed)) for seed, found in tests.items())
 
 
-def _conclude(tier: Tier, records: list[RecordedTest], code: int, cpu: float, wall: float, seed: int) -> int:
+def _conclude(tier: Tier, records: list[RecordedTest], result: RunResult, wall: float, seed: int) -> int:
     """Prints what the run was, and returns its exit code."""
     accepted = read_accepted(tier.name)
     grown = list_grown(accepted, sum_files(records)) if accepted else []
@@ -72,7 +82,11 @@ def _conclude(tier: Tier, records: list[RecordedTest], code: int, cpu: float, wa
     again = f"TIDEFOLD_TEST_SEED={seed} .venv/bin/python -m pytest --hypothesis-seed={seed}"
     _print_lines("Failed; to repeat one:", [f"{again} '{test}'" for test in failed])
     load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
-    print(f"\n{tier.name}: {cpu:.0f} CPU seconds of {tier.budget}, {wall / 60:.1f} minutes, seed {seed}, load {load}")
+    code, cpu = result.exit_code, result.cpu / result.slowness
+    print(
+        f"\n{tier.name}: {cpu:.0f} CPU seconds of {tier.budget}, {wall / 60:.1f} minutes, seed {seed}, load {load}\n"
+        f"Measured were {result.cpu:.0f}: this machine took {result.slowness:.2f} times the reference for a fixed loop."
+    )
     if cpu > _TOLERANCE * tier.budget:
         print(f"{tier.name} fails: more than {_TOLERANCE} times its budget of CPU seconds.")
         code = code or 1
@@ -87,7 +101,7 @@ def _print_lines(title: str, lines: list[str]) -> None:
 
 def _accept_last_runs() -> int:
     for name in TIERS:
-        if records := read_records(_RECORDS / name):
+        if records := _read_paced(name):
             accept(name, sum_files(records))
             print(f"{ACCEPTED}: {name}, {len(records):,} tests")
     return 0

@@ -15,10 +15,11 @@ from pathlib import Path
 
 from test_tiers.cpu import adopt_orphans, measure_tree
 from test_tiers.durations import read_records
+from test_tiers.pace import Pace
 from test_tiers.recorder import ENVIRONMENT
 from test_tiers.tiers import Lane
 
-_PROGRESS_EVERY = 30
+_PROGRESS_EVERY, _PACE_EVERY = 30, 3
 # Files of a run of `make test` take 3 GB.
 _MEMORY, _ROOM, _PREFIX = Path("/dev/shm"), 8_000_000_000, "tidefold-tests-"
 
@@ -57,8 +58,17 @@ class RunningLane:
             os.kill(self.pid, signal.SIGINT)
 
 
-def run_lanes(lanes: tuple[Lane, ...], records: Path, seed: int, arguments: tuple[str, ...]) -> tuple[int, float]:
-    """Returns the exit code and the CPU seconds of everything that the lanes started."""
+@dataclass(frozen=True)
+class RunResult:
+    """exit_code: 0 or 1. cpu: CPU seconds of everything that the lanes started. slowness: see Pace."""
+
+    exit_code: int
+    cpu: float
+    slowness: float
+
+
+def run_lanes(lanes: tuple[Lane, ...], records: Path, seed: int, arguments: tuple[str, ...]) -> RunResult:
+    """Runs everything, one command of each lane at a time."""
     adopt_orphans()
     folder = _make_folder()
     # Also where a shell that runs this in the background has told it to ignore Ctrl-C; the lanes inherit that.
@@ -75,15 +85,20 @@ def run_lanes(lanes: tuple[Lane, ...], records: Path, seed: int, arguments: tupl
         )
         for lane in lanes
     ]
-    before, begun, printed = measure_tree(), time.monotonic(), 0.0
+    before, begun, printed, paced = measure_tree(), time.monotonic(), 0.0, 0.0
+    pace = Pace()
     told: set[str] = set()
     for lane in running:
         lane.start_next()
     try:
         while any(lane.pid for lane in running):
             _reap(running)
-            if time.monotonic() - begun - printed > _PROGRESS_EVERY:
-                printed = time.monotonic() - begun
+            seconds = time.monotonic() - begun
+            if seconds - paced > _PACE_EVERY:
+                paced = seconds
+                pace.measure()
+            if seconds - printed > _PROGRESS_EVERY:
+                printed = seconds
                 _print_progress(records, printed, told)
             time.sleep(0.2)
     except KeyboardInterrupt:
@@ -100,7 +115,7 @@ def run_lanes(lanes: tuple[Lane, ...], records: Path, seed: int, arguments: tupl
         print(f"\nFiles of the tests: {folder}")
     else:
         shutil.rmtree(folder, ignore_errors=True)
-    return code, measure_tree() - before
+    return RunResult(code, measure_tree() - before, pace.slowness)
 
 
 def _make_folder() -> str:
