@@ -18,6 +18,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,16 +32,18 @@ from deltalake import DeltaTable
 import run_airflow
 from run_page import RESULTS, write
 from tables import folder
+from test_tiers.cpu import measure_running
 from tidefold.cli import sample
 from tidefold.config import load_config
 from tidefold.quality.suite.suite import load_suite
+from tidefold.spark.local_server import LocalServer, find_running
 from tidefold.spark.submit import job_env, spark_conf, spark_submit
 from tidefold.wiring import open_pipeline
 
 ROWS = int(os.environ.get("ROWS", "1000000"))
 ROUNDS = int(os.environ.get("ROUNDS", "5"))
 SIZES = os.environ.get("SIZES", "10kB,1MB,1%,100MB").split(",")
-WAYS = os.environ.get("WAYS", "sample,airflow,tidefold,spark,fold,usual").split(",")
+WAYS = os.environ.get("WAYS", "sample,airflow,tidefold,warm,spark,fold,usual").split(",")
 TOPIC = "shop.public.accounts"
 JOB = Path(__file__).parent / "peers" / "usual_job.py"
 COLUMNS = {
@@ -84,11 +87,12 @@ def main() -> None:
             _measure_sample(scratch)
         if "airflow" in WAYS:
             run_airflow.measure(ROUNDS)
-        if set(WAYS) & {"tidefold", "spark", "fold", "usual"}:
+        if set(WAYS) & {"tidefold", "warm", "spark", "fold", "usual"}:
             base = _make_base(scratch)
-            for round_ in range(ROUNDS):
-                for size in SIZES:
-                    _measure_size(base, scratch, size, round_)
+            with _warm_server(base, scratch) as server:
+                for round_ in range(ROUNDS):
+                    for size in SIZES:
+                        _measure_size(base, scratch, size, round_, server)
     write()
 
 
@@ -106,9 +110,26 @@ def _measure_sample(scratch: Path) -> None:
             shutil.rmtree(root)
 
 
-def _measure_size(base: Base, scratch: Path, size: str, round_: int) -> None:
+@contextmanager
+def _warm_server(base: Base, scratch: Path) -> Iterator[LocalServer | None]:
+    """The server of `tidefold spark start`, after one run that nobody measures."""
+    if "warm" not in WAYS:
+        yield None
+        return
+    home = scratch / "warm"
+    shutil.copytree(base.root, home)
+    _call(_tidefold(home / "tidefold.yaml", "spark", "start"))
+    try:
+        _land(home / "landing" / TOPIC / f"{TOPIC}+0+{ROWS:010d}.jsonl", _changes(_count_changes(base, "1%"), 0))
+        _call(_tidefold(home / "tidefold.yaml"))
+        yield find_running(load_config(home / "tidefold.yaml"))
+    finally:
+        _call(_tidefold(home / "tidefold.yaml", "spark", "stop"))
+
+
+def _measure_size(base: Base, scratch: Path, size: str, round_: int, server: LocalServer | None) -> None:
     changed = _count_changes(base, size)
-    for way in ("tidefold", "spark", "fold", "usual"):
+    for way in ("tidefold", "warm", "spark", "fold", "usual"):
         if way not in WAYS:
             continue
         root = scratch / "run"
@@ -116,7 +137,10 @@ def _measure_size(base: Base, scratch: Path, size: str, round_: int) -> None:
         landed = root / "landing" / TOPIC / f"{TOPIC}+0+{ROWS:010d}.jsonl"
         size_now = _land(landed, _changes(changed, round_))
         command, env = _command_of(way, base, root, landed)
-        taken = _measure(command, env)
+        if way == "warm" and server:
+            (root / "var").mkdir(exist_ok=True)
+            (root / "var" / "server").symlink_to(server.folder)
+        taken = _measure(command, env, server if way == "warm" else None)
         _keep(way, size, size_now, *taken)
         _check(way, root, changed)
         shutil.rmtree(root)
@@ -133,8 +157,8 @@ def _command_of(way: str, base: Base, root: Path, landed: Path) -> tuple[list[st
     return _tidefold(config, "materialize" if way == "fold" else "run"), {}
 
 
-def _tidefold(config: Path, command: str = "run") -> list[str]:
-    return [sys.executable, "-m", "tidefold.cli", command, "--config", str(config)]
+def _tidefold(config: Path, *command: str) -> list[str]:
+    return [sys.executable, "-m", "tidefold.cli", *(command or ("run",)), "--config", str(config)]
 
 
 def _usual(config: Path, asked: dict[str, Any]) -> tuple[list[str], dict[str, str]]:
@@ -205,13 +229,16 @@ def _land(path: Path, records: Iterator[str]) -> int:
     return path.stat().st_size
 
 
-def _measure(command: Sequence[str], env: dict[str, str] | None = None) -> tuple[float, float]:
-    """Wall seconds, and CPU seconds of the process with its children."""
+def _measure(
+    command: Sequence[str], env: dict[str, str] | None = None, server: LocalServer | None = None
+) -> tuple[float, float]:
+    """Wall seconds, and CPU seconds of the process with its children, and of the server."""
     before, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    served = measure_running(server.pid) if server else 0.0
     _call(command, env)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return time.perf_counter() - begun, cpu
+    after, wall = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter() - begun
+    served = (measure_running(server.pid) if server else 0.0) - served
+    return wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime + served
 
 
 def _call(command: Sequence[str], env: dict[str, str] | None = None) -> None:

@@ -25,16 +25,17 @@ def measure_tree() -> float:
     own = resource.getrusage(resource.RUSAGE_SELF)
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
     seconds = own.ru_utime + own.ru_stime + ended.ru_utime + ended.ru_stime
-    return seconds + sum(map(_measure_running, _list_children(os.getpid())))
+    return seconds + sum(map(measure_running, _list_children(os.getpid())))
 
 
-def _measure_running(pid: int) -> float:
+def measure_running(pid: int) -> float:
+    """Returns the CPU seconds of a process that runs, and of all that it started."""
     try:
         # The command's name, in parentheses, may hold spaces. Fields 14 to 17 of the file: utime to cstime.
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:15]
     except OSError:
         return 0.0
-    return sum(map(int, fields)) / _TICKS + sum(map(_measure_running, _list_children(pid)))
+    return sum(map(int, fields)) / _TICKS + sum(map(measure_running, _list_children(pid)))
 
 
 def _list_children(pid: int) -> list[int]:
