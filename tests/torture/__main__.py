@@ -24,14 +24,12 @@ from torture import page
 from torture.capture import Capture, CaptureError, Java
 from torture.exports import LOG, Exports
 from torture.person import FoundError, Landing, Person
+from torture.plan import CONNECTORS, PHASES, STEPS, draw_plan
 from torture.servers import Maria, Postgres, Server
 from torture.tables import Table, create, dump, published, random_kinds, random_tables
 from torture.workload import Workload
 
-TABLES, PHASES, ROTATE = 5, 4, 37
-# What a seed is about, by its number: two of five have envelopes, one a set, one unwrapped records, one both.
-FORMS = ("envelope", "set", "unwrapped", "envelope", "unwrapped")
-CONNECTORS = ("postgresql", "mariadb")
+TABLES = 5
 
 
 @dataclass
@@ -62,8 +60,8 @@ class Seed:
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True)
         self.database = f"s{number}"
-        self.form = FORMS[number // 2 % len(FORMS)]
-        self.modes = self._modes()
+        self.plan = draw_plan(number, server.connector)
+        self.form, self.modes = self.plan.form, self.plan.modes
         self.kinds = random_kinds(self.rnd, server.connector, self.modes)
         self.tables = random_tables(self.rnd, server.connector, self.kinds, TABLES, self.form == "unwrapped")
         for table in self.tables:
@@ -79,23 +77,12 @@ class Seed:
         if self.form == "set":
             topics["transactions"] = f"p{number}.transaction"
         topics[LOG] = LOG
-        # Files of a few records cut incremental and blocking snapshots, whose chunks have nine rows.
-        rotate = self.rnd.choice((5, ROTATE, 400))
-        self.capture = Capture(java, self.folder, self._properties(space), rotate)
+        self.capture = Capture(java, self.folder, self._properties(space), self.plan.rotate)
         self.landing = Landing(self.capture.out, self.folder / "landing", topics)
-        self.person = Person(self.rnd, self.folder, self.landing, self.tables, self.modes)
-        self.exports = Exports(self.rnd, self.folder, self.work)
-
-    def _modes(self) -> dict[str, str]:
-        if self.form == "unwrapped":
-            modes = {"schemas": "off", "decimal": "string", "binary": self.rnd.choice(self.server.binary_modes)}
-            return {**modes, "form": self.form}
-        return {
-            "form": self.form,
-            "schemas": self.rnd.choice(("on", "off")),
-            "decimal": self.rnd.choice(("precise", "string")),
-            "binary": self.rnd.choice(self.server.binary_modes),
-        }
+        # What the person does depends on when files arrive, so it draws by itself: the workload is the seed's alone.
+        self.hand = random.Random(f"person {number}")
+        self.person = Person(self.hand, self.folder, self.landing, self.tables, self.modes)
+        self.exports = Exports(random.Random(f"exports {number}"), self.folder, self.work)
 
     def _properties(self, space: str) -> dict[str, object]:
         names = "|".join([table.name for table in self.tables] + ["signals", "marker"])
@@ -169,9 +156,7 @@ class Seed:
     # -- the database and the engine ----------------------------------------------------------------------------
 
     def _capture_phase(self, phase: int) -> None:
-        rnd, steps = self.rnd, 25 if phase else 8
-        at = self._draw_deeds(steps) if phase else {}
-        begins = rnd.randrange(steps) if phase and rnd.random() < 0.3 else 0
+        rnd, steps, begins = self.rnd, STEPS if phase else 8, self.plan.begins[phase]
         if begins and self.capture.running:
             self.capture.stop()
         altered: set[str] = set()
@@ -180,45 +165,45 @@ class Seed:
                 self.capture.start(kill=rnd.choice((0, 0, rnd.randint(20, 200))) if phase else 0)
             if step == steps // 2:
                 self.work.end_spanning()
-            for deed in (deed for deed, when in at.items() if when == step):
-                self._do(deed.split()[0], altered)
+            for deed in (deed for when, deed in self.plan.deeds[phase] if when == step):
+                self._do(deed.removesuffix(" again"), altered)
             self.work.transaction()
             self.exports.write()
-        if self.form == "set":
-            # A killed connector may count a transaction wrong: a later record of each table shows that it is past.
-            for table in self.tables:
-                self.work.session.execute(*self.work.insert(table))
         # The first marker may be in the initial snapshot, before the rows of other tables.
         for marker in (-1, 0) if phase == 0 else (phase,):
-            self.work.session.execute(f"insert into marker values ({marker})")
-            self.capture.await_marker(f"{self.prefix}.marker", marker)
-        self.position = self.server.position(self.work.session)
+            self._await(marker)
+        if self.form == "set":
+            # Whatever snapshot there was has ended: its marker came. A set is published at a point after this one,
+            # and a later record of each table shows that a transaction is past, which a killed connector counted wrong.
+            self.position = self.server.position(self.work.session)
+            for table in self.tables:
+                self.work.session.execute(*self.work.insert(table))
+            self._await(PHASES + phase)
         if phase < PHASES - 1:
             self.work.begin_spanning()
 
-    def _draw_deeds(self, steps: int) -> dict[str, int]:
-        """What happens in a phase besides transactions, and at which step."""
-        chances = {"kill": 0.4, "truncate": 0.4, "alter": 0.9, "alter again": 0.6, "signal": 0.6, "signal again": 0.3}
-        if self.form == "unwrapped":
-            del chances["truncate"]  # Unwrapped records have none (docs/debezium.md).
-        return {deed: self.rnd.randrange(steps) for deed, chance in chances.items() if self.rnd.random() < chance}
+    def _await(self, marker: int) -> None:
+        self.work.session.execute(f"insert into marker values ({marker})")
+        self.capture.await_marker(f"{self.prefix}.marker", marker)
 
     def _do(self, deed: str, altered: set[str]) -> None:
         if deed == "kill" and self.capture.running:
-            time.sleep(self.rnd.random())
+            time.sleep(self.hand.random())
             self.capture.kill()
             self.capture.start()
         elif deed == "truncate":
             self.work.truncate()
-        elif deed == "alter" and (table := self.work.alter()):
+        elif deed == "copy":
+            self.work.copy_alone()
+        elif deed in ("incremental", "blocking"):
+            self.work.signal(deed, altered)
+        elif table := self.work.alter("" if deed == "alter" else deed):
             altered.add(table.name)
-        elif deed == "signal":
-            self.work.signal(altered)
 
     # -- tidefold -----------------------------------------------------------------------------------------------
 
     def _fold_phase(self, phase: int) -> None:
-        person, rnd = self.person, self.rnd
+        person, rnd = self.person, self.hand
         if phase == 0:
             self.landing.arrive(rnd, 1)
             person.initialise()
@@ -245,7 +230,7 @@ class Seed:
         person.require_counts()
 
     def _upkeep(self, phase: int) -> None:
-        person, rnd = self.person, self.rnd
+        person, rnd = self.person, self.hand
         if rnd.random() < 0.5 and self.form != "set":
             name = rnd.choice(sorted(person.tables))
             person.restore(name)
@@ -261,7 +246,7 @@ class Seed:
         names = [name for name, table in sorted(self.person.tables.items()) if not table.reused]
         if self.form == "set" or not names:
             return
-        name = self.rnd.choice(names)
+        name = self.hand.choice(names)
         self.person.rebuild(name)
         self._compare("built again", name)
         self.person.require_counts()
@@ -297,7 +282,8 @@ class Seed:
             time.sleep(0.1)
         admin.execute(f"drop database {self.database}{' with (force)' * (self.server.connector == 'postgresql')}")
         admin.close()
-        self.totals.workload += Counter({f"form: {self.form}": 1, **self.exports.counts})
+        drawn = {f"form: {self.form}", *(f"draw: {one}" for one in self.plan.dimensions)}
+        self.totals.workload += Counter(drawn) + self.exports.counts
         for counts in self.person.accounts.values():
             self.totals.counts += counts
         self.totals.workload += Counter(self.work.counts)

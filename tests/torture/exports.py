@@ -56,9 +56,9 @@ class Exports:
     def _rows(self) -> dict[Cells, Cells]:
         """The rows as they are committed now; text of another type shows an ALTER, too."""
         server, table = self.work.server, self.table
-        names = [*table.key, *(name for name, kind in table.columns.items() if not kind.large)]
+        kinds = table.key | {name: kind for name, kind in table.columns.items() if not kind.large}
         text = "({})::text" if server.connector == "postgresql" else "hex(cast({} as char character set utf8mb4))"
-        shown = ", ".join(text.format(server.quote(name)) for name in names)
+        shown = ", ".join(text.format(kind.shown.format(server.quote(name))) for name, kind in kinds.items())
         found = self.work.session.rows(f"select {shown} from {server.quote(table.name)}")
         count = len(table.key)
         return {tuple(row[:count]): tuple(row[count:]) for row in found}

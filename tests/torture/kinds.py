@@ -12,7 +12,7 @@ import random
 import re
 import struct
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Context, Decimal
 from typing import Any
 
@@ -207,6 +207,21 @@ def _says_scale(modes: Modes) -> bool:
     return modes["schemas"] == "on" or modes["decimal"] == "string"
 
 
+def _scaled(type_: str) -> list[Kind]:
+    """A decimal, and the one of another scale that it becomes.
+
+    In base64 without a schema such a change cannot be described (docs/schema-change.md).
+    """
+    sizes = {"numeric-scaled": (8, 2), "numeric-scaled-4": (12, 4)}
+    made = []
+    for name, (precision, scale) in sizes.items():
+        size = f"({precision},{scale})"
+        kind = Kind(name, f"{type_}{size}", _digits(precision, scale), _precise(f"decimal{size}"), fits=_says_scale)
+        wider = tuple(other for other, (digits, _) in sizes.items() if digits > precision)
+        made.append(replace(kind, source=_number, table=_number, widens=wider))
+    return made
+
+
 def postgres_kinds(rnd: random.Random) -> list[Kind]:
     precision = rnd.choice((5, 12, 18, 30, 38))
     scale = rnd.randint(0, min(precision, 10))
@@ -241,26 +256,7 @@ def postgres_kinds(rnd: random.Random) -> list[Kind]:
             table=_number,
             must=True,
         ),
-        Kind(
-            "numeric-scaled",
-            "numeric(8,2)",
-            _digits(8, 2),
-            _precise("decimal(8,2)"),
-            source=_number,
-            table=_number,
-            widens=("numeric-scaled-4",),
-            # A decimal in base64 whose scale changed cannot be described (docs/schema-change.md).
-            fits=_says_scale,
-        ),
-        Kind(
-            "numeric-scaled-4",
-            "numeric(12,4)",
-            _digits(12, 4),
-            _precise("decimal(12,4)"),
-            source=_number,
-            table=_number,
-            fits=_says_scale,
-        ),
+        *_scaled("numeric"),
         Kind(
             "numeric-nan",
             "numeric",
@@ -507,6 +503,7 @@ def maria_kinds(rnd: random.Random) -> list[Kind]:
             source=_decimal,
             table=_decimal,
         ),
+        *_scaled("decimal"),
         Kind(
             "decimal-wide",
             "decimal(65,20)",

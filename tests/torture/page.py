@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from tidefold.domain.paths import STORED_FORMAT
+
 ROOT = Path(__file__).parents[2]
 RECORD, PAGE = ROOT / "tests" / "data" / "torture.json", ROOT / "docs" / "benchmarks" / "torture.md"
 # Found at a seed: what the product did wrong, or a fault of the rig, a server or the engine.
@@ -19,8 +21,8 @@ Seed = Mapping[str, Any]
 _NAMES = {"postgresql": "PostgreSQL", "mariadb": "MariaDB"}
 _HEAD = ("database", "seeds", "phases", "comparisons", "rows compared", "records", "engine killed", "CPU s a seed")
 _DEEDS = ("chain", "swap", "there_and_back", "reuse", "truncate", "incremental snapshot")
-_DEEDS += ("blocking snapshot", "copy", "transaction: spans phases", "alter: add again", "export", "form: set")
-_DEEDS += ("form: unwrapped",)
+_DEEDS += ("blocking snapshot", "copy", "transaction: spans phases", "export")
+_DEEDS += ("alter: drop", "alter: come back", "alter: scale")
 
 
 def read_record() -> dict[str, Seed]:
@@ -29,7 +31,7 @@ def read_record() -> dict[str, Seed]:
 
 def record(seed: int, found: Seed) -> None:
     """Stores the result of a seed, in place of an earlier one, and writes the page."""
-    known = {**read_record(), str(seed): {"code": _commit(), **found}}
+    known = {**read_record(), str(seed): {"code": _commit(), "stored": STORED_FORMAT, **found}}
     ordered = dict(sorted(known.items(), key=lambda item: int(item[0])))
     RECORD.write_text(json.dumps(ordered, indent=1, sort_keys=False) + "\n")
     PAGE.write_text(render(ordered))
@@ -43,7 +45,9 @@ def _commit() -> str:
 def render(known: Mapping[str, Seed]) -> str:
     """The page. `page_begin.md` and `page_end.md` are written by hand."""
     begin, end = (Path(__file__).with_name(name).read_text().strip() for name in ("page_begin.md", "page_end.md"))
-    return "\n\n".join([begin, _totals(known), _deeds(known), _seeds(known), end]) + "\n"
+    current = {number: seed for number, seed in known.items() if is_current(seed)}
+    older = f"{len(known) - len(current)} of the seeds ran with older code: their rows say so, and count here, too."
+    return "\n\n".join([begin, _totals(known), older, _draws(current), _deeds(known), _seeds(known), end]) + "\n"
 
 
 def _totals(known: Mapping[str, Seed]) -> str:
@@ -56,6 +60,17 @@ def _totals(known: Mapping[str, Seed]) -> str:
     found = [number for number, seed in known.items() if seed["found"]]
     said = f"Unequal, blocked or silent: {len(found)} of {len(known)} seeds{': ' if found else ''}{', '.join(found)}."
     return "\n".join(["| " + " | ".join(_HEAD) + " |", "|---" * len(_HEAD) + "|", *map(_line, rows), "", said])
+
+
+def _draws(current: Mapping[str, Seed]) -> str:
+    """How many seeds of today's code tried each dimension, by database."""
+    tried: dict[str, Counter[str]] = {name: Counter() for name in _NAMES}
+    for seed in current.values():
+        tried[seed["database"]].update(one for one in seed["workload"] if one.startswith(("draw: ", "form: ")))
+    names = sorted({name for counts in tried.values() for name in counts})
+    rows = [(name.partition(": ")[2], *(counts[name] for counts in tried.values())) for name in names]
+    heads = ["| tried by seeds of today's code | " + " | ".join(_NAMES.values()) + " |", "|---|---|---|"]
+    return "\n".join([*heads, *map(_line, rows)])
 
 
 def _deeds(known: Mapping[str, Seed]) -> str:
@@ -75,10 +90,20 @@ def _deeds(known: Mapping[str, Seed]) -> str:
 
 def _seeds(known: Mapping[str, Seed]) -> str:
     rows = (
-        (number, seed["database"], seed["code"], "found" if seed["found"] else "equal")
+        (number, seed["database"], _form(seed), seed["code"], "found" if seed["found"] else "equal")
         for number, seed in known.items()
     )
-    return "\n".join(["| seed | database | code | |", "|---|---|---|---|", *map(_line, rows)])
+    return "\n".join(["| seed | database | records | code | |", "|---|---|---|---|---|", *map(_line, rows)])
+
+
+def _form(seed: Seed) -> str:
+    """What its records were; seeds of stored forms that are refused today say so."""
+    form = next((deed.removeprefix("form: ") for deed in seed["workload"] if deed.startswith("form: ")), "envelope")
+    return form if is_current(seed) else f"{form} (older code)"
+
+
+def is_current(seed: Seed) -> bool:
+    return seed.get("stored") == STORED_FORMAT
 
 
 def _line(cells: tuple[object, ...]) -> str:

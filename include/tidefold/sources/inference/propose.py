@@ -39,6 +39,7 @@ from tidefold.sources.inference.layout import (
 from tidefold.sources.inference.proposal import ProposedColumn, ProposedLog, log_ids
 from tidefold.sources.inference.roles import OpCandidate, text_of
 from tidefold.sources.inference.rows import (
+    UNWRAPPED,
     SampledFeed,
     find_refused,
     infer_column,
@@ -300,7 +301,11 @@ def _row_field(rows: Sequence[dict[str, Any]]) -> tuple[str, OpCandidate | None]
         # What is beside the row is lost: it may only be what a tool says of it. Kafka Connect sends its schema.
         beside = {name for name in names if name != "schema" and not name.startswith("_")}
         return next((name for name in always if name in _WRAPPERS and beside <= {name}), ""), None
-    named = [name for name in always if name in (*_WRAPPERS, "data", "row", "after")] or always
+    if UNWRAPPED.fullmatch(op.column):
+        return "", None
+    named = [name for name in always if name in (*_WRAPPERS, "data", "row", "after")]
+    if not named and all(map(roles.describes_row, {*names} - {*objects, op.column})):
+        named = always
     return (named[0], op) if len(named) == 1 else ("", None)
 
 

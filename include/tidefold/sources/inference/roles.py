@@ -54,6 +54,9 @@ _ORDER_NAMES = re.compile(
     re.IGNORECASE,
 )
 _CREATED_NAME = re.compile(r"_*(created?|occurred|happened|received)(_?(at|on|ts|time|date|ms|us))?", re.IGNORECASE)
+_WHENCE = re.compile(
+    r"schema|database|db|table|(table|schema|source|stream|topic)_?name|source|stream|topic|partition", re.IGNORECASE
+)
 _LONG_TEXT, _SEVERAL = 64, 2
 # A key that this share of a file and the next one have comes again.
 _SOME = 0.1
@@ -100,6 +103,13 @@ class OpCandidate:
 def text_of(value: Any) -> str:
     """Returns the text by which a value is compared."""
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def describes_row(name: str) -> bool:
+    """Returns whether a field beside a row tells, by its name, when or whence it came, and so is no column."""
+    return name.startswith("_") or bool(
+        _ORDER_NAMES.fullmatch(name) or _CREATED_NAME.fullmatch(name) or _WHENCE.fullmatch(name)
+    )
 
 
 def find_ops(names: Sequence[str], rows: Data) -> list[OpCandidate]:

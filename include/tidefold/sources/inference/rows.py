@@ -80,7 +80,7 @@ def _wrap(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 # What ExtractNewRecordState adds to a row: the mark of a delete, and parts of the envelope.
-_UNWRAPPED = re.compile(r"__(deleted|op|table|db|schema|lsn|scn|txId|gtid|file|pos|ts_[mun]s|(source|transaction)_\w+)")
+UNWRAPPED = re.compile(r"__(deleted|op|table|db|schema|lsn|scn|txId|gtid|file|pos|ts_[mun]s|(source|transaction)_\w+)")
 # What pandas calls the index of a frame.
 _INDEX = re.compile(r"__index_level_\d+__|Unnamed: \d+")
 # Shares of the keys, or of the rows, that a full extract has in common with the next one.
@@ -246,7 +246,7 @@ def _split_order(order: str, named: Mapping[str, ProposedColumn]) -> tuple[str, 
 
 def _explain_unwrapped(feed: SampledFeed, op: roles.OpCandidate | None) -> tuple[str, ...]:
     """Describes what rows lack that Debezium's ExtractNewRecordState took out of their envelopes; empty: it did not."""
-    marks = [column.name for column in feed.columns if _UNWRAPPED.fullmatch(column.name)]
+    marks = [column.name for column in feed.columns if UNWRAPPED.fullmatch(column.name)]
     unsent = any(is_placeholder(value) for row in feed.rows for value in row.values())
     if not marks and not unsent:
         return ()
