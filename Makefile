@@ -19,6 +19,7 @@ SIZES ?= 10kB,1MB,1%,100MB
 WAYS ?= sample,airflow,tidefold,warm,spark,usual
 STORES ?= disk,s3
 POSITIONS ?= 2
+OPERATIONS ?=
 TWO ?= 200
 
 ##@ Begin
@@ -165,8 +166,8 @@ bench-executors: install ## About 5 minutes: CPU of a fold on one, two and four 
 bench-snapshot: install ## About 10 minutes: full snapshots and restores against plain copies and Spark; writes docs/benchmarks/snapshot.md
 	PYTHONPATH=include:plugins:tests $(PYTHON) benchmarks/snapshot.py
 
-fault-matrix: install ## Every operation with every fault; writes docs/reliability.md (POSITIONS=2: calls that are struck for each fault)
-	PYTHONPATH=include:plugins:scripts:tests $(PYTHON) -m faults.matrix $(POSITIONS)
+fault-matrix: install ## Every operation with every fault; writes docs/reliability.md (POSITIONS=2: calls that are struck for each fault; OPERATIONS="ingest sets": these rows alone)
+	PYTHONPATH=include:plugins:scripts:tests $(PYTHON) -m faults.matrix $(POSITIONS) $(OPERATIONS)
 
 two-coordinators: install ## 200 rounds of two processes on one log, on disk and on versitygw; writes docs/reliability.md
 	PYTHONPATH=include:plugins:scripts:tests $(PYTHON) -m faults.coordinators $(TWO)

@@ -1,4 +1,4 @@
-"""The fault matrix: every operation with every fault, then the next run; `python -m faults.matrix [share]`.
+"""The fault matrix: every operation with every fault, then the next run; `python -m faults.matrix [share [operation]]`.
 
 Each case asserts that readers lose nothing by a command, and that the rows are right in the end.
 """
@@ -315,12 +315,13 @@ def _try(act: Callable[[Cell], None], cell: Cell) -> None:
         cell.failed.append(traceback.format_exc(limit=-3))
 
 
-def main(most: int = POSITIONS) -> int:
+def main(most: int = POSITIONS, *only: str) -> int:
+    """Plays all operations, or only some, and records their rows."""
     from faults import sets
     from faults.page import write_matrix
 
     began = time.monotonic()
-    names = [operation.name for operation in OPERATIONS]
+    names = [operation.name for operation in OPERATIONS if not only or operation.name in only]
     parts = [names[0::4], names[1::4], names[2::4], names[3::4]]
     with multiprocessing.get_context("spawn").Pool(2) as pool:
         found: Matrix = {}
@@ -333,8 +334,10 @@ def main(most: int = POSITIONS) -> int:
     total = sum(cell.cases for cell in ordered.values())
     print(f"{len(ordered)} cells, {total:,} cases, {len(failed)} cells failed, {time.monotonic() - began:.0f} s")
     write_matrix(ordered)
-    return sets.main() or bool(failed)
+    with_sets = not only or "sets" in only
+    return (sets.main() if with_sets else 0) or bool(failed)
 
 
 if __name__ == "__main__":
-    sys.exit(main(*map(int, sys.argv[1:])))
+    _most, *_only = sys.argv[1:] or [POSITIONS]
+    sys.exit(main(int(_most), *map(str, _only)))

@@ -46,7 +46,8 @@ def write_matrix(matrix: Matrix, part: str = "matrix") -> None:
                 "failed": len(cell.failed),
             }
             cells.setdefault(operation, {})[fault] = found
-    record(part, cells)
+    # A run of some operations leaves the rows of the others.
+    record(part, read_record().get(part, {}) | cells)
 
 
 def record_history(store: str, found: Found) -> None:

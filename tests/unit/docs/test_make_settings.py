@@ -16,7 +16,7 @@ SETTINGS = {
     "bench-quality": ("ROWS", "ROUNDS"),
     "bench-run": ("ROWS", "ROUNDS", "SIZES", "WAYS"),
     "soak": ("MINUTES", "STORES"),
-    "fault-matrix": ("POSITIONS",),
+    "fault-matrix": ("POSITIONS", "OPERATIONS"),
     "two-coordinators": ("TWO",),
     "torture": ("SEEDS", "FIRST", "DATABASES"),
 }
