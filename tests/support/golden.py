@@ -37,7 +37,8 @@ from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import Fold, Restore, materialize
 from tidefold.wiring import open_pipeline
 
-ARCHIVES = sorted((Path(__file__).parents[1] / "data/golden").glob("*.tar.gz"))
+_FOLDER = Path(__file__).parents[1] / "data/golden"
+ARCHIVES, SET_ARCHIVES = (sorted(_FOLDER.glob(f"*-{what}.tar.gz")) for what in ("life", "set"))
 Row = dict[str, Any]
 
 
