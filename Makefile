@@ -112,7 +112,7 @@ test-cluster: install ## About 20 minutes, not part of `make test`: outages of w
 	PYTHONPATH=include:plugins:scripts:tests $(PYTHON) -m cluster
 
 .PHONY: test-yarn
-test-yarn: install ## About 30 minutes, not part of `make test`: pipelines on Hadoop's mini YARN in both deploy modes, also through Airflow; writes docs/benchmarks/yarn.md (needs Go and a Maven repository; STORIES='client': only those)
+test-yarn: install ## About 30 minutes, not part of `make test`: pipelines on Hadoop's mini YARN, also through Airflow; writes docs/benchmarks/yarn.md (needs Go and a Maven repository; STORIES='client': only those)
 	PYTHONPATH=include:plugins:scripts:tests $(PYTHON) -m yarn
 
 ##@ Measure

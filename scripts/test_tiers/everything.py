@@ -36,7 +36,7 @@ PARTS = (
     Part("package", "the wheel in a new environment, with an Airflow of its own", ("test-package",)),
     Part("drills", "long stories in a real Airflow", ("test-drills",)),
     Part("outages", "nine outages of a cluster through Airflow", ("test-cluster",)),
-    Part("yarn", "YARN in both deploy modes", ("test-yarn",)),
+    Part("yarn", "YARN", ("test-yarn",)),
     Part("compose", "docker-compose.yaml in containers", ("test-compose",)),
     Part("versions", "other versions of Spark, Airflow and Python", ("test-versions",)),
     Part("mutants", "each behaviour, taken out, makes a test fail", ("mutants",)),

@@ -151,21 +151,5 @@ def test_a_restore_of_a_set_that_cannot_be_changes_nothing(bank: Pipeline) -> No
     assert _ledgers(bank) == before
 
 
-def test_a_saved_set_is_imported_elsewhere(bank: Pipeline, tmp_path: Path) -> None:
-    first = find_earlier_version(bank, "bank", 1).position
-    address = str(tmp_path / "saved" / "one")
-    saved = _run(operators.TidefoldSaveSetOperator, bank, "save", of_set="bank", address=address, version=1)
-    assert {one["result"] for one in saved.values()} == {"saved"}
-    with pytest.raises(AirflowFailException, match="TARGET"):
-        _run(operators.TidefoldSaveSetOperator, bank, "save", of_set="bank", address=str(tmp_path / "other"))
-    new = make_bank(tmp_path / "new", config() + "targets: [../saved]\n")
-    with pytest.raises(AirflowFailException, match="SET_BEGUN"):
-        _run(operators.TidefoldImportSetOperator, bank, "import", of_set="bank", address=address)
-    _run(operators.TidefoldImportSetOperator, new, "import", of_set="bank", address=address)
-    judge_staged(new, "dag/import")
-    _execute(operators.TidefoldConfirmOperator, new, "import")
-    assert check_bank(new) == first
-
-
 def test_the_logs_of_a_set_are_chosen(bank: Pipeline) -> None:
     assert _run(operators.TidefoldListLogsOperator, bank, "choose", of_set="bank") == list(LOGS)

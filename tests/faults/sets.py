@@ -1,4 +1,4 @@
-"""Sets with damaged ledgers, pages, tables' marks and savepoints: what commands say, and what readers of the set get.
+"""Sets with damaged ledgers, pages and tables' marks: what commands say, and what readers of the set get.
 
 `python -m faults.sets` plays all of it and writes docs/reliability.md; `make fault-matrix` does it, too.
 """
@@ -189,38 +189,6 @@ PLAYED = (
 OPERATIONS = {
     "read of a set": "read tellers --set bank --limit 3",
     "run of a set": "run --run next",
-    "savepoint of a set": "savepoint --set bank --to {root}/save",
-}
-IMPORT = "import of a set's savepoint"
-
-
-def _edit(name: str, change: Callable[[str], str]) -> Callable[[Path], None]:
-    """Writes a file of a savepoint again."""
-
-    def edit(save: Path) -> None:
-        path = sorted(save.glob(name))[0]
-        text = path.read_text()
-        assert change(text) != text
-        replace_file(path, change(text).encode())
-
-    return edit
-
-
-def _next_digit(text: str) -> str:
-    """The position of the saved point is one higher."""
-    position = str(json.loads(text)["set_version"]["position"])
-    return text.replace(position, str(int(position) + 1), 1)
-
-
-SAVEPOINT_DAMAGES: dict[str, Callable[[Path], None]] = {
-    "none": lambda save: None,
-    "description of the set lost": lambda save: (save / "set.json").unlink(),
-    "description of the set cut": _edit("set.json", lambda text: text[: len(text) // 2]),
-    "a digit changed in the description of the set": _edit("set.json", _next_digit),
-    "description of a table lost": lambda save: (save / "tellers/savepoint.json").unlink(),
-    "description of a table cut": _edit("tellers/savepoint.json", lambda text: text[: len(text) // 2]),
-    "savepoint of a table lost": lambda save: shutil.rmtree(save / "tellers"),
-    "data file of a table lost": lambda save: sorted((save / "tellers").rglob("*.parquet"))[0].unlink(),
 }
 
 
@@ -264,32 +232,6 @@ def strike(life: Life, folder: Path, command: str, damage: str, cell: Cell) -> N
         cell.failed.append(f"not right in the end: {word}, {now}")
 
 
-def bring(saved: Life, folder: Path, damage: str, cell: Cell) -> None:
-    """Imports a damaged savepoint of a set into a new store, and then the whole one."""
-    root, save = folder / "other", folder / "save"
-    for path, original in ((root, None), (save, saved.root / "save")):
-        shutil.rmtree(path, ignore_errors=True)
-        if original:
-            shutil.copytree(original, path, copy_function=os.link)
-    make_bank(root, KEEPS_TWO)
-    SAVEPOINT_DAMAGES[damage](save)
-    said = tidefold(root, f"import --set bank {save} --run in").word
-    cell.cases += 1
-    cell.says[said] += 1
-    _require_named(said, cell)
-    now = look(root)
-    cell.reader["nothing yet" if isinstance(now, str) else "a version"] += 1
-    if said != "done":
-        save = saved.root / "save"
-        whole = tidefold(root, f"import --set bank {save} --run in").word
-        cell.way["the whole savepoint" if whole == "done" else whole] += 1
-    words = [tidefold(root, command).word for command in (f"quality {' '.join(LOGS)}", f"confirm {LOGS[0]}")]
-    cell.next[", ".join(sorted(set(words)))] += 1
-    now = look(root)
-    if now != (1, saved.points[max(saved.points)]):
-        cell.failed.append(f"the imported set shows {now}: {words}")
-
-
 def play(operations: dict[str, str], pick: Callable[[int], bool] = lambda number: True) -> Matrix:
     """Plays the cells of these operations; `pick` chooses cells by their number."""
     cells: Matrix = {}
@@ -301,9 +243,6 @@ def play(operations: dict[str, str], pick: Callable[[int], bool] = lambda number
         for name, command in operations.items():
             for damage in PLAYED:
                 todo[name, damage] = lambda cell, c=command, d=damage: strike(life, folder, c, d, cell)  # type: ignore[misc]
-        assert tidefold(life.root, f"savepoint --set bank --to {life.root}/save").exit == 0
-        for damage in SAVEPOINT_DAMAGES:
-            todo[IMPORT, damage] = lambda cell, d=damage: bring(life, folder, d, cell)  # type: ignore[misc]
         for number, (key, act) in enumerate(todo.items()):
             if pick(number):
                 cells[key] = Cell()

@@ -1,4 +1,4 @@
-"""`make test-yarn`: runs pipelines on Hadoop's mini YARN in both deploy modes, and writes docs/benchmarks/yarn.md."""
+"""`make test-yarn`: runs pipelines on Hadoop's mini YARN, and writes docs/benchmarks/yarn.md."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from local_airflow.settings import PROJECT
 from local_cluster.versitygw import BUCKET, VERSION
 from local_cluster.yarn import HADOOP
 from support.airflow_shop import Ran
+from support.airflow_stack import wait_until
 from yarn.rig import YarnRig, interrupt, open_rig
 
 PAGE = PROJECT / "docs" / "benchmarks" / "yarn.md"
@@ -49,17 +50,14 @@ class Story:
     play: Callable[[YarnRig], tuple[str, list[str]]]
 
 
-def run_in(mode: str) -> Callable[[YarnRig], tuple[str, list[str]]]:
-    def play(yarn: YarnRig) -> tuple[str, list[str]]:
-        before, config = len(yarn.yarn.list_applications()), yarn.write_config(mode)
-        done = yarn.call(config, "run")
-        checked = yarn.call(config, "verify", "--spark")
-        count = len(yarn.yarn.list_applications()) - before
-        wrong = [*_require(done.returncode == 0, done.stderr), *_require(checked.returncode == 0, checked.stderr)]
-        wrong += _require("Spark reads the" in checked.stdout, checked.stdout)
-        return f"`run`, then `verify --spark`: {count} applications", wrong + yarn.rig.find_wrong()
-
-    return play
+def run_on_s3(yarn: YarnRig) -> tuple[str, list[str]]:
+    before, config = len(yarn.yarn.list_applications()), yarn.write_config()
+    done = yarn.call(config, "run")
+    checked = yarn.call(config, "verify", "--spark")
+    count = len(yarn.yarn.list_applications()) - before
+    wrong = [*_require(done.returncode == 0, done.stderr), *_require(checked.returncode == 0, checked.stderr)]
+    wrong += _require("Spark reads the" in checked.stdout, checked.stdout)
+    return f"`run`, then `verify --spark`: {count} applications", wrong + yarn.rig.find_wrong()
 
 
 def run_on_disk(yarn: YarnRig) -> tuple[str, list[str]]:
@@ -71,7 +69,7 @@ def run_on_disk(yarn: YarnRig) -> tuple[str, list[str]]:
         path = folder / one["Key"]
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(client.get_object(Bucket=BUCKET, Key=one["Key"])["Body"].read())
-    done = yarn.call(yarn.write_config("cluster", store=str(folder)), "run")
+    done = yarn.call(yarn.write_config(store=str(folder)), "run")
     wrong = _require(done.returncode == 0, done.stderr)
     for log in LOGS if not wrong else ():
         rows = DeltaTable(str(folder / "store" / "tables" / log)).to_pyarrow_table().to_pylist()
@@ -79,37 +77,17 @@ def run_on_disk(yarn: YarnRig) -> tuple[str, list[str]]:
     return "`run` with store and landing folders on a disk, by absolute paths", wrong
 
 
-def refuse_versions(mode: str) -> Callable[[YarnRig], tuple[str, list[str]]]:
-    def play(yarn: YarnRig) -> tuple[str, list[str]]:
-        done = yarn.call(yarn.write_config(mode, yarn.other_python()), "ingest")
-        who = "driver" if mode == "cluster" else "executor"
-        wrong = _require(done.returncode != 0, "exit code 0")
-        wrong += _require(bool(re.search(f"VERSION_MISMATCH.*{who} on .* pyarrow 1.2 ", done.stderr)), done.stderr)
-        return f"`ingest` where `spark.python` has another pyarrow: refused by the {who}", wrong
-
-    return play
-
-
-def kill_driver(yarn: YarnRig) -> tuple[str, list[str]]:
-    config = yarn.write_config("cluster")
-    process = yarn.start(config, "run")
-    driver = yarn.wait_for_driver("materialize")
-    driver.kill()
-    _, printed = process.communicate()
-    wrong = _require("JOB_DIED" in printed and "yarn logs -applicationId application_" in printed, printed)
-    yarn.wait_until_idle()
-    done = yarn.call(config, "run")
-    wrong += _require(done.returncode == 0, done.stderr)
-    return (
-        "the driver's Python killed while `materialize` began; `JOB_DIED`, then `run` again",
-        wrong + yarn.rig.find_wrong(),
-    )
+def refuse_versions(yarn: YarnRig) -> tuple[str, list[str]]:
+    done = yarn.call(yarn.write_config(yarn.other_python()), "ingest")
+    wrong = _require(done.returncode != 0, "exit code 0")
+    wrong += _require(bool(re.search("VERSION_MISMATCH.*executor on .* pyarrow 1.2 ", done.stderr)), done.stderr)
+    return "`ingest` where `spark.python` has another pyarrow: refused by the executor", wrong
 
 
 def interrupt_starter(yarn: YarnRig) -> tuple[str, list[str]]:
-    config = yarn.write_config("cluster")
+    config = yarn.write_config()
     process = yarn.start(config, "run")
-    yarn.wait_for_driver("ingest")
+    wait_until(yarn.running, 600, 0.5)
     interrupt(process)
     _, printed = process.communicate()
     wrong = _require("INTERRUPTED" in printed, printed)
@@ -128,12 +106,10 @@ def run_airflow(yarn: YarnRig) -> tuple[str, list[str]]:
     before = len(yarn.yarn.list_applications())
     run = yarn.rig.trigger()
     _wait_patiently(run)
-    logs = "".join(run.log(task) for task in ("ingest", "materialize", "quality"))
     wrong = _require(run.state == "success", f"run {run.state}")
-    wrong += _require("--deploy-mode cluster" in logs, "the tasks did not ask for cluster deploy mode")
     count = len(yarn.yarn.list_applications()) - before
     return (
-        f"one run of the DAG, connection with `deploy-mode: cluster`: {count} applications",
+        f"one run of the DAG: {count} applications",
         wrong + yarn.rig.find_wrong(),
     )
 
@@ -149,14 +125,11 @@ def _wait_patiently(run: Ran) -> None:
 
 
 STORIES = (
-    Story("client mode, S3", run_in("client")),
-    Story("cluster mode, S3", run_in("cluster")),
-    Story("cluster mode, disk", run_on_disk),
-    Story("cluster mode through Airflow", run_airflow),
-    Story("other versions, client mode", refuse_versions("client")),
-    Story("other versions, cluster mode", refuse_versions("cluster")),
-    Story("the command is interrupted", interrupt_starter),
-    Story("the driver dies", kill_driver),
+    Story("client mode, S3", run_on_s3),
+    Story("client mode, disk", run_on_disk),
+    Story("client mode through Airflow", run_airflow),
+    Story("other versions, client mode", refuse_versions),
+    Story("the command is interrupted, client mode", interrupt_starter),
 )
 
 
@@ -199,7 +172,7 @@ def record(played: Played) -> None:
 
 def describe(played: list[Played]) -> list[str]:
     head = [
-        "# YARN in both deploy modes",
+        "# YARN",
         "",
         f"`make test-yarn` writes this page. It starts Hadoop's mini YARN {HADOOP} (a resource manager and two node "
         f"managers, with jars of Maven Central), versitygw {VERSION}, and for one story Airflow. Containers have the "
@@ -208,7 +181,7 @@ def describe(played: list[Played]) -> list[str]:
         "compared with plain dicts to which the same changes were applied. All processes share one machine with 2 "
         "cores and with other work, so the seconds say little.",
         "",
-        "*Left over* counts folders of jobs, claims, open uploads, and files in the store that nothing names.",
+        "*Left over* counts claims, open uploads, and files in the store that nothing names.",
         "",
         "| story | what was done | seconds | as it must be | left over |",
         "|---|---|---|---|---|",

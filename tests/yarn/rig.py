@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-
-import psutil
 
 from cluster.rig import CONFIG, LOG, LOGS, Rig
 from local_airflow.processes import Register, stop
@@ -24,7 +21,7 @@ from local_cluster.spark import make_cluster
 from local_cluster.stack import Server, Servers, start_airflow
 from local_cluster.versitygw import BUCKET, fetch_program, make_server
 from local_cluster.yarn import YarnCluster
-from support.airflow_stack import SELDOM, wait_until, words_of
+from support.airflow_stack import SELDOM, wait_until
 from tidefold.wiring import open_pipeline
 
 _SPARK = """\
@@ -38,7 +35,6 @@ spark:
     spark.executor.memory: 512m
     spark.executor.instances: {executors}
     spark.yarn.jars: {jars}
-    spark.submit.deployMode: {mode}
 """
 # An interpreter with the packages of this one, but for the version that one of them tells.
 _OTHER = """\
@@ -55,10 +51,10 @@ class YarnRig:
     yarn: YarnCluster
     rig: Rig
 
-    def write_config(self, mode: str, python: str = sys.executable, store: str = "") -> Path:
+    def write_config(self, python: str = sys.executable, store: str = "") -> Path:
         """Writes a configuration. `store`: another place than S3, with landing folders of its own."""
-        path = self.root / f"{mode}-{Path(python).name}-{'disk' if store else 's3'}.yaml"
-        settings = _SPARK.format(python=python, executors=1, jars=self.yarn.spark_jars, mode=mode)
+        path = self.root / f"{Path(python).name}-{'disk' if store else 's3'}.yaml"
+        settings = _SPARK.format(python=python, executors=1, jars=self.yarn.spark_jars)
         text = CONFIG.format(bucket=BUCKET, settings=settings)
         text += "".join(LOG.format(log=log, bucket=BUCKET, buckets=2) for log in LOGS)
         path.write_text(text.replace(f"s3://{BUCKET}", store) if store else text)
@@ -91,23 +87,6 @@ class YarnRig:
         pipe = subprocess.PIPE
         return subprocess.Popen(call, env=self.env, stdout=pipe, stderr=pipe, text=True, start_new_session=True)
 
-    def wait_for_driver(self, job: str) -> psutil.Process:
-        """Waits until the driver of a job runs in a container. Returns its Python."""
-        found: list[psutil.Process] = []
-
-        def begun() -> bool:
-            found[:] = [p for p in psutil.process_iter() if _is_driver(words_of(p), job) and self._is_own(p)]
-            return bool(found)
-
-        wait_until(begun, 600, 0.5)
-        return found[0]
-
-    def _is_own(self, process: psutil.Process) -> bool:
-        """Whether a process works in a container of this YARN."""
-        with suppress(psutil.Error):
-            return Path(process.cwd()).is_relative_to(self.yarn.root)
-        return False
-
     def running(self) -> list[str]:
         ended = ("FINISHED", "FAILED", "KILLED")
         return [app["id"] for app in self.yarn.list_applications() if app["state"] not in ended]
@@ -117,27 +96,21 @@ class YarnRig:
         wait_until(lambda: not self.running(), seconds, 1)
 
     def find_left(self) -> list[str]:
-        """Returns what is left over: folders of jobs, claims, and files that nothing names."""
+        """Returns what is left over: claims, and files that nothing names."""
         self.rig._end_dead_ingests()
-        jobs = [f"job {entry.path}" for entry in self.rig.pipeline.store.list("jobs")]
         if any(self.rig.pipeline.ledger(log).find() is None for log in LOGS):
-            return [*jobs, *(f"file {entry.path}" for entry in self.rig.pipeline.store.list("changelog"))]
-        return [*jobs, *self.rig._find_claims(), *self.rig._find_unnamed(), *self.rig._find_uploads()]
+            return [f"file {entry.path}" for entry in self.rig.pipeline.store.list("changelog")]
+        return [*self.rig._find_claims(), *self.rig._find_unnamed(), *self.rig._find_uploads()]
 
     def start_airflow(self, say: object) -> LocalAirflow:
-        """Starts Airflow. Its connection asks for drivers on the cluster; the configuration names no deploy mode."""
-        config = self.write_config("client")
+        """Starts Airflow, whose connection names YARN."""
+        config = self.write_config()
         dags = self.root / "dags"
         dags.mkdir(exist_ok=True)
         (dags / "tidefold_materialize.py").symlink_to(PROJECT / "dags" / "tidefold_materialize.py")
-        spark = '{"conn_type": "spark", "host": "yarn", "extra": {"deploy-mode": "cluster"}}'
+        spark = '{"conn_type": "spark", "host": "yarn"}'
         more = {**SELDOM, "AIRFLOW_CONN_SPARK_DEFAULT": spark, "HADOOP_CONF_DIR": str(self.yarn.settings)}
         return start_airflow(self.rig.servers, config, "", say, dags, more)  # type: ignore[arg-type]
-
-
-def _is_driver(words: list[str], job: str) -> bool:
-    """The driver's Python: its program was copied into the container."""
-    return len(words) > 1 and bool(re.search("python|other", words[0])) and words[1] == f"{job}.py"
 
 
 def interrupt(process: subprocess.Popen[str]) -> None:
@@ -163,7 +136,7 @@ def open_rig(root: Path, say: object = print, server: Server | None = None) -> I
         # No Spark of its own is started.
         servers = Servers(root, server, make_cluster(root / "spark", env, register), env)
         made = YarnRig(root, yarn, Rig(servers, None, None, None, open_client(env)))  # type: ignore[arg-type]
-        made.rig.pipeline = open_pipeline(made.write_config("client"))
+        made.rig.pipeline = open_pipeline(made.write_config())
         yield made
     finally:
         down(root, say)  # type: ignore[arg-type]

@@ -33,8 +33,7 @@ from tidefold.spark.dispatch import run_without_spark
 from tidefold.spark.request import Request, make_argument
 from tidefold.spark.result_file import read_outcomes
 from tidefold.spark.steps import AnyStep
-from tidefold.spark.stored_job import delete_job, describe_application, receive_outcomes, send_job
-from tidefold.spark.submit import Command, submit_command, submit_stored_job
+from tidefold.spark.submit import Command, submit_command
 from tidefold.storage.safe_files import make_private_folder
 
 _PATIENCE = 60.0
@@ -87,9 +86,7 @@ class SparkProcess:
         return self._process.returncode
 
 
-def _wait(
-    terminal: Terminal, step: AnyStep, process: SparkProcess, has_result: Callable[[], bool] = lambda: False
-) -> None:
+def _wait(terminal: Terminal, step: AnyStep, process: SparkProcess, has_result: Callable[[], bool]) -> None:
     """Waits until there is a result or the process has ended. Prints every few seconds that the step runs."""
     began = noted = time.monotonic()
     while not has_result() and process.runs():
@@ -123,16 +120,13 @@ def _end(job: subprocess.Popen[bytes]) -> None:
 
 def describe_death(terminal: Terminal, step: AnyStep, logs: Sequence[str], code: int, output: Path) -> list[Outcome]:
     """Prints the last lines of a job that ended without a result. Returns the error of each log."""
-    printed = output.read_text(errors="replace")
-    tail = printed.splitlines()[-_TAIL_LINES:]
+    tail = output.read_text(errors="replace").splitlines()[-_TAIL_LINES:]
     terminal.note("\n".join(["the last lines of its output:", *(f"  | {line}" for line in tail)]))
     how = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
-    where = describe_application(printed)
     error = TidefoldError(
         "JOB_DIED",
         f"The Spark job of {step.name} {how} before it reported a result.",
-        hint=f"Read {output}.{where} Then repeat the command with the --run of the open attempt that `tidefold status` "
-        "shows.",
+        hint=f"Read {output}. Then repeat the command with the --run of the open attempt that `tidefold status` shows.",
     )
     return [Outcome.of_error(log, error) for log in logs]
 
@@ -187,11 +181,11 @@ class SparkApplication(AbstractContextManager["SparkApplication"]):
         return [outcomes[log] for log in logs]
 
     def _run_on_spark(self, step: AnyStep, logs: Sequence[str]) -> list[Outcome]:
-        spark, began = self._pipeline.config.spark, time.monotonic()
-        if self._server or is_connect(spark.master):
+        began = time.monotonic()
+        if self._server or is_connect(self._pipeline.config.spark.master):
             outcomes = self._connect(step, logs)
         else:
-            outcomes = self._submit_to_cluster(step, logs) if spark.driver_on_cluster else self._submit(step, logs)
+            outcomes = self._submit(step, logs)
         if not any(outcome.error_code == "JOB_DIED" for outcome in outcomes):
             self._terminal.note(f"{step.name}: Spark done after {time.monotonic() - began:.0f} s")
         return outcomes
@@ -222,25 +216,6 @@ class SparkApplication(AbstractContextManager["SparkApplication"]):
             return outcomes
         job, self._job = self._job, None
         return describe_death(self._terminal, step, logs, job.end(0), job.process.output)
-
-    def _submit_to_cluster(self, step: AnyStep, logs: Sequence[str]) -> list[Outcome]:
-        """Runs the step in an application of its own, whose driver is on the cluster."""
-        check_java()
-        pipeline, terminal = self._pipeline, self._terminal
-        output = name_file(pipeline.config.path.parent / "var" / "log", step, ".log")
-        terminal.note(f"{step.name}: sending {', '.join(logs)} to the cluster; spark-submit's output goes to {output}")
-        job = send_job(pipeline, step, logs)
-        try:
-            process = SparkProcess(submit_stored_job(pipeline.config, step.name, job), output)
-            try:
-                _wait(terminal, step, process)
-            finally:
-                code = process.end(0)
-            outcomes = receive_outcomes(pipeline.store, job)
-        finally:
-            # A driver that still works ends itself.
-            delete_job(pipeline.store, job)
-        return outcomes or describe_death(terminal, step, logs, code, output)
 
 
 class _Job:

@@ -1,4 +1,4 @@
-"""The commands that act on one log, for a whole set: restore, savepoint, import, drill, diff and as-of."""
+"""The commands that act on one log, for a whole set: restore, drill and diff."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 
 from tidefold.cli.output.outcomes import BucketLine, plan_lines, print_outcomes, print_reads
 from tidefold.cli.terminal import Terminal
-from tidefold.errors import InvalidInputError, NotFoundError, TidefoldError
+from tidefold.errors import InvalidInputError, NotFoundError
 
 if TYPE_CHECKING:
     from tidefold.compute.runners import Runner
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from tidefold.operations.pipeline import Pipeline
     from tidefold.operations.restore.export import Trial
     from tidefold.operations.sets.restore import RestoreSet
-    from tidefold.operations.sets.savepoint import ImportSet, SetSavepointRequest
-    from tidefold.operations.snapshot.fold import PointInTime
 
 OfSet = Annotated[
     str | None,
@@ -110,26 +108,6 @@ class WholeSet:
         print_reads(self.terminal, outcomes)
         return code
 
-    def save(self, wanted: SetSavepointRequest) -> int:
-        """Writes a savepoint of all tables of a version."""
-        from tidefold.operations.sets.savepoint import save_set
-
-        outcomes = save_set(self.pipeline, self.named, wanted, self.terminal.note)
-        after = f"tidefold import --set {self.named} {wanted.address}, in a new store"
-        return print_outcomes(self.terminal, "savepoint", outcomes, after=after)
-
-    def import_(self, request: ImportSet) -> int:
-        """Stages the rows of a set's savepoint for all logs."""
-        from tidefold.cli.spark_submit import run_step
-        from tidefold.operations.sets.savepoint import import_set
-        from tidefold.spark.steps import MaterializeStep
-
-        step = MaterializeStep(request)
-        outcomes = import_set(
-            self.pipeline, request, lambda logs: run_step(self.terminal, self.pipeline, step, list(logs))
-        )
-        return print_outcomes(self.terminal, "import", outcomes, after=self._describe_next())
-
     def drill(self, version: int | None, scratch: str | None) -> int:
         """Tests whether all tables of a version can be restored."""
         from tidefold.operations.restore.export import Trial
@@ -174,26 +152,6 @@ class WholeSet:
         self.terminal.note(
             "next: `tidefold diff LOG A B` shows the rows of one table, by the snapshots of `tidefold sets`"
         )
-
-    def as_of(self, request: PointInTime) -> int:
-        """Makes a snapshot of each log as of an instant, and records them together."""
-        from tidefold.cli.full_run import open_run, print_run
-        from tidefold.operations.outcome import Outcome
-        from tidefold.operations.sets.read import find_set
-        from tidefold.operations.sets.restore import keep_past_version, require_one_point
-
-        chosen = find_set(self.pipeline, self.named)
-        require_one_point(self.pipeline, chosen)
-        with open_run(self.terminal, self.pipeline, request) as whole:
-            whole.fold(list(chosen.logs))
-        if not any(one.error for outcomes in whole.outcomes.values() for one in outcomes):
-            try:
-                kept = keep_past_version(self.pipeline, chosen, request.at, request.run)
-            except TidefoldError as error:
-                kept = Outcome.of_error(self.named, error)
-            whole.outcomes["set"] = [kept]
-            whole.report("set", [kept])
-        return print_run(self.terminal, whole, "as-of")
 
     def _make_runner(self, log: str) -> Runner:
         from tidefold.compute.runners import in_threads

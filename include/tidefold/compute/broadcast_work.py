@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 import platform
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -47,23 +47,14 @@ class ReceivedWork:
     @cached_property
     def work(self) -> TaskWork:
         """The work. Raises RefusedError (VERSION_MISMATCH) if this process has other packages than the driver."""
-        require_versions(self.versions, "executor", "driver")
+        here = find_versions()
+        different = sorted(name for name, version in self.versions.items() if here.get(name) != version)
+        if different:
+            named = (f"{name} {here.get(name, 'is missing')} (driver: {self.versions[name]})" for name in different)
+            message = f"Spark's executor on {socket.gethostname()} has other versions than the driver: "
+            raise RefusedError("VERSION_MISMATCH", f"{message}{', '.join(named)}.")
         work: TaskWork = pickle.loads(self.pickled)
         return work
-
-
-def require_versions(wanted: Mapping[str, str], this: str, other: str) -> None:
-    """Raises RefusedError (VERSION_MISMATCH) if this process has other packages than the one that it works for.
-
-    this, other: what the two are to Spark.
-    """
-    here = find_versions()
-    different = sorted(name for name, version in wanted.items() if here.get(name) != version)
-    if different:
-        told = (f"{name} {here.get(name, 'is missing')} ({other}: {wanted[name]})" for name in different)
-        message = f"Spark's {this} on {socket.gethostname()} has other versions than the {other}: {', '.join(told)}."
-        hint = "Install the same versions on all workers, or set `spark.python` to an environment that has them."
-        raise RefusedError("VERSION_MISMATCH", message, hint=hint)
 
 
 @cache

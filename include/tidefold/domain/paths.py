@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 from tidefold.domain.key_groups import KeyGroups
 from tidefold.errors import CorruptError, InvalidInputError
@@ -49,10 +47,6 @@ CHANGELOG = "changelog"
 INTENTS = f"{CHANGELOG}/intents"
 # What each host of a cluster holds in local copies.
 HOSTS = "hosts"
-# Spark jobs whose drivers run on a cluster.
-JOBS = "jobs"
-_SENT_AT = "%Y%m%dT%H%M%SZ"
-_JOB_FILE = re.compile(r"jobs/\d{8}T\d{6}Z-[0-9a-f]+/")
 
 
 class LedgerPaths(ABC):
@@ -173,35 +167,9 @@ class SetPaths(LedgerPaths):
         return f"{LogPaths(log).high_water_marks}/set-{self.name}-{version:010d}-{number:010d}"
 
 
-@dataclass(frozen=True, slots=True)
-class JobPaths:
-    """The paths of a Spark job whose driver runs on a cluster. The name of its folder begins with an instant in UTC."""
-
-    folder: str
-
-    @classmethod
-    def of(cls, sent_at: datetime, token: str) -> JobPaths:
-        """Returns the paths of a new job. `token`: random."""
-        return cls(f"{JOBS}/{sent_at.astimezone(UTC).strftime(_SENT_AT)}-{token}")
-
-    @property
-    def request(self) -> str:
-        return f"{self.folder}/request.json"
-
-    @property
-    def outcomes(self) -> str:
-        return f"{self.folder}/outcomes.json"
-
-
 def host_path(host: str) -> str:
     """Returns the path of the record of a host."""
     return f"{HOSTS}/{host}.json"
-
-
-def find_old_jobs(paths: Iterable[str], before: datetime) -> tuple[str, ...]:
-    """Returns the files of jobs that were sent before an instant. Files with other names are left out."""
-    sent = f"{JOBS}/{before.astimezone(UTC).strftime(_SENT_AT)}"
-    return tuple(path for path in paths if _JOB_FILE.match(path) and path < sent)
 
 
 def record_path(folder: str, number: int) -> str:

@@ -26,6 +26,7 @@ from tidefold.storage import Store
 from tidefold.typed_json import decode_json, pause_collection
 
 T = TypeVar("T")
+_FORMAT_NAME = "tidefold-savepoint"
 
 
 class LedgerHead(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -111,12 +112,11 @@ def decode(path: str, data: bytes, kind: type[T]) -> T:
         raise CorruptError("UNREADABLE", f"`{path}` cannot be read: {error}.") from error
 
 
-def write_description(store: Store, description: object, path: str = DESCRIPTION) -> str:
-    """Stores the description of a savepoint, once. From now on there is one. Returns the sha256 of the document."""
-    document = {"format": _format_name(path), "version": STORED_FORMAT, **msgspec.to_builtins(description)}
+def write_description(store: Store, savepoint: Savepoint) -> None:
+    """Stores the description of a savepoint, once. From now on there is one."""
+    document = {"format": _FORMAT_NAME, "version": STORED_FORMAT, **msgspec.to_builtins(savepoint)}
     data = msgspec.json.format(msgspec.json.encode({**document, "checksum": _checksum(document)}), indent=2)
-    store.put_if_absent(path, data)
-    return digest_of(data)
+    store.put_if_absent(DESCRIPTION, data)
 
 
 def read_description(store: Store) -> tuple[Savepoint, str]:
@@ -124,30 +124,20 @@ def read_description(store: Store) -> tuple[Savepoint, str]:
 
     Raises NotFoundError if there is none, CorruptError if it is damaged, edited, or newer than this program.
     """
-    savepoint, digest = read_described(store, DESCRIPTION, Savepoint)
-    return check_savepoint(savepoint), digest
-
-
-def read_described(store: Store, path: str, kind: type[T]) -> tuple[T, str]:
-    """Returns the content of a description and its sha256. Raises NotFoundError, CorruptError."""
     try:
-        data = store.read(path)
+        data = store.read(DESCRIPTION)
     except NotFoundError as error:
-        message = f"There is no savepoint at this address: `{path}` is missing."
+        message = f"There is no savepoint at this address: `{DESCRIPTION}` is missing."
         hint = "Give the address of a finished savepoint. An unfinished one has no such file."
         raise NotFoundError("SAVEPOINT_UNKNOWN", message, hint=hint) from error
-    document = decode(path, data, dict[str, Any])
+    document = decode(DESCRIPTION, data, dict[str, Any])
     version = document.get("version")
-    if document.get("format") != _format_name(path) or type(version) is not int:
-        raise CorruptError("SAVEPOINT_FORMAT", f"`{path}` is not a description of a tidefold savepoint.")
-    _require_format(path, version, "SAVEPOINT_NEWER", "SAVEPOINT_OLDER")
+    if document.get("format") != _FORMAT_NAME or type(version) is not int:
+        raise CorruptError("SAVEPOINT_FORMAT", f"`{DESCRIPTION}` is not a description of a tidefold savepoint.")
+    _require_format(DESCRIPTION, version, "SAVEPOINT_NEWER", "SAVEPOINT_OLDER")
     if document.pop("checksum", None) != _checksum(document):
-        raise CorruptError("SAVEPOINT_EDITED", f"`{path}` does not match its recorded checksum.")
-    return decode(path, data, kind), digest_of(data)
-
-
-def _format_name(path: str) -> str:
-    return f"tidefold-{path.removesuffix('.json')}"
+        raise CorruptError("SAVEPOINT_EDITED", f"`{DESCRIPTION}` does not match its recorded checksum.")
+    return check_savepoint(decode(DESCRIPTION, data, Savepoint)), digest_of(data)
 
 
 def _checksum(document: dict[str, Any]) -> str:

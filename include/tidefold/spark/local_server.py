@@ -132,9 +132,6 @@ def _folder(config: Config) -> Path:
 def _prepare(config: Config, quick: bool) -> tuple[Path, list[str], dict[str, str]]:
     """Writes what the supervisor needs. Returns its folder, its command line and its environment."""
     require_feature(SparkFeature.CONNECT)
-    if config.spark.driver_on_cluster:
-        message = "The driver of a Spark Connect server of this machine cannot run in deploy mode `cluster`."
-        raise InvalidInputError("CONNECT_OPTION", message, hint="Remove the deploy mode from `spark.conf`.")
     if is_connect(config.spark.master):
         message = "`spark.master` names a Spark Connect server that runs already."
         raise InvalidInputError("CONNECT_OPTION", message, hint="Use it, or set `spark.master` to `local[*]`.")

@@ -23,8 +23,8 @@ class _StoredOutcome(msgspec.Struct):
     details: msgspec.Raw = msgspec.Raw(b"{}")
 
 
-def encode_outcomes(outcomes: Sequence[Outcome]) -> bytes:
-    """Returns the stored form of outcomes."""
+def write_outcomes(path: Path, outcomes: Sequence[Outcome]) -> None:
+    """Writes the file at once: a reader sees all of it or nothing."""
     stored = [
         _StoredOutcome(
             outcome=replace(outcome, details=Details()),
@@ -33,20 +33,9 @@ def encode_outcomes(outcomes: Sequence[Outcome]) -> bytes:
         )
         for outcome in outcomes
     ]
-    return msgspec.json.encode({"outcomes": stored})
-
-
-def decode_outcomes(written: bytes) -> list[Outcome]:
-    """Returns the outcomes of a stored form."""
-    stored = decode_json(written, dict[str, list[_StoredOutcome]])["outcomes"]
-    return [replace(one.outcome, details=decode_json(one.details, _find_details(one.details_type))) for one in stored]
-
-
-def write_outcomes(path: Path, outcomes: Sequence[Outcome]) -> None:
-    """Writes the file at once: a reader sees all of it or nothing."""
     make_private_folder(path.parent)
     part = path.with_name(f"{path.name}.part")
-    part.write_bytes(encode_outcomes(outcomes))
+    part.write_bytes(msgspec.json.encode(stored))
     os.replace(part, path)
 
 
@@ -57,7 +46,8 @@ def read_outcomes(path: Path) -> list[Outcome]:
     except FileNotFoundError:
         return []
     path.unlink()
-    return decode_outcomes(written)
+    stored = decode_json(written, list[_StoredOutcome])
+    return [replace(one.outcome, details=decode_json(one.details, _find_details(one.details_type))) for one in stored]
 
 
 def _find_details(place: str) -> type[Details]:

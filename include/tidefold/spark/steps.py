@@ -24,7 +24,6 @@ from tidefold.operations.quality import judge
 from tidefold.operations.quality.judge import Case
 from tidefold.operations.snapshot.materialize import (
     Import,
-    ImportSet,
     SnapshotPlan,
     SnapshotRequest,
     materialize,
@@ -117,7 +116,7 @@ class MaterializeStep(msgspec.Struct, frozen=True, tag="materialize"):
 
     @property
     def limit(self) -> int:
-        return _SMALL_IMPORT if isinstance(self.request, Import | ImportSet) else 0
+        return _SMALL_IMPORT if isinstance(self.request, Import) else 0
 
     def prepare(self, pipeline: Pipeline, logs: Sequence[str]) -> list[PreparedLog[SnapshotPlan] | Outcome]:
         def plan(log: str) -> PreparedLog[SnapshotPlan] | Outcome:

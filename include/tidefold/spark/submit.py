@@ -18,7 +18,6 @@ from tidefold.installation import CODE, PACKAGE, SPARK_SUBMIT, find_python_path,
 from tidefold.spark import jars
 from tidefold.spark.request import Request, make_argument
 from tidefold.spark.steps import job_path
-from tidefold.spark.stored_job import StoredJob
 from tidefold.storage.s3.address import S3Endpoint
 from tidefold.storage.safe_files import make_private_folder
 
@@ -33,9 +32,8 @@ QUICK_COMPILER = "TIDEFOLD_SPARK_C1"
 
 _LOOPBACK = "127.0.0.1"
 _OTHER_MACHINES = ("yarn", "k8s://")
-# The packages that executors import, and the files that they need.
+# The packages that executors import.
 _SHIPPED = ("tidefold", "pyspark_tidefold")
-_ENDINGS = (".py", ".j2")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +59,7 @@ def spark_conf(config: Config, step: str = "", *, quick: bool = False) -> dict[s
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.driver.memory": config.spark.driver_memory,
-        **(_place_on_cluster(config) if config.spark.driver_on_cluster else _place_here(config, quick)),
+        **_place(config, quick),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": "4",
@@ -79,8 +77,8 @@ def spark_conf(config: Config, step: str = "", *, quick: bool = False) -> dict[s
     }
 
 
-def _place_here(config: Config, quick: bool) -> dict[str, str]:
-    """The settings of a driver that runs where the command runs; without another name, it is on loopback."""
+def _place(config: Config, quick: bool) -> dict[str, str]:
+    """The settings of the driver, which runs where the command runs; without another name, it is on loopback."""
     scratch = config.path.parent / "var" / "spark"
     return {
         "spark.driver.extraJavaOptions": " ".join(_java_options(scratch, quick)),
@@ -89,24 +87,6 @@ def _place_here(config: Config, quick: bool) -> dict[str, str]:
         **_code(config),
         "spark.local.dir": str(scratch),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
-    }
-
-
-def _place_on_cluster(config: Config) -> dict[str, str]:
-    """The settings of a driver that the cluster runs. No path of this machine is in them, except of what is sent."""
-    kind = "spark.kubernetes.driverEnv" if config.spark.master.startswith("k8s://") else "spark.yarn.appMasterEnv"
-    env = {"GX_ANALYTICS_ENABLED": "false", **({} if config.spark.ship_code else _python_path())}
-    code = {f"spark.executorEnv.{name}": value for name, value in env.items()}
-    if config.spark.ship_code:
-        code["spark.submit.pyFiles"] = str(archive_code(config.path.parent / "var" / "spark"))
-    return {
-        **{f"{kind}.{name}": value for name, value in env.items()},
-        **code,
-        "spark.pyspark.python": config.spark.python or sys.executable,
-        # A second driver would repeat the step; the process that started the job decides about that.
-        "spark.yarn.maxAppAttempts": "1",
-        "spark.yarn.submit.waitAppCompletion": "true",
-        "spark.kubernetes.submission.waitAppCompletion": "true",
     }
 
 
@@ -168,7 +148,7 @@ def _code(config: Config) -> dict[str, str]:
 
 def archive_code(folder: Path) -> Path:
     """Writes the package as an archive that Python imports, unless it is there. Its name says what it contains."""
-    files = sorted(path for name in _SHIPPED for ending in _ENDINGS for path in (CODE / name).rglob(f"*{ending}"))
+    files = sorted(path for name in _SHIPPED for path in (CODE / name).rglob("*.py"))
     texts = {str(path.relative_to(CODE)): path.read_bytes() for path in files}
     digest = hashlib.sha256(b"".join(name.encode() + text for name, text in texts.items())).hexdigest()
     archive = folder / f"tidefold-{digest[:16]}.zip"
@@ -207,10 +187,7 @@ def _authenticate(master: str) -> dict[str, str]:
 
 
 def job_env(config: Config) -> dict[str, str]:
-    """Environment of the job's driver and of its Python workers, or of a spark-submit that only sends a job."""
-    if config.spark.driver_on_cluster:
-        # Spark would hand on the path to the code of this machine. The interpreter only finds Spark here.
-        return {"PYTHONPATH": "", "PYSPARK_PYTHON": sys.executable}
+    """Environment of the job's driver and of its Python workers."""
     scratch = config.path.parent / "var" / "spark"
     make_private_folder(scratch)
     driver = _driver(config.spark.master)
@@ -242,12 +219,6 @@ def submit_command(config: Config, request: Request) -> Command:
     argv = spark_submit(
         config.spark.master, spark_conf(config, request.step.name), job_path(request.step.name), make_argument(request)
     )
-    return Command(argv, job_env(config))
-
-
-def submit_stored_job(config: Config, step: str, job: StoredJob) -> Command:
-    """The spark-submit call of a job whose request is in the store."""
-    argv = spark_submit(config.spark.master, spark_conf(config, step), job_path(step), *job.arguments)
     return Command(argv, job_env(config))
 
 

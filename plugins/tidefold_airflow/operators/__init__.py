@@ -29,9 +29,7 @@ from tidefold_airflow.operators.retention import (
     TidefoldTruncateOperator,
 )
 from tidefold_airflow.operators.sets import (
-    TidefoldImportSetOperator,
     TidefoldRestoreSetOperator,
-    TidefoldSaveSetOperator,
 )
 from tidefold_airflow.operators.spark import (
     TidefoldAsOfOperator,
@@ -62,7 +60,6 @@ __all__ = [
     "TidefoldDoctorOperator",
     "TidefoldDrillOperator",
     "TidefoldImportOperator",
-    "TidefoldImportSetOperator",
     "TidefoldIngestOperator",
     "TidefoldListLogsOperator",
     "TidefoldLocalRetentionOperator",
@@ -75,7 +72,6 @@ __all__ = [
     "TidefoldResumeOperator",
     "TidefoldRetentionOperator",
     "TidefoldRetryQuarantineOperator",
-    "TidefoldSaveSetOperator",
     "TidefoldSavepointOperator",
     "TidefoldScrubOperator",
     "TidefoldSparkOperator",

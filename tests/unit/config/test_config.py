@@ -504,8 +504,6 @@ def test_settings_of_spark_are_texts_as_spark_writes_them(tmp_path: Path) -> Non
         ("spark.driver.memory: 4g", "Use the key `spark.driver_memory`"),
         ("spark.sql.files.ignoreMissingFiles: true", "could hide rows"),
         ("executor.cores: 4", "begin with `spark.`"),
-        ("spark.submit.deployMode: remote", "must be `client` or `cluster`"),
-        ("spark.yarn.submit.waitAppCompletion: false", "waits for the outcomes"),
     ],
 )
 def test_settings_that_tidefold_needs_are_refused_by_name(tmp_path: Path, setting: str, says: str) -> None:
@@ -516,24 +514,13 @@ def test_settings_that_tidefold_needs_are_refused_by_name(tmp_path: Path, settin
     assert says in message
 
 
-def on_cluster(master: str, base: str = "") -> str:
-    text = GOOD.replace("local[2]", master).replace("driver_memory: 512m", "conf: {spark.submit.deployMode: cluster}")
-    return text.replace("store: ", f"store: {base}").replace("path: ", f"path: {base}")
-
-
-@pytest.mark.parametrize("master", ["yarn", "k8s://https://h:6443"])
-def test_a_driver_on_the_cluster_needs_folders_that_it_sees(tmp_path: Path, master: str) -> None:
-    assert load_config(write(tmp_path, on_cluster(master, "/shared/"))).spark.driver_on_cluster
-    message = str(refusal(tmp_path, on_cluster(master)))
-    # The store, and the landing folders of two logs.
-    assert message.count("beside this file") == 3
-
-
-@pytest.mark.parametrize("master", ["local[2]", "spark://a:1,b:2", "local-cluster[2,1,1024]"])
-def test_masters_that_run_no_driver_in_python_are_refused(tmp_path: Path, master: str) -> None:
-    message = str(refusal(tmp_path, on_cluster(master, "/shared/")))
-    assert "DEPLOY_MODE" in message
-    assert master in message
+@pytest.mark.parametrize("master", ["yarn", "spark://a:1,b:2"])
+def test_a_driver_on_the_cluster_is_refused(tmp_path: Path, master: str) -> None:
+    conf = "conf: {spark.submit.deployMode: MODE}"
+    text = GOOD.replace("local[2]", master).replace("driver_memory: 512m", conf)
+    error = refusal(tmp_path, text.replace("MODE", "cluster"))
+    assert [(p.code, p.key) for p in error.problems] == [("DEPLOY_MODE", "spark.conf.spark.submit.deployMode")]
+    assert load_config(write(tmp_path, text.replace("MODE", "client"))).spark.conf
 
 
 def with_copies(folders: str) -> str:
@@ -557,7 +544,6 @@ def test_a_folder_beside_the_file_is_none_of_a_host(tmp_path: Path, folders: str
         ({}, True, "connect", "Airflow has a connection"),
         ({"master": "sc://host"}, False, "connect", "`spark.master`"),
         ({"scheduled": "by_size"}, True, "by_size", "`spark.scheduled` is `by_size`"),
-        ({"conf": {"spark.submit.deployMode": "cluster"}}, True, "by_size", "is `cluster`"),
         ({"scheduled": "submit"}, True, "submit", "`spark.scheduled` is `submit`"),
     ],
 )
@@ -565,9 +551,3 @@ def test_where_the_steps_of_tasks_run(spark: dict[str, Any], has_connection: boo
     chosen, why = SparkConfig(**spark).choose_scheduled(has_connection)
     assert chosen == way
     assert reason in why
-
-
-def test_a_driver_is_not_on_the_cluster_and_in_a_server(tmp_path: Path) -> None:
-    both = "scheduled: connect, conf: {spark.submit.deployMode: cluster}"
-    error = refusal(tmp_path, GOOD.replace("driver_memory: 512m", both, 1))
-    assert ("SPARK_SCHEDULED", "spark.scheduled") in [(p.code, p.key) for p in error.problems]

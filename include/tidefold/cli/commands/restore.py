@@ -225,20 +225,13 @@ Stop = Annotated[
 ]
 
 
-def _require_address(to: str | None) -> str:
-    """Returns the address of a savepoint whose command may have to be called again with the same one."""
-    if to is None:
-        raise InvalidInputError("SAVEPOINT_OPTIONS", "--set and --stop need --to.", hint="Give --to ADDRESS.")
-    return to
-
-
 By = Annotated[str | None, typer.Option("--by", help="With --stop: who stops it.", show_default="your user name")]
 StopReason = Annotated[str, typer.Option("--reason", help="With --stop: the reason.")]
 
 
 def savepoint(
     terminal: Terminal,
-    log: LogOrSet = None,
+    log: Log,
     to: SaveTo = None,
     snapshot: SnapshotId = None,
     layout: SavedLayout = Layout.NATIVE,
@@ -247,8 +240,6 @@ def savepoint(
     by: By = None,
     reason: StopReason = "a savepoint was asked for",
     takeover: Takeover = False,
-    of_set: OfSet = None,
-    version: VersionNumber = None,
 ) -> int:
     """Write a copy of a completed snapshot to an address of your choice. tidefold never deletes it.
 
@@ -256,8 +247,7 @@ def savepoint(
     self-contained Delta table with copies of the snapshot's files. --as canonical writes plain Parquet for any engine.
     tidefold verifies all bytes. It writes savepoint.json last: a folder without it is not a savepoint. --stop first
     stops the log, then folds, judges, confirms and saves its changes. After an interruption, call the same command
-    again to continue. --set saves all tables of a set at one point: a savepoint of each, and set.json. Starts Spark
-    only with --stop.
+    again to continue. Starts Spark only with --stop.
 
     Example: tidefold savepoint accounts --to /backup/accounts-may --as canonical
 
@@ -269,30 +259,23 @@ def savepoint(
     from tidefold.operations.savepoint.take import SavepointRequest, take_savepoint
 
     pipeline = terminal.pipeline()
-    if of_set is not None:
-        from tidefold.operations.sets.savepoint import SetSavepointRequest
-
-        named = require_no_log(of_set, log, snapshot, stop)
-        return WholeSet(terminal, pipeline, named).save(
-            SetSavepointRequest(_require_address(to), version, layout, overwrite)
-        )
-    log_id = pipeline.log(require_log(log, of_set, version)).id
+    log_id = pipeline.log(log).id
     wanted = SavepointRequest(to, snapshot, layout, overwrite)
     if not stop:
         return print_outcomes(terminal, "savepoint", [take_savepoint(pipeline, log_id, wanted, terminal.note)])
     if snapshot is not None:
         message = "--stop saves the state at the stop, so --snapshot cannot choose another one."
         raise InvalidInputError("SAVEPOINT_OPTIONS", message, hint="Leave out --snapshot or --stop.")
-    open_place(pipeline, _require_address(to))
-    asked = Stopping(open_address(_require_address(to)).address, by or getpass.getuser(), reason)
+    if to is None:
+        # The command may have to be called again with the same one.
+        raise InvalidInputError("SAVEPOINT_OPTIONS", "--stop needs --to.", hint="Give --to ADDRESS.")
+    open_place(pipeline, to)
+    asked = Stopping(open_address(to).address, by or getpass.getuser(), reason)
     return StoppedSavepoint(terminal, pipeline, log_id, asked, takeover).go(wanted)
 
 
 OriginalAddress = Annotated[
-    str | None,
-    typer.Argument(
-        help="Folder or s3:// address of a savepoint, or of a full snapshot in another store.", show_default=False
-    ),
+    str, typer.Argument(help="Folder or s3:// address of a savepoint, or of a full snapshot in another store.")
 ]
 ClaimMode = Annotated[
     Ownership,
@@ -305,12 +288,11 @@ ClaimMode = Annotated[
 
 def import_(
     terminal: Terminal,
-    log: LogOrSet = None,
-    address: OriginalAddress = None,
+    log: Log,
+    address: OriginalAddress,
     claim_mode: ClaimMode = Ownership.NO_CLAIM,
     run: RunId = None,
     takeover: Takeover = False,
-    of_set: OfSet = None,
 ) -> int:
     """Import a snapshot from outside the store as a new, staged snapshot. Readers do not see it yet.
 
@@ -323,12 +305,7 @@ def import_(
     --claim-mode claim takes ownership of the original and deletes it when the snapshot is retired. --claim-mode legacy
     uses its files and never deletes them. Starts Spark only for large canonical savepoints.
 
-    --set NAME with only ADDRESS imports the savepoint of a set into a set that has not begun. It continues at the saved
-    point.
-
     Example: tidefold import accounts /backup/accounts-may
-
-    Example: tidefold import --set bank /backup/bank-may
 
     Next: tidefold quality LOG, then tidefold confirm LOG
     """
@@ -338,16 +315,6 @@ def import_(
     from tidefold.spark.steps import MaterializeStep
 
     pipeline = terminal.pipeline()
-    if of_set is not None:
-        from tidefold.operations.sets.savepoint import ImportSet
-
-        # The only argument is the address.
-        if log is None or address is not None or takeover:
-            raise InvalidInputError("SET_OPTIONS", "--set takes the address only.", hint="Give --set NAME ADDRESS.")
-        whole = WholeSet(terminal, pipeline, of_set)
-        return whole.import_(ImportSet(run_id(run), of_set, open_address(log).address, claim_mode))
-    if log is None or address is None:
-        raise InvalidInputError("LOG_MISSING", "An import needs a log and an address.", hint="Give LOG ADDRESS.")
     request = Import(run_id(run), open_address(address).address, claim_mode, takeover)
     outcomes = run_step(terminal, pipeline, MaterializeStep(request), [pipeline.log(log).id])
     return print_outcomes(terminal, "import", outcomes, after=f"tidefold quality {log}, then tidefold confirm {log}")

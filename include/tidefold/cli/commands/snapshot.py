@@ -23,7 +23,6 @@ from tidefold.cli.terminal import (
     choose_logs,
     run_id,
 )
-from tidefold.cli.whole_set import OfSet, WholeSet, require_no_log
 from tidefold.errors import TidefoldError
 from tidefold.operations.outcome import for_each_log
 
@@ -192,7 +191,6 @@ def as_of(
     run: RunId = None,
     takeover: Takeover = False,
     dry_run: DryRun = False,
-    of_set: OfSet = None,
 ) -> int:
     """Make a full snapshot of everything that the source had committed before an instant.
 
@@ -200,8 +198,7 @@ def as_of(
     (as-of-2026-11-05) keeps it until you run untag and subsume. tidefold never publishes it and never builds another
     snapshot on it, so the table, the log and scheduled runs are not affected. If a snapshot of that instant exists, the
     command does nothing. If the log was truncated after the instant, the command is refused and names the oldest
-    possible instant. --dry-run only prints the base snapshot and the number of changes to fold. --set makes the
-    snapshots of all logs of a set, and records that they belong together.
+    possible instant. --dry-run only prints the base snapshot and the number of changes to fold.
 
     Example: tidefold as-of accounts --at 2026-11-05T00:00:00Z
 
@@ -213,8 +210,6 @@ def as_of(
 
     request = PointInTime(run_id(run), parse_instant(at), takeover)
     pipeline = terminal.pipeline()
-    if of_set is not None:
-        return WholeSet(terminal, pipeline, require_no_log(of_set, logs, dry_run)).as_of(request)
     chosen = choose_logs(pipeline, logs)
     if dry_run:
         return print_outcomes(

@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from tidefold.yaml_files.document import ConfigProblem, YamlDocument, YamlPath, format_place
+from tidefold.yaml_files.document import ConfigProblem, YamlDocument
 from tidefold.yaml_files.messages import StrictModel, Text, mistake, mistakes_below
 
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([kMGT]i?)?B", re.ASCII)
@@ -90,14 +90,7 @@ _OWN = {
     "spark.pyspark.python": "spark.python",
 }
 
-# Where the driver runs: `client` (where the command runs) or `cluster`.
-DEPLOY_MODE = "spark.submit.deployMode"
-_WAITS = ("spark.yarn.submit.waitAppCompletion", "spark.kubernetes.submission.waitAppCompletion")
-
-
-def runs_drivers(master: str) -> bool:
-    """Whether the machines of a master can run a driver in Python. Spark's standalone master refuses that."""
-    return master == "yarn" or master.startswith("k8s://")
+_DEPLOY_MODE = "spark.submit.deployMode"
 
 
 def is_one_process(master: str) -> bool:
@@ -145,10 +138,8 @@ def _find_mistake(name: str, raw: Any) -> Any:
             if key
             else "Remove it: another value could hide rows, change times or let a check pass.",
         )
-    if name == DEPLOY_MODE and raw not in ("client", "cluster"):
-        return mistake("SPARK_SETTING", "must be `client` or `cluster`.", "Remove it: `client` is the default.")
-    if name in _WAITS and str(raw).lower() != "true":
-        return mistake("SPARK_SETTING", "must be `true`: the command waits for the outcomes.", "Remove it.")
+    if name == _DEPLOY_MODE and raw != "client":
+        return mistake("DEPLOY_MODE", "must be `client`: the driver runs where the command runs.", "Remove it.")
     if isinstance(raw, (dict, list)) or raw is None:
         return mistake("CONFIG_WRONG_TYPE", "must be a text, a number, true or false.")
     return None
@@ -222,8 +213,6 @@ class SparkConfig(StrictModel):
         """
         if self.scheduled:
             return Scheduled(self.scheduled), f"`spark.scheduled` is `{self.scheduled}`"
-        if self.driver_on_cluster:
-            return Scheduled.BY_SIZE, f"`{DEPLOY_MODE}` is `cluster`"
         if has_connection:
             return Scheduled.CONNECT, "Airflow has a connection to a Spark Connect server"
         if is_connect(self.master):
@@ -232,11 +221,6 @@ class SparkConfig(StrictModel):
             Scheduled.BY_SIZE,
             "it is not set, and Airflow has no connection to a Spark Connect server",
         )
-
-    @property
-    def driver_on_cluster(self) -> bool:
-        """Whether the cluster runs the driver, too (cluster deploy mode)."""
-        return self.conf.get(DEPLOY_MODE) == "cluster"
 
     @property
     def above_bytes(self) -> int:
@@ -249,10 +233,9 @@ _OF_THE_SERVER = ("driver_memory", "python", "jars")
 
 
 def check_spark(document: YamlDocument) -> Iterator[ConfigProblem]:
-    """Checks the local copies, the deploy mode, the options of a Spark Connect server, and where tasks run."""
+    """Checks the local copies, the options of a Spark Connect server, and where tasks run."""
     yield from _find_contradictions(document)
     yield from _folders_of_hosts(document)
-    yield from _find_driver_elsewhere(document)
     yield from _options_of_server(document)
 
 
@@ -277,15 +260,11 @@ def _find_contradictions(document: YamlDocument) -> Iterator[ConfigProblem]:
     spark = document.data.get("spark")
     if not isinstance(spark, dict):
         return
-    scheduled, conf = spark.get("scheduled"), spark.get("conf")
+    scheduled = spark.get("scheduled")
     on_server = isinstance(spark.get("master"), str) and is_connect(spark["master"])
-    on_cluster = isinstance(conf, dict) and conf.get(DEPLOY_MODE) == "cluster"
     if scheduled == "submit" and on_server:
         message = "cannot be `submit` with `spark.master: sc://...`: spark-submit starts no job on a server."
         yield _contradict(document, "scheduled", message, "Set `connect`, or name the cluster in `spark.master`.")
-    if scheduled == "connect" and on_cluster:
-        message = f"cannot be `connect` with `{DEPLOY_MODE}: cluster`: the driver is in the Spark Connect server."
-        yield _contradict(document, "scheduled", message, "Set `submit`, or remove the deploy mode.")
     if spark.get("unreachable") == "in_process" and scheduled in ("submit", "by_size") and not on_server:
         message = f"has no effect with `spark.scheduled: {scheduled}`: no step waits for a Spark Connect server."
         yield _contradict(document, "unreachable", message, "Remove it, or set `spark.scheduled: connect`.")
@@ -309,40 +288,3 @@ def _folders_of_hosts(document: YamlDocument) -> Iterator[ConfigProblem]:
             message = f"is `{folder}`, beside this file. With `spark.master: {_name_master(master)}` each host has one."
             hint = "Use an absolute path, in which every host may write."
             yield ConfigProblem("LOCAL_ON_CLUSTER", document.line(("local", key)), f"local.{key}", message, hint)
-
-
-def _find_driver_elsewhere(document: YamlDocument) -> Iterator[ConfigProblem]:
-    """Refuses cluster deploy mode where no driver can run, and folders beside the file, which that driver never sees.
-
-    Whether all machines see an absolute path is known only there.
-    """
-    spark = document.data.get("spark")
-    conf = spark.get("conf") if isinstance(spark, dict) else None
-    if not isinstance(conf, dict) or conf.get(DEPLOY_MODE) != "cluster":
-        return
-    master = spark.get("master", "local[*]")
-    if isinstance(master, str) and not runs_drivers(master):
-        place: YamlPath = ("spark", "conf", DEPLOY_MODE)
-        named = _name_master(master)
-        message = f"cannot be `cluster` with `spark.master: {named}`: only YARN and Kubernetes run a driver in Python."
-        hint = "Remove it: executors run on the cluster in client mode, too."
-        yield ConfigProblem("DEPLOY_MODE", document.line(place), format_place(place), message, hint)
-    for place, address in _find_addresses(document):
-        if "://" not in address and not address.startswith("/"):
-            message = f"is `{address}`, beside this file. The driver runs on another machine (cluster deploy mode)."
-            hint = "Use s3://bucket/folder, or the absolute path of a disk that all machines see."
-            yield ConfigProblem("DEPLOY_MODE", document.line(place), format_place(place), message, hint)
-
-
-def _find_addresses(document: YamlDocument) -> Iterator[tuple[YamlPath, str]]:
-    """Yields the store, and where the sources of logs and sets are."""
-    given: list[tuple[YamlPath, Any]] = [(("store",), document.data.get("store"))]
-    logs, sets = document.data.get("logs"), document.data.get("sets")
-    for log, entry in logs.items() if isinstance(logs, dict) else ():
-        source = entry.get("source") if isinstance(entry, dict) else None
-        if isinstance(source, dict):
-            given += [(("logs", log, "source", key), source.get(key)) for key in ("path", "table")]
-    for name, entry in sets.items() if isinstance(sets, dict) else ():
-        if isinstance(entry, dict):
-            given.append((("sets", name, "transactions"), entry.get("transactions")))
-    yield from ((place, address) for place, address in given if isinstance(address, str))

@@ -34,7 +34,7 @@ class SetVersion:
     position, transaction: the point, as in SetPoint.
     members: one for each log that has rows; a log without any change has none.
     run, instant: the run that decided, and when (ISO 8601), for people.
-    point: the whole point, from which a set that imports this version continues.
+    point: the whole point.
     restored: the version whose rows it has again; 0: none.
     released: the releases of snapshots by signal that no version before has.
     """
@@ -59,23 +59,6 @@ class SetVersion:
 
 
 @dataclass(frozen=True, slots=True)
-class PastVersion:
-    """Snapshots of all logs with the changes that the source had committed before an instant.
-
-    at: the instant, in microseconds since 1970 UTC.
-    position: up to where the set had ingested. Later changes can be from before the instant too.
-    members: one for each log that had rows.
-    run, instant: the run that recorded it, and when (ISO 8601), for people.
-    """
-
-    at: int
-    position: int
-    members: tuple[Member, ...]
-    run: str = ""
-    instant: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class SetState:
     """Everything that tidefold knows about one set.
 
@@ -86,7 +69,6 @@ class SetState:
     given_up: snapshots that are aborted; no decision may contain them.
     waits: for each log that held the newest point back, the reason.
     behind: for each of these logs, how many transactions it is behind the newest one.
-    past: versions as of an instant; they are never published.
     earlier: versions that readers used before, the newest last. The oldest ones are forgotten.
     held: for each log that the first snapshot by signal holds, the offset at which it begins.
     released: what people said about such snapshots, the newest last. The oldest ones are forgotten.
@@ -101,7 +83,6 @@ class SetState:
     waits: Mapping[str, str] | None = None
     earlier: tuple[SetVersion, ...] = ()
     behind: Mapping[str, int] | None = None
-    past: tuple[PastVersion, ...] = ()
     held: Mapping[str, int] | None = None
     released: tuple[SnapshotRelease, ...] = ()
 
@@ -163,17 +144,9 @@ def decide(state: SetState, members: tuple[Member, ...], run: str, instant: str)
     return _decide(state, SetVersion(0, point.position, point.transaction, members, point, run, instant))
 
 
-def decide_again(
-    state: SetState, wanted: SetVersion, members: tuple[Member, ...], run: str, instant: str, *, is_import: bool = False
-) -> SetState:
-    """Decides that these snapshots, which have the rows of another version, are published together at its point.
-
-    wanted: an earlier version of the set. With `is_import` it is a version of another store, and the set continues
-        from its point.
-    """
-    of_store = 0 if is_import else wanted.number
-    version = replace(wanted, members=members, run=run, instant=instant, restored=of_store)
-    return _decide(replace(state, point=wanted.point, waits=None, behind=None) if is_import else state, version)
+def decide_again(state: SetState, earlier: SetVersion, members: tuple[Member, ...], run: str, instant: str) -> SetState:
+    """Decides that these snapshots, which have the rows of an earlier version, are published together at its point."""
+    return _decide(state, replace(earlier, members=members, run=run, instant=instant, restored=earlier.number))
 
 
 def _decide(state: SetState, version: SetVersion) -> SetState:
@@ -216,16 +189,6 @@ def give_up(state: SetState, log: str, snapshot: int) -> SetState:
     """Records that a staged snapshot is aborted, so that no later decision contains it."""
     mine = Member(log, snapshot)
     return state if mine in state.given_up else replace(state, given_up=(*state.given_up, mine))
-
-
-def record_past(state: SetState, version: PastVersion) -> SetState:
-    """Records the version as of an instant; unchanged if the same snapshots are recorded for it."""
-    before = next((one for one in state.past if one.at == version.at), None)
-    if before and before.members == version.members:
-        return state
-    others = tuple(one for one in state.past if one.at != version.at)
-    most = max(1, _KEPT_MEMBERS // max(1, len(version.members)))
-    return replace(state, past=(*others, version)[-most:])
 
 
 # Each commit that publishes a table of a set contains the whole decision: the snapshots of all its tables, and the
@@ -346,8 +309,7 @@ def rebuild_set(
         behind=None,
     )
     since = f" since version {base.version} of its ledger" if base.version else ""
-    unknown = [f"versions as of an instant that were recorded{since}"]
-    unknown.append(f"releases of snapshots by signal that no version followed{since}")
+    unknown = [f"releases of snapshots by signal that no version followed{since}"]
     if published is not newest:
         unknown.append(f"versions {newest.number + 1} to {top}: readers get the rows of version {newest.number} again")
     return RebuiltSet(state, tuple(unknown))

@@ -17,7 +17,7 @@ from typing import Any
 from tidefold.changelog.write_intents import Announced, ExpectedFiles, read_announced
 from tidefold.domain.external_snapshot import External
 from tidefold.domain.log_state import DeletionState, LogState, Snapshot, State
-from tidefold.domain.paths import JOBS, LogPaths, find_old_jobs
+from tidefold.domain.paths import LogPaths
 from tidefold.domain.retention.local_copies import segment_of
 from tidefold.domain.retention.log_bounds import oldest_version
 from tidefold.domain.snapshot import point_in_time, transitions
@@ -91,15 +91,11 @@ def _clean_store(pipeline: Pipeline, plan: bool, approved: Approved) -> Outcome:
         delete_files(pipeline.store, sorted(orphans), pipeline.config.retention.threads)
     files = sorted({*orphans, *(path for paths in announced_files.values() for path in paths)})
     listed = [_describe_run(run, announced_files[run.run]) for run in runs]
-    days = pipeline.config.retention.scratch_days
-    left = find_scratch(pipeline.config.path.parent, now(), days)
+    left = find_scratch(pipeline.config.path.parent, now(), pipeline.config.retention.scratch_days)
     scratch = tuple(entry for entry in left if str(entry) in approved)
-    listed_jobs = (entry.path for entry in pipeline.store.list(JOBS) if entry.path in approved)
-    jobs = find_old_jobs(listed_jobs, datetime.fromisoformat(now()) - timedelta(days=days))
     if not plan:
         remove_scratch(scratch)
-        delete_files(pipeline.store, jobs)
-    entries = [*map(str, scratch), *jobs] or None
+    entries = list(map(str, scratch)) or None
     details = CleanStoreDetails(runs=listed, files=len(files), paths=files, scratch=entries)
     message = "no unfinished run"
     if files or runs:

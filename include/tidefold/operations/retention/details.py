@@ -106,7 +106,7 @@ class CleanDetails(RemovalDetails):
 class CleanStoreDetails(RemovalDetails):
     """`runs`: the unfinished ingest runs, each with its logs and files.
 
-    `scratch`: entries of scratch folders of this machine, and of the store's folder for jobs.
+    `scratch`: entries of scratch folders of this machine.
     """
 
     runs: Sequence[Mapping[str, Any]]

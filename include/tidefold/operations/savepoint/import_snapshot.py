@@ -59,10 +59,6 @@ class Import(msgspec.Struct, frozen=True, tag="import"):
     def prepare_claim(self, pipeline: Pipeline, log: str) -> Claimant:
         """Checks the original before anything changes. Raises TidefoldError."""
         require_no_set(pipeline, log)
-        return self.prepare_in_set(pipeline, log)
-
-    def prepare_in_set(self, pipeline: Pipeline, log: str) -> Claimant:
-        """As `prepare_claim`, for a log whose set is imported as a whole."""
         external = check_original(pipeline, log, self.address, self.ownership).external(self.ownership)
         pipeline.ledger(log).begin(pipeline.log(log).shape)
         bring_up_to_date(pipeline, log, self.run)

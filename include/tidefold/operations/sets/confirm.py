@@ -13,7 +13,7 @@ from tidefold.errors import ConflictError, GateFailedError, RefusedError, Tidefo
 from tidefold.operations.outcome import Outcome, Status, for_each_log
 from tidefold.operations.pipeline import Pipeline, now
 from tidefold.operations.sets.publish import publish_decided
-from tidefold.operations.sets.read import StagedVersion, explain_staged, find_restored_version, find_staged
+from tidefold.operations.sets.read import StagedVersion, explain_staged, find_restored_version
 from tidefold.operations.snapshot import confirm
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def _confirm(pipeline: Pipeline, chosen: SetConfig, run_id: str | None) -> dict[
         # The set is read before its logs: a later change of a log needs a later version of the set.
         state = publish_decided(pipeline, ledger, ledger.read())
         logs = {log: pipeline.ledger(log).find() for log in chosen.logs}
-        again = find_restored_version(state, logs, run_id) or _find_imported(state, logs, run_id)
+        again = find_restored_version(state, logs, run_id)
         if again is None and state.point is None:
             return _describe_idle(chosen, state, "has no point yet")
         if again is None and _shows_restored(state, logs):
@@ -117,21 +117,11 @@ def _confirm(pipeline: Pipeline, chosen: SetConfig, run_id: str | None) -> dict[
     raise ConflictError("SET_BUSY", f"Other processes changed set `{chosen.name}` {_TRIES} times.")
 
 
-def _find_imported(state: SetState, logs: Mapping[str, LogState | None], run: str | None) -> StagedVersion | None:
-    """Returns the version of a savepoint that an import has staged."""
-    if not any(one.external for one in find_staged(logs, run).values()):
-        return None
-    # Most confirmations need no code of savepoints.
-    from tidefold.operations.sets.savepoint import find_imported_version
-
-    return find_imported_version(state, logs, run)
-
-
 def _decide(state: SetState, members: tuple[Member, ...], run: str, again: StagedVersion | None) -> SetState:
     """Returns the state with the decision; the given one if these snapshots are published already."""
     if again is None:
         return decide(state, members, run, now())
-    return decide_again(state, again.version, members, run, now(), is_import=again.is_import)
+    return decide_again(state, again.version, members, run, now())
 
 
 def _shows_restored(state: SetState, logs: Mapping[str, LogState | None]) -> bool:

@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from tidefold.config import SetConfig
-from tidefold.domain.commit_times import format_instant
 from tidefold.domain.log_state import LogState, Snapshot, State
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.sets import set_state
@@ -96,10 +95,6 @@ def describe_set(pipeline: Pipeline, chosen: SetConfig) -> SetDescription:
         lines.append(
             f"  and {count_noun(more, 'more earlier version')}: `tidefold sets {chosen.name} --format json` lists them"
         )
-    lines += [
-        f"  as of {format_instant(one.at)}: {', '.join(f'{m.log} snapshot {m.snapshot}' for m in one.members)}"
-        for one in state.past
-    ]
     lines += [f"  waits for {log}: {why}" for log, why in waits.items()]
     if state.held:
         command = f"tidefold sets {chosen.name} --snapshot-ended POSITION --by NAME --reason WHY"
@@ -118,7 +113,6 @@ def describe_set(pipeline: Pipeline, chosen: SetConfig) -> SetDescription:
         "released": [asdict(one) for one in state.released],
         "published": asdict(version) if version else None,
         "earlier": [asdict(one) for one in state.earlier],
-        "as_of": [{**asdict(one), "at": format_instant(one.at)} for one in state.past],
         "decided": state.decided.number if state.decided else None,
         "tables": {log: asdict(one) for log, one in find_tables(pipeline, chosen.name).items()} if version else {},
     }
@@ -164,12 +158,11 @@ def write_views(pipeline: Pipeline, name: str) -> list[str]:
 class StagedVersion:
     """A version of the set whose rows were staged again.
 
-    staged: the snapshots, by log. is_import: it comes from a savepoint.
+    staged: the snapshots, by log.
     """
 
     version: SetVersion
     staged: Mapping[str, Snapshot]
-    is_import: bool = False
 
     def find_candidate(self, log: str, state: LogState | None, of_set: SetState) -> Snapshot | TidefoldError | None:
         """Returns the snapshot of a log with the rows of the version; None: it has no rows there.
@@ -181,20 +174,10 @@ class StagedVersion:
             return None
         if staged:
             return explain_staged(log, staged, of_set) or staged
-        if state and not self.is_import and has_rows_of(state, member.snapshot):
+        if state and has_rows_of(state, member.snapshot):
             return state.latest
         hint = "Repeat the command with the same run id, or abort the other logs."
         return RefusedError("SET_HELD", f"it has no staged snapshot with the rows of `{log}` at that point", hint=hint)
-
-
-def find_staged(logs: Mapping[str, LogState | None], run_id: str | None) -> dict[str, Snapshot]:
-    """Returns the staged snapshot of each log that has one. run_id: only those of this run."""
-    attempts = {log: state.open_attempt for log, state in logs.items() if state and state.open_attempt}
-    return {
-        log: one
-        for log, one in attempts.items()
-        if one and one.state is State.STAGED and (run_id is None or one.run == run_id)
-    }
 
 
 def find_restored_version(
@@ -204,7 +187,12 @@ def find_restored_version(
 
     Raises RefusedError if the restored snapshots belong to no version.
     """
-    staged = {log: one for log, one in find_staged(logs, run_id).items() if one.restored_from is not None}
+    attempts = {log: state.open_attempt for log, state in logs.items() if state}
+    staged = {
+        log: one
+        for log, one in attempts.items()
+        if one and one.state is State.STAGED and run_id in (None, one.run) and one.restored_from is not None
+    }
     if not staged:
         return None
     rows = {log: one.restored_from for log, one in staged.items()}

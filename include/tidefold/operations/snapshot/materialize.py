@@ -34,7 +34,6 @@ from tidefold.operations.restore.restore import Restore as Restore
 from tidefold.operations.retention.subsume import sweep
 from tidefold.operations.savepoint.import_snapshot import Import as Import
 from tidefold.operations.sets.restore import RestoreSet as RestoreSet
-from tidefold.operations.sets.savepoint import ImportSet as ImportSet
 from tidefold.operations.snapshot.abort import give_up_attempt
 from tidefold.operations.snapshot.attempt import Attempt, Claimant, RestoreInfo
 from tidefold.operations.snapshot.details import LocalCopyDetails, StagedDetails, StagedImport, StagedRestore
@@ -51,7 +50,7 @@ from tidefold.operations.snapshot.task_results import (
 from tidefold.storage import Store, compute_sha256, files_at_once, link_data_file
 
 # Each kind of request claims a log and plans its attempt by itself; `materialize` runs any of them.
-SnapshotRequest = Fold | Restore | RestoreSet | Import | ImportSet | PointInTime
+SnapshotRequest = Fold | Restore | RestoreSet | Import | PointInTime
 
 
 # A run over at most so many logs shows each of them in each step.

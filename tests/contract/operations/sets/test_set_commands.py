@@ -93,10 +93,6 @@ def test_what_would_break_the_set_is_refused(bank: Path) -> None:
         ("import", "tellers", "elsewhere"): "SET_TOGETHER",
         ("drop", "tellers", "--yes"): "SET_TOGETHER",
         ("confirm", "tellers", "--override-by", "me", "--reason", "late"): "NOTHING_TO_OVERRIDE",
-        ("import", "--set", "bank", "elsewhere"): "SAVEPOINT_UNKNOWN",
-        ("import", "--set", "bank", "tellers", "elsewhere"): "SET_OPTIONS",
-        ("savepoint", "--set", "bank", "--to", "x", "--stop"): "SET_OPTIONS",
-        ("savepoint", "tellers", "--to", "x", "--version", "1"): "SET_OPTIONS",
         ("drill", "tellers", "--set", "bank"): "SET_OPTIONS",
         ("diff", "--set", "bank", "tellers", "1", "2"): "SET_OPTIONS",
     }
@@ -104,23 +100,6 @@ def test_what_would_break_the_set_is_refused(bank: Path) -> None:
         result = call(*given)
         assert result.exit_code != 0, given
         assert f"[{code}]" in result.output, (given, result.output)
-
-
-def test_a_savepoint_moves_a_set_to_another_store(bank: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    said = call_json("savepoint", "--set", "bank", "--to", str(tmp_path / "save"))
-    assert [one["result"] for one in said["outcomes"]] == ["saved"] * 4
-    make_bank(tmp_path / "new", config() + "spark: {above: 1GB}\n")
-    monkeypatch.chdir(tmp_path / "new")
-    described = tmp_path / "save" / "set.json"
-    text = described.read_text()
-    described.write_text(text.replace('"position": ', '"position": 1', 1))
-    assert "[SAVEPOINT_EDITED]" in call("import", "--set", "bank", str(tmp_path / "save")).output
-    described.write_text(text)
-    assert call("import", "--set", "bank", str(tmp_path / "save")).exit_code == 0
-    assert call("quality", *LOGS).exit_code == 0
-    assert call("confirm", "tellers").exit_code == 0
-    position = check_bank(open_pipeline(tmp_path / "new" / "tidefold.yaml"))
-    assert position == check_bank(open_pipeline(bank / "tidefold.yaml"))
 
 
 def test_a_drill_tests_all_tables_and_their_sums(bank: Path) -> None:

@@ -1,4 +1,4 @@
-"""Restore, savepoint and import of a set whose points are those of a binlog, not of PostgreSQL's log."""
+"""Restore of a set whose points are those of a binlog, not of PostgreSQL's log."""
 
 from __future__ import annotations
 
@@ -12,13 +12,11 @@ from support.bank_sets import ENDS, LOGS, run
 from support.pipelines import judge_all
 from tidefold.compute.runners import in_process
 from tidefold.domain.log_state import State
-from tidefold.errors import RefusedError
 from tidefold.operations.inspect.status import status
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.sets.confirm import confirm_logs
-from tidefold.operations.sets.restore import RestoreSet, find_earlier_version, keep_past_version, restore_set
-from tidefold.operations.sets.savepoint import ImportSet, SetSavepointRequest, import_set, save_set
+from tidefold.operations.sets.restore import RestoreSet, find_earlier_version, restore_set
 from tidefold.operations.sets.status import read_sets
 from tidefold.operations.snapshot.materialize import SnapshotRequest, materialize
 
@@ -59,21 +57,6 @@ def test_an_earlier_transaction_comes_back(bank: Pipeline) -> None:
     assert check_bank(bank) == LAST
 
 
-@pytest.mark.parametrize("version", [1, 2])
-def test_a_new_store_continues_at_the_saved_transaction(bank: Pipeline, tmp_path: Path, version: int) -> None:
-    assert not any(
-        o.error for o in save_set(bank, "bank", SetSavepointRequest(str(tmp_path / "save"), version), lambda line: None)
-    )
-    pipeline = make_bank(tmp_path / "new")
-    request = ImportSet("import", "bank", str(tmp_path / "save"))
-    assert not any(o.error for o in import_set(pipeline, request, lambda logs: _step(pipeline, request, logs)))
-    _publish(pipeline, "import")
-    assert check_bank(pipeline) == find_earlier_version(bank, "bank", version).transaction
-    land(tmp_path / "new", ALL)
-    run(pipeline, "r2")
-    assert check_bank(pipeline) == LAST
-
-
 def test_its_lag_and_slowest_log_are_shown(tmp_path: Path) -> None:
     pipeline = make_bank(tmp_path)
     land(tmp_path, {**ALL, "branches": ALL["branches"] // 2})
@@ -81,8 +64,3 @@ def test_its_lag_and_slowest_log_are_shown(tmp_path: Path) -> None:
     [found] = read_sets(pipeline, status(pipeline, LOGS))
     assert found.slowest == "branches"
     assert 0 < found.lag < len(list_transactions())
-
-
-def test_an_instant_is_refused_because_a_transaction_may_have_several_times(bank: Pipeline) -> None:
-    with pytest.raises(RefusedError, match="SET_NO_PAST"):
-        keep_past_version(bank, bank.config.sets["bank"], 1, "past")

@@ -1,4 +1,4 @@
-"""The tables of a set as of an instant: whole transactions, the same in all tables, recorded together."""
+"""The logs of a set as of an instant: whole transactions, the same in all tables."""
 
 from __future__ import annotations
 
@@ -26,9 +26,8 @@ from support.bank_sets import (
     run,
 )
 from tidefold.cli.app import app
-from tidefold.compute.runners import in_process
 from tidefold.domain.commit_times import format_instant
-from tidefold.operations.ingest.ingest import ingest
+from tidefold.domain.snapshot.point_in_time import find_kept
 from tidefold.operations.inspect.read import ReadRequest, read_rows
 from tidefold.operations.pipeline import Pipeline
 from tidefold.wiring import open_pipeline
@@ -71,13 +70,13 @@ def call(*given: str) -> Result:
 
 
 def _read(pipeline: Pipeline, at: int) -> dict[str, dict[int, dict[str, Any]]]:
-    [version] = [one for one in pipeline.set_ledger("bank").read().past if one.at == at]
-    found: dict[str, dict[int, dict[str, Any]]] = {log: {} for log in LOGS}
-    for member in version.members:
-        _, batches = read_rows(pipeline, member.log, ReadRequest(snapshot=member.snapshot))
-        key = KEYS[member.log]
-        found[member.log] = {row[key]: row for batch in batches for row in batch.to_pylist()}
-    return found
+    rows: dict[str, dict[int, dict[str, Any]]] = {log: {} for log in LOGS}
+    for log in LOGS:
+        kept = find_kept(pipeline.ledger(log).read(), at)
+        if kept:
+            _, batches = read_rows(pipeline, log, ReadRequest(snapshot=kept.id))
+            rows[log] = {row[KEYS[log]]: row for batch in batches for row in batch.to_pylist()}
+    return rows
 
 
 def test_all_tables_have_the_transactions_before_the_instant(bank: Pipeline, tmp_path: Path) -> None:
@@ -85,16 +84,12 @@ def test_all_tables_have_the_transactions_before_the_instant(bank: Pipeline, tmp
     run(bank, "r1")
     published = check_bank(bank)
     for number, at in enumerate(random.Random(4).sample(sorted(_commit_times().values()), 3)):
-        done = call("as-of", "--set", "bank", "--at", format_instant(at), "--run", f"past-{number}")
+        done = call("as-of", "--at", format_instant(at), "--run", f"past-{number}")
         assert done.exit_code == 0, done.output
-        assert "bank: completed: 4 tables as of " in done.stdout
         rows = _read(bank, at)
         assert rows == _expect(at)
         assert count_violations(rows) == 0
         assert check_bank(bank) == published
-        again = call("as-of", "--set", "bank", "--at", format_instant(at), "--run", f"again-{number}")
-        assert "bank: already: " in again.stdout, again.output
-    assert len([line for line in call("sets").stdout.splitlines() if line.startswith("  as of ")]) == 3
     run(bank, "r2")
     assert check_bank(bank) == published
 
@@ -111,36 +106,11 @@ def test_references_are_judged_at_the_same_instant(tmp_path: Path, monkeypatch: 
     land(tmp_path, ALL)
     run(bank, "r1")
     at = sorted(_commit_times().values())[len(_commit_times()) // 2]
-    done = call("as-of", "--set", "bank", "--at", format_instant(at))
+    done = call("as-of", "--at", format_instant(at))
     assert done.exit_code == 0, done.output
     assert _read(bank, at) == _expect(at)
     newest = {row["abalance"] for row in replay().rows[max(replay().rows)]["accounts"].values()}
     assert {row["abalance"] for row in _expect(at)["accounts"].values()} - newest
-
-
-def test_logs_that_are_not_at_one_point_are_refused_by_name(bank: Pipeline, tmp_path: Path) -> None:
-    at = format_instant(max(_commit_times().values()))
-    assert "[SET_HELD] Set `bank` has no point yet" in call("as-of", "--set", "bank", "--at", at).output
-    land(tmp_path, {name: count // 2 for name, count in ALL.items()})
-    run(bank, "r1")
-    land(tmp_path, ALL)
-    # A process that ingests one log only was killed before the others.
-    ingest(bank, ["tellers"], in_process)
-    done = call("as-of", "--set", "bank", "--at", at)
-    assert done.exit_code == 3
-    assert "[SET_HELD] Set `bank` is held by `accounts`: " in done.output
-
-
-def test_late_changes_are_not_left_out_silently(bank: Pipeline, tmp_path: Path) -> None:
-    at = max(_commit_times().values())
-    land(tmp_path, {name: count // 2 for name, count in ALL.items()})
-    run(bank, "r1")
-    assert call("as-of", "--set", "bank", "--at", format_instant(at)).exit_code == 0
-    land(tmp_path, ALL)
-    run(bank, "r2")
-    done = call("as-of", "--set", "bank", "--at", format_instant(at))
-    assert "lacks changes that arrived later" in done.output
-    assert done.exit_code == 3
 
 
 def test_one_log_of_a_set_as_of_an_instant_does_not_touch_the_set(bank: Pipeline, tmp_path: Path) -> None:

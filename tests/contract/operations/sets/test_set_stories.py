@@ -23,7 +23,6 @@ from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.sets.confirm import confirm_logs
 from tidefold.operations.sets.restore import RestoreSet, restore_set
-from tidefold.operations.sets.savepoint import SetSavepointRequest, save_set
 from tidefold.operations.snapshot.abort import abort
 from tidefold.operations.snapshot.materialize import materialize
 from tidefold.wiring import open_pipeline
@@ -71,11 +70,6 @@ class Story:
             if state and state.open_attempt and state.open_attempt.state is State.STAGED:
                 judge_all(pipeline, log, passed=self.chance.random() < 0.9)
         confirm_logs(pipeline, LOGS, request.run)
-
-    def save(self) -> None:
-        with suppress(TidefoldError):
-            place = self.folder.parent / f"save-{self._id()}"
-            save_set(self._store(), "bank", SetSavepointRequest(str(place)), lambda line: None)
 
     def give_up(self) -> None:
         """A person aborts what is open."""
