@@ -6,9 +6,9 @@ was run by the code of the commit that added the archive, and is kept as it was 
 Each transaction of the source moves an amount from a row of `left` to a row of `right`, so the sum of all amounts is
 the same at each point. The truth has the rows of both tables at each point, from dicts that take every transaction.
 
-In the store: more versions than one page of the set's ledger holds, some of them retired; one restored; one as of an
-instant; a snapshot given up; a snapshot by signal that a person released, and one that holds the set; a version that
-was decided by a process that died before it published it.
+In the store: more versions than one page of the set's ledger holds, some of them retired; one restored; a
+snapshot given up; a snapshot by signal that a person released, and one that holds the set; a version that was decided
+by a process that died before it published it.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.sets import confirm as set_confirm
 from tidefold.operations.sets.read import find_tables
-from tidefold.operations.sets.restore import RestoreSet, keep_past_version, restore_set
+from tidefold.operations.sets.restore import RestoreSet, restore_set
 from tidefold.operations.sets.status import release_set
 from tidefold.operations.snapshot.abort import abort
-from tidefold.operations.snapshot.materialize import Fold, PointInTime, materialize
+from tidefold.operations.snapshot.materialize import Fold, materialize
 from tidefold.operations.verify.verify import verify
 from tidefold.wiring import open_pipeline
 
@@ -211,18 +211,6 @@ def restored(life: Life) -> None:
     life.publish("again")
 
 
-def past(life: Life) -> None:
-    """The rows of both tables before an instant, recorded together."""
-    at = BEGAN + 34 * 1_000_000
-    [chosen] = life.pipeline.config.sets.values()
-    for outcome in materialize(life.pipeline, LOGS, PointInTime("past", at), in_process):
-        assert outcome.error is None, outcome
-    life.judge("past")
-    for outcome in set_confirm.confirm_past(life.pipeline, LOGS, "past"):
-        assert outcome.error is None, outcome
-    assert keep_past_version(life.pipeline, chosen, at, "past").error is None
-
-
 def given_up(life: Life) -> None:
     life.move(50)
     life.take()
@@ -259,7 +247,6 @@ def make(root: Path) -> Life:
     life = Life(root)
     many_versions(life)
     restored(life)
-    past(life)
     given_up(life)
     signals(life)
     return life
@@ -304,15 +291,12 @@ def truth_of(life: Life) -> dict[str, Any]:
                 found = listed(row for batch in batches for row in batch.to_pylist())
                 assert found == kept[str(version.number)][one.log], (version.number, one.log)
     assert all(verify(pipeline, log).status == "whole" for log in LOGS)
-    [instant] = state.past
-    before = FIRST + STEP * ((instant.at - BEGAN) // 1_000_000 - 1)
     paths = sorted(int(Path(e.path).stem) for e in pipeline.store.list("sets/pair/ledger"))
     return {
         "format": STORED_FORMAT,
         "state": msgspec.to_builtins(state),
         "versions": [[one.number, one.position, one.restored] for one in state.versions],
         "rows": kept,
-        "past": rows_at(life, before),
         "newest": [life.position, rows_at(life, life.position)],
         "oldest": paths[0],
     }
