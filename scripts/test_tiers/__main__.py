@@ -85,7 +85,7 @@ def _conclude(tier: Tier, records: list[RecordedTest], result: RunResult, wall: 
     code, cpu = result.exit_code, result.cpu / result.slowness
     print(
         f"\n{tier.name}: {cpu:.0f} CPU seconds of {tier.budget}, {wall / 60:.1f} minutes, seed {seed}, load {load}\n"
-        f"Measured were {result.cpu:.0f}: this machine took {result.slowness:.2f} times the reference for a fixed loop."
+        f"Measured were {result.cpu:.0f}: this machine took {result.slowness:.2f} times the reference for fixed work."
     )
     if cpu > _TOLERANCE * tier.budget:
         print(f"{tier.name} fails: more than {_TOLERANCE} times its budget of CPU seconds.")

@@ -19,7 +19,7 @@ from test_tiers.pace import Pace
 from test_tiers.recorder import ENVIRONMENT
 from test_tiers.tiers import Lane
 
-_PROGRESS_EVERY, _PACE_EVERY = 30, 3
+_PROGRESS_EVERY, _PACE_EVERY = 30, 15
 # Files of a run of `make test` take 3 GB.
 _MEMORY, _ROOM, _PREFIX = Path("/dev/shm"), 8_000_000_000, "tidefold-tests-"
 
@@ -115,7 +115,7 @@ def run_lanes(lanes: tuple[Lane, ...], records: Path, seed: int, arguments: tupl
         print(f"\nFiles of the tests: {folder}")
     else:
         shutil.rmtree(folder, ignore_errors=True)
-    return RunResult(code, measure_tree() - before, pace.slowness)
+    return RunResult(code, measure_tree() - before - pace.cpu, pace.slowness)
 
 
 def _make_folder() -> str:

@@ -28,6 +28,7 @@ from support.airflow_stack import wait_until, words_of
 from support.landing import record, text_of
 from support.pipelines import judge_all
 from tidefold.compute.runners import find_executors, on_spark
+from tidefold.domain.log_state import SnapshotKind
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
 from tidefold.ledger import read_manifest
@@ -130,12 +131,18 @@ class Hosts:
         return {path.name for path in paths if path.is_file()} - {"visited"}
 
     def find_needed(self) -> set[str]:
-        """Returns the names of the copies that the two newest snapshots and the log may have on a host."""
+        """Returns the names of the copies that the newest snapshot, its base and the log may have on a host.
+
+        A tail has no files: its base is that of a restore to it.
+        """
         state = self.pipeline.ledger(LOG).read()
         names = {one.location.segment.rpartition("/")[2] for one in state.change_sets}
-        for snapshot in state.snapshots[-2:]:
-            if snapshot.manifest:
-                names |= {file.sha256 for file in read_manifest(self.pipeline.store, LOG, snapshot).files}
+        folded = [one for one in state.snapshots if one.manifest and one.kind is not SnapshotKind.TAIL]
+        read = {one.id: read_manifest(self.pipeline.store, LOG, one) for one in folded}
+        newest = read[max(read)]
+        base = max((id_ for id_ in read if newest.base is not None and id_ <= newest.base), default=None)
+        for manifest in (newest, *([read[base]] if base is not None else [])):
+            names |= {file.sha256 for file in manifest.files}
         return names
 
     def check_left(self) -> None:
@@ -149,7 +156,7 @@ class Hosts:
             copies = self.find_copies(host)
             assert host in recorded or not copies
             left = {name for name in copies - self.find_needed() if ".new" not in name}
-            assert host in listed or not left, (host, listed, left)
+            assert host in listed or not left, (host, listed, len(left), len(copies))
 
 
 def begin(cluster: SparkCluster) -> SparkSession:

@@ -17,6 +17,7 @@ from test_tiers.durations import (
     read_records,
     sum_files,
 )
+from test_tiers.pace import Pace
 
 RECORDS = [
     RecordedTest("tests/a.py::one", 1.5, "passed", False),
@@ -77,3 +78,12 @@ def test_a_run_counts_orphans_and_names_failures_seed_and_budget(tmp_path: Path)
     seconds = re.search(r"tiny: (\d+) CPU seconds", done.stdout)
     assert seconds
     assert int(seconds[1]) >= 1
+
+
+def test_the_pace_is_that_of_fixed_work_and_its_seconds_are_known() -> None:
+    pace = Pace()
+    assert (pace.slowness, pace.cpu) == (1.0, 0)
+    pace.measure()
+    pace.measure()
+    assert pace.cpu > 0
+    assert pace.slowness > 0.2
