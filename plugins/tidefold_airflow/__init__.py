@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from tidefold_airflow.dags.factory import Options, tidefold_dag, tidefold_group, tidefold_write_dag
     from tidefold_airflow.dags.scrub import tidefold_scrub_dag
     from tidefold_airflow.observability.assets import table_asset
-    from tidefold_airflow.triggers import waiting_asset
 
 __all__ = [
     "Options",
@@ -22,7 +21,6 @@ __all__ = [
     "tidefold_group",
     "tidefold_scrub_dag",
     "tidefold_write_dag",
-    "waiting_asset",
 ]
 # Every process of Airflow imports this package for its plugin, so a name is loaded when it is used.
 _MODULES = {
@@ -34,7 +32,6 @@ _MODULES = {
     "tidefold_group": "dags.factory",
     "tidefold_scrub_dag": "dags.scrub",
     "tidefold_write_dag": "dags.factory",
-    "waiting_asset": "triggers",
 }
 
 

@@ -31,7 +31,7 @@ Health = Mapping[str, str | None]
 _COMPONENTS = (
     ("api-server",),
     ("dag-processor",),
-    # `waiting_asset` and deadlines need it.
+    # Deadlines need it.
     ("triggerer", "--skip-serve-logs"),
     ("scheduler", "--skip-serve-logs"),
 )

@@ -1,4 +1,4 @@
-"""A landed file starts a run whose gates fail, and a person decides about each log, with the real scheduler (I8)."""
+"""A run whose gates fail, and a person decides about each log, with the real scheduler (I8)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from support.airflow_shop import FAILS, LOGS, PASSES, FirstRun, Ran, Shop, wait_for
+from support.airflow_shop import FAILS, LOGS, PASSES, FirstRun, Ran, Shop
 from tidefold.domain.log_state import State
 
 WAITING = "shop_waiting"
@@ -15,18 +15,15 @@ ANSWERS = {"items": ("Approve", "the source is right"), "notes": ("Reject", "not
 
 @pytest.fixture(scope="module")
 def asked(shop: Shop, first: FirstRun) -> Iterator[Ran]:
-    """The run that the landed files start. Both of its questions are open."""
+    """The run. Both of its questions are open."""
     api = shop.airflow.api
     for log in LOGS:
         shop.suite(log, FAILS)
     api.set_paused(WAITING, False)
-    api.reparse(WAITING)
     for log in LOGS:
         shop.change(log, {100: "doubtful"})
-    wait_for(lambda: bool(api.runs(WAITING)), lambda: "no run")
-    yield Ran(shop, WAITING, api.runs(WAITING)[-1]["dag_run_id"]).green()
+    yield shop.trigger(WAITING).green()
     api.set_paused(WAITING, True)
-    api.reparse(WAITING)
 
 
 @pytest.fixture(scope="module")
@@ -41,8 +38,7 @@ def answered(shop: Shop, asked: Ran) -> dict[str, Ran]:
     return found
 
 
-def test_a_landed_file_starts_the_dag_that_waits_for_it(asked: Ran) -> None:
-    assert asked.id.startswith("asset_triggered__")
+def test_a_person_is_asked_about_each_log(asked: Ran) -> None:
     results = {log: asked.result(f"confirm#{number}")[log]["result"] for number, log in enumerate(LOGS)}
     assert results == {"items": "asked", "notes": "asked"}
 

@@ -66,7 +66,7 @@ def token(shop: Shop, user: str) -> str:
 @pytest.mark.parametrize("who", NOBODY, ids=["nobody", "broken token", "unsigned token", "basic"])
 def test_who_is_not_logged_in_sees_no_page(shop: Shop, first: FirstRun, who: str | None) -> None:
     """Every route of the app, by every method; a new one is asked too."""
-    for path in (*paths(), *ABSENT, "/logs/items/explain?key=x"):
+    for path in (*paths(), *ABSENT):
         for method in METHODS:
             status, headers, text = ask(shop, path, who, method)
             assert status in (401, 403), (method, path, status)
@@ -81,7 +81,7 @@ def test_who_may_read_sees_every_page(shop: Shop, first: FirstRun, user: str) ->
     known = token(shop, user)
     asked = {path.replace("manual__1", quote(first.run.id, safe="")): 200 for path in paths()}
     asked |= {path: 403 for path in asked if path.startswith(f"/p/{NO_PIPELINE}")}
-    asked |= dict.fromkeys((*ABSENT, "/anything/else"), 404) | {"/logs/items/explain?key=x": 400}
+    asked |= dict.fromkeys((*ABSENT, "/anything/else"), 404)
     for path, expected in asked.items():
         status, headers, text = ask(shop, path, known)
         assert status == expected, (path, text)
@@ -92,10 +92,10 @@ def test_who_may_read_sees_every_page(shop: Shop, first: FirstRun, user: str) ->
         assert ask(shop, "/logs/items", known, method)[0] == 405
 
 
-def test_a_key_of_a_megabyte_is_refused_and_the_server_lives(shop: Shop) -> None:
+def test_a_name_of_a_megabyte_is_refused_and_the_server_lives(shop: Shop) -> None:
     known = token(shop, "vera")
     try:
-        status, _, _ = ask(shop, f"/logs/items/explain?key={'x' * 1_000_000}", known)
+        status, _, _ = ask(shop, f"/?name={'x' * 1_000_000}", known)
         assert status == 400
     except (ConnectionError, http.client.HTTPException):
         pass  # The server may hang up before it has read so much.
@@ -110,14 +110,13 @@ def test_a_dag_shows_what_its_stored_tasks_work_on(shop: Shop) -> None:
 
 
 def test_a_visit_with_a_browser(shop: Shop, first: FirstRun, browser: Browser) -> None:
-    """From the navigation to a log, its report, a row, a run and a DAG; then a run of one log is begun in the form."""
+    """From the navigation to a log, its report, a run and a DAG; then a run of one log is begun in the form."""
     api = shop.airflow.api
     with logged_in(browser, api.address, api.user, api.password) as page:
         messages: list[str] = []
         page.on("console", lambda message: messages.append(message.text))
         _look_at_the_logs(shop, page)
         _look_at_a_report(shop, page)
-        _explain_a_row(shop, page)
         _look_at_a_run(shop, page)
         assert not [text for text in messages if "Content Security Policy" in text]
         shop.change("notes", {50: "not named in the form"})
@@ -156,14 +155,6 @@ def _look_at_a_report(shop: Shop, page: Page) -> None:
     assert found.value.headers["content-security-policy"].endswith("sandbox")
     assert outer.locator("iframe").get_attribute("sandbox") == ""
     assert outer.evaluate("document.querySelector('iframe').contentDocument") is None
-
-
-def _explain_a_row(shop: Shop, page: Page) -> None:
-    page.goto(f"{shop.airflow.api.address}/plugin/tidefold/tidefold/logs/items/explain")
-    frame = frame_of(page, "/tidefold/logs/items/explain")
-    frame.get_by_label("id").fill("1")
-    frame.get_by_role("button", name="Explain").click()
-    frame.get_by_role("heading", name="The row").wait_for()
 
 
 def _look_at_a_run(shop: Shop, page: Page) -> None:

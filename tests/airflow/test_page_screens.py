@@ -21,7 +21,7 @@ from tidefold_airflow.ui.app import build_app
 
 PAGES = (
     "/", "/logs/accounts", "/logs/branches/snapshots/2", "/logs/accounts/retention", "/logs/orders/quarantine",
-    "/logs/accounts/explain?c.id=1&view=live", f"/runs/{run_id(2)}", f"/dags/{DAG}", "/dags/foreign", "/logs/none",
+    f"/runs/{run_id(2)}", f"/dags/{DAG}", "/dags/foreign", "/logs/none",
 )  # fmt: skip
 _FRAME = """<!doctype html><html class="{theme}"><body style="margin:0">
 <iframe sandbox="allow-scripts allow-same-origin allow-forms" src="/tidefold/" style="width:100%; height:600px">

@@ -44,7 +44,6 @@ PICTURES = (
     Picture("page-snapshot", "/logs/accounts/snapshots/4", 1180),
     Picture("page-retention", "/logs/accounts/retention", 900),
     Picture("page-quarantine", "/logs/orders/quarantine", 620),
-    Picture("page-explain", "/logs/accounts/explain?c.id=1&view=live", 1040),
 )
 
 # A run on Airflow's own page, with the state of each task.

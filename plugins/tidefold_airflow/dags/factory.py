@@ -10,7 +10,6 @@ from typing import Any
 from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, TaskGroup
 
-from tidefold.domain.run_trigger import spread_schedule
 from tidefold_airflow import operators
 from tidefold_airflow.airflow_versions import find_some_succeeded
 from tidefold_airflow.dags.approval import tidefold_approval_dag
@@ -23,6 +22,7 @@ from tidefold_airflow.dags.settings import (
     has_catalog,
     kind_param,
     logs_param,
+    spread_schedule,
 )
 from tidefold_airflow.observability.assets import TABLES
 from tidefold_airflow.operators.approve import LOOK_EVERY
@@ -103,7 +103,7 @@ def tidefold_dag(
 
     With `approval` it makes a second DAG, `<dag_id>_approval`, which asks the person; Airflow finds it by itself.
 
-    :param schedule: cron in UTC, or assets such as `[waiting_asset("orders")]`; None: only by hand.
+    :param schedule: cron in UTC, or assets of Airflow; None: only by hand.
     :param random_delay: `@hourly`, `@daily` and `@weekly` get a phase that depends on the name of the DAG.
     :param logs: only these; none: all that are configured.
     :param config, approval, look_every, takeover_after, conn_id, connect_conn_id, alarm_conn_id, alarm_notifier: see

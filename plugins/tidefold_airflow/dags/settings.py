@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -16,6 +17,7 @@ from tidefold_airflow.operators.run_context import config_path
 if TYPE_CHECKING:
     from tidefold.config import Config
 
+_MINUTES = {"@hourly": 60, "@daily": 24 * 60, "@weekly": 7 * 24 * 60}
 # Cron in UTC, a timetable, assets, or nothing: only by hand.
 Schedule = Any
 
@@ -31,6 +33,21 @@ def dag_settings(schedule: Schedule) -> dict[str, Any]:
         "render_template_as_native_obj": True,
         "tags": ["tidefold"],
     }
+
+
+def spread_schedule(schedule: str, name: str) -> str:
+    """Returns the cron of an interval with a phase that depends on a name alone: many DAGs do not start at once.
+
+    Takes `@hourly`, `@daily` and `@weekly`; every other schedule is returned as it is.
+    """
+    interval = _MINUTES.get(schedule)
+    if interval is None:
+        return schedule
+    delay = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8]) % interval
+    minute, hour, day = delay % 60, delay // 60 % 24, delay // (24 * 60)
+    if schedule == "@hourly":
+        return f"{minute} * * * *"
+    return f"{minute} {hour} * * {day if schedule == '@weekly' else '*'}"
 
 
 def hours_from(variable: str) -> timedelta | None:

@@ -35,7 +35,6 @@ from tidefold_airflow.ui.request import (
 from tidefold_airflow.ui.views.log import (
     LogOfRun,
     read_stored_report,
-    view_explanation,
     view_log,
     view_run,
     view_snapshot,
@@ -262,11 +261,6 @@ class _Pages:
         view = await self._of_log(request, lambda p, state: view_quarantine(p, state.log, reason))
         return responses.page(request, "quarantine.html.j2", {"log": request.path_params["log"], "view": view})
 
-    async def explain(self, request: Request) -> Response:
-        view = await self._of_log(request, lambda p, state: view_explanation(p, state, request))
-        status = responses.status_of(view.error) if view.error else 200
-        return responses.page(request, "explain.html.j2", {"log": view.state.log, "view": view}, status)
-
     async def run(self, request: Request) -> Response:
         run, query = run_asked(request), logs_asked(request)
 
@@ -297,7 +291,6 @@ def _router(pages: _Pages, run_guards: Sequence[Depends]) -> APIRouter:
         f"{one}/snapshots/{{snapshot}}/report": pages.report,
         f"{one}/retention": pages.retention,
         f"{one}/quarantine": pages.quarantine,
-        f"{one}/explain": pages.explain,
     }
     for path, handler in routes.items():
         for prefix in ("", "/p/{pipeline}"):

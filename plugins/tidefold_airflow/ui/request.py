@@ -98,7 +98,6 @@ def read_page(
     return LogPage(query, lines, start, end, len(chosen), len(logs))
 
 
-LONGEST_KEY = 4096
 _LONGEST_ID = 250
 _LONGEST_NUMBER = 15
 

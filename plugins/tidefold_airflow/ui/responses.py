@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
-import json
 import logging
 import re
 from collections.abc import Callable, Mapping
@@ -66,7 +65,6 @@ def environment() -> Environment:
         "commands": _commands,
         "noun": choose_record_noun,
         "short": lambda run: _WHEN_DUE.sub(r"\1", run).removeprefix("scheduled__"),
-        "json": lambda value: json.dumps(value, default=str, ensure_ascii=False),
         "cut": lambda text, length=200: text if len(text) <= length else f"{text[:length]} …",
     }
     return made

@@ -1,12 +1,7 @@
-"""A DAG that landed files start, paused so that it takes no file from other tests. A person decides failed gates."""
+"""A DAG that is paused, so that it takes no file from other tests. A person decides failed gates."""
 
 from datetime import timedelta
 
-from tidefold_airflow import tidefold_dag, waiting_asset
+from tidefold_airflow import tidefold_dag
 
-dag = tidefold_dag(
-    "shop_waiting",
-    schedule=[waiting_asset("shop", look_every=timedelta(seconds=1))],
-    approval=timedelta(hours=1),
-    is_paused_upon_creation=True,
-)
+dag = tidefold_dag("shop_waiting", schedule=None, approval=timedelta(hours=1), is_paused_upon_creation=True)

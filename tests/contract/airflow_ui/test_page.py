@@ -28,7 +28,6 @@ from tidefold.domain.retention.log_bounds import bounds
 from tidefold.domain.verify.expected_files import ScrubBudget
 from tidefold.domain.wording import in_units
 from tidefold.errors import StorageError
-from tidefold.operations.inspect.explain_key import explain_key
 from tidefold.operations.inspect.status import status
 from tidefold.operations.local_copies.manage import retain_local
 from tidefold.operations.pipeline import Pipeline
@@ -334,56 +333,10 @@ def test_a_list_of_refused_records_is_capped(tmp_path: Path) -> None:
     assert "{bad 100" not in text
 
 
-@pytest.mark.parametrize("view", ["published", "live"])
-def test_which_change_made_a_row_and_which_lost(ask: TestClient, pipeline: Pipeline, view: str) -> None:
-    found = explain_key(pipeline, "accounts", '{"id": 1}', live=view == "live")
-    for query in ({"c.id": "1"}, {"key": '{"id": 1}'}):
-        text = shown(ask, "/logs/accounts/explain", view=view, **query)
-        assert found.row
-        assert f"text {found.row['text']}" in text
-        for change in found.changes:
-            assert change.why in text
-        if found.made_by:
-            assert f"{found.made_by.segment} #{found.made_by.ordinal}" in text
-        for kept in found.kept:
-            assert f"{kept.snapshot} {kept.kind} {kept.state}" in text
-    assert "Deleted by" in shown(ask, "/logs/accounts/explain", **{"c.id": "5", "view": "live"})
-
-
-def test_a_form_asks_for_the_columns_of_the_key(ask: TestClient) -> None:
-    html = ask.get("/logs/accounts/explain").text
-    assert 'name="c.id"' in html
-    assert 'method="get"' in html
-
-
-@pytest.mark.parametrize(
-    ("query", "status_code", "code"),
-    [
-        ({"key": '{"id": 99999}'}, 404, "KEY_UNKNOWN"),
-        ({"key": "{"}, 400, "READ_KEY"),
-        ({"key": "[1]"}, 400, "READ_KEY"),
-        ({"key": '{"other": 1}'}, 400, "READ_KEY"),
-        ({"c.id": "not a number"}, 400, "READ_KEY"),
-        ({"key": "x" * 60_000}, 400, "TOO_LONG"),
-        ({"c.id": "1" * 60_000}, 400, "TOO_LONG"),
-        ({"key": "[" * 4000}, 400, "READ_KEY"),
-        ({"c.id": "1", "view": "'; drop"}, 400, "READ_OPTIONS"),
-        ({"c.id": "1", "view": "snapshot", "snapshot": "777"}, 404, "SNAPSHOT"),
-        ({"c.id": HOSTILE}, 400, "READ_KEY"),
-    ],
-    ids=lambda value: str(value)[:30].encode("ascii", "replace").decode() if isinstance(value, (str, dict)) else None,
-)
-def test_a_key_that_is_none(ask: TestClient, query: dict[str, str], status_code: int, code: str) -> None:
-    answer = ask.get("/logs/accounts/explain", params=query)
-    assert (answer.status_code, code in answer.text) == (status_code, True), words(answer.text)[:500]
-    _is_ours(answer.text)
-    assert "Traceback" not in answer.text
-
-
-def test_a_key_of_a_megabyte(pipeline: Pipeline) -> None:
+def test_a_name_of_a_megabyte(pipeline: Pipeline) -> None:
     """As a server hands it on that limits nothing."""
-    query = b"key=" + b"x" * 1_000_000
-    scope = {"type": "http", "method": "GET", "path": "/logs/accounts/explain", "query_string": query, "headers": []}
+    query = b"name=" + b"x" * 1_000_000
+    scope = {"type": "http", "method": "GET", "path": "/", "query_string": query, "headers": []}
     sent: list[dict[str, Any]] = []
 
     async def send(message: Any) -> None:
@@ -488,16 +441,14 @@ def test_every_answer_forbids_foreign_scripts_frames_of_others_and_keeping(story
 def test_text_of_an_attacker_stays_text(hostile: Story) -> None:
     """Keys, values, names, reasons, reports: what comes from outside is shown, and does nothing."""
     ask, reached = client(hostile.pipeline), set()
-    asked = [*addresses(hostile.pipeline), "/logs/orders/explain"]
-    for address in asked:
-        query = {"c.id": f"key {HOSTILE}"} if address.startswith("/logs/orders/explain") else {}
-        answer = ask.get(address, params=query)
+    for address in addresses(hostile.pipeline):
+        answer = ask.get(address)
         tags = _is_ours(answer.text, of_report=address.endswith("/report"))
         if "alert(1)" in tags.text:
             reached.add(re.sub(r"\d+", "N", address.partition("?")[0]))
     # The corpus comes to every kind of page that shows what others wrote.
     assert {"/", "/logs/accounts", "/logs/accounts/retention", "/logs/accounts/snapshots/N", "/logs/orders/quarantine",
-            "/logs/orders/explain", "/logs/accounts/snapshots/N/report"} <= reached  # fmt: skip
+            "/logs/accounts/snapshots/N/report"} <= reached  # fmt: skip
 
 
 def _is_ours(html: str, of_report: bool = False) -> Tags:

@@ -23,7 +23,6 @@ from tidefold.cli.app import app
 from tidefold.compute.runners import in_process
 from tidefold.config import load_config
 from tidefold.operations.ingest.ingest import ingest
-from tidefold.operations.inspect.waiting import measure_waiting
 from tidefold.sources.landing.folders import folder_at
 from tidefold.wiring import open_pipeline
 
@@ -161,13 +160,11 @@ def test_every_format_is_ingested_from_every_place(tmp_path: Path, bucket: Landi
         return {one.log or "": (one.status, one.facts.get("changes"), one.error_code) for one in outcomes}
 
     land(bucket, 0)
-    assert measure_waiting(pipeline, list(FORMATS)).files == len(FORMATS)
     assert take() == dict.fromkeys([*FORMATS, *TABLES], ("taken", 1, None))
     land(bucket, 1)
     extracts = ("extract", "delta_extract")
     assert take() == {log: ("taken", 2 if log in extracts else 1, None) for log in (*FORMATS, *TABLES)}
     assert {status for status, _, _ in take().values()} == {"nothing"}
-    assert measure_waiting(pipeline, list(FORMATS)).files == 0
     for log, kind in FORMATS.items():
         bucket.put(f"landing/{log}/{name_of(log, 1)}", kind.data(log, 2))
     changed = {log: code for log, (_, _, code) in take().items()}

@@ -1,8 +1,7 @@
-"""Shows one log (snapshots over time, sources, what keeps change sets, copies), and explains the row of a key."""
+"""Shows one log (snapshots over time, sources, what keeps change sets, copies)."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,15 +15,13 @@ from tidefold.domain.snapshot.manifest import DataFile
 from tidefold.domain.table.schema_evolution import describe_schemas
 from tidefold.domain.table.table_spec import Column
 from tidefold.domain.table.types import schema_of, schemas_of
-from tidefold.errors import CorruptError, InvalidInputError, NotFoundError, TidefoldError
-from tidefold.fold.merge.merge import close_kept
+from tidefold.errors import CorruptError, NotFoundError, TidefoldError
 from tidefold.ledger import read_manifest
-from tidefold.operations.inspect.explain_key import KeyExplained, explain_key
 from tidefold.operations.inspect.status import LogStatus, add_records, find_restorers, status_of
 from tidefold.operations.local_copies.inventory import LocalUse, local_use
 from tidefold.operations.local_copies.manage import copies_here, snapshots_here
 from tidefold.operations.pipeline import Pipeline, now
-from tidefold.presentation.tables import is_drill_old, is_proof_old, key_text
+from tidefold.presentation.tables import is_drill_old, is_proof_old
 from tidefold.quality.report.result import CheckResult, ValidationResult
 from tidefold.quality.report.verdict_store import find_stored_judgement
 from tidefold_airflow.ui.health import (
@@ -40,11 +37,11 @@ from tidefold_airflow.ui.health import (
     word_of_log,
     word_of_snapshot,
 )
-from tidefold_airflow.ui.request import LINES, LONGEST_KEY, LogPage, LogQuery, Run, number_of, read_page, text_asked
+from tidefold_airflow.ui.request import LINES, LogPage, LogQuery, Run, read_page
 from tidefold_airflow.ui.responses import hide_unexpected
 
 if TYPE_CHECKING:
-    from starlette.requests import Request
+    pass
 
 LISTED = 200
 
@@ -173,74 +170,6 @@ def _places(state: LogState) -> list[PartitionProgress]:
             )
         )
     return places
-
-
-VIEWS = ("published", "live", "snapshot")
-# Prefix of the form field of each key column.
-FIELD = "c."
-
-
-@dataclass(frozen=True, slots=True)
-class ExplainForm:
-    """The content of the form: the key as JSON (None: not entered yet), its columns as typed, and the view."""
-
-    key: str | None
-    fields: Mapping[str, str]
-    view: str
-    snapshot: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class ExplainView:
-    """The form, and the explanation or the error."""
-
-    state: LogState
-    question: ExplainForm
-    found: KeyExplained | None = None
-    error: TidefoldError | None = None
-
-
-def view_explanation(pipeline: Pipeline, state: LogState, request: Request) -> ExplainView:
-    """Explains the key in the address, if there is one. The page shows a mistake in it next to the form."""
-    key = state.shape.key
-    question = ExplainForm(None, dict.fromkeys(key, ""), "published", None)
-    try:
-        question = _parse_form(request, state)
-        if question.key is None or not key:
-            return ExplainView(state, question)
-        live = question.view == "live"
-        snapshot = question.snapshot if question.view == "snapshot" else None
-        return ExplainView(state, question, explain_key(pipeline, state.log, question.key, snapshot, live))
-    except TidefoldError as error:
-        return ExplainView(state, question, error=error)
-    finally:
-        close_kept()
-
-
-def _parse_form(request: Request, state: LogState) -> ExplainForm:
-    fields = {name: text_asked(request, f"{FIELD}{name}", LONGEST_KEY) or "" for name in state.shape.key}
-    view = text_asked(request, "view", 16) or "published"
-    number = number_of(text_asked(request, "snapshot", 16) or "")
-    if view not in VIEWS:
-        raise InvalidInputError("READ_OPTIONS", "This is not a view of a log.", hint=f"Use one of {', '.join(VIEWS)}.")
-    text = text_asked(request, "key", LONGEST_KEY)
-    if text is not None:
-        return ExplainForm(key_text([text], state.shape), _fields(text, fields), view, number)
-    if not any(fields.values()):
-        return ExplainForm(None, fields, view, number)
-    words = [f"{name}={value}" for name, value in fields.items()]
-    return ExplainForm(key_text(words, state.shape), fields, view, number)
-
-
-def _fields(text: str, fields: Mapping[str, str]) -> dict[str, str]:
-    """Returns the values of a key given as JSON, for the form."""
-    try:
-        decoded = json.loads(text)
-    except (ValueError, RecursionError):
-        return dict(fields)
-    if not isinstance(decoded, dict):
-        return dict(fields)
-    return {name: str(decoded.get(name, value)) for name, value in fields.items()}
 
 
 LISTED_FILES = 100
