@@ -107,14 +107,19 @@ class LogJudge:
     def find_held(self, position: int) -> tuple[SignalledSnapshot | None, str]:
         """Returns the first snapshot by signal whose rows are not those of this position, and why; None: none."""
         log = self._log
+        # A whole one begins the table anew, so it replaces one in which the connector was killed.
+        whole = max((one.position for one in log.signalled if one.is_whole and one.position <= position), default=-1)
         is_joining = log.is_fresh and log.snapshot is None and not log.may_be_empty
         for one in log.signalled:
             past = min(((offset, end) for offset, end in self._released.items() if offset >= one.offset), default=None)
             if (is_joining or one.position <= position) and (past is None or past[1] > position):
                 until = f"it had ended at position {past[1]}" if past else "no record shows when it ended"
                 return one, f"a snapshot by signal begins at offset {one.offset}, and {until}"
-            if one.position <= position and not one.is_whole:
-                return one, f"the snapshot by signal from offset {one.offset} on has not landed completely"
+            if one.position <= position and not one.is_whole and one.position >= whole:
+                return one, (
+                    f"the snapshot by signal from offset {one.offset} on has not landed completely; if the connector "
+                    "was killed in it, signal it again"
+                )
         return None, ""
 
     def _is_before_first(self, offset: int) -> bool:

@@ -30,6 +30,7 @@ class FileRole(StrEnum):
     TABLE = "published table"
     SEGMENT = "segment"
     CHANGE_DATA = "change data file"
+    REFUSED = "refused records"
 
 
 class DamageKind(StrEnum):

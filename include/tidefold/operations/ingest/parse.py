@@ -193,15 +193,15 @@ class _Parsing:
     def finish(self, store: Store, written: Iterable[WrittenChangeSet], no_copy: str) -> Parsed:
         """Stores the refused records, and joins each file with its change set."""
         mine = [one for one in written if one.log == self.part.log]
-        path = f"{self.part.quarantine}/{uuid.uuid4().hex}.jsonl"
+        quarantine = None
         try:
-            is_stored = self.error is None and self.quarantine.store(store, path)
+            quarantine = None if self.error else self.quarantine.store(store, self.part.quarantine)
         except StorageError as error:
-            self.error, is_stored = to_wire(error), False
+            self.error = to_wire(error)
         if self.error:
             files: tuple[FileResult, ...] = ()
         else:
-            change_sets, quarantine = iter(mine), path if is_stored else None
+            change_sets = iter(mine)
             files = tuple(
                 replace(one, quarantine=quarantine, written=next(change_sets) if one.name in self.changed else None)
                 for one in self.results

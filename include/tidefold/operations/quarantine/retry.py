@@ -6,6 +6,7 @@ record is appended twice, even if retries are killed or run at the same time.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import uuid
 from collections import Counter
@@ -63,7 +64,7 @@ from tidefold.sources.quarantine.reparse import (
     read_refused,
     whole_text,
 )
-from tidefold.sources.quarantine.writer import Quarantined
+from tidefold.sources.quarantine.writer import Quarantined, name_quarantine
 from tidefold.sources.records.change_batches import with_commit_times
 
 _log = logging.getLogger(__name__)
@@ -312,7 +313,8 @@ def settle(
     count = 0
     for path in quarantine_files(require_state(pipeline, log)):
         state = require_state(pipeline, log)
-        records = list(read_refused(pipeline.store, state, path))
+        # Whoever settles all of a damaged file needs nothing of it.
+        records = list(read_refused(pipeline.store, state, path, proved=bool(reason or file)))
         gone = [one for one in records if reason in (None, one.entry.reason) and file in (None, one.entry.file)]
         if gone and not plan:
             parts = _SortedRecords(settled=[(one, "ignored") for one in gone])
@@ -335,13 +337,13 @@ def _commit(
     """Announces, writes and commits the changes, then deletes the files that the log no longer needs."""
     store, run = pipeline.store, uuid.uuid4().hex
     segment = f"{CHANGELOG}/{now()[:10]}/{uuid.uuid4().hex}.seg"
-    kept = f"{LogPaths(state.log).quarantine}/{uuid.uuid4().hex}.jsonl" if left else None
+    entries = (groups.renewed.get((one.entry.file, one.entry.line), one.entry) for one in left)
+    refused = b"".join(msgspec.json.encode(entry) + b"\n" for entry in entries)
+    kept = name_quarantine(LogPaths(state.log).quarantine, hashlib.sha256(refused).hexdigest()) if left else None
     files = tuple(filter(None, (segment, kept, path)))
     write_intents.begin(store, Intent(run, 0, now(), (IntentLog(state.log, state.shape, state.fence),), files))
     if kept:
-        with store.create(kept) as stream:
-            entries = (groups.renewed.get((one.entry.file, one.entry.line), one.entry) for one in left)
-            stream.writelines(msgspec.json.encode(entry) + b"\n" for entry in entries)
+        store.put_if_absent(kept, refused)
     parts = write_segment(pipeline, segment, [(state.log, t) for _, t in groups.tables]) if groups.tables else []
     brought = tuple(
         RecoveredChangeSet(look.topic, look.partition, part.change_set(()))

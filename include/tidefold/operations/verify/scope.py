@@ -258,6 +258,11 @@ def _hint(state: LogState, damage: Damage, lost: set[int]) -> str:
         return f"`tidefold verify {state.log} --repair` repairs it from another copy."
     if damage.part is FileRole.SEGMENT:
         return _segment_hint(state, damage)
+    if damage.part is FileRole.REFUSED:
+        return (
+            "No table needs it. Restore the file from a backup; or land the records again, corrected, and "
+            f"`tidefold quarantine settle {state.log} --reason REASON`."
+        )
     if damage.part is FileRole.CHANGE_DATA:
         return (
             "The table itself is whole. A consumer that has not read these changes reads all rows of the table and "

@@ -160,6 +160,7 @@ _MEANS = {
     FileRole.DELTA_LOG: "a reader of snapshot {ids} as a table of its own does not get its rows",
     FileRole.TABLE: "readers of the published table do not get the rows of snapshot {ids}",
     FileRole.CHANGE_DATA: "consumers of the change data feed do not get the changes of snapshot {ids}",
+    FileRole.REFUSED: "`quarantine retry` cannot make rows of these records",
     FileRole.SEGMENT: "a fold or a replay of these changes cannot read them",
 }
 _LOCAL = "restores read the store instead of this local copy"

@@ -8,12 +8,14 @@ from functools import partial
 
 from tidefold.delta.published_table import COMMIT
 from tidefold.domain.external_snapshot import StorageTier
+from tidefold.domain.ingest.quarantine_retry import quarantine_files
 from tidefold.domain.log_state import DeletionState, Snapshot
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot.manifest import Manifest
 from tidefold.domain.verify.expected_files import (
     Copy,
     Damage,
+    Expected,
     FileRole,
     ProofRecord,
     ScrubBudget,
@@ -46,6 +48,7 @@ from tidefold.operations.verify.scope import (
     scope_of,
     write_proof,
 )
+from tidefold.sources.quarantine.writer import sha256_of
 
 # Receives what is being read, how many bytes of it were read, and how many there are.
 Telling = Callable[[str, int, int], None]
@@ -141,6 +144,8 @@ class Verification:
         self._check_published_table(manifests)
         self.checked.count(self._check("change data files", self._plan_change_data))
         self.checked.count(self._check("segments", lambda scope: segment_files(scope.change_sets)))
+        if self.asked.snapshot is None:
+            self._check("refused records", self._plan_refused, deep=self.asked.deep)
         return outcome_of(self.scope, self.damage, self.checked, self.asked.repair)
 
     def check_data_files(self, manifests: Mapping[int, Manifest]) -> None:
@@ -199,6 +204,12 @@ class Verification:
         if not entry or not entry.change_feed:
             return ()
         return list_change_files(self.pipeline.store, self.log, scope.kept, scope.asked)
+
+    def _plan_refused(self, scope: Scope) -> Iterable[StoredFile]:
+        """The quarantine files whose names prove their bytes: `quarantine retry` makes rows of them."""
+        proved = ((path, sha256_of(path)) for path in quarantine_files(scope.state))
+        names = ((Expected(StoredLocation(path), ()), sha256) for path, sha256 in proved if sha256)
+        return [StoredFile(FileRole.REFUSED, sha256, None, (name,)) for name, sha256 in names]
 
     def _check(self, what: str, plan: _Plan, deep: bool = False) -> _Examined:
         """Checks the files of one kind, and records their damage unless they were deleted on purpose meanwhile."""

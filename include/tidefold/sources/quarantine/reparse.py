@@ -26,11 +26,11 @@ from tidefold.sources.landing.streams import (
     file_chunks,
     is_packed_name,
 )
-from tidefold.sources.quarantine.writer import KEPT_TEXT, Quarantined, QuarantineWriter
+from tidefold.sources.quarantine.writer import KEPT_TEXT, Quarantined, QuarantineWriter, sha256_of
 from tidefold.sources.records.accounting import Batch, FilePosition, ReaderPosition
 from tidefold.sources.records.change_batches import TableBuilder
 from tidefold.sources.records.errors import RefusedRecordError
-from tidefold.storage import Store
+from tidefold.storage import Store, compute_sha256
 from tidefold.typed_json import decode_json
 
 # Refused for their position in the file, which does not change.
@@ -45,11 +45,22 @@ class Refused:
     entry: Quarantined
 
 
-def read_refused(store: Store, state: LogState, path: str) -> Iterator[Refused]:
+def require_intact(store: Store, path: str) -> None:
+    """Raises CorruptError if the bytes of a quarantine file are not those that were written."""
+    with store.open(path) as stream:
+        if sha256_of(path) not in (None, compute_sha256(stream)):
+            raise CorruptError("QUARANTINE_CORRUPT", f"`{path}` was altered: its checksum differs.")
+
+
+def read_refused(store: Store, state: LogState, path: str, *, proved: bool = True) -> Iterator[Refused]:
     """The valid records of one quarantine file, in its order.
 
     If an ingest read a file twice, only the last reading is valid. Raises CorruptError, NotFoundError.
+
+    proved: whether the bytes must be those that were written.
     """
+    if proved:
+        require_intact(store, path)
     files = {e.name: e for e in state.landed if e.quarantine == path and e.quarantined}
     with store.open(path) as stream:
         for line in stream:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import tempfile
+import uuid
 from types import TracebackType
-from typing import Self
+from typing import BinaryIO, Self, cast
 
 import msgspec
 
 from tidefold.sources.records.errors import RefusedRecordError
-from tidefold.storage import Store
+from tidefold.storage import Store, compute_sha256
 
 KEPT_TEXT = 8 << 10
 _IN_MEMORY = 4 << 20
@@ -59,11 +61,24 @@ class QuarantineWriter:
         self._spool.seek(mark)
         self._spool.truncate()
 
-    def store(self, store: Store, path: str) -> bool:
-        """Stores the collected records. Returns False, and writes no file, if there are none."""
+    def store(self, store: Store, folder: str) -> str | None:
+        """Stores the collected records, and returns the path. Writes no file if there are none: None."""
         if self.mark() == 0:
-            return False
+            return None
+        self._spool.seek(0)
+        path = name_quarantine(folder, compute_sha256(cast(BinaryIO, self._spool)))
         self._spool.seek(0)
         with store.create(path) as stream:
             shutil.copyfileobj(self._spool, stream)
-        return True
+        return path
+
+
+def name_quarantine(folder: str, sha256: str) -> str:
+    """Returns a new path for refused records. Its name proves them: no ledger has their checksum."""
+    return f"{folder}/{uuid.uuid4().hex}-{sha256}.jsonl"
+
+
+def sha256_of(path: str) -> str | None:
+    """Returns the checksum that the name of a quarantine file has. Files of earlier programs have none."""
+    match = re.search(r"-([0-9a-f]{64})\.jsonl$", path)
+    return match[1] if match else None
