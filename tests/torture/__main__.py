@@ -56,6 +56,7 @@ class Seed:
     def __init__(self, number: int, server: Server, java: Java, folder: Path, totals: Totals) -> None:
         self.number, self.server, self.java, self.totals = number, server, java, totals
         self.rnd = random.Random(number)
+        self._markers = 0
         self.folder = folder / f"seed{number}"
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True)
@@ -170,21 +171,32 @@ class Seed:
             self.work.transaction()
             self.exports.write()
         # The first marker may be in the initial snapshot, before the rows of other tables.
-        for marker in (-1, 0) if phase == 0 else (phase,):
-            self._await(marker)
+        for _ in range(1 if phase else 2):
+            self._await_marker()
+        self._finish_snapshots()
         if self.form == "set":
             # Whatever snapshot there was has ended: its marker came. A set is published at a point after this one,
             # and a later record of each table shows that a transaction is past, which a killed connector counted wrong.
             self.position = self.server.position(self.work.session)
             for table in self.tables:
                 self.work.session.execute(*self.work.insert(table))
-            self._await(PHASES + phase)
+            self._await_marker()
         if phase < PHASES - 1:
             self.work.begin_spanning()
 
-    def _await(self, marker: int) -> None:
-        self.work.session.execute(f"insert into marker values ({marker})")
-        self.capture.await_marker(f"{self.prefix}.marker", marker)
+    def _await_marker(self) -> None:
+        self._markers += 1
+        self.work.session.execute(f"insert into marker values ({self._markers})")
+        self.capture.await_marker(f"{self.prefix}.marker", self._markers)
+
+    def _finish_snapshots(self) -> None:
+        """Signals a blocking snapshot again in which the engine was killed, as docs/debezium.md says."""
+        cut = [table for table in self.tables if self.capture.is_cut_short(f"{self.prefix}.{table.name}")]
+        for table in cut:
+            self.work.signal_table("blocking", table)
+            self.work.counts["blocking snapshot again"] = self.work.counts.get("blocking snapshot again", 0) + 1
+        if cut:
+            self._await_marker()
 
     def _do(self, deed: str, altered: set[str]) -> None:
         if deed == "kill" and self.capture.running:

@@ -307,7 +307,10 @@ class Workload:
         if not tables:
             return
         self._count(f"{kind} snapshot")
+        self.signal_table(kind, self.rnd.choice(tables))
+
+    def signal_table(self, kind: str, table: Table) -> None:
         self._names += 1
         space = "public" if self.server.connector == "postgresql" else self.database
-        data = json.dumps({"data-collections": [f"{space}.{self.rnd.choice(tables).name}"], "type": kind})
+        data = json.dumps({"data-collections": [f"{space}.{table.name}"], "type": kind})
         self.session.execute(f"insert into signals values ('{self._names}', 'execute-snapshot', '{data}')")
