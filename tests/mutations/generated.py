@@ -32,7 +32,7 @@ UNREACHED, OUTDATED = "not reached", "outdated"
 OPEN = "open"
 # The tests of the wiring that need no scheduler, of a commit that has not those which `mutants.toml` names.
 _OLDER = (
-    *(f"tests/airflow/test_{name}.py" for name in ("dag_file", "idle_tasks", "register")),
+    *(f"tests/airflow/test_{name}.py" for name in ("dag_file", "idle_tasks")),
     "-k=not airflow_imports_them and not run_by_hand",
 )
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-import yaml
 
 from support.pipelines import make_pipeline
 from support.spark_jvm import SparkJvm
@@ -33,22 +32,14 @@ def spark(spark_jvm: SparkJvm) -> SparkSession:
     return spark_jvm.open_session()
 
 
-@pytest.fixture(scope="session")
-def metastore(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The entry `catalog` of a configuration: a Hive metastore on Derby, which pyspark's jars contain."""
-    folder = tmp_path_factory.mktemp("metastore")
-    return (
-        "catalog:\n  database: sales\n  settings:\n"
-        "    spark.sql.catalogImplementation: hive\n"
-        f"    spark.sql.warehouse.dir: {folder}/warehouse\n"
-        f'    spark.hadoop.javax.jdo.option.ConnectionURL: "jdbc:derby:;databaseName={folder}/derby;create=true"\n'
-    )
-
-
 @pytest.fixture
-def analyst(spark_jvm: SparkJvm, metastore: str) -> SparkSession:
-    """A session with that metastore."""
-    settings: dict[str, str] = yaml.safe_load(metastore)["catalog"]["settings"]
+def analyst(spark_jvm: SparkJvm, tmp_path: Path) -> SparkSession:
+    """A session with a Hive metastore on Derby, which pyspark's jars contain."""
+    settings = {
+        "spark.sql.catalogImplementation": "hive",
+        "spark.sql.warehouse.dir": f"{tmp_path}/warehouse",
+        "spark.hadoop.javax.jdo.option.ConnectionURL": f"jdbc:derby:;databaseName={tmp_path}/derby;create=true",
+    }
     return spark_jvm.open_session(more=settings)
 
 

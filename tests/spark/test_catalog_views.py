@@ -9,7 +9,6 @@ import pytest
 from support.bank_sets import ENDS, KEYS, LOGS, SET, config, count_records, land, make_bank, replay, run
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.sets.read import write_views
-from tidefold.wiring import open_pipeline
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,17 +43,11 @@ def test_views_of_a_session(bank: Pipeline, analyst: SparkSession) -> None:
         assert [row.asDict() for row in rows] == expected[log]
 
 
-def test_views_of_a_metastore(bank: Pipeline, metastore: str, analyst: SparkSession) -> None:
-    """An analyst runs the statements, and queries the views in another session."""
-    bank.config.path.write_text(config(SET) + metastore)
-    pipeline = open_pipeline(bank.config.path)
+def test_a_registered_table_is_found_by_name(bank: Pipeline, analyst: SparkSession) -> None:
+    """The statement of docs/catalogs.md; another session reads what is published."""
     analyst.sql("CREATE SCHEMA IF NOT EXISTS sales")
-    for log in LOGS:
-        analyst.sql(f"CREATE TABLE sales.{log} USING delta LOCATION '{pipeline.store.uri(f'tables/{log}')}'")
-    for statement in write_views(pipeline, "bank"):
-        analyst.sql(statement)
-    other = analyst.newSession()
-    expected = _expect(pipeline)
-    for log in LOGS:
-        rows = other.sql(f"SELECT * FROM sales.bank_{log}").orderBy(KEYS[log]).collect()
-        assert [row.asDict() for row in rows] == expected[log]
+    address = bank.store.uri("tables/tellers")
+    analyst.sql(f"CREATE TABLE sales.tellers USING delta LOCATION '{address}'")
+    rows = analyst.newSession().sql("SELECT * FROM sales.tellers").orderBy(KEYS["tellers"]).collect()
+    newest = replay().rows[max(replay().rows)]["tellers"]
+    assert [row.asDict() for row in rows] == [newest[key] for key in sorted(newest)]

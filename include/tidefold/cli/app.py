@@ -55,7 +55,7 @@ _GROUPS = {
     ),
     "Work": (
         "snapshot.run snapshot.ingest snapshot.materialize snapshot.quality snapshot.audit restore.restore "
-        "snapshot.as_of setup.register"
+        "snapshot.as_of"
     ),
     "Savepoints": "restore.savepoint restore.import_ restore.resume",
     "Log (no Spark)": "snapshot.tail snapshot.compact_log retention.consumer",

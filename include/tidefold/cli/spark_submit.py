@@ -236,21 +236,3 @@ class _Job:
         os.close(self._requests)
         self._pipe.unlink(missing_ok=True)
         return self.process.end(grace)
-
-
-def register_new_tables(terminal: Terminal, pipeline: Pipeline, logs: Sequence[str]) -> None:
-    """Registers the published tables of these logs in the catalog. A failure is a warning: the tables are published."""
-    from tidefold.operations.catalog.register import find_unregistered, list_warnings
-    from tidefold.spark.steps import RegisterStep
-
-    try:
-        new = find_unregistered(pipeline, logs)
-        outcomes = run_step(terminal, pipeline, RegisterStep(), new) if new else []
-    except TidefoldError as error:
-        terminal.note(f"warning: the catalog was not asked: {error} Then: `tidefold register`.")
-        return
-    for warning in list_warnings(outcomes):
-        terminal.note(f"warning: {warning}")
-    for outcome in outcomes:
-        if not outcome.error:
-            terminal.note(f"{outcome.log}: {outcome.status}: {outcome.message}")

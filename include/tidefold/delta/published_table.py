@@ -54,20 +54,17 @@ class TableDescription:
 
     comment: of the table.
     comments: of its columns, by name.
-    facts: properties of the table, without the prefix `tidefold.`.
     change_feed: its versions have a change data feed.
     """
 
     comment: str | None = None
     comments: Mapping[str, str] = field(default_factory=dict)
-    facts: Mapping[str, str] = field(default_factory=dict)
     change_feed: bool = False
 
     @property
     def properties(self) -> dict[str, str]:
         """The properties of the table."""
-        feed = _FEED if self.change_feed else {}
-        return {**PROPERTIES, **feed, **{f"{_OWN}{name}": value for name, value in self.facts.items()}}
+        return {**PROPERTIES, **(_FEED if self.change_feed else {})}
 
     def describe(self, manifest: Manifest) -> Schema:
         """Returns the schema of a snapshot with the comments of its columns."""

@@ -135,11 +135,6 @@ class LogPaths(LedgerPaths):
         return f"{self.folder}/alarms"
 
     @property
-    def registrations(self) -> str:
-        """The folder of records of the table's registration. The record with the highest number counts."""
-        return f"{self.folder}/catalog"
-
-    @property
     def heartbeat(self) -> str:
         """The file in which working processes count their heartbeats: a hint, the only file that is overwritten."""
         return f"{self.folder}/heartbeat.json"

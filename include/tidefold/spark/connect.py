@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 
-from tidefold.compute.connect_session import ConnectServer, close_connected, explain, open_connected, set_value
+from tidefold.compute.connect_session import ConnectServer, close_connected, explain, open_connected
 from tidefold.compute.spark_session import name_jobs
 from tidefold.config import Config
 from tidefold.config.models.spark import is_connect, is_one_process
@@ -18,7 +18,7 @@ from tidefold.errors import InvalidInputError, RefusedError, wrap_unexpected
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 from tidefold.spark.dispatch import run_without_spark
-from tidefold.spark.steps import AnyStep, RegisterStep, load_job
+from tidefold.spark.steps import AnyStep, load_job
 from tidefold.spark.submit import archive_code
 
 # May name the address of `spark.master` once more, with a token or headers: they never stand in a file.
@@ -69,10 +69,6 @@ def run_connected(pipeline: Pipeline, step: AnyStep, logs: Sequence[str], connec
     """Runs a step on the server, in the session of this process. An error of the server is an error of each log."""
     try:
         session = open_connected(find_server(pipeline.config, connection))
-        catalog = pipeline.config.catalog
-        if catalog and isinstance(step, RegisterStep):
-            for name, value in catalog.settings.items():
-                set_value(session, name, value)
         name_jobs(session, step.name, logs)
         outcomes = load_job(step.name)(session, pipeline, step, logs)
     except Exception as error:

@@ -15,7 +15,6 @@ import msgspec
 from tidefold.compute.runners import in_process, in_threads
 from tidefold.errors import wrap_unexpected
 from tidefold.installation import job_folder
-from tidefold.operations.catalog import register
 from tidefold.operations.ingest import ingest
 from tidefold.operations.ingest.stages import Planned
 from tidefold.operations.outcome import Outcome, Status, for_each_log
@@ -60,7 +59,7 @@ class PreparedLog(Generic[P]):
 class PipelineStep(Protocol[P]):
     """One step for some logs.
 
-    `name`: `ingest`, `materialize`, `quality`, `audit`, `verify` or `register`.
+    `name`: `ingest`, `materialize`, `quality`, `audit` or `verify`.
     `run`: id of the run, if it has one.
     `limit`: up to how many bytes are read without Spark though `spark.above` is 0B.
     """
@@ -193,28 +192,8 @@ class VerifyStep(msgspec.Struct, frozen=True, tag="verify"):
         return check_readers.check_readers(pipeline, [one.log for one in prepared], None, sample=self.sample)
 
 
-class RegisterStep(msgspec.Struct, frozen=True, tag="register"):
-    """Registers published tables in the configured catalog; with `again` also those that were registered before."""
-
-    again: bool = False
-    name: ClassVar[str] = "register"
-    run: ClassVar[str | None] = None
-    limit: ClassVar[int] = 0
-
-    def prepare(self, pipeline: Pipeline, logs: Sequence[str]) -> list[PreparedLog[None] | Outcome]:
-        # The catalog is Spark's.
-        return _prepare_each(
-            pipeline,
-            logs,
-            lambda log: register.describe_idle(pipeline, log, self.again) or PreparedLog(log, None, None),
-        )
-
-    def execute(self, pipeline: Pipeline, prepared: Sequence[PreparedLog[None]], tell: Tell) -> list[Outcome]:
-        return []
-
-
 # What a Spark job can be asked to do.
-AnyStep = IngestStep | MaterializeStep | QualityStep | AuditStep | VerifyStep | RegisterStep
+AnyStep = IngestStep | MaterializeStep | QualityStep | AuditStep | VerifyStep
 # The function `run` of a job: does the step in a session, for a pipeline and some logs.
 Job = Callable[["SparkSession", Pipeline, Any, Sequence[str]], list[Outcome]]
 

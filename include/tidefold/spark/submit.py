@@ -22,7 +22,7 @@ from tidefold.storage.s3.address import S3Endpoint
 from tidefold.storage.safe_files import make_private_folder
 
 # Only steps that open tables as their readers do need Spark's client for S3.
-_READS_TABLES = ("verify", "register", "server")
+_READS_TABLES = ("verify", "server")
 
 # Spark's classes as `make install` left them, loaded and checked: half of what the start of a JVM costs.
 ARCHIVE = jar_folder() / "spark.jsa"
@@ -52,7 +52,6 @@ def spark_conf(config: Config, step: str = "", *, quick: bool = False) -> dict[s
     `quick`: without the JVM's second compiler.
     """
     has_client = step in _READS_TABLES and config.store.startswith("s3://")
-    catalog = config.catalog.settings if config.catalog and step in ("register", "server") else {}
     return {
         **_find_jars(config, has_client),
         **(make_s3_conf(S3Endpoint.of()) if has_client else {}),
@@ -71,7 +70,6 @@ def spark_conf(config: Config, step: str = "", *, quick: bool = False) -> dict[s
         # A file that is gone or damaged is an error, never fewer rows.
         "spark.sql.files.ignoreMissingFiles": "false",
         "spark.sql.files.ignoreCorruptFiles": "false",
-        **catalog,
         # Last: what the user sets counts.
         **config.spark.conf,
     }

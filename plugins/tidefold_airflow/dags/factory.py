@@ -19,7 +19,6 @@ from tidefold_airflow.dags.settings import (
     alarm_settings,
     dag_settings,
     deadline_settings,
-    has_catalog,
     kind_param,
     logs_param,
     spread_schedule,
@@ -46,7 +45,6 @@ DOC = """
 | quality | judges every row of the staged files and stores the verdict | as `spark.scheduled` says |
 | confirm (one a log) | completes and publishes a log that passed, and sends its asset event | none |
 | read_back | Delta's reader on Spark reads the new versions; a difference to what was judged is an alarm | if warm |
-| register | with `catalog`: registers a new table; a failure is a warning | one job, once a table |
 | subsume, truncate, local_retention, clean | delete old snapshots, old log, local copies, remains of dead runs | none |
 | alarms | counts failed runs in a row, finds the alarms of each log, sends new ones to the notifier | none |
 | abort, done | abort what this run staged and did not confirm; make the run red if a task is | none |
@@ -210,9 +208,6 @@ def _tasks(logs: Ids | str, kind: str | None, options: Options, asks: str | None
     # The tables are published: it delays nothing but the alarms.
     read_back = operators.TidefoldVerifyReadersOperator(task_id="read_back", sample=True, retries=1, **spark)
     confirm >> read_back >> [alarms, done]
-    if has_catalog(options.config):
-        register = operators.TidefoldRegisterOperator(task_id="register", retries=1, **spark)
-        confirm >> register >> done
     # The last tasks decide the state of a run, and a failure does not reach them by itself.
     steps = [choose, ingest, materialize, quality, confirm, subsume, truncate, local_retention, clean]
     steps >> alarms

@@ -95,12 +95,6 @@ def list_configured_sets(config: str | None = None) -> list[str]:
     return list(loaded.sets) if loaded else []
 
 
-def has_catalog(config: str | None = None) -> bool:
-    """Whether the configuration names a catalog in which tables are registered."""
-    loaded = _find_config(config)
-    return loaded is not None and loaded.catalog is not None
-
-
 def _find_config(config: str | None) -> Config | None:
     from tidefold.config import load_config
 

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from tidefold.config import Config
-    from tidefold.config.models.sections import CatalogEntry
     from tidefold.domain.log_state import Snapshot
     from tidefold.operations.pipeline import Pipeline
 
@@ -109,7 +108,6 @@ def _output(pipeline: Pipeline, log: str, snapshot: Snapshot) -> Any:
     from tidefold.domain.paths import LogPaths
 
     namespace, name = _split_address(pipeline.store.uri(LogPaths(log).table), pipeline.config.path.parent)
-    entry = pipeline.config.catalog
     columns = [schema_dataset.SchemaDatasetFacetFields(c.name, c.type) for c in pipeline.log(log).shape.table_columns]
     return OutputDataset(
         namespace,
@@ -117,7 +115,6 @@ def _output(pipeline: Pipeline, log: str, snapshot: Snapshot) -> Any:
         facets={
             "schema": schema_dataset.SchemaDatasetFacet(fields=columns),
             "version": dataset_version_dataset.DatasetVersionDatasetFacet(str(snapshot.table_version)),
-            **({"symlinks": _name_in_catalog(entry, log)} if entry else {}),
         },
         outputFacets={
             "outputStatistics": output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(
@@ -125,16 +122,6 @@ def _output(pipeline: Pipeline, log: str, snapshot: Snapshot) -> Any:
             )
         },
     )
-
-
-def _name_in_catalog(entry: CatalogEntry, log: str) -> Any:
-    """The name under which Spark registered the table, so that jobs that read it by name meet in one dataset."""
-    from openlineage.client.facet_v2 import symlinks_dataset
-
-    metastore = entry.settings.get("spark.hadoop.hive.metastore.uris", "")
-    namespace = f"hive://{urlsplit(metastore.split(',')[0]).netloc}" if metastore else entry.name
-    named = symlinks_dataset.Identifier(namespace=namespace, name=f"{entry.database}.{log}", type="TABLE")
-    return symlinks_dataset.SymlinksDatasetFacet(identifiers=[named])
 
 
 def _split_address(address: str, base: Path) -> tuple[str, str]:

@@ -37,7 +37,6 @@ from tidefold_airflow.operators.spark import (
     TidefoldIngestOperator,
     TidefoldMaterializeOperator,
     TidefoldQualityOperator,
-    TidefoldRegisterOperator,
     TidefoldSparkOperator,
     TidefoldVerifyReadersOperator,
 )
@@ -66,7 +65,6 @@ __all__ = [
     "TidefoldLogOperator",
     "TidefoldMaterializeOperator",
     "TidefoldQualityOperator",
-    "TidefoldRegisterOperator",
     "TidefoldRestoreOperator",
     "TidefoldRestoreSetOperator",
     "TidefoldResumeOperator",

@@ -318,44 +318,6 @@ class TidefoldVerifyReadersOperator(TidefoldSparkOperator):
         return VerifyStep(self.only_connected)
 
 
-class TidefoldRegisterOperator(TidefoldSparkOperator):
-    """
-    Registers published tables in the catalog of the configuration. Starts no Spark if all are registered.
-
-    The tables are published already, so a failure is a warning in the log of the task, which then succeeds.
-
-    :param strict: Fail if a table was not registered.
-    :param logs, only, config: As for TidefoldSparkOperator. (templated)
-    """
-
-    step = "register"
-
-    def __init__(self, *, strict: bool = False, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.strict = strict
-
-    def _build_step(self, scope: TaskScope) -> AnyStep:
-        from tidefold.spark.steps import RegisterStep
-
-        return RegisterStep()
-
-    def _run_step(self, scope: TaskScope, context: Context) -> list[Outcome]:
-        from tidefold.operations.catalog.register import list_warnings
-
-        try:
-            outcomes = super()._run_step(scope, context)
-        except Exception as error:
-            if self.strict:
-                raise
-            self.log.warning("The catalog was not asked: %s. Then: `tidefold register`.", error)
-            return []
-        if self.strict:
-            return outcomes
-        for warning in list_warnings(outcomes):
-            self.log.warning("%s", warning)
-        return [replace(one, status=Status.REFUSED, error=None) if one.error else one for one in outcomes]
-
-
 # A run by hand has no data interval.
 INSTANT = "{{ params.get('as_of') or (data_interval_end if data_interval_end is defined else '') }}"
 

@@ -62,7 +62,7 @@ with _load_later():
 class TidefoldSubmitOperator(SparkSubmitOperator):
     """Runs a step for some logs in one job of spark-submit, where the connection says."""
 
-    step: ClassVar[Literal["ingest", "materialize", "quality", "audit", "verify", "register"]]
+    step: ClassVar[Literal["ingest", "materialize", "quality", "audit", "verify"]]
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(name=f"tidefold-{self.step}", **kwargs)

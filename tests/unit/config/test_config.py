@@ -462,7 +462,6 @@ def test_the_json_schema_names_every_key_and_refuses_others() -> None:
         "store_id",
         "sets",
         "targets",
-        "catalog",
         "spark",
         "local",
         "retention",
@@ -551,3 +550,10 @@ def test_where_the_steps_of_tasks_run(spark: dict[str, Any], has_connection: boo
     chosen, why = SparkConfig(**spark).choose_scheduled(has_connection)
     assert chosen == way
     assert reason in why
+
+
+def test_a_catalog_is_refused_with_the_statement_that_registers_a_table(tmp_path: Path) -> None:
+    error = refusal(tmp_path, GOOD + "\ncatalog: {database: sales}\n")
+    [problem] = error.problems
+    assert (problem.code, problem.key) == ("CONFIG_UNKNOWN_KEY", "catalog")
+    assert "CREATE TABLE" in problem.hint

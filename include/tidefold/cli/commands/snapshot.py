@@ -47,7 +47,6 @@ def run(
     """
     from tidefold.cli.commands.read import read
     from tidefold.cli.full_run import open_run, print_next_steps, print_run
-    from tidefold.cli.spark_submit import register_new_tables
     from tidefold.operations.inspect.status import count_failures
     from tidefold.operations.snapshot.details import PublicationDetails
     from tidefold.operations.snapshot.materialize import Fold
@@ -61,9 +60,6 @@ def run(
         count_failures(pipeline, whole.id, chosen, whole.outcomes)
     except TidefoldError as error:
         terminal.note(f"the alarms of the logs do not count this run: {error}")
-    if pipeline.config.catalog:
-        # An application of its own: the catalog has settings that a session gets when it starts.
-        register_new_tables(terminal, pipeline, chosen)
     for published in whole.outcomes.get("confirm", ()) if terminal.format is Format.TEXT else ():
         if isinstance(published.details, PublicationDetails) and published.details.table_version == 0:
             terminal.line(f"the first rows of {published.log}")
@@ -243,7 +239,7 @@ def confirm(
     its gate; the ledger keeps the name and the reason for ever. A second confirm changes nothing, but finishes an
     interrupted publication. A log in a set is confirmed with all logs of its set, or not at all. If another program
     committed to the table (OPTIMIZE, UPDATE), confirm is refused. Undo that commit, or replace it with --reconcile.
-    Starts no Spark, unless `catalog` is configured and the table is not yet registered there.
+    Starts no Spark.
 
     Example: tidefold confirm accounts
 
@@ -254,10 +250,6 @@ def confirm(
     pipeline = terminal.pipeline()
     log_id = pipeline.log(log).id
     outcome = confirm_log(pipeline, log_id, snapshot, override_by=override_by, why=reason, reconcile=reconcile)
-    if pipeline.config.catalog:
-        from tidefold.cli.spark_submit import register_new_tables
-
-        register_new_tables(terminal, pipeline, [log])
     return print_outcomes(terminal, "confirm", [outcome])
 
 

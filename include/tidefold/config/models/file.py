@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import BeforeValidator, Field, PrivateAttr, ValidationInfo, WithJsonSchema, model_validator
 
 from tidefold.config.models.log import LogConfig
-from tidefold.config.models.sections import AlarmsEntry, CatalogEntry, SetConfig, resolve_thresholds
+from tidefold.config.models.sections import AlarmsEntry, SetConfig, resolve_thresholds
 from tidefold.config.models.spark import LogSpan, Size, SparkConfig, count_bytes, count_micros
 from tidefold.domain.alarms import AlarmThresholds
 from tidefold.domain.commit_times import micros
@@ -222,6 +222,9 @@ def _require_log(value: Any) -> Any:
 class Config(StrictModel):
     """All of `tidefold.yaml`: a whole pipeline. The context of its validation is its path."""
 
+    removed: ClassVar[Mapping[str, str]] = {
+        "catalog": "Register a table once, by SQL: `CREATE TABLE sales.orders USING delta LOCATION 'ADDRESS'`."
+    }
     mismatches: ClassVar[Mapping[str, tuple[str, str, str]]] = {
         "store_id": (
             "CONFIG_WRONG_TYPE",
@@ -246,9 +249,6 @@ class Config(StrictModel):
     uploads: UploadsConfig = UploadsConfig()
     compaction: CompactionConfig = CompactionConfig()
     alarms: AlarmsEntry | None = Field(default=None, description="when a log raises an alarm; without it none does")
-    catalog: CatalogEntry | None = Field(
-        default=None, description="catalog in which Spark registers the published tables; without it none is registered"
-    )
     targets: list[Text] = Field(
         default=[],
         description="folders, here or in S3, below which Airflow's operators may restore, write and import snapshots",

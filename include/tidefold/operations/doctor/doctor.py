@@ -14,7 +14,7 @@ from tidefold.config.models.spark import is_connect
 from tidefold.errors import TidefoldError, wrap_unexpected
 from tidefold.operations.doctor import judge_pipeline, machine, pipeline_probes
 from tidefold.operations.doctor.finding import DoctorFinding, FindingLevel
-from tidefold.operations.doctor.judge_pipeline import AirflowSetup, judge_catalog, probe_airflow, probe_catalog
+from tidefold.operations.doctor.judge_pipeline import AirflowSetup, probe_airflow
 from tidefold.operations.doctor.landed_sample import find_misfits, judge_records
 
 T = TypeVar("T")
@@ -98,7 +98,6 @@ CHECKS: tuple[DoctorCheck[Any], ...] = (
     DoctorCheck("suites", lambda a: pipeline_probes.probe_suites(a.config), judge_pipeline.judge_suites),
     DoctorCheck("retention", lambda a: a.config, judge_pipeline.judge_retention),
     DoctorCheck("alarms", lambda a: a.config, judge_pipeline.judge_alarms),
-    DoctorCheck("catalog", lambda a: probe_catalog(a.config), judge_catalog),
     DoctorCheck("airflow", find_airflow, judge_pipeline.judge_airflow, False, _SLOWER),
 )
 

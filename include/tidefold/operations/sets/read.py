@@ -136,21 +136,13 @@ def find_tables(pipeline: Pipeline, name: str) -> dict[str, TableVersion]:
 def write_views(pipeline: Pipeline, name: str) -> list[str]:
     """Returns statements of Spark SQL that make the views of a set's published version.
 
-    With a configured catalog the views stay in its database, beside the tables. Else they are those of a session.
-    Raises NotFoundError if nothing is published.
+    The views are those of a session. Raises NotFoundError if nothing is published.
     """
-    entry = pipeline.config.catalog
     statements = []
     for log, one in find_tables(pipeline, name).items():
-        if entry:
-            make, place = "CREATE OR REPLACE VIEW", f"`{entry.name}`.`{entry.database}`."
-            table = f"{place}`{log}`"
-        else:
-            make, place = "CREATE OR REPLACE TEMPORARY VIEW", ""
-            address = to_spark(one.address).replace("`", "``")
-            table = f"delta.`{address}`"
-        view = f"{place}`{name}_{log}`"
-        statements.append(f"{make} {view} AS SELECT * FROM {table} VERSION AS OF {one.version}")
+        address = to_spark(one.address).replace("`", "``")
+        view = f"CREATE OR REPLACE TEMPORARY VIEW `{name}_{log}`"
+        statements.append(f"{view} AS SELECT * FROM delta.`{address}` VERSION AS OF {one.version}")
     return statements
 
 

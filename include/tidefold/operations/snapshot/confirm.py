@@ -12,7 +12,7 @@ import msgspec
 from tidefold.delta.publish import Publication, publish, shorten_log
 from tidefold.delta.published_table import Published, TableDescription
 from tidefold.domain.external_snapshot import StorageTier
-from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind, State, Verdict
+from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind, State
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.retention.local_copies import CopyName
 from tidefold.domain.snapshot import claim, transitions
@@ -65,13 +65,10 @@ def describe_publication(pipeline: Pipeline, log: str, snapshot: Snapshot) -> Pu
     if configured is None:
         # Its entry was removed after the snapshot was confirmed.
         return Publication()
-    # A property is new with each snapshot, so only those who use a catalog pay for it.
     of_set = _describe_point(pipeline, log, snapshot)
-    facts = {"snapshot": str(snapshot.id), "verdict": _describe_verdict(snapshot.verdict)}
     description = TableDescription(
         comment=configured.comment,
         comments=configured.comments,
-        facts=facts if pipeline.config.catalog else {},
         change_feed=configured.change_feed,
     )
     if not configured.change_feed:
@@ -97,14 +94,6 @@ def _describe_point(pipeline: Pipeline, log: str, snapshot: Snapshot) -> dict[st
         "tidefold.set.transaction": version.transaction,
         DECISION_FACT: msgspec.json.encode(version).decode(),
     }
-
-
-def _describe_verdict(verdict: Verdict | None) -> str:
-    if verdict is None:
-        return "none"
-    if verdict.override_by:
-        return f"overridden by {verdict.override_by}"
-    return "passed" if verdict.passed else "failed"
 
 
 def confirm(

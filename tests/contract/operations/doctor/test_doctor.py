@@ -26,13 +26,12 @@ from packaging.requirements import Requirement
 from typer.testing import CliRunner
 
 from local_airflow.settings import PROJECT
-from support.pipelines import CONFIG, contents, make_pipeline, publish, put
+from support.pipelines import CONFIG, contents, make_pipeline, put
 from support.s3_server import S3Bucket
 from tidefold.cli.app import app
 from tidefold.compute import spark_versions
 from tidefold.config import load_config
 from tidefold.config.models.spark import Scheduled
-from tidefold.operations.catalog.register import register
 from tidefold.operations.doctor import doctor, judge_pipeline, machine, pipeline_probes
 from tidefold.operations.doctor.doctor import CHECKS, DoctorCheck, Surroundings, diagnose, start_check
 from tidefold.operations.doctor.finding import DoctorFinding, FindingLevel
@@ -40,7 +39,6 @@ from tidefold.operations.doctor.judge_pipeline import AirflowSetup
 from tidefold.storage import identity
 from tidefold.storage.local_store import LocalStore
 from tidefold.storage.store import MemoryStore
-from tidefold.wiring import open_pipeline
 
 NO_SPARK = "pyspark is not installed: only steps that read less than `spark.above` run."
 OK, WARN, FAIL = FindingLevel.OK, FindingLevel.WARN, FindingLevel.FAIL
@@ -255,26 +253,6 @@ def test_two_minor_versions_are_mended_by_a_client_that_exists() -> None:
     assert [list(one.specifier.filter(released)) for one in wanted] == [["4.1.4"], ["4.1.3", "4.1.4"]]
     [mended] = machine.judge_spark(machine.SparkSetup("submit", True, "local", version="4.1.4", client="4.1.3"))
     assert mended.level is OK
-
-
-def test_the_catalog_and_what_it_does_not_have(config_path: Path) -> None:
-    assert look("catalog", config_path) == [(OK, "No catalog is configured: readers open tables by address.")]
-    with socket.create_server(("127.0.0.1", 0)) as metastore:
-        place = f"127.0.0.1:{metastore.getsockname()[1]}"
-        settings = f'{{spark.hadoop.hive.metastore.uris: "thrift://{place}"}}'
-        change(config_path, "version: 1\n", f"version: 1\ncatalog: {{database: sales, settings: {settings}}}\n")
-        assert look("catalog", config_path) == [(OK, "spark_catalog.sales has every published table.")]
-        pipeline = open_pipeline(config_path)
-        publish(pipeline, "first")
-        assert look("catalog", config_path) == [(WARN, "spark_catalog.sales does not have: accounts.")]
-        register(pipeline, ["accounts"], SilentCatalog())
-        assert levels(look("catalog", config_path)) == [OK]
-    assert look("catalog", config_path) == [(FAIL, f"{place} cannot be reached: Connection refused.")]
-
-
-class SilentCatalog:
-    def register(self, database: str, table: str, location: str) -> bool:
-        return True
 
 
 @pytest.mark.parametrize(
