@@ -28,7 +28,7 @@ DAG = "tidefold_materialize"
 # Only these run between the trigger and the published tables.
 TO_PUBLISHED = ("choose", "ingest", "materialize", "quality", "confirm")
 # The files stay as they are: Airflow need not read them again while it works.
-_SELDOM = {"AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "600", "TIDEFOLD_DOCTOR_SCHEDULE": ""}
+_SELDOM = {"AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "600"}
 _NAMES = {
     "news": "with news",
     "empty_7": "7 empty tasks, one after the other",

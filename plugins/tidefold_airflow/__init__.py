@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tidefold_airflow.dags.approval import tidefold_approval_dag
-    from tidefold_airflow.dags.doctor import tidefold_doctor_dag
     from tidefold_airflow.dags.factory import Options, tidefold_dag, tidefold_group, tidefold_write_dag
     from tidefold_airflow.dags.scrub import tidefold_scrub_dag
     from tidefold_airflow.observability.assets import table_asset
@@ -17,7 +16,6 @@ __all__ = [
     "table_asset",
     "tidefold_approval_dag",
     "tidefold_dag",
-    "tidefold_doctor_dag",
     "tidefold_group",
     "tidefold_scrub_dag",
     "tidefold_write_dag",
@@ -28,7 +26,6 @@ _MODULES = {
     "table_asset": "observability.assets",
     "tidefold_approval_dag": "dags.approval",
     "tidefold_dag": "dags.factory",
-    "tidefold_doctor_dag": "dags.doctor",
     "tidefold_group": "dags.factory",
     "tidefold_scrub_dag": "dags.scrub",
     "tidefold_write_dag": "dags.factory",

@@ -89,12 +89,9 @@ def test_what_runs_often_or_removes_waits_for_a_schedule(monkeypatch: pytest.Mon
     ]
 
 
-@pytest.mark.parametrize(("name", "usual"), [("tidefold_scrub", "0 0 * * 0"), ("tidefold_doctor", "0 0 * * *")])
-def test_what_looks_for_damage_runs_unless_it_is_turned_off(
-    monkeypatch: pytest.MonkeyPatch, name: str, usual: str
-) -> None:
-    assert [find_schedule(monkeypatch, name, given) for given in (None, "", "*/5 * * * *")] == [
-        usual,
+def test_what_looks_for_damage_runs_unless_it_is_turned_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [find_schedule(monkeypatch, "tidefold_scrub", given) for given in (None, "", "*/5 * * * *")] == [
+        "0 0 * * 0",
         None,
         "*/5 * * * *",
     ]
@@ -110,7 +107,6 @@ def test_a_configuration_that_cannot_be_is_an_import_error_with_its_code(
     """Bad input 1 to 28 at the DAG: nothing is started."""
     (tmp_path / "tidefold.yaml").write_text("version: 1\nstoer: x\n")
     monkeypatch.setenv("TIDEFOLD_CONFIG", str(tmp_path / "tidefold.yaml"))
-    # The doctor reads the file in its task, and names what is wrong.
-    for file in (file for file in FILES if file.stem != "tidefold_doctor"):
+    for file in FILES:
         with pytest.raises(InvalidInputError, match=r"(?s)\[CONFIG_INVALID\].*stoer"):
             runpy.run_path(str(file))

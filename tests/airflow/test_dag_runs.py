@@ -18,7 +18,6 @@ from support.airflow_shop import FAILS, MATERIALIZE, PASSES, Stock, prepare
 from support.dag_test import DagTests, PlayedRun, airflow_database, find_asset_events, find_runs
 from support.webhook import webhook
 from tidefold.domain.log_state import State
-from tidefold.operations.doctor.finding import find_report
 from tidefold.operations.inspect.alarms import find_alarm_record
 from tidefold.operations.snapshot.abort import abort
 from tidefold.operations.verify.scope import find_proof
@@ -173,17 +172,6 @@ def test_a_scrub_reads_its_share_and_is_recorded(played: PlayedShop, first: Play
     proof = find_proof(played.pipeline.store, "items")
     assert proof
     assert (proof.by, proof.share, proof.proved) == ("scrub", 1.0, proof.instant)
-
-
-def test_a_doctor_names_what_it_found_and_keeps_it_for_the_page(played: PlayedShop, first: PlayedRun) -> None:
-    """DAG files are imported in a process of their own, and the connection is the one that the task has."""
-    run = played.play("tidefold_doctor", seconds=60).green()
-    report = find_report(played.pipeline.store)
-    assert report
-    found = {finding.check: finding for finding in report.findings}
-    assert sum(run.results["doctor"].values()) == len(report.findings)
-    assert found["store"].level != "fail"
-    assert found["airflow"].message.startswith("Airflow 3.3.2, ")
 
 
 def test_a_log_that_keeps_failing_is_told_once_and_counts_again_after_a_good_run(

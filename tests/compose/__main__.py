@@ -101,7 +101,7 @@ def prepare() -> Stack:
         shutil.copy(certificate, folder / "docker" / "certificates")
     subprocess.run([folder / "docker" / "up", "--prepare"], check=True)
     with (folder / ".env").open("a") as stream:
-        stream.write("TIDEFOLD_SCHEDULE=\nTIDEFOLD_DOCTOR_SCHEDULE=\nTIDEFOLD_SCRUB_SCHEDULE=\n")
+        stream.write("TIDEFOLD_SCHEDULE=\nTIDEFOLD_SCRUB_SCHEDULE=\n")
     if mirror := os.environ.get("DEBIAN_MIRROR"):
         subprocess.run([PROJECT / "tests/compose/standins/build", str(FOLDER), mirror], check=True)
     return Stack(folder)

@@ -22,7 +22,6 @@ from tidefold.operations.pipeline import Pipeline
 SELDOM = {
     "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.5",
     "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "3600",
-    "TIDEFOLD_DOCTOR_SCHEDULE": "",
     "TIDEFOLD_SCRUB_SCHEDULE": "",
 }
 

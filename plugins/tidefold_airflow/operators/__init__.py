@@ -41,7 +41,6 @@ from tidefold_airflow.operators.spark import (
     TidefoldVerifyReadersOperator,
 )
 from tidefold_airflow.operators.verify import (
-    TidefoldDoctorOperator,
     TidefoldDrillOperator,
     TidefoldScrubOperator,
     TidefoldVerifyOperator,
@@ -56,7 +55,6 @@ __all__ = [
     "TidefoldCleanOperator",
     "TidefoldCompactLogOperator",
     "TidefoldConfirmOperator",
-    "TidefoldDoctorOperator",
     "TidefoldDrillOperator",
     "TidefoldImportOperator",
     "TidefoldIngestOperator",

@@ -40,12 +40,10 @@ from tidefold_airflow.ui.views.log import (
     view_snapshot,
 )
 from tidefold_airflow.ui.views.overview import (
-    DoctorView,
     LogLine,
     SetLine,
     overview,
     totals,
-    view_doctor,
     view_quarantine,
     view_retention,
     view_sets,
@@ -211,17 +209,15 @@ class _Pages:
     async def logs(self, request: Request) -> Response:
         query = logs_asked(request)
 
-        def work() -> tuple[LogPage[LogLine], list[SetLine], DoctorView | None]:
+        def work() -> tuple[LogPage[LogLine], list[SetLine]]:
             opened = self._opener.open(request)
             if opened is None:
-                return LogPage(query), [], None
+                return LogPage(query), []
             listed = overview(opened.pipeline, query)
-            # Findings name all logs, so only users who may see all logs may read them.
-            doctor = view_doctor(opened.pipeline) if opened.whole else None
-            return listed, view_sets(opened.pipeline, listed.lines), doctor
+            return listed, view_sets(opened.pipeline, listed.lines)
 
-        listed, sets, doctor = await self._worker.run(work)
-        view = {"logs": listed, "totals": totals(listed.lines), "dag": None, "sets": sets, "doctor": doctor}
+        listed, sets = await self._worker.run(work)
+        view = {"logs": listed, "totals": totals(listed.lines), "dag": None, "sets": sets}
         return responses.page(request, "logs.html.j2", view)
 
     async def dag(self, request: Request) -> Response:
@@ -235,7 +231,7 @@ class _Pages:
             return listed, view_sets(opened[0].pipeline, listed.lines)
 
         (listed, sets), dag = await self._worker.run(work), request.path_params["dag_id"]
-        view = {"logs": listed, "totals": totals(listed.lines), "dag": dag, "sets": sets, "doctor": None}
+        view = {"logs": listed, "totals": totals(listed.lines), "dag": dag, "sets": sets}
         return responses.page(request, "logs.html.j2", view)
 
     async def log(self, request: Request) -> Response:

@@ -56,12 +56,10 @@ class AirflowSetup:
     reason: str = ""
 
 
-def probe_airflow(project: Path | None, config_path: Path, *, is_task: bool = False) -> AirflowSetup:
+def probe_airflow(project: Path | None, config_path: Path) -> AirflowSetup:
     """Imports the DAG files as Airflow does, with a scratch folder for Airflow unless AIRFLOW_HOME names one.
 
     project: the clone; None: tidefold is installed, and the DAGs are those of AIRFLOW_HOME.
-    is_task: whether a task of Airflow calls. A task must not use Airflow's database, so it always gets a scratch
-        folder.
     """
     try:
         installed = version("apache-airflow")
@@ -71,7 +69,8 @@ def probe_airflow(project: Path | None, config_path: Path, *, is_task: bool = Fa
         own = [str(project / "include"), str(project / "plugins")] if project else []
         paths = [*own, os.environ.get("PYTHONPATH", "")]
         alone = {"AIRFLOW_HOME": scratch, _DATABASE: f"sqlite:///{scratch}/airflow.db"}
-        knows_database = not is_task and not alone.keys().isdisjoint(os.environ)
+        # Airflow hides its database from tasks.
+        knows_database = _CONTEXT not in os.environ and not alone.keys().isdisjoint(os.environ)
         env = {
             **{name: value for name, value in os.environ.items() if name != _CONTEXT},
             **({} if knows_database else alone),

@@ -11,8 +11,7 @@ from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind, State
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.retention.log_bounds import Bound, LogRetention, bounds, find_protected, newest
 from tidefold.domain.snapshot.point_in_time import find_backfill_base
-from tidefold.errors import InvalidInputError, TidefoldError
-from tidefold.operations.doctor.finding import DoctorFinding, FindingLevel, count_failed, find_report
+from tidefold.errors import InvalidInputError
 from tidefold.operations.inspect.status import LogStatus, add_records, status, status_of, with_alarms
 from tidefold.operations.local_copies.manage import retain_local
 from tidefold.operations.outcome import Outcome
@@ -121,37 +120,6 @@ def _choose_word(state: SetStatus) -> Word:
     if state.version is None:
         return Word("not published", "calm")
     return Word("up to date", "good") if state.position == state.point else Word("changes wait", "busy")
-
-
-_WORDS = {FindingLevel.FAIL: Word("fail", "bad"), FindingLevel.WARN: Word("warn", "warn")}
-
-
-@dataclass(frozen=True, slots=True)
-class DoctorView:
-    """The findings of the doctor.
-
-    word: all findings in a few words.
-    listed: the failures, then the warnings.
-    """
-
-    instant: str
-    word: str
-    listed: tuple[tuple[DoctorFinding, Word], ...]
-
-
-def view_doctor(pipeline: Pipeline) -> DoctorView | None:
-    """Returns the newest findings; None if the doctor's DAG has not run yet, or the findings cannot be read."""
-    try:
-        report = find_report(pipeline.store)
-    except TidefoldError:
-        return None
-    if report is None:
-        return None
-    bad = [finding for finding in report.findings if finding.level is not FindingLevel.OK]
-    ordered = sorted(bad, key=lambda finding: finding.level is not FindingLevel.FAIL)
-    failed = count_failed(bad)
-    word = f"{failed} failed" if failed else f"{len(bad)} warned" if bad else "all ok"
-    return DoctorView(report.instant, word, tuple((finding, _WORDS[finding.level]) for finding in ordered))
 
 
 LISTED = 50
