@@ -7,6 +7,7 @@ import random
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from support.counting_engine import CountingEngine
@@ -23,8 +24,6 @@ from tidefold.operations.quality.judge import Case, audit, judge
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import Fold, materialize
 from tidefold.quality.run import count_memory
-from tidefold.quality.run.count_memory import StoredCounts
-from tidefold.typed_json import decode_json
 
 VECTORS = CONFIG.replace(
     "buckets: 4\n", "buckets: 4\n    deletion_vectors: true\n    quality: {suite: suite.yaml}\n", 1
@@ -114,11 +113,12 @@ def test_wrong_stored_counts_fail_the_gate_and_the_next_try_reads_all_rows(
 ) -> None:
     monkeypatch.setattr(count_memory, "_find_turns", lambda shares, snapshot: set(range(len(shares))))
     path = counts_path(pipeline, 1)
-    text = pipeline.store.read(path)
-    stored = decode_json(text, StoredCounts)
-    rows = stored.shares[0].files[0][1][0][0]
+    stored = count_memory.decode_counts(pipeline.store.read(path))
+    [[file, [[rows], *counts]], *files], (first, *shares) = stored.shares[0].files, stored.shares
+    more = msgspec.structs.replace(first, files=((file, (((rows or 0) + 1,), *counts)), *files))
     pipeline.store.delete([path])
-    pipeline.store.put_if_absent(path, text.replace(f"[[{rows}]".encode(), f"[[{(rows or 0) + 1}]".encode(), 1))
+    wrong = count_memory.encode_counts(msgspec.structs.replace(stored, shares=(more, *shares)))
+    pipeline.store.put_if_absent(path, wrong)
     change_some(pipeline)
     outcome = judged(pipeline, "run-2")
     assert outcome.status == "failed"
@@ -126,6 +126,20 @@ def test_wrong_stored_counts_fail_the_gate_and_the_next_try_reads_all_rows(
     assert outcome.facts["rows_read"] == 200
     pipeline.ledger("accounts").commit(lambda state: transitions.abort(state, 2, "the counts were wrong"))
     assert judged(pipeline, "run-3").message == "snapshot 3 passed: 6 checks passed"
+
+
+def test_counts_with_a_changed_digit_are_not_taken_over(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No turn would have shown it in this gate."""
+    monkeypatch.setattr(count_memory, "_find_turns", lambda shares, snapshot: set())
+    path = counts_path(pipeline, 1)
+    text = pipeline.store.read(path)
+    at = max(at for at, byte in enumerate(text) if byte == ord("0"))
+    pipeline.store.delete([path])
+    pipeline.store.put_if_absent(path, text[:at] + b"7" + text[at + 1 :])
+    change_some(pipeline)
+    outcome = judged(pipeline, "run-2")
+    assert outcome.message == "snapshot 2 passed: 6 checks passed"
+    assert (outcome.facts["rows_read"], outcome.facts["rows_taken_over"]) == (200, 0)
 
 
 def summary(findings: Any) -> list[tuple[str, bool, int | None, str, str | None]]:

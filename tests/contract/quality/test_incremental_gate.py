@@ -29,13 +29,12 @@ from tidefold.domain.source_progress import SourceProgress
 from tidefold.errors import TidefoldError
 from tidefold.quality.run import count_memory
 from tidefold.quality.run.bucket_counts import bucket_counter
-from tidefold.quality.run.count_memory import Counts, Query, StoredCounts, adds_up, counts_duplicates
+from tidefold.quality.run.count_memory import Counts, Query, adds_up, counts_duplicates, decode_counts, encode_counts
 from tidefold.quality.run.engine import Reuse
 from tidefold.quality.run.expectations import evaluate
 from tidefold.quality.run.spark_rows import SparkRows
 from tidefold.quality.suite.check import Check
 from tidefold.storage import Store, open_store
-from tidefold.typed_json import decode_json
 
 SHAPES = (
     TableSpec(("id",), (Column("id", "long"), Column("a", "int"), Column('b "', "string")), "arrival", 16, 4),
@@ -363,14 +362,14 @@ def test_a_key_that_comes_again_is_a_duplicate(tmp_path: Path, connection: duckd
 def plant(life: Life, alter: Callable[[Counts], Counts]) -> None:
     """Changes the stored counts of the first file."""
     [entry] = life.store.list("logs")
-    stored = decode_json(life.store.read(entry.path), StoredCounts)
+    stored = decode_counts(life.store.read(entry.path))
     first, *others = stored.shares
     (name, counts), *files = first.files
     import msgspec
 
     wrong = msgspec.structs.replace(first, files=((name, alter(counts)), *files))
     life.store.delete([entry.path])
-    life.store.put_if_absent(entry.path, msgspec.json.encode(msgspec.structs.replace(stored, shares=(wrong, *others))))
+    life.store.put_if_absent(entry.path, encode_counts(msgspec.structs.replace(stored, shares=(wrong, *others))))
 
 
 @pytest.mark.usefixtures("all_turns")

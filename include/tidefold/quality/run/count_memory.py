@@ -22,7 +22,7 @@ from tidefold.delta.data_files import Places, places
 from tidefold.domain.log_state import TableSpec
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot.manifest import DataFile, Manifest
-from tidefold.errors import AlreadyExistsError, TidefoldError
+from tidefold.errors import AlreadyExistsError, CorruptError, TidefoldError
 from tidefold.quality.run.engine import Reuse
 from tidefold.storage import Store
 from tidefold.typed_json import decode_json
@@ -30,7 +30,7 @@ from tidefold.typed_json import decode_json
 _log = logging.getLogger(__name__)
 # One bucket in so many is counted again in each gate, as a scrub reads a twentieth of the bytes. Each has its turn.
 _TURNS = 20
-_FORMAT = 1
+_FORMAT = 2
 _LIBRARIES = ("duckdb", "great_expectations", "pyarrow", "sqlalchemy")
 
 
@@ -106,6 +106,20 @@ class StoredCounts(msgspec.Struct, frozen=True):
     key: str
     snapshot: int
     shares: tuple[ShareCounts, ...]
+
+
+def encode_counts(stored: StoredCounts) -> bytes:
+    """Returns the counts as stored, after their checksum."""
+    data = msgspec.json.encode(stored)
+    return hashlib.sha256(data).hexdigest().encode() + b"\n" + data
+
+
+def decode_counts(data: bytes) -> StoredCounts:
+    """Raises CorruptError if they are not as they were stored."""
+    digest, _, counts = data.partition(b"\n")
+    if digest != hashlib.sha256(counts).hexdigest().encode():
+        raise CorruptError("CHECKSUM", "The stored counts were altered.")
+    return decode_json(counts, StoredCounts)
 
 
 def identify(file: DataFile) -> str:
@@ -307,7 +321,7 @@ class CountMemory:
         if self.base is None or self.read_base is None:
             return None, None
         try:
-            stored = decode_json(self.store.read(self._path(self.base, key)), StoredCounts)
+            stored = decode_counts(self.store.read(self._path(self.base, key)))
             return (stored, self.read_base()) if stored.key == key else (None, None)
         except (TidefoldError, msgspec.DecodeError, UnicodeDecodeError) as error:
             _log.info("counts of snapshot %d of %s are not taken over: %s", self.base, self.log, error)
@@ -322,7 +336,7 @@ class CountMemory:
         """Stores the counts of this judgement for the next one."""
         if self.counts is not None:
             with suppress(AlreadyExistsError):
-                self.store.put_if_absent(self._path(self.snapshot, self.counts.key), msgspec.json.encode(self.counts))
+                self.store.put_if_absent(self._path(self.snapshot, self.counts.key), encode_counts(self.counts))
 
     def _path(self, snapshot: int, key: str) -> str:
-        return f"{LogPaths(self.log).quality(snapshot)}/counts-{key[:16]}.json"
+        return f"{LogPaths(self.log).quality(snapshot)}/counts-{key[:16]}"
