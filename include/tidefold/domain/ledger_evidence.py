@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from tidefold.domain.log_state import DeletionState, LogState, Snapshot, SnapshotKind, State, Tag
+from tidefold.domain.log_state import DeletionState, LogState, Snapshot, SnapshotKind, State, Stopped, Tag
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot.manifest import Manifest
 from tidefold.domain.snapshot.transitions import with_manifest
@@ -219,6 +219,8 @@ def rebuild(
         incarnation=incarnation,
         deletion=DeletionState.NO,
     )
+    if newest and not state.stopped:
+        state = replace(state, stopped=_find_stop(newest, recorded))
     unknown = [*_list_forgotten_references(base, state), *_unknown_verdicts(base, proofs)]
     unknown += [_describe_unproved(base, one) for one in sorted(unproved)]
     if newest is None or (base.last_sqn >= newest.to_sqn and _has_segments(base, newest, segments)):
@@ -230,14 +232,25 @@ def rebuild(
     return Rebuilt(_cut(state, newest, progress), tuple(unknown))
 
 
+def _find_stop(newest: Snapshot, recorded: Sequence[Snapshot]) -> Stopped | None:
+    """Returns the stop of a log whose newest snapshot went back: whether its rows were to stay is lost."""
+    passed = [s for s in recorded if s.id < newest.id and s.table_version is not None and s.to_sqn > newest.to_sqn]
+    if newest.restored_from is None or not passed:
+        return None
+    why = f"snapshot {newest.id} went back to {newest.restored_from}, and whether its rows stay is lost"
+    return Stopped(newest.run, "rebuild", why, "", "")
+
+
 def _list_forgotten_references(base: LogState, state: LogState) -> list[str]:
     """Returns the tags, holds and decisions that the rebuilt ledger does not have."""
     is_empty = not (base.snapshots or base.change_sets or base.landed)
     since = "" if is_empty else f" made after version {base.version} of the ledger"
     gone = [f"tag {tag.name} of snapshot {tag.snapshot}" for tag in base.tags if tag not in state.tags]
     gone += [f"hold {hold.name} of snapshot {hold.snapshot}" for hold in base.holds if hold not in state.holds]
-    every = "all tags, holds, consumers and `settle` decisions"
-    return [*gone, f"{every}{since}; set the tags, holds and consumers again"]
+    every = "all tags, holds, consumers, stops and `settle` decisions"
+    stopped = state.stopped if state.stopped != base.stopped else None
+    stops = [f"{stopped.why}: the log is stopped until `tidefold resume {state.log}`"] if stopped else []
+    return [*gone, *stops, f"{every}{since}; set the tags, holds, consumers and stops again"]
 
 
 def _list_forgotten_changes(base: LogState, newest: Snapshot) -> list[str]:

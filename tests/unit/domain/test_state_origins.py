@@ -18,6 +18,7 @@ from tidefold.domain.log_state import (
     LandedFileRecord,
     LogState,
     SnapshotKind,
+    Stopped,
     Tag,
 )
 from tidefold.domain.snapshot import claim, transitions
@@ -50,7 +51,7 @@ ORIGINS = {
     "last_snapshot": (AGAIN, AGAIN),
     "fence": (NEW, AGAIN),
     "generation": (AGAIN, AGAIN),
-    "stopped": (AGAIN, AGAIN),
+    "stopped": (LOST, AGAIN),
     "schemas": (SAME, AGAIN),
     "incarnation": (NEW, NEW),
     "former": (AGAIN, AGAIN),
@@ -88,7 +89,12 @@ def lived() -> LogState:
     state = transitions.judge(state, 1, verdict_for(state.open_attempt))
     state = transitions.record_publication(transitions.confirm(state, 1), 1, 0)
     return replace(
-        state, tags=(Tag("t", 1),), holds=(Hold("h", 1, "why"),), consumers=(Consumer("c", 1),), former=("old",)
+        state,
+        tags=(Tag("t", 1),),
+        holds=(Hold("h", 1, "why"),),
+        consumers=(Consumer("c", 1),),
+        former=("old",),
+        stopped=Stopped("r", "ann", "a savepoint", "/save", "2026-01-01T00:00:00+00:00"),
     )
 
 
@@ -134,7 +140,7 @@ def test_a_rebuild_of_a_lost_ledger(name: str) -> None:
     made = rebuild(LogState(state.log, state.shape), [manifest(state)], "new")
     check(name, ORIGINS[name][0], state, made.state)
     said = " ".join(made.unknown)
-    for lost in ("change sets", "tags", "holds", "consumers"):
+    for lost in ("change sets", "tags", "holds", "consumers", "stops"):
         assert lost in said
     assert made.state.last_file == state.last_file
 
