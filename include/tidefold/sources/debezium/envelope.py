@@ -325,8 +325,10 @@ def _former_row(log: EnvelopeLog, at: ReaderPosition, record: DecodedRecord, abs
     headers, value, rows = bytes(record.headers), record.value, record.rows
     if not (at.is_alone and value.op == "c" and log.shape.merge.engine is Engine.LAST):
         order = log.order_of(value.source) if value.source else None
+        # Another file of this run may have brought the delete.
+        is_first = value.op == "c" and at.place.start > 0 and at.stream.max_order == at.place.stream.max_order
         # All changes of a transaction of Oracle have one order, so the delete may be that of another row.
-        is_beside = order is not None and order == at.deleted and log.shape.order != ORACLE
+        is_beside = order is not None and (is_first or order == at.deleted) and log.shape.order != ORACLE
         raise not_sent(absent, moved=b'"__debezium.oldkey"' in headers or is_beside)
     key = former_key(msgspec.json.decode(headers)) if headers else None
     try:

@@ -449,7 +449,7 @@ def test_a_compaction_between_the_halves_of_a_change_of_a_key_keeps_its_values(
     assert rows(made) == {2: (1, "new"), 7: (1, "t1001")}
 
 
-def _stream(draw: random.Random, count: int) -> list[dict[str, Any]]:
+def _stream(draw: random.Random, count: int, headers: bool) -> list[dict[str, Any]]:
     """Inserts, updates and changes of keys whose large values were not sent."""
     records, live, free = [], [], list(range(1, 40))
     while len(records) < count:
@@ -464,7 +464,7 @@ def _stream(draw: random.Random, count: int) -> list[dict[str, Any]]:
             old, new = live.pop(draw.randrange(len(live))), free.pop(0)
             live.append(new)
             free.append(old)
-            records += moved(at, old, new)
+            records += moved(at, old, new, headers=headers)
     return records
 
 
@@ -482,12 +482,13 @@ def test_the_delete_came_with_an_earlier_file_that_overlaps(made: Pipeline, tmp_
     check_counts(made)
 
 
-@pytest.mark.rotates(4)
+@pytest.mark.rotates(6)
+@pytest.mark.parametrize("headers", [True, False])
 @pytest.mark.parametrize("seed", range(12))
-def test_files_that_overlap_and_grow_change_nothing(made: Pipeline, tmp_path: Path, seed: int) -> None:
+def test_files_that_overlap_and_grow_change_nothing(made: Pipeline, tmp_path: Path, seed: int, headers: bool) -> None:
     """A file that was taken grows, and another one begins within it, in one run: no record may be refused for it."""
     draw = random.Random(seed)
-    records = _stream(draw, 40)
+    records = _stream(draw, 40, headers)
     truth = make_landing(tmp_path / "truth", COLUMNS)
     land(tmp_path / "truth", 0, records)
     take(truth)
