@@ -94,7 +94,10 @@ def _ops(op: OpEntry | None) -> Iterator[Mistake]:
             hint = "Remove it: with `delete: any`, null means upsert and every other value means delete."
             yield "OP_TWICE", ("source", "op", name), "has no effect with `delete: any`.", hint
         return
-    meanings = dict.fromkeys(op.upsert, "upsert")
+    meanings = {} if op.upsert == "any" else dict.fromkeys(op.upsert, "upsert")
+    if op.upsert == "any" and "delete" not in op.model_fields_set:
+        hint = "Say which values mean delete: `delete: []` if none does."
+        yield "CONFIG_MISSING_KEY", ("source", "op", "delete"), "is missing beside `upsert: any`.", hint
     for name, listed in (("delete", op.delete), ("ignore", op.ignore)):
         for i, value in enumerate(listed):
             if (other := meanings.setdefault(value, name)) != name:
@@ -145,7 +148,9 @@ def _extracts(entry: LogConfig) -> Iterator[Mistake]:
     if isinstance(entry.order, list):
         hint = "Leave it out: the date of an extract says which row is the newer one."
         yield "ORDER_INVALID", ("order",), "cannot be columns for full extracts.", hint
-    useless: list[YamlPath] = [("source", name) for name in ("op", "offset", "names") if getattr(source, name, None)]
+    op = getattr(source, "op", None)
+    names = ("offset", "names", *(() if op and op.upsert == "any" and not op.delete else ("op",)))
+    useless: list[YamlPath] = [("source", name) for name in names if getattr(source, name, None)]
     useless += [("source", "record")] if getattr(source, "record", "") == "kafka" and _is_set(source, "record") else []
     useless += [("ttl",)] if entry.ttl else []
     if isinstance(source, DeltaTableEntry):

@@ -55,6 +55,8 @@ def load(folder: Path, source: str, more: str, columns: str = COLUMNS) -> str | 
         (", offset: seq", "key: []\n    merge: append", None),
         (", op: {column: op, upsert: [I], delete: [D]}", f"{KEYED}\n    order: [seq]", None),
         (", op: {column: op, upsert: [I], delete: [I]}", f"{KEYED}\n    order: [seq]", "OP_TWICE"),
+        (", op: {column: op, upsert: any, ignore: [Total]}", f"{KEYED}\n    order: [seq]", "CONFIG_MISSING_KEY"),
+        (", op: {column: op, upsert: any, delete: [], ignore: [Total]}", f"{KEYED}\n    order: [seq]", None),
     ],
 )
 def test_rows_without_offsets_need_an_order(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import json
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 
 from tidefold.domain.log_state import Column
 from tidefold.sources.inference.dialect import dialect_of
-from tidefold.sources.inference.proposal import ProposedColumn
+from tidefold.sources.inference.proposal import ProposedColumn, ProposedLog
 from tidefold.sources.inference.propose import find_record_path, propose
 from tidefold.sources.inference.roles import find_keys, find_ops, find_orders, key_question
 from tidefold.sources.inference.strange_rows import explain_strange_rows
@@ -225,7 +226,8 @@ def test_titles_may_be_filled_up_and_a_sum_at_the_end_is_no_row() -> None:
     text = "Invoices;;\nCustomer 7;;\nno;card;amount\n1;a;1,50\n2;b;2,50\nTotal;;4,00\n"
     dialect = dialect_of(text.encode(), whole=True)
     assert dialect is not None
-    assert (dialect.skip, dialect.names, dialect.refused) == (2, ("no", "card", "amount"), 1)
+    assert (dialect.skip, dialect.names, dialect.refused) == (2, ("no", "card", "amount"), 0)
+    assert dialect.sums == ("no", "Total")
     assert dialect.rows == (("1", "a", "1,50"), ("2", "b", "2,50"))
 
 
@@ -293,3 +295,62 @@ def test_signs_behind_numbers_and_days_without_dashes() -> None:
     assert column_of_texts("booking_date", ["20260131"]).formats == ("%Y%m%d",)
     values, unfit = of_text(pa.array([b"1.50-", b"2.50", b"-3-", b"-"]), Column("a", "decimal(4,2)"))
     assert (values.to_pylist()[:2], unfit) == ([Decimal("-1.50"), Decimal("2.50")], [2, 3])
+
+
+def test_a_schema_shows_what_a_connector_does_to_values(tmp_path: Path) -> None:
+    connect = "org.apache.kafka.connect.data."
+    fields = [
+        {"field": "at", "type": "int64", "name": f"{connect}Timestamp"},
+        {"field": "size", "type": "int32", "optional": True, "default": 42},
+        {"field": "opens", "type": "int32", "name": f"{connect}Time", "optional": True},
+        {"field": "big", "type": "int64", "parameters": {"__debezium.source.column.type": "BIGINT UNSIGNED"}},
+        {"field": "plain", "type": "int32", "default": 1},
+    ]
+    row = {"at": 1_793_520_000_000, "size": 42, "opens": None, "big": -1, "plain": 1}
+    schema = {"type": "struct", "fields": [{"field": "after", "type": "struct", "fields": fields}]}
+    source = {"connector": "mysql", "file": "b.000001", "pos": 4, "row": 0, "ts_ms": 1}
+    value = {"schema": schema, "payload": {"op": "c", "before": None, "after": row, "source": source}}
+    line = {"topic": "s.d.t", "partition": 0, "offset": 0, "key": {"at": row["at"]}, "value": value}
+    (tmp_path / "s.d.t").mkdir()
+    (tmp_path / "s.d.t/s.d.t+0+0000000000.jsonl").write_text(json.dumps(line) + "\n")
+    [log] = propose(tmp_path)
+    names = ["size: a null arrives", "opens: `time.precision", "at: `time.precision", "big: numbers from 2^63"]
+    assert [any(one.startswith(name) for one in log.warnings) for name in names] == [True] * 4
+    assert not any("plain" in one for one in log.warnings)
+
+
+def days(folder: Path, *files: Sequence[str]) -> ProposedLog:
+    for day, lines in enumerate(files, 1):
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"bookings_2026-11-0{day}.csv").write_text("\n".join(["ref,text,amount", *lines, ""]))
+    [log] = propose(folder.parent)
+    return log
+
+
+def test_the_rows_of_some_days_look_like_a_full_extract(tmp_path: Path) -> None:
+    rows = [f"B{n},text {n},{n}.50" for n in range(100, 160)]
+    whole = days(tmp_path / "a/bookings", rows[:40], [*rows[:7], *rows[9:42]])
+    window = days(tmp_path / "b/bookings", rows[:40], rows[10:60])
+    assert [one.sure for one in whole.questions if one.about == "extract"] == [True]
+    assert [one.sure for one in window.questions if one.about == "extract"] == [False]
+
+
+def test_one_file_does_not_show_whether_each_has_all_rows(tmp_path: Path) -> None:
+    log = days(tmp_path / "bookings", [f"B{n},text {n},{n}.50" for n in range(100, 140)])
+    [order] = (one for one in log.questions if one.about == "order")
+    assert (order.sure, "extract: full" in order.text) == (False, True)
+
+
+def test_a_key_that_was_deleted_comes_again(tmp_path: Path) -> None:
+    (tmp_path / "devices").mkdir()
+    lines = (json.dumps({"device": n % 4, "op": "IUDI"[n // 4], "level": n}) for n in range(16))
+    (tmp_path / "devices/devices+0+0000000000.jsonl").write_text("\n".join([*lines, ""]))
+    [log] = propose(tmp_path)
+    assert (log.key, log.usable) == (("device",), False)
+
+
+def test_one_word_with_two_accents_makes_no_other_script() -> None:
+    text = "id,name\n" + "".join(f"{n},Núñez\n" for n in range(9)) + "9,Óscar\n10,José\n11,Íñigo\n12,René\n13,Inés\n"
+    dialect = dialect_of(text.encode("cp1252"), whole=True)
+    assert dialect is not None
+    assert dialect.encoding == "cp1252"

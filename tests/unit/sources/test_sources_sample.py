@@ -60,13 +60,17 @@ def one(root: Path, **rows: Any) -> ProposedLog:
 
 
 def test_types_follow_from_all_values_and_what_fits_none_is_said(tmp_path: Path) -> None:
-    found = one(tmp_path, f=[True], d=[1.5], t=[1_795_226_336_485_714], big=[2**40], deep=[{"x": 1}])
+    found = one(tmp_path, f=[True], d=[1.5], t=[1_795_226_336_485_714], ms=[2**40], big=[2**45], deep=[{"x": 1}])
     assert {c.name: (c.type, c.note) for c in found.columns} == {
         "id": ("long", "1 to 1 seen: `int` would fit"),
         "f": ("boolean", ""),
         "d": ("double", ""),
         "t": ("long", "1795226336485714 to 1795226336485714 seen: microseconds since 1970? then `timestamp`"),
-        "big": ("long", "1099511627776 to 1099511627776 seen"),
+        "ms": (
+            "long",
+            f"{2**40} to {2**40} seen: milliseconds since 1970? then `{{type: timestamp, encoding: millis}}`",
+        ),
+        "big": ("long", f"{2**45} to {2**45} seen"),
         "deep": ("string", "values of several kinds, as JSON"),
     }
     assert found.usable

@@ -176,7 +176,10 @@ class OpEntry(StrictModel):
     """The column that contains the operation of a record. Values are compared as text; upper and lower case differ."""
 
     column: Text = Field(description="column or field with the operation")
-    upsert: list[Text] = Field(default=_UPSERTS, min_length=1, description="values of the operation that mean upsert")
+    upsert: Annotated[list[Text], Field(min_length=1)] | Literal["any"] = Field(
+        default=_UPSERTS,
+        description="values of the operation that mean upsert; any: every value that is not listed elsewhere",
+    )
     delete: list[Text] | Literal["any"] = Field(
         default=_DELETES,
         description="values of the operation that mean delete; any: every value means delete, and null means upsert",

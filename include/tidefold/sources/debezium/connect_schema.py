@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -100,6 +100,28 @@ def columns_by(schema: Any) -> dict[str, ToldColumn]:
     """The columns for the schema of an envelope, as far as the schema gives enough."""
     told = {name: ToldColumn(_type_told(field), _default_told(field)) for name, field in _after(schema).items()}
     return {name: one for name, one in told.items() if one.type}
+
+
+def explain_losses(schema: Any, key: Collection[str]) -> list[str]:
+    """Describes what the connector and its converter do to values, as far as the schema of an envelope shows it."""
+    fields = _after(schema)
+    named = {field: schema.get("name") for field, schema in fields.items()}
+    sources = {field: str(_parameters(schema).get("__debezium.source.column.type")) for field, schema in fields.items()}
+    losses = {
+        "a null arrives as the default of the column, unless the converter has `replace.null.with.default=false`": [
+            field for field, schema in fields.items() if schema.get("optional") and schema.get("default") is not None
+        ],
+        "`time.precision.mode=connect` turns a TIME of MySQL or MariaDB beyond a day into null": [
+            field for field in fields if named[field] == f"{_CONNECT}Time"
+        ],
+        "`time.precision.mode=connect` cuts keys to milliseconds, so several rows may have one key": [
+            field for field in fields if named[field] == f"{_CONNECT}Timestamp" and field in key
+        ],
+        "numbers from 2^63 on arrive as others, unless the connector has `bigint.unsigned.handling.mode=precise`": [
+            field for field in fields if "BIGINT UNSIGNED" in sources[field] and fields[field].get("type") == "int64"
+        ],
+    }
+    return [f"{', '.join(names)}: {why} (docs/debezium.md)" for why, names in losses.items() if names]
 
 
 def _default_told(schema: Mapping[str, Any]) -> str:

@@ -28,6 +28,7 @@ _LINES, _FEW = 50, 2
 _SUM = re.compile(r"((grand|sub|gesamt)[- ]?)?(totals?|summe|sums?|totale|somme|suma)\W*", re.IGNORECASE)
 # Encodings of several bytes a character that keep ASCII, the likeliest first.
 _EAST_ASIAN = ("cp932", "euc_kr", "big5", "gb18030")
+_WORD = re.compile(rb"[A-Za-z\x80-\xff]+")
 _HIGH = re.compile(rb"[\x80-\xff]")
 _HIGH_PAIR = re.compile(rb"[\x80-\xff]{2}")
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
@@ -42,6 +43,7 @@ class Dialect:
     skip: how many lines stand before the header, or before the first row.
     encodings: those that the bytes fit; more than one: nobody can tell which.
     refused: how many rows have another number of values, or text behind a closing quote.
+    sums: a column and its texts in rows at the end that are sums; empty: there are none.
     """
 
     encoding: str
@@ -55,6 +57,7 @@ class Dialect:
     skip: int = 0
     encodings: tuple[str, ...] = ()
     refused: int = 0
+    sums: tuple[str, ...] = ()
 
     @property
     def options(self) -> dict[str, Any]:
@@ -72,6 +75,8 @@ class Dialect:
             options["encoding"] = self.encoding
         if self.nulls:
             options["null"] = ["", *self.nulls]
+        if self.sums:
+            options["op"] = {"column": self.sums[0], "upsert": "any", "delete": [], "ignore": list(self.sums[1:])}
         return options
 
     @property
@@ -101,6 +106,7 @@ def merge_dialects(dialects: Sequence[Dialect]) -> Dialect:
         encodings=coded.encodings,
         escape=next((one.escape for one in dialects if one.escape), ""),
         nulls=tuple(dict.fromkeys(null for one in dialects for null in one.nulls)),
+        sums=tuple(dict.fromkeys(part for one in dialects for part in one.sums)),
     )
 
 
@@ -136,14 +142,14 @@ def dialect_of(data: bytes, whole: bool, titles: Sequence[str] = (), escape: str
     names = tuple(cells[0]) if header else made
     below = cells[1:] if header or repaired else cells
     body = [row for row in below if len(row) == width]
-    if body and _SUM.fullmatch(next((cell.strip() for cell in body[-1] if cell), "")):
-        del body[-1]  # No row of the table: a run should not take it for one.
+    sums: tuple[str, ...] = ()
+    if body and _SUM.fullmatch((text := next(filter(None, body[-1]), "")).strip()):
+        sums = names[body.pop().index(text)], text  # No row of the table: a run should not take it for one.
     nulls = tuple(null for null in _NULLS if any(null in row for row in body))
     rows = tuple(tuple(None if cell in ("", *nulls) else cell for cell in row) for row in body)
     skip = before or int(bool(repaired))
-    return Dialect(
-        encodings[0], delimiter, names, header, rows, nulls, named, escape, skip, encodings, len(below) - len(body)
-    )
+    refused = len(below) - len(body) - bool(sums)
+    return Dialect(encodings[0], delimiter, names, header, rows, nulls, named, escape, skip, encodings, refused, sums)
 
 
 def has_blanks_behind(dialect: Dialect) -> bool:
@@ -197,8 +203,9 @@ def _decode(data: bytes, whole: bool) -> tuple[tuple[str, ...], str]:
     if data.startswith(_UTF16):
         return ("utf-16",), data.decode("utf-16", "ignore")
     cut = data if whole else data[: data.rfind(b"\n") + 1]
-    # Of European text nearly every such byte stands alone.
-    east = 2 * sum(len(pair) for pair in _HIGH_PAIR.findall(cut)) > len(_HIGH.findall(cut))
+    # Of European text nearly every such byte stands alone. One word may come often.
+    words = b" ".join({*_WORD.findall(cut)})
+    east = 2 * sum(len(pair) for pair in _HIGH_PAIR.findall(words)) > len(_HIGH.findall(words))
     tried = ("utf-8-sig", *(_EAST_ASIAN if east else ()), "cp1252", "latin-1")
     texts = {name.removesuffix("-sig"): text for name in tried if (text := _try(cut, name)) is not None}
     first = next(iter(texts))

@@ -15,7 +15,7 @@ from typing import Any
 from tidefold.domain.source_progress import NameReading
 from tidefold.domain.table.table_spec import MARIADB, MYSQL, ORACLE, POSTGRESQL, SQLSERVER
 from tidefold.domain.wording import count_noun
-from tidefold.sources.debezium.connect_schema import column_names, columns_by
+from tidefold.sources.debezium.connect_schema import column_names, columns_by, explain_losses
 from tidefold.sources.inference import roles
 from tidefold.sources.inference.dialect import find_unnamed, is_object, patterns_of, read_beginning
 from tidefold.sources.inference.files import (
@@ -303,7 +303,7 @@ def _row_field(rows: Sequence[dict[str, Any]]) -> tuple[str, OpCandidate | None]
         return next((name for name in always if name in _WRAPPERS and beside <= {name}), ""), None
     if UNWRAPPED.fullmatch(op.column):
         return "", None
-    named = [name for name in always if name in (*_WRAPPERS, "data", "row", "after")]
+    named = [name for name in always if name in (*_WRAPPERS, "data", "row", "after", "detail")]
     if not named and all(map(roles.describes_row, {*names} - {*objects, op.column})):
         named = always
     return (named[0], op) if len(named) == 1 else ("", None)
@@ -381,6 +381,7 @@ def _propose_log(
     declared: dict[str, str | None] = {}
     for schema in (r.get("value schema") for r in sample):
         declared |= dict.fromkeys(column_names(schema)) | {n: c.type for n, c in columns_by(schema).items()}
+    last = next((r["value schema"] for r in reversed(sample) if r.get("value schema")), None)
     columns = tuple(
         ProposedColumn(
             name, declared[name], "as the schema says" if declared[name] else "no type fits what the schema says"
@@ -410,7 +411,9 @@ def _propose_log(
         usable=not notes and all(question.sure for question in questions),
         notes=tuple(notes),
         questions=tuple(questions),
-        warnings=() if notes or not key else find_refused(key, columns, connector, sample),
+        warnings=()
+        if notes or not key
+        else (*find_refused(key, columns, connector, sample), *explain_losses(last, key)),
         has_transactions=not changes or any(isinstance(v.get("transaction"), dict) for v in changes),
     )
 
@@ -448,6 +451,8 @@ def _whole_number_note(values: Sequence[int]) -> str:
     note = f"{low} to {high} seen"
     if _TIMES[0] <= low and high <= _TIMES[1]:
         return f"{note}: microseconds since 1970? then `timestamp`"
+    if _TIMES[0] <= 1000 * low and 1000 * high <= _TIMES[1]:
+        return f"{note}: milliseconds since 1970? then `{{type: timestamp, encoding: millis}}`"
     return f"{note}: `int` would fit" if low >= -(2**31) and high < 2**31 else note
 
 

@@ -179,7 +179,8 @@ def find_keys(
     several = [part for part in parts if len(part) >= _SEVERAL] if op is None else []
     again = {name: _find_again((name,), several) for name in fit if all(_is_unique((name,), part) for part in several)}
     unique = [name for name in fit if _is_unique((name,), told) or again.get(name, 0) >= _SOME]
-    named = [name for name in fit if key_score(log, name) == 3 and name not in unique]
+    # A key that was deleted may be inserted again.
+    named = [name for name in fit if key_score(log, name) >= (2 if op else 3) and name not in unique]
     keys = sorted(unique, key=lambda name: (-key_score(log, name), -again.get(name, 0)))
     if not keys and not named:
         ids = sorted(fit, key=lambda name: -key_score(log, name))[:5]
@@ -206,6 +207,23 @@ def find_same(parts: Sequence[Data]) -> float:
     """Returns the lowest share of the rows of a file that the next file has, too; 0 for one file."""
     rows = [set(map(_freeze, part)) for part in parts]
     return min((len(one & other) / len(one) for one, other in pairwise(rows)), default=0.0)
+
+
+def is_window(key: Sequence[str], parts: Sequence[Data]) -> bool:
+    """Whether the rows that each file has no longer are, by some column, those before all that it has."""
+
+    def place(row: Mapping[str, Any], name: str) -> tuple[int, str]:
+        return len(text_of(row.get(name))), text_of(row.get(name))
+
+    def find_lost(one: Data, other: Data) -> list[Mapping[str, Any]]:
+        kept = {tuple(row.get(name) for name in key) for row in other}
+        return [row for row in one if tuple(row.get(name) for name in key) not in kept]
+
+    steps = [(find_lost(one, other), other) for one, other in pairwise(parts)]
+    return all(len(lost) >= _SEVERAL for lost, _ in steps) and any(
+        all(max(place(row, name) for row in lost) < min(place(row, name) for row in other) for lost, other in steps)
+        for name in parts[0][0]
+    )
 
 
 def key_score(log: str, name: str) -> int:
@@ -287,9 +305,8 @@ def key_question(
     """Asks which columns are the key."""
     text = "which columns tell rows apart? If rows only come, set `merge: append` in the place of `key`."
     if not keys:
-        return ProposalQuestion(
-            "key", f"{text} No column was found whose values differ in all rows. As written, each row is one more."
-        )
+        none = "No column was found whose values differ in all rows."
+        return ProposalQuestion("key", f"{text} {none}{'' if op else ' As written, each row is one more.'}")
     best, scores = keys[0], [key_score(log, key[0]) for key in keys if len(key) == 1]
     inserts = sum(map(op.is_insert, rows)) if op else 0
     seen = f"its values differ in all {inserts or len(rows):,} {'inserted ' if inserts else ''}rows of the sample"
@@ -297,7 +314,7 @@ def key_question(
     comes_again = op is None and _find_again(best, parts) >= _SOME and all(_is_unique(best, part) for part in parts)
     if comes_again:
         because = "its values differ in all rows of each file, and come again in others"
-    named = scores[:1] >= [2] or (comes_again and scores[:1] > scores[1:2])
+    named = scores[:1] >= [3 if because == "its name" else 2] or (comes_again and scores[:1] > scores[1:2])
     sure = len(best) == 1 and named and len(rows) >= _SEVERAL
     rivals = [score for score in scores[1:] if score >= 2]
     return ProposalQuestion("key", text, tuple(", ".join(key) for key in keys), sure and not rivals, because)
@@ -318,15 +335,17 @@ def add_files(columns: Sequence[ProposedColumn], orders: Sequence[str]) -> list[
     return [*whole, "file"]
 
 
-def order_question(columns: Sequence[ProposedColumn], orders: Sequence[str]) -> ProposalQuestion:
-    """Asks which column orders two rows of a key."""
+def order_question(columns: Sequence[ProposedColumn], orders: Sequence[str], is_alone: bool) -> ProposalQuestion:
+    """Asks which column orders two rows of a key. is_alone: one day does not show whether each has all rows."""
     text = "which column says of two rows of a key which one is the newer?"
     if not orders:
         text += " No such column was found: land one, as the time of the change or of the export"
         return ProposalQuestion("order", text)
     if orders[0] == "file":
         because = "no column says when a row changed, so the later file counts: by the time in its name, or by arrival"
-        return ProposalQuestion("order", text, tuple(orders), sure=True, because=because)
+        if is_alone:
+            text += " If each file has all rows of the table, set `extract: full` below `source`, and remove `order`"
+        return ProposalQuestion("order", text, tuple(orders), sure=not is_alone, because=because)
     named = {name: order_score(c) for c in columns for name in (c.name, f"{c.name}, file")}
     sure = named[orders[0]] == 2 and (len(orders) == 1 or named.get(orders[1], 0) < 2)
     same = f"rows with the same key and the same {orders[0]} have the same content"

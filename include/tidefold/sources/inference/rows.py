@@ -155,7 +155,7 @@ def propose_rows(feed: SampledFeed) -> ProposedLog:
     if extract:
         questions.append(extract)
     if not feed.ordered and not empty and not appends:
-        questions.append(roles.order_question(columns, orders))
+        questions.append(roles.order_question(columns, orders, op is None and _is_one_day(feed)))
     ignored = tuple(c.name for c in columns if c.type is None or _INDEX.fullmatch(c.name))
     # The folders of extracts have their date, which is in no row.
     by_folder = () if extract else feed.folder_columns
@@ -180,7 +180,7 @@ def propose_rows(feed: SampledFeed) -> ProposedLog:
         appends=appends,
         questions=tuple(questions),
         ignored=ignored,
-        warnings=(*_explain_unwrapped(feed, op), *_explain_refused(feed), *([_NO_ZONE] if zone else [])),
+        warnings=(*_explain_unwrapped(feed, op), *_explain_refused(feed, op), *([_NO_ZONE] if zone else [])),
         refused=feed.refused,
     )
 
@@ -204,9 +204,17 @@ def _list_options(
         options["extract"] = "full" if extract.candidates == ("full",) else {"marker": feed.marker or "?"}
     if by_folder:
         options["folder_columns"] = [column.name for column in by_folder]
+    if not op and (sums := feed.options.get("op")):
+        column = next(name_column(one).name for one in feed.columns if one.name == sums["column"])
+        options["op"] = {**sums, "column": column}
     if op:
         options["op"] = {**op.option, **({"row": feed.row_field} if feed.row_field else {})}
     return options
+
+
+def _is_one_day(feed: SampledFeed) -> bool:
+    """Whether there is only one file, with a date in its name."""
+    return len(feed.parts) == 1 and find_date(next(iter(feed.parts)), None) is not None
 
 
 def _find_extract(feed: SampledFeed, key: Sequence[str]) -> ProposalQuestion | None:
@@ -224,6 +232,9 @@ def _find_extract(feed: SampledFeed, key: Sequence[str]) -> ProposalQuestion | N
     if not once or shared < _HALF or (shared < _MOST and same < _HALF):
         return None
     why = f"each name has a date, and {shared:.0%} of the keys of a file are in the next one, each once"
+    if roles.is_window(key, parts):
+        text = "has each file all rows, or those of some days? Then set `order: file` in place of it: older rows stay"
+        return ProposalQuestion("extract", text, ("full",), False)
     if len(dates) == len(feed.parts):
         return ProposalQuestion("extract", "does each file have all rows of the table?", ("full",), True, why)
     text = "do the files of a date have all rows of the table, and what shows that they are all there?"
@@ -231,10 +242,15 @@ def _find_extract(feed: SampledFeed, key: Sequence[str]) -> ProposalQuestion | N
     return ProposalQuestion("extract", text, (marker,), bool(feed.marker), why.replace("a file", "a date"))
 
 
-def _explain_refused(feed: SampledFeed) -> tuple[str, ...]:
-    why = "they have another number of values than the header, text behind a closing quote, or are a sum at the end"
+def _explain_refused(feed: SampledFeed, op: roles.OpCandidate | None) -> tuple[str, ...]:
+    why = "they have another number of values than the header, or text behind a closing quote"
     count = feed.refused + len(feed.rows)
-    return (f"{feed.refused:,} of {count:,} sampled rows would be refused: {why}",) if feed.refused else ()
+    refused = (f"{feed.refused:,} of {count:,} sampled rows would be refused: {why}",) if feed.refused else ()
+    if not (sums := feed.options.get("op")):
+        return refused
+    name, texts = sums["column"], ", ".join(sums["ignore"])
+    left_out = "`op` leaves them out" if op is None else "they are taken for rows: land files without them"
+    return (*refused, f"rows at the end of files whose `{name}` is {texts} look like sums: {left_out}")
 
 
 def _split_order(order: str, named: Mapping[str, ProposedColumn]) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from tidefold.domain.wording import count_noun
 from tidefold.sources.inference.proposal import ProposedColumn
 from tidefold.sources.records.text_forms import FORMATS, NUMBER_MARKS, PLAIN, Spelling, in_normal_form, is_as
 
@@ -161,8 +162,8 @@ def _fraction(name: str, values: Sequence[Decimal], encoding: str = "") -> Propo
     even = len(scales) == 1 and not encoding_is_number(encoding)
     money = bool(MONEY.search(name)) or (encoding_is_number(encoding) and scale <= 2)
     if scale <= _MONEY_SCALE and (money or even) and digits + max(scale, 2) <= _MOST_DIGITS:
-        scale = max(scale, 2)
-        note = f"up to {scale} digits behind the point seen: more are refused; `double` takes any, inexactly"
+        seen, scale = count_noun(scale, "digit"), max(scale, 2)
+        note = f"{seen} behind the point seen: more than {scale} are refused; `double` takes any, inexactly"
         precision = min(max(_DIGITS, digits + scale + 2), _MOST_DIGITS)
         return ProposedColumn(name, f"decimal({precision},{scale})", note, "" if encoding == "number" else encoding)
     return ProposedColumn(name, "double")

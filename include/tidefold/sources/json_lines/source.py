@@ -262,7 +262,7 @@ class _Ops:
         text = str(decoded.op).lower() if isinstance(decoded.op, bool) else str(decoded.op)
         if text in op.ignore:
             return None, row
-        if text not in op.upsert and text not in op.delete:
+        if op.upsert != ANY and text not in op.upsert and text not in op.delete:
             expected = ", ".join((*op.upsert, *op.delete))
             raise RefusedRecordError("OP_UNKNOWN", f"`{op.column}` is {text[:40]!r}, not one of {expected}.")
         return text in op.delete, row

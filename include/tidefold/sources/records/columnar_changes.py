@@ -35,12 +35,12 @@ Cast = Callable[[pa.Array, Column], tuple[pa.Array, Sequence[int]]]
 class OpColumn(msgspec.Struct, frozen=True):
     """The column with the operation of a row.
 
-    upsert, delete: its words for them. `any`: every value is a delete, and null an upsert.
+    upsert, delete: its words for them. `any`: every value that no other list has; with deletes, null is an upsert.
     ignore: its words for rows that do not count.
     """
 
     column: str
-    upsert: tuple[str, ...]
+    upsert: tuple[str, ...] | str
     delete: tuple[str, ...] | str
     ignore: tuple[str, ...] = ()
 
@@ -132,7 +132,8 @@ class Changes:
             return pc.is_valid(_combine(rows, op.column))
         texts = pc.cast(_combine(rows, op.column), pa.string())
         made.without = _where(pc.is_in(texts, pa.array(op.ignore, pa.string())))
-        for row in _where(pc.invert(pc.is_in(texts, pa.array([*op.upsert, *op.delete, *op.ignore], pa.string())))):
+        listed = [*op.upsert, *op.delete, *op.ignore]
+        for row in [] if op.upsert == ANY else _where(pc.invert(pc.is_in(texts, pa.array(listed, pa.string())))):
             value = texts[row].as_py()
             expected = ", ".join((*op.upsert, *op.delete))
             text = "null" if value is None else repr(value[:40])

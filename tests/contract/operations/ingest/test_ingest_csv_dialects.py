@@ -42,6 +42,7 @@ PLAIN = "{id: int, text: string, seq: long}"
         ("csv, encoding: cp1252", "id,text,seq\n1,5 €,5\n".encode("cp1252"), "5 €"),
         ("csv", "\ufeffid,text,seq\r\n1,a,5\r\n", "a"),
         ("csv, header: false", "\ufeff1,a,5\n", "a"),
+        ("csv, op: {column: id, upsert: any, delete: [], ignore: [Sum, Total]}", "id,text,seq\n1,a,5\nTotal,,5\n", "a"),
     ],
 )
 def test_a_dialect_is_read_as_it_is_configured(
