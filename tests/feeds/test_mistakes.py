@@ -363,10 +363,58 @@ def test_20_the_time_zone_is_added_after_data_came(person: Person) -> None:
     assert person.rows() == before
     person.set("time_zone: Europe/Berlin", below="source")
     advice = advice_of(fails(person.call("run", "orders"), "SHAPE_CHANGED", 3))
-    drop, ingest = CODED.findall(advice)
+    drop, ingest = (text for text in CODED.findall(advice) if text.startswith("tidefold"))
     assert person.follow_command(f"{drop} --yes").exit_code == 0
     assert person.follow_command(ingest).exit_code == 0
     assert [row["updated_at"][:19] for row in person.rows()] == ["2026-11-01 07:00:00", "2026-11-01 07:01:00"]
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ("timestamp_formats: ['%Y-%d-%m %H:%M:%S']", "timestamp_formats"),
+        ("decimal: ','", "decimal"),
+        ("'null': ['', Ann]", "null"),
+        ("quote: ''", "quote"),
+        ("header: [op, order_id, customer, updated_at, total]", "header"),
+        ("op: {column: op, upsert: [U], delete: [I]}", "op.upsert"),
+        ("delimiter: ;", "delimiter"),
+    ],
+)
+def test_22_values_are_read_in_another_way_after_data_came(person: Person, line: str, shown: str) -> None:
+    """Rows of both readings would mix without a word, unless the person says that they may."""
+    before = person.rows()
+    person.set(line, below="source")
+    assert person.call("validate").exit_code == 0  # Without the store nobody knows.
+    for words in (("validate", "--online"), ("ingest", "orders"), ("run", "orders")):
+        said = fails(person.call(*words), "SHAPE_CHANGED", 3)
+        assert f"read `{shown}` from" in said
+    allowed = next(text for text in CODED.findall(advice_of(said)) if "schema_evolution" in text)
+    person.set(allowed)
+    assert person.rows() == before
+    person.set("schema_evolution: {}")
+    assert person.rows() == before  # It is the reading of the log now.
+
+
+def test_22_an_encoding_is_changed_after_data_came(person: Person) -> None:
+    person.edit("encoding: iso", "encoding: micros")
+    person.land("lines/l1.jsonl", '{"op":"I","id":1,"text":"a","ts":1767225600000}\n')
+    assert len(person.rows("lines")) == 1
+    person.edit("encoding: micros", "encoding: millis")
+    said = fails(person.call("ingest", "lines"), "SHAPE_CHANGED", 3)
+    assert "read `ts` from encoding micros to encoding millis" in said
+    person.edit("encoding: millis", "encoding: any")
+    assert len(person.rows("lines")) == 1  # It reads what micros read, and more.
+
+
+@pytest.mark.parametrize("line", ["timestamp_formats: ['%d.%m.%Y %H:%M']", "thousands: ','"])
+def test_22_what_was_refused_before_may_be_read_now(person: Person, line: str) -> None:
+    row = 'I,3,Cid,"1,000.00",2026-11-02 08:00:00' if "thousands" in line else "I,3,Cid,1.00,02.11.2026 08:00"
+    person.land("orders/o2.csv", HEAD + row + "\n")
+    person.call("ingest", "orders")
+    person.set(line, below="source")
+    assert person.call("quarantine", "retry", "orders").exit_code == 0
+    assert [row["customer"] for row in person.rows()] == ["Ann", "Bob", "Cid"]
 
 
 @pytest.mark.parametrize("words", [["2"], ["order_id=2"], ['{"order_id": 2}']])

@@ -68,7 +68,7 @@ def test_a_good_file_gives_absolute_paths_and_the_order_of_the_file(tmp_path: Pa
     assert accounts.suite == tmp_path / "quality/accounts.yaml"
     assert accounts.quality.max_row_drop == 0.25
     columns = (Column("bid", "int"), Column("aid", "long"), Column("filler", "string"))
-    assert accounts.shape == TableSpec(("aid", "bid"), columns, "postgresql", 16, 4)
+    assert accounts.shape == TableSpec(("aid", "bid"), columns, "postgresql", 16, 4, reading=())
 
 
 def test_defaults(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ def test_policies_by_kind_or_in_one_word(tmp_path: Path) -> None:
     some = load(tmp_path, more="schema_evolution: {add: quarantine, drop: evolve}").policies
     assert some == Policies(add=Policy.QUARANTINE, drop=Policy.EVOLVE)
     for word in ("evolve", "freeze"):
-        assert load(tmp_path, more=f"schema_evolution: {word}").policies == Policies(*[Policy(word)] * 6)
+        assert load(tmp_path, more=f"schema_evolution: {word}").policies == Policies(*[Policy(word)] * 7)
 
 
 def test_the_former_key_is_refused_with_its_name_now(tmp_path: Path) -> None:

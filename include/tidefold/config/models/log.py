@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field, PrivateAttr
 
 from tidefold.config.models.sections import AlarmsEntry, locate
-from tidefold.config.models.sources import DebeziumEntry, SourceEntry, StateJsonEntry, list_options
+from tidefold.config.models.sources import DebeziumEntry, SourceEntry, StateJsonEntry, list_options, list_reading
 from tidefold.config.models.spark import LogSpan, count_micros
 from tidefold.config.models.table import (
     ColumnValue,
@@ -261,7 +261,6 @@ def _shape_of(entry: LogConfig) -> TableSpec:
     if own == COLUMNS and entry.merge.engine is Engine.APPEND:
         own = POSITION  # The file and the row are the place of a row.
     written = entry.ttl.column if entry.ttl and entry.ttl.on else None
-    zone = getattr(entry.source, "time_zone", None) or ""
     return TableSpec(
         key=tuple(entry.key),
         columns=tuple(
@@ -282,7 +281,7 @@ def _shape_of(entry: LogConfig) -> TableSpec:
         merge=entry.merge.merge(not by),
         spread=_spread(entry),
         ignored=tuple(entry.ignored),
-        time_zone="" if zone == "UTC" else zone,
+        reading=tuple(sorted(list_reading(entry.source).items())) if entry.source else None,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import json
 import re
 from collections.abc import Mapping
 from datetime import UTC, date, datetime
@@ -410,3 +411,18 @@ def list_options(source: _Source) -> dict[str, Any]:
     if options.get("extract") and "record" in options:
         options["record"] = "value"  # A line of an extract is a row.
     return options
+
+
+# These decide which files there are, when one is whole, and the order; what a package does with its own is not known.
+_READS_NO_VALUE = {"format", "path", "table", "from_version", "names", "files", "extract", "name", "options"}
+_READS_NO_VALUE |= {"connector", "state", "partitions", "metadata"}
+
+
+def list_reading(source: _Source) -> dict[str, str]:
+    """Returns the options that decide how values are read, as JSON, where they are not the defaults."""
+    options: dict[str, Any] = source.model_dump(mode="json", exclude=_READS_NO_VALUE, exclude_defaults=True)
+    if options.pop("op", None):
+        options |= {f"op.{name}": value for name, value in source.model_dump(mode="json")["op"].items()}
+    if options.get("time_zone") == "UTC":
+        del options["time_zone"]
+    return {name: json.dumps(value) for name, value in options.items()}

@@ -215,6 +215,10 @@ class SchemaEntry(StrictModel):
     )
     narrow: _Configured = Field(default="freeze", description="a type that fits only some values")
     drop: _Configured = Field(default="freeze", description="a column is removed")
+    read: _Configured = Field(
+        default="freeze",
+        description="an option of the source, or an encoding, that reads values in another way; rows in the log stay",
+    )
     retype: _Brought = Field(default="quarantine", description="another type, or a record with a value of another type")
 
     @property

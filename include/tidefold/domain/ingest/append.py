@@ -205,7 +205,7 @@ def names(state: LogState) -> frozenset[str]:
 def check_shape(state: LogState, shape: TableSpec) -> None:
     """Raises RefusedError for changes of another table definition than the log's (I28).
 
-    The number of buckets may differ, and so may the names and encodings that a source uses for a column.
+    The number of buckets may differ, and so may how a source reads values, and what it calls a column.
     """
     if is_empty(state) or _as_stored(shape) == _as_stored(state.shape):
         return
@@ -219,7 +219,7 @@ def check_shape(state: LogState, shape: TableSpec) -> None:
 
 def _as_stored(shape: TableSpec) -> TableSpec:
     columns = tuple(Column(column.name, column.type) for column in shape.columns)
-    return replace(shape, columns=columns, buckets=1, ignored=())
+    return replace(shape, columns=columns, buckets=1, ignored=(), reading=None)
 
 
 def differences(one: TableSpec, other: TableSpec, *named: str) -> list[str]:
@@ -247,7 +247,6 @@ def _describe(shape: TableSpec) -> dict[str, str]:
     parts |= {"key_groups": str(shape.key_groups), "merge": _merging(shape)}
     written = {column.name: f" as {column.encoding}" if column.encoding else "" for column in shape.columns}
     parts |= {f"column `{column.name}`": column.type + written[column.name] for column in shape.columns}
-    parts["time_zone"] = shape.time_zone or "UTC"
     return {**parts, "column order": ", ".join(column.name for column in shape.columns)}
 
 

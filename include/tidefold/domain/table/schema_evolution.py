@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -10,7 +11,15 @@ from itertools import pairwise
 from tidefold.domain.ingest.append import differences, is_empty, with_shape
 from tidefold.domain.log_state import LogState, State
 from tidefold.domain.table.table_spec import Column, Engine, TableSpec, rename_columns
-from tidefold.domain.table.types import Schema, has_text, schemas_of, widens, without_source_details
+from tidefold.domain.table.types import (
+    Schema,
+    encodings_of,
+    has_text,
+    parse_type,
+    schemas_of,
+    widens,
+    without_source_details,
+)
 from tidefold.errors import RefusedError
 
 
@@ -29,12 +38,16 @@ class Policy(StrEnum):
     FREEZE = "freeze"
 
 
+# Encodings that can read one text, or one number, as different values; and pairs of them that read both alike.
+_ALIKE = ({"days", "micros", "millis", "nanos", "any"}, {"base64", "base64url", "hex", "string", "any"})
+_SAME = ({"days", "any"}, {"micros", "any"}, {"string", "any"})
+_WORDS = ("op.upsert", "op.delete", "op.ignore")
 # Policies under which the configuration may make a change.
 _MADE = (Policy.STOP, Policy.EVOLVE)
 
 
 class ChangeKind(StrEnum):
-    """How the columns of a log may change."""
+    """How the columns of a log, and how their values are read, may change."""
 
     ADD = "add"
     WIDEN = "widen"
@@ -42,6 +55,7 @@ class ChangeKind(StrEnum):
     NARROW = "narrow"
     DROP = "drop"
     RETYPE = "retype"
+    READ = "read"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +68,7 @@ class Policies:
     narrow: Policy = Policy.FREEZE
     drop: Policy = Policy.FREEZE
     retype: Policy = Policy.QUARANTINE
+    read: Policy = Policy.FREEZE
 
     def of(self, kind: ChangeKind) -> Policy:
         return Policy(getattr(self, kind))
@@ -63,7 +78,7 @@ class Policies:
 class SchemaChange:
     """One difference between two schemas.
 
-    column: the column's name in the newer schema, or in the older one if it was dropped.
+    column: the column's name in the newer schema, or in the older one if it was dropped; or an option of the source.
     impossible: why no policy can allow it; empty: a policy can.
     """
 
@@ -99,7 +114,7 @@ def evolve(state: LogState, shape: TableSpec, policies: Policies, instant: str, 
     after = _next_schema(state, before[-1], shape, instant, run)
     differences = changes(before[-1], after, shape)
     _require_same_log(state, after, shape)
-    _require_allowed(state.log, differences, policies)
+    _require_allowed(state.log, (*differences, *_changes_of_reading(state, shape)), policies)
     schemas = (*before, after) if differences else before
     schemas = schemas if schemas[1:] else ()
     return replace(state, shape=shape, schemas=schemas, fence=state.fence + (schemas != state.schemas))
@@ -244,7 +259,7 @@ def _require_same_log(state: LogState, after: Schema, shape: TableSpec) -> None:
     """Raises RefusedError unless the table definitions differ only in their columns."""
     now = {number: name for name, number in after.named.items()}
     names = {name: now[number] for name, number in schemas_of(state)[-1].named.items() if number in now}
-    comparable = replace(state.shape, ignored=shape.ignored)
+    comparable = replace(state.shape, ignored=shape.ignored, reading=shape.reading)
     if _without(shape, set(names.values())) == rename_columns(comparable, shape.columns, names):
         return
     changed = differences(state.shape, shape, "before", "now")
@@ -269,6 +284,62 @@ def _hint(state: LogState) -> str:
     return f"The log has no change yet: run `tidefold drop {state.log} --yes`, then `tidefold ingest {state.log}`."
 
 
+def _changes_of_reading(state: LogState, shape: TableSpec) -> Iterator[SchemaChange]:
+    """Yields what would read values in another way than those of the log. What was refused may be read."""
+    if state.shape.reading is None or shape.reading is None or not state.last_sqn:
+        return
+    has_text = any(column.type == "string" for column in state.shape.columns)
+    old, new = dict(state.shape.reading), dict(shape.reading)
+    for name in {**old, **new}:
+        before, after = old.get(name, ""), new.get(name, "")
+        is_other = _moves_a_word(name, old, new) if name in _WORDS else not _reads_more(name, before, after, has_text)
+        if before != after and is_other:
+            yield SchemaChange(ChangeKind.READ, name, before or "the default", after or "the default")
+    columns = {column.name: column for column in state.shape.columns}
+    for column in shape.columns:
+        former = columns.get(column.name, column)
+        types = parse_type(former.type), parse_type(column.type)
+        one, other = (
+            part.encoding or next(iter(encodings_of(type_)), "")
+            for part, type_ in zip((former, column), types, strict=True)
+        )
+        if types[0].name == types[1].name and _reads_otherwise(one, other):
+            yield SchemaChange(ChangeKind.READ, column.name, f"encoding {one}", f"encoding {other}")
+
+
+def _reads_more(name: str, before: str, after: str, has_text: bool) -> bool:
+    """Whether an option reads every value as before: it only names what was refused before.
+
+    A text that means null was a value of a text column. A format with the year in front may read what ISO 8601 reads.
+    What was read as UTF-8 was UTF-8.
+    """
+    match name:
+        case "thousands" | "encoding":
+            return not before
+        case "null":
+            return not has_text and before[:-1] in after
+    is_longer = name == "timestamp_formats" and after.startswith(before[:-1])
+    return is_longer and bool(after) and "%Y-" not in after[len(before) :]
+
+
+def _moves_a_word(name: str, old: Mapping[str, str], new: Mapping[str, str]) -> bool:
+    """Whether a word of this list has another meaning now. A word without a meaning is refused."""
+    before, after, *others = (
+        json.loads(listed) for listed in (old.get(name, "[]"), *(new.get(n, "[]") for n in (name, *_WORDS)))
+    )
+    if "any" in (before, after, *others):
+        return True
+    return any(word in other for word in before if word not in after for other in others)
+
+
+def _reads_otherwise(one: str, other: str) -> bool:
+    """Whether one encoding can read what another one has written, as another value. Without a scale it reads none."""
+    plain = {encoding.partition("(")[0] for encoding in (one, other)}
+    if one == other or plain in _SAME or (plain == {"base64"} and "base64" in (one, other)):
+        return False
+    return any(plain <= alike for alike in _ALIKE)
+
+
 def _without(shape: TableSpec, names: set[str]) -> TableSpec:
     """Returns the table definition restricted to these columns. A new column may have its own group or function."""
     merge = rename_columns(shape, shape.columns, {name: name for name in names}).merge
@@ -283,11 +354,14 @@ def _require_allowed(log: str, differences: tuple[SchemaChange, ...], policies: 
     reasons = "; ".join(f"{change}: {change.impossible or policy[change]}" for change in held)
     kinds = dict.fromkeys(c.kind for c in held if not c.impossible)
     able = not any(c.impossible for c in held)
+    place = "values" if {*kinds} == {ChangeKind.READ} else "columns"
     allow = (
         f", or set `schema_evolution: {{{', '.join(f'{kind}: evolve' for kind in kinds)}}}` for this log to allow it"
     )
+    if ChangeKind.READ in kinds:
+        allow += ": rows in the log stay as they were read"
     raise RefusedError(
         "SHAPE_CHANGED",
-        f"The configured columns do not match those of log `{log}` ({reasons}). Nothing was changed.",
-        hint=f"Put the old columns back{allow if able else ''}. {_advise_to_begin_again(log)}",
+        f"The configuration does not match log `{log}` ({reasons}). Nothing was changed.",
+        hint=f"Put the old {place} back{allow if able else ''}. {_advise_to_begin_again(log)}",
     )

@@ -114,7 +114,7 @@ class TableSpec:
     merge: how changes of one key become a row.
     spread: how many of the first key columns decide the key group; 0: all.
     ignored: names that records may have besides the columns; the log leaves them out.
-    time_zone: of times without one; empty: UTC.
+    reading: the options of the source by which it reads values, where they are not the defaults; None: unknown.
     """
 
     key: tuple[str, ...]
@@ -126,7 +126,7 @@ class TableSpec:
     merge: Merge = Merge()
     spread: int = 0
     ignored: tuple[str, ...] = ()
-    time_zone: str = ""
+    reading: tuple[tuple[str, str], ...] | None = None
 
     @property
     def spread_key(self) -> tuple[str, ...]:

@@ -15,6 +15,8 @@ from tidefold.operations.quarantine.retry import retry
 
 WRONG = "csv, op: {column: op, upsert: [I]}"
 RIGHT = 'csv, op: {column: op, upsert: [I, U], ignore: [X]}, "null": ["", n/a]'
+# A text column may have had that text.
+ALLOWED = "\n    schema_evolution: {read: evolve}"
 HEAD = "op,id,text,seq\n"
 FILES = {
     "2026-11-01.csv": "I,1,a,1\nI,2,b,n/a\nU,3,c,n/a\nX,9,x,9\n",
@@ -41,7 +43,7 @@ def test_the_rows_are_as_if_they_had_been_readable_at_once(kind: dict[str, str],
     truth = make_rows_landing(tmp_path / "right", RIGHT, **kind)
     ingest_items(truth)
     ingest_items(make_rows_landing(tmp_path / "wrong", WRONG, **kind))
-    pipeline = make_rows_landing(tmp_path / "wrong", RIGHT, **kind)
+    pipeline = make_rows_landing(tmp_path / "wrong", RIGHT, **{**kind, "more": kind["more"] + ALLOWED})
     outcome = retry(pipeline, "items")
     assert outcome.facts["changes"] == 2, outcome.message
     assert (outcome.facts["ignored"], outcome.facts["why"]) == (1, {"refused": 1})
@@ -73,7 +75,7 @@ def test_a_file_that_is_no_longer_as_it_was(text: str | None, tmp_path: Path) ->
         path.unlink()
     else:
         path.write_text(HEAD + text)
-    outcome = retry(make_rows_landing(tmp_path, RIGHT), "items")
+    outcome = retry(make_rows_landing(tmp_path, RIGHT, more=f"order: [seq]{ALLOWED}"), "items")
     assert outcome.facts["why"] == {"gone": 1}
     assert "land corrected ones in a new file" in outcome.message
 
@@ -84,6 +86,6 @@ def test_a_file_that_grew_is_read_up_to_what_was_taken(tmp_path: Path) -> None:
         land_text(tmp_path, "a.csv", HEAD + text)
         ingest_items(pipeline)
     assert [(e.changes, e.quarantined) for e in state_of(pipeline).landed] == [(1, 1), (1, 1)]
-    right = make_rows_landing(tmp_path, RIGHT)
+    right = make_rows_landing(tmp_path, RIGHT, more=f"order: [seq]{ALLOWED}")
     assert retry(right, "items").facts["changes"] == 2
     assert sorted(c["id"] for c in changes_of(right)) == [1, 2, 3, 4]

@@ -90,7 +90,7 @@ def test_the_description_says_what_is_there(tmp_path: Path, pipeline: Pipeline, 
         "merge": {"engine": "last", "deletes": "apply", "groups": [], "aggregates": []},
         "spread": 0,
         "ignored": [],
-        "time_zone": "",
+        "reading": [],
     }
     # Where the source stood at snapshot 2: not where it stands now.
     [position] = found["progress"]["positions"]
