@@ -200,7 +200,7 @@ def _log_lines(log: ProposedLog, path: str) -> Iterator[str]:
     yield f"      {_place(log)}: {_word(path)}"
     yield from (f"      {name}: {_value(value)}" for name, value in log.options)
     for name, value in _commit_time(log).items():
-        yield f"      {name}: {_word(value)} # when the source wrote a row; `tidefold as-of` needs it"
+        yield f"      {name}: {_word(value)} # when the source wrote a row, for `tidefold as-of`; it must be in `order`"
     key = ", ".join(_word(name) for name in log.key) or "?"
     if log.appends:
         yield "    key: []"
