@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from tidefold.domain.snapshot.claim import RestoreMode
     from tidefold.operations.pipeline import Pipeline
     from tidefold.operations.restore.export import Trial
-    from tidefold.operations.sets.restore import RestoreSet
 
 OfSet = Annotated[
     str | None,
@@ -62,39 +61,30 @@ class WholeSet:
     pipeline: Pipeline
     named: str
 
-    def build_restore(self, run: str, version: int | None, takeover: bool, mode: RestoreMode) -> RestoreSet:
-        """Returns the request to restore a version. Raises InvalidInputError without a version."""
-        from tidefold.operations.sets.restore import RestoreSet
+    def restore(self, run: str, version: int | None, takeover: bool, mode: RestoreMode, dry_run: bool) -> int:
+        """Stages the rows of an earlier version for all logs; with `dry_run` only prints what that would do."""
+        from tidefold.cli.spark_submit import run_step
+        from tidefold.operations.restore.restore import RestorePlanDetails
+        from tidefold.operations.sets.read import find_set
+        from tidefold.operations.sets.restore import RestoreSet, explain_set, restore_set
+        from tidefold.spark.steps import MaterializeStep
 
         if version is None:
             hint = f"`tidefold sets {self.named}` lists the versions."
             raise InvalidInputError("SET_VERSION_MISSING", "The restore of a set needs --version.", hint=hint)
-        return RestoreSet(run, self.named, version, takeover, mode, getpass.getuser())
-
-    def plan_restore(self, request: RestoreSet) -> int:
-        """Prints what a restore would do with each log. Changes nothing."""
-        from tidefold.operations.restore.restore import RestorePlanDetails
-        from tidefold.operations.sets.restore import explain_set
-
-        outcomes = explain_set(self.pipeline, request)
-        code = print_outcomes(self.terminal, "restore", outcomes)
-        for one in outcomes:
-            if isinstance(one.details, RestorePlanDetails):
-                for line in plan_lines(one.details):
-                    self.terminal.line(f"  {one.log}: {line}")
-        return code
-
-    def restore(self, request: RestoreSet) -> int:
-        """Stages the rows of an earlier version for all logs."""
-        from tidefold.cli.spark_submit import run_step
-        from tidefold.operations.sets.restore import restore_set
-        from tidefold.spark.steps import MaterializeStep
-
-        step = MaterializeStep(request)
-        outcomes = restore_set(
-            self.pipeline, request, lambda logs: run_step(self.terminal, self.pipeline, step, list(logs))
-        )
-        code = print_outcomes(self.terminal, "restore", outcomes, after=self._describe_next())
+        request = RestoreSet(run, self.named, version, takeover, mode, getpass.getuser())
+        if dry_run:
+            outcomes = explain_set(self.pipeline, request)
+            code = print_outcomes(self.terminal, "restore", outcomes)
+            for one in outcomes:
+                if isinstance(one.details, RestorePlanDetails):
+                    for line in plan_lines(one.details):
+                        self.terminal.line(f"  {one.log}: {line}")
+            return code
+        step, logs = MaterializeStep(request), find_set(self.pipeline, self.named).logs
+        outcomes = restore_set(self.pipeline, request, lambda logs: run_step(self.terminal, self.pipeline, step, logs))
+        after = f"tidefold quality {' '.join(logs)}, then tidefold confirm {logs[0]}, which publishes the whole set"
+        code = print_outcomes(self.terminal, "restore", outcomes, after=after)
         print_reads(self.terminal, outcomes)
         return code
 
@@ -157,7 +147,3 @@ class WholeSet:
         from tidefold.compute.runners import in_threads
 
         return in_threads(partial(BucketLine(self.terminal.note), log))
-
-    def _describe_next(self) -> str:
-        logs = self.pipeline.config.sets[self.named].logs
-        return f"tidefold quality {' '.join(logs)}, then tidefold confirm {logs[0]}, which publishes the whole set"

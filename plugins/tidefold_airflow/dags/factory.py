@@ -122,14 +122,8 @@ def tidefold_dag(
         **dag,
     }
     with DAG(dag_id, **settings) as made:
-        named = f"{{{{ params.logs or {list(logs)!r} }}}}"
-        _tasks(
-            named,
-            f"{{{{ '' if params.kind == {AS_CONFIGURED!r} else params.kind }}}}",
-            options,
-            asks,
-            logs,
-        )
+        kind = f"{{{{ '' if params.kind == {AS_CONFIGURED!r} else params.kind }}}}"
+        _tasks(f"{{{{ params.logs or {list(logs)!r} }}}}", kind, options, asks, logs)
     return made
 
 
@@ -160,18 +154,16 @@ def _approval_dag(owner: str, logs: Sequence[str], options: Options) -> str | No
 
 def _tasks(logs: Ids | str, kind: str | None, options: Options, asks: str | None, only: Sequence[str]) -> None:
     config = {"config": options.config}
-    choose = operators.TidefoldListLogsOperator(
-        task_id="choose", logs=logs, only=only, retries=1, skip_idle=True, **config
-    )
+    asked: dict[str, Any] = {"logs": logs, "only": only, "retries": 1, **config}
+    choose = operators.TidefoldListLogsOperator(task_id="choose", skip_idle=True, **asked)
     each: dict[str, Any] = {"logs": choose.output, **config, **CONTINUE_ON_PARTIAL_FAILURE}
     spark = {**each, "conn_id": options.conn_id, "connect_conn_id": options.connect_conn_id}
     ingest = operators.TidefoldIngestOperator(task_id="ingest", retries=2, skip_idle=True, **spark)
-    asking: dict[str, Any] = {"approval_dag": asks}
     materialize = operators.TidefoldMaterializeOperator(
-        task_id="materialize", kind=kind, takeover_after=options.takeover_after, retries=2, **asking, **spark
+        task_id="materialize", kind=kind, takeover_after=options.takeover_after, retries=2, approval_dag=asks, **spark
     )
     # No retry: a suite that fails once fails again. The next run tries everything else again.
-    quality = operators.TidefoldQualityOperator(task_id="quality", retries=0, **asking, **spark)
+    quality = operators.TidefoldQualityOperator(task_id="quality", retries=0, approval_dag=asks, **spark)
     # One task for each log, because Airflow sends the event of a table when its task succeeds.
     confirm = operators.TidefoldConfirmOperator.partial(
         task_id="confirm",
@@ -179,7 +171,7 @@ def _tasks(logs: Ids | str, kind: str | None, options: Options, asks: str | None
         map_index_template="{{ task.logs[0] }}",
         # Airflow then knows it before the first run: two tasks that end together do not both record it.
         outlets=[TABLES],
-        **asking,
+        approval_dag=asks,
         **config,
         **CONTINUE_ON_PARTIAL_FAILURE,
     ).expand(logs=choose.output.map(_alone))
@@ -189,16 +181,10 @@ def _tasks(logs: Ids | str, kind: str | None, options: Options, asks: str | None
     truncate = operators.TidefoldTruncateOperator(task_id="truncate", retries=1, **keeping)
     local_retention = operators.TidefoldLocalRetentionOperator(task_id="local_retention", retries=1, **keeping)
     clean = operators.TidefoldCleanOperator(task_id="clean", retries=1, **keeping)
-    alarms = operators.TidefoldAlarmsOperator(
-        task_id="alarms",
-        logs=logs,  # Also logs without news may be late.
-        only=only,
-        retries=1,
-        trigger_rule="all_done",
-        **alarm_settings(options.alarm_conn_id, options.alarm_notifier),
-        **config,
-    )
-    abort = operators.TidefoldAbortOperator(task_id="abort", retries=2, **asking, **each).as_teardown()
+    receivers = alarm_settings(options.alarm_conn_id, options.alarm_notifier)
+    # Also logs without news may be late.
+    alarms = operators.TidefoldAlarmsOperator(task_id="alarms", trigger_rule="all_done", **receivers, **asked)
+    abort = operators.TidefoldAbortOperator(task_id="abort", retries=2, approval_dag=asks, **each).as_teardown()
     # Skipped tasks had nothing to do.
     done = EmptyOperator(task_id="done", trigger_rule="none_failed")
     # Not with on_failure_fail_dagrun: a task before such a teardown no longer counts for the run's state (measured).

@@ -13,13 +13,12 @@ from tidefold.cli.output.outcomes import BucketLine, plan_lines, print_outcomes,
 from tidefold.cli.terminal import DryRun, Log, LogOrSet, RunId, SnapshotId, Takeover, Terminal, run_id
 from tidefold.cli.whole_set import OfSet, VersionNumber, WholeSet, require_log, require_no_log
 from tidefold.domain.external_snapshot import Layout, Ownership
-from tidefold.domain.snapshot.claim import RestoreMode
+from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
 from tidefold.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from tidefold.domain.key_groups import KeyGroups
     from tidefold.operations.pipeline import Pipeline
-    from tidefold.operations.restore.restore import Restore
 
 OldId = Annotated[
     int | None,
@@ -76,16 +75,15 @@ def restore(
 ) -> int:
     """Restore the rows of an older snapshot as a new, staged snapshot. Readers do not see it yet.
 
-    Continue with tidefold quality and tidefold confirm, as for any snapshot. The gate compares the row count with the
-    newest snapshot. If the gate fails because rows are fewer, confirm with an override. What happens to the later
-    changes is your choice. --log-position stay: go back, and stay there until tidefold resume LOG. Until then the log
-    ingests and folds nothing. --log-position skip: go back, and leave the later changes out for good. If a landed file
-    was wrong, choose skip; then land its rows, and those of later files, in new files. --log-position replay, for
-    repairs: make the table again from this snapshot; the next run, perhaps a scheduled one, folds the later changes
-    again. stay and replay are refused if those changes were truncated. The outcome names the change sets.
-    --log-position carry restores the base of a tail-only snapshot and leaves its changes in the log, to be folded by
-    the next run. To undo a restore, restore again.
-    Nothing is deleted. A full snapshot needs no Spark. A tail-only snapshot is folded in one Spark job.
+    The gate compares the row count with the newest snapshot. If the gate fails because rows are fewer, confirm with an
+    override. What happens to the later changes is your choice. --log-position stay: go back, and stay there until
+    tidefold resume LOG. Until then the log ingests and folds nothing. --log-position skip: go back, and leave the later
+    changes out for good. If a landed file was wrong, choose skip; then land its rows, and those of later files, in new
+    files. --log-position replay, for repairs: make the table again from this snapshot; the next run, perhaps a
+    scheduled one, folds the later changes again. stay and replay are refused if those changes were truncated. The
+    outcome names the change sets. --log-position carry restores the base of a tail-only snapshot and leaves its changes
+    in the log, to be folded by the next run. To undo a restore, restore again. Nothing is deleted. A tail-only snapshot
+    is folded in one Spark job; a full one needs no Spark.
 
     tidefold reads each file from the local copy. If there is none, it reads the store; if that fails, it rebuilds the
     file from an older snapshot and the log. The checksum must match, and the outcome names the source of each file.
@@ -96,47 +94,21 @@ def restore(
 
     Example: tidefold restore --set bank --version 3 --log-position replay
 
-    Example: tidefold restore accounts 12 --to /mnt/audit/accounts --key-groups 0-31
-
     Next: tidefold quality LOG, then tidefold confirm LOG
     """
-    from tidefold.domain.snapshot.claim import RestorePoint
-    from tidefold.operations.restore.restore import Restore
-
-    pipeline = terminal.pipeline()
+    pipeline, mode = terminal.pipeline(), log_position or RestoreMode.REPLAY
     if of_set is not None:
         require_no_log(of_set, log, snapshot, key_groups, share)
-        _check(log_position, dry_run, to, None, None)
-        whole = WholeSet(terminal, pipeline, of_set)
-        return _restore_set(whole, run_id(run), version, takeover, log_position, dry_run=dry_run, to=to)
-    name = pipeline.log(require_log(log, of_set, version)).id
+    name = of_set or pipeline.log(require_log(log, of_set, version)).id
     _check(log_position, dry_run, to, key_groups, share)
+    if of_set is not None:
+        whole = WholeSet(terminal, pipeline, of_set)
+        return whole.export(version, to) if to else whole.restore(run_id(run), version, takeover, mode, dry_run)
     if snapshot is None:
-        hint = f"`tidefold history {name}` lists the snapshots."
-        raise InvalidInputError("SNAPSHOT_MISSING", "A restore needs the id of a snapshot.", hint=hint)
+        raise InvalidInputError("SNAPSHOT_MISSING", "A restore needs the id of a snapshot.")
     if to is not None:
         return _restore_to(terminal, pipeline, name, snapshot, to, key_groups, share)
-    point = RestorePoint(snapshot, log_position or RestoreMode.REPLAY)
-    request = Restore(run_id(run), point, takeover, by=getpass.getuser())
-    if dry_run:
-        return _print_plan(terminal, pipeline, name, request)
-    return _restore(terminal, pipeline, name, request)
-
-
-def _restore_set(
-    whole: WholeSet,
-    run: str,
-    version: int | None,
-    takeover: bool,
-    log_position: RestoreMode | None,
-    *,
-    dry_run: bool,
-    to: str | None,
-) -> int:
-    if to is not None:
-        return whole.export(version, to)
-    wanted = whole.build_restore(run, version, takeover, log_position or RestoreMode.REPLAY)
-    return whole.plan_restore(wanted) if dry_run else whole.restore(wanted)
+    return _restore(terminal, pipeline, name, RestorePoint(snapshot, mode), run_id(run), takeover, dry_run)
 
 
 def _check(
@@ -156,24 +128,24 @@ def _check(
         raise InvalidInputError("SHARE_OPTIONS", message)
 
 
-def _restore(terminal: Terminal, pipeline: Pipeline, log: str, request: Restore) -> int:
+def _restore(
+    terminal: Terminal, pipeline: Pipeline, log: str, point: RestorePoint, run: str, takeover: bool, dry_run: bool
+) -> int:
     from tidefold.cli.spark_submit import run_step
+    from tidefold.operations.restore.restore import Restore, RestorePlanDetails, explain
     from tidefold.spark.steps import MaterializeStep
 
+    request = Restore(run, point, takeover, by=getpass.getuser())
+    if dry_run:
+        outcome = explain(pipeline, log, request)
+        code = print_outcomes(terminal, "restore", [outcome])
+        assert isinstance(outcome.details, RestorePlanDetails)
+        for line in plan_lines(outcome.details):
+            terminal.line(f"  {line}")
+        return code
     outcomes = run_step(terminal, pipeline, MaterializeStep(request), [log])
     code = print_outcomes(terminal, "restore", outcomes, after=f"tidefold quality {log}, then tidefold confirm {log}")
     print_reads(terminal, outcomes)
-    return code
-
-
-def _print_plan(terminal: Terminal, pipeline: Pipeline, log: str, request: Restore) -> int:
-    from tidefold.operations.restore.restore import RestorePlanDetails, explain
-
-    outcome = explain(pipeline, log, request)
-    code = print_outcomes(terminal, "restore", [outcome])
-    assert isinstance(outcome.details, RestorePlanDetails)
-    for line in plan_lines(outcome.details):
-        terminal.line(f"  {line}")
     return code
 
 

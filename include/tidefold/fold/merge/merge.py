@@ -244,17 +244,6 @@ def _connection(memory: int, scratch: str) -> Iterator[duckdb.DuckDBPyConnection
     _idle.connection = connection
 
 
-def close_kept() -> None:
-    """Closes the connection that this thread keeps.
-
-    Otherwise a thread that ends with the process aborts it: the connection waits for the interpreter, which is gone.
-    """
-    kept: duckdb.DuckDBPyConnection | None = getattr(_idle, "connection", None)
-    _idle.connection = None
-    if kept is not None:
-        kept.close()
-
-
 def _open_connection(memory: int, scratch: str) -> duckdb.DuckDBPyConnection:
     idle: duckdb.DuckDBPyConnection | None = getattr(_idle, "connection", None)
     _idle.connection = None

@@ -77,10 +77,10 @@ class RecordFinder:
 
 def _read_offsets(source: KafkaLines, stream: BinaryIO, feed: Feed, landed: LandedFileRecord) -> dict[int, int]:
     start = start_in(landed.name.rpartition("/")[2])
-    gzip = is_packed_name(landed.name)
-    taken = TakenFile(landed.name, feed.path, landed.name, gzip, landed.length, landed.checksum, start, ())
+    packed = is_packed_name(landed.name)
+    taken = TakenFile(landed.name, feed.path, landed.name, packed, landed.length, landed.checksum, start, ())
     lines = source.extensions == LINES
-    chunks = file_chunks(read_blocks(stream, landed.length), gzip=gzip)
+    chunks = file_chunks(read_blocks(stream, landed.length), packed=packed)
     texts = number_lines(chunks) if lines else enumerate(source.texts(stream, taken), 1)
     offsets: dict[int, int] = {}
     for index, (number, text) in enumerate(texts):

@@ -124,7 +124,7 @@ class KafkaLines:
 
     def texts(self, stream: BinaryIO, file: TakenFile) -> Iterator[bytes]:
         """Yields the text of each record of a file, as its reader gets it, up to the ingested length."""
-        chunks = file_chunks(read_blocks(stream, file.length), gzip=file.gzip)
+        chunks = file_chunks(read_blocks(stream, file.length), packed=file.packed)
         return (line for _, line in number_lines(chunks))
 
     def find_offset(self, text: bytes) -> int | None:

@@ -89,7 +89,7 @@ def _read_texts(feed: Feed, file: LandedFile, until: int, begin: int = 0, skip: 
         if feed.format == _JSON:
             yield from _read_lines(file, until, begin, skip)
             return
-        taken = TakenFile(file.name, "", file.path, file.gzip, until, "", file.start, ())
+        taken = TakenFile(file.name, "", file.path, file.packed, until, "", file.start, ())
         with open_landed(file) as stream:
             for number, text in enumerate(_source_of(feed).texts(stream, taken)):
                 if number >= skip:
@@ -112,7 +112,7 @@ def _read_lines(file: LandedFile, until: int, begin: int, skip: int) -> Iterator
     number = skip if begin else 0
     with open_landed(file) as stream:
         stream.seek(begin)
-        for chunk in file_chunks(read_blocks(stream, until), gzip=file.gzip, begins=not begin):
+        for chunk in file_chunks(read_blocks(stream, until), packed=file.packed, begins=not begin):
             for line in filter(bytes.strip, chunk.lines):
                 number += 1
                 if number > skip:
@@ -180,7 +180,7 @@ def _read_topic(
         if i + 1 < len(files) and files[i + 1].start <= expected:
             continue
         until = source.ending(file, 0).complete if file is files[-1] else file.size
-        if not until or (feed.format == _JSON and not file.gzip and _find_last_offset(file, until) < expected):
+        if not until or (feed.format == _JSON and not file.packed and _find_last_offset(file, until) < expected):
             continue
         for here, text in _read_texts(feed, file, until):
             yield _read_marker(feed.path, text, here)

@@ -325,7 +325,7 @@ class DeltaFeed:
 
     def version_file(self, kind: str, version: int, table_id: str, size: int, changed: float) -> LandedFile:
         stamp = Stamp(0, size, changed)
-        return LandedFile(f"{kind}-{version:020d}", self._address, stamp, table_id, 0, version, gzip=False)
+        return LandedFile(f"{kind}-{version:020d}", self._address, stamp, table_id, 0, version, packed=False)
 
     def table_replaced(self, position: Position, why: str) -> TidefoldError:
         return RefusedError(

@@ -254,7 +254,7 @@ class Csv(AnyFiles):
         content = Fingerprint(stream, task.until)
         check_prefix(content, task)
         content.rewind()  # The file is read again from its header on.
-        blocks = as_utf8(unzip(content.blocks()) if file.gzip else content.blocks(), self.rules.encoding)
+        blocks = as_utf8(unzip(content.blocks()) if file.packed else content.blocks(), self.rules.encoding)
         cast = partial(of_text, spelling=self.rules.spelling)
         stops = bool(task.stops)
         taker = RowTaker(file, shape, self.rules, cast, quarantine, task.records, task.horizon, stops, task.lines)

@@ -278,7 +278,7 @@ def read_beginning(file: LandedFile, most: int = _BYTES) -> tuple[bytes, bool]:
     with open_landed(file) as stream:
         data = stream.read(most)
         whole = not stream.read(1)
-    if not file.gzip:
+    if not file.packed:
         return data, whole
     text = b""
     try:

@@ -349,7 +349,7 @@ def _raw_lines(file: LandedFile) -> Iterator[bytes]:
     with open_landed(file) as stream:
         try:
             for chunk in file_chunks(
-                Fingerprint(stream, file.size).blocks(), gzip=file.gzip, record_path=file.record_path
+                Fingerprint(stream, file.size).blocks(), packed=file.packed, record_path=file.record_path
             ):
                 yield from chunk.lines
         except (CutShortError, DamagedError, ShrunkError):

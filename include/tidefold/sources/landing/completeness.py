@@ -54,7 +54,7 @@ class Ending:
 
 def ending_of(file: LandedFile, taken: int = 0) -> Ending:
     """The ending of a file of lines. `taken`: bytes that were taken before."""
-    if file.gzip or file.record_path:
+    if file.packed or file.record_path:
         return inspect_file(file, lambda stream: _whole_ending(stream, file))
     return inspect_file(file, lambda stream: _plain_ending(stream, file.size, taken))
 
@@ -115,7 +115,7 @@ def _whole_ending(stream: BinaryIO, file: LandedFile) -> Ending:
     blocks = Fingerprint(stream, file.size).blocks()
     try:
         # Of compressed lines only the compression is checked.
-        document = file_chunks(blocks, gzip=file.gzip, record_path=file.record_path) if file.record_path else None
+        document = file_chunks(blocks, packed=file.packed, record_path=file.record_path) if file.record_path else None
         for _ in document or unzip(blocks):
             pass
     except (CutShortError, ShrunkError):
@@ -130,7 +130,7 @@ _END = b"\n"
 
 
 def csv_ending(file: LandedFile, quote: bytes = b'"', escape: bytes = b"") -> Ending:
-    """The ending of a CSV file. A last line without a line end is still being written. A gzip file is complete or not.
+    """The ending of a CSV file. A last line without its end is still being written. A packed file is complete or not.
 
     quote: the character around values with line ends; empty: there are none.
     escape: the character before a quote or line end that belongs to a value; empty: none.
@@ -139,18 +139,18 @@ def csv_ending(file: LandedFile, quote: bytes = b'"', escape: bytes = b"") -> En
     def look(stream: BinaryIO) -> Ending:
         if file.size and not begins_as_named(stream, file):
             return Ending(0, problem=report_wrong_content(file.name, stream.read(len(_PARQUET))))
-        return _whole_ending(stream, file) if file.gzip else _ending(stream, file.size, quote, escape)
+        return _whole_ending(stream, file) if file.packed else _ending(stream, file.size, quote, escape)
 
     return inspect_file(file, look)
 
 
 def begins_as_named(stream: BinaryIO, file: LandedFile) -> bool:
-    """Whether the first bytes match the name: gzip only with a gzip name, and not Parquet. Rewinds the stream."""
+    """Whether the first bytes match the name: packed only with such a name, and not Parquet. Rewinds the stream."""
     begin = stream.read(len(_PARQUET))
     stream.seek(0)
-    if file.gzip and len(begin) < len(GZIP_MAGIC):
+    if file.packed and len(begin) < len(GZIP_MAGIC):
         return True
-    return is_packed(begin) == file.gzip and begin != _PARQUET and not explain_foreign(begin)
+    return is_packed(begin) == file.packed and begin != _PARQUET and not explain_foreign(begin)
 
 
 def _ending(stream: BinaryIO, size: int, quote: bytes, escape: bytes) -> Ending:

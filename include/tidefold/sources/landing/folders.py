@@ -272,7 +272,7 @@ class LandedName:
         return cls(match["topic"], int(match["partition"]), int(match["start"]), match["extension"])
 
     @property
-    def gzip(self) -> bool:
+    def packed(self) -> bool:
         return is_packed_name(f".{self.extension}")
 
 

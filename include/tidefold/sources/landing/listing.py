@@ -38,7 +38,7 @@ class LandedFile:
     alone: it is ingested independently of other files. Otherwise the files of a partition are ingested in order.
     names: how its name was read; None if the format has only one way.
     zone: the time zone of the time in its name; None: UTC.
-    gzip: it is compressed.
+    packed: it is gzip or zstandard.
     record_path: where the records of a JSON document are; None: the file has lines or rows.
     """
 
@@ -48,7 +48,7 @@ class LandedFile:
     topic: str
     partition: int
     start: int
-    gzip: bool
+    packed: bool
     alone: bool = False
     names: NameReading | None = None
     zone: str | None = None
@@ -57,7 +57,7 @@ class LandedFile:
     @property
     def is_whole(self) -> bool:
         """Whether only all of its bytes can be read."""
-        return self.gzip or self.record_path is not None
+        return self.packed or self.record_path is not None
 
     @property
     def time(self) -> int | None:
@@ -127,7 +127,7 @@ def list_landed(
                 topic=landed.topic,
                 partition=landed.partition,
                 start=landed.start,
-                gzip=landed.gzip,
+                packed=landed.packed,
                 names=reading,
             )
         )
@@ -170,9 +170,9 @@ def list_any(
             problems.append(replace(report_other_name(name, endings), size=one.stamp.size, changed=one.stamp.changed))
         else:
             path = f"{place.address}/{name}"
-            gzip = is_packed_name(name)
+            packed = is_packed_name(name)
             topic = name_at(place.address)
-            listed = LandedFile(name, path, one.stamp, topic, 0, 0, gzip, alone=True, names=names, zone=zone)
+            listed = LandedFile(name, path, one.stamp, topic, 0, 0, packed, alone=True, names=names, zone=zone)
             files.append(replace(listed, record_path=record_path))
     return tuple(files), tuple(problems)
 

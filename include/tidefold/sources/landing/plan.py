@@ -36,7 +36,7 @@ class TakenFile:
 
     name: as the ledger has it.
     root, path: folder of the log, and where the file lies in it now; an empty path: it is gone.
-    gzip: whether its bytes are zipped.
+    packed: whether its bytes are gzip or zstandard.
     length, checksum: how many bytes were taken, and their sha256.
     start: the offset that its name says; -1 when it says none.
     taken: the offsets that it brought, as ordered intervals [first, next).
@@ -45,7 +45,7 @@ class TakenFile:
     name: str
     root: str
     path: str
-    gzip: bool
+    packed: bool
     length: int
     checksum: str
     start: int
@@ -124,7 +124,7 @@ class FileTask:
     """One landed file to take, and what the log knows about it.
 
     until: take it up to this byte.
-    begin, begin_checksum, records: what was taken before; of a gzip file that is the whole file of then.
+    begin, begin_checksum, records: what was taken before; of a packed file that is the whole file of then.
     next_offset, taken: lower offsets were taken if they are in one of the intervals `taken`.
     stream: the stream position of the partition.
     newest: whether it is the newest file of its partition; only that one may still grow.
@@ -160,7 +160,7 @@ class FileTask:
     @property
     def weight(self) -> int:
         """About how many bytes are to be parsed."""
-        if self.file.gzip:
+        if self.file.packed:
             return self.until * _GZIP_WEIGHT
         return self.until if self.resumes else self.until - self.begin
 

@@ -244,14 +244,14 @@ class _Held:
 
 
 def file_chunks(
-    blocks: Iterable[bytes], *, gzip: bool, begins: bool = True, record_path: str | None = None
+    blocks: Iterable[bytes], *, packed: bool, begins: bool = True, record_path: str | None = None
 ) -> Iterator[Chunk]:
     """The lines of a landed file, without a byte order mark. `begins`: the blocks begin with the file.
 
     record_path: see `split_document`; None: the file has lines.
     Raises CutShortError or DamagedError for a compressed file or a document that is not complete.
     """
-    blocks = unzip(blocks) if gzip else blocks
+    blocks = unzip(blocks) if packed else blocks
     if record_path:
         yield from chunks(record + b"\n" for record in split_document(_read_document(blocks), record_path))
         return

@@ -258,7 +258,7 @@ def read_landed_lines(feed: Feed, landed: LandedFileRecord, lines: Collection[in
         with folder_at(feed.path).open(landed.name) as stream:
             content = Fingerprint(stream, landed.length)
             texts, number, path = dict[int, bytes](), 0, feed.options.get("record_path")
-            for chunk in file_chunks(content.blocks(), gzip=is_packed_name(landed.name), record_path=path):
+            for chunk in file_chunks(content.blocks(), packed=is_packed_name(landed.name), record_path=path):
                 for line in chunk.lines:
                     number += 1
                     if number in lines and not chunk.too_long:

@@ -134,7 +134,7 @@ def parse_lines(
         content.rewind()
         number = 0
     begins = task.from_beginning or not task.begin
-    chunks = file_chunks(content.blocks(), gzip=file.gzip, begins=begins, record_path=file.record_path)
+    chunks = file_chunks(content.blocks(), packed=file.packed, begins=begins, record_path=file.record_path)
     lines = _number_lines(chunks, at, number)
     table = take_records(lines, task, shape, at, reader, quarantine, skip=task.records if task.from_beginning else 0)
     for _ in lines:  # The checksum is that of all bytes.
