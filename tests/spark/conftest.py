@@ -32,15 +32,21 @@ def spark(spark_jvm: SparkJvm) -> SparkSession:
     return spark_jvm.open_session()
 
 
-@pytest.fixture
-def analyst(spark_jvm: SparkJvm, tmp_path: Path) -> SparkSession:
-    """A session with a Hive metastore on Derby, which pyspark's jars contain."""
-    settings = {
+@pytest.fixture(scope="session")
+def metastore(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Settings of a Hive metastore on Derby, which pyspark's jars contain."""
+    folder = tmp_path_factory.mktemp("metastore")
+    return {
         "spark.sql.catalogImplementation": "hive",
-        "spark.sql.warehouse.dir": f"{tmp_path}/warehouse",
-        "spark.hadoop.javax.jdo.option.ConnectionURL": f"jdbc:derby:;databaseName={tmp_path}/derby;create=true",
+        "spark.sql.warehouse.dir": f"{folder}/warehouse",
+        "spark.hadoop.javax.jdo.option.ConnectionURL": f"jdbc:derby:;databaseName={folder}/derby;create=true",
     }
-    return spark_jvm.open_session(more=settings)
+
+
+@pytest.fixture
+def analyst(spark_jvm: SparkJvm, metastore: dict[str, str]) -> SparkSession:
+    """A session with that metastore."""
+    return spark_jvm.open_session(more=metastore)
 
 
 @pytest.fixture(autouse=True)
