@@ -1,17 +1,17 @@
-"""The commands that act on one log, for a whole set: restore, drill and diff."""
+"""The commands that act on one log, for a whole set: restore and drill."""
 
 from __future__ import annotations
 
 import getpass
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tidefold.cli.output.outcomes import BucketLine, plan_lines, print_outcomes, print_reads
 from tidefold.cli.terminal import Terminal
-from tidefold.errors import InvalidInputError, NotFoundError
+from tidefold.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from tidefold.compute.runners import Runner
@@ -112,36 +112,6 @@ class WholeSet:
         code = print_outcomes(self.terminal, "drill", outcomes)
         print_reads(self.terminal, outcomes)
         return code
-
-    def diff(self, before: int, after: int) -> None:
-        """Counts the rows that differ between two versions, for each table."""
-        from tidefold.operations.inspect.read import diff
-        from tidefold.operations.sets.restore import find_earlier_version
-
-        versions = [find_earlier_version(self.pipeline, self.named, number) for number in (before, after)]
-        first, second = (version.snapshots for version in versions)
-        points = [version.position for version in versions]
-        lines, tables = [f"{self.named}: from version {before} at {points[0]} to version {after} at {points[1]}"], []
-        for log in self.pipeline.config.sets[self.named].logs:
-            shown: dict[str, Any] = {"log": log, "before": first.get(log), "after": second.get(log)}
-            if log in first and log in second:
-                try:
-                    counts = diff(self.pipeline, log, first[log], second[log], 0).counts
-                except NotFoundError as error:
-                    # The log was dropped, or retention deleted the snapshot. The other tables can be compared.
-                    shown["error"] = error.code
-                    lines.append(f"  {log}: {error.message}")
-                else:
-                    shown |= counts
-                    lines.append(f"  {log}: {', '.join(f'{count:,} {kind}' for kind, count in counts.items())}")
-            else:
-                only = [str(n) for n, rows in zip((before, after), (first, second), strict=True) if log in rows]
-                lines.append(f"  {log}: it has rows only in version {only[0]}" if only else f"  {log}: no rows")
-            tables.append(shown)
-        self.terminal.result({"set": self.named, "before": before, "after": after, "tables": tables}, *lines)
-        self.terminal.note(
-            "next: `tidefold diff LOG A B` shows the rows of one table, by the snapshots of `tidefold sets`"
-        )
 
     def _make_runner(self, log: str) -> Runner:
         from tidefold.compute.runners import in_threads

@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tidefold.cli.terminal import Log, LogOrSet, Logs, SnapshotId, Terminal, choose_logs, list_values
-from tidefold.cli.whole_set import OfSet, WholeSet
+from tidefold.cli.terminal import Log, Logs, SnapshotId, Terminal, choose_logs, list_values
 from tidefold.errors import InvalidInputError, NotFoundError
 from tidefold.presentation.tables import format_place, key_text
 
 if TYPE_CHECKING:
     from tidefold.operations.inspect.explain_key import Kept, KeyExplained, Origin
-    from tidefold.operations.pipeline import Pipeline
     from tidefold.read.task import Difference
 
 
@@ -298,54 +296,30 @@ def _describe_copy(one: Kept) -> tuple[str, ...]:
     return (str(one.snapshot), str(one.kind), str(one.state), str(one.to_sqn), row)
 
 
-Before = Annotated[
-    int | None, typer.Argument(help="Id of the earlier snapshot.", metavar="A", min=1, show_default=False)
-]
-After = Annotated[int | None, typer.Argument(help="Id of the later snapshot.", metavar="B", min=1, show_default=False)]
+Before = Annotated[int, typer.Argument(help="Id of the earlier snapshot.", metavar="A", min=1)]
+After = Annotated[int, typer.Argument(help="Id of the later snapshot.", metavar="B", min=1)]
 MaxDifferences = Annotated[int, typer.Option("--limit", help="Maximum number of rows to show.", min=0)]
 Keys = Annotated[bool, typer.Option("--keys", help="Show only the keys.")]
 
 
 def diff(
-    terminal: Terminal,
-    log: LogOrSet = None,
-    before: Before = None,
-    after: After = None,
-    limit: MaxDifferences = 20,
-    keys: Keys = False,
-    of_set: OfSet = None,
+    terminal: Terminal, log: Log, before: Before, after: After, limit: MaxDifferences = 20, keys: Keys = False
 ) -> None:
     """Count the rows added, changed and removed between two snapshots, and show some of them.
 
     Compares all rows by key. Either snapshot may be tail-only or staged. Files that both snapshots share are not read.
-    The counts are exact, whatever --limit is. --set NAME A B counts the rows of all tables between two versions of a
-    set. Starts no Spark.
+    The counts are exact, whatever --limit is. Starts no Spark.
 
     Example: tidefold diff accounts 11 12 --limit 5
 
-    Example: tidefold diff --set bank 3 4
-
     Next: tidefold restore LOG ID --log-position replay, if the later snapshot is wrong
     """
-    pipeline = terminal.pipeline()
-    if of_set is not None:
-        # The first two arguments are the versions.
-        if log is None or not log.isdecimal() or before is None or after is not None:
-            raise InvalidInputError("SET_OPTIONS", "--set takes two versions.", hint="Give --set NAME A B.")
-        WholeSet(terminal, pipeline, of_set).diff(int(log), before)
-        return
-    if log is None or before is None or after is None:
-        hint = "Give LOG A B; `tidefold history LOG` lists the snapshots."
-        raise InvalidInputError("SNAPSHOT_MISSING", "A diff needs a log and two snapshots.", hint=hint)
-    _diff(terminal, pipeline, pipeline.log(log).id, before, after, limit, keys)
-
-
-def _diff(terminal: Terminal, pipeline: Pipeline, log: str, before: int, after: int, limit: int, keys: bool) -> None:
     from tidefold.domain.wording import in_units
     from tidefold.operations.inspect.read import diff as act
     from tidefold.presentation.tables import plain_table
 
-    diff = act(pipeline, log, before, after, limit)
+    pipeline = terminal.pipeline()
+    diff = act(pipeline, pipeline.log(log).id, before, after, limit)
     more = diff.total > len(diff.rows)
     rows = [{"change": row.change, "key": row.key} if keys else asdict(row) for row in diff.rows]
     read = {"files": diff.files, "files_read": diff.files_read, "bytes_read": diff.bytes_read}

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from support.bank_sets import ENDS, LOGS, check_bank, config, land, make_bank, replay, run
+from support.bank_sets import ENDS, LOGS, check_bank, config, land, make_bank, run
 from tidefold.cli.app import app
 from tidefold.operations.sets.restore import find_earlier_version
 from tidefold.wiring import open_pipeline
@@ -94,7 +94,6 @@ def test_what_would_break_the_set_is_refused(bank: Path) -> None:
         ("drop", "tellers", "--yes"): "SET_TOGETHER",
         ("confirm", "tellers", "--override-by", "me", "--reason", "late"): "NOTHING_TO_OVERRIDE",
         ("drill", "tellers", "--set", "bank"): "SET_OPTIONS",
-        ("diff", "--set", "bank", "tellers", "1", "2"): "SET_OPTIONS",
     }
     for given, code in refused.items():
         result = call(*given)
@@ -107,30 +106,6 @@ def test_a_drill_tests_all_tables_and_their_sums(bank: Path) -> None:
     assert done.exit_code == 0, done.output
     position = find_earlier_version(open_pipeline(bank / "tidefold.yaml"), "bank").position
     assert f"bank: passed: version 2 at position {position}: 4 tables restored, 1 sum compared" in done.stdout
-
-
-def test_a_diff_counts_the_rows_of_each_table(bank: Path) -> None:
-    said = call_json("diff", "--set", "bank", "1", "2")
-    found = {one["log"]: one for one in said["tables"]}
-    pipeline = open_pipeline(bank / "tidefold.yaml")
-    before, after = (replay().rows[find_earlier_version(pipeline, "bank", n).position] for n in (1, 2))
-    for log in LOGS:
-        assert found[log]["added"] == len(after[log].keys() - before[log].keys())
-        changed = [key for key in after[log].keys() & before[log].keys() if after[log][key] != before[log][key]]
-        assert found[log]["changed"] == len(changed)
-
-
-def test_a_diff_compares_the_other_tables_if_one_has_lost_its_snapshot(bank: Path) -> None:
-    """A log left the set, was dropped, and came back."""
-    text = (bank / "tidefold.yaml").read_text()
-    without = text.replace("[accounts, branches, tellers, history]", "[accounts, branches, tellers]")
-    (bank / "tidefold.yaml").write_text(without.replace("    may_be_empty: [history]\n", ""))
-    assert call("drop", "history", "--yes").exit_code == 0
-    (bank / "tidefold.yaml").write_text(text)
-    tables = {one["log"]: one for one in call_json("diff", "--set", "bank", "1", "2")["tables"]}
-    assert "error" in tables["history"]
-    assert tables["tellers"]["changed"] > 0
-    assert "  history: " in call("diff", "--set", "bank", "1", "2").stdout
 
 
 def test_the_tables_of_an_earlier_version_are_written_to_a_folder(bank: Path, tmp_path: Path) -> None:
