@@ -285,7 +285,7 @@ def test_the_outcomes_that_a_job_wrote_are_printed(pipeline: Pipeline, monkeypat
         "import json, os, sys; r = json.loads(sys.argv[1]); "
         "o = {'log': 'accounts', 'status': 'staged', 'message': r['step']['request']['run'], 'snapshot': 1}; "
         "o |= {'error': None, 'details': {}}; "
-        "open(r['result'] + '.part', 'w').write(json.dumps({'outcomes': [{'outcome': o}]})); "
+        "open(r['result'] + '.part', 'w').write(json.dumps([{'outcome': o}])); "
         "os.replace(r['result'] + '.part', r['result'])",
     )
     said = call_json("materialize", "--run", "manual__2026-01-01T00:00:00+00:00")
