@@ -9,6 +9,7 @@ distinguish a segment that no log needs from one that is about to be committed.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -25,7 +26,8 @@ from tidefold.errors import CorruptError, NotFoundError
 from tidefold.storage import Store
 from tidefold.typed_json import decode_json
 
-_ARRIVALS = "arrivals.json"
+# The name has the sha256 of the content. What earlier programs left has none.
+_ARRIVALS = re.compile(r".*/arrivals(?:-([0-9a-f]{64}))?\.json")
 # A writer that was killed leaves its half under a longer name.
 _HALF = re.compile(r"\.[^/.]+\.part$")
 
@@ -118,13 +120,14 @@ def begin(store: Store, intent: Intent) -> None:
 
 def bring(store: Store, run: str, takings: Sequence[Taking]) -> None:
     """Stores what the run brings to each log, after everything is written and before the first commit."""
-    store.put_if_absent(f"{INTENTS}/{run}/{_ARRIVALS}", msgspec.json.encode(tuple(takings)))
+    data = msgspec.json.encode(tuple(takings))
+    store.put_if_absent(f"{INTENTS}/{run}/arrivals-{hashlib.sha256(data).hexdigest()}.json", data)
 
 
 def end(store: Store, run: str) -> None:
     """Deletes the records of a run that every log has accepted or refused; last the results, which recovery needs."""
     paths = [entry.path for entry in store.list(f"{INTENTS}/{run}", unfinished=True)]
-    store.delete(sorted(paths, key=lambda path: path.endswith(f"/{_ARRIVALS}")))
+    store.delete(sorted(paths, key=lambda path: _ARRIVALS.fullmatch(path) is not None))
 
 
 def read_announced(store: Store) -> Iterator[Announced]:
@@ -140,9 +143,11 @@ def read_announced(store: Store) -> Iterator[Announced]:
 def _read(store: Store, run: str, paths: Sequence[str]) -> Announced:
     takings, intents = None, []
     for path in paths:
-        data = store.read(path)
+        data, brought = store.read(path), _ARRIVALS.fullmatch(path)
+        if brought and brought[1] not in (None, hashlib.sha256(data).hexdigest()):
+            raise CorruptError("INTENT_CORRUPT", f"`{path}` was altered: its checksum differs.")
         try:
-            if path.endswith(f"/{_ARRIVALS}"):
+            if brought:
                 takings = decode_json(data, tuple[Taking, ...])
             else:
                 intents.append(decode_json(data, Intent))
