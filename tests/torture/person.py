@@ -245,6 +245,9 @@ class Person:
                 new = self._line(one.kind, None)
                 if new["type"] == "string":
                     new["encoding"] = "json"
+                elif one.kind.name.startswith("numeric-scaled") and self.modes["schemas"] == "on":
+                    # The schema beside each record has its scale: a promise would stop the records of the other one.
+                    del new["encoding"]
                 entry["columns"][one.column] = {**new, **kept}
         self._met[table.name] = len(table.history)
 
