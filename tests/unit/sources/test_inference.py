@@ -282,6 +282,21 @@ def test_an_object_is_the_row_only_if_nothing_beside_it_can_be_a_column(
     assert "id" in [column.name for column in log.columns] or row or "id" not in beside
 
 
+@pytest.mark.parametrize("has_schema", [True, False])
+def test_the_key_of_an_unwrapped_record_is_that_of_its_key(has_schema: bool, tmp_path: Path) -> None:
+    def written(part: dict[str, Any]) -> dict[str, Any]:
+        return {"schema": {"type": "struct"}, "payload": part} if has_schema else part
+
+    lines = []
+    for n in range(6):
+        row = {"id": n % 4, "v": n % 2, "__deleted": "false"}
+        line = {"topic": "t", "partition": 0, "offset": n, "key": written({"id": n % 4}), "value": written(row)}
+        lines.append(json.dumps(line))
+    (tmp_path / "t+0+0000000000.jsonl").write_text("\n".join(lines))
+    [log] = propose(tmp_path)
+    assert log.key == ("id",)
+
+
 def test_a_key_comes_again_in_some_other_file() -> None:
     parts = [[{"v": f"{country}{n}", "x": day} for n in range(3)] for country in "AB" for day in range(2)]
     rows = [row for part in parts for row in part]

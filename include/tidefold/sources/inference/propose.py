@@ -172,8 +172,8 @@ def _propose_kafka_rows(
     lines = _lines(files)
     alone = not any("value" in record and "offset" in record for record in lines)
     rows = [value for value in (lines if alone else [r.get("value") for r in lines]) if isinstance(value, dict)]
-    key = tuple(name for name in (() if alone else _key(lines)) if any(name in row for row in rows))
     feed = _json_feed(log, topic, folder, files, rows, f"Topic {topic}, {len(lines):,} records sampled.", alone)
+    key = tuple(name for name in (() if alone else _key(lines)) if any(name in row for row in feed.rows))
     strange = explain_strange_rows(rows)
     if not alone and not all({"topic", "partition", "offset"} <= line.keys() for line in lines):
         strange = (
@@ -424,8 +424,10 @@ def _names(rows: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def _key(sample: Sequence[dict[str, Any]]) -> tuple[str, ...]:
-    keys = [tuple(r["key"]) for r in sample if isinstance(r.get("key"), dict)]
-    return keys[0] if keys else ()
+    keys = [r["key"] for r in sample if isinstance(r.get("key"), dict)]
+    # A schema may be beside it.
+    first = keys[0].get("payload", keys[0]) if keys else {}
+    return tuple(first) if isinstance(first, dict) else tuple(keys[0])
 
 
 def _column(name: str, seen: Sequence[Any]) -> ProposedColumn:
