@@ -239,7 +239,8 @@ def drop(pipeline: Pipeline, log: str, plan: bool = True) -> Outcome:
     """Deletes table, snapshots, segments, verdicts, quarantine and the ledger except its last head. `plan` only lists
     them.
 
-    The next call finishes an interrupted drop. Raises RefusedError while an attempt is open, or the log is in a set.
+    The next call finishes an interrupted drop. Raises RefusedError while an attempt is open, somebody holds a snapshot,
+    or the log is in a set.
     """
     require_alone(
         pipeline,
@@ -340,6 +341,9 @@ def _end_deletion(state: LogState) -> LogState:
 
 
 def _require_closed(state: LogState) -> None:
+    if state.holds:
+        held = ", ".join(f"`{hold.name}` (snapshot {hold.snapshot}: {hold.why})" for hold in state.holds)
+        raise RefusedError("DROP_HELD", f"`{state.log}` cannot be dropped while somebody holds it: {held}.")
     for attempt in (*([state.open_attempt] if state.open_attempt else []), *state.as_of_attempts):
         raise RefusedError(
             "ATTEMPT_OPEN",
