@@ -107,6 +107,8 @@ def visit(cell: Cell) -> Visit:
     with found.step("install"):
         if changed := install(cell, found.home / "env"):
             raise StepFailedError(f"the package changed {changed}")
+    if not found.python.exists():
+        return found
     with found.step("import"):
         found.slice(".", "import")
     with found.step("jars"):
@@ -206,8 +208,10 @@ def _make_store(found: Visit, name: str) -> Path:
 def record(found: Visit) -> None:
     """Keeps what came of a cell, and writes the page."""
     known = json.loads(RECORD.read_text()) if RECORD.exists() else {}
-    packages = freeze(found.python) if found.python.exists() else {}
-    packages["python"] = found.call("-c", "import platform; print(platform.python_version())").strip()
+    packages = {"python": found.cell.python}
+    if found.python.exists():
+        packages = freeze(found.python)
+        packages["python"] = found.call("-c", "import platform; print(platform.python_version())").strip()
     known[found.cell.name] = {
         "day": f"{datetime.now(UTC):%Y-%m-%d}",
         "versions": {name: packages[name] for name in _SHOWN if name in packages},
