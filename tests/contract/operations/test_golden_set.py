@@ -161,12 +161,18 @@ def test_a_lost_ledger_is_made_again_from_the_tables(golden: Golden) -> None:
     ("format_", "code"), [(STORED_FORMAT + 1, "LEDGER_NEWER"), (STORED_FORMAT - 1, "LEDGER_OLDER")]
 )
 def test_a_set_of_another_version_is_refused_by_name(golden: Golden, format_: int, code: str) -> None:
-    """I23: a program on a newer or older store changes nothing."""
+    """I23: a program on a newer or older store changes nothing. Ledgers of logs may follow the configuration."""
+
+    def shown() -> dict[str, bytes]:
+        return {
+            path: data for path, data in contents(golden.root).items() if "/ledger/" not in path or "/sets/" in path
+        }
+
     head = max((golden.root / "store/sets" / NAME / "ledger").iterdir())
     data = json.loads(head.read_bytes())
     head.unlink()
     head.write_text(json.dumps({**data, "format": format_, "another field": 1}))
-    before = contents(golden.root)
+    before = shown()
     acts = [
         lambda: find_tables(golden.pipeline, NAME),
         lambda: confirm_logs(golden.pipeline, LOGS, "x")[0],
@@ -176,7 +182,7 @@ def test_a_set_of_another_version_is_refused_by_name(golden: Golden, format_: in
     ]
     for act in acts:
         assert _refusal(act) == code
-        assert contents(golden.root) == before
+        assert shown() == before
 
 
 def _refusal(act: Callable[[], object]) -> str | None:
