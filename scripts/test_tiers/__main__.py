@@ -26,6 +26,8 @@ from test_tiers.run import RunResult, run_lanes
 from test_tiers.tiers import TIERS, Lane, Tier
 
 _TOLERANCE = 1.3
+# A machine that is slower than this is no judge: what slows it does not slow all tests alike.
+_SLOWEST_JUDGE = 1.5
 _RECORDS = Path("var/test-records")
 _PACE = "slowness.txt"
 _FAILED_SEEDS = Path("tests/data/failed-seeds.txt")
@@ -88,8 +90,10 @@ def _conclude(tier: Tier, records: list[RecordedTest], result: RunResult, wall: 
         f"Measured were {result.cpu:.0f}: this machine took {result.slowness:.2f} times the reference for fixed work."
     )
     if cpu > _TOLERANCE * tier.budget:
-        print(f"{tier.name} fails: more than {_TOLERANCE} times its budget of CPU seconds.")
-        code = code or 1
+        over = f"more than {_TOLERANCE} times its budget of CPU seconds"
+        is_judged = result.slowness <= _SLOWEST_JUDGE
+        print(f"{tier.name} fails: {over}." if is_judged else f"Not judged on so slow a machine: {over}.")
+        code = code or int(is_judged)
     print(count_outcomes(records))
     return code
 

@@ -8,7 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from local_airflow.settings import PROJECT
+from test_tiers import __main__ as runner
 from test_tiers.durations import (
     RecordedTest,
     count_outcomes,
@@ -18,6 +21,8 @@ from test_tiers.durations import (
     sum_files,
 )
 from test_tiers.pace import Pace
+from test_tiers.run import RunResult
+from test_tiers.tiers import Tier
 
 RECORDS = [
     RecordedTest("tests/a.py::one", 1.5, "passed", False),
@@ -72,12 +77,21 @@ def test_a_run_counts_orphans_and_names_failures_seed_and_budget(tmp_path: Path)
     done = subprocess.run(command, cwd=PROJECT, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 1, done.stderr
     assert done.stdout.endswith("1 passed, 1 failed, 0 skipped\n")
-    assert "tiny fails: more than 1.3 times its budget" in done.stdout
+    assert "more than 1.3 times its budget" in done.stdout
     assert "TIDEFOLD_TEST_SEED=7 .venv/bin/python -m pytest --hypothesis-seed=7 '" in done.stdout
     assert {record.outcome for record in read_records(tmp_path / "records" / "tiny")} == {"passed", "failed"}
     seconds = re.search(r"tiny: (\d+) CPU seconds", done.stdout)
     assert seconds
     assert int(seconds[1]) >= 1
+
+
+def test_a_budget_is_judged_at_the_pace_of_the_machine_unless_it_is_too_slow(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    tier = Tier("tiny", 100, ())
+    for cpu, slowness, code in ((131, 1.0, 1), (190, 1.45, 1), (180, 1.45, 0), (500, 1.6, 0)):
+        assert runner._conclude(tier, [], RunResult(0, cpu, slowness), 1.0, 7) == code
+    assert "Not judged on so slow a machine" in capsys.readouterr().out
 
 
 def test_the_pace_is_that_of_fixed_work_and_its_seconds_are_known() -> None:
