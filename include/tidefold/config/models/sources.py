@@ -413,9 +413,9 @@ def list_options(source: _Source) -> dict[str, Any]:
     return options
 
 
-# These decide which files there are, when one is whole, and the order; what a package does with its own is not known.
+# These decide files, their ends, the order, the time of a change; what a package does with its own is not known.
 _READS_NO_VALUE = {"format", "path", "table", "from_version", "names", "files", "extract", "name", "options"}
-_READS_NO_VALUE |= {"connector", "state", "partitions", "metadata"}
+_READS_NO_VALUE |= {"connector", "state", "partitions", "metadata", "commit_time"}
 
 
 def list_reading(source: _Source) -> dict[str, str]:
