@@ -264,7 +264,9 @@ class Person:
 
     # -- the rest of a table's life -----------------------------------------------------------------------------
 
-    def publish(self, *logs: str) -> None:
+    def publish(self, *logs: str) -> dict[str, str]:
+        """Returns the logs whose ingest stopped, with the reason."""
+        told: dict[str, str] = {}
         self.config["snapshots"] = {"kind": self.rnd.choice(("full", "incremental", "auto"))}
         self.write()
         # A log that stops holds its set; the comparison after the phase shows whether it still does.
@@ -275,6 +277,8 @@ class Person:
                     raise FoundError(f"run: {step}: {outcome}")
                 if step == "ingest":
                     self._account(outcome)
+                    told |= {outcome["log"]: outcome["message"]} if outcome["error"] in _STOPS else {}
+        return told
 
     def release(self, position: int) -> None:
         """Tells a set that waits for the end of a snapshot by signal what the source had reached after it."""
@@ -285,7 +289,10 @@ class Person:
             self.call(
                 "sets", SET, "--snapshot-ended", str(position), "--by", "rig", "--reason", "its marker has landed"
             )
-            self.publish()
+            # What the set held back may have what stops a log.
+            if told := self.publish():
+                self.meet(told | self.refused())
+                self.publish()
         raise FoundError(f"blocked: the set is still held: {self.call('sets')}")
 
     def upkeep(self) -> None:
@@ -308,7 +315,12 @@ class Person:
         snapshots = self.call("history", name)["snapshots"]
         kept = [one["id"] for one in snapshots if one["state"] == "COMPLETED"][1:4]
         if kept:
-            self.call("restore", name, str(self.rnd.choice(kept)), "--log-position", "replay")
+            replay = ("restore", name, str(self.rnd.choice(kept)), "--log-position", "replay")
+            [outcome] = self.call(*replay, allowed=(0, 3))["outcomes"]
+            if outcome["error"] == "LOG_CUT":  # A `truncate` was there first.
+                return
+            if outcome["error"]:
+                raise FoundError(f"restore: {outcome}")
             self.call("quality", name)
             self.call("confirm", name)
 
