@@ -8,10 +8,8 @@ from pathlib import Path
 
 import polars
 import pytest
-from click.testing import Result
-from typer.testing import CliRunner
 
-from tidefold.cli.app import app
+from support.commands import call
 from tidefold.operations.ingest import recovery
 
 CONFIG = """\
@@ -24,12 +22,6 @@ logs:
     key: [id]
     columns: {id: long, amount: long}
 """
-
-
-def call(*words: str, code: int = 0) -> Result:
-    done = CliRunner(env={"COLUMNS": "200"}).invoke(app, list(words))
-    assert done.exit_code == code, done.output
-    return done
 
 
 def land(first: int, *amounts: int) -> None:
@@ -65,7 +57,7 @@ def brought(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     with monkeypatch.context() as patch:
         patch.setattr(recovery, "commit_ingest", die)
         with pytest.raises(Killed):
-            CliRunner().invoke(app, ["ingest"])
+            call("ingest")
     [path] = Path("store/changelog/intents").rglob("arrivals*.json")
     return path
 

@@ -6,10 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
-from click.testing import Result
-from typer.testing import CliRunner
 
-from tidefold.cli.app import app
+from support.commands import call
 
 CONFIG = """\
 version: 1
@@ -24,12 +22,6 @@ logs:
     quality: {max_refused: 1}
 """
 GOOD, BAD = '{"id": 1, "day": "2026-01-01", "amount": 5}\n', '{"id": 2, "day": "2026-01-02", "amount": "777"}\n'
-
-
-def call(*words: str, code: int = 0) -> Result:
-    done = CliRunner(env={"COLUMNS": "200"}).invoke(app, list(words))
-    assert done.exit_code == code, done.output
-    return done
 
 
 @pytest.fixture

@@ -8,10 +8,8 @@ from pathlib import Path
 
 import polars
 import pytest
-from click.testing import Result
-from typer.testing import CliRunner
 
-from tidefold.cli.app import app
+from support.commands import call
 
 CONFIG = """\
 version: 1
@@ -24,12 +22,6 @@ logs:
     order: [day]
     columns: {id: long, day: {type: date, encoding: iso}, amount: long}
 """
-
-
-def call(*words: str, code: int = 0) -> Result:
-    done = CliRunner(env={"COLUMNS": "200"}).invoke(app, list(words))
-    assert done.exit_code == code, done.output
-    return done
 
 
 def amounts() -> list[int]:

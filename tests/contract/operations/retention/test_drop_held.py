@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from tidefold.cli.app import app
+from support.commands import call
 
 CONFIG = """\
 version: 1
@@ -16,12 +15,6 @@ spark: {above: 1GB}
 logs:
   sales: {source: {format: csv, path: landing}, merge: append, columns: {id: long}}
 """
-
-
-def call(*words: str, code: int = 0) -> str:
-    done = CliRunner(env={"COLUMNS": "200"}).invoke(app, list(words))
-    assert done.exit_code == code, done.output
-    return done.output
 
 
 @pytest.mark.parametrize("how", [(), ("--yes",)])
@@ -35,7 +28,7 @@ def test_drop_names_each_hold_and_deletes_nothing(
     call("run")
     call("hold", "sales", "audit", "1", "--reason", "until May")
     before = sorted(tmp_path.rglob("*.parquet"))
-    said = call("drop", "sales", *how, code=3)
+    said = call("drop", "sales", *how, code=3).output
     assert "DROP_HELD" in said
     assert "`audit` (snapshot 1: until May)" in said
     assert sorted(tmp_path.rglob("*.parquet")) == before

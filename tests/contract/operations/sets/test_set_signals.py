@@ -19,10 +19,9 @@ from typing import Any
 import pytest
 from click.testing import Result
 from deltalake import DeltaTable
-from typer.testing import CliRunner
 
 from support.captured_bank import CapturedBank
-from tidefold.cli.app import app
+from support.commands import call
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.sets.read import find_tables
 
@@ -69,12 +68,6 @@ def replay() -> dict[int, Rows]:
 
 
 POSITIONS = sorted(replay())
-
-
-def call(*words: str, code: int | None = 0) -> Result:
-    done = CliRunner(env={"COLUMNS": "200"}).invoke(app, list(words))
-    assert code is None or done.exit_code == code, done.output
-    return done
 
 
 def check(pipeline: Pipeline) -> int:
