@@ -118,6 +118,7 @@ class Told:
     def __init__(self, shape: TableSpec) -> None:
         self.shape = shape
         self.rows: dict[Any, Change] = {}
+        self.tombstones: dict[Any, Change] = {}
         self.versions: dict[Any, dict[tuple[int, ...], Change]] = {}
 
     def count(self, changes: list[Change]) -> int:
@@ -148,9 +149,14 @@ class Told:
     def _find_there(self, key: Any) -> list[Change]:
         if self._is_history:
             return list(self.versions.get(key, {}).values())
-        return [self.rows[key]] if key in self.rows else []
+        rows = [self.rows[key]] if key in self.rows and self.rows[key]["_op"] != DELETE else []
+        return [*rows, self.tombstones[key]] if key in self.tombstones else rows
 
     def _take(self, key: Any, mine: list[Change]) -> None:
+        # A fold remembers a delete that is older than the row, until an upsert is newer than the delete.
+        newest = max([*mine, *filter(None, [self.tombstones.pop(key, None)])], key=lambda c: place(self.shape, c))
+        if newest["_op"] == DELETE:
+            self.tombstones[key] = newest
         for change in mine:
             there = self.rows.get(key)
             is_later = there is not None and place(self.shape, there) < place(self.shape, change)

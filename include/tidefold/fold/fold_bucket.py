@@ -216,8 +216,6 @@ def deal(tasks: Sequence[FoldTask]) -> tuple[FoldWork, list[str]]:
 
 def _make(task: FoldTask, inputs: Inputs) -> FoldResult:
     failed: list[str] = []
-    if inputs.host and _is_copied(task):
-        inputs.host.visit(inputs.store(task.plan.target), _name_copy(task))
     for number, recipe in enumerate(task.recipes):
         try:
             result = _follow(task, recipe, inputs)
@@ -395,7 +393,7 @@ def _write_file(task: FoldTask, inputs: Inputs, rows: Iterable[pa.RecordBatch], 
     host = inputs.host if _is_copied(task) else None
     if host is None:
         return write_data_file(store, folder, name, rows, schema)
-    copy = _name_copy(task)
+    copy = CopyName(task.plan.log, task.plan.snapshot)
     file = write_data_file(store, folder, name, rows, schema, partial(host.create, store, copy))
     if file:
         path, final = data_path(folder, file.name), f"{copy}/{file.sha256}"
@@ -406,10 +404,6 @@ def _write_file(task: FoldTask, inputs: Inputs, rows: Iterable[pa.RecordBatch], 
 def _is_copied(task: FoldTask) -> bool:
     """Whether the host of the task keeps a copy of what it writes: of a snapshot, not of an export."""
     return task.plan.target.where is StorageTier.STORE and not task.part
-
-
-def _name_copy(task: FoldTask) -> CopyName:
-    return CopyName(task.plan.log, task.plan.snapshot)
 
 
 def _new_name(task: FoldTask) -> DataFileName:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
+from tidefold.domain.snapshot.claim import NAMED_KIND
 from tidefold.domain.snapshot.snapshot_signal import incremental_snapshot_signal
 from tidefold.domain.table.table_spec import TableSpec
 from tidefold.domain.verify.expected_files import is_old
@@ -296,7 +297,7 @@ def _reasons(snapshot: Snapshot, tags: Sequence[str]) -> Iterable[str]:
         yield f"gate failed: {verdict.summary}"
     if verdict and verdict.override_by:
         yield f"let through by {verdict.override_by}: {verdict.override_why}"
-    if snapshot.kind_reason and snapshot.kind_reason != "it was asked for":
+    if snapshot.kind_reason not in ("", NAMED_KIND, "it was asked for"):  # The last one: of older releases.
         yield f"{snapshot.kind}, as {snapshot.kind_reason}"
     if snapshot.drill:
         yield describe_drill(snapshot.drill)

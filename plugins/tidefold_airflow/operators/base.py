@@ -15,7 +15,7 @@ from airflow.sdk.execution_time.xcom import XCom
 
 from tidefold.errors import TidefoldError
 from tidefold.operations.outcome import Outcome, Status
-from tidefold.operations.retention.details import EVERYTHING
+from tidefold.operations.retention.details import EVERYTHING, hosts_of
 from tidefold.storage.s3.traffic import read_traffic
 from tidefold.storage.safe_files import make_private_folder
 from tidefold_airflow.airflow_versions import AirflowException, AirflowFailException, DownstreamTasksSkipped
@@ -199,7 +199,9 @@ def is_without_work(outcomes: Iterable[Outcome]) -> bool:
 
 def _is_idle(task: Any, scope: TaskScope) -> bool:
     try:
-        return is_without_work(task.remove(scope, dry_run=True, approved=EVERYTHING))
+        planned = task.remove(scope, dry_run=True, approved=EVERYTHING)
+        # A list of hosts is only seen if the task runs.
+        return is_without_work(planned) and not any(map(hosts_of, planned))
     except TidefoldError:
         return False
 

@@ -53,6 +53,9 @@ def clean_local(terminal: Terminal, logs: Logs = None, dry_run: DryRun = False) 
     files of dead writers, and copies of folded segments. It touches only files below this pipeline's folder in
     `local.path` or `local.paths`, never the store. If it cannot delete a file, it reports a warning. Starts no Spark.
 
+    On a Spark cluster each host has its own copies. There the command deletes those of this machine. It lists the
+    other hosts whose copies are older than the newest ones.
+
     Example: tidefold clean-local --dry-run
 
     Next: tidefold status

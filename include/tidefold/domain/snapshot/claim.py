@@ -365,6 +365,7 @@ class KindInputs:
     buckets: int | None = None
 
 
+NAMED_KIND = "the configuration or the call names this kind"
 # `auto` accepts this many times the bytes of an incremental snapshot for a full one, which needs no other snapshot.
 _WORTH = 2
 
@@ -372,7 +373,7 @@ _WORTH = 2
 def select_kind(state: LogState, terms: KindInputs) -> KindDecision:
     """Selects the kind of the next snapshot. An incremental one is built on the newest completed one only (N3)."""
     if terms.rule is not KindPolicy.AUTO:
-        return KindDecision(SnapshotKind(terms.rule), "it was asked for")
+        return KindDecision(SnapshotKind(terms.rule), NAMED_KIND)
     latest = state.latest
     if latest is None:
         return KindDecision(SnapshotKind.FULL, "there is no snapshot yet whose files could be shared")

@@ -271,7 +271,6 @@ def _write_segment_on_host(
     """Writes the segment, and a copy for each of its logs: the fold of a log removes its own."""
     first = next(parts)
     name = CopyName(first[0], 0)
-    host.visit(store, name)
     with host.create(store, name, segment) as stream:
         written = write_parts(stream, segment, chain([first], parts))
     finals = {f"{CopyName(one.log, 0)}/{segment.rpartition('/')[2]}" for one in written}

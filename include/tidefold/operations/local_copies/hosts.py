@@ -7,15 +7,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tidefold.domain.log_state import DeletionState, LogState
+from tidefold.domain.paths import host_path
 from tidefold.domain.retention.local_copies import CopyName, segments_needed
 from tidefold.domain.wording import count_noun, in_units
 from tidefold.errors import TidefoldError, wrap_unexpected
 from tidefold.ledger import read_manifest
 from tidefold.operations.outcome import Outcome, Status, for_each_log
 from tidefold.operations.pipeline import Pipeline
-from tidefold.operations.retention.details import LocalRetentionDetails, UnvisitedHost
+from tidefold.operations.retention.details import Approved, LocalRetentionDetails, UnvisitedHost
 from tidefold.operations.snapshot.details import LocalCopyDetails
-from tidefold.storage import Store
+from tidefold.storage import Store, StoredObject
 from tidefold.storage.local_copies.host_copies import (
     HeldCopies,
     HostCopied,
@@ -64,17 +65,16 @@ def note_copied(store: Store, name: CopyName, copied: Sequence[HostCopied]) -> L
     return LocalCopyDetails(bytes=total, warning=next((one.error for one in copied if one.error), None))
 
 
-def list_hosts(pipeline: Pipeline, logs: Sequence[str], plan: bool) -> list[Outcome]:
-    """Names the hosts with copies of a log on which no task of its newest snapshot ran, and what they hold.
+def retain_on_hosts(pipeline: Pipeline, logs: Sequence[str], plan: bool, approved: Approved) -> list[Outcome]:
+    """Removes what the logs need no more on this machine, and names the other hosts that nobody visited.
 
-    Copies of logs that exist no more are named with the first log. The next task on a host removes what is not needed;
-    on this machine, this call does.
-
-    plan: the outcome counts as work if there is a host, so that Airflow does not skip the task that shows it.
+    Those have copies of a log, and copied nothing since the newest attempt that copied. Copies of logs that exist no
+    more are named with the first log. The next task that copies on a host removes what is not needed.
     """
     records = read_hosts(pipeline.store)
 
-    def find(log: str, newest: int, dropped: bool = False) -> list[UnvisitedHost]:
+    def find(log: str, dropped: bool = False) -> list[UnvisitedHost]:
+        newest = max((record.logs[log].snapshot for record in records if log in record.logs), default=0)
         return [
             UnvisitedHost(
                 host=record.host, log=log, snapshot=held.snapshot, files=held.files, bytes=held.bytes, dropped=dropped
@@ -84,32 +84,71 @@ def list_hosts(pipeline: Pipeline, logs: Sequence[str], plan: bool) -> list[Outc
         ]
 
     def act(log: str) -> Outcome:
-        state = pipeline.ledger(log).find()
-        if state and not plan and identify_host() in {record.host for record in records}:
-            try:
-                _clean_here(pipeline, state)
-            except Exception as error:  # The next call tries again (I15).
-                _log.warning("%s: local copies on this machine are left: %s", log, wrap_unexpected(error))
-        hosts = find(log, state.latest.id if state and state.latest else 0)
+        is_here = identify_host() in {record.host for record in records}
+        gone, warnings = _clean_here(pipeline, log, plan, approved) if is_here else ((), ())
+        hosts = find(log)
         if log == logs[0]:
-            gone = {name for record in records for name in record.logs.keys() - pipeline.config.logs.keys()}
-            hosts += [host for name in sorted(gone) if not _exists(pipeline, name) for host in find(name, 0, True)]
-        message = "; ".join(map(_describe, hosts)) or "every host with copies had a task of the newest snapshot"
-        details = LocalRetentionDetails(files=0, bytes=0, paths=[], snapshots=[], freed=0, warnings=[], hosts=hosts)
-        return Outcome(log, Status.PLANNED if hosts and plan else Status.NOTHING, message, details=details)
+            others = {name for record in records for name in record.logs.keys() - pipeline.config.logs.keys()}
+            hosts += [host for name in sorted(others) if not _exists(pipeline, name) for host in find(name, True)]
+        return _report(log, gone, warnings, hosts, plan)
 
     return for_each_log(logs, act)
 
 
-def _clean_here(pipeline: Pipeline, state: LogState) -> None:
-    """Removes what the log needs no more on this machine: small steps of a cluster's pipeline run in this process."""
-    files = read_manifest(pipeline.store, state.log, state.latest).files if state.latest else ()
+def _clean_here(
+    pipeline: Pipeline, log: str, plan: bool, approved: Approved
+) -> tuple[Sequence[StoredObject], Sequence[str]]:
+    """Removes what the log needs no more on this machine: small steps of a cluster's pipeline run in this process.
+
+    Returns the copies that are removed, or would be, and warnings.
+    """
+    try:
+        state, hosts = pipeline.ledger(log).find(), with_hosts(pipeline)
+        if state is None or hosts is None:
+            return (), ()
+        return _remove_retired(pipeline.store, state, hosts, plan, approved), ()
+    except Exception as error:  # The next call tries again (I15).
+        failure = wrap_unexpected(error)
+        _log.warning("%s: local copies on this machine are left: %s", log, failure)
+        return (), (f"local copies on this machine are left: {failure.message}",)
+
+
+def _remove_retired(
+    store: Store, state: LogState, hosts: HostFolders, plan: bool, approved: Approved
+) -> Sequence[StoredObject]:
+    files = read_manifest(store, state.log, state.latest).files if state.latest else ()
     names = {file.sha256 for file in files} | {path.rpartition("/")[2] for path in segments_needed(state)}
     attempt = state.open_attempt.id if state.open_attempt else state.last_snapshot + 1
-    if hosts := with_hosts(pipeline):
-        HostCopies(replace(hosts, needed=tuple(names))).clean(pipeline.store, CopyName(state.log, attempt))
+    here, name = HostCopies(replace(hosts, needed=tuple(names))), CopyName(state.log, attempt)
+    retired = [entry for entry in here.find_retired(name) if entry.path in approved.of(state.log)]
+    if retired and not plan:
+        here.remove(store, name, retired)
+    return retired
+
+
+def _report(
+    log: str, gone: Sequence[StoredObject], warnings: Sequence[str], hosts: Sequence[UnvisitedHost], plan: bool
+) -> Outcome:
+    size = sum(entry.bytes for entry in gone)
+    details = LocalRetentionDetails(
+        files=len(gone),
+        bytes=size,
+        paths=[e.path for e in gone],
+        snapshots=[],
+        freed=size,
+        warnings=warnings,
+        hosts=hosts,
+    )
+    verb = "would remove" if plan else "removed"
+    texts = [f"{verb} {count_noun(len(gone), 'copy', 'copies')} on this machine, {in_units(size)}"] if gone else []
+    texts += [*warnings, *map(_describe, hosts)]
+    message = "; ".join(texts) or "no local copy is to be removed"
+    done = Status.PLANNED if plan else Status.REMOVED
+    return Outcome(log, done if gone else Status.NOTHING, message, details=details)
 
 
 def _describe(host: UnvisitedHost) -> str:
     whose = f"of the dropped log `{host.log}`" if host.dropped else f"of snapshot {host.snapshot} and before"
-    return f"host `{host.host}` holds {count_noun(host.files, 'copy', 'copies')} {whose}, {in_units(host.bytes)}"
+    held = f"{count_noun(host.files, 'copy', 'copies')} {whose}, {in_units(host.bytes)}"
+    then = f"its next task removes what is not needed; if the host is gone, delete `{host_path(host.host)}`"
+    return f"host `{host.host}` holds {held}: {then}"

@@ -17,7 +17,7 @@ from tidefold.domain.retention.local_copies import CopyName, LocalFile, bytes_on
 from tidefold.domain.snapshot.manifest import Manifest
 from tidefold.domain.wording import count_noun, in_units
 from tidefold.errors import CorruptError, TidefoldError, wrap_unexpected
-from tidefold.operations.local_copies.hosts import list_hosts, note_copied, with_hosts
+from tidefold.operations.local_copies.hosts import note_copied, retain_on_hosts, with_hosts
 from tidefold.operations.local_copies.inventory import Seen, SegmentCopy, find_unneeded, look
 from tidefold.operations.outcome import Outcome, Status, for_each_log
 from tidefold.operations.pipeline import Pipeline
@@ -176,7 +176,7 @@ def retain_local(
     approved: delete nothing else.
     """
     if pipeline.hosts:
-        return list_hosts(pipeline, logs, plan)
+        return retain_on_hosts(pipeline, logs, plan, approved)
     if pipeline.local is None:
         return [Outcome(log, Status.NOTHING, "local copies are disabled") for log in logs]
     local = pipeline.local

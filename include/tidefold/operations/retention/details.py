@@ -62,7 +62,7 @@ class TruncateDetails(RemovalDetails):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnvisitedHost:
-    """`snapshot`: the newest one that had a task on the host. `dropped`: the log exists no more."""
+    """`snapshot`: the newest one of which the host has a copy. `dropped`: the log exists no more."""
 
     host: str
     log: str
@@ -76,7 +76,7 @@ class UnvisitedHost:
 class LocalRetentionDetails(RemovalDetails):
     """`freed`: bytes freed on the disks; a file that another copy shares frees nothing.
 
-    hosts: of a cluster, that have copies and no task since the newest snapshot.
+    hosts: of a cluster, that have copies, and copied nothing since the newest attempt that copied.
     """
 
     snapshots: Sequence[int]
@@ -175,6 +175,11 @@ class Approved:
 
 
 EVERYTHING = Approved()
+
+
+def hosts_of(outcome: Outcome) -> Sequence[UnvisitedHost]:
+    """Returns the hosts that the outcome names."""
+    return outcome.details.hosts if isinstance(outcome.details, LocalRetentionDetails) else ()
 
 
 def bounds_of(outcome: Outcome) -> Sequence[Bound]:

@@ -177,7 +177,7 @@ def _describe_staged(
     message += f"; {describe_ties(details.ties)}" if details.ties else ""
     message += f"; {details.files_carried} of {details.files} files taken over unchanged"
     message += f"{_describe_restore(restored) if restored else ''}{_describe_left_out(manifest)}"
-    if copy:
+    if copy and (copy.warning or copy.bytes):
         message += f"; no local copy: {copy.warning}" if copy.warning else "; with a local copy"
     return Outcome(manifest.log, Status.STAGED, message, manifest.snapshot, details=details)
 

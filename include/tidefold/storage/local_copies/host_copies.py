@@ -21,7 +21,7 @@ import msgspec
 
 from tidefold.domain.paths import HOSTS, host_path
 from tidefold.domain.retention.local_copies import CopyName, bytes_on_disk
-from tidefold.errors import StorageError, TidefoldError, wrap_unexpected
+from tidefold.errors import AlreadyExistsError, StorageError, TidefoldError, wrap_unexpected
 from tidefold.storage.local_copies.copies import copies, name_pipeline
 from tidefold.storage.local_copies.roots import LocalRoots
 from tidefold.storage.local_store import LocalStore
@@ -150,7 +150,7 @@ class HostCopies:
         path = self._paths.get(name)
         return (self._local.root_of(path), path) if path else None
 
-    def visit(self, store: Store, name: CopyName) -> None:
+    def _visit(self, store: Store, name: CopyName) -> None:
         """Cleans up once for each attempt, before its first copy: whatever dies later, the record names the host."""
         if name in self._visited:
             return
@@ -159,16 +159,28 @@ class HostCopies:
             mark = f"{name}/{_VISITED}"
             if any(entry.path == mark for entry in copies(self._local).get(name, ())):
                 return  # By another process of this host.
-            self.clean(store, name)
-            self._local.put_if_absent(mark, b"")
+            self._clean(store, name)
+            with suppress(AlreadyExistsError):  # Another thread or process was here at the same moment.
+                self._local.put_if_absent(mark, b"")
         except Exception as error:
             self._warn(error)
 
-    def clean(self, store: Store, name: CopyName) -> None:
+    def _clean(self, store: Store, name: CopyName) -> None:
         """Removes copies that the log of an attempt needs no more, and writes the record of this host."""
-        here = copies(self._local)
-        self._local.delete([e.path for one, files in here.items() for e in files if self._retires(one, e, name)])
+        self.remove(store, name, self.find_retired(name))
+
+    def remove(self, store: Store, name: CopyName, retired: Sequence[StoredObject]) -> None:
+        """Removes these copies, and writes the record of this host. Raises StorageError."""
+        marks = [entry for entry in self._list_retired(name) if _is_mark(entry)]
+        self._local.delete([entry.path for entry in (*retired, *marks)])
         self.record(store, name)
+
+    def find_retired(self, name: CopyName) -> list[StoredObject]:
+        """Returns the copies that the log of an attempt needs no more. Raises StorageError."""
+        return [entry for entry in self._list_retired(name) if not _is_mark(entry)]
+
+    def _list_retired(self, name: CopyName) -> list[StoredObject]:
+        return [e for one, files in copies(self._local).items() for e in files if self._retires(one, e, name)]
 
     def record(self, store: Store, name: CopyName) -> None:
         """Writes the record of this host, which an attempt visits."""
@@ -185,6 +197,7 @@ class HostCopies:
     @contextmanager
     def create(self, primary: Store, name: CopyName, path: str) -> Iterator[BinaryIO]:
         """Opens a stream to a new file of the primary store, and beside it to a copy with a working name."""
+        self._visit(primary, name)
         local = None
         try:
             self._require_room()
@@ -223,6 +236,10 @@ class HostCopies:
         return f"{failure.code}: {failure.message}"
 
 
+def _is_mark(entry: StoredObject) -> bool:
+    return entry.path.endswith(f"/{_VISITED}")
+
+
 def _working(name: CopyName, path: str) -> str:
     return f"{name}/{path.rpartition('/')[2]}.new"
 
@@ -231,7 +248,7 @@ def _count(kept: Mapping[CopyName, Sequence[StoredObject]], visit: CopyName) -> 
     held = {visit.log: HeldCopies(visit.snapshot)}
     for name, entries in kept.items():
         before = held.get(name.log, HeldCopies())
-        files = [entry for entry in entries if not entry.path.endswith(f"/{_VISITED}")]
+        files = [entry for entry in entries if not _is_mark(entry)]
         held[name.log] = HeldCopies(
             max(before.snapshot, name.snapshot), before.files + len(files), before.bytes + sum(f.bytes for f in files)
         )

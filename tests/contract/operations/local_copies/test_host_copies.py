@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pytest
@@ -13,6 +13,7 @@ from support.local_copies import land
 from support.pipelines import judge_all, table_rows
 from tidefold.compute.broadcast_work import TaskWork
 from tidefold.compute.runners import TaskAnswer, in_process
+from tidefold.domain.retention.local_copies import CopyName
 from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
 from tidefold.fold.fold_bucket import FoldWork
 from tidefold.operations.ingest.ingest import ingest
@@ -21,9 +22,11 @@ from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.restore.restore import Restore
 from tidefold.operations.retention.clean import drop
+from tidefold.operations.retention.details import Approved
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import Fold, SnapshotRequest, materialize
-from tidefold.storage.local_copies.host_copies import read_hosts
+from tidefold.storage.local_copies.host_copies import HostCopies, read_hosts
+from tidefold.storage.local_store import LocalStore
 from tidefold.wiring import open_pipeline
 
 PAIR = ["items", "orders"]
@@ -145,8 +148,9 @@ def test_a_task_removes_what_the_ledger_has_retired(tmp_path: Path, monkeypatch:
     assert (listed["host"], listed["snapshot"], listed["files"]) == ("two", 1, len(held))
     assert listed["bytes"] == sum(path.stat().st_size for path in held.values())
     assert "`two`" in outcome.message
-    # Airflow skips a task that plans nothing.
-    assert retain_local(pipeline, ["items"], plan=True)[0].status == "planned"
+    assert "delete `hosts/two.json`" in outcome.message
+    # It plans nothing: what it would remove is on another machine.
+    assert retain_local(pipeline, ["items"], plan=True)[0].status == "nothing"
     # The next task there removes all of it.
     land(pipeline, 120, 40, ["items"])
     cycle(pipeline, "run-4", both)
@@ -203,6 +207,45 @@ def test_a_restore_reads_the_copies_of_its_hosts(tmp_path: Path, monkeypatch: py
     assert len(table_rows(pipeline, "items")) == 80
 
 
+def test_a_restore_that_copies_nothing_visits_no_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """L5: its snapshot links every file, so hosts that copied for the newest fold are not called unvisited."""
+    pipeline, hosts = make(tmp_path), Hosts(monkeypatch, "one", "two")
+    land(pipeline, 0, 40, ["items"])
+    cycle(pipeline, "run-1", hosts)
+    back = Restore("back", RestorePoint(1, RestoreMode.REPLAY))
+    outcome = cycle(pipeline, "back", Hosts(monkeypatch, "driver"), back)
+    assert (outcome.facts["local"]["bytes"], outcome.facts["local"]["warning"]) == (0, None)
+    assert "local copy" not in outcome.message
+    assert {record.host for record in read_hosts(pipeline.store)} == {"one", "two"}
+    assert not list((tmp_path / "local").glob("*/_hosts/driver"))
+    [kept] = retain_local(pipeline, ["items"])
+    assert (kept.facts["hosts"], kept.message) == ([], "no local copy is to be removed")
+
+
+def test_two_tasks_of_a_host_may_begin_at_the_same_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """L5: each of them finds no mark, and one is first to leave it. Neither has a warning."""
+    pipeline, name = make(tmp_path), CopyName("items", 1)
+    monkeypatch.setenv("TIDEFOLD_HOST", "one")
+    assert pipeline.hosts
+    one, other = HostCopies(pipeline.hosts), HostCopies(pipeline.hosts)
+
+    class Crowded(LocalStore):
+        """The other task begins and ends while the first one writes the record of the host."""
+
+        def delete(self, paths: Iterable[str]) -> None:
+            with other.create(LocalStore(tmp_path / "store"), name, "other") as stream:
+                stream.write(b"other")
+            super().delete(paths)
+
+    with one.create(Crowded(tmp_path / "store"), name, "one") as stream:
+        stream.write(b"one")
+    kept = [host.keep(name, path, 3, [f"{name}/{path}"]) for host, path in ((one, "one"), (other, "other"))]
+    assert [(copied.files, copied.error) for copied in kept] == [(1, ""), (1, "")]
+    assert caplog.messages == []
+
+
 def test_copies_of_a_dropped_log_are_listed_and_then_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """C13."""
     pipeline, hosts = make(tmp_path), Hosts(monkeypatch, "one")
@@ -227,7 +270,13 @@ def test_this_machine_removes_its_own(tmp_path: Path, monkeypatch: pytest.Monkey
     retain_local(pipeline, ["items"])
     assert len(files_of(pipeline, "here")) == 1, "this machine is another one"
     monkeypatch.setenv("TIDEFOLD_HOST", "here")
-    retain_local(pipeline, ["items"])
+    [planned] = retain_local(pipeline, ["items"], plan=True)
+    assert (planned.status, planned.facts["files"]) == ("planned", 1)
+    assert len(files_of(pipeline, "here")) == 1
+    assert retain_local(pipeline, ["items"], approved=Approved(frozenset()))[0].status == "nothing"
+    assert len(files_of(pipeline, "here")) == 1, "a person approved nothing"
+    [removed] = retain_local(pipeline, ["items"])
+    assert (removed.status, removed.facts["paths"]) == ("removed", planned.facts["paths"])
     assert files_of(pipeline, "here") == {}
 
 

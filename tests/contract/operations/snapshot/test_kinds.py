@@ -87,7 +87,7 @@ def test_an_incremental_snapshot_writes_only_what_changed_and_has_no_folder(pipe
     assert (second.kind, outcome.facts["kind"], outcome.facts["because"]) == (
         "incremental",
         "incremental",
-        "it was asked for",
+        "the configuration or the call names this kind",
     )
     assert stored(pipeline, 2) == []
     before, after = (read_manifest(pipeline.store, "accounts", s) for s in (first, second))

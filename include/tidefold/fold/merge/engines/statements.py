@@ -228,8 +228,8 @@ def last_by_columns(shape: TableSpec, horizon: int | None) -> Statements:
     rest = f", {columns}" if columns else ""
     nothing = "".join(f", NULL AS {quote_name(column.name)}" for column in values(shape))
     candidates = (
-        f"SELECT {key}, _op, {place(shape)} AS _place{rest} FROM live "
-        f"UNION ALL SELECT {key}, {DELETE}, _order{nothing} FROM hidden SEMI JOIN live USING ({key})"
+        f"SELECT {key}, _op, {place(shape)} AS _place, true AS _is_change{rest} FROM live "
+        f"UNION ALL SELECT {key}, {DELETE}, _order, false{nothing} FROM hidden SEMI JOIN live USING ({key})"
     )
     touched = (
         f"SELECT * FROM ({candidates}) QUALIFY row_number() OVER (PARTITION BY {key} ORDER BY _place DESC, _op) = 1"
@@ -241,7 +241,8 @@ def last_by_columns(shape: TableSpec, horizon: int | None) -> Statements:
     chosen.append(f"CASE WHEN {stays} THEN base.{ORDER} ELSE touched._place END")
     named = [quote_name(column.name) for column in values(shape)]
     tie = differs(shape, [(f"touched.{IS_UPSERT}", "true"), *((f"touched.{n}", f"base.{n}") for n in named)])
-    rows = join_base(shape, chosen, f"{stays} OR touched.{IS_UPSERT}", tie=tie)
+    # A tombstone may be older than the row: the fold that brought the delete counted that tie.
+    rows = join_base(shape, chosen, f"{stays} OR touched.{IS_UPSERT}", tie=f"touched._is_change AND {tie}")
     recent = "" if horizon is None else f" WHERE _order[1] >= {horizon}"
     hidden = (
         f"SELECT * FROM (SELECT {key}, '' AS _column, _order FROM hidden ANTI JOIN touched USING ({key}) "
