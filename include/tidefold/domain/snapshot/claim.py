@@ -357,17 +357,21 @@ class KindInputs:
 
     links: whether the store can link a file instead of copying its bytes.
     full_every: with `auto`, the number of snapshots from one full snapshot to the next.
+    marks: the table has deletion vectors.
     """
 
     rule: KindPolicy = KindPolicy.FULL
     links: bool = True
     full_every: int = 10
     buckets: int | None = None
+    marks: bool = False
 
 
 NAMED_KIND = "the configuration or the call names this kind"
 # `auto` accepts this many times the bytes of an incremental snapshot for a full one, which needs no other snapshot.
 _WORTH = 2
+# Deletion vectors mark at most this share of the rows of a file.
+MARKED_SHARE = 0.15
 
 
 def select_kind(state: LogState, terms: KindInputs) -> KindDecision:
@@ -386,9 +390,14 @@ def select_kind(state: LogState, terms: KindInputs) -> KindDecision:
     since = len(made) - 1 - fulls[-1] if fulls else len(made)
     if since >= terms.full_every:
         return KindDecision(SnapshotKind.FULL, f"{since} incremental snapshots were made since the last full one")
+    changes = sum(change_set.rows for change_set in state.unfolded)
+    if terms.marks and changes <= latest.rows * MARKED_SHARE:
+        because = f"deletion vectors mark the rows of {changes:,} changes; a full snapshot would rewrite their files"
+        return KindDecision(SnapshotKind.INCREMENTAL, because)
     if terms.links:
         return KindDecision(SnapshotKind.FULL, "the store links unchanged files, so a full snapshot copies no bytes")
-    written = estimate_touched_bytes(state)
+    # Keys are spread evenly, so of B buckets n changes leave (1 - 1/B)^n untouched.
+    written = int(latest.bytes_full * (1 - (1 - 1 / state.shape.buckets) ** changes))
     if latest.bytes_full <= _WORTH * written:
         return KindDecision(
             SnapshotKind.FULL,
@@ -399,15 +408,3 @@ def select_kind(state: LogState, terms: KindInputs) -> KindDecision:
         SnapshotKind.INCREMENTAL,
         f"a full snapshot would copy about {in_units(copied)} unchanged beside {in_units(written)} new",
     )
-
-
-def estimate_touched_bytes(state: LogState) -> int:
-    """Estimates how many bytes of the newest snapshot are in buckets that the waiting changes touch.
-
-    Keys are spread evenly, so of B buckets n changes leave (1 - 1/B)^n untouched.
-    """
-    latest, buckets = state.latest, state.shape.buckets
-    if latest is None:
-        return 0
-    changes = sum(change_set.rows for change_set in state.unfolded)
-    return int(latest.bytes_full * (1 - (1 - 1 / buckets) ** changes))

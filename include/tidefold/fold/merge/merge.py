@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 from tidefold.changelog.key_group_hash import configure, connect, quote_name
 from tidefold.changelog.schema import CLEAR, DELETE, has_absent, order_columns, sidecar_schema, table_schema
 from tidefold.delta.data_files import Places, deletions, places
+from tidefold.domain.snapshot.claim import MARKED_SHARE
 from tidefold.domain.snapshot.manifest import DataFile
 from tidefold.domain.table.table_spec import Engine, TableSpec
 from tidefold.errors import InvalidInputError, TidefoldError
@@ -258,9 +259,8 @@ def _open_connection(memory: int, scratch: str) -> duckdb.DuckDBPyConnection:
 # The bucket is then one large file with deletions and one small file, which each fold writes again. If these grow too
 # large, the fold writes the whole bucket again (decision 0021).
 
-# The deleted rows of the large file, and the rows in the small one, are at most this share of its rows. A rewrite costs
-# about ten times as much a row as a search for keys, and readers pay for every deleted row.
-SHARE = 0.15
+# The deleted rows of the large file, and the rows in the small one, are at most MARKED_SHARE of its rows. A rewrite
+# costs about ten times as much a row as a search for keys, and readers pay for every deleted row.
 # The Delta log and the manifest contain the vectors and are read whole. So the vector of a file has at most about
 # 26,000 scattered places, and all vectors of a snapshot have four million.
 _LONGEST, _ALL = 64 << 10, 8 << 20
@@ -275,7 +275,7 @@ def to_mark(task: FoldTask, recipe: Recipe, changes: pa.Table) -> Input | None:
     large = max(shown, key=lambda one: one.file.rows_written)
     file, beside = large.file, sum(one.file.rows for one in shown if one is not large)
     gone = file.rows_written - file.rows + changes.num_rows
-    few = max(gone, beside + changes.num_rows) <= file.rows_written * SHARE
+    few = max(gone, beside + changes.num_rows) <= file.rows_written * MARKED_SHARE
     short = _length(file, gone) <= min(_LONGEST, _ALL // task.plan.shape.buckets)
     return large if few and short and file.is_within(task.bucket) else None
 

@@ -121,9 +121,9 @@ def require_no_set(pipeline: Pipeline, log: str) -> None:
 
 def choose_kind(pipeline: Pipeline, state: LogState, asked: KindPolicy | None) -> KindDecision:
     """Returns the kind of the next snapshot: as requested, else as configured."""
-    snapshots = pipeline.config.snapshots
+    snapshots, log = pipeline.config.snapshots, pipeline.log(state.log)
     links = pipeline.store.links and not snapshots.copies
-    terms = KindInputs(asked or snapshots.kind, links, snapshots.full_every, pipeline.log(state.log).shape.buckets)
+    terms = KindInputs(asked or snapshots.kind, links, snapshots.full_every, log.shape.buckets, log.deletion_vectors)
     return select_kind(state, terms)
 
 

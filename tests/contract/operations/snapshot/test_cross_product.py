@@ -182,7 +182,7 @@ def test_full_incremental_full_across_an_import(
     plain_rows: dict[str, list[dict[str, Any]]],
 ) -> None:
     """The rows are those of one plain fold of all changes."""
-    monkeypatch.setattr(merge_module, "SHARE", 10.0)  # So that rows are marked wherever they can be.
+    monkeypatch.setattr(merge_module, "MARKED_SHARE", 10.0)  # So that rows are marked wherever they can be.
     engine, takeover = case["engine"], case["takeover"]
     one = copy_pipeline(first_half(case), tmp_path / "one")
     assert save(one, tmp_path / "save", case["layout"]).status == "saved"

@@ -122,6 +122,18 @@ def test_what_came_since_stays_one_small_file_a_bucket(marked: Pipeline) -> None
     assert live(marked, 1) == FIRST
 
 
+def test_auto_marks_a_few_rows_though_links_cost_nothing(pipeline: Pipeline) -> None:
+    """A full snapshot would write each bucket with a marked row anew: its cost follows the size of the table."""
+    outcome = cycle(pipeline, "run-2", SECOND, KindPolicy.AUTO)
+    assert (outcome.facts["kind"], outcome.facts["because"]) == (
+        "incremental", "deletion vectors mark the rows of 5 changes; a full snapshot would rewrite their files",
+    )  # fmt: skip
+    assert sum(f.deletions.rows for f in manifest_of(pipeline).files if f.deletions) == 4
+    many = cycle(pipeline, "run-3", dict.fromkeys(range(100), "c"), KindPolicy.AUTO)
+    assert (many.facts["kind"], many.facts["because"].split(" ")[0:2]) == ("full", ["the", "store"])
+    assert table_rows(pipeline) == after(FIRST, SECOND, dict.fromkeys(range(100), "c"))
+
+
 def test_without_the_setting_no_reader_needs_to_know_them(tmp_path: Path) -> None:
     plain = make_pipeline(tmp_path, VECTORS.replace("    deletion_vectors: true\n", ""))
     cycle(plain, "run-1", FIRST)
@@ -210,7 +222,7 @@ def test_few_again_and_again_are_written_anew_in_the_end(pipeline: Pipeline) -> 
         files = manifest_of(pipeline).files
         large = {f.name: f for f in files if f.rows_written > 50}
         anew += len(large.keys() - names)
-        assert all(not f.deletions or f.deletions.rows <= f.rows_written * merge.SHARE for f in large.values())
+        assert all(not f.deletions or f.deletions.rows <= f.rows_written * merge.MARKED_SHARE for f in large.values())
         assert len(files) <= 8
         assert table_rows(pipeline) == rows
     assert anew >= 4
@@ -230,7 +242,7 @@ def test_a_vector_that_would_be_too_long_is_none(pipeline: Pipeline, monkeypatch
 
 
 def test_all_rows_of_a_file_may_go(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(merge, "SHARE", 2.0)
+    monkeypatch.setattr(merge, "MARKED_SHARE", 2.0)
     gone: Rows = dict.fromkeys(range(400))
     cycle(pipeline, "run-2", {**gone, 1000: "left"})
     assert len(manifest_of(pipeline).files) == 1

@@ -383,7 +383,7 @@ def test_twenty_steps_at_random(
 ) -> None:
     """N7: full, incremental, full, with a second coordinator that takes over at any step."""
     # So that rows are marked wherever they can be.
-    monkeypatch.setattr(merge, "SHARE", 10.0)
+    monkeypatch.setattr(merge, "MARKED_SHARE", 10.0)
 
     @settings(max_examples=choose(5, 12), deadline=None, suppress_health_check=list(HealthCheck), phases=PHASES)
     @given(st.lists(STEPS, min_size=20, max_size=20))
