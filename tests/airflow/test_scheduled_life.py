@@ -134,6 +134,10 @@ def test_lineage_names_what_was_read_and_what_is_shown(first: FirstRun) -> None:
     assert [f["name"] for f in outputs["items"]["facets"]["schema"]["fields"]] == ["id", "text"]
     inputs = {one["name"].rpartition("/")[2] for event in events for one in event["inputs"]}
     assert inputs == {"shop.public.items", "shop.public.notes"}
+    fields = outputs["items"]["facets"]["columnLineage"]["fields"]
+    assert {name: [one["field"] for one in of["inputFields"]] for name, of in fields.items()} == {
+        "id": ["id"], "text": ["text"],
+    }  # fmt: skip
 
 
 def test_airflow_imports_the_dags_without_an_error(shop: Shop) -> None:

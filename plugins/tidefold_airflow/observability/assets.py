@@ -103,16 +103,27 @@ def _inputs(pipeline: Pipeline, log: str) -> list[Any]:
 
 def _output(pipeline: Pipeline, log: str, snapshot: Snapshot) -> Any:
     from openlineage.client.event_v2 import OutputDataset
-    from openlineage.client.facet_v2 import dataset_version_dataset, output_statistics_output_dataset, schema_dataset
+    from openlineage.client.facet_v2 import (
+        column_lineage_dataset,
+        dataset_version_dataset,
+        output_statistics_output_dataset,
+        schema_dataset,
+    )
 
     from tidefold.domain.paths import LogPaths
 
     namespace, name = _split_address(pipeline.store.uri(LogPaths(log).table), pipeline.config.path.parent)
-    columns = [schema_dataset.SchemaDatasetFacetFields(c.name, c.type) for c in pipeline.log(log).shape.table_columns]
+    shape = pipeline.log(log).shape
+    columns = [schema_dataset.SchemaDatasetFacetFields(c.name, c.type) for c in shape.table_columns]
+    inputs, field = _inputs(pipeline, log), column_lineage_dataset.InputField
+    sources = {c.name: [field(one.namespace, one.name, c.name) for one in inputs] for c in shape.columns}
     return OutputDataset(
         namespace,
         name,
         facets={
+            "columnLineage": column_lineage_dataset.ColumnLineageDatasetFacet(
+                {name: column_lineage_dataset.Fields(fields) for name, fields in sources.items()}
+            ),
             "schema": schema_dataset.SchemaDatasetFacet(fields=columns),
             "version": dataset_version_dataset.DatasetVersionDatasetFacet(str(snapshot.table_version)),
         },
