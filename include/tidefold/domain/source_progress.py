@@ -51,6 +51,8 @@ class StreamPosition(NamedTuple):
         later one that lacks them shows that the source dropped them.
     signalled: the last snapshots that a signal asked for: the order of their rows, then the time at which they were
         read. They may show changes that follow them in the stream.
+    begun: the newest snapshot of the source that began: the order of its rows, then 1 for its first row alone, else 2.
+    ended: the order of the newest one whose last row came, in whichever partition of the topic.
     """
 
     max_order: tuple[int, ...] = ()
@@ -60,6 +62,8 @@ class StreamPosition(NamedTuple):
     connector_run: str = ""
     columns: tuple[str, ...] = ()
     signalled: tuple[tuple[int, ...], ...] = ()
+    begun: tuple[int, ...] = ()
+    ended: tuple[int, ...] = ()
 
     def after(self, former: StreamPosition) -> StreamPosition:
         """Returns this position of a file's reader, which may not have known what the partition had reached."""
@@ -68,6 +72,8 @@ class StreamPosition(NamedTuple):
             max_commit_time=latest_commit_time((former, self)),
             columns=tuple(sorted({*former.columns, *self.columns})),
             signalled=tuple(sorted({*former.signalled, *self.signalled})[-SIGNALLED:]),
+            begun=max(former.begun, self.begun),
+            ended=max(former.ended, self.ended),
         )
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tidefold.domain.ingest.quarantine_retry import is_skipped
@@ -80,12 +81,16 @@ class LandedRange:
     refused: those that still are in quarantine.
     truncated_in: the files that contain a truncate of the whole table.
     earlier: records of earlier files that still are in quarantine, so that published rows may be missing or stale.
+    unended: the topics with a snapshot of the source whose last row did not come, so that rows are missing.
+    is_unended_new: one of these snapshots took no rows away before this range.
     """
 
     new: int = 0
     refused: int = 0
     truncated_in: tuple[str, ...] = ()
     earlier: int = 0
+    unended: tuple[str, ...] = ()
+    is_unended_new: bool = False
 
 
 def find_landed_range(state: LogState, snapshot: Snapshot, *, extracts: bool = False) -> LandedRange:
@@ -100,9 +105,32 @@ def find_landed_range(state: LogState, snapshot: Snapshot, *, extracts: bool = F
     first = max((i + 1 for i, sqn in enumerate(numbers) if 0 < sqn <= snapshot.from_sqn), default=0)
     end = next((i for i, sqn in enumerate(numbers) if sqn > snapshot.folds_to), len(state.landed))
     entries = state.landed[first:end]
+    before, unended = _find_unended(state.landed[:first]), _find_unended(state.landed[:end])
     return LandedRange(
         sum(entry.changes + entry.quarantined + (entry.ignored if extracts else 0) for entry in entries),
         sum(entry.quarantined for entry in entries),
         tuple(entry.name for entry in entries if entry.truncates),
         sum(entry.quarantined for entry in state.landed[:first] if entry.quarantined and not is_skipped(state, entry)),
+        tuple(sorted(unended)),
+        any(before.get(topic) != order for topic, order in unended.items()),
     )
+
+
+def _find_unended(landed: Sequence[LandedFileRecord]) -> dict[str, tuple[int, ...]]:
+    """Returns the topics with a snapshot of the source that lacks its last row, and the order of its rows.
+
+    It replaced rows that the log had, or later changes came. Without both it is a first load that goes on.
+    """
+    marks: dict[str, tuple[tuple[int, ...], ...]] = {}
+    replaced: dict[str, tuple[int, ...]] = {}
+    for entry in landed:
+        begun, ended, high = marks.get(entry.topic, ((), (), ()))
+        stream = entry.stream
+        if high and stream.begun[:-1] > high:
+            replaced[entry.topic] = stream.begun[:-1]
+        marks[entry.topic] = max(begun, stream.begun), max(ended, stream.ended), max(high, stream.max_order)
+    return {
+        topic: order
+        for topic, (begun, ended, high) in marks.items()
+        if (order := begun[:-1]) > ended and begun[-1] > 1 and (replaced.get(topic) == order or high > order)
+    }

@@ -27,6 +27,7 @@ from tidefold.quality.suite.check import (
     REFERENCES,
     REFUSED_RECORDS,
     ROW_COUNT_DRIFT,
+    SOURCE_SNAPSHOT,
     STORED_COUNTS,
     TIES,
     Check,
@@ -90,6 +91,21 @@ def judge_ties(check: Check) -> CheckResult:
         return result(check, True, observed=observed)
     hint = "Add a column or `file` to `order`, or raise `max_ties`."
     return result(check, False, observed=observed, detail=f"{ties:,} keys with ties, allowed {most:,}. {hint}")
+
+
+def judge_source_snapshot(check: Check) -> CheckResult:
+    """Returns the result of the check of snapshots of the source without a last row. It never passes."""
+    topics = ", ".join(f"`{topic}`" for topic in check.kwargs["topics"])
+    observed = f"a snapshot of the source in {topics} has no last row"
+    detail = (
+        f"{observed}: it still goes on, or the connector was killed in it, and rows are missing. "
+        "If it does not go on, signal it again"
+    )
+    return result(check, False, observed=observed, detail=detail)
+
+
+# Judged by numbers of the ledger and of the fold.
+_OF_NO_ROWS = {REFUSED_RECORDS: judge_refused, TIES: judge_ties, SOURCE_SNAPSHOT: judge_source_snapshot}
 
 
 def _change(check: Check, now: float | Fraction | None, before: float | Fraction | None, compared: str) -> CheckResult:
@@ -242,8 +258,7 @@ def run_checks(
     meter, begun = meter or Meter(), time.perf_counter()
     expectations = [c for c in checks if not c.own]
     results = dict(zip(map(id, expectations), evaluate(rows, expectations, shape.table_key, meter), strict=True))
-    results |= {id(check): judge_refused(check) for check in checks if check.type == REFUSED_RECORDS}
-    results |= {id(check): judge_ties(check) for check in checks if check.type == TIES}
+    results |= {id(check): _OF_NO_ROWS[check.type](check) for check in checks if check.type in _OF_NO_ROWS}
     numbers, references = _select_own(checks, False), _select_own(checks, True)
     statistics: tuple[ColumnStatistics, ...] = ()
     if numbers:
@@ -262,7 +277,7 @@ def account_rows(findings: Findings, checks: Sequence[Check], shape: TableSpec, 
     """Returns the findings with the rows that each check read and took over. Wrong stored counts are a failed check."""
 
     def account(check: Check, judged: CheckResult) -> CheckResult:
-        if check.type in (REFUSED_RECORDS, TIES):
+        if check.type in _OF_NO_ROWS:
             return judged
         if not can_judge(check) or check.own or not can_count(check.type, check.kwargs, shape):
             return replace(judged, read=rows, taken_over=0)
@@ -279,7 +294,7 @@ def account_rows(findings: Findings, checks: Sequence[Check], shape: TableSpec, 
 
 
 def _select_own(checks: Sequence[Check], references: bool) -> list[Check]:
-    of_rows = [c for c in checks if c.own and c.type not in (REFUSED_RECORDS, TIES)]
+    of_rows = [c for c in checks if c.own and c.type not in _OF_NO_ROWS]
     return [c for c in of_rows if (c.type == REFERENCES) is references]
 
 

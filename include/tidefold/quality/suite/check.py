@@ -19,6 +19,7 @@ DISTRIBUTION = f"{OWN}distribution"
 REFERENCES = f"{OWN}references"
 REFUSED_RECORDS = f"{OWN}refused_records"
 TIES = f"{OWN}ties"
+SOURCE_SNAPSHOT = f"{OWN}source_snapshot"
 STORED_COUNTS = f"{OWN}stored_counts"
 
 # Column -> type.

@@ -29,7 +29,7 @@ from tidefold.quality.suite.arguments import (
     refuse,
 )
 from tidefold.quality.suite.catalogue import CATALOGUE, AnyCheck
-from tidefold.quality.suite.check import OWN, REFUSED_RECORDS, TIES, Check, Severity, Types, canonical
+from tidefold.quality.suite.check import OWN, REFUSED_RECORDS, SOURCE_SNAPSHOT, TIES, Check, Severity, Types, canonical
 from tidefold.yaml_files.document import ConfigError, ConfigProblem, config_error, parse_document, read_text
 from tidefold.yaml_files.messages import StrictModel, Text, find_problems, mistakes_below, suggest
 
@@ -262,6 +262,8 @@ class Suite:
             checks.append(_build_check("row count", "expect_table_row_count_to_be_between", min_value=least))
         if landed.refused or landed.earlier:
             checks.append(_build_refused(landed, self.max_refused, advice))
+        if landed.unended:
+            checks.append(_build_source_snapshot(landed))
         if ties or self.max_ties is not None:
             checks.append(_build_check("ties", TIES, ties=ties, max_ties=self.max_ties))
         return (*checks, *self.own)
@@ -313,6 +315,12 @@ def _build_refused(landed: LandedRange, allowed: float, advice: str) -> Check:
         "advice": advice,
     }
     return Check("refused records", REFUSED_RECORDS, kwargs, severity, built_in=True)
+
+
+def _build_source_snapshot(landed: LandedRange) -> Check:
+    """Returns a check that never passes: it fails when rows went, and warns as long as they are missing."""
+    severity = Severity.FAIL if landed.is_unended_new else Severity.WARN
+    return Check("source snapshot", SOURCE_SNAPSHOT, {"topics": [*landed.unended]}, severity, built_in=True)
 
 
 def _build_check(name: str, kind: str, **kwargs: Any) -> Check:

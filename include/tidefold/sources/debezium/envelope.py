@@ -19,7 +19,7 @@ from tidefold.domain.log_state import TableSpec
 from tidefold.domain.table.table_spec import MARIADB, MONGODB, ORACLE, SQLSERVER, Engine
 from tidefold.sources.api import RecordReader
 from tidefold.sources.debezium.connect_schema import column_names, columns_by, forms_of, schema_beside
-from tidefold.sources.debezium.ordering import FIRST, INITIAL, STREAMED, OrderOf, former_key, order_of
+from tidefold.sources.debezium.ordering import FIRST, INITIAL, LAST, STREAMED, OrderOf, former_key, order_of
 from tidefold.sources.records import record_types
 from tidefold.sources.records.accounting import FilePosition, OrderPoint, ReaderPosition, takes_delete
 from tidefold.sources.records.errors import (
@@ -349,6 +349,7 @@ def advance(log: EnvelopeLog, at: ReaderPosition, order: OrderPoint, source: Sou
     if mark in INITIAL:
         # All rows of an initial snapshot have one order, the highest so far. They replace what the log had before.
         at.account.snapshot = order
+        at.stream.see_mark(order, mark in FIRST, mark in LAST, mark != "first")
         high = at.stream.max_order
         # Only for connectors whose snapshots were captured in tests: all rows of a snapshot have one order.
         may_begin = log.shape.order not in _BY_FORMAT or mark in FIRST

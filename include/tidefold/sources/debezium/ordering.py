@@ -134,7 +134,7 @@ STREAMED = frozenset((None, "false", False))
 INITIAL = frozenset(("true", "first", "first_in_data_collection", "last_in_data_collection", "last", True))
 _SNAPSHOT = (*INITIAL, "incremental")
 FIRST = ("first", "first_in_data_collection")
-_LAST = ("last", "last_in_data_collection")
+LAST = ("last", "last_in_data_collection")
 # From this version on, a connector that was killed in a transaction goes on with its numbers.
 _GOES_ON = (3, 6, 1)
 _VERSION = re.compile(r"(\d{1,4})\.(\d{1,4})\.(\d{1,4})\b", re.ASCII)
@@ -233,7 +233,7 @@ class RecordPlaces:
         if mark in _SNAPSHOT:
             # Rows of the initial snapshot have nothing of the stream: no commit before them, and no GTID.
             is_signalled = bool(source.gtid or not (source.sequence or "[null").startswith("[null"))
-            is_snapshot, begins, ends = mark in INITIAL, mark in FIRST, mark in _LAST
+            is_snapshot, begins, ends = mark in INITIAL, mark in FIRST, mark in LAST
             return SourceRecord(offset, None, 0, after, is_snapshot, is_signalled, begins, ends)
         return SourceRecord(offset, is_untracked=mark in STREAMED and change.op is not None)
 

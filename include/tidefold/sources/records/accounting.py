@@ -168,11 +168,12 @@ class StreamOrder:
     connector_run: str = ""
     columns: tuple[str, ...] = ()
     signalled: tuple[OrderPoint, ...] = ()
+    begun: OrderPoint = ()
+    ended: OrderPoint = ()
 
     @property
     def position(self) -> StreamPosition:
-        counted = self.max_order, self.records_at_max, self.replayed_at_max
-        return StreamPosition(*counted, self.max_commit_time, self.connector_run, self.columns, self.signalled)
+        return StreamPosition(**{name: getattr(self, name) for name in StreamPosition._fields})
 
     def see_snapshot(self, order: OrderPoint, source: SourceBlock) -> None:
         """Remembers a snapshot that a signal asked for. A connector that begins has seen no commit."""
@@ -180,6 +181,16 @@ class StreamOrder:
         if is_signalled and all(one[:-1] != order for one in self.signalled):
             read = _HIGHEST if source.committed is None else source.committed
             self.signalled = (*self.signalled, (*order, read))[-SIGNALLED:]
+
+    def see_mark(self, order: OrderPoint, begins: bool, ends: bool, has_next: bool) -> None:
+        """Remembers whether a snapshot of the source began and ended.
+
+        has_next: the row is not the first one of all tables, which has no other mark if its table has one row.
+        """
+        if ends:
+            self.ended = max(self.ended, order)
+        elif begins or self.begun[:-1] == order:
+            self.begun = max(self.begun, (*order, 2 if has_next else 1))
 
     def is_new(self, order: OrderPoint, time: int | None, begins: bool, unique: bool = False) -> bool:
         """Whether a record was not sent before; the position then includes it.
