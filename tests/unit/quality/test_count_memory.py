@@ -15,6 +15,7 @@ from tidefold.domain.snapshot.manifest import DataFile, Manifest
 from tidefold.domain.source_progress import SourceProgress
 from tidefold.quality.run import count_memory
 from tidefold.quality.run.count_memory import (
+    CountRow,
     Counts,
     CountsDifferError,
     FileWork,
@@ -27,6 +28,7 @@ from tidefold.quality.run.count_memory import (
     adds_up,
     counts_duplicates,
     identify,
+    imply_counts,
     key_of,
     measure_reuse,
     plan_counts,
@@ -35,6 +37,13 @@ from tidefold.quality.run.count_memory import (
 
 SHAPE = TableSpec(("id",), (Column("id", "long"),), "arrival", 16, 4)
 ROWS = '(SELECT * \nFROM tidefold_rows \nWHERE true) AS "anon_1"'
+FILLED = f'(SELECT * \nFROM {ROWS} \nWHERE NOT ("id" IS NULL AND "b" IS NULL)) AS "anon_2"'
+BAD = 'sum(CASE WHEN ("a "" " IS NULL) THEN $1 ELSE $2 END) AS "bad", '
+WORSE = 'sum(CASE WHEN ("c" IS NOT NULL AND "c" < $3) THEN $1 ELSE $2 END) AS "d"'
+QUERIES = (
+    Query(f'SELECT count(*) AS "n" \nFROM {ROWS}', ()),
+    Query(f"SELECT {BAD.removesuffix(', ')} \nFROM {ROWS}", (1, 0)),
+)
 
 
 def data_file(name: str, first: int = 0, gone: Sequence[int] = (), rows: int = 10) -> DataFile:
@@ -47,7 +56,7 @@ def plan(before: Sequence[DataFile], now: Sequence[DataFile], duplicates: int = 
     counts: Counts = ((10,), (3,))
     stored = StoredCounts("k", 1, (ShareCounts(tuple((identify(f), counts) for f in before), ((duplicates,),)),))
     base = Manifest("t", 1, 1, SnapshotKind.INCREMENTAL, None, 0, 1, SHAPE, tuple(before), SourceProgress())
-    [work] = plan_counts([tuple(now)], stored, base, 1)
+    [work] = plan_counts([tuple(now)], (stored, base), 1, QUERIES)
     return work
 
 
@@ -124,7 +133,7 @@ def test_equal_files_are_not_read() -> None:
 def test_rows_that_left_are_subtracted() -> None:
     work = plan([data_file("a", gone=[1])], [data_file("a", gone=[1, 4, 7])])
     [one] = work.files
-    assert (one.whole, one.gone.tolist()) == (False, [4, 7])
+    assert (one.whole, one.gone.tolist(), one.asked) == (False, [4, 7], {'a " ', "anon_1"})
     # Without new rows no key is read.
     assert not work.reads_keys
     [(_, counts)] = settle(work, ShareAnswer((None,), (((2,), (1,)),), None, ((0,),))).files
@@ -137,6 +146,36 @@ def test_no_row_left_that_counts() -> None:
     work = plan([data_file("a")], [data_file("a", gone=[1])])
     [(_, counts)] = settle(work, ShareAnswer((None,), (((1,), (None,)),), None, ((0,),))).files
     assert counts == ((9,), (3,))
+
+
+@pytest.mark.parametrize(
+    ("select", "before", "implied", "asked"),
+    [
+        (f'count(*) AS "n" \nFROM {ROWS}', (10,), (2,), set()),
+        # It cannot be right: the rows that left are counted.
+        (f'count(*) AS "n" \nFROM {ROWS}', (0,), (None,), set()),
+        (f'count(*) AS "n" \nFROM {FILLED}', (10,), (2,), set()),
+        (f'count(*) AS "n" \nFROM {FILLED}', (9,), (None,), {"id", "b"}),
+        (f"{BAD}{WORSE} \nFROM {ROWS}", (0, 0), (0, 0), set()),
+        (f"{BAD}{WORSE} \nFROM {ROWS}", (None, 0), (0, 0), set()),
+        (f"{BAD}{WORSE} \nFROM {ROWS}", (3, 0), (None, 0), {'a " '}),
+        (f"{BAD}{WORSE} \nFROM {ROWS}", (0, 10), (0, None), {"c"}),
+        (f"{BAD}{WORSE} \nFROM {FILLED}", (0, 1), (0, None), {"c", "id", "b"}),
+        (f"{BAD}{WORSE} \nFROM {FILLED}", (0, 0), (0, 0), set()),
+    ],
+)
+def test_if_none_or_all_of_the_rows_count_so_do_those_that_left(
+    select: str, before: CountRow, implied: CountRow, asked: set[str]
+) -> None:
+    query = Query(f"SELECT {select}", (1, 0, 5))
+    assert adds_up(query)
+    told, columns = imply_counts(query, before, 10, 2)
+    assert (told, {name for name in columns if not name.startswith("anon")}) == (implied, asked)
+
+
+def test_negative_terms_imply_nothing() -> None:
+    query = Query(f"SELECT {BAD}{WORSE} \nFROM {ROWS}", (1, -1, 5))
+    assert imply_counts(query, (0, 0), 10, 2) == ((None, None), {'a " ', "c", "anon_1"})
 
 
 @pytest.mark.parametrize(
@@ -154,14 +193,14 @@ def test_no_row_left_that_counts() -> None:
 def test_what_is_read_in_full(before: list[DataFile], now: list[DataFile]) -> None:
     work = plan(before, now)
     assert all(one.whole and one.before is None for one in work.files)
-    assert not work.joined
+    assert work.clean is None
 
 
 def test_files_that_stayed_have_keys_of_new_rows_only_if_they_had_no_duplicate() -> None:
     now = [data_file("a"), data_file("b")]
-    assert plan([data_file("a")], now).joined
+    assert plan([data_file("a")], now).clean == ((0,),)
     dirty = plan([data_file("a")], now, duplicates=2)
-    assert not dirty.joined
+    assert dirty.clean is None
     assert dirty.reads_keys
 
 
@@ -169,8 +208,8 @@ def test_files_of_two_shares_may_have_keys_in_common() -> None:
     before = [data_file("a"), data_file("b", 4)]
     stored = StoredCounts("k", 1, tuple(ShareCounts(((identify(file), ((10,), (3,))),), ((0,),)) for file in before))
     base = Manifest("t", 1, 1, SnapshotKind.INCREMENTAL, None, 0, 1, SHAPE, tuple(before), SourceProgress())
-    [work] = plan_counts([tuple(before)], stored, base, 1)
-    assert not work.joined
+    [work] = plan_counts([tuple(before)], (stored, base), 1, QUERIES)
+    assert work.clean is None
     assert [one.whole for one in work.files] == [False, False]
 
 
@@ -188,7 +227,8 @@ WRONG = [
 
 @pytest.mark.parametrize(("answer", "text"), WRONG)
 def test_a_wrong_count_is_refused(answer: ShareAnswer, text: str) -> None:
-    work = ShareWork((FileWork(data_file("a"), True, ((10,), (3,))),), ((0,),), joined=True, again=True)
+    file = FileWork(data_file("a"), True, ((10,), (3,)), implied=((0,), (0,)))
+    work = ShareWork((file,), ((0,),), again=True)
     with pytest.raises(CountsDifferError, match=text):
         settle(work, answer)
 
@@ -207,7 +247,7 @@ def test_sums_of_nothing_stay_nothing() -> None:
 def test_a_file_that_was_there_twice_and_is_once() -> None:
     twins = [data_file("a"), replace(data_file("a"), name="again")]
     work = plan(twins, twins[:1], duplicates=20)
-    assert work.before is None
+    assert work.clean is None
     assert work.reads_keys
 
 

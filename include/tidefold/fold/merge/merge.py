@@ -269,14 +269,16 @@ _BATCH_ROWS = 262_144
 
 def to_mark(task: FoldTask, recipe: Recipe, changes: pa.Table) -> Input | None:
     """Returns the file whose rows should be marked instead of rewritten; None: there is none."""
-    shown = [one for one in recipe.base if not one.file.hidden]
-    if not shown or not task.plan.marks or not _can_mark(task, recipe, changes):
+    plan, shown = task.plan, [one for one in recipe.base if not one.file.hidden]
+    stays = recipe.unchanged.action is RewriteAction.KEEP and recipe.schema == plan.schema and plan.expire is None
+    # Each change that replaces a row must contain the whole row: the old row is not read.
+    if not (shown and plan.marks and stays) or not is_plain(changes, plan.shape) or has_clears(changes):
         return None
     large = max(shown, key=lambda one: one.file.rows_written)
     file, beside = large.file, sum(one.file.rows for one in shown if one is not large)
     gone = file.rows_written - file.rows + changes.num_rows
     few = max(gone, beside + changes.num_rows) <= file.rows_written * MARKED_SHARE
-    short = _length(file, gone) <= min(_LONGEST, _ALL // task.plan.shape.buckets)
+    short = _length(file, gone) <= min(_LONGEST, _ALL // plan.shape.buckets)
     return large if few and short and file.is_within(task.bucket) else None
 
 
@@ -284,14 +286,6 @@ def _length(file: DataFile, gone: int) -> int:
     """Estimates the maximal length of a vector: for each 65,536 rows two bytes a deleted row, or one bit a row."""
     spans = file.rows_written // 65_536 + 1
     return (min(2 * gone, spans * 8_192) + spans * 16) * 5 // 4
-
-
-def _can_mark(task: FoldTask, recipe: Recipe, changes: pa.Table) -> bool:
-    """Whether each change that replaces a row contains the whole row, so that the old row need not be read."""
-    stays = (
-        recipe.unchanged.action is RewriteAction.KEEP and recipe.schema == task.plan.schema and task.plan.expire is None
-    )
-    return stays and is_plain(changes, task.plan.shape) and not has_clears(changes)
 
 
 def mark_rows(large: Input, keys: pa.Table, inputs: Inputs) -> DataFile | None:

@@ -12,7 +12,7 @@ import msgspec
 
 from tidefold.domain.key_groups import Redistribution
 from tidefold.domain.log_state import LogState, Snapshot, State, TableSpec
-from tidefold.domain.snapshot.claim import KindDecision, KindInputs, KindPolicy, of_run, select_kind
+from tidefold.domain.snapshot.claim import KindDecision, KindPolicy, of_run, select_kind
 from tidefold.domain.snapshot.manifest import Manifest
 from tidefold.domain.source_progress import SourceProgress
 from tidefold.domain.table.types import Schema
@@ -123,8 +123,8 @@ def choose_kind(pipeline: Pipeline, state: LogState, asked: KindPolicy | None) -
     """Returns the kind of the next snapshot: as requested, else as configured."""
     snapshots, log = pipeline.config.snapshots, pipeline.log(state.log)
     links = pipeline.store.links and not snapshots.copies
-    terms = KindInputs(asked or snapshots.kind, links, snapshots.full_every, log.shape.buckets, log.deletion_vectors)
-    return select_kind(state, terms)
+    rule, every = asked or snapshots.kind, snapshots.full_every
+    return select_kind(state, rule, log.shape.buckets, links=links, full_every=every, marks=log.deletion_vectors)
 
 
 def find_skipped_range(snapshot: Snapshot) -> tuple[int, int] | None:

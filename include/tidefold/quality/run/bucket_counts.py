@@ -6,7 +6,7 @@ Equal keys lie in one bucket, so duplicates of a key do, too: each task proves t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -166,16 +166,19 @@ class _ShareCounter:
 
     def count(self, share: ShareWork) -> ShareAnswer:
         asked, keys = self._find_columns(self.work.queries), self._find_columns(self.work.duplicates)
+        # Columns that the counts of rows that left do not need are null.
+        self.connection.register("no_rows", table_schema(self.work.shape).empty_table())
         whole: list[Counts | None] = []
         gone: list[Counts | None] = []
         for number, one in enumerate(share.files):
             if one.whole:
                 self._load(f"rows_{number}", one.file, {*asked, *keys, *self.work.shape.spread_key})
                 self._prove_bucket(f"rows_{number}", one.file)
-            if len(one.gone):
-                self._load(f"gone_{number}", one.file, asked, one.gone)
+            if one.asked:
+                self._load(f"gone_{number}", one.file, one.asked, one.gone)
             whole.append(self._ask(self.work.queries, f"SELECT * FROM rows_{number}") if one.whole else None)
-            gone.append(self._ask(self.work.queries, f"SELECT * FROM gone_{number}") if len(one.gone) else None)
+            left = f"FROM gone_{number} UNION ALL BY NAME FROM no_rows"
+            gone.append(self._ask(self.work.queries, left) if one.asked else None)
         duplicates = self._count_duplicates(share, keys) if self.work.duplicates else ((), None)
         return ShareAnswer(tuple(whole), tuple(gone), *duplicates)
 
@@ -185,18 +188,18 @@ class _ShareCounter:
         fresh = [f"SELECT {names} FROM rows_{number}" for number in share.fresh]
         kept = [number for number in range(len(share.files)) if number not in share.fresh]
         matched = ""
-        if share.joined and fresh:
+        if share.clean is not None and fresh:
             self.connection.execute(f"CREATE TABLE fresh AS {' UNION ALL '.join(fresh)}")
             same = (f"kept.{quote_name(name)} IS NOT DISTINCT FROM fresh.{quote_name(name)}" for name in key)
             matched = f" AS kept SEMI JOIN fresh ON {' AND '.join(same)}"
         for number in kept if share.reads_keys else ():
             if not share.files[number].whole:
                 self._load(f"rows_{number}", share.files[number].file, columns, matched=matched)
-        joined: Counts | None = tuple((0,) for _ in self.work.duplicates) if share.joined else None
+        joined = share.clean
         if matched:
             near = (f"SELECT {names} FROM rows_{number}{matched}" for number in kept)
             joined = self._ask(self.work.duplicates, *fresh, *near)
-        if share.joined and not share.again:
+        if joined is not None and not share.again:
             return None, joined
         rest = (f"SELECT {names} FROM rows_{number}" for number in kept)
         return self._ask(self.work.duplicates, *fresh, *rest), joined
@@ -207,7 +210,7 @@ class _ShareCounter:
         return {name for name in table_schema(self.work.shape).names if quote_name(name) in text}
 
     def _load(
-        self, table: str, file: DataFile, columns: set[str], only: Places | None = None, matched: str = ""
+        self, table: str, file: DataFile, columns: Set[str], only: Places | None = None, matched: str = ""
     ) -> None:
         """Makes a table of the rows of a file; `only`: of those at these places."""
         schema = table_schema(self.work.shape)
@@ -276,11 +279,11 @@ def bucket_counter(address: str, manifest: Manifest, runner: Runner, memory: Cou
         key = count_memory.key_of(queries, manifest.shape)
         # Great Expectations may ask for more afterwards. That is read, and not kept.
         may_keep = memory is not None and memory.reuse is None and all(map(count_memory.counts_duplicates, of_keys))
-        stored, base = memory.recall(key) if memory and may_keep and manifest.rows else (None, None)
+        recalled = memory.recall(key) if memory and may_keep and manifest.rows else None
         files = deal_buckets(manifest)
 
-        def run(stored: count_memory.StoredCounts | None) -> tuple[tuple[count_memory.ShareCounts, ...], Reuse]:
-            works = count_memory.plan_counts(files, stored, base, manifest.snapshot)
+        def run(recalled: count_memory.Recalled | None) -> tuple[tuple[count_memory.ShareCounts, ...], Reuse]:
+            works = count_memory.plan_counts(files, recalled, manifest.snapshot, of_rows)
             asked = [n for n, work in enumerate(works) if not work.is_idle]
             task = BucketCounts(address, manifest.home, manifest.shape, works, of_rows, of_keys)
             answers: dict[int, ShareAnswer] = {}
@@ -289,10 +292,10 @@ def bucket_counter(address: str, manifest: Manifest, runner: Runner, memory: Cou
                     raise answer
                 answers[number] = decode_json(answer, ShareAnswer)
             made = tuple(count_memory.settle(work, answers.get(number)) for number, work in enumerate(works))
-            return made, count_memory.measure_reuse(works, stored)
+            return made, count_memory.measure_reuse(works, recalled)
 
         try:
-            shares, reuse = run(stored)
+            shares, reuse = run(recalled)
         except count_memory.CountsDifferError as error:
             assert memory is not None
             memory.forget(key)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
@@ -52,7 +52,7 @@ Counts = tuple[CountRow, ...]
 
 # What Great Expectations writes for the catalogue, with one mark for each name. Only these counts are subtracted.
 _NAME = re.compile(r'"(?:[^"]|"")*"')
-_SUM = re.compile(r'sum\(CASE WHEN \(((?:(?! THEN )[^\'])*)\) THEN \$\d+ ELSE \$\d+ END\) AS "')
+_SUM = re.compile(r'sum\(CASE WHEN \(((?:(?! THEN )[^\'])*)\) THEN \$(\d+) ELSE \$(\d+) END\) AS "')
 _WORDS = frozenset(("AND", "NOT", "IS", "NULL", "IN", "regexp_matches"))
 _ROWS = r'\(SELECT \* FROM tidefold_rows WHERE true\) AS "'
 _FILLED = r'(?:" IS NOT NULL|NOT \(" IS NULL(?: AND " IS NULL)*\))'
@@ -73,13 +73,35 @@ def _form_of(query: Query) -> str:
 def adds_up(query: Query) -> bool:
     """Whether its counts are sums over single rows, so that counts of rows that left can be subtracted."""
     form = _form_of(query)
-    words = {word for condition in _SUM.findall(form) for word in re.findall(r"[A-Za-z_]\w*", condition)}
+    words = {word for condition, *_ in _SUM.findall(form) for word in re.findall(r"[A-Za-z_]\w*", condition)}
     return words <= _WORDS and _ADDS.fullmatch(_SUM.sub("S", form)) is not None
 
 
 def counts_duplicates(query: Query) -> bool:
     """Whether it counts rows that share values with other rows."""
     return _DUPLICATES.fullmatch(_form_of(query)) is not None
+
+
+def imply_counts(query: Query, before: CountRow, rows: int, gone: int) -> tuple[CountRow, set[str]]:
+    """Returns the counts of rows that left, and the columns that the missing ones need.
+
+    If none of the former rows counts, no row that left does. If all do, all that left do.
+
+    before: the counts of all former rows. rows, gone: how many they were, and how many left.
+    """
+    head = _form_of(query).partition(" FROM ")[0]
+    names = [name[1:-1].replace('""', '"') for name in _NAME.findall(query.sql)]
+    # What stands where the rows are filtered.
+    asked = names[head.count('"') :]
+    sums = [*_SUM.finditer(head)]
+    if not sums:
+        return ((gone,), set()) if before == (rows,) else ((None,), set(asked))
+    implied: list[int | None] = []
+    for count, one in zip(before, sums, strict=True):
+        condition, *added = one.groups()
+        implied.append(None if count or any(query.values[int(place) - 1] < 0 for place in added) else 0)
+        asked += names[head.count('"', 0, one.start()) :][: condition.count('"')] if implied[-1] is None else []
+    return tuple(implied), set(asked) if None in implied else set()
 
 
 def key_of(queries: Sequence[Query], shape: TableSpec) -> str:
@@ -94,11 +116,6 @@ class ShareCounts(msgspec.Struct, frozen=True, array_like=True):
     files: tuple[tuple[str, Counts], ...]
     duplicates: Counts
 
-    @property
-    def clean(self) -> bool:
-        """Whether no two rows are equal in what was asked."""
-        return not any(count for row in self.duplicates for count in row)
-
 
 class StoredCounts(msgspec.Struct, frozen=True):
     """The counts of a snapshot. `key`: see `key_of`."""
@@ -106,6 +123,10 @@ class StoredCounts(msgspec.Struct, frozen=True):
     key: str
     snapshot: int
     shares: tuple[ShareCounts, ...]
+
+
+# The counts of a snapshot with its manifest.
+Recalled = tuple[StoredCounts, Manifest]
 
 
 def encode_counts(stored: StoredCounts) -> bytes:
@@ -132,9 +153,6 @@ def _name_bytes(file: DataFile) -> str:
     return f"{file.sha256}:{file.key_groups.first}-{file.key_groups.last}"
 
 
-_NO_ROWS: Places = np.empty(0, np.uint64)
-
-
 @dataclass(frozen=True, slots=True)
 class FileWork:
     """What is to be read of a file.
@@ -142,27 +160,28 @@ class FileWork:
     whole: all rows; else the columns of the key if its share needs them.
     before: its counts when the rows `gone` were still there.
     share: the number of its share in the stored counts.
+    implied: the counts of the rows `gone`, as far as `before` tells them. asked: the columns that the others need.
     """
 
     file: DataFile
     whole: bool = True
     before: Counts | None = None
-    gone: Places = field(default_factory=_NO_ROWS.copy)
+    gone: Places = field(default_factory=lambda: np.empty(0, np.uint64))
     share: int | None = None
+    implied: Counts = ()
+    asked: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class ShareWork:
     """What is to be read of files that have key groups in common.
 
-    before: the duplicates of exactly these files.
-    joined: all kept files come from one share without duplicates, so that any has a new row.
+    clean: the counts of no duplicate, if all kept files come from one share without any: then any has a new row.
     again: it is this share's turn to be counted though its counts are there.
     """
 
     files: tuple[FileWork, ...]
-    before: Counts | None = None
-    joined: bool = False
+    clean: Counts | None = None
     again: bool = False
 
     @property
@@ -172,52 +191,51 @@ class ShareWork:
 
     @property
     def is_idle(self) -> bool:
-        return self.before is not None and not self.again
+        return not self.reads_keys and not any(one.asked for one in self.files)
 
     @property
     def reads_keys(self) -> bool:
         """Whether the keys of all files are read. Without new rows, files without duplicates have none."""
-        return self.again or (self.before is None and (bool(self.fresh) or not self.joined))
+        return self.again or bool(self.fresh) or self.clean is None
 
 
 def plan_counts(
-    shares: Sequence[Sequence[DataFile]], stored: StoredCounts | None, base: Manifest | None, snapshot: int
+    shares: Sequence[Sequence[DataFile]], recalled: Recalled | None, snapshot: int, queries: Sequence[Query]
 ) -> tuple[ShareWork, ...]:
-    """Returns what is to be read of each share. `base`: the manifest of the stored counts."""
-    if stored is None or base is None:
+    """Returns what is to be read of each share. `recalled`: of the same queries."""
+    if recalled is None:
         return tuple(ShareWork(tuple(map(FileWork, files))) for files in shares)
+    stored, base = recalled
     counted = {id_: (n, counts) for n, share in enumerate(stored.shares) for id_, counts in share.files if id_}
-    former = {_name_bytes(file): file for file in base.shown if identify(file) in counted}
-    alike = {tuple(sorted(id_ for id_, _ in share.files)): share.duplicates for share in stored.shares}
-
+    former = {_name_bytes(f): (f, *counted[identify(f)]) for f in base.shown if identify(f) in counted}
     turns = _find_turns(shares, snapshot)
 
     def plan(number: int, files: Sequence[DataFile]) -> ShareWork:
         # Equal bytes twice: each of their keys is there twice.
         if len({_name_bytes(file) for file in files}) < len(files) or not all(file.sha256 for file in files):
             return ShareWork(tuple(map(FileWork, files)))
-        works = tuple(_plan_file(file, former, counted) for file in files)
+        works = [_plan_file(file, former.get(_name_bytes(file)), queries) for file in files]
         origins = {one.share for one in works if one.share is not None}
-        joined = len(origins) == 1 and all(stored.shares[origin].clean for origin in origins)
-        stayed = all(one.before is not None and not len(one.gone) for one in works)
-        before = alike.get(tuple(sorted(map(identify, files)))) if stayed else None
+        clean = [counts for counts in (stored.shares[n].duplicates for n in origins) if not any(map(any, counts))]
         again = bool(origins) and number in turns
-        asked = tuple(replace(one, whole=True) for one in works) if again else works
-        return ShareWork(asked, before, joined, again)
+        asked = tuple(replace(one, whole=one.whole or again) for one in works)
+        return ShareWork(asked, clean[0] if len(origins) == len(clean) == 1 else None, again)
 
     return tuple(plan(number, files) for number, files in enumerate(shares))
 
 
-def _plan_file(file: DataFile, former: Mapping[str, DataFile], counted: Mapping[str, tuple[int, Counts]]) -> FileWork:
-    old = former.get(_name_bytes(file))
-    if old is None:
+def _plan_file(file: DataFile, former: tuple[DataFile, int, Counts] | None, queries: Sequence[Query]) -> FileWork:
+    if former is None:
         return FileWork(file)
+    old, share, counts = former
     before, now = places(old.deletions), places(file.deletions)
     # Rows that came back would have to be added.
     if len(np.setdiff1d(before, now, assume_unique=True)):
         return FileWork(file)
-    share, counts = counted[identify(old)]
-    return FileWork(file, False, counts, np.setdiff1d(now, before, assume_unique=True), share)
+    gone = np.setdiff1d(now, before, assume_unique=True)
+    told = [imply_counts(q, row, old.rows, len(gone)) for q, row in zip(queries, counts, strict=True)]
+    asked = frozenset(name for _, columns in told for name in columns) if len(gone) else frozenset()
+    return FileWork(file, False, counts, gone, share, tuple(implied for implied, _ in told), asked)
 
 
 def _find_turns(shares: Sequence[Sequence[DataFile]], snapshot: int) -> set[int]:
@@ -229,7 +247,7 @@ def _find_turns(shares: Sequence[Sequence[DataFile]], snapshot: int) -> set[int]
 class ShareAnswer(msgspec.Struct, frozen=True, array_like=True):
     """What a task counted in a share. None: it was not read.
 
-    whole, gone: of each file, of all rows and of those that left.
+    whole, gone: of each file, of all rows and of those that left. In `gone` only what is not implied counts.
     duplicates: among all rows. joined: among rows whose key a new row has.
     """
 
@@ -254,31 +272,30 @@ def settle(work: ShareWork, answer: ShareAnswer | None) -> ShareCounts:
         (identify(one.file), _settle_file(one, whole, gone))
         for one, whole, gone in zip(work.files, answer.whole, answer.gone, strict=True)
     )
-    views = [one for one in (answer.duplicates, answer.joined, work.before) if one is not None]
+    views = [one for one in (answer.duplicates, answer.joined) if one is not None]
     if any(_fill_zeros(one) != _fill_zeros(views[0]) for one in views):
         raise CountsDifferError(f"duplicates in the files of `{work.files[0].file.name}`")
-    return ShareCounts(files, views[0] if views else ())
+    return ShareCounts(files, views[0] if views else work.clean or ())
 
 
 def _settle_file(work: FileWork, whole: Counts | None, gone: Counts | None) -> Counts:
-    before = work.before
-    if whole is not None and before is None:
+    if work.before is None:
+        assert whole is not None
         return whole
-    assert before is not None
-    left = _subtract(before, gone) if gone is not None else before
-    wrong = any(count < 0 for row in _fill_zeros(left) for count in row)
-    if wrong or (whole is not None and _fill_zeros(whole) != _fill_zeros(left)):
+    left = _subtract(work.before, work.implied, gone or work.implied)
+    if any(count < 0 for row in left for count in row) or (whole is not None and _fill_zeros(whole) != left):
         raise CountsDifferError(f"rows of `{work.file.name}`")
-    return left if whole is None else whole
+    return whole or left
 
 
 def _fill_zeros(counts: Counts) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(count or 0 for count in row) for row in counts)
 
 
-def _subtract(before: Counts, gone: Counts) -> Counts:
-    pairs = zip(_fill_zeros(before), _fill_zeros(gone), strict=True)
-    return tuple(tuple(b - g for b, g in zip(*rows, strict=True)) for rows in pairs)
+def _subtract(before: Counts, implied: Counts, counted: Counts) -> tuple[tuple[int, ...], ...]:
+    """Subtracts what is implied, and else what was counted."""
+    columns = (zip(*rows, strict=True) for rows in zip(before, implied, counted, strict=True))
+    return tuple(tuple((b or 0) - ((c or 0) if i is None else i) for b, i, c in row) for row in columns)
 
 
 def add_counts(counts: Iterable[Counts]) -> Counts:
@@ -291,13 +308,13 @@ def _add(counts: Sequence[int | None]) -> int | None:
     return sum(counted) if counted else None
 
 
-def measure_reuse(works: Sequence[ShareWork], stored: StoredCounts | None) -> Reuse:
+def measure_reuse(works: Sequence[ShareWork], recalled: Recalled | None) -> Reuse:
     """Returns what was read and taken over, in rows."""
     files = [one for work in works for one in work.files]
     keys = sum(one.file.rows for work in works if work.reads_keys for one in work.files)
     rows, whole = sum(one.file.rows for one in files), sum(one.file.rows for one in files if one.whole)
-    gone = sum(len(one.gone) for one in files)
-    return Reuse(whole + gone, rows - whole, keys, rows - keys, stored.snapshot if stored else None)
+    gone = sum(len(one.gone) for one in files if one.asked)
+    return Reuse(whole + gone, rows - whole, keys, rows - keys, recalled[0].snapshot if recalled else None)
 
 
 @dataclass(slots=True)
@@ -316,16 +333,16 @@ class CountMemory:
     counts: StoredCounts | None = None
     reuse: Reuse | None = None
 
-    def recall(self, key: str) -> tuple[StoredCounts | None, Manifest | None]:
+    def recall(self, key: str) -> Recalled | None:
         """Returns the counts of the base and its manifest. Without a usable file everything is read."""
         if self.base is None or self.read_base is None:
-            return None, None
+            return None
         try:
             stored = decode_counts(self.store.read(self._path(self.base, key)))
-            return (stored, self.read_base()) if stored.key == key else (None, None)
+            return (stored, self.read_base()) if stored.key == key else None
         except (TidefoldError, msgspec.DecodeError, UnicodeDecodeError) as error:
             _log.info("counts of snapshot %d of %s are not taken over: %s", self.base, self.log, error)
-            return None, None
+            return None
 
     def forget(self, key: str) -> None:
         """Drops the counts of the base."""
