@@ -1,7 +1,7 @@
 # Every command a contributor needs. The same ones run in .ci/run.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help install lock lint test errors wrap test-fast test-spark test-airflow test-drills bench bench-counts bench-ingest bench-log bench-listing bench-long bench-capacity bench-quality bench-s3 bench-clients bench-scale bench-sets bench-snapshot fault-matrix two-coordinators unsynced soak demo up airflow down clean
+.PHONY: help install lock lint test errors wrap test-fast test-spark test-airflow test-drills bench bench-counts bench-ingest bench-log bench-listing bench-long bench-capacity bench-quality bench-s3 bench-clients bench-scale bench-sets bench-snapshot bench-growth fault-matrix two-coordinators unsynced soak demo up airflow down clean
 
 # Set in some shells; with it every start would compile all its imports again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -157,6 +157,9 @@ bench-capacity: install ## About 3 minutes: a model of the CPU of folds, checked
 
 bench-run: install ## About an hour: whole runs, cold start included, by tidefold and by the usual job; writes docs/benchmarks/run.md
 	ROWS=$(if $(filter file,$(origin ROWS)),1000000,$(ROWS)) ROUNDS=$(if $(filter file,$(origin ROUNDS)),5,$(ROUNDS)) SIZES="$(SIZES)" WAYS="$(WAYS)" $(RUN) benchmarks/run.py
+
+bench-growth: install ## About 15 minutes: what one run costs at 100,000 to 10,000,000 rows with the same changes; writes docs/benchmarks/growth.md (WAYS names the parts)
+	PYTHONPATH=include:plugins:scripts:tests $(PYTHON) benchmarks/growth.py
 
 .PHONY: bench-executors
 bench-executors: install ## About 5 minutes: CPU of a fold on one, two and four executors of a cluster; writes its part of docs/scale.md

@@ -100,7 +100,7 @@ class _Reads(io.RawIOBase):
 
 
 @contextmanager
-def counting() -> Iterator[Counter[str]]:
+def counting(open_store: Callable[[Path, Counter[str]], LocalStore] = CountedStore) -> Iterator[Counter[str]]:
     """Counts the calls to every disk store that is opened within this context, the decoded rows, and started jobs.
 
     It counts what would wait for the disk, and does not wait.
@@ -109,8 +109,8 @@ def counting() -> Iterator[Counter[str]]:
     with ExitStack() as patched:
         patched.enter_context(mock.patch("os.fsync", partial(_synced, counts)))
         patched.enter_context(mock.patch.object(subprocess.Popen, "__init__", _started(counts)))
-        patched.enter_context(mock.patch("tidefold.storage.LocalStore", lambda root: CountedStore(root, counts)))
-        for kind, name in ((pq.ParquetFile, "iter_batches"), (pq.ParquetFile, "read"), (_Stream, "read_all")):
+        patched.enter_context(mock.patch("tidefold.storage.LocalStore", lambda root: open_store(root, counts)))
+        for kind, name in _DECODERS:
             patched.enter_context(_decoding(kind, name, counts))
         patched.enter_context(mock.patch("pyarrow.ipc.RecordBatchStreamReader", _Stream))
         yield counts
@@ -135,6 +135,14 @@ class _Stream(pa.ipc.RecordBatchStreamReader):  # type: ignore[misc]
 
     def read_all(self) -> pa.Table:
         return super().read_all()
+
+
+_DECODERS = (
+    (pq.ParquetFile, "iter_batches"),
+    (pq.ParquetFile, "read"),
+    (pq.ParquetFile, "read_row_group"),
+    (_Stream, "read_all"),
+)
 
 
 def _decoding(kind: type, name: str, counts: Counter[str]) -> AbstractContextManager[object]:
