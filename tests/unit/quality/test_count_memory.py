@@ -173,6 +173,14 @@ def test_if_none_or_all_of_the_rows_count_so_do_those_that_left(
     assert (told, {name for name in columns if not name.startswith("anon")}) == (implied, asked)
 
 
+def test_what_is_implied_counts_more_than_columns_that_were_not_read() -> None:
+    """These are null, and a check counts nulls."""
+    gone = np.array([1], np.uint64)
+    file = FileWork(data_file("a"), False, ((10,), (0, 3)), gone, 0, ((1,), (0, None)), frozenset({"b"}))
+    [(_, counts)] = settle(ShareWork((file,), ((0,),)), ShareAnswer((None,), (((1,), (1, 1)),), None, ((0,),))).files
+    assert counts == ((9,), (0, 2))
+
+
 def test_negative_terms_imply_nothing() -> None:
     query = Query(f"SELECT {BAD}{WORSE} \nFROM {ROWS}", (1, -1, 5))
     assert imply_counts(query, (0, 0), 10, 2) == ((None, None), {'a " ', "c", "anon_1"})
