@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from support.bank_sets import config
 from support.pipelines import CONFIG
 from tidefold.cli.app import app
-from tidefold.cli.commands.setup import find_growing_copies
+from tidefold.cli.commands.setup import find_growing_copies, find_idle_settings
 from tidefold.config import load_config
 
 
@@ -34,6 +34,15 @@ def test_whole_copies_that_are_kept_for_ever_in_an_object_store(
     found = find_growing_copies(load_config(config))
     assert bool(found) == warns
     assert all("kind: auto" in one for one in found)
+
+
+@pytest.mark.parametrize(("kind", "warns"), [("full", True), ("auto", False), ("incremental", False)])
+def test_deletion_vectors_that_no_snapshot_would_have(tmp_path: Path, kind: str, warns: bool) -> None:
+    config = tmp_path / "tidefold.yaml"
+    text = CONFIG.replace("buckets: 4\n", "buckets: 4\n    deletion_vectors: true\n", 1)
+    config.write_text(text.replace("store: store\n", f"store: store\nsnapshots: {{kind: {kind}}}\n"))
+    warning = "accounts: full snapshots have no deletion vectors. Set `snapshots: {kind: auto}`."
+    assert list(find_idle_settings(load_config(config))) == [warning] * warns
 
 
 def test_each_set_has_its_lines_and_a_folder_without_its_topic_is_named(tmp_path: Path) -> None:

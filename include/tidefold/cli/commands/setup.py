@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from dataclasses import asdict, replace
 from enum import StrEnum
 from pathlib import Path
@@ -155,7 +156,7 @@ def validate(
         *missing_folders(config),
         *map(str, find_misfits(config, local=True)),
         *find_missing_topics(config),
-        *find_lasting_rows(config),
+        *find_idle_settings(config),
         *find_coarse_orders(config),
         *find_growing_copies(config),
     ]
@@ -261,15 +262,14 @@ def find_missing_topics(config: Config) -> list[str]:
     return warnings
 
 
-def find_lasting_rows(config: Config) -> list[str]:
-    """Logs whose expired rows no snapshot would ever drop."""
-    if config.snapshots.kind is not KindPolicy.INCREMENTAL:
-        return []
-    return [
-        f"{log.id}: `ttl` drops no row, because incremental snapshots keep them. Set `ttl.cleanup_interval: 1d`."
-        for log in config.logs.values()
-        if log.ttl and log.ttl.cleanup_interval is None
-    ]
+def find_idle_settings(config: Config) -> Iterator[str]:
+    """Yields a warning for each setting of a log that has no effect with the kind of the snapshots."""
+    kind = config.snapshots.kind
+    for log in config.logs.values():
+        if kind is KindPolicy.INCREMENTAL and log.ttl and log.ttl.cleanup_interval is None:
+            yield f"{log.id}: `ttl` drops no row: incremental snapshots keep them. Set `ttl.cleanup_interval: 1d`."
+        if kind is KindPolicy.FULL and log.deletion_vectors:
+            yield f"{log.id}: full snapshots have no deletion vectors. Set `snapshots: {{kind: auto}}`."
 
 
 def find_coarse_orders(config: Config) -> list[str]:

@@ -13,7 +13,7 @@ import pytest
 
 from support.pipelines import CONFIG, judge_all, make_pipeline, put
 from support.savepoints import bring_in, save
-from tidefold.cli.commands.setup import find_lasting_rows
+from tidefold.cli.commands.setup import find_idle_settings
 from tidefold.compute.runners import in_process
 from tidefold.config import Config
 from tidefold.domain.external_snapshot import Layout
@@ -142,7 +142,7 @@ def test_without_an_interval_only_full_snapshots_expire_rows(tmp_path: Path) -> 
 def test_validate_warns_of_rows_that_never_expire(tmp_path: Path) -> None:
     def find(ttl: str = "", kind: str = "incremental") -> tuple[Config, list[str]]:
         config = make_pipeline(tmp_path, configured(ttl, kind)).config
-        return config, find_lasting_rows(config)
+        return config, list(find_idle_settings(config))
 
     [warning] = find()[1]
     assert warning.startswith("accounts: `ttl` drops no row")
