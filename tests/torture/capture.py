@@ -130,7 +130,8 @@ class Capture:
         """Whether the last snapshot of a table has begun, and its last row never came. Unwrapped rows do not say it."""
         is_open = False
         for file in sorted((self.out / topic).glob("*.jsonl")):
-            for line in file.read_text().splitlines():
+            # The engine may be writing the last line.
+            for line in file.read_text().rpartition("\n")[0].splitlines():
                 value = json.loads(line)["value"] or {}
                 value = value.get("payload", value) or {}
                 mark = str((value.get("source") or {}).get("snapshot")) if value.get("op") == "r" else ""

@@ -117,9 +117,9 @@ def find_landed_range(state: LogState, snapshot: Snapshot, *, extracts: bool = F
 
 
 def _find_unended(landed: Sequence[LandedFileRecord]) -> dict[str, tuple[int, ...]]:
-    """Returns the topics with a snapshot of the source that lacks its last row, and the order of its rows.
+    """Returns the topics with a snapshot of the source that replaced the rows and lacks its last row, and its order.
 
-    It replaced rows that the log had, or later changes came. Without both it is a first load that goes on.
+    A first load replaced nothing: if the connector is killed in it, it begins again.
     """
     marks: dict[str, tuple[tuple[int, ...], ...]] = {}
     replaced: dict[str, tuple[int, ...]] = {}
@@ -130,7 +130,5 @@ def _find_unended(landed: Sequence[LandedFileRecord]) -> dict[str, tuple[int, ..
             replaced[entry.topic] = stream.begun[:-1]
         marks[entry.topic] = max(begun, stream.begun), max(ended, stream.ended), max(high, stream.max_order)
     return {
-        topic: order
-        for topic, (begun, ended, high) in marks.items()
-        if (order := begun[:-1]) > ended and begun[-1] > 1 and (replaced.get(topic) == order or high > order)
+        topic: order for topic, order in replaced.items() if marks[topic][0] == (*order, 2) and marks[topic][1] < order
     }

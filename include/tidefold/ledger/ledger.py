@@ -11,6 +11,7 @@ from tidefold.domain.ingest.append import require_fence, with_shape
 from tidefold.domain.ledger_evidence import (
     Evidence,
     describe_table,
+    find_published_version,
     hint_to_rebuild,
     needs_high_water_mark,
     require_known,
@@ -135,13 +136,21 @@ class Ledger(StateLedger[LogState, Evidence]):
         return describe_table(state, evidence)
 
     def require_table(self, state: LogState) -> None:
-        """Raises CorruptError if the published table is missing."""
+        """Raises CorruptError if the published table is missing, as far as this process has compared it."""
         if self.find_table_problem(state) and self.require_current(state).table_version is None:
-            raise CorruptError(
-                "TABLE_MISSING",
-                f"The published table of `{self._name}` is missing: it has no Delta log.",
-                hint=f"{hint_to_rebuild(self._name)}.",
-            )
+            raise self._describe_missing()
+
+    def require_listed_table(self, state: LogState) -> None:
+        """Raises CorruptError if the published table is missing now. Makes one request."""
+        if find_published_version(state) >= 0 and not self._store.list(LogPaths(self._name).table_log):
+            raise self._describe_missing()
+
+    def _describe_missing(self) -> CorruptError:
+        return CorruptError(
+            "TABLE_MISSING",
+            f"The published table of `{self._name}` is missing: it has no Delta log.",
+            hint=f"{hint_to_rebuild(self._name)}.",
+        )
 
     def _make_empty(self) -> LogState:
         return LogState(self._name, _NO_SHAPE, 1)

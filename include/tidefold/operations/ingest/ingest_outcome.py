@@ -164,8 +164,9 @@ def _with_problem(outcome: Outcome, pipeline: Pipeline, accounted: Accounted) ->
     policy = pipeline.log(accounted.log).on_bad_file
     failing = find_failing(left, accounted.listed.begun.landing, policy)
     if failing is None and policy != "warn":
-        # Every landed file is ignored for its name, or every record was refused: nobody wants such a run.
-        codes = _OF_NAMES if not accounted.listed.files else ("LANDED_REFUSED",) if _has_nothing(accounted) else ()
+        # Every landed file is ignored for its name, or every new record was refused: nobody wants such a run.
+        took_nothing = outcome.status is Status.REFUSED or _has_nothing(accounted)
+        codes = _OF_NAMES if not accounted.listed.files else ("LANDED_REFUSED",) if took_nothing else ()
         failing = next((problem for problem in left.listed if problem.code in codes), None)
     if failing is None:
         return outcome

@@ -33,12 +33,14 @@ class SubsumeDetails(RemovalDetails):
     """`snapshots`: ids of the retired snapshots. `tails`: how many of them are tail-only.
 
     `kept`: ids of the completed snapshots that stay.
+    `waiting`: ids of retired ones whose files stay: readers of an older table version may still use them.
     `originals`: number of files of claimed imports among the paths.
     """
 
     snapshots: Sequence[int]
     tails: int
     kept: Sequence[int]
+    waiting: Sequence[int]
     originals: int
 
     def list_removals(self) -> Iterable[str]:

@@ -332,10 +332,13 @@ def _describe(
     state: LogState, retired: Sequence[Snapshot], files: Sequence[StoredObject], originals: Sequence[str], plan: bool
 ) -> Outcome:
     kept = [s.id for s in state.snapshots if s.state is State.COMPLETED]
+    waiting = [s.id for s in log_bounds.with_files(log_bounds.list_subsumed(state)) if s not in retired]
+    waits = f"; files of retired snapshots {', '.join(map(str, waiting))} stay for a while (`retention.grace_versions`)"
     details = SubsumeDetails(
         snapshots=[s.id for s in retired],
         tails=sum(s.kind is SnapshotKind.TAIL for s in retired),
         kept=kept,
+        waiting=waiting,
         files=len(files),
         bytes=sum(file.bytes for file in files),
         paths=[*(file.path for file in files), *originals],
@@ -344,10 +347,11 @@ def _describe(
     if not retired:
         tagged = sum(s in {t.snapshot for t in state.tags} for s in kept)
         message = f"nothing to retire; {len(kept)} completed snapshots are kept, {tagged} of them tagged"
+        message += waits if waiting else ""
         return Outcome(state.log, Status.NOTHING, message, details=details)
     verb = "would retire" if plan else "retired"
     counted = f"{len(files):,} files, {in_units(details.bytes or 0)}"
-    message = f"{verb} {_describe_snapshots(retired)}: {counted}; {len(kept)} kept"
+    message = f"{verb} {_describe_snapshots(retired)}: {counted}; {len(kept)} kept{waits if waiting else ''}"
     if originals:
         message += f"; {len(originals):,} files of claimed imports"
     return Outcome(state.log, Status.PLANNED if plan else Status.SUBSUMED, message, details=details)

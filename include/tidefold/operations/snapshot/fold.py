@@ -102,6 +102,8 @@ class Fold(msgspec.Struct, frozen=True, tag="fold"):
         return is_due and idle and _has_expired_rows(pipeline, state, expire)
 
     def describe_unclaimed(self, pipeline: Pipeline, state: LogState) -> Outcome:
+        # A fold compares the table. Without one, nobody would hear that it was deleted.
+        pipeline.ledger(state.log).require_listed_table(state)
         return describe_unclaimed(state, self.run, f"nothing new to fold{_describe_waiting(pipeline, state)}")
 
     def plan(self, pipeline: Pipeline, state: LogState, snapshot: Snapshot) -> Attempt:

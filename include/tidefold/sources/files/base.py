@@ -6,7 +6,7 @@ import codecs
 import json
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import cached_property, partial
@@ -77,8 +77,17 @@ def misfit(names: Sequence[str], shape: TableSpec, beside: Sequence[str]) -> str
     return None
 
 
-def fit_hint(names: Sequence[str], shape: TableSpec, beside: Sequence[str], path: str = "") -> str:
-    """Returns the configuration that makes tidefold ingest a file with these columns. `path`: of the file."""
+def fit_hint(
+    names: Sequence[str],
+    shape: TableSpec,
+    beside: Sequence[str],
+    path: str = "",
+    types: Mapping[str, str] | None = None,
+) -> str:
+    """Returns the configuration that makes tidefold ingest a file with these columns.
+
+    path: of the file. types: of its columns, as far as it says them.
+    """
     expected = {*(column.name for column in shape.columns), *beside, *shape.ignored}
     unknown = [name for name in names if name not in expected]
     lacking = {*shape.key, *shape.column_order, *beside} - set(names)
@@ -99,8 +108,9 @@ def fit_hint(names: Sequence[str], shape: TableSpec, beside: Sequence[str], path
     if operations:
         hint += f" If `{operations[0]}` says what a row does, set `op: {{column: {operations[0]}}}` under `source`."
     elif unknown:
-        lines = ", ".join(f"`{name}: {{type: string, default: null}}`" for name in unknown[:3])
-        hint += f" To ingest it, add {lines} (or another type) to `columns`, or set "
+        lines = ", ".join(f"`{n}: {{type: '{(types or {}).get(n, 'string')}', default: null}}`" for n in unknown[:3])
+        other = "" if types else " (or another type)"
+        hint += f" To ingest it, add {lines}{other} to `columns`, or set "
         hint += f"`ignored: [{', '.join(unknown)}]` beside it."
     if missing:
         lines = ", ".join(f"`{c.name}: {{type: '{c.type}', default: null}}`" for c in missing[:3])

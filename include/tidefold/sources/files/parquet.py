@@ -72,10 +72,13 @@ class Parquet(AnyFiles):
             names = own_names(shape, schema.names)
             schema = pa.schema([f.with_name(name) for f, name in zip(schema, names, strict=True)])
             if why := misfit([*schema.names, *taker.folders], shape, self.rules.beside):
+                # Not at the top: it proposes the columns of all formats.
+                from tidefold.sources.inference.files import column_of_field
+
+                types = {field.name: column_of_field(field).type or "string" for field in schema}
+                hint = fit_hint([*names, *taker.folders], shape, self.rules.beside, task.file.name, types)
                 problem = report_unfit_schema(task.file.name, why, stops=bool(task.stops))
-                raise UnfitFileError(
-                    replace(problem, hint=fit_hint([*names, *taker.folders], shape, self.rules.beside, task.file.name))
-                )
+                raise UnfitFileError(replace(problem, hint=hint))
             if why := misfit_type(schema, shape):
                 raise UnfitFileError(report_unfit_schema(task.file.name, why, stops=bool(task.stops)))
             for batch in read_batches(file, plain_schema(file), _ROWS):

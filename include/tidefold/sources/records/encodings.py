@@ -127,6 +127,8 @@ _NOT_FINITE = ("NaN", "Infinity", "-Infinity")
 _NO_NUMBER = Literal["NaN", "Infinity", "-Infinity"]
 # The greatest double whose nearest float is finite: the largest float is often written shorter, and thus larger.
 _FLOAT32_MAX = 3.4028235677973362e38
+# The greatest one whose nearest float is zero.
+_FLOAT32_ZERO = 2.0**-150
 # Dates (days) and timestamps (microseconds) since 1970, of the years 1 to 9999: every reader can show them. Values in
 # another unit are mostly out of this range.
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
@@ -366,6 +368,13 @@ def _whole_of_any(value: float | str, low: int, high: int) -> int:
     return int(number)
 
 
+def _require_no_zero(value: float | str) -> float | str:
+    """Refuses a number that is nearer to zero than to any other float."""
+    if not isinstance(value, str) and 0 < abs(value) <= _FLOAT32_ZERO:
+        raise ValueError(f"{str(value)[:40]!r} would become 0 as `float`: make the column `double`")
+    return value
+
+
 def _float_of_any(value: float | str, most: float) -> float:
     if value in _NOT_FINITE:
         return float(value)
@@ -403,7 +412,8 @@ _CONVERSIONS: dict[tuple[str, str], Conversion] = {
     ("boolean", "any"): _boolean_of_any,
     ("int", "any"): partial(_whole_of_any, low=-(2**31), high=2**31 - 1),
     ("long", "any"): partial(_whole_of_any, low=-(2**63), high=2**63 - 1),
-    ("float", "any"): partial(_float_of_any, most=_FLOAT32_MAX),
+    ("float", "number"): _require_no_zero,
+    ("float", "any"): lambda value: float(_require_no_zero(_float_of_any(value, _FLOAT32_MAX))),
     ("double", "any"): partial(_float_of_any, most=sys.float_info.max),
     ("date", "any"): lambda value: _days(value) if isinstance(value, str) else value,
     ("timestamp", "any"): lambda value: _micros(value) if isinstance(value, str) else value,
