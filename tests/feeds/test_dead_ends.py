@@ -43,6 +43,9 @@ def test_a_deleted_table_is_seen_and_made_again_by_one_command(person: Person, k
     assert "its published table is missing" in told
     found = judge_waiting_files(probe_waiting_files(load_config(config)))
     assert [one.level for one in found if one.check == "table"] == [FindingLevel.FAIL]
+    idle = person.call("run", "orders")
+    assert "[TABLE_MISSING]" in idle.output, "nothing is new, and nobody would hear of it"
+    assert idle.exit_code == 5
     person.land("orders/o3.csv", HEAD + "I,4,Joe,4.00,2026-11-01 10:00:00\n")
     refused = person.call("run", "orders")
     assert "[TABLE_MISSING]" in refused.output, refused.output

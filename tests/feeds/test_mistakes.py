@@ -575,6 +575,15 @@ def test_27_a_number_is_written_in_another_way(
     assert setting in shown if setting else "To read it" not in shown
 
 
+def test_28_a_column_has_another_name_than_before(person: Person) -> None:
+    person.rows()
+    person.land("orders/o2.csv", HEAD.replace("customer", "client") + "U,2,Ann,1.50,2026-11-01 09:00:00\n")
+    advice = advice_of(fails(person.call("run", "orders"), "LANDED_SCHEMA"))
+    [alias] = [text for text in CODED.findall(advice) if "aliases" in text]
+    person.set(alias, below="columns")
+    assert {row["customer"] for row in person.rows()} == {"Ann"}
+
+
 def test_28_a_name_of_a_column_is_seen_before_the_first_run(person: Person) -> None:
     person.edit("customer: string", "custmer: string")
     for words in (("validate",), ("doctor",)):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from tidefold.domain.alarms import AlarmKind
-from tidefold.domain.commit_times import iso_instant
+from tidefold.domain.commit_times import NEVER, iso_instant
 from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind, State
 from tidefold.domain.source_progress import latest_commit_time
 from tidefold.operations.inspect.status import LogStatus
@@ -111,6 +111,10 @@ def lag_of(state: LogState) -> Lag:
     upto = state.latest.to_sqn if state.latest else 0
     taken = latest_commit_time(p.stream for p in state.positions)
     folded = latest_commit_time(e.stream for e in state.landed if e.sqn is not None and e.sqn <= upto)
+    # Files whose names say no offsets have the times of `commit_time` in their change sets alone.
+    published = state.latest.max_commit_time if state.latest else None
+    folded = _latest(folded, None if published == NEVER else published)
+    taken = _latest(taken, folded, *(c.times.last for c in waiting if c.times))
     behind = (taken - folded) / 1e6 if taken is not None and folded is not None and waiting else None
     return Lag(
         change_sets=len(waiting),
@@ -119,6 +123,10 @@ def lag_of(state: LogState) -> Lag:
         folded=iso_instant(folded),
         behind=max(behind, 0) if behind is not None else None,
     )
+
+
+def _latest(*times: int | None) -> int | None:
+    return max((one for one in times if one is not None), default=None)
 
 
 def to_do(status: LogStatus, state: LogState | None = None) -> list[Note]:

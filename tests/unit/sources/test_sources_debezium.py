@@ -400,6 +400,7 @@ def test_numbers_that_json_does_not_have_come_as_text() -> None:
         ("int", 1.5),
         ("long", 2**63),
         ("float", 1e39),
+        ("float", 5e-324),  # It would be zero.
         ("double", "1.5"),
         ("double", "inf"),
         ("date", 2_932_897),

@@ -114,7 +114,7 @@ def evolve(state: LogState, shape: TableSpec, policies: Policies, instant: str, 
     after = _next_schema(state, before[-1], shape, instant, run)
     differences = changes(before[-1], after, shape)
     _require_same_log(state, after, shape)
-    _require_allowed(state.log, (*differences, *_changes_of_reading(state, shape)), policies)
+    _require_allowed(state, (*differences, *_changes_of_reading(state, shape)), policies)
     schemas = (*before, after) if differences else before
     schemas = schemas if schemas[1:] else ()
     return replace(state, shape=shape, schemas=schemas, fence=state.fence + (schemas != state.schemas))
@@ -346,7 +346,7 @@ def _without(shape: TableSpec, names: set[str]) -> TableSpec:
     return replace(shape, merge=merge)
 
 
-def _require_allowed(log: str, differences: tuple[SchemaChange, ...], policies: Policies) -> None:
+def _require_allowed(state: LogState, differences: tuple[SchemaChange, ...], policies: Policies) -> None:
     held = [change for change in differences if change.impossible or policies.of(change.kind) not in _MADE]
     if not held:
         return
@@ -362,6 +362,6 @@ def _require_allowed(log: str, differences: tuple[SchemaChange, ...], policies: 
         allow += ": rows in the log stay as they were read"
     raise RefusedError(
         "SHAPE_CHANGED",
-        f"The configuration does not match log `{log}` ({reasons}). Nothing was changed.",
-        hint=f"Put the old {place} back{allow if able else ''}. {_advise_to_begin_again(log)}",
+        f"The configuration does not match log `{state.log}` ({reasons}). Nothing was changed.",
+        hint=_hint(state) or f"Put the old {place} back{allow if able else ''}. {_advise_to_begin_again(state.log)}",
     )

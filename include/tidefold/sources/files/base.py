@@ -108,6 +108,9 @@ def fit_hint(
     if operations:
         hint += f" If `{operations[0]}` says what a row does, set `op: {{column: {operations[0]}}}` under `source`."
     elif unknown:
+        if len(unknown) == len(missing) == 1:
+            renamed = f"{missing[0].name}: {{type: '{missing[0].type}', aliases: [{unknown[0]}]}}"
+            hint += f" If `{unknown[0]}` is the new name of `{missing[0].name}`, set `{renamed}` in `columns`."
         lines = ", ".join(f"`{n}: {{type: '{(types or {}).get(n, 'string')}', default: null}}`" for n in unknown[:3])
         other = "" if types else " (or another type)"
         hint += f" To ingest it, add {lines}{other} to `columns`, or set "

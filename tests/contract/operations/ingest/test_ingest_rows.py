@@ -282,6 +282,15 @@ COLUMN_TYPES = [
 ]
 
 
+def test_the_line_for_a_new_column_has_the_type_of_the_file(tmp_path: Path) -> None:
+    """Fault: it proposed `string` for a float. That line fixed the schema, and the column could not become right."""
+    pipeline = make_rows_landing(tmp_path, "parquet", "{id: int, seq: long}", "order: [seq]")
+    rows = {"id": pa.array([1], pa.int32()), "seq": pa.array([1]), "battery": pa.array([0.5], pa.float32())}
+    land_parquet(tmp_path, "a.parquet", pa.table(rows))
+    [problem] = take(pipeline).facts["problems"]
+    assert "add `battery: {type: 'float', default: null}` to `columns`" in problem["hint"]
+
+
 def test_types_of_parquet_columns(tmp_path: Path) -> None:
     """I28: a narrower type is taken, another one refuses the file. One file for each case, with its column alone."""
     columns = ", ".join(f"v{number}: '{type_}'" for number, (type_, *_) in enumerate(COLUMN_TYPES))

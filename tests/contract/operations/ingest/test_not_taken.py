@@ -146,6 +146,18 @@ def test_all_rows_of_a_file_refused_is_not_taken(tmp_path: Path) -> None:
     assert ingest_items(pipeline).error_code == "LANDED_REFUSED"
 
 
+def test_a_run_that_takes_nothing_new_is_not_taken_either(tmp_path: Path) -> None:
+    """The log had data: a day of which every record was refused ended with 0. Landed values of Debezium, too."""
+    pipeline = make_landing(tmp_path)
+    land(tmp_path, 0, [record(0, 1)])
+    assert ingest_items(pipeline).error_code is None
+    land(tmp_path, 1, [record(1, "x")])
+    outcome = ingest_items(pipeline)
+    assert (outcome.status, outcome.error_code) == ("incomplete", "LANDED_REFUSED")
+    land(tmp_path, 2, [record(2, 2)])
+    assert ingest_items(pipeline).error_code is None, "other records were taken"
+
+
 def test_a_file_that_brings_nothing_and_one_that_cannot_be_compared_are_shown(tmp_path: Path) -> None:
     pipeline = make_landing(tmp_path)
     old = land(tmp_path, 0, [record(0, 1), record(1, 2)])

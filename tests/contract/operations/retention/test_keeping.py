@@ -112,6 +112,18 @@ def test_again_is_nothing(pipeline: Pipeline, tmp_path: Path) -> None:
     assert contents(tmp_path / "store") == before
 
 
+def test_a_retired_snapshot_whose_files_stay_is_named(tmp_path: Path) -> None:
+    """Fault: it could not be restored any more, and no outcome had named it."""
+    pipeline = make_pipeline(
+        tmp_path, config=CONFIG.replace("store: store\n", "store: store\nretention: {snapshots: 1}\n")
+    )
+    grow(pipeline, 1, 4)
+    planned, done = subsume(pipeline, "accounts", plan=True), subsume(pipeline, "accounts")
+    for outcome in (planned, done):
+        assert (outcome.facts["snapshots"], outcome.facts["waiting"], outcome.facts["kept"]) == ([1, 2], [3], [4])
+        assert "files of retired snapshots 3 stay for a while" in outcome.message
+
+
 def test_the_log_goes_on_after_a_cut(pipeline: Pipeline) -> None:
     subsume(pipeline, "accounts")
     truncate(pipeline, "accounts")
