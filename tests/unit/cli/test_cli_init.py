@@ -277,3 +277,12 @@ def test_a_connector_without_sets_and_a_table_called_transaction(folder: Path) -
     text = Path("tidefold.yaml").read_text()
     assert "## Topic erp.transaction: no log can be in a set with it. A set needs PostgreSQL, MySQL or MariaDB." in text
     assert "# sets:" not in text
+
+
+def test_names_are_written_with_their_letters(folder: Path) -> None:
+    (folder / "landing/p").mkdir(parents=True)
+    (folder / "landing/p/1.csv").write_text("id,gültig ab,größe\n1,2026-11-01,5\n2,2026-11-02,6\n", encoding="utf-8")
+    init("landing")
+    text = Path("tidefold.yaml").read_text(encoding="utf-8")
+    assert '"gültig_ab": {type: date, aliases: ["gültig ab"]}' in text
+    assert '"größe": long' in text

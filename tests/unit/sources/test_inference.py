@@ -15,7 +15,7 @@ import pytest
 
 from tidefold.domain.log_state import Column
 from tidefold.sources.inference.dialect import dialect_of
-from tidefold.sources.inference.proposal import ProposedColumn, ProposedLog
+from tidefold.sources.inference.proposal import ProposalQuestion, ProposedColumn, ProposedLog
 from tidefold.sources.inference.propose import find_record_path, propose
 from tidefold.sources.inference.roles import find_keys, find_ops, find_orders, key_question
 from tidefold.sources.inference.strange_rows import explain_strange_rows
@@ -35,6 +35,9 @@ from tidefold.sources.records.columnar_changes import fits, of_text, of_values
         ("x", ["1.50", "2.25"], "decimal(18,2)"),
         ("x", ["1.5", "2.25", "3.125"], "double"),
         ("x", ["1e5", "2.0"], "double"),
+        ("x", ["1e-05", "20"], "double"),
+        ("code", ["12E4", "13E5"], "string"),
+        ("code", ["12E4", "1305"], "string"),
         ("ok", ["true", "False"], "boolean"),
         ("ok", ["t", "f"], "boolean"),
         ("day", ["2026-01-31"], "date"),
@@ -161,7 +164,80 @@ def test_two_columns_are_a_key_where_none_is_and_that_is_asked() -> None:
 def test_what_is_the_same_for_two_states_of_a_row_does_not_order_it() -> None:
     found = rows(id=[1, 1], created_at=[5, 5], updated_at=[5, 6], ordered_at=[5, 7])
     columns = long("id", "created_at", "updated_at", "ordered_at")
-    assert find_orders(columns, found, ["id"]) == ["updated_at", "ordered_at"]
+    assert list(find_orders(columns, found, ["id"])) == ["updated_at", "ordered_at"]
+
+
+def changes(folder: Path, *more: str, name: str = "a") -> ProposedLog:
+    """Forty rows, and more rows of some of their keys."""
+    lines = [f"{n},s{n},2026-11-20 09:00:{n},{n % 7}" for n in range(10, 50)]
+    (folder / "orders").mkdir(exist_ok=True)
+    (folder / f"orders/{name}.csv").write_text("\n".join(["id,status,updated_at,n", *lines, *more, ""]))
+    [log] = propose(folder)
+    return log
+
+
+def order_of(log: ProposedLog) -> ProposalQuestion:
+    [order] = (one for one in log.questions if one.about == "order")
+    return order
+
+
+@pytest.mark.parametrize(
+    ("more", "sure"),
+    [
+        (["17,paid,2026-11-20 10:00:00,1", "17,sent,2026-11-20 10:00:00,2"], True),
+        (["17,paid,2026-11-20 10:00:00,1", "18,sent,2026-11-20 10:00:00,1", "18,x,2026-11-20 10:00:00,1"], True),
+        (["17,paid,2026-11-20 09:00:17,1", "18,sent,2026-11-20 09:00:18,1"], False),
+    ],
+)
+def test_a_tie_does_not_hide_the_column_that_says_when_a_row_changed(
+    tmp_path: Path, more: Sequence[str], sure: bool
+) -> None:
+    log = changes(tmp_path, *more)
+    order = order_of(log)
+    assert (order.sure, order.candidates, log.order_by) == (sure, ("updated_at, file", "file"), ("updated_at", "file"))
+    assert (
+        "its name says when a row changed. Where it is the same, the later file or row counts" in order.because
+    ) is sure
+    assert ("`updated_at` is the same in different rows of a key." in order.text) is not sure
+
+
+def test_a_column_with_nulls_is_named_where_its_name_says_when_a_row_changed(tmp_path: Path) -> None:
+    order = order_of(changes(tmp_path, "99,new,,1"))
+    assert (order.sure, order.candidates) == (False, ("file",))
+    assert "`updated_at` has nulls (1 of 41 rows)" in order.text
+    (tmp_path / "orders/a.csv").write_text(
+        "id,created_at,updated_at\n1,2026-11-01 09:00,\n2,2026-11-01 09:01,2026-11-02\n"
+    )
+    [log] = propose(tmp_path)
+    assert order_of(log).candidates == ("created_at", "file")
+    assert "`updated_at` has nulls (1 of 2 rows)" in order_of(log).text
+
+
+@pytest.mark.parametrize(
+    ("names", "sure", "part"),
+    [
+        (("liste_23-11-2026", "liste_01-12-2026"), False, "read for sure from the name `liste_01-12-2026.csv`"),
+        (("liste_03-04-26", "liste_04-04-26"), False, "read for sure"),
+        (("liste_23112026", "liste_01122026"), False, "read for sure"),
+        (("liste_2026-W47", "liste_2026-W48"), False, "read for sure"),
+        (("liste_261123", "liste_261201"), False, "read for sure"),
+        (("liste_000001", "liste_000002"), True, "so the later file counts: by arrival"),
+        (("liste_2026-11-23", "liste_2026-12-01"), True, "by the time in its name"),
+        (("liste_23.11.2026", "liste_01.12.2026"), True, "by the time in its name"),
+        (("liste_2026-11-23", "liste"), False, "read for sure from the name `liste.csv`"),
+    ],
+)
+def test_files_order_rows_by_the_time_that_was_read_from_names(
+    tmp_path: Path, names: Sequence[str], sure: bool, part: str
+) -> None:
+    (tmp_path / "p").mkdir()
+    for number, name in enumerate(names):
+        rows = "".join(f"{n};{n},{number}0\n" for n in range(9 * number, 9 * number + 12))
+        (tmp_path / f"p/{name}.csv").write_text(f"nr;preis\n{rows}")
+    order = order_of(propose(tmp_path)[0])
+    assert (order.sure, order.candidates) == (sure, ("file",))
+    assert part in order.text + order.because
+    assert ("by arrival" in order.because) is (part != "by the time in its name")
 
 
 @pytest.mark.parametrize(

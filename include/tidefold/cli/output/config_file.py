@@ -235,7 +235,7 @@ def _word(text: str) -> str:
     """Returns text as YAML: in quotes if YAML would parse it as something else."""
     if _PLAIN.fullmatch(text) and isinstance(yaml.safe_load(text), str):
         return text
-    return json.dumps(text)
+    return json.dumps(text, ensure_ascii=not text.isprintable())
 
 
 def _comment(text: str) -> str:

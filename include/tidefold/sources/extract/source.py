@@ -33,7 +33,7 @@ from tidefold.typed_json import convert_value
 NAME_FIELD = "{extract}"
 _DIRECTIVES = {"%Y": r"\d{4}", **dict.fromkeys(("%m", "%d", "%H", "%M", "%S"), r"\d{2}")}
 _TIMES = ("T%H-%M-%S", "T%H:%M:%S", "T%H%M%S", "T%H-%M", "T%H:%M", "T%H%M", "")
-_ISO = tuple(f"{date}{time}" for time in _TIMES for date in ("%Y-%m-%d", "%Y%m%d"))
+_ISO = tuple(f"{date}{time}" for time in _TIMES for date in ("%Y-%m-%d", "%Y%m%d", "%d.%m.%Y"))
 # Digits after a date are a part number or a time. That decides whether files are one extract.
 _UNCLEAR = re.compile(r"T\d|[-_.]?\d{4}|.*\bhour=\d", re.IGNORECASE)
 

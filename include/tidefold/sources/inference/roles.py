@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
@@ -11,6 +11,7 @@ from typing import Any
 
 from tidefold.domain.table.types import parse_type
 from tidefold.sources.inference.proposal import ProposalQuestion, ProposedColumn
+from tidefold.sources.landing.folders import find_time
 
 Data = Sequence[Mapping[str, Any]]
 
@@ -60,6 +61,13 @@ _WHENCE = re.compile(
 _LONG_TEXT, _SEVERAL = 64, 2
 # A key that this share of a file and the next one have comes again.
 _SOME = 0.1
+# A column with at most this share of ties orders rows; the file decides between these.
+_FEW = 0.5
+# What may be a date in a name, with the day first, without a century, or as a week or a number of seconds.
+_DATE_LIKE = re.compile(
+    r"(?<!\d)(\d\d?[-_. ]\d\d?[-_. ](\d{4}|\d\d)|\d{4}(19|20)\d\d|\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])|"
+    r"(0[1-9]|[12]\d|3[01])(0[1-9]|1[0-2])\d\d|(?<![^\W_])(19|20)\d\d|1[5-9]\d{8}(\d{3})?)(?!\d)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,13 +275,23 @@ def _freeze(row: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(f"{name}={value!r}" for name, value in row.items())
 
 
-def find_orders(columns: Sequence[ProposedColumn], rows: Data, key: Sequence[str]) -> list[str]:
-    """Returns columns that may order the rows of a key, the likeliest first: never null, and unique per key."""
-    fit = [c for c in columns if c.name not in key and _can_order(c, rows)]
+def find_orders(columns: Sequence[ProposedColumn], rows: Data, key: Sequence[str]) -> dict[str, float]:
+    """Returns columns that may order the rows of a key, the likeliest first, each with the share of its ties.
+
+    They are never null. Ties: rows that follow another row of their key, and have the value of another one.
+    """
     names = [c.name for c in columns]  # A delete that brings its row as it was comes after it.
     contents = [{name: row.get(name) for name in names} for row in rows]
-    fit = [c for c in fit if not key or not _collides(c.name, contents, key)]
-    return [c.name for c in sorted(fit, key=lambda c: -order_score(c))]
+    distinct = [*{_freeze(row): row for row in contents}.values()] if key else []
+
+    def count(*places: str) -> int:
+        return len({tuple(row.get(name) for name in places) for row in distinct})
+
+    changes = max(1, len(distinct) - count(*key))
+    fit = [c for c in columns if c.name not in key and _can_order(c) and not _count_nulls(c, rows) and rows]
+    ties = {c.name: (len(distinct) - count(*key, c.name)) / changes for c in fit}
+    likely = [c for c in fit if ties[c.name] <= _FEW or order_score(c) == 2]
+    return {c.name: ties[c.name] for c in sorted(likely, key=lambda c: (-order_score(c), ties[c.name] > 0))}
 
 
 def order_score(column: ProposedColumn) -> int:
@@ -283,20 +301,13 @@ def order_score(column: ProposedColumn) -> int:
     return 1 if column.type in ("timestamp", "date") and not column.name.casefold().startswith("creat") else 0
 
 
-def _can_order(column: ProposedColumn, rows: Data) -> bool:
-    timed = column.type in ("timestamp", "date")
+def _can_order(column: ProposedColumn) -> bool:
     named = order_score(column) == 2 or _CREATED_NAME.fullmatch(column.name)
-    if not timed and not (column.type in ("int", "long") and named):
-        return False
-    return bool(rows) and all(row.get(column.name) is not None for row in rows)
+    return column.type in ("timestamp", "date") or (column.type in ("int", "long") and bool(named))
 
 
-def _collides(name: str, rows: Data, key: Sequence[str]) -> bool:
-    """Whether two different rows of one key have the same value."""
-    places: dict[tuple[Any, ...], set[tuple[str, ...]]] = defaultdict(set)
-    for row in rows:
-        places[*(row.get(k) for k in key), row.get(name)].add(_freeze(row))
-    return any(len(paths) > 1 for paths in places.values())
+def _count_nulls(column: ProposedColumn, rows: Data) -> int:
+    return sum(row.get(column.name) is None for row in rows)
 
 
 def key_question(
@@ -320,7 +331,7 @@ def key_question(
     return ProposalQuestion("key", text, tuple(", ".join(key) for key in keys), sure and not rivals, because)
 
 
-def add_files(columns: Sequence[ProposedColumn], orders: Sequence[str]) -> list[str]:
+def add_files(columns: Sequence[ProposedColumn], orders: Mapping[str, float]) -> list[str]:
     """Returns the orders, the likeliest first, for rows whose files have an order: by name or arrival.
 
     A date alone does not say which of two rows is the newer; one that does not name a change says nothing of it.
@@ -329,28 +340,60 @@ def add_files(columns: Sequence[ProposedColumn], orders: Sequence[str]) -> list[
     if "file" in scores:
         return [*orders]
     dated = {name for name in orders if scores[name][1] == "date"}
-    whole = [
-        f"{name}, file" if name in dated else name for name in orders if not (name in dated and scores[name][0] < 2)
-    ]
-    return [*whole, "file"]
+    kept = [name for name in orders if name not in dated or scores[name][0] == 2]
+    return [*(f"{name}, file" if name in dated or orders[name] else name for name in kept), "file"]
 
 
-def order_question(columns: Sequence[ProposedColumn], orders: Sequence[str], is_alone: bool) -> ProposalQuestion:
-    """Asks which column orders two rows of a key. is_alone: one day does not show whether each has all rows."""
+def order_question(
+    columns: Sequence[ProposedColumn],
+    orders: Sequence[str],
+    ties: Mapping[str, float],
+    rows: Data,
+    names: Sequence[str],
+    is_alone: bool,
+) -> ProposalQuestion:
+    """Asks which column orders two rows of a key.
+
+    ties: see `find_orders`.
+    names: of the files.
+    is_alone: one day does not show whether each has all rows.
+    """
     text = "which column says of two rows of a key which one is the newer?"
+    scores = {name: order_score(c) for c in columns for name in (c.name, f"{c.name}, file")}
+    best, second, *_ = *(scores.get(name, 0) for name in orders), 0, 0
+    nulls = {c.name: _count_nulls(c, rows) for c in columns if order_score(c) == 2 and _can_order(c)}
+    if best < 2 and (gap := next((name for name in nulls if nulls[name]), None)):
+        count = f"{nulls[gap]:,} of {len(rows):,} rows"
+        text += f" `{gap}` has nulls ({count}), and a row without an order is refused: fill it."
+        return ProposalQuestion("order", text, tuple(orders))
     if not orders:
         text += " No such column was found: land one, as the time of the change or of the export"
         return ProposalQuestion("order", text)
     if orders[0] == "file":
-        because = "no column says when a row changed, so the later file counts: by the time in its name, or by arrival"
-        if is_alone:
-            text += " If each file has all rows of the table, set `extract: full` below `source`, and remove `order`"
-        return ProposalQuestion("order", text, tuple(orders), sure=not is_alone, because=because)
-    named = {name: order_score(c) for c in columns for name in (c.name, f"{c.name}, file")}
-    sure = named[orders[0]] == 2 and (len(orders) == 1 or named.get(orders[1], 0) < 2)
-    same = f"rows with the same key and the same {orders[0]} have the same content"
-    because = same if sure else "it is a time that is never null"
-    return ProposalQuestion("order", text, tuple(orders), sure, because)
+        return _file_question(text, names, is_alone)
+    first = orders[0].removesuffix(", file")
+    because = f"rows with the same key and the same {orders[0]} have the same content"
+    if ties[first]:
+        because = "its name says when a row changed. Where it is the same, the later file or row counts"
+    if ties[first] > _FEW:
+        text += f" `{first}` is the same in different rows of a key."
+    sure = best == 2 and second < 2 and ties[first] <= _FEW
+    return ProposalQuestion("order", text, tuple(orders), sure, because if sure else "it is a time that is never null")
+
+
+def _file_question(text: str, names: Sequence[str], is_alone: bool) -> ProposalQuestion:
+    if is_alone:
+        text += " If each file has all rows of the table, set `extract: full` below `source`, and remove `order`"
+    unread = [name for name in names if find_time(name) is None]
+    is_odd = 0 < len(unread) < len(names) or all(map(_DATE_LIKE.search, unread))
+    if unread and is_odd:
+        text += (
+            f" No time can be read for sure from the name `{unread[0]}`. Land files under names such as "
+            "`orders-2026-01-31.csv`; those without a time count by arrival."
+        )
+    how = "arrival" if unread else "the time in its name"
+    because = f"no column says when a row changed, so the later file counts: by {how}"
+    return ProposalQuestion("order", text, ("file",), not (is_alone or (unread and is_odd)), because)
 
 
 def op_question(ops: Sequence[OpCandidate], rows: Data) -> ProposalQuestion | None:

@@ -141,9 +141,8 @@ def propose_rows(feed: SampledFeed) -> ProposedLog:
     key = keys[0] if keys else ()
     extract = None if op else _find_extract(feed, key)
     feed = replace(feed, ordered=feed.ordered or extract is not None)
-    orders = [] if feed.ordered else roles.find_orders(columns, feed.rows, key)
-    if feed.format in _BY_FILE and not feed.ordered:
-        orders = roles.add_files(columns, orders)
+    ties = {} if feed.ordered else roles.find_orders(columns, feed.rows, key)
+    orders = roles.add_files(columns, ties) if feed.format in _BY_FILE and not feed.ordered else [*ties]
     questions = [*feed.questions]
     zone = _assume_zone(feed, columns)
     if question := roles.op_question(ops, feed.rows):
@@ -155,7 +154,9 @@ def propose_rows(feed: SampledFeed) -> ProposedLog:
     if extract:
         questions.append(extract)
     if not feed.ordered and not empty and not appends:
-        questions.append(roles.order_question(columns, orders, op is None and _is_one_day(feed)))
+        names = [name.removeprefix(f"{feed.path}/") for name in feed.parts]
+        is_alone = op is None and _is_one_day(feed)
+        questions.append(roles.order_question(columns, orders, ties, feed.rows, names, is_alone))
     ignored = tuple(c.name for c in columns if c.type is None or _INDEX.fullmatch(c.name))
     # The folders of extracts have their date, which is in no row.
     by_folder = () if extract else feed.folder_columns

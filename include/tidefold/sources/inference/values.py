@@ -20,6 +20,7 @@ from tidefold.sources.records.text_forms import FORMATS, NUMBER_MARKS, PLAIN, Sp
 _WHOLE = re.compile(r"-?(0|[1-9]\d*)", re.ASCII)
 _FRACTION = re.compile(r"-?\d+\.\d+", re.ASCII)
 _FLOAT = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?|NaN|-?Infinity", re.ASCII)
+_CODE = re.compile(r"\d+[eE]\d+", re.ASCII)
 _LEADING_ZERO = re.compile(r"-?0\d+", re.ASCII)
 DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 UNZONED = "without a zone: read in `time_zone`"
@@ -101,6 +102,8 @@ def column_of_texts(name: str, seen: Sequence[str | None], spelling: Spelling = 
         return TextColumn(ProposedColumn(name, f"decimal({_MOST_DIGITS},0)", "too long for `long`"))
     if all(_FRACTION.fullmatch(v) or _WHOLE.fullmatch(v) for v in values):
         return TextColumn(_fraction(name, [Decimal(v) for v in values]))
+    if all(map(_FLOAT.fullmatch, values)) and any(map(_CODE.fullmatch, values)) and not any("." in v for v in values):
+        return TextColumn(ProposedColumn(name, "string", "codes, or numbers with an exponent: `double` reads those"))
     if all(map(_FLOAT.fullmatch, values)):
         return TextColumn(ProposedColumn(name, "double"))
     return TextColumn(ProposedColumn(name, "string", _text_note(values) or _gap_note(values)))

@@ -216,17 +216,23 @@ _DASH = re.compile(r"(?P<topic>[\w.-]{1,249})-(?P<partition>\d{1,9})-(?P<start>\
 _DAY = r"(?<!\d)(\d{4})([-_.]?)(\d\d)\2(\d\d)"
 _CLOCK = r"(?:T(\d\d)[:-]?(\d\d)(?:[:-]?(\d\d))?|[_ -]?(\d\d)[:-]?(\d\d)[:-]?(\d\d)|[_ -](\d\d)[:-](\d\d))"
 _TIME = re.compile(rf"{_DAY}(?:{_CLOCK}(?!\d)(?:[.,](\d{{1,6}})(?![^\W_]))?(Z?)|(?!\d))")
+_DOTTED = re.compile(r"(?<!\d)(?<!\d[-.])(\d\d)\.(\d\d)\.(\d{4})(?!\d)")
 
 
 @lru_cache(1 << 16)
 def find_time(path: str, zone: str | None = None) -> int | None:
     """Returns the time in the name of a file, else in its innermost folder that has one, in microseconds since 1970.
 
-    It is an ISO 8601 date or date-time, with or without separators. None: there is none, or a name has two.
+    It is an ISO 8601 date or date-time, with or without separators; its date may be `31.01.2026`. None: there is none,
+    or a name has two.
     zone: the time zone of names without `Z`; None: UTC.
     """
     for name in reversed(path.split("/")):
-        times = {time for match in _TIME.finditer(name) if (time := _read_time(match, zone)) is not None}
+        times = {
+            time
+            for match in _TIME.finditer(_DOTTED.sub(r"\3-\2-\1", name))
+            if (time := _read_time(match, zone)) is not None
+        }
         if times:
             return times.pop() if len(times) == 1 else None
     return None

@@ -118,6 +118,14 @@ def test_a_history_has_no_version_that_equals_the_one_before(tmp_path: Path) -> 
         ("orders-7.csv", None),
         ("1793520000.csv", None),
         ("1970-13-02.csv", None),
+        ("liste_02.01.1970.csv", 24),
+        ("02.01.1970 06-00-00.csv", 30),
+        ("02.01.1970/part-0.csv", 24),
+        ("01.01.1970_bis_02.01.1970.csv", None),
+        ("1.02.01.1970.csv", None),
+        ("02.13.1970.csv", None),
+        ("02-01-1970.csv", None),
+        ("02.01.70.csv", None),
     ],
 )
 def test_times_in_names(name: str, hours: int | None) -> None:
