@@ -23,6 +23,7 @@ from tidefold.domain.table.types import parse_type, parse_value
 from tidefold.sources.api import PLACEHOLDER
 from tidefold.sources.records.accounting import late_change
 from tidefold.sources.records.errors import RefusedRecordError
+from tidefold.sources.records.record_types import own_names
 from tidefold.sources.records.text_forms import NUMBER_MARKS, PLAIN, Spelling, find_format, in_normal_form
 from tidefold.sources.records.unavailable_values import placeholder_of
 
@@ -101,6 +102,8 @@ class Changes:
         self._spelling: Spelling = getattr(rules, "spelling", PLAIN)
         self._order = shape.column_order
         self._needed = {*shape.key, *self._order}
+        # What orders rows, and the name of a folder, is a number even with leading zeros.
+        self._padded = {*self._order, *own_names(shape, [*rules.folder_columns, *filter(None, [rules.offset])])}
 
     def make(self, rows: pa.Table, numbers: Sequence[int]) -> ColumnarBatch:
         """Makes the changes. A column of the table that `rows` does not have is absent.
@@ -156,6 +159,11 @@ class Changes:
         for row in unfit:
             refusal = RefusedRecordError("VALUE_INVALID", _invalid(combined[row].as_py(), column, self._spelling))
             made.refused.setdefault(row, refusal)
+        if column.type in ("int", "long") and combined.type == pa.binary() and column.name not in self._padded:
+            for row in _where(pc.match_substring_regex(combined, "^-?0[0-9]+-?$")):
+                text = f"`{column.name}` is '{combined[row].as_py()[:80].decode()}'. A {column.type} has no leading "
+                text += "zeros: make the column a `string`, or a `decimal(19,0)` to drop them."
+                made.refused.setdefault(row, RefusedRecordError("VALUE_INVALID", text))
         for names, reason in ((self._shape.key, "KEY_NULL"), (self._order, "ORDER_MISSING")):
             if column.name in names:
                 for row in _where(pc.is_null(values)):

@@ -122,6 +122,8 @@ def test_marks_line_ends_and_other_delimiters(tmp_path: Path) -> None:
 VALUES = [
     ("boolean", "true", True),
     ("int", "-7", -7),
+    ("int", "0", 0),
+    ("int", "-0", 0),
     ("long", "9223372036854775807", 2**63 - 1),
     ("double", "1.5e3", 1500.0),
     ("double", "-Infinity", float("-inf")),
@@ -133,8 +135,8 @@ VALUES = [
 # Texts that are no value of the type.
 NO_VALUES = {
     "boolean": ("1", "T", "yes"),
-    "int": ("1.0", "0x1F", " 1", "+1", "2147483648", "1e3", "NULL"),
-    "long": ("9223372036854775808", ""),
+    "int": ("1.0", "0x1F", " 1", "+1", "2147483648", "1e3", "NULL", "00", "-07", "07-"),
+    "long": ("9223372036854775808", "", "01067"),
     "double": ("1e999", "nan", "1,5", "0x1p3", "."),
     "float": ("1e39",),
     "decimal(5,2)": ("1.234", "1234.5", "1e2"),
@@ -165,6 +167,19 @@ def test_text_becomes_a_value_of_exactly_its_type_or_is_refused_and_never_null(t
         [(type_, text)] = [(t, row[f"v{n}"]) for n, t in enumerate(types) if row[f"v{n}"] is not None]
         found.append((entry["line"] - 2, entry["reason"], type_, text))
     assert found == [(number, "VALUE_INVALID", *case) for number, case in enumerate(cases)][len(VALUES) :]
+
+
+def test_a_number_keeps_its_leading_zeros_or_is_refused_where_its_text_may_count(tmp_path: Path) -> None:
+    """A postcode would become another one. What orders rows, and the name of a folder, is a number."""
+    pipeline = make_rows_landing(
+        tmp_path, "csv, folder_columns: [month]", "{id: int, plz: long, n: 'decimal(19,0)', seq: long, month: int}"
+    )
+    land_text(tmp_path, "month=07/a.csv", "id,plz,n,seq\n1,80331,007,007\n2,01067,1,8\n")
+    take(pipeline)
+    assert [(row["id"], row["n"], row["seq"], row["month"]) for row in changes_of(pipeline)] == [(1, 7, 7, 7)]
+    assert [entry["detail"] for entry in quarantined(pipeline)] == [
+        "`plz` is '01067'. A long has no leading zeros: make the column a `string`, or a `decimal(19,0)` to drop them."
+    ]
 
 
 def test_rows_that_are_refused(tmp_path: Path) -> None:
