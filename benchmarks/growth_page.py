@@ -56,8 +56,8 @@ def _list_machines(kept: Sequence[_Run]) -> Iterator[str]:
 def _list_steps(lives: dict[int, _Run]) -> Iterator[str]:
     yield "## CPU seconds of each step"
     yield ""
-    yield "Medians of the first ten runs after the load (of 100,000,000 rows: of fewer). The eleventh run is the full"
-    yield "snapshot that `snapshots.full_every: 10` asks for: it rewrites every file, and its gate reads every row."
+    yield "Medians of the first ten runs after the load. The eleventh run is the full snapshot that"
+    yield "`snapshots.full_every: 10` asks for: it rewrites every file, and its gate reads every row."
     yield ""
     yield from _head("step", lives)
     for step in STEPS:
