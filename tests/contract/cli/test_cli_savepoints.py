@@ -68,6 +68,8 @@ def test_a_savepoint_is_told_in_one_line_and_in_json(pipeline: Pipeline, tmp_pat
                 "connector_run": "",
                 "columns": [],
                 "signalled": [],
+                "begun": [],
+                "ended": [],
             },
         }
     ]
