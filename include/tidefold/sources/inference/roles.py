@@ -385,15 +385,15 @@ def _file_question(text: str, names: Sequence[str], is_alone: bool) -> ProposalQ
     if is_alone:
         text += " If each file has all rows of the table, set `extract: full` below `source`, and remove `order`."
     unread = [name for name in names if find_time(name) is None]
-    is_odd = 0 < len(unread) < len(names) or all(map(_DATE_LIKE.search, unread))
-    if unread and is_odd:
+    is_odd = bool(unread) and (len(unread) < len(names) or all(map(_DATE_LIKE.search, unread)))
+    if is_odd:
         text += (
             f" No time can be read for sure from the name `{unread[0]}`. Land files under names such as "
             "`orders-2026-01-31.csv`; those without a time count by arrival."
         )
-    how = "arrival" if unread else "the time in its name"
+    how = "the time in its name" if names and not unread else "arrival"
     because = f"no column says when a row changed, so the later file counts: by {how}"
-    return ProposalQuestion("order", text, ("file",), not (is_alone or (unread and is_odd)), because)
+    return ProposalQuestion("order", text, ("file",), not (is_alone or is_odd), because)
 
 
 def op_question(ops: Sequence[OpCandidate], rows: Data) -> ProposalQuestion | None:
