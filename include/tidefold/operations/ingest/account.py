@@ -191,9 +191,9 @@ def needs_another_look(result: FileResult, account: Account, position: Position,
     lowest = min((one for one in (account.low, account.refused_low) if one is not None), default=None)
     if account.refused_low is not None and high != read_with and (lowest or ()) < high:
         return True
-    # Which of equal records came again depends on how many there were.
+    # Which of equal records came again depends on how many there were. Those that did have no part in `lowest`.
     uncertain = shape.merge.engine in COUNTING and result.stream.counted != position.stream.counted
-    return uncertain and (lowest is None or lowest <= high)
+    return uncertain and (lowest is None or lowest <= high or account.resent > 0)
 
 
 def _position(state: LogState, task: FileTask) -> Position:

@@ -217,6 +217,16 @@ def streams(draw: st.DrawFn) -> Stream:
     return rows, sent, cuts
 
 
+def test_a_file_that_goes_on_with_records_sent_again_knows_the_file_before(pipeline: Pipeline, tmp_path: Path) -> None:
+    """Fault: two files of one run; the second was read with the count from before the first, and rows were lost."""
+    sent = [(1, "0")] * 2 + [(1, "1")] * 3 + [(1, "2")] * 11 + [(2, "2")]
+    for number, (first, end) in enumerate(pairwise([0, 2, 14, len(sent)])):
+        land(tmp_path, first, [in_run(sent[i][1], row(i, sent[i][0], "a", ts_us=1)) for i in range(first, end)])
+        if number != 1:
+            take(pipeline)
+    assert sorted(c["_o1"] for c in changes_of(pipeline)) == [*[1] * 11, 2]
+
+
 @settings(max_examples=choose(6, 15), deadline=None, suppress_health_check=list(HealthCheck))
 @given(stream=streams(), runs=st.sets(st.integers(0, 6)))
 def test_any_stream_that_goes_back_gives_every_row_once(

@@ -68,7 +68,7 @@ def test_a_changed_digit_is_named_and_becomes_no_row(stored: Path, tmp_path: Pat
 def test_what_is_left_after_a_retry_is_proved_too(stored: Path, tmp_path: Path) -> None:
     call("quarantine", "settle", "sales", "--file", "a.jsonl", "--reason", "wrong", "--by", "ann")
     (tmp_path / "landing/c.jsonl").write_text(BAD.replace('"777"', '"777 pieces"') + BAD.replace('"777"', "7770.5"))
-    call("run")
+    call("run", code=2)
     text = CONFIG.replace("NUMBER", "{type: long, encoding: number}")
     (tmp_path / "tidefold.yaml").write_text(text)
     call("quarantine", "retry", "sales", code=0)
