@@ -398,7 +398,7 @@ def _recorded(database: str, total: Totals, finding: str, cpu: float) -> dict[st
     """What tests/data/torture.json has of a seed."""
     return {
         "database": database,
-        "found": finding[:200],
+        "found": finding.replace(f"{Path(__file__).parents[2]}/", "")[:200],
         "phases": total.phases,
         "comparisons": total.comparisons,
         "rows": total.rows,

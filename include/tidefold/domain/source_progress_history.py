@@ -105,7 +105,8 @@ def find_landed_range(state: LogState, snapshot: Snapshot, *, extracts: bool = F
     first = max((i + 1 for i, sqn in enumerate(numbers) if 0 < sqn <= snapshot.from_sqn), default=0)
     end = next((i for i, sqn in enumerate(numbers) if sqn > snapshot.folds_to), len(state.landed))
     entries = state.landed[first:end]
-    before, unended = _find_unended(state.landed[:first]), _find_unended(state.landed[:end])
+    unended = _find_unended(state.landed[:end])
+    before = _find_unended(state.landed[:first]) if unended else {}
     return LandedRange(
         sum(entry.changes + entry.quarantined + (entry.ignored if extracts else 0) for entry in entries),
         sum(entry.quarantined for entry in entries),

@@ -68,6 +68,12 @@ def init(
     ends = render_sets(sets, [landing_path(directory, one, base) for one in sets], left_out)
     _create(path, render(proposed, paths, base, store_id) + ends)
     _report(terminal, [log.id for log in proposed if log.id not in left_out], left_out, guesses, sets)
+    _warn(terminal, directory, proposed, topics)
+
+
+def _warn(
+    terminal: Terminal, directory: str, proposed: Sequence[ProposedLog], topics: Sequence[TransactionTopic]
+) -> None:
     for log in proposed:
         for warning in log.warnings:
             terminal.note(f"look at {log.id}: {warning}")

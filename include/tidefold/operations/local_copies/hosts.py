@@ -24,6 +24,7 @@ from tidefold.storage.local_copies.host_copies import (
     HostFolders,
     HostRecord,
     identify_host,
+    is_mark,
     read_hosts,
     write_host,
 )
@@ -33,12 +34,13 @@ _log = logging.getLogger(__name__)
 
 def with_hosts(pipeline: Pipeline) -> HostFolders | None:
     """Returns the folders of the hosts, with the names of those that have copies, and logs that they need no more."""
-    if pipeline.hosts is None:
-        return None
-    records = read_hosts(pipeline.store)
+    return None if pipeline.hosts is None else _name_hosts(pipeline, pipeline.hosts, read_hosts(pipeline.store))
+
+
+def _name_hosts(pipeline: Pipeline, folders: HostFolders, records: Sequence[HostRecord]) -> HostFolders:
     held = {log for record in records for log in record.logs}
     dropped = tuple(sorted(log for log in held - pipeline.config.logs.keys() if not _exists(pipeline, log)))
-    return replace(pipeline.hosts, names={one.host: one.names for one in records}, dropped=dropped)
+    return replace(folders, names={one.host: one.names for one in records}, dropped=dropped)
 
 
 def _exists(pipeline: Pipeline, log: str) -> bool:
@@ -65,13 +67,17 @@ def note_copied(store: Store, name: CopyName, copied: Sequence[HostCopied]) -> L
     return LocalCopyDetails(bytes=total, warning=next((one.error for one in copied if one.error), None))
 
 
-def retain_on_hosts(pipeline: Pipeline, logs: Sequence[str], plan: bool, approved: Approved) -> list[Outcome]:
+def retain_on_hosts(
+    pipeline: Pipeline, folders: HostFolders, logs: Sequence[str], plan: bool, approved: Approved
+) -> list[Outcome]:
     """Removes what the logs need no more on this machine, and names the other hosts that nobody visited.
 
     Those have copies of a log, and copied nothing since the newest attempt that copied. Copies of logs that exist no
     more are named with the first log. The next task that copies on a host removes what is not needed.
     """
     records = read_hosts(pipeline.store)
+    is_here = identify_host() in {record.host for record in records}
+    here = _name_hosts(pipeline, folders, records) if is_here else None
 
     def find(log: str, dropped: bool = False) -> list[UnvisitedHost]:
         newest = max((record.logs[log].snapshot for record in records if log in record.logs), default=0)
@@ -84,8 +90,7 @@ def retain_on_hosts(pipeline: Pipeline, logs: Sequence[str], plan: bool, approve
         ]
 
     def act(log: str) -> Outcome:
-        is_here = identify_host() in {record.host for record in records}
-        gone, warnings = _clean_here(pipeline, log, plan, approved) if is_here else ((), ())
+        gone, warnings = _clean_here(pipeline, here, log, plan, approved) if here else ((), ())
         hosts = find(log)
         if log == logs[0]:
             others = {name for record in records for name in record.logs.keys() - pipeline.config.logs.keys()}
@@ -96,17 +101,15 @@ def retain_on_hosts(pipeline: Pipeline, logs: Sequence[str], plan: bool, approve
 
 
 def _clean_here(
-    pipeline: Pipeline, log: str, plan: bool, approved: Approved
+    pipeline: Pipeline, hosts: HostFolders, log: str, plan: bool, approved: Approved
 ) -> tuple[Sequence[StoredObject], Sequence[str]]:
     """Removes what the log needs no more on this machine: small steps of a cluster's pipeline run in this process.
 
     Returns the copies that are removed, or would be, and warnings.
     """
     try:
-        state, hosts = pipeline.ledger(log).find(), with_hosts(pipeline)
-        if state is None or hosts is None:
-            return (), ()
-        return _remove_retired(pipeline.store, state, hosts, plan, approved), ()
+        state = pipeline.ledger(log).find()
+        return _remove_retired(pipeline.store, state, hosts, plan, approved) if state else (), ()
     except Exception as error:  # The next call tries again (I15).
         failure = wrap_unexpected(error)
         _log.warning("%s: local copies on this machine are left: %s", log, failure)
@@ -120,9 +123,10 @@ def _remove_retired(
     names = {file.sha256 for file in files} | {path.rpartition("/")[2] for path in segments_needed(state)}
     attempt = state.open_attempt.id if state.open_attempt else state.last_snapshot + 1
     here, name = HostCopies(replace(hosts, needed=tuple(names))), CopyName(state.log, attempt)
-    retired = [entry for entry in here.find_retired(name) if entry.path in approved.of(state.log)]
+    entries = here.find_retired(name)
+    retired = [entry for entry in entries if not is_mark(entry) and entry.path in approved.of(state.log)]
     if retired and not plan:
-        here.remove(store, name, retired)
+        here.remove(store, name, [*retired, *filter(is_mark, entries)])
     return retired
 
 

@@ -176,7 +176,7 @@ def retain_local(
     approved: delete nothing else.
     """
     if pipeline.hosts:
-        return retain_on_hosts(pipeline, logs, plan, approved)
+        return retain_on_hosts(pipeline, pipeline.hosts, logs, plan, approved)
     if pipeline.local is None:
         return [Outcome(log, Status.NOTHING, "local copies are disabled") for log in logs]
     local = pipeline.local

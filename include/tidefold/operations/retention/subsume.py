@@ -333,7 +333,8 @@ def _describe(
 ) -> Outcome:
     kept = [s.id for s in state.snapshots if s.state is State.COMPLETED]
     waiting = [s.id for s in log_bounds.with_files(log_bounds.list_subsumed(state)) if s not in retired]
-    waits = f"; files of retired snapshots {', '.join(map(str, waiting))} stay for a while (`retention.grace_versions`)"
+    named = ", ".join(map(str, waiting))
+    waits = f"; files of retired snapshots {named} stay for a while (`retention.grace_versions`)" if waiting else ""
     details = SubsumeDetails(
         snapshots=[s.id for s in retired],
         tails=sum(s.kind is SnapshotKind.TAIL for s in retired),
@@ -346,12 +347,11 @@ def _describe(
     )
     if not retired:
         tagged = sum(s in {t.snapshot for t in state.tags} for s in kept)
-        message = f"nothing to retire; {len(kept)} completed snapshots are kept, {tagged} of them tagged"
-        message += waits if waiting else ""
+        message = f"nothing to retire; {len(kept)} completed snapshots are kept, {tagged} of them tagged{waits}"
         return Outcome(state.log, Status.NOTHING, message, details=details)
     verb = "would retire" if plan else "retired"
     counted = f"{len(files):,} files, {in_units(details.bytes or 0)}"
-    message = f"{verb} {_describe_snapshots(retired)}: {counted}; {len(kept)} kept{waits if waiting else ''}"
+    message = f"{verb} {_describe_snapshots(retired)}: {counted}; {len(kept)} kept{waits}"
     if originals:
         message += f"; {len(originals):,} files of claimed imports"
     return Outcome(state.log, Status.PLANNED if plan else Status.SUBSUMED, message, details=details)

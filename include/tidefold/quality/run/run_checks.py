@@ -288,7 +288,7 @@ def account_rows(findings: Findings, checks: Sequence[Check], shape: TableSpec, 
     results = tuple(map(account, checks, findings.checks))
     if reuse.differs:
         check = Check("stored counts", STORED_COUNTS, {}, built_in=True)
-        detail = f"of snapshot {reuse.snapshot} were wrong for {reuse.differs}; all rows were counted anew"
+        detail = f"of snapshot {reuse.snapshot} were wrong for {reuse.differs}; all rows were counted again"
         results = (*results, result(check, False, detail=detail))
     return replace(findings, checks=results, reuse=reuse)
 

@@ -151,12 +151,9 @@ def propose_rows(feed: SampledFeed) -> ProposedLog:
     if not feed.key and not empty:
         questions.append(roles.key_question(feed.id, keys, feed.rows, op, parts))
     appends = not keys and not op and not empty and not feed.ordered
-    if extract:
-        questions.append(extract)
+    questions += [extract] if extract else []
     if not feed.ordered and not empty and not appends:
-        names = [name.removeprefix(f"{feed.path}/") for name in feed.parts]
-        is_alone = op is None and _is_one_day(feed)
-        questions.append(roles.order_question(columns, orders, ties, feed.rows, names, is_alone))
+        questions.append(_ask_order(feed, columns, orders, ties, is_alone=op is None and _is_one_day(feed)))
     ignored = tuple(c.name for c in columns if c.type is None or _INDEX.fullmatch(c.name))
     # The folders of extracts have their date, which is in no row.
     by_folder = () if extract else feed.folder_columns
@@ -184,6 +181,17 @@ def propose_rows(feed: SampledFeed) -> ProposedLog:
         warnings=(*_explain_unwrapped(feed, op), *_explain_refused(feed, op), *([_NO_ZONE] if zone else [])),
         refused=feed.refused,
     )
+
+
+def _ask_order(
+    feed: SampledFeed,
+    columns: Sequence[ProposedColumn],
+    orders: Sequence[str],
+    ties: Mapping[str, float],
+    is_alone: bool,
+) -> ProposalQuestion:
+    names = [name.removeprefix(f"{feed.path}/") for name in feed.parts]
+    return roles.order_question(columns, orders, ties, feed.rows, names, is_alone)
 
 
 def _assume_zone(feed: SampledFeed, columns: Iterable[ProposedColumn]) -> dict[str, str]:

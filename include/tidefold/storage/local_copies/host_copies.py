@@ -159,27 +159,19 @@ class HostCopies:
             mark = f"{name}/{_VISITED}"
             if any(entry.path == mark for entry in copies(self._local).get(name, ())):
                 return  # By another process of this host.
-            self._clean(store, name)
+            self.remove(store, name, self.find_retired(name))
             with suppress(AlreadyExistsError):  # Another thread or process was here at the same moment.
                 self._local.put_if_absent(mark, b"")
         except Exception as error:
             self._warn(error)
 
-    def _clean(self, store: Store, name: CopyName) -> None:
-        """Removes copies that the log of an attempt needs no more, and writes the record of this host."""
-        self.remove(store, name, self.find_retired(name))
-
     def remove(self, store: Store, name: CopyName, retired: Sequence[StoredObject]) -> None:
-        """Removes these copies, and writes the record of this host. Raises StorageError."""
-        marks = [entry for entry in self._list_retired(name) if _is_mark(entry)]
-        self._local.delete([entry.path for entry in (*retired, *marks)])
+        """Removes these copies and marks, and writes the record of this host. Raises StorageError."""
+        self._local.delete([entry.path for entry in retired])
         self.record(store, name)
 
     def find_retired(self, name: CopyName) -> list[StoredObject]:
-        """Returns the copies that the log of an attempt needs no more. Raises StorageError."""
-        return [entry for entry in self._list_retired(name) if not _is_mark(entry)]
-
-    def _list_retired(self, name: CopyName) -> list[StoredObject]:
+        """Returns the copies and marks that the log of an attempt needs no more. Raises StorageError."""
         return [e for one, files in copies(self._local).items() for e in files if self._retires(one, e, name)]
 
     def record(self, store: Store, name: CopyName) -> None:
@@ -236,7 +228,8 @@ class HostCopies:
         return f"{failure.code}: {failure.message}"
 
 
-def _is_mark(entry: StoredObject) -> bool:
+def is_mark(entry: StoredObject) -> bool:
+    """Whether this is the mark of an attempt's visit, and no copy."""
     return entry.path.endswith(f"/{_VISITED}")
 
 
@@ -248,7 +241,7 @@ def _count(kept: Mapping[CopyName, Sequence[StoredObject]], visit: CopyName) -> 
     held = {visit.log: HeldCopies(visit.snapshot)}
     for name, entries in kept.items():
         before = held.get(name.log, HeldCopies())
-        files = [entry for entry in entries if not _is_mark(entry)]
+        files = [entry for entry in entries if not is_mark(entry)]
         held[name.log] = HeldCopies(
             max(before.snapshot, name.snapshot), before.files + len(files), before.bytes + sum(f.bytes for f in files)
         )
