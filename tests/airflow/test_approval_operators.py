@@ -174,15 +174,28 @@ def test_nobody_answered_yet_asks_on_until_the_time_is_over(pipeline: Pipeline, 
     assert known.abort_reason == "rejected: nobody answered in time (timeout)"
 
 
-def test_an_approval_without_a_reason_is_aborted_with_the_code_of_the_command_line(
-    pipeline: Pipeline, airflow: FakeAirflow
+@pytest.mark.parametrize("why", ["", "  "])
+def test_an_approval_without_a_reason_is_asked_again(
+    pipeline: Pipeline, airflow: FakeAirflow, capsys: pytest.CaptureFixture[str], why: str
 ) -> None:
     """Bad input 101."""
-    with pytest.raises(AirflowFailException, match="OVERRIDE_UNNAMED"):
-        answered(pipeline, {**APPROVED, "params_input": {"why": ""}})
-    # The question has ended; the teardown of its run gives the snapshot up.
-    found, _, _ = execute(operators.TidefoldUnansweredOperator, pipeline, "x", log="accounts", snapshot=1)
-    assert found["accounts"]["result"] == "aborted"
+    hasty = {**APPROVED, "params_input": {"why": why}}
+    with pytest.raises(TaskAwaitingInput):
+        answered(pipeline, hasty)
+    assert "ann approved without a reason, so nothing is published." in capsys.readouterr().out
+    assert staged(pipeline).state is State.STAGED
+    assert answered(pipeline, APPROVED)["result"] == "published"
+
+
+def test_an_approval_without_a_reason_at_the_last_moment_is_aborted_with_those_words(
+    pipeline: Pipeline, airflow: FakeAirflow
+) -> None:
+    over = datetime.now(UTC) - timedelta(seconds=1)
+    with pytest.raises(AirflowFailException, match=r"GATE_FAILED.*was rejected"):
+        answered(pipeline, {**APPROVED, "params_input": {"why": ""}}, over)
+    last = state_of(pipeline).snapshot(1)
+    assert last
+    assert last.abort_reason == "rejected: ann approved without a reason, and the time is over"
 
 
 def test_rejected_is_aborted_and_red(pipeline: Pipeline, airflow: FakeAirflow) -> None:

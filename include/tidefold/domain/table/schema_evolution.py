@@ -15,6 +15,7 @@ from tidefold.domain.table.types import (
     Schema,
     encodings_of,
     has_text,
+    join_decimal,
     parse_type,
     schemas_of,
     widens,
@@ -201,7 +202,8 @@ def _classify_type(name: str, old: str, new: str) -> SchemaChange:
         return SchemaChange(ChangeKind.NARROW, name, old, new)
     why = ""
     if new != "string":
-        why = f"values of type {old} cannot become {new}"
+        wide = join_decimal(old, new)
+        why = f"values of type {old} cannot become {new}{f', {wide} holds all of both' if wide else ''}"
     elif not has_text(old):
         why = f"values of type {old} have no unique text form"
     return SchemaChange(ChangeKind.RETYPE, name, old, new, why)

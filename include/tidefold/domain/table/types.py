@@ -117,6 +117,16 @@ def _widens(old: Type, new: Type) -> bool:
     return (old.name, new.name) in _WIDER
 
 
+def join_decimal(old: str, new: str) -> str:
+    """The narrowest decimal that holds each value of both types; "": there is none, or the new one is no decimal."""
+    one, other = parse_type(old), parse_type(new)
+    if other.name != "decimal" or one.name not in (*_DIGITS, "decimal"):
+        return ""
+    whole = max(_DIGITS.get(one.name, one.precision - one.scale), other.precision - other.scale)
+    scale = max(one.scale, other.scale)
+    return f"decimal({whole + scale},{scale})" if whole + scale <= MAX_PRECISION else ""
+
+
 def keeps_values(old: str, new: str) -> bool:
     """Whether a value that fits both types is the same in both: true of what was widened or narrowed."""
     return old == new or widens(old, new) or widens(new, old)

@@ -104,7 +104,9 @@ def test_what_loses_nothing_is_taken_up_unless_somebody_says_otherwise() -> None
         (with_columns(Column("number", "int"), *SHAPE.columns[1:], key=("number",)), "key: id before, number now"),
         (with_columns(Column("id", "string"), *SHAPE.columns[1:]), "it is part of the key"),
         (with_columns(KEY, Column("n", "boolean"), SHAPE.columns[2]), "values of type int cannot become boolean"),
-        (with_columns(KEY, Column("n", "decimal(4,0)"), SHAPE.columns[2]), "int cannot become decimal(4,0)"),
+        (with_columns(KEY, Column("n", "decimal(4,0)"), SHAPE.columns[2]), "decimal(4,0), decimal(10,0) holds"),
+        (with_columns(KEY, Column("n", "decimal(10,2)"), SHAPE.columns[2]), "decimal(12,2) holds all of both"),
+        (with_columns(KEY, Column("n", "decimal(38,29)"), SHAPE.columns[2]), "int cannot become decimal(38,29))"),
         (with_columns(*SHAPE.columns[:2], Column("text", "long")), "values of type string cannot become long"),
     ],
 )  # fmt: skip
