@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -13,8 +13,8 @@ import msgspec
 from tidefold.cli.output.outcomes import exit_code, print_lines
 from tidefold.cli.spark_submit import SparkApplication
 from tidefold.cli.terminal import Terminal
+from tidefold.domain.log_state import Stopped
 from tidefold.errors import RefusedError
-from tidefold.operations.ingest.stop_resume import stop
 from tidefold.operations.outcome import Outcome, Status, for_each_log
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.savepoint.take import SavepointRequest, take_savepoint
@@ -132,42 +132,29 @@ def print_next_steps(terminal: Terminal, run: FullRun) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Stopping:
-    """The request to stop a log: the address of the savepoint, who stops the log, and why."""
+def save_stopped(
+    terminal: Terminal, pipeline: Pipeline, log: str, wanted: SavepointRequest, stopped: Stopped, takeover: bool
+) -> int:
+    """Folds the changes of a stopped log, saves its snapshot, and returns the exit code. After a failure it stays
+    stopped.
 
-    address: str
-    by: str
-    why: str
+    A repeated call continues under the run that stopped the log.
+    """
 
-
-@dataclass(frozen=True, slots=True)
-class StoppedSavepoint:
-    """The stop of one log. A repeated call continues under the run that stopped the log."""
-
-    terminal: Terminal
-    pipeline: Pipeline
-    log: str
-    asked: Stopping
-    takeover: bool = False
-
-    def go(self, wanted: SavepointRequest) -> int:
-        """Stops the log, folds and saves, and returns the exit code. After a failure the log stays stopped."""
-        stopped = stop(self.pipeline, self.log, self.asked.address, self.asked.by, self.asked.why)
-        self.terminal.note(f"{self.log}: stopped; `tidefold resume {self.log}` lets it accept changes again")
-        saved: Sequence[Outcome] = ()
-        with open_run(self.terminal, self.pipeline, Fold(stopped.run, self.takeover)) as run:
-            run.fold([self.log])
-        if not exit_code(o for outcomes in run.outcomes.values() for o in outcomes):
-            saved = for_each_log([self.log], lambda _: self._save(replace(wanted, run=stopped.run)))
-        print_lines(self.terminal, saved)
-        return print_run(self.terminal, run, "savepoint", saved)
-
-    def _save(self, wanted: SavepointRequest) -> Outcome:
-        state = self.pipeline.ledger(self.log).read()
+    def save(log: str) -> Outcome:
+        state = pipeline.ledger(log).read()
         if state.unfolded or state.stopped is None:
             raise RefusedError(
                 "NOT_FOLDED",
-                f"Some changes of `{self.log}` are not in a confirmed snapshot, or the log was resumed meanwhile.",
+                f"Some changes of `{log}` are not in a confirmed snapshot, or the log was resumed meanwhile.",
             )
-        return take_savepoint(self.pipeline, self.log, wanted, self.terminal.note)
+        return take_savepoint(pipeline, log, replace(wanted, run=stopped.run), terminal.note)
+
+    terminal.note(f"{log}: stopped; `tidefold resume {log}` lets it accept changes again")
+    saved: Sequence[Outcome] = ()
+    with open_run(terminal, pipeline, Fold(stopped.run, takeover)) as run:
+        run.fold([log])
+    if not exit_code(o for outcomes in run.outcomes.values() for o in outcomes):
+        saved = for_each_log([log], save)
+    print_lines(terminal, saved)
+    return print_run(terminal, run, "savepoint", saved)

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidefold.cli.output.outcomes import BucketLine, plan_lines, print_outcomes, print_reads
+from tidefold.cli.output.outcomes import make_runner, plan_lines, print_outcomes, print_restored
 from tidefold.cli.terminal import Terminal
 from tidefold.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from tidefold.compute.runners import Runner
     from tidefold.domain.snapshot.claim import RestoreMode
     from tidefold.operations.pipeline import Pipeline
     from tidefold.operations.restore.export import Trial
@@ -84,19 +83,15 @@ class WholeSet:
         step, logs = MaterializeStep(request), find_set(self.pipeline, self.named).logs
         outcomes = restore_set(self.pipeline, request, lambda logs: run_step(self.terminal, self.pipeline, step, logs))
         after = f"tidefold quality {' '.join(logs)}, then tidefold confirm {logs[0]}, which publishes the whole set"
-        code = print_outcomes(self.terminal, "restore", outcomes, after=after)
-        print_reads(self.terminal, outcomes)
-        return code
+        return print_restored(self.terminal, "restore", outcomes, after=after)
 
     def export(self, version: int | None, address: str) -> int:
         """Writes the tables of a version as separate Delta tables."""
         from tidefold.operations.sets.restore import export_set, find_earlier_version
 
         earlier = find_earlier_version(self.pipeline, self.named, version)
-        outcomes = export_set(self.pipeline, earlier, address, self._make_runner)
-        code = print_outcomes(self.terminal, "restore", outcomes)
-        print_reads(self.terminal, outcomes)
-        return code
+        outcomes = export_set(self.pipeline, earlier, address, partial(make_runner, self.terminal))
+        return print_restored(self.terminal, "restore", outcomes)
 
     def drill(self, version: int | None, scratch: str | None) -> int:
         """Tests whether all tables of a version can be restored."""
@@ -105,15 +100,8 @@ class WholeSet:
         from tidefold.operations.sets.restore import find_earlier_version
 
         def make_trial(log: str) -> Trial:
-            return Trial(scratch, self._make_runner(log))
+            return Trial(scratch, make_runner(self.terminal, log))
 
         earlier = find_earlier_version(self.pipeline, self.named, version)
         outcomes = drill_set(self.pipeline, self.named, earlier, make_trial)
-        code = print_outcomes(self.terminal, "drill", outcomes)
-        print_reads(self.terminal, outcomes)
-        return code
-
-    def _make_runner(self, log: str) -> Runner:
-        from tidefold.compute.runners import in_threads
-
-        return in_threads(partial(BucketLine(self.terminal.note), log))
+        return print_restored(self.terminal, "drill", outcomes)

@@ -18,7 +18,7 @@ from tidefold_airflow.operators.run_context import (
     parse_snapshot,
     require_one_log,
 )
-from tidefold_airflow.operators.spark import TidefoldSparkOperator
+from tidefold_airflow.operators.spark import TidefoldSnapshotOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -26,10 +26,9 @@ if TYPE_CHECKING:
     from tidefold.operations.outcome import Outcome
     from tidefold.operations.restore.restore import Restore
     from tidefold.operations.snapshot.materialize import Import
-    from tidefold.spark.steps import AnyStep
 
 
-class TidefoldRestoreOperator(TidefoldSparkOperator):
+class TidefoldRestoreOperator(TidefoldSnapshotOperator):
     """
     Stages the rows of a completed snapshot again, under a new id. Needs Spark only if rows must be folded again.
 
@@ -41,8 +40,12 @@ class TidefoldRestoreOperator(TidefoldSparkOperator):
     :param logs, only, config: As for TidefoldSparkOperator; one log, because each log has its own ids. (templated)
     """
 
-    step = "materialize"
-    template_fields: Sequence[str] = (*TidefoldSparkOperator.template_fields, "snapshot", "log_position", "is_dry_run")
+    template_fields: Sequence[str] = (
+        *TidefoldSnapshotOperator.template_fields,
+        "snapshot",
+        "log_position",
+        "is_dry_run",
+    )
 
     def __init__(
         self, *, snapshot: int | str, log_position: str, is_dry_run: bool | str = False, **kwargs: Any
@@ -81,11 +84,6 @@ class TidefoldRestoreOperator(TidefoldSparkOperator):
                     places = ", ".join(f"{place.place} {place.found}" for place in file.places)
                     self.log.info("key groups %d-%d, from snapshot %s: %s", first, last, way.snapshot, places)
         return outcome
-
-    def _build_step(self, scope: TaskScope) -> AnyStep:
-        from tidefold.spark.steps import MaterializeStep
-
-        return MaterializeStep(self._build_request(scope))
 
     def _build_request(self, scope: TaskScope) -> Restore:
         from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
@@ -193,7 +191,7 @@ class TidefoldSavepointOperator(TidefoldLogOperator):
         return take_savepoint(scope.pipeline, log, wanted, self.log.info)
 
 
-class TidefoldImportOperator(TidefoldSparkOperator):
+class TidefoldImportOperator(TidefoldSnapshotOperator):
     """
     Stages a savepoint, or a full snapshot of another store, as a new snapshot of one log.
 
@@ -206,18 +204,12 @@ class TidefoldImportOperator(TidefoldSparkOperator):
     :param logs, only, config: As for TidefoldSparkOperator; one log. (templated)
     """
 
-    step = "materialize"
-    template_fields: Sequence[str] = (*TidefoldSparkOperator.template_fields, "address", "claim_mode")
+    template_fields: Sequence[str] = (*TidefoldSnapshotOperator.template_fields, "address", "claim_mode")
 
     def __init__(self, *, address: str, claim_mode: str = "no-claim", **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.address = address
         self.claim_mode = claim_mode
-
-    def _build_step(self, scope: TaskScope) -> AnyStep:
-        from tidefold.spark.steps import MaterializeStep
-
-        return MaterializeStep(self._build_request(scope))
 
     def _build_request(self, scope: TaskScope) -> Import:
         from tidefold.domain.external_snapshot import Ownership

@@ -15,18 +15,17 @@ from tidefold_airflow.operators.run_context import (
     parse_choice,
     parse_version,
 )
-from tidefold_airflow.operators.spark import TidefoldSparkOperator
+from tidefold_airflow.operators.spark import TidefoldSnapshotOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from tidefold.operations.outcome import Outcome
     from tidefold.operations.sets.restore import RestoreSet
-    from tidefold.spark.steps import AnyStep
     from tidefold_airflow.operators.run_context import TaskScope
 
 
-class TidefoldRestoreSetOperator(TidefoldSparkOperator):
+class TidefoldRestoreSetOperator(TidefoldSnapshotOperator):
     """
     Stages the rows of an earlier version for all logs of a set. Needs Spark only if rows must be folded again.
 
@@ -41,9 +40,8 @@ class TidefoldRestoreSetOperator(TidefoldSparkOperator):
     :param only, config: As for TidefoldSparkOperator. (templated)
     """
 
-    step = "materialize"
     template_fields: Sequence[str] = (
-        *TidefoldSparkOperator.template_fields, "of_set", "version", "log_position", "is_dry_run",
+        *TidefoldSnapshotOperator.template_fields, "of_set", "version", "log_position", "is_dry_run",
     )  # fmt: skip
 
     def __init__(
@@ -72,11 +70,6 @@ class TidefoldRestoreSetOperator(TidefoldSparkOperator):
 
         run, request = super()._run_step, self._build_request(scope)
         return restore_set(scope.pipeline, request, lambda logs: run(replace(scope, logs=[*logs]), context))
-
-    def _build_step(self, scope: TaskScope) -> AnyStep:
-        from tidefold.spark.steps import MaterializeStep
-
-        return MaterializeStep(self._build_request(scope))
 
     def _build_request(self, scope: TaskScope) -> RestoreSet:
         from tidefold.domain.snapshot.claim import RestoreMode

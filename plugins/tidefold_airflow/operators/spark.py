@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from tidefold.operations.outcome import Outcome
-    from tidefold.operations.snapshot.materialize import Fold, PointInTime
+    from tidefold.operations.snapshot.materialize import Fold, PointInTime, SnapshotRequest
     from tidefold.spark.steps import AnyStep
 
 # How long a task without `execution_timeout` waits for a Spark Connect server, and how long before it another ends.
@@ -199,7 +199,21 @@ class TidefoldIngestOperator(TidefoldSparkOperator):
         return IngestStep()
 
 
-class TidefoldMaterializeOperator(TidefoldSparkOperator):
+class TidefoldSnapshotOperator(TidefoldSparkOperator):
+    """Base of the operators that make a snapshot of each log, as a request says."""
+
+    step = "materialize"
+
+    def _build_step(self, scope: TaskScope) -> AnyStep:
+        from tidefold.spark.steps import MaterializeStep
+
+        return MaterializeStep(self._build_request(scope))
+
+    def _build_request(self, scope: TaskScope) -> SnapshotRequest:
+        raise NotImplementedError
+
+
+class TidefoldMaterializeOperator(TidefoldSnapshotOperator):
     """
     Folds the new changes of each log into a snapshot, which is staged: readers do not see it.
 
@@ -211,7 +225,6 @@ class TidefoldMaterializeOperator(TidefoldSparkOperator):
     :param logs, only, config: As for TidefoldSparkOperator. (templated)
     """
 
-    step = "materialize"
     template_fields: Sequence[str] = (*TidefoldSparkOperator.template_fields, "kind", "takeover_after")
 
     def __init__(
@@ -226,11 +239,6 @@ class TidefoldMaterializeOperator(TidefoldSparkOperator):
         self.kind = kind
         self.takeover_after = takeover_after
         self.approval_dag = approval_dag
-
-    def _build_step(self, scope: TaskScope) -> AnyStep:
-        from tidefold.spark.steps import MaterializeStep
-
-        return MaterializeStep(self._build_request(scope))
 
     def _build_request(self, scope: TaskScope) -> Fold:
         from tidefold.domain.snapshot.claim import KindPolicy
@@ -322,7 +330,7 @@ class TidefoldVerifyReadersOperator(TidefoldSparkOperator):
 INSTANT = "{{ params.get('as_of') or (data_interval_end if data_interval_end is defined else '') }}"
 
 
-class TidefoldAsOfOperator(TidefoldSparkOperator):
+class TidefoldAsOfOperator(TidefoldSnapshotOperator):
     """
     Makes a snapshot of each log as of an instant. It is staged: TidefoldQualityOperator judges it, and
     TidefoldConfirmOperator completes it under a tag.
@@ -337,17 +345,11 @@ class TidefoldAsOfOperator(TidefoldSparkOperator):
     :param logs, only, config: As for TidefoldSparkOperator. (templated)
     """
 
-    step = "materialize"
     template_fields: Sequence[str] = (*TidefoldSparkOperator.template_fields, "as_of")
 
     def __init__(self, *, as_of: Any = INSTANT, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.as_of = as_of
-
-    def _build_step(self, scope: TaskScope) -> AnyStep:
-        from tidefold.spark.steps import MaterializeStep
-
-        return MaterializeStep(self._build_request(scope))
 
     def _build_request(self, scope: TaskScope) -> PointInTime:
         from tidefold.operations.snapshot.fold import parse_instant

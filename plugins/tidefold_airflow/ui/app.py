@@ -207,30 +207,16 @@ class _Pages:
         self._worker = worker
 
     async def logs(self, request: Request) -> Response:
-        query = logs_asked(request)
+        query, dag = logs_asked(request), request.path_params.get("dag_id")
 
         def work() -> tuple[LogPage[LogLine], list[SetLine]]:
-            opened = self._opener.open(request)
+            opened = self._opener.open(request) if dag is None else next(iter(self._opener.open_dag(request)), None)
             if opened is None:
                 return LogPage(query), []
             listed = overview(opened.pipeline, query)
             return listed, view_sets(opened.pipeline, listed.lines)
 
         listed, sets = await self._worker.run(work)
-        view = {"logs": listed, "totals": totals(listed.lines), "dag": None, "sets": sets}
-        return responses.page(request, "logs.html.j2", view)
-
-    async def dag(self, request: Request) -> Response:
-        query = logs_asked(request)
-
-        def work() -> tuple[LogPage[LogLine], list[SetLine]]:
-            opened = self._opener.open_dag(request)
-            if not opened:
-                return LogPage(query), []
-            listed = overview(opened[0].pipeline, query)
-            return listed, view_sets(opened[0].pipeline, listed.lines)
-
-        (listed, sets), dag = await self._worker.run(work), request.path_params["dag_id"]
         view = {"logs": listed, "totals": totals(listed.lines), "dag": dag, "sets": sets}
         return responses.page(request, "logs.html.j2", view)
 
@@ -291,7 +277,7 @@ def _router(pages: _Pages, run_guards: Sequence[Depends]) -> APIRouter:
     for path, handler in routes.items():
         for prefix in ("", "/p/{pipeline}"):
             router.add_api_route(f"{prefix}{path}", handler, methods=["GET", "HEAD"])
-    router.add_api_route("/dags/{dag_id}", pages.dag, methods=["GET", "HEAD"], dependencies=run_guards)
+    router.add_api_route("/dags/{dag_id}", pages.logs, methods=["GET", "HEAD"], dependencies=run_guards)
     router.add_api_route("/runs/{dag_id}/{run_id:path}", pages.run, methods=["GET", "HEAD"], dependencies=run_guards)
     # Only users with the right learn that something does not exist.
     router.add_api_route("/{other:path}", pages.other, methods=_OTHER)

@@ -130,17 +130,19 @@ def history(terminal: Terminal, log: Log) -> None:
     """
     import msgspec
 
-    from tidefold.operations.inspect.status import find_restorers, local_of, schemas_told, tags_of
-    from tidefold.operations.inspect.status import history as read_history
+    from tidefold.domain.table.schema_evolution import describe_schemas
+    from tidefold.operations.inspect.status import find_restorers
     from tidefold.operations.local_copies.inventory import local_use
+    from tidefold.operations.local_copies.manage import snapshots_here
     from tidefold.presentation.tables import history_table, local_lines, reasons
 
     pipeline = terminal.pipeline()
-    snapshots = read_history(pipeline, pipeline.log(log).id)
-    tags = tags_of(pipeline, log)
-    restored = find_restorers(snapshots)
-    local = local_of(pipeline, log)
-    schemas = schemas_told(pipeline, log)
+    state = pipeline.ledger(pipeline.log(log).id).read()
+    snapshots = state.snapshots[::-1]
+    tags: dict[int, list[str]] = {}
+    for tag in state.tags:
+        tags.setdefault(tag.snapshot, []).append(tag.name)
+    restored, local, schemas = find_restorers(snapshots), snapshots_here(pipeline, state), describe_schemas(state)[::-1]
     lines = [*reasons(snapshots, tags, restored, local), *schemas]
     shown = [history_table(snapshots), "", *lines] if snapshots else [f"{log} has no snapshot yet."]
     data = [

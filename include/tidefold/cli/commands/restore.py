@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import getpass
 import re
-from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidefold.cli.output.outcomes import BucketLine, plan_lines, print_outcomes, print_reads
+from tidefold.cli.output.outcomes import make_runner, plan_lines, print_outcomes, print_restored
 from tidefold.cli.terminal import DryRun, Log, LogOrSet, RunId, SnapshotId, Takeover, Terminal, run_id
 from tidefold.cli.whole_set import OfSet, VersionNumber, WholeSet, require_log, require_no_log
 from tidefold.domain.external_snapshot import Layout, Ownership
@@ -144,24 +143,18 @@ def _restore(
             terminal.line(f"  {line}")
         return code
     outcomes = run_step(terminal, pipeline, MaterializeStep(request), [log])
-    code = print_outcomes(terminal, "restore", outcomes, after=f"tidefold quality {log}, then tidefold confirm {log}")
-    print_reads(terminal, outcomes)
-    return code
+    return print_restored(terminal, "restore", outcomes, after=f"tidefold quality {log}, then tidefold confirm {log}")
 
 
 def _restore_to(
     terminal: Terminal, pipeline: Pipeline, log: str, snapshot: int, to: str, key_groups: str | None, share: str | None
 ) -> int:
-    from tidefold.compute.runners import in_threads
     from tidefold.domain.key_groups import Share
     from tidefold.operations.restore.export import restore_to
 
-    run = in_threads(partial(BucketLine(terminal.note), log))
     part = Share.parse(share) if share else None
-    outcome = restore_to(pipeline, log, snapshot, to, _groups(key_groups), run, part)
-    code = print_outcomes(terminal, "restore", [outcome])
-    print_reads(terminal, [outcome])
-    return code
+    outcome = restore_to(pipeline, log, snapshot, to, _groups(key_groups), make_runner(terminal, log), part)
+    return print_restored(terminal, "restore", [outcome])
 
 
 def _groups(text: str | None) -> KeyGroups | None:
@@ -225,9 +218,9 @@ def savepoint(
 
     Next: tidefold import LOG ADDRESS; after --stop: tidefold resume LOG
     """
-    from tidefold.cli.full_run import StoppedSavepoint, Stopping
+    from tidefold.cli.full_run import save_stopped
+    from tidefold.operations.ingest.stop_resume import stop as stop_log
     from tidefold.operations.restore.target_location import open_place
-    from tidefold.operations.savepoint.external import open_address
     from tidefold.operations.savepoint.take import SavepointRequest, take_savepoint
 
     pipeline = terminal.pipeline()
@@ -241,9 +234,8 @@ def savepoint(
     if to is None:
         # The command may have to be called again with the same one.
         raise InvalidInputError("SAVEPOINT_OPTIONS", "--stop needs --to.", hint="Give --to ADDRESS.")
-    open_place(pipeline, to)
-    asked = Stopping(open_address(to).address, by or getpass.getuser(), reason)
-    return StoppedSavepoint(terminal, pipeline, log_id, asked, takeover).go(wanted)
+    stopped = stop_log(pipeline, log_id, open_place(pipeline, to).address, by or getpass.getuser(), reason)
+    return save_stopped(terminal, pipeline, log_id, wanted, stopped, takeover)
 
 
 OriginalAddress = Annotated[

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import getpass
-from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidefold.cli.output.outcomes import BucketLine, ProgressLine, print_damage, print_outcomes, print_reads
+from tidefold.cli.output.outcomes import ProgressLine, make_runner, print_outcomes, print_restored, print_verified
 from tidefold.cli.terminal import LogOrSet, Logs, SnapshotId, Terminal, choose_logs, run_id
 from tidefold.cli.whole_set import OfSet, VersionNumber, WholeSet, require_log, require_no_log
 from tidefold.errors import CorruptError, InvalidInputError
@@ -63,10 +62,7 @@ def verify(
         # The worse of the two results decides.
         compared = run_step(terminal, pipeline, VerifyStep(), [outcome.log for outcome in outcomes])
         outcomes = [add_readers(outcome, readers) for outcome, readers in zip(outcomes, compared, strict=True)]
-    code = print_outcomes(terminal, "verify", outcomes)
-    for outcome in outcomes:
-        print_damage(terminal, outcome)
-    return code
+    return print_verified(terminal, "verify", outcomes)
 
 
 ShareOfBytes = Annotated[
@@ -113,10 +109,7 @@ def scrub(
             tell=ProgressLine(lambda text: terminal.note(f"{log}: {text}")),
         ),
     )
-    code = print_outcomes(terminal, "scrub", outcomes)
-    for outcome in outcomes:
-        print_damage(terminal, outcome)
-    return code
+    return print_verified(terminal, "scrub", outcomes)
 
 
 def _budget(share: str | None, size: str | None) -> ScrubBudget:
@@ -168,7 +161,6 @@ def drill(
 
     Next: tidefold verify LOG, if the drill failed
     """
-    from tidefold.compute.runners import in_threads
     from tidefold.operations.restore.export import Trial
     from tidefold.operations.restore.export import drill as act
 
@@ -176,11 +168,8 @@ def drill(
     if of_set is not None:
         return WholeSet(terminal, pipeline, require_no_log(of_set, log, snapshot)).drill(version, scratch)
     name = pipeline.log(require_log(log, of_set, version)).id
-    trial = Trial(scratch, in_threads(partial(BucketLine(terminal.note), name)))
-    outcome = act(pipeline, name, snapshot, trial)
-    code = print_outcomes(terminal, "drill", [outcome])
-    print_reads(terminal, [outcome])
-    return code
+    outcome = act(pipeline, name, snapshot, Trial(scratch, make_runner(terminal, name)))
+    return print_restored(terminal, "drill", [outcome])
 
 
 Yes = Annotated[bool, typer.Option("--yes", help="Write it. Without it, only the plan is printed.")]

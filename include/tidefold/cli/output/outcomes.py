@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tidefold.cli.terminal import Terminal
-from tidefold.domain.wording import count_noun
+from tidefold.domain.wording import count_noun, in_units
 from tidefold.errors import GateFailedError
 from tidefold.operations.outcome import Outcome, Status
 
 if TYPE_CHECKING:
+    from tidefold.compute.runners import Runner
     from tidefold.domain.verify.expected_files import Damage
     from tidefold.operations.outcome import Details
     from tidefold.operations.restore.restore import BucketPlan, RestorePlanDetails, WayPlan
@@ -80,11 +82,13 @@ def list_logs(logs: Iterable[str] | None) -> str:
     return "".join(f" {log}" for log in logs or ())
 
 
-def print_damage(terminal: Terminal, outcome: Outcome) -> None:
-    """Prints each damaged file of a log, its copies and the next step."""
+def print_verified(terminal: Terminal, verb: str, outcomes: Sequence[Outcome]) -> int:
+    """Prints the outcomes; below them each damaged file of a log, its copies and the next step."""
     from tidefold.operations.verify.scope import VerifyDetails
 
-    for damage in outcome.details.damage if isinstance(outcome.details, VerifyDetails) else ():
+    code = print_outcomes(terminal, verb, outcomes)
+    listed = ((o, one) for o in outcomes if isinstance(o.details, VerifyDetails) for one in o.details.damage)
+    for outcome, damage in listed:
         terminal.line(f"  {outcome.log}: {_describe_damage(damage)}")
         for place in damage.places[1:]:
             terminal.line(f"    the same file: {place}")
@@ -96,6 +100,7 @@ def print_damage(terminal: Terminal, outcome: Outcome) -> None:
         if damage.why:
             terminal.line(f"    not repaired: {damage.why}")
         terminal.line(f"    next: {damage.hint}")
+    return code
 
 
 def _describe_damage(damage: Damage) -> str:
@@ -121,8 +126,6 @@ class ProgressLine:
             self._say(f"{what}: {self.describe(done, total)}")
 
     def describe(self, done: int, total: int) -> str:
-        from tidefold.domain.wording import in_units
-
         return f"{in_units(done)} of {in_units(total)} read"
 
 
@@ -145,7 +148,7 @@ def read_lines(details: Details) -> Iterator[str]:
         return
     places = {"local copies": read.local, "the store": read.store, "outside of the store": read.external}
     parts = [
-        f"{count_noun(part.files, 'file')} ({_units(part.bytes)}) from {place}"
+        f"{count_noun(part.files, 'file')} ({in_units(part.bytes)}) from {place}"
         for place, part in places.items()
         if part.files
     ]
@@ -156,11 +159,20 @@ def read_lines(details: Details) -> Iterator[str]:
     yield from _limit_lines(f"not usable: {one.place}: {one.why} ({one.seconds:.2f} s)" for one in failed)
 
 
-def print_reads(terminal: Terminal, outcomes: Iterable[Outcome]) -> None:
-    """Prints what each operation read."""
+def print_restored(terminal: Terminal, verb: str, outcomes: Sequence[Outcome], *, after: str = "") -> int:
+    """Prints the outcomes; below them, what each operation read."""
+    code = print_outcomes(terminal, verb, outcomes, after=after)
     for outcome in outcomes:
         for line in read_lines(outcome.details):
             terminal.line(f"  {outcome.log}: {line}")
+    return code
+
+
+def make_runner(terminal: Terminal, log: str) -> Runner:
+    """Returns a runner in threads that prints how many buckets of the log are done."""
+    from tidefold.compute.runners import in_threads
+
+    return in_threads(partial(BucketLine(terminal.note), log))
 
 
 def _older_names(older: Mapping[str, int | None]) -> str:
@@ -184,12 +196,12 @@ def _bucket_lines(bucket: BucketPlan) -> Iterator[str]:
         base = "nothing" if way.snapshot is None else f"snapshot {way.snapshot}"
         if number:
             size = sum(one.bytes for one in way.files) + way.change_bytes
-            yield f"  else {base}{_changes(way)}, {_units(size)}"
+            yield f"  else {base}{_changes(way)}, {in_units(size)}"
             continue
         for one in way.files:
-            yield f"  {one.file}, {_units(one.bytes)}, {one.rows:,} rows"
+            yield f"  {one.file}, {in_units(one.bytes)}, {one.rows:,} rows"
             for place in one.places:
-                length = "" if place.bytes is None else f", {_units(place.bytes)}"
+                length = "" if place.bytes is None else f", {in_units(place.bytes)}"
                 yield f"    {place.place}: {place.found}{length}"
         if not way.files or way.change_sets:
             yield f"  {base}{_changes(way)}"
@@ -205,9 +217,3 @@ def _limit_lines(lines: Iterable[str]) -> Iterator[str]:
     yield from listed[:_LINES]
     if len(listed) > _LINES:
         yield f"and {len(listed) - _LINES:,} more; --format json lists them all"
-
-
-def _units(size: int) -> str:
-    from tidefold.domain.wording import in_units
-
-    return in_units(size)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import duckdb
@@ -63,9 +63,9 @@ class ExtractTask:
     policy: RetryPolicy = ONCE
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ExtractDifference:
-    """The result of a task.
+    """The result of a task, which adds up what it finds in each bucket.
 
     changed: for each file of the extract, how many of its rows are new or differ.
     before: how many rows the log had.
@@ -76,7 +76,7 @@ class ExtractDifference:
     uploads: what the upload cost.
     """
 
-    changed: tuple[int, ...] = ()
+    changed: list[int] = field(default_factory=list)
     before: int = 0
     missing: int = 0
     twice: int = 0
@@ -86,15 +86,6 @@ class ExtractDifference:
     no_copy: str = ""
     error: WireError | None = None
     uploads: UploadTotals = NO_UPLOADS
-
-
-@dataclass(slots=True)
-class _Counts:
-    changed: list[int]
-    before: int = 0
-    missing: int = 0
-    twice: int = 0
-    example: str = ""
 
 
 def find_difference(text: str) -> str:
@@ -125,42 +116,33 @@ def _count_uploads(difference: ExtractDifference, measured: MetricsSnapshot) -> 
 
 
 def _find_difference(store: Store, task: ExtractTask) -> ExtractDifference:
-    counts = _Counts([0] * len(task.rows))
+    difference = ExtractDifference([0] * len(task.rows))
     deletes: list[pa.Table] = []
     upserts: list[pa.Table] = []
     with open_scratch() as scratch, connect(MERGE_MEMORY, scratch) as connection:
         for bucket in task.buckets:
-            _compare(connection, store, task, bucket, counts)
+            _compare(connection, store, task, bucket, difference)
             deletes += [] if task.keeps_missing else _read_changes(connection, task, "gone", DELETE, DELETE_RANK)
             upserts += _read_changes(connection, task, "brought", UPSERT, ROW_RANK)
     parts = [pa.concat_tables(some) for some in (deletes, upserts) if some]
     if not parts:
-        return _describe(counts, task.no_copy, [], [])
+        return difference
     log, segment = task.plan.log, f"{task.segments}/{uuid.uuid4().hex}.seg"
     written, no_copy = write_segment_with_copy(store, task.local, segment, ((log, part) for part in parts))
-    split = 1 if deletes else 0
-    return _describe(counts, no_copy or task.no_copy, written[:split], written[split:])
-
-
-def _describe(
-    counts: _Counts, no_copy: str, deletes: Sequence[WrittenChangeSet], upserts: Sequence[WrittenChangeSet]
-) -> ExtractDifference:
-    return ExtractDifference(
-        tuple(counts.changed),
-        counts.before,
-        counts.missing,
-        counts.twice,
-        next(iter(deletes), None),
-        next(iter(upserts), None),
-        counts.example,
-        no_copy if deletes or upserts else "",
-    )
+    difference.deletes = written.pop(0) if deletes else None
+    difference.upserts = written.pop() if upserts else None
+    difference.no_copy = no_copy or task.no_copy
+    return difference
 
 
 def _compare(
-    connection: duckdb.DuckDBPyConnection, store: Store, task: ExtractTask, bucket: ReadTask, counts: _Counts
+    connection: duckdb.DuckDBPyConnection,
+    store: Store,
+    task: ExtractTask,
+    bucket: ReadTask,
+    difference: ExtractDifference,
 ) -> None:
-    """Makes the tables `gone` (keys) and `brought` (rows), and adds to the counts. DuckDB spills to disk if needed."""
+    """Makes the tables `gone` (keys) and `brought` (rows), and adds to the difference. DuckDB may spill to disk."""
     shape = task.plan.shape
     key = ", ".join(quote_name(name) for name in shape.key)
     connection.register(
@@ -185,14 +167,14 @@ def _compare(
     [(before, missing, twice)] = connection.execute(
         "SELECT (SELECT count(*) FROM known), (SELECT count(*) FROM gone), (SELECT count(*) FROM twice)"
     ).fetchall()
-    counts.before += before
-    counts.missing += missing
-    counts.twice += twice
-    if twice and not counts.example:
+    difference.before += before
+    difference.missing += missing
+    difference.twice += twice
+    if twice and not difference.example:
         example = connection.execute("SELECT * FROM twice ORDER BY ALL LIMIT 1").fetchall()[0]
-        counts.example = ", ".join(map(str, example))
+        difference.example = ", ".join(map(str, example))
     for file, number in connection.execute(f"SELECT {_FILE}, count(*) FROM brought GROUP BY 1").fetchall():
-        counts.changed[file] += number
+        difference.changed[file] += number
 
 
 def _equal(column: Column) -> str:

@@ -18,7 +18,7 @@ from tidefold.domain.verify.expected_files import ProofRecord
 from tidefold.errors import NotFoundError, TidefoldError
 from tidefold.operations.inspect.alarms import find_alarm_record, find_alarms, write_alarm_record
 from tidefold.operations.local_copies.inventory import LocalUse, local_use
-from tidefold.operations.local_copies.manage import copies_here, snapshots_here
+from tidefold.operations.local_copies.manage import copies_here
 from tidefold.operations.outcome import Outcome, Status, map_logs
 from tidefold.operations.pipeline import Pipeline, now
 from tidefold.operations.verify.scope import find_proof
@@ -297,19 +297,6 @@ def history(pipeline: Pipeline, log: str) -> list[Snapshot]:
     return list(reversed(pipeline.ledger(log).read().snapshots))
 
 
-def schemas_told(pipeline: Pipeline, log: str) -> list[str]:
-    """Describes the changes of the log's columns, newest first: one line for each schema."""
-    return list(reversed(describe_schemas(pipeline.ledger(log).read())))
-
-
-def tags_of(pipeline: Pipeline, log: str) -> dict[int, list[str]]:
-    """Returns the tags of each tagged snapshot."""
-    tags: dict[int, list[str]] = {}
-    for tag in pipeline.ledger(log).read().tags:
-        tags.setdefault(tag.snapshot, []).append(tag.name)
-    return tags
-
-
 def find_restorers(snapshots: Sequence[Snapshot]) -> dict[int, int]:
     """Returns, for each restore, the snapshot whose rows it restored."""
     return {s.id: _require_snapshot_id(snapshots, s, s.restored_from) for s in snapshots if s.restored_from is not None}
@@ -321,11 +308,6 @@ def _require_snapshot_id(snapshots: Sequence[Snapshot], restored: Snapshot, orig
         return origin
     ends = (s for s in snapshots if s.kind is SnapshotKind.TAIL and (s.base, s.to_sqn) == (origin, restored.folds_to))
     return next((s.id for s in ends), origin)
-
-
-def local_of(pipeline: Pipeline, log: str) -> tuple[int, ...]:
-    """Returns the ids of the snapshots whose copy on this machine may be used."""
-    return snapshots_here(pipeline, pipeline.ledger(log).read())
 
 
 def newest_report(pipeline: Pipeline, log: str, snapshot: int | None = None) -> tuple[Snapshot, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind, State
@@ -175,21 +175,18 @@ def _steps(pipeline: Pipeline, state: LogState) -> list[Step]:
             "clean-local",
             "copies on the machine that serves this page",
             log,
-            lambda: _of_log(retain_local(pipeline, [log], plan=True)),
+            lambda: retain_local(pipeline, [log], plan=True)[0],
         ),
         _add_size(
             pipeline,
-            _step("clean", "what killed runs and aborted attempts left behind", log, lambda: _clean(pipeline, log)),
+            _step(
+                "clean",
+                "what killed runs and aborted attempts left behind",
+                log,
+                lambda: next(o for o in clean(pipeline, [log], plan=True) if o.log != STORE),
+            ),
         ),
     ]
-
-
-def _clean(pipeline: Pipeline, log: str) -> Outcome:
-    return _of_log([o for o in clean(pipeline, [log], plan=True) if o.log != STORE])
-
-
-def _of_log(outcomes: Sequence[Outcome]) -> Outcome:
-    return outcomes[0]
 
 
 def _step(name: str, what: str, log: str, plan: Callable[[], Outcome]) -> Step:
@@ -220,7 +217,7 @@ def _add_size(pipeline: Pipeline, step: Step) -> Step:
     going = set(paths_of(step.outcome))
     entries = (e for folder in folders for e in pipeline.store.list(folder, unfinished=True))
     size = sum(e.bytes for e in entries if e.path in going)
-    return Step(step.name, step.what, step.command, step.outcome, step.files, size, step.paths, step.more)
+    return replace(step, bytes=size)
 
 
 def _explain_kept(state: LogState, keep: int | None, kept_log: LogRetention | None) -> list[tuple[int, str]]:

@@ -31,13 +31,13 @@ from tidefold.domain.explain.key_history import RowAgreement
 from tidefold.domain.log_state import Column
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot.claim import KindPolicy, RestoreMode, RestorePoint
-from tidefold.domain.table.schema_evolution import Policies, Policy
+from tidefold.domain.table.schema_evolution import Policies, Policy, describe_schemas
 from tidefold.domain.table.table_spec import Deletes, Engine, Group, Merge
 from tidefold.errors import RefusedError, TidefoldError
 from tidefold.operations.ingest.schema_update import apply_configured_schema
 from tidefold.operations.inspect.explain_key import explain_key
 from tidefold.operations.inspect.read import ReadRequest, What, diff, read_rows
-from tidefold.operations.inspect.status import schemas_told, status
+from tidefold.operations.inspect.status import status
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.restore.export import restore_to
@@ -374,7 +374,7 @@ def test_what_waits_for_a_full_snapshot_is_told(tmp_path: Path) -> None:
     assert delta_rows(pipeline) == {1: {"id": 1, "m": 1}}
     [found] = status(pipeline, [LOG])
     assert (found.schema, found.schema_waits) == (2, "")
-    assert [line.split(": ", 1)[1] for line in schemas_told(pipeline, LOG)] == ["rename `n` to `m`"]
+    assert [line.split(": ", 1)[1] for line in describe_schemas(pipeline.ledger(LOG).read())] == ["rename `n` to `m`"]
 
 
 OLD = (column("id"), column("at", "long"), column("n"), column("gone"))
