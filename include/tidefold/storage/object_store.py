@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, BinaryIO, Protocol, cast
 
@@ -147,6 +148,10 @@ class ObjectStore(ABC):
         """Does what `_copy` does, to a name that only these bytes ever get."""
 
     @abstractmethod
+    def _read_page(self, folder: str) -> tuple[dict[str, int], bool]:
+        """Returns the sizes of the first objects below a folder, and whether there are more."""
+
+    @abstractmethod
     def _require_size(self, path: str) -> int:
         """Returns the size of an object. Raises NotFoundError, StorageError."""
 
@@ -212,6 +217,17 @@ class ObjectStore(ABC):
     @property
     def at_once(self) -> int:
         return REQUESTS_AT_ONCE
+
+    def find_sizes(self, folder: str, paths: Sequence[str]) -> dict[str, int]:
+        """Returns the sizes of files. One request shows a small folder. In a larger one, each file costs a request."""
+        if not paths:
+            return {}
+        with self._client.translate_errors(folder):
+            listed, has_more = self._read_page(folder)
+        left = [path for path in paths if path not in listed] if has_more else []
+        with ThreadPoolExecutor(self.at_once) as pool:
+            sizes = zip(left, pool.map(self._find_size, left), strict=True)
+            return listed | {path: size for path, size in sizes if size is not None}
 
     @contextmanager
     def replace(self, paths: Sequence[str]) -> Iterator[BinaryIO]:

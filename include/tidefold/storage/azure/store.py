@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
@@ -162,21 +162,13 @@ class AzureStore(ObjectStore):
         with self._container.translate_errors(folder):
             return sorted(self._container.call(load), key=lambda entry: entry.path)
 
-    def find_sizes(self, folder: str, paths: Sequence[str]) -> dict[str, int]:
-        """Returns the sizes of files. One request shows a small folder. In a larger one, each file costs a request."""
-        if not paths:
-            return {}
-
-        async def load(client: Any) -> dict[str, int]:
+    def _read_page(self, folder: str) -> tuple[dict[str, int], bool]:
+        async def load(client: Any) -> tuple[dict[str, int], bool]:
             pages = self._list(client, folder, results_per_page=_PAGE).by_page()
             first = [self._describe(item) async for item in await anext(pages)]
-            listed = {entry.path: entry.bytes for entry in first}
-            left = [path for path in paths if path not in listed] if pages.continuation_token else []
-            sizes = await gather(left, lambda path: _find_size(client, self._key(path)))
-            return listed | {path: size for path, size in zip(left, sizes, strict=True) if size is not None}
+            return {entry.path: entry.bytes for entry in first}, bool(pages.continuation_token)
 
-        with self._container.translate_errors(folder):
-            return self._container.call(load)
+        return self._container.call(load)
 
     def _list(self, client: Any, folder: str, **how: Any) -> Any:
         prefix = f"{self._key(folder)}/".lstrip("/")
@@ -203,16 +195,15 @@ class AzureStore(ObjectStore):
 
     def read_instant(self, path: str) -> float:
         """Returns when Azure wrote an object, by its clock: seconds since 1970."""
-        key = self._key(path)
-        with self._container.translate_errors(path):
-            properties = self._container.call(lambda client: client.get_blob_client(key).get_blob_properties(**ONCE))
-        return float(properties.last_modified.timestamp())
+        return float(self._read_properties(path).last_modified.timestamp())
 
     def _require_size(self, path: str) -> int:
+        return int(self._read_properties(path).size)
+
+    def _read_properties(self, path: str) -> Any:
         key = self._key(path)
         with self._container.translate_errors(path):
-            properties = self._container.call(lambda client: client.get_blob_client(key).get_blob_properties(**ONCE))
-        return int(properties.size)
+            return self._container.call(lambda client: client.get_blob_client(key).get_blob_properties(**ONCE))
 
 
 async def _delete(client: Any, key: str) -> None:
@@ -221,10 +212,3 @@ async def _delete(client: Any, key: str) -> None:
     except ResourceNotFoundError as error:
         if code_of(error) != "BlobNotFound":
             raise
-
-
-async def _find_size(client: Any, key: str) -> int | None:
-    try:
-        return int((await client.get_blob_client(key).get_blob_properties(**ONCE)).size)
-    except ResourceNotFoundError:
-        return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import suppress
 from datetime import datetime
 from typing import Any
@@ -177,17 +177,9 @@ class GcsStore(ObjectStore):
             ]
         return sorted(objects, key=lambda entry: entry.path)
 
-    def find_sizes(self, folder: str, paths: Sequence[str]) -> dict[str, int]:
-        """Returns the sizes of files. One request shows a small folder. In a larger one, each file costs a request."""
-        if not paths:
-            return {}
-        prefix = f"{self._key(folder)}/".lstrip("/")
-        with self._bucket.translate_errors(folder):
-            page, more = self._bucket.list_page(prefix, size=_PAGE)
-            listed = {entry.path: entry.bytes for entry in map(self._describe, page)}
-            left = [path for path in paths if path not in listed] if more else []
-            sizes = self._bucket.call(lambda s: gather(left, lambda path: _find_size(s, self._key(path))))
-        return listed | {path: size for path, size in zip(left, sizes, strict=True) if size is not None}
+    def _read_page(self, folder: str) -> tuple[dict[str, int], bool]:
+        page, more = self._bucket.list_page(f"{self._key(folder)}/".lstrip("/"), size=_PAGE)
+        return {entry.path: entry.bytes for entry in map(self._describe, page)}, bool(more)
 
     def _describe(self, item: dict[str, Any]) -> StoredObject:
         return StoredObject(self._path(item["name"]), int(item.get("size", 0)))
@@ -225,12 +217,3 @@ async def _delete(session: Session, key: str) -> bool:
             raise
         return True
     return False
-
-
-async def _find_size(session: Session, key: str) -> int | None:
-    try:
-        return int((await session.send("get", session.find_object(key), fields="size")).read_json().get("size", 0))
-    except GcsError as error:
-        if error.status != 404:
-            raise
-        return None

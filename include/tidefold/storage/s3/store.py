@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from typing import Any, BinaryIO, cast
 
@@ -212,18 +211,11 @@ class S3Store(ObjectStore):
                 ]
         return sorted(objects, key=lambda entry: entry.path)
 
-    def find_sizes(self, folder: str, paths: Sequence[str]) -> dict[str, int]:
-        """Returns the sizes of files. One request shows a small folder. In a larger one, each file costs a request."""
-        if not paths:
-            return {}
-        with self._bucket.translate_errors(folder):
-            prefix = f"{self._key(folder)}/".lstrip("/")
-            page = self._bucket.call("list_objects_v2", Prefix=prefix, MaxKeys=_PAGE)
-        listed = {self._path(item["Key"]): item["Size"] for item in page.get("Contents", [])}
-        left = [path for path in paths if path not in listed] if page.get("IsTruncated") else []
-        with ThreadPoolExecutor(self.at_once) as pool:
-            sizes = zip(left, pool.map(self._find_size, left), strict=True)
-            return listed | {path: size for path, size in sizes if size is not None}
+    def _read_page(self, folder: str) -> tuple[dict[str, int], bool]:
+        prefix = f"{self._key(folder)}/".lstrip("/")
+        page = self._bucket.call("list_objects_v2", Prefix=prefix, MaxKeys=_PAGE)
+        sizes = {self._path(item["Key"]): item["Size"] for item in page.get("Contents", [])}
+        return sizes, bool(page.get("IsTruncated"))
 
     def delete(self, paths: Iterable[str]) -> None:
         keys = []
