@@ -134,8 +134,9 @@ class Person:
         columns = {}
         for name, kind in (table.key | table.columns).items():
             spec = yaml.safe_load(kind.spec(self.modes))
-            known = self.modes["schemas"] == "on" and not kind.must
-            columns[name] = proposed[name] if known else spec
+            # The schema of a decimal that comes as text says `string`, which cannot become another decimal later.
+            hidden = kind.must or (kind.name.startswith("numeric-scaled") and self.modes["decimal"] == "string")
+            columns[name] = proposed[name] if self.modes["schemas"] == "on" and not hidden else spec
         schema: dict[str, str] = {"drop": "evolve", "retype": "evolve"}
         if table.policy in ("evolve", "quarantine"):
             schema["add"] = table.policy
@@ -245,7 +246,11 @@ class Person:
                 new = self._line(one.kind, None)
                 if new["type"] == "string":
                     new["encoding"] = "json"
-                elif one.kind.name.startswith("numeric-scaled") and self.modes["schemas"] == "on":
+                elif (
+                    one.kind.name.startswith("numeric-scaled")
+                    and "base64" in str(new.get("encoding"))
+                    and (self.modes["schemas"] == "on")
+                ):
                     # The schema beside each record has its scale: a promise would stop the records of the other one.
                     del new["encoding"]
                 entry["columns"][one.column] = {**new, **kept}

@@ -276,11 +276,10 @@ def _make_change(
     row: Any,
     absent: list[str] | None = None,
     former: Any = None,
-    brought: tuple[str, ...] | None = None,
 ) -> Change:
     if source is None:
         raise RefusedRecordError("ORDER_MISSING", "The record has no source block.")
-    return Change(op, log.order_of(source), source.committed, row, absent, former, brought)
+    return Change(op, log.order_of(source), source.committed, row, absent, former)
 
 
 def _judge_upsert(log: EnvelopeLog, at: ReaderPosition, record: DecodedRecord) -> Change:
@@ -300,20 +299,25 @@ def _judge_upsert(log: EnvelopeLog, at: ReaderPosition, record: DecodedRecord) -
                 "KEYLESS_CHANGE", f"op {value.op!r} changes an existing row, which a log without a key cannot find."
             )
         rows.check_key(row, value.before)
-    brought = _check_lacking(at, rows, row) if rows.optional and not at.is_alone else None
-    return _make_change(log, log.upsert, value.source, rows.convert(row), absent, former, brought)
+    change = _make_change(log, log.upsert, value.source, rows.convert(row), absent, former)
+    if rows.optional and not at.is_alone:
+        change.brought = _check_lacking(at, rows, row, change.order)
+    return change
 
 
-def _check_lacking(at: ReaderPosition, rows: Rows, row: Any) -> tuple[str, ...]:
+def _check_lacking(at: ReaderPosition, rows: Rows, row: Any, order: OrderPoint) -> tuple[str, ...]:
     """The optional columns that records have brought, this one included.
 
-    Raises RefusedRecordError if it lacks one that an earlier record brought: Debezium writes every column.
+    Raises RefusedRecordError if it lacks one that an earlier record brought: Debezium writes every column. A DROP is
+    after the highest order so far: a record of that order was sent before, with a newer schema.
     """
     lacking = [name for field, name in rows.optional if getattr(row, field) is msgspec.UNSET]
-    if dropped := [name for name in lacking if name in at.stream.columns]:
+    dropped = [name for name in lacking if name in at.stream.columns]
+    if dropped and order != at.stream.max_order:
         raise refuse_dropped(dropped)
-    at.account.lacked = tuple(sorted({*at.account.lacked, *lacking}))
-    return tuple(sorted(name for _, name in rows.optional if name not in lacking))
+    absent = {*lacking}.difference(dropped)
+    at.account.lacked = tuple(sorted(absent.union(at.account.lacked)))
+    return tuple(sorted(name for _, name in rows.optional if name not in absent))
 
 
 def _former_row(log: EnvelopeLog, at: ReaderPosition, record: DecodedRecord, absent: list[str]) -> Any:

@@ -157,6 +157,25 @@ def test_a_record_that_comes_again_drops_nothing() -> None:
     assert [row["g"] for row in rows()] == [None, "x", "y"]
 
 
+@pytest.mark.parametrize("runs", [1, 2])
+def test_the_last_records_that_come_again_with_an_older_schema_drop_nothing(runs: int) -> None:
+    """Torture, seed 10: a killed connector sent its last record again, without a column that a snapshot had shown."""
+    configure(V, G, more="    schema_evolution: {drop: evolve}\n")
+    sent = [record(0, 1, v="a"), record(1, 2, v="b", g=None)]
+    again = [record(2, 1, order=0, v="a"), record(3, 2, order=1, v="b"), record(4, 3, v="c", g="y")]
+    if runs == 2:
+        land(sent)
+        assert call("run").exit_code == 0
+        land(again)
+    else:
+        land(sent + again, files=5)
+    done = call("run")
+    assert done.exit_code == 0, done.output
+    assert [row["g"] for row in rows()] == [None, None, "y"]
+    land([record(5, 4, v="d")])
+    assert "`after` has no g, which earlier records have" in call("ingest").output
+
+
 def test_a_column_that_the_source_added_is_dropped_like_any_other() -> None:
     configure(V, more="    schema_evolution: {add: evolve}\n")
     land(HISTORY[:3])
