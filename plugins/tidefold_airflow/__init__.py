@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tidefold_airflow.dags.approval import tidefold_approval_dag
-    from tidefold_airflow.dags.factory import Options, tidefold_dag, tidefold_group, tidefold_write_dag
+    from tidefold_airflow.dags.factory import Options, tidefold_dag, tidefold_group
     from tidefold_airflow.dags.scrub import tidefold_scrub_dag
     from tidefold_airflow.observability.assets import table_asset
 
@@ -18,7 +18,6 @@ __all__ = [
     "tidefold_dag",
     "tidefold_group",
     "tidefold_scrub_dag",
-    "tidefold_write_dag",
 ]
 # Every process of Airflow imports this package for its plugin, so a name is loaded when it is used.
 _MODULES = {
@@ -28,7 +27,6 @@ _MODULES = {
     "tidefold_dag": "dags.factory",
     "tidefold_group": "dags.factory",
     "tidefold_scrub_dag": "dags.scrub",
-    "tidefold_write_dag": "dags.factory",
 }
 
 

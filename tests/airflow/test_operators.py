@@ -16,11 +16,12 @@ from airflow.sdk.exceptions import AirflowFailException
 
 import airflow
 import tidefold_airflow
-from support.pipelines import CONFIG, judge_all, make_pipeline, publish, put, table_rows
+from support.pipelines import CONFIG, judge_all, make_pipeline, put
 from tidefold.compute.runners import in_process
 from tidefold.domain.log_state import SnapshotKind
 from tidefold.domain.snapshot.claim import WatchedAttempt
 from tidefold.errors import RefusedError
+from tidefold.operations.ingest.stop_resume import stop
 from tidefold.operations.pipeline import Pipeline, now
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.heartbeat import find_stalled
@@ -161,18 +162,6 @@ def test_only_materialize_takes_over(pipeline: Pipeline) -> None:
         operators.TidefoldQualityOperator(task_id="task", takeover_after=600)
 
 
-def test_verify_fails_for_damage_and_repairs_where_it_may(pipeline: Pipeline) -> None:
-    whole = execute(operators.TidefoldVerifyOperator, pipeline)
-    assert {log: what["result"] for log, what in whole.items()} == {"accounts": "whole", "tellers": "nothing"}
-    file = next(Path(pipeline.store.uri("snapshots/accounts/0000000001/_data")).iterdir())
-    file.unlink()
-    with pytest.raises(AirflowFailException, match=r"1 of 1 logs failed\. accounts: 1 damaged copy of"):
-        execute(operators.TidefoldVerifyOperator, pipeline, logs=["accounts"], deep=False)
-    done = execute(operators.TidefoldVerifyOperator, pipeline, logs=["accounts"], repair=True)
-    assert done["accounts"]["result"] == "repaired"
-    assert file.exists()
-
-
 def test_scrub_reads_its_share_repairs_and_raises_an_alarm_that_names_file_and_command(pipeline: Pipeline) -> None:
     whole = execute(operators.TidefoldScrubOperator, pipeline, share="100%")
     assert {log: what["result"] for log, what in whole.items()} == {"accounts": "whole", "tellers": "nothing"}
@@ -224,102 +213,38 @@ def test_as_of_takes_an_instant_that_has_passed_and_leaves_the_attempt_of_anothe
     assert ledger.read() == before
 
 
-def with_targets(folder: Path, text: str = CONFIG) -> Pipeline:
-    """An empty pipeline in a folder, whose operators may use the folder `saved` beside it."""
-    folder.mkdir(exist_ok=True)
-    return make_pipeline(folder, text.replace("store: store", "store: store\ntargets: [../saved]"))
+def test_a_drill_writes_only_below_the_targets(pipeline: Pipeline, tmp_path: Path) -> None:
+    with pytest.raises(AirflowFailException, match="TARGET"):
+        execute(operators.TidefoldDrillOperator, pipeline, scratch=str(tmp_path / "elsewhere"))
+    assert not (tmp_path / "elsewhere").exists()
 
 
-def test_a_savepoint_is_written_once_below_the_targets_and_imported_elsewhere(tmp_path: Path) -> None:
-    pipeline, other = with_targets(tmp_path / "one"), with_targets(tmp_path / "two")
-    put(pipeline, [{"id": i, "text": "a"} for i in range(20)])
-    publish(pipeline, "run-1")
-    saved: dict[str, Any] = {"logs": ["accounts"], "address": str(tmp_path / "saved" / "a")}
-    first = execute(operators.TidefoldSavepointOperator, pipeline, **saved)
-    assert first["accounts"]["result"] == "saved"
-    assert execute(operators.TidefoldSavepointOperator, pipeline, **saved)["accounts"]["result"] == "already"
-    staged = execute(operators.TidefoldImportOperator, other, **saved)
-    assert staged == {"accounts": {"result": "staged", "snapshot": 1, "error": None}}
-    judge_all(other)
-    confirm(other, "accounts")
-    assert table_rows(other) == dict.fromkeys(range(20), "a")
-
-
-@pytest.mark.parametrize(
-    ("kind", "given", "code"),
-    [
-        (operators.TidefoldSavepointOperator, {"logs": ["accounts"], "address": "ELSEWHERE"}, "TARGET"),
-        (operators.TidefoldImportOperator, {"logs": ["accounts"], "address": "ELSEWHERE"}, "TARGET"),
-        (operators.TidefoldSavepointOperator, {"address": "SAVED"}, "ONE_LOG"),
-        (operators.TidefoldImportOperator, {"address": "SAVED"}, "ONE_LOG"),
-        (operators.TidefoldSavepointOperator, {"logs": ["accounts"], "address": "SAVED", "layout": "x"}, "CHOICE"),
-        (operators.TidefoldSavepointOperator, {"logs": ["accounts"], "address": "SAVED", "snapshot": "x"}, "SNAPSHOT"),
-        (operators.TidefoldImportOperator, {"logs": ["accounts"], "address": "SAVED", "claim_mode": "x"}, "CHOICE"),
-    ],
-)
-def test_a_savepoint_that_may_not_be_is_refused_by_name(
-    tmp_path: Path, kind: type[Any], given: dict[str, Any], code: str
-) -> None:
-    pipeline = with_targets(tmp_path / "one")
-    put(pipeline, [{"id": 1, "text": "a"}])
-    publish(pipeline, "run-1")
-    places = {"ELSEWHERE": str(tmp_path / "elsewhere"), "SAVED": str(tmp_path / "saved" / "a")}
-    with pytest.raises(AirflowFailException, match=code):
-        execute(kind, pipeline, **{**given, "address": places[given["address"]]})
-    assert not [folder for folder in map(Path, places.values()) if folder.exists()]
-
-
-def test_a_stopped_log_is_folded_saved_and_resumed(tmp_path: Path) -> None:
-    pipeline = with_targets(tmp_path / "one")
-    put(pipeline, [{"id": 1, "text": "a"}])
-    saved: dict[str, Any] = {"logs": ["accounts"], "address": str(tmp_path / "saved" / "a")}
-    for _ in range(2):
-        assert execute(operators.TidefoldStopOperator, pipeline, **saved)["accounts"]["result"] == "stopped"
+def test_a_stopped_log_is_resumed_once(pipeline: Pipeline, tmp_path: Path) -> None:
+    stop(pipeline, "accounts", str(tmp_path / "saved"), by="ada", why="a move")
     with pytest.raises(RefusedError, match="accepts no changes"):
         put(pipeline, [{"id": 2, "text": "a"}])
-    publish(pipeline, "run-1")
-    assert execute(operators.TidefoldSavepointOperator, pipeline, **saved)["accounts"]["result"] == "saved"
     assert execute(operators.TidefoldResumeOperator, pipeline, logs=["accounts"])["accounts"]["result"] == "resumed"
     put(pipeline, [{"id": 2, "text": "a"}])
     assert execute(operators.TidefoldResumeOperator, pipeline, logs=["accounts"])["accounts"]["result"] == "nothing"
 
 
-def test_a_log_is_compacted_unless_it_is_a_dry_run(pipeline: Pipeline) -> None:
-    for text in "cde":
-        put(pipeline, [{"id": 1, "text": text}])
-    before = pipeline.ledger("accounts").read()
-    planned = execute(operators.TidefoldCompactLogOperator, pipeline, logs=["accounts"], is_dry_run=True)
-    assert (planned["accounts"]["result"], pipeline.ledger("accounts").read()) == ("planned", before)
-    few = execute(operators.TidefoldCompactLogOperator, pipeline, logs=["accounts"], only_due=True)
-    assert few["accounts"]["result"] == "nothing"
-    done = execute(operators.TidefoldCompactLogOperator, pipeline, logs=["accounts"])
-    assert done["accounts"]["result"] == "compacted"
-    assert len(pipeline.ledger("accounts").read().unfolded) == 1
-
-
-def test_a_quarantine_without_records_is_read_again_at_no_cost(pipeline: Pipeline) -> None:
-    done = execute(operators.TidefoldRetryQuarantineOperator, pipeline, logs=["accounts"], code="VALUE_INVALID")
-    assert done["accounts"] == {"result": "nothing", "snapshot": None, "error": None}
-
-
-def test_write_appends_what_its_function_returns_and_a_retry_adds_nothing(tmp_path: Path) -> None:
+def test_the_example_dag_writes_before_it_folds_and_a_retry_adds_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "tidefold.yaml").write_text(
-        "version: 1\nstore: store\nlogs: {orders: {order: arrival, key: [id], columns: {id: long, amount: long}}}\n"
+        "version: 1\nstore: store\nlogs: {orders: {order: arrival, key: [id],"
+        " columns: {id: long, item: string, amount: long}}}\n"
     )
-    made = open_pipeline(tmp_path / "tidefold.yaml")
-    given = {"logs": ["orders"], "changes": lambda offset: [{"id": i, "amount": i} for i in range(offset, 30)]}
-    assert execute(operators.TidefoldWriteOperator, made, **given)["orders"]["result"] == "taken"
-    assert execute(operators.TidefoldWriteOperator, made, **given)["orders"]["result"] == "nothing"
-    assert sum(c.rows for c in made.ledger("orders").read().change_sets) == 30
-
-
-def test_the_example_dag_writes_before_it_folds() -> None:
+    monkeypatch.setenv("TIDEFOLD_CONFIG", str(tmp_path / "tidefold.yaml"))
     namespace: dict[str, Any] = {}
     exec((Path(__file__).parents[2] / "docs/examples/orders_dag.py").read_text(), namespace)
-    dag = namespace["dag"]
-    assert dag.get_task("write").logs == ["orders"]
-    assert "tidefold.ingest" in dag.task_ids
-    assert dag.get_task("tidefold.materialize") in dag.get_task("write").get_flat_relatives(upstream=False)
+    dag = namespace["made"]
+    after = {task.task_id for task in dag.get_task("write").get_flat_relatives(upstream=False)}
+    assert {"tidefold.ingest", "tidefold.materialize"} < after
+    for _ in range(2):
+        dag.get_task("write").python_callable()
+    made = open_pipeline(tmp_path / "tidefold.yaml")
+    assert sum(c.rows for c in made.ledger("orders").read().change_sets) == 2
 
 
 @pytest.mark.parametrize("name", operators.__all__)

@@ -27,7 +27,7 @@ class Pipeline:
     compared: which ledgers were compared with the store.
     versions: a cache of the newest ledger version of each log; None: each call reads it again.
     any_target: whether operations may write to and import from any address, as for a person at the command line;
-        else only below the configured `targets`.
+        else, as in Airflow, only below the configured `targets`.
     """
 
     config: Config

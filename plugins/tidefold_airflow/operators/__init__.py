@@ -7,19 +7,14 @@ from tidefold_airflow.operators.base import TidefoldLogOperator
 from tidefold_airflow.operators.confirm import (
     TidefoldAbortOperator,
     TidefoldAlarmsOperator,
-    TidefoldCompactLogOperator,
     TidefoldConfirmOperator,
     TidefoldListLogsOperator,
-    TidefoldRetryQuarantineOperator,
     TidefoldTailOperator,
-    TidefoldWriteOperator,
 )
 from tidefold_airflow.operators.restore import (
-    TidefoldImportOperator,
     TidefoldRestoreOperator,
+    TidefoldRestoreSetOperator,
     TidefoldResumeOperator,
-    TidefoldSavepointOperator,
-    TidefoldStopOperator,
 )
 from tidefold_airflow.operators.retention import (
     TidefoldCleanOperator,
@@ -27,9 +22,6 @@ from tidefold_airflow.operators.retention import (
     TidefoldRetentionOperator,
     TidefoldSubsumeOperator,
     TidefoldTruncateOperator,
-)
-from tidefold_airflow.operators.sets import (
-    TidefoldRestoreSetOperator,
 )
 from tidefold_airflow.operators.spark import (
     TidefoldAsOfOperator,
@@ -43,7 +35,6 @@ from tidefold_airflow.operators.spark import (
 from tidefold_airflow.operators.verify import (
     TidefoldDrillOperator,
     TidefoldScrubOperator,
-    TidefoldVerifyOperator,
 )
 
 __all__ = [
@@ -53,10 +44,8 @@ __all__ = [
     "TidefoldAsOfOperator",
     "TidefoldAuditOperator",
     "TidefoldCleanOperator",
-    "TidefoldCompactLogOperator",
     "TidefoldConfirmOperator",
     "TidefoldDrillOperator",
-    "TidefoldImportOperator",
     "TidefoldIngestOperator",
     "TidefoldListLogsOperator",
     "TidefoldLocalRetentionOperator",
@@ -67,16 +56,11 @@ __all__ = [
     "TidefoldRestoreSetOperator",
     "TidefoldResumeOperator",
     "TidefoldRetentionOperator",
-    "TidefoldRetryQuarantineOperator",
-    "TidefoldSavepointOperator",
     "TidefoldScrubOperator",
     "TidefoldSparkOperator",
-    "TidefoldStopOperator",
     "TidefoldSubsumeOperator",
     "TidefoldTailOperator",
     "TidefoldTruncateOperator",
     "TidefoldUnansweredOperator",
-    "TidefoldVerifyOperator",
     "TidefoldVerifyReadersOperator",
-    "TidefoldWriteOperator",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +17,6 @@ from tidefold_airflow.operators.run_context import (
     airflow_errors,
     open_scope,
     open_set_scope,
-    parse_boolean,
-    require_one_log,
     require_ran,
     waiting_logs,
 )
@@ -64,28 +62,6 @@ class TidefoldTailOperator(TidefoldLogOperator):
         from tidefold.operations.snapshot.compact_log import take_tail
 
         return take_tail(scope.pipeline, log, scope.run)
-
-
-class TidefoldCompactLogOperator(TidefoldLogOperator):
-    """
-    Merges the waiting change sets of each log: only the changes that count stay. Rows and counts stay the same.
-
-    :param only_due: Do nothing below the numbers of ``compaction``, and leave out what backfills may need.
-    :param is_dry_run: Only report what would be merged. (templated: true or false)
-    :param logs, only, config: As for TidefoldSparkOperator. (templated)
-    """
-
-    template_fields: Sequence[str] = (*TidefoldLogOperator.template_fields, "is_dry_run")
-
-    def __init__(self, *, only_due: bool = False, is_dry_run: bool | str = False, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.only_due = only_due
-        self.is_dry_run = is_dry_run
-
-    def act(self, scope: TaskScope, log: str) -> Outcome:
-        from tidefold.operations.snapshot.compact_log import compact_log
-
-        return compact_log(scope.pipeline, log, parse_boolean("is_dry_run", self.is_dry_run), self.only_due)
 
 
 # Below Airflow's own default of `core.max_map_length`, 1,024.
@@ -146,56 +122,6 @@ def _take_turns(logs: list[str], run: str) -> list[str]:
     first = int(hashlib.sha256(run.encode()).hexdigest(), 16) % len(logs)
     taken = {logs[(first + number) % len(logs)] for number in range(_MOST)}
     return [log for log in logs if log in taken]
-
-
-class TidefoldWriteOperator(TidefoldLogOperator):
-    """
-    Appends changes to one log that the configuration names without a ``source``. Starts no Spark.
-
-    ``changes`` gets the number of changes that the log has of this writer, and returns those after them: rows, lists of
-    rows or Arrow tables. All of them are in the log when the task succeeds, and none if it fails. A retry or a cleared
-    task continues where the log is, so nothing is lost or comes twice. ``uploads`` of the configuration limits batches,
-    attempts and memory.
-
-    :param changes: The function that returns the changes from an offset on.
-    :param writer: The name of the writer. Tasks that run at the same time need different names.
-    :param logs, only, config: As for TidefoldSparkOperator; one log. (templated)
-    """
-
-    def __init__(self, *, changes: Callable[[int], Iterable[Any]], writer: str = "airflow", **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.changes = changes
-        self.writer = writer
-
-    def act(self, scope: TaskScope, log: str) -> Outcome:
-        from tidefold.operations.ingest.write_changes import write_changes
-
-        with airflow_errors():
-            require_one_log(scope)
-        return write_changes(scope.pipeline, log, self.changes, self.writer)
-
-
-class TidefoldRetryQuarantineOperator(TidefoldLogOperator):
-    """
-    Reads the refused records of each log again, with the current program and configuration, and ingests the readable
-    ones.
-
-    Each record is ingested once, also if the task is repeated.
-
-    :param code: Only records that were refused for this reason, such as ``VALUE_INVALID``; None: all. (templated)
-    :param logs, only, config: As for TidefoldSparkOperator. (templated)
-    """
-
-    template_fields: Sequence[str] = (*TidefoldLogOperator.template_fields, "code")
-
-    def __init__(self, *, code: str | None = None, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.code = code
-
-    def act(self, scope: TaskScope, log: str) -> Outcome:
-        from tidefold.operations.quarantine.retry import retry
-
-        return retry(scope.pipeline, log, self.code or None)
 
 
 class TidefoldConfirmOperator(TidefoldLogOperator):

@@ -1,8 +1,9 @@
-"""The operators of restores and savepoints: older rows come back, or leave and enter the store."""
+"""The operators that bring older rows back, of a log or of a set, and the one that lets a stopped log go on."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tidefold.errors import InvalidInputError
@@ -13,9 +14,11 @@ from tidefold_airflow.operators.run_context import (
     TaskScope,
     airflow_errors,
     open_scope,
+    open_set_scope,
     parse_boolean,
     parse_choice,
     parse_snapshot,
+    parse_version,
     require_one_log,
 )
 from tidefold_airflow.operators.spark import TidefoldSnapshotOperator
@@ -25,7 +28,7 @@ if TYPE_CHECKING:
 
     from tidefold.operations.outcome import Outcome
     from tidefold.operations.restore.restore import Restore
-    from tidefold.operations.snapshot.materialize import Import
+    from tidefold.operations.sets.restore import RestoreSet
 
 
 class TidefoldRestoreOperator(TidefoldSnapshotOperator):
@@ -96,35 +99,6 @@ class TidefoldRestoreOperator(TidefoldSnapshotOperator):
         return Restore(scope.run, RestorePoint(snapshot, RestoreMode(self.log_position)), by=scope.run)
 
 
-class TidefoldStopOperator(TidefoldLogOperator):
-    """
-    Stops each log: it ingests nothing until TidefoldResumeOperator. Its waiting changes can still be folded.
-
-    The tasks after it make the last snapshot (materialize, quality, confirm), and TidefoldSavepointOperator saves it.
-    A retry, or a cleared task, changes nothing.
-
-    :param address: Address of the savepoint that the log is stopped for. (templated)
-    :param reason: Why it is stopped; ``tidefold status`` shows it. (templated)
-    :param logs, only, config: As for TidefoldSparkOperator. (templated)
-    """
-
-    template_fields: Sequence[str] = (*TidefoldLogOperator.template_fields, "address", "reason")
-
-    def __init__(self, *, address: str, reason: str = "a savepoint was asked for", **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.address = address
-        self.reason = reason
-
-    def act(self, scope: TaskScope, log: str) -> Outcome:
-        from tidefold.operations.ingest.stop_resume import stop
-        from tidefold.operations.outcome import Outcome, Status
-        from tidefold.operations.restore.target_location import open_place
-
-        place = open_place(scope.pipeline, self.address)
-        stopped = stop(scope.pipeline, log, place.address, scope.run, self.reason)
-        return Outcome(log, Status.STOPPED, f"{stopped.by} stopped it: {stopped.why}")
-
-
 class TidefoldResumeOperator(TidefoldLogOperator):
     """
     Lets each stopped log ingest again, including files that landed meanwhile. Other logs are unchanged.
@@ -138,86 +112,55 @@ class TidefoldResumeOperator(TidefoldLogOperator):
         return resume(scope.pipeline, log)
 
 
-class TidefoldSavepointOperator(TidefoldLogOperator):
+class TidefoldRestoreSetOperator(TidefoldSnapshotOperator):
     """
-    Writes a completed snapshot of one log to an address below ``targets`` of the configuration. Starts no Spark.
+    Stages the rows of an earlier version for all logs of a set. Needs Spark only if rows must be folded again.
 
-    tidefold verifies all bytes, never deletes the copy, and writes ``savepoint.json`` last. A retry finds a finished
-    savepoint and does not change it.
+    TidefoldQualityOperator judges them, and TidefoldConfirmOperator publishes them together. If one log cannot be
+    restored, none is.
 
-    :param address: Folder or ``s3://`` address that does not exist or is empty. (templated)
-    :param snapshot: Id of the snapshot; None: the newest completed one. (templated)
-    :param layout: ``native`` (a Delta table of the snapshot's own files) or ``canonical`` (plain Parquet). (templated)
-    :param overwrite_unfinished: Replace an unfinished savepoint at this address.
-    :param logs, only, config: As for TidefoldSparkOperator; one log. (templated)
+    :param of_set: Name of the set. (templated)
+    :param version: Number of the version. (templated)
+    :param log_position: ``stay`` (the logs are stopped until TidefoldResumeOperator or ``tidefold resume``) or
+        ``replay`` (the next run folds the later changes again). (templated)
+    :param is_dry_run: Only log what a restore would do; the task is then skipped. (templated: true or false)
+    :param only, config: As for TidefoldSparkOperator. (templated)
     """
 
-    template_fields: Sequence[str] = (*TidefoldLogOperator.template_fields, "address", "snapshot", "layout")
+    template_fields: Sequence[str] = (
+        *TidefoldSnapshotOperator.template_fields, "of_set", "version", "log_position", "is_dry_run",
+    )  # fmt: skip
 
     def __init__(
-        self,
-        *,
-        address: str,
-        snapshot: int | str | None = None,
-        layout: str = "native",
-        overwrite_unfinished: bool = False,
-        **kwargs: Any,
+        self, *, of_set: str, version: int | str, log_position: str, is_dry_run: bool | str = False, **kwargs: Any
     ) -> None:
         super().__init__(**kwargs)
-        self.address = address
-        self.snapshot = snapshot
-        self.layout = layout
-        self.overwrite_unfinished = overwrite_unfinished
+        self.of_set = of_set
+        self.version = version
+        self.log_position = log_position
+        self.is_dry_run = is_dry_run
 
-    def act_on_all(self, scope: TaskScope) -> list[Outcome]:
-        """Refuses several logs, which would share one address."""
+    def execute(self, context: Context) -> Summary:  # type: ignore[override]
+        """Restores all logs or none, or only says what that would do."""
+        from tidefold.operations.sets.restore import explain_set
+
         with airflow_errors():
-            require_one_log(scope)
-        return super().act_on_all(scope)
+            scope = open_set_scope(self.config, self.of_set, context, self.only)
+            if not parse_boolean("is_dry_run", self.is_dry_run):
+                return report(self._run_step(scope, context), context)
+            planned = explain_set(scope.pipeline, self._build_request(scope))
+        report(planned, context)
+        raise AirflowSkipException("Nothing was restored: this was a dry run.")
 
-    def act(self, scope: TaskScope, log: str) -> Outcome:
-        from tidefold.domain.external_snapshot import Layout
-        from tidefold.operations.savepoint.take import SavepointRequest, take_savepoint
+    def _run_step(self, scope: TaskScope, context: Context) -> list[Outcome]:
+        from tidefold.operations.sets.restore import restore_set
 
-        state = scope.pipeline.ledger(log).find()
-        stopped = state.stopped if state else None
-        wanted = SavepointRequest(
-            self.address,
-            parse_snapshot(self.snapshot) if self.snapshot else None,
-            parse_choice("layout", self.layout, Layout),
-            self.overwrite_unfinished,
-            stopped.run if stopped else "",
-        )
-        return take_savepoint(scope.pipeline, log, wanted, self.log.info)
+        run, request = super()._run_step, self._build_request(scope)
+        return restore_set(scope.pipeline, request, lambda logs: run(replace(scope, logs=[*logs]), context))
 
+    def _build_request(self, scope: TaskScope) -> RestoreSet:
+        from tidefold.domain.snapshot.claim import RestoreMode
+        from tidefold.operations.sets.restore import RestoreSet
 
-class TidefoldImportOperator(TidefoldSnapshotOperator):
-    """
-    Stages a savepoint, or a full snapshot of another store, as a new snapshot of one log.
-
-    TidefoldQualityOperator judges it and TidefoldConfirmOperator publishes it. Starts Spark only for large canonical
-    savepoints.
-
-    :param address: Address of the original, below ``targets`` of the configuration. (templated)
-    :param claim_mode: ``no-claim``: never touch the original; ``claim``: delete it when the snapshot is retired;
-        ``legacy``: use its files and keep them. (templated)
-    :param logs, only, config: As for TidefoldSparkOperator; one log. (templated)
-    """
-
-    template_fields: Sequence[str] = (*TidefoldSnapshotOperator.template_fields, "address", "claim_mode")
-
-    def __init__(self, *, address: str, claim_mode: str = "no-claim", **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.address = address
-        self.claim_mode = claim_mode
-
-    def _build_request(self, scope: TaskScope) -> Import:
-        from tidefold.domain.external_snapshot import Ownership
-        from tidefold.operations.savepoint.external import open_address, require_target
-        from tidefold.operations.snapshot.materialize import Import
-
-        require_one_log(scope)
-        original = open_address(self.address)
-        # The job opens its own pipeline, which does not know the restriction of this task.
-        require_target(scope.pipeline, original)
-        return Import(scope.run, original.address, parse_choice("claim_mode", self.claim_mode, Ownership))
+        mode = parse_choice("log_position", self.log_position, RestoreMode)
+        return RestoreSet(scope.run, self.of_set, parse_version(self.version), mode=mode, by=scope.run)

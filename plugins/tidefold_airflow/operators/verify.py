@@ -1,4 +1,4 @@
-"""Operators that check without a JVM: verify and scrub stored files, restore them for trial, run the doctor."""
+"""Operators that check without a JVM: they restore snapshots for trial, and scrub stored files."""
 
 from __future__ import annotations
 
@@ -13,31 +13,6 @@ if TYPE_CHECKING:
 
     from tidefold.operations.outcome import Outcome
     from tidefold_airflow.operators.base import Summary
-
-
-class TidefoldVerifyOperator(TidefoldLogOperator):
-    """
-    Checks every copy of every file of each log. Fails, without a retry, if damage remains.
-
-    :param deep: Read all bytes; otherwise only presence and length are checked.
-    :param repair: Repair from a copy that is proved to be intact.
-    :param logs, only, config: As for TidefoldSparkOperator. (templated)
-    """
-
-    def __init__(self, *, deep: bool = True, repair: bool = False, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.deep = deep
-        self.repair = repair
-
-    def act(self, scope: TaskScope, log: str) -> Outcome:
-        from tidefold.operations.verify.scope import VerifyDetails
-        from tidefold.operations.verify.verify import Asked, verify
-
-        outcome = verify(scope.pipeline, log, Asked(deep=self.deep, repair=self.repair, record=True))
-        if isinstance(outcome.details, VerifyDetails):
-            for damage in outcome.details.damage:
-                self.log.error("%s: %s", log, damage.to_dict())
-        return outcome
 
 
 class TidefoldDrillOperator(TidefoldLogOperator):

@@ -251,7 +251,7 @@ class Config(StrictModel):
     alarms: AlarmsEntry | None = Field(default=None, description="when a log raises an alarm; without it none does")
     targets: list[Text] = Field(
         default=[],
-        description="folders, here or in S3, below which Airflow's operators may restore, write and import snapshots",
+        description="folders, here or in S3, below which a drill of Airflow may write its scratch copy",
     )
     sets: dict[str, SetConfig] = Field(
         default={}, description="logs whose tables are published together, at one point of the source's log"
