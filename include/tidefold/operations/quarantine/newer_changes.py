@@ -8,7 +8,7 @@ changes again. The fold lets later changes win, so the rows are as if the record
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -52,15 +52,15 @@ class Awaited:
     """Changes of a key that wait for values of the row under the old key.
 
     orders: their orders; the delete of the old key has the same one.
-    keys: the texts of the old keys.
+    keys: the texts of the old keys, each with the highest order of a change that waits for it.
     """
 
-    orders: frozenset[tuple[int, ...]] = frozenset()
-    keys: frozenset[tuple[str, ...]] = frozenset()
+    orders: frozenset[Order] = frozenset()
+    keys: Mapping[tuple[str, ...], Order] = field(default_factory=dict)
 
-    def has(self, key: Key, deleted: Iterable[Place]) -> bool:
-        """Whether a change waits for this key, which was deleted at these places."""
-        return tuple(map(str, key)) in self.keys or any(place[:-2] in self.orders for place in deleted)
+    def has(self, key: Key, order: Order, deleted: Iterable[Place]) -> bool:
+        """Whether a change waits for what the key was at this order. The key was deleted at these places."""
+        return self.keys.get(tuple(map(str, key)), ()) > order or any(place[:-2] in self.orders for place in deleted)
 
 
 @dataclass(slots=True)
@@ -92,7 +92,7 @@ class NewerChanges:
         if not _counts_the_last(shape):
             return Decision("newer")
         silent = frozenset(row["_absent"] or ())
-        is_awaited = awaited.has(key, (one[0] for one in later if one[2]))
+        is_awaited = awaited.has(key, place[:-2], (one[0] for one in later if one[2]))
         gone = self.cleared >= place or row["_op"] == DELETE or any(one[0] == place for one in later)
         streamed = [one for one in later if one[0][:-2] not in self.signalled]
         if gone or (not is_awaited and any(deleted or left <= silent for _, _, deleted, left in streamed)):

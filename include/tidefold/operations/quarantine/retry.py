@@ -70,6 +70,8 @@ from tidefold.sources.records.change_batches import with_commit_times
 _log = logging.getLogger(__name__)
 _TRIES = 3
 _PASSES = 3
+# The order of a change whose order could not be read.
+_AFTER_ALL = (2**63,)
 _STAYS = {
     "refused": "still cannot be read",
     "gone": "their landed file was changed or removed, so they were not read again",
@@ -208,12 +210,12 @@ def _sort_records(pipeline: Pipeline, state: LogState, records: Sequence[Refused
     if any(look.moved or state.shape.key for look in looks):
         entries = (one for path in quarantine_files(state) for one in read_refused(pipeline.store, state, path))
         refused = read_refused_keys(entries, state.shape.key)
-    moved = [one for one in refused if one.is_moved]
     # A delete with the order of a refused record is the other half of a key change, whatever the reason of the refusal.
     orders = frozenset(one.order for one in refused if one.order is not None)
     # The other half of the last delete that landed may come with the next ingest.
     orders |= {p.stream.max_order for p in state.positions if p.stream.max_order}
-    awaited = Awaited(orders, frozenset(one.old_key for one in moved if one.old_key))
+    waiting = sorted((one.order or _AFTER_ALL, one.old_key) for one in refused if one.is_moved and one.old_key)
+    awaited = Awaited(orders, {old_key: order for order, old_key in waiting})
     for look in looks:
         why = "gone" if look.is_gone else "refused" if reads_again else "alone"
         parts.staying += [(one, why) for one in look.refused]

@@ -171,6 +171,21 @@ def test_a_newer_change_settles_a_key_change_whose_values_are_unknown(
     check_counts(made)
 
 
+@pytest.mark.parametrize("headers", [True, False])
+def test_newer_changes_settle_a_swap_of_keys_whose_values_are_unknown(
+    made: Pipeline, tmp_path: Path, headers: bool
+) -> None:
+    """Torture, seed 10: each key of the swap was the old key of another change, so that none was settled for ever."""
+    land(tmp_path, 0, [*moved(0, 1, 9, 1, headers), *moved(3, 2, 1, 1, headers), *moved(6, 9, 2, 1, headers)])
+    assert take(made).facts["refused"] == {"UNAVAILABLE_AFTER_KEY_CHANGE": 3}
+    land(tmp_path, 9, [item(9, 1, text="one"), item(10, 2, text="two")])
+    take(made)
+    retry(made, "items")
+    assert count_refused(made, "items") == []
+    assert rows(made) == {1: (1, "one"), 2: (1, "two")}
+    check_counts(made)
+
+
 @pytest.mark.parametrize("folds", [False, True])
 def test_a_process_that_dies_before_the_second_commit_loses_no_row(
     made: Pipeline, tmp_path: Path, folds: bool, monkeypatch: pytest.MonkeyPatch
