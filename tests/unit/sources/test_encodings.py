@@ -81,6 +81,7 @@ def base64_of(unscaled: int) -> str:
         ("binary", "hex", "", b""),
         ("array<int>", "", [1, None], [1, None]),
         ("array<double>", "", [1, "NaN", "-Infinity"], [1.0, "nan", float("-inf")]),
+        ("array<float>", "", [1, "NaN", 0.0, None], [1.0, "nan", 0.0, None]),
         # The shortest digits of the largest float, as Java writes them, are a larger double.
         ("float", "", 3.4028235e38, 3.4028234663852886e38),
         ("float", "", -3.4028235e38, -3.4028234663852886e38),
@@ -122,6 +123,7 @@ def test_a_value_is_read_as_what_it_means(type_: str, encoding: str, value: Any,
         *(("binary", "", v) for v in ("YW", "a b=", 5, "\u00e9")),
         *(("binary", "base64url", v) for v in ("a", "+/8=", "ab\n")),
         *(("binary", "hex", v) for v in ("0", "0g", "00 00", "\\x00")),
+        *(("array<float>", "", v) for v in ([1e-46], [-1e-300])),
         *(("array<int>", "", v) for v in (5, [1.5], ["1"], [[1]], {"a": 1})),
     ],
 )  # fmt: skip

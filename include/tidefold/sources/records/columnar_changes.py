@@ -325,7 +325,8 @@ _TEXTS = {
     "timestamp": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9:.]+(Z|[+-][0-9]{2}(:?[0-9]{2})?)$",
     "string": r"",
 }
-_INFINITE = r"^-?Infinity$"
+# Digits that are no zero, before an exponent.
+_NOT_ZERO = r"^-?[0-9.]*[1-9]"
 # Types that convert without changing any value. A value that does not fit, as one of 2**63, is refused.
 _WIDER: dict[str, tuple[pa.DataType, ...]] = {
     "int": (pa.int8(), pa.int16(), pa.uint8(), pa.uint16()),
@@ -349,9 +350,10 @@ def of_text(values: pa.Array, column: Column, spelling: Spelling = PLAIN) -> tup
     converted, unread = _cast(_without(texts, misfits), arrow_type(column.type))
     misfits |= {*unread, *_not(in_range(converted, column), converted)}
     if type_.name in ("float", "double"):
-        # A number that is too large for its type became infinite.
-        beyond = pc.and_(pc.is_inf(converted), pc.invert(pc.match_substring_regex(texts, _INFINITE)))
-        misfits |= set(_not(pc.invert(beyond), converted))
+        # A number that is too large for its type became infinite, one that is too small became zero.
+        edges = pc.or_(pc.is_inf(converted), pc.equal(converted, 0))
+        rows = pc.indices_nonzero(pc.fill_null(edges, fill_value=False))
+        misfits |= {*rows.filter(pc.match_substring_regex(texts.take(rows), _NOT_ZERO)).to_pylist()}
     return _without(converted, misfits), sorted(misfits)
 
 

@@ -236,7 +236,8 @@ def or_unset(kind: Any) -> Any:
 def conversion(type_: Type, form: Form) -> Conversion | None:
     """The function that converts a decoded value to the column's type; None: no conversion is needed."""
     if type_.element:
-        return _of_elements(float if type_.element.name in ("float", "double") else conversion(type_.element, form))
+        kind = type_.element.name
+        return _of_elements(_ELEMENTS[kind] if kind in _ELEMENTS else conversion(type_.element, form))
     if type_.name == "decimal":
         return _decimal(type_, form)
     if type_.name == "string" and form.encoding == "base64":
@@ -373,6 +374,10 @@ def _require_no_zero(value: float | str) -> float | str:
     if not isinstance(value, str) and 0 < abs(value) <= _FLOAT32_ZERO:
         raise ValueError(f"{str(value)[:40]!r} would become 0 as `float`: make the column `double`")
     return value
+
+
+# Numbers of an array come as texts, too.
+_ELEMENTS: dict[str, Conversion] = {"float": lambda value: float(_require_no_zero(value)), "double": float}
 
 
 def _float_of_any(value: float | str, most: float) -> float:
