@@ -247,7 +247,9 @@ class Seed:
         person.meet(told | person.refused())
         if rnd.random() < 0.3:
             person.call("compact-log")
-        person.publish()
+        if told := person.publish():
+            person.meet(told | person.refused())
+            person.publish()
         if self.form == "set":
             person.release(self.position)
         person.require_counts()

@@ -16,7 +16,7 @@ from tidefold.cli.app import app
 from torture.tables import Alteration, Table
 
 COUNTS = ("changes", "tombstones", "repeated", "quarantined", "resent", "unproved", "ignored")
-_STOPS = ("UNKNOWN_COLUMN", "MISSING_COLUMN", "DECIMAL_SCALE")
+_STOPS = ("UNKNOWN_COLUMN", "MISSING_COLUMN", "DECIMAL_SCALE", "LANDED_REFUSED")
 # A file whose last line is not complete yet; the rest of the pieces makes it complete.
 _WAITS = "LANDED_WAITING"
 
@@ -70,6 +70,13 @@ def _answered(text: str) -> str:
     """What init wrote, with its one question answered: rows without a key only come."""
     lines = [line.replace("# ", "", 1) if line.startswith("  # ") else line for line in text.splitlines()]
     return "\n".join(lines).replace("key: [?]", "merge: append")
+
+
+def _told(outcome: dict[str, Any]) -> dict[str, str]:
+    """What an ingest said of a log that it stopped, or of which it refused records."""
+    refused = outcome["facts"].get("refused")
+    why = outcome["message"] if outcome["error"] in _STOPS else str(refused) if refused else ""
+    return {outcome["log"]: why} if why else {}
 
 
 SET = "all"
@@ -170,14 +177,11 @@ class Person:
     def ingest(self) -> dict[str, str]:
         """The logs that stopped or refused records, with the reason; any other error is a finding."""
         told: dict[str, str] = {}
-        for outcome in self.call("ingest", allowed=(0, 2))["outcomes"]:
+        for outcome in self.call("ingest", allowed=(0, 2, 3))["outcomes"]:
             self._account(outcome)
-            if outcome["error"] in _STOPS:
-                told[outcome["log"]] = outcome["message"]
-            elif outcome["error"] not in (None, _WAITS):
+            told |= _told(outcome)
+            if outcome["error"] not in (None, _WAITS, *_STOPS):
                 raise FoundError(f"ingest: {outcome}")
-            elif outcome["facts"].get("refused"):
-                told[outcome["log"]] = str(outcome["facts"]["refused"])
         return told
 
     def _account(self, outcome: dict[str, Any]) -> None:
@@ -270,7 +274,7 @@ class Person:
     # -- the rest of a table's life -----------------------------------------------------------------------------
 
     def publish(self, *logs: str) -> dict[str, str]:
-        """Returns the logs whose ingest stopped, with the reason."""
+        """Returns the logs whose ingest stopped or refused records, with the reason."""
         told: dict[str, str] = {}
         self.config["snapshots"] = {"kind": self.rnd.choice(("full", "incremental", "auto"))}
         self.write()
@@ -286,7 +290,7 @@ class Person:
                     raise FoundError(f"run: {step}: {outcome}")
                 if step == "ingest":
                     self._account(outcome)
-                    told |= {outcome["log"]: outcome["message"]} if outcome["error"] in _STOPS else {}
+                    told |= _told(outcome)
         return told
 
     def release(self, position: int) -> None:
