@@ -122,6 +122,8 @@ class Person:
             if topic not in by_topic:
                 raise FoundError(f"init proposes nothing for {topic}")
             entry = self.config["logs"].pop(by_topic[topic])
+            if not table.key and entry.pop("key", None):
+                entry["merge"] = "append"  # The answer to the question for the key, which had candidates.
             if list(entry.get("key", [])) != list(table.key):
                 raise FoundError(f"init proposes the key {entry.get('key')} for {topic}, which has {list(table.key)}")
             self.config["logs"][table.name] = self._described(table, entry)
