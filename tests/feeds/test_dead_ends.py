@@ -49,6 +49,10 @@ def test_a_deleted_table_is_seen_and_made_again_by_one_command(person: Person, k
     person.land("orders/o3.csv", HEAD + "I,4,Joe,4.00,2026-11-01 10:00:00\n")
     refused = person.call("run", "orders")
     assert "[TABLE_MISSING]" in refused.output, refused.output
+    assert "next: `tidefold rebuild orders --table --yes`" in person.call("verify", "orders").output
+    planned = person.call("rebuild", "orders", "--table").output
+    assert "next: tidefold rebuild orders --table --yes" in planned
+    assert "next: tidefold drop orders --yes" in person.call("drop", "orders").output
     _follow(person, refused.output, "rebuild orders --table")
 
     done = person.call("run", "orders")

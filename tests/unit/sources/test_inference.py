@@ -10,6 +10,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import fastavro
 import pyarrow as pa
 import pytest
 
@@ -371,6 +372,43 @@ def test_the_key_of_an_unwrapped_record_is_that_of_its_key(has_schema: bool, tmp
     (tmp_path / "t+0+0000000000.jsonl").write_text("\n".join(lines))
     [log] = propose(tmp_path)
     assert log.key == ("id",)
+
+
+def test_the_schema_beside_a_row_says_what_its_numbers_are(tmp_path: Path) -> None:
+    """A decimal in base64 was proposed as text, and its log was ready to use."""
+    connect, time = "org.apache.kafka.connect.data", "io.debezium.time"
+    fields = [
+        {"field": "id", "type": "int64"},
+        {"field": "amount", "type": "bytes", "name": f"{connect}.Decimal", "parameters": {"scale": "2"}},
+        {"field": "born", "type": "int32", "name": f"{time}.Date", "optional": True},
+        {"field": "at", "type": "int64", "name": f"{time}.MicroTimestamp"},
+        {"field": "free", "type": "struct", "name": "io.debezium.data.VariableScaleDecimal"},
+    ]
+    row = {"amount": "AJY=", "born": -24_936, "at": 5, "free": {"scale": 1, "value": "AQ=="}, "__deleted": "false"}
+    lines = [{"schema": {"type": "struct", "fields": fields}, "payload": {"id": n, **row}} for n in range(6)]
+    (tmp_path / "t+0+0000000000.json").write_text("\n".join(map(json.dumps, lines)))
+    [log] = propose(tmp_path)
+    forms = {column.name: (column.type, column.encoding) for column in log.columns}
+    assert forms == {
+        "id": ("long", ""),
+        "amount": ("decimal(38,2)", "base64(2)"),
+        "born": ("date", "days"),
+        "at": ("timestamp", "micros"),
+        "free": ("string", "json"),
+    }
+    assert log.usable
+
+
+def test_plain_rows_in_avro_are_not_read(tmp_path: Path) -> None:
+    schema = {"type": "record", "name": "r", "fields": [{"name": "id", "type": "long"}]}
+    with (tmp_path / "shop.items+0+0000000000.avro").open("wb") as out:
+        fastavro.writer(out, schema, [{"id": 1}, {"id": 2}])
+    [log] = propose(tmp_path)
+    assert not log.usable
+    assert log.notes == (
+        "its records are plain rows: of Avro, only Debezium's envelopes are read. Write JSON or Parquet instead",
+    )
+    assert not log.questions
 
 
 def test_a_key_comes_again_in_some_other_file() -> None:

@@ -163,7 +163,8 @@ def drop(
     """
     from tidefold.operations.retention.clean import drop as act
 
-    return print_removals(terminal, "drop", [act(terminal.pipeline(), log, plan=not yes)])
+    after = f"tidefold {'ingest' if yes else 'drop'} {log}{'' if yes else ' --yes'}"
+    return print_removals(terminal, "drop", [act(terminal.pipeline(), log, plan=not yes)], after=after)
 
 
 ConsumerName = Annotated[str, typer.Argument(help="Name of the consumer.", metavar="NAME")]

@@ -215,7 +215,8 @@ def rebuild(
         outcome = act(pipeline, require_log(log, of_set), plan)
     else:
         outcome = rebuild_set(pipeline, require_no_log(of_set, log), plan)
-    code = print_outcomes(terminal, "rebuild", [outcome])
+    after = f"tidefold rebuild {log if of_set is None else f'--set {of_set}'} --yes" if plan else ""
+    code = print_outcomes(terminal, "rebuild", [outcome], after=after)
     for unknown in outcome.details.unknown if isinstance(outcome.details, RebuildDetails | RebuiltSetDetails) else ():
         terminal.line(f"  {outcome.log}: not known any more: {unknown}")
     return code
@@ -225,7 +226,8 @@ def _rebuild_table(terminal: Terminal, pipeline: Pipeline, log: str, plan: bool)
     from tidefold.operations.restore.rebuild import rebuild_table
 
     try:
-        return print_outcomes(terminal, "rebuild", [rebuild_table(pipeline, log, plan)])
+        after = f"tidefold rebuild {log} --table --yes" if plan else ""
+        return print_outcomes(terminal, "rebuild", [rebuild_table(pipeline, log, plan)], after=after)
     except CorruptError as error:
         if plan or error.code != "TABLE_FILES_LOST" or pipeline.config.set_of(log):
             raise

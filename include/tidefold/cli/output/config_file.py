@@ -78,7 +78,8 @@ def _ask(question: ProposalQuestion) -> str:
 
 def list_assumptions(log: ProposedLog) -> list[str]:
     """Lists the assumptions, which hold until a person corrects them, with their evidence."""
-    return [_describe_assumption(question) for question in log.questions if question.sure and question.because]
+    left_out = [f"ignored = {', '.join(log.ignored)}. Reason: no type fits these."] if log.ignored else []
+    return [*map(_describe_assumption, (one for one in log.questions if one.sure and one.because)), *left_out]
 
 
 def _describe_assumption(question: ProposalQuestion) -> str:

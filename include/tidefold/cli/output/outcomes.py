@@ -51,11 +51,14 @@ def print_outcomes(terminal: Terminal, verb: str, outcomes: Sequence[Outcome], *
     return code
 
 
-def print_removals(terminal: Terminal, verb: str, outcomes: Sequence[Outcome]) -> int:
-    """Prints the outcomes; below each, what keeps the log and which files a run without --dry-run deletes."""
+def print_removals(terminal: Terminal, verb: str, outcomes: Sequence[Outcome], *, after: str = "") -> int:
+    """Prints the outcomes; below each, what keeps the log and which files a run without --dry-run deletes.
+
+    after: as for `print_outcomes`.
+    """
     from tidefold.operations.retention.details import bounds_of, paths_of
 
-    code = print_outcomes(terminal, verb, outcomes)
+    code = print_outcomes(terminal, verb, outcomes, after=after)
     for outcome in outcomes:
         for bound in bounds_of(outcome):
             terminal.line(f"  {outcome.log}: {bound.name} keeps the log after {bound.sqn}: {bound.why}")

@@ -7,8 +7,9 @@ import json
 import re
 from collections.abc import Mapping
 from datetime import UTC, date, datetime
+from difflib import get_close_matches
 from typing import Annotated, Any, ClassVar, Literal, get_args
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_core import PydanticCustomError
@@ -163,7 +164,8 @@ def _time_zone(value: str) -> str:
     try:
         ZoneInfo(value)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        hint = "Use a name such as `Europe/Berlin` or `UTC`."
+        near = get_close_matches(value, available_timezones(), 1)
+        hint = f"Did you mean `{near[0]}`?" if near else "Use a name such as `Europe/Berlin` or `UTC`."
         raise mistake("CONFIG_UNKNOWN_VALUE", "is not the name of a time zone.", hint) from None
     return value
 

@@ -198,7 +198,8 @@ def build_open_error(state: LogState, attempt: Snapshot) -> RefusedError:
     return RefusedError(
         "ATTEMPT_OPEN",
         f"Run `{attempt.run}` has an open attempt on `{state.log}`: snapshot {attempt.id} is {attempt.state}.",
-        hint=f"Wait until it ends, run `tidefold abort {log}{which}`, or call again with --takeover."
+        hint="If that run still works, wait until it ends. If it was killed, call again with --takeover, or run "
+        f"`tidefold abort {log}{which}`. With `--takeover-after 600`, a run by cron does so if nothing moves."
         f"{publish if is_staged else ''}",
     )
 

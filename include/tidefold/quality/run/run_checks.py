@@ -80,7 +80,8 @@ def judge_refused(check: Check) -> CheckResult:
     parts += [f"{earlier:,} of earlier files still in quarantine"] if earlier else []
     advice = check.kwargs["advice"] or "See `tidefold quarantine list`"
     detail = f"{' and '.join(parts)}: their rows may be missing or stale. {advice.rstrip('.')}"
-    return result(check, False, observed=share if refused else parts[0], detail=detail)
+    counts = replace(check, kwargs={name: value for name, value in check.kwargs.items() if name != "advice"})
+    return result(counts, False, observed=share if refused else parts[0], detail=detail)
 
 
 def judge_ties(check: Check) -> CheckResult:

@@ -102,6 +102,17 @@ def columns_by(schema: Any) -> dict[str, ToldColumn]:
     return {name: one for name, one in told.items() if one.type}
 
 
+def numeric_forms(schema: Any) -> dict[str, tuple[str, str]]:
+    """Type and encoding of the columns that a row has as numbers or base64 alone, by the schema of the row."""
+    forms = {}
+    for name, field in _fields(schema).items():
+        type_text = _type_told(field)
+        if type_text.partition("(")[0] in ("decimal", "date", "timestamp"):
+            form = _form(field, Column(name, type_text), parse_type(type_text))
+            forms[name] = (type_text, form.encoding if form.scale is None else f"{form.encoding}({form.scale})")
+    return forms
+
+
 def explain_losses(schema: Any, key: Collection[str]) -> list[str]:
     """Describes what the connector and its converter do to values, as far as the schema of an envelope shows it."""
     fields = _after(schema)

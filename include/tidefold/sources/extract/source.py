@@ -227,11 +227,10 @@ class FullExtracts:
         if self._options.marker or self._options.row_count:
             return None
         if len(one.files) > 1 and self._options.min_rows <= 1:
-            return _report_waiting(
-                one,
-                f"it has {len(one.files):,} files, and tidefold cannot tell whether these are all",
-                "Set `extract: {marker: _SUCCESS}`, `row_count` or `min_rows`.",
-            )
+            marker = "_SUCCESS" if one.folder else f"{NAME_FIELD}.done"
+            last = f'Set `extract: {{marker: "{marker}"}}` and land `{one.path_of(marker)}` after its files'
+            why = f"it has {len(one.files):,} files, and tidefold cannot tell whether these are all"
+            return _report_waiting(one, why, f"{last}, or set `row_count` or `min_rows`.")
         for file in one.files:
             ending = self._files.ending(file, 0)
             if ending.problem:

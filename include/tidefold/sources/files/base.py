@@ -97,6 +97,10 @@ def fit_hint(
     if in_folders:
         hint += f" Its folders have {', '.join(in_folders)}: set `folder_columns: [{', '.join(in_folders)}]` under "
         hint += "`source`."
+    for column in shape.columns:
+        for name in [name for name in unknown if name in column.aliases]:
+            hint += f" `{name}` is an alias of `{column.name}`, and the file has both: remove one of them."
+            unknown = [one for one in unknown if one != name]
     lower = {c.name.lower(): c for c in shape.columns if c.name not in names and c.name not in in_folders}
     near = {name: lower[to] for name in unknown for to in get_close_matches(name.lower(), lower, 1, _NEAR)}
     for name, column in list(near.items())[:3]:
@@ -118,7 +122,8 @@ def fit_hint(
     if missing:
         lines = ", ".join(f"`{c.name}: {{type: '{c.type}', default: null}}`" for c in missing[:3])
         hint += f" If such files have null there, set {lines} in `columns`."
-    return f"{hint} Or land the file with the columns of the log."
+    begin = "Or land" if hint.count(". ") else "Land"
+    return f"{hint} {begin} the file with the columns of the log."
 
 
 @dataclass

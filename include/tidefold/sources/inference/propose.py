@@ -15,7 +15,7 @@ from typing import Any
 from tidefold.domain.source_progress import NameReading
 from tidefold.domain.table.table_spec import MARIADB, MYSQL, ORACLE, POSTGRESQL, SQLSERVER
 from tidefold.domain.wording import count_noun
-from tidefold.sources.debezium.connect_schema import column_names, columns_by, explain_losses
+from tidefold.sources.debezium.connect_schema import column_names, columns_by, explain_losses, numeric_forms
 from tidefold.sources.inference import roles
 from tidefold.sources.inference.dialect import find_unnamed, is_object, patterns_of, read_beginning
 from tidefold.sources.inference.files import (
@@ -71,6 +71,7 @@ _LISTS = ("data", "items", "results", "records", "rows", "values", "value", "ele
 _PAGING = re.compile(
     r"_|(page|next|prev|count|total|cursor|has_?more|offset|limit|size|links?|meta|status|success)", re.I
 )
+_NO_ENVELOPES = "its records are plain rows: of Avro, only Debezium's envelopes are read. Write JSON or Parquet instead"
 _DOCUMENT = 64 << 20
 _WRAPPERS = ("_airbyte_data", "_source", "record", "payload")
 # Microseconds since 1970 of the years 1980 to 2100: a whole number in this range may be a time.
@@ -273,6 +274,8 @@ def _json_feed(
     if any(to_plain(line) != line for file in choose_sample(files) for line in islice(_raw_lines(file), FILES)):
         options["extended_json"] = True
     field, op = _row_field(rows)
+    # `format: json` does not read the schema beside a row.
+    told = numeric_forms(next((row["schema"] for row in rows if field in row and "schema" in row), None))
     if field and op is None:
         options["row"] = field
         rows, field = [row[field] for row in rows], ""
@@ -283,7 +286,9 @@ def _json_feed(
     columns = []
     for name in _names(rows):
         column = column_of_values(name, [row[name] for row in rows if name in row and not is_placeholder(row[name])])
-        if column.type is None:
+        if name in told:
+            column = ProposedColumn(name, told[name][0], "as the schema beside the rows says", told[name][1])
+        elif column.type is None:
             column = ProposedColumn(name, "string", "objects or values of several kinds, as JSON", "json")
         columns.append(column if all(name in row for row in rows) else column.make_optional())
     return SampledFeed(log, topic, str(folder), "json", tuple(columns), rows, sampled, options, row_field=field)
@@ -398,6 +403,8 @@ def _propose_log(
         questions = [roles.key_question(log, keys, inserted, None)]
     connector = next((str(v["source"].get("connector")) for v in values if isinstance(v.get("source"), dict)), "")
     notes = _notes(columns, connector, shared)
+    if values and not any(map(_is_envelope, values)):
+        notes, questions = [_NO_ENVELOPES, *shared], []
     changes = [v for v in values if v.get("op") != "r"]
     return ProposedLog(
         id=log,

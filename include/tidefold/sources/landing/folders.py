@@ -273,8 +273,11 @@ class LandedName:
     ) -> LandedName:
         """Raises InvalidInputError if a Kafka sink does not give such a name to files with these extensions."""
         match = _PLUS.fullmatch(name) or (_DASH.fullmatch(name) if reading is NameReading.KAFKA_DASH else None)
-        if not match or match["extension"] not in extensions:
+        if not match:
             raise InvalidInputError("FOREIGN_FILE", f"`{name}` is not a file name of a Kafka sink.")
+        if match["extension"] not in extensions:
+            endings = ", ".join(f"`.{extension}`" for extension in extensions)
+            raise InvalidInputError("FOREIGN_FILE", f"`{name}` ends with none of {endings}.")
         return cls(match["topic"], int(match["partition"]), int(match["start"]), match["extension"])
 
     @property

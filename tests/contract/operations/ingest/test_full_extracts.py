@@ -63,6 +63,11 @@ def fold(pipeline: Pipeline, run: str) -> None:
         confirm(pipeline, "items", run_id=run)
 
 
+def hint_of(pipeline: Pipeline) -> str:
+    """The next step that the newest ingest told."""
+    return take(pipeline).facts["problems"][0]["hint"]
+
+
 def has_taken(pipeline: Pipeline) -> bool:
     return pipeline.ledger("items").exists() and bool(state_of(pipeline).landed)
 
@@ -170,7 +175,20 @@ def test_several_files_that_nothing_says_to_be_all_are_not_taken(tmp_path: Path)
         land_text(tmp_path, f"2026-11-01/part-{part}.csv", csv_of({part: "a"}))
     outcome = take(pipeline)
     assert "tidefold cannot tell whether these are all" in outcome.message
+    assert 'marker: "_SUCCESS"' in hint_of(pipeline)
     assert not has_taken(pipeline)
+
+
+def test_files_of_one_day_in_one_folder_are_complete_with_the_marker_of_that_day(tmp_path: Path) -> None:
+    """The advice named `_SUCCESS`, which such a folder cannot have for each day."""
+    pipeline = make(tmp_path, "extract: full")
+    for part in (1, 2):
+        land_text(tmp_path, f"2026-11-01.{part}.csv", csv_of({part: "a"}))
+    take(pipeline)
+    assert 'marker: "{extract}.done"}` and land `2026-11-01.done` after its files' in hint_of(pipeline)
+    marked = make(tmp_path, 'extract: {marker: "{extract}.done"}')
+    land_text(tmp_path, "2026-11-01.done", "")
+    assert take(marked).facts["changes"] == 2
 
 
 def test_a_file_without_its_end_is_not_taken(tmp_path: Path) -> None:
