@@ -137,8 +137,12 @@ class ObjectClient(ABC):
         """Returns the service's code of an error; "" without an answer."""
 
     @abstractmethod
+    def status_of(self, error: BaseException) -> int:
+        """Returns the HTTP status of an answer; 0 without an answer."""
+
     def refuses(self, error: BaseException) -> bool:
         """Whether the service refused for another reason than the condition. A lost, earlier try may have succeeded."""
+        return is_refusal(self.status_of(error))
 
     def was_sent(self, error: BaseException) -> bool:
         """Whether the service may have seen the request at all."""

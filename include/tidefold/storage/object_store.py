@@ -152,8 +152,8 @@ class ObjectStore(ABC):
         """Returns the sizes of the first objects below a folder, and whether there are more."""
 
     @abstractmethod
-    def _require_size(self, path: str) -> int:
-        """Returns the size of an object. Raises NotFoundError, StorageError."""
+    def _read_size(self, key: str) -> int:
+        """Returns the size of an object. Raises the errors of the client."""
 
     @abstractmethod
     def _make_no_replace(self, path: str) -> RefusedError:
@@ -226,8 +226,18 @@ class ObjectStore(ABC):
             listed, has_more = self._read_page(folder)
         left = [path for path in paths if path not in listed] if has_more else []
         with ThreadPoolExecutor(self.at_once) as pool:
-            sizes = zip(left, pool.map(self._find_size, left), strict=True)
+            sizes = zip(left, pool.map(self._find_more, left), strict=True)
             return listed | {path: size for path, size in sizes if size is not None}
+
+    def _find_more(self, path: str) -> int | None:
+        """Returns the size of an object of a bucket that has just been listed, with one request; None: it is absent."""
+        with self._client.translate_errors(path):
+            try:
+                return self._read_size(self._key(path))
+            except self._client.failures as error:
+                if self._client.status_of(error) != 404:
+                    raise
+                return None
 
     @contextmanager
     def replace(self, paths: Sequence[str]) -> Iterator[BinaryIO]:
@@ -254,6 +264,12 @@ class ObjectStore(ABC):
         """Whether the service stores with an object which put made it. That settles a put whose answer was lost."""
         with self._client.translate_errors(path):
             return bool(self._client.find_put_mark(self._key(path)))
+
+    def _require_size(self, path: str) -> int:
+        """Returns the size of an object. Raises NotFoundError, StorageError."""
+        key = self._key(path)
+        with self._client.translate_errors(path):
+            return self._read_size(key)
 
     def _find_size(self, path: str) -> int | None:
         try:

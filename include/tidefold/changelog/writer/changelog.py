@@ -130,7 +130,7 @@ class Changelog:
         self._timer.close()
         self._custody.close()
         if not self._keeps_copies:
-            self._custody.dispose_copies()
+            self._custody.copies.dispose()
         self._own.close()
         self._uploader.close()
 

@@ -173,12 +173,12 @@ class LogWriter:
         with self._lock:
             if from_sqn > to_sqn:
                 raise InvalidInputError("SQN_UNKNOWN", f"{from_sqn} to {to_sqn} is not a range of change sets.")
-            self._pending.without_local(self._means.custody.drop_aborted(self.log, snapshot))
+            self._pending.without_local(self._means.custody.copies.prune(self.log, snapshot))
 
     def subsume(self, snapshot: int) -> None:
         """Deletes the local copies that only snapshots below this one use. Its own stay."""
         with self._lock:
-            self._pending.without_local(self._means.custody.drop_subsumed(self.log, snapshot))
+            self._pending.without_local(self._means.custody.copies.discard_up_to(self.log, snapshot))
 
     def truncate(self, to_sqn: int) -> None:
         """Forgets the change sets below `to_sqn`. Unconfirmed ones are discarded, and their uploads deleted."""

@@ -172,7 +172,10 @@ Clock = Callable[[], datetime]
 
 
 class SegmentOwnership:
-    """Counts who still needs which segment, in the primary store and in the local one."""
+    """Counts who still needs which segment, in the primary store and in the local one.
+
+    copies: the local copies of confirmed segments.
+    """
 
     def __init__(self, store: Store, local: Store | None, executor: Executor, clock: Clock) -> None:
         self._store = store
@@ -181,7 +184,7 @@ class SegmentOwnership:
         self._tasks = TaskRegistry(self._primary_files)
         local_files = DeferredDelete(local if local is not None else store, executor)
         self._local_tasks = TaskRegistry(local_files)
-        self._copies = LocalRegistry(local_files)
+        self.copies = LocalRegistry(local_files)
         self._lock = threading.Lock()
         self._runs: dict[str, tuple[str, set[str]]] = {}
         self._doubtful: list[str] = []
@@ -223,25 +226,15 @@ class SegmentOwnership:
     def keep_locally(self, uploaded: Iterable[Uploaded], log: str, snapshot: int) -> frozenset[str]:
         """Passes local copies on, then drops those that only older snapshots use. Returns the dropped ones (C9)."""
         for local in {one.local for one in uploaded if one.local is not None}:
-            self._copies.register(local, log, snapshot, self._local_tasks.stop_tracking(local))
-        return self._copies.discard_up_to(log, snapshot)
-
-    def dispose_copies(self) -> None:
-        """Deletes all local copies of confirmed segments."""
-        self._copies.dispose()
-
-    def drop_subsumed(self, log: str, snapshot: int) -> frozenset[str]:
-        return self._copies.discard_up_to(log, snapshot)
-
-    def drop_aborted(self, log: str, snapshot: int) -> frozenset[str]:
-        return self._copies.prune(log, snapshot)
+            self.copies.register(local, log, snapshot, self._local_tasks.stop_tracking(local))
+        return self.copies.discard_up_to(log, snapshot)
 
     def through(self, uploaded: Uploaded, log: str) -> None:
         """Records that the log has settled its part. After the last log, an unconfirmed file is deleted."""
         path = uploaded.path
         if uploaded.local is not None:
             self._local_tasks.not_used(uploaded.local, log)
-            self._copies.not_used(uploaded.local, log)
+            self.copies.not_used(uploaded.local, log)
         with self._lock:
             _, logs = self._runs.get(path, ("", set()))
             logs.discard(log)

@@ -10,7 +10,7 @@ from azure.core import MatchConditions
 from tidefold.sources.landing.folders import Stamp
 from tidefold.sources.landing.object_folder import ObjectFolder, StampPage
 from tidefold.storage.azure.address import AzureAddress
-from tidefold.storage.azure.client import ONCE, Container, is_folder, status_of
+from tidefold.storage.azure.client import ONCE, Container, is_folder
 
 PAGE = 5000  # Names in one page of a listing: the most that Azure returns.
 
@@ -65,12 +65,6 @@ class AzureFolder(ObjectFolder):
             return self._container.call(read)
 
         return self._open_ranges(key, name, stamp.size, load)
-
-    def _is_replaced(self, error: Exception) -> bool:
-        return status_of(error) == 412
-
-    def _is_absent(self, error: Exception) -> bool:
-        return status_of(error) == 404
 
 
 def _stamp_from(properties: Any) -> Stamp:

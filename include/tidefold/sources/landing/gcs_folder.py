@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 from tidefold.sources.landing.folders import Stamp
 from tidefold.sources.landing.object_folder import ObjectFolder, StampPage
 from tidefold.storage.gcs.address import GcsAddress, GcsEndpoint
-from tidefold.storage.gcs.client import GcsBucket, status_of
+from tidefold.storage.gcs.client import GcsBucket
 
 PAGE = 1000  # Names in one page of a listing.
 
@@ -51,12 +51,6 @@ class GcsFolder(ObjectFolder):
             return self._bucket.call(lambda s: s.send("get", s.find_object(key), head=part, **pin)).body
 
         return self._open_ranges(key, name, stamp.size, load)
-
-    def _is_replaced(self, error: Exception) -> bool:
-        return status_of(error) == 412
-
-    def _is_absent(self, error: Exception) -> bool:
-        return status_of(error) == 404
 
 
 def _stamp_from(item: dict[str, Any]) -> Stamp:

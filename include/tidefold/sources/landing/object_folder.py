@@ -108,13 +108,13 @@ class ObjectFolder(ABC):
     def _open_pinned(self, key: str, name: str, stamp: Stamp) -> BinaryIO:
         """Opens exactly this version of an object. Its reads raise OSError."""
 
-    @abstractmethod
     def _is_replaced(self, error: Exception) -> bool:
         """Whether a read was refused because the name has another object."""
+        return self._client.status_of(error) == 412
 
-    @abstractmethod
     def _is_absent(self, error: Exception) -> bool:
         """Whether a request was refused because the name has no object."""
+        return self._client.status_of(error) == 404
 
     def list_files(self, known: Collection[str] = ()) -> Iterator[ListedFile]:
         is_there = False

@@ -10,7 +10,7 @@ from s3fs.core import S3File
 from tidefold.sources.landing.folders import Stamp
 from tidefold.sources.landing.object_folder import BLOCK, ObjectFolder, StampPage
 from tidefold.storage.s3.address import S3Address, S3Endpoint
-from tidefold.storage.s3.client import FAILURES, Bucket, code_of
+from tidefold.storage.s3.client import FAILURES, Bucket
 
 
 class S3Folder(ObjectFolder):
@@ -43,9 +43,6 @@ class S3Folder(ObjectFolder):
 
     def _open_pinned(self, key: str, name: str, stamp: Stamp) -> BinaryIO:
         return cast(BinaryIO, _PinnedObject(self._bucket, key, stamp, lambda error: self._as_os_error(error, name)))
-
-    def _is_replaced(self, error: Exception) -> bool:
-        return code_of(error) in ("PreconditionFailed", "412")
 
     def _is_absent(self, error: Exception) -> bool:
         return isinstance(error, FileNotFoundError)

@@ -103,6 +103,9 @@ class Container(ObjectClient):
     def name_failure(self, error: BaseException) -> str:
         return code_of(error)
 
+    def status_of(self, error: BaseException) -> int:
+        return status_of(error)
+
     def refuses(self, error: BaseException) -> bool:
         return status_of(error) in (401, 403, 404, 501)
 

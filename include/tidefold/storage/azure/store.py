@@ -195,15 +195,15 @@ class AzureStore(ObjectStore):
 
     def read_instant(self, path: str) -> float:
         """Returns when Azure wrote an object, by its clock: seconds since 1970."""
-        return float(self._read_properties(path).last_modified.timestamp())
-
-    def _require_size(self, path: str) -> int:
-        return int(self._read_properties(path).size)
-
-    def _read_properties(self, path: str) -> Any:
         key = self._key(path)
         with self._container.translate_errors(path):
-            return self._container.call(lambda client: client.get_blob_client(key).get_blob_properties(**ONCE))
+            return float(self._read_properties(key).last_modified.timestamp())
+
+    def _read_size(self, key: str) -> int:
+        return int(self._read_properties(key).size)
+
+    def _read_properties(self, key: str) -> Any:
+        return self._container.call(lambda client: client.get_blob_client(key).get_blob_properties(**ONCE))
 
 
 async def _delete(client: Any, key: str) -> None:

@@ -28,7 +28,6 @@ from tidefold.storage.object_client import (
     Outage,
     find_unfit,
     insist,
-    is_refusal,
     may_succeed_later,
 )
 
@@ -217,8 +216,8 @@ class GcsBucket(ObjectClient):
     def name_failure(self, error: BaseException) -> str:
         return code_of(error)
 
-    def refuses(self, error: BaseException) -> bool:
-        return is_refusal(status_of(error))
+    def status_of(self, error: BaseException) -> int:
+        return status_of(error)
 
     def was_sent(self, error: BaseException) -> bool:
         return not isinstance(error, GoogleAuthError)

@@ -202,10 +202,8 @@ class GcsStore(ObjectStore):
         with self._bucket.translate_errors(path):
             return datetime.fromisoformat(self._bucket.describe(self._key(path))["updated"]).timestamp()
 
-    def _require_size(self, path: str) -> int:
-        key = self._key(path)
-        with self._bucket.translate_errors(path):
-            return int(self._bucket.describe(key).get("size", 0))
+    def _read_size(self, key: str) -> int:
+        return int(self._bucket.describe(key).get("size", 0))
 
 
 async def _delete(session: Session, key: str) -> bool:

@@ -26,7 +26,6 @@ from tidefold.storage.object_client import (
     Outage,
     find_unfit,
     insist,
-    is_refusal,
     may_succeed_later,
 )
 from tidefold.storage.s3.address import S3Endpoint
@@ -150,8 +149,8 @@ class Bucket(ObjectClient):
     def name_failure(self, error: BaseException) -> str:
         return code_of(error)
 
-    def refuses(self, error: BaseException) -> bool:
-        return is_refusal(_status_of(error))
+    def status_of(self, error: BaseException) -> int:
+        return _status_of(error)
 
     def was_sent(self, error: BaseException) -> bool:
         return not isinstance(error, NoCredentialsError | ParamValidationError)

@@ -136,7 +136,7 @@ class S3Store(ObjectStore):
         )
         with self._bucket.translate_errors(path):
             if length == 0:
-                self._size(key)
+                self._read_size(key)
                 return b""
             try:
                 return cast(bytes, self._bucket.files.cat_file(self._full(key), max_concurrency=1, **part))
@@ -258,12 +258,7 @@ class S3Store(ObjectStore):
         with self._bucket.translate_errors(path):
             return float(self._bucket.call("head_object", Key=self._key(path))["LastModified"].timestamp())
 
-    def _require_size(self, path: str) -> int:
-        key = self._key(path)
-        with self._bucket.translate_errors(path):
-            return self._size(key)
-
-    def _size(self, key: str) -> int:
+    def _read_size(self, key: str) -> int:
         return int(self._bucket.call("head_object", Key=key)["ContentLength"])
 
     def _full(self, key: str) -> str:
