@@ -29,8 +29,9 @@ from tidefold.domain.snapshot import claim, point_in_time, transitions
 from tidefold.domain.snapshot.manifest import DataFile, Manifest
 from tidefold.domain.source_progress import NO_PROGRESS, StreamPosition
 from tidefold.errors import ConflictError, CorruptError, NotFoundError, RefusedError
+from tidefold.fold.inputs import SourcePlaces
 from tidefold.fold.plan import FoldTask
-from tidefold.fold.plan_fold import SourcePlaces, plan_fold
+from tidefold.fold.plan_fold import plan_fold
 from tidefold.ledger import Ledger, read_manifest, write_manifest
 from tidefold.operations.ingest import recovery
 from tidefold.operations.retention.subsume import find_files_to_delete, plan_forgotten, plan_sweep

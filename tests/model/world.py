@@ -24,7 +24,8 @@ from tidefold.domain.retention.log_bounds import Grace
 from tidefold.domain.snapshot import claim
 from tidefold.domain.snapshot.manifest import Manifest
 from tidefold.errors import ConflictError, NotFoundError, RefusedError, UnknownOutcomeError
-from tidefold.fold.plan_fold import SourcePlaces, plan_fold
+from tidefold.fold.inputs import SourcePlaces
+from tidefold.fold.plan_fold import plan_fold
 from tidefold.ledger import Ledger, read_manifest, serialization
 from tidefold.operations.ingest import recovery
 from tidefold.operations.retention.truncate import plan_orphans, plan_release

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from support.builders import SHAPE
-from tidefold.delta.published_table import create_snapshot_table
+from tidefold.delta.publish import create_snapshot_table
 from tidefold.domain.log_state import SnapshotKind
 from tidefold.domain.snapshot.manifest import Manifest
 from tidefold.domain.source_progress import NO_PROGRESS

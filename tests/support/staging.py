@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from support.builders import arrival
 from tidefold.changelog.schema import table_schema
-from tidefold.delta.published_table import create_snapshot_table
+from tidefold.delta.publish import create_snapshot_table
 from tidefold.domain.ingest.append import append
 from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.log_state import Snapshot, SnapshotKind, TableSpec

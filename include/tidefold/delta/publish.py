@@ -7,15 +7,18 @@ import logging
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
 from tidefold.delta.published_table import (
+    COMMIT,
+    DeltaState,
     Published,
     TableDescription,
     active_files,
-    create_table,
+    delta_state,
     find_comments,
     find_protocol,
     is_table,
@@ -24,6 +27,7 @@ from tidefold.delta.published_table import (
     version_of,
 )
 from tidefold.delta.raw_commit import (
+    NO_FACTS,
     Active,
     TableCommit,
     TableMetadata,
@@ -31,13 +35,18 @@ from tidefold.delta.raw_commit import (
     list_facts,
     list_transactions,
     write_commit,
+    write_first,
 )
 from tidefold.domain.ledger_evidence import hint_to_rebuild
 from tidefold.domain.paths import LogPaths, data_path
 from tidefold.domain.snapshot.manifest import DataFile, Manifest
 from tidefold.errors import AlreadyExistsError, ConflictError, CorruptError, NotFoundError, UnknownOutcomeError
+from tidefold.ledger.evidence import ATTEMPT_FACT, read_commit_facts
 from tidefold.storage import SizedStore, Store, files_at_once, find_sizes, link_data_file
 from tidefold.storage.delta_tables import convert_errors, open_table
+from tidefold.storage.local_store import LocalStore
+from tidefold.storage.safe_files import open_scratch
+from tidefold.storage.store import make_taken_error
 
 _log = logging.getLogger(__name__)
 _TRIES = 5
@@ -174,6 +183,56 @@ def _link_all(
     # Side by side: in an object store each takes a moment.
     with ThreadPoolExecutor(files_at_once(store, threads)) as pool:
         list(pool.map(put, files))
+
+
+def create_snapshot_table(store: Store, manifest: Manifest) -> None:
+    """Makes the folder of a full snapshot a self-contained Delta table over its own files. Raises TidefoldError."""
+    path = LogPaths(manifest.log).snapshot(manifest.snapshot)
+    with convert_errors(path):
+        if is_table(store, path):
+            raise make_taken_error(path, "already contains a Delta table")
+        try:
+            create_table(store, path, manifest, "", TableDescription())
+        except (AlreadyExistsError, UnknownOutcomeError):
+            # The store may have lost its answer to the commit.
+            if not is_table(store, path) or read_commit_facts(store, path, 0).get(ATTEMPT_FACT) != manifest.token:
+                raise
+
+
+def create_table(
+    store: Store,
+    path: str,
+    manifest: Manifest,
+    digest: str,
+    described: TableDescription,
+    facts: Mapping[str, str] = NO_FACTS,
+) -> None:
+    """Commits version 0 of a table with the files of the manifest.
+
+    digest: empty for the table of a snapshot.
+    facts: further facts for the commit.
+    """
+    commit = TableCommit(
+        {**list_facts(manifest, digest), **facts},
+        manifest.shown,
+        metadata=TableMetadata(described.describe(manifest), described.comment, described.properties),
+        protocol=TableProtocol(any(file.deletions for file in manifest.shown), described.change_feed),
+        transactions=list_transactions(manifest, digest),
+    )
+    write_first(store, path, manifest.log, commit)
+
+
+def build_table(manifest: Manifest) -> tuple[DeltaState, bytes]:
+    """Returns the expected content of the Delta log of a snapshot's own table, and the bytes of its one commit."""
+    path = LogPaths(manifest.log).snapshot(manifest.snapshot)
+    with open_scratch() as scratch:
+        store = LocalStore(Path(scratch))
+        create_snapshot_table(store, manifest)
+        state = delta_state(store, path)
+        commit = store.read(f"{path}/{COMMIT}")
+    if state is None:
+        raise AssertionError("a table that was just made is there")
+    return state, commit
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""Reads and makes the published table: what it shows, its description, and what another program changed."""
+"""Reads the published table: what it shows, its description, and what another program changed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -18,24 +17,15 @@ from deltalake.exceptions import TableNotFoundError
 from tidefold.changelog.schema import table_schema
 from tidefold.delta.data_files import deletions
 from tidefold.delta.raw_commit import (
-    NO_FACTS,
     VECTORS_READER,
-    TableCommit,
-    TableMetadata,
     TableProtocol,
-    list_facts,
-    list_transactions,
-    write_first,
 )
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot.manifest import Deletions, Manifest
-from tidefold.errors import AlreadyExistsError, NotFoundError, RefusedError, UnknownOutcomeError
-from tidefold.ledger.evidence import ATTEMPT_FACT, MANIFEST_FACT, read_commit_facts
+from tidefold.errors import NotFoundError, RefusedError
+from tidefold.ledger.evidence import MANIFEST_FACT
 from tidefold.storage import Store
 from tidefold.storage.delta_tables import convert_errors, open_table
-from tidefold.storage.local_store import LocalStore
-from tidefold.storage.safe_files import open_scratch
-from tidefold.storage.store import make_taken_error
 from tidefold.typed_json import decode_json
 
 # Files that plain readers of older versions use are tidefold's to remove, never a clock's.
@@ -215,47 +205,10 @@ def _foreign(table: DeltaTable, previous: Published | None) -> str:
     return ", ".join(f"version {c['version']} {c.get('operation')}" for c in others) or "files differ"
 
 
-def create_snapshot_table(store: Store, manifest: Manifest) -> None:
-    """Makes the folder of a full snapshot a self-contained Delta table over its own files. Raises TidefoldError."""
-    path = LogPaths(manifest.log).snapshot(manifest.snapshot)
-    with convert_errors(path):
-        if is_table(store, path):
-            raise make_taken_error(path, "already contains a Delta table")
-        try:
-            create_table(store, path, manifest, "", TableDescription())
-        except (AlreadyExistsError, UnknownOutcomeError):
-            # The store may have lost its answer to the commit.
-            if not is_table(store, path) or read_commit_facts(store, path, 0).get(ATTEMPT_FACT) != manifest.token:
-                raise
-
-
 def is_table(store: Store, path: str) -> bool:
     """Whether a folder has a Delta log."""
     # Not deltalake's is_deltatable: no other thread of the process runs while that one waits for S3.
     return any(e.path.endswith((".json", ".parquet")) for e in store.list(f"{path}/_delta_log"))
-
-
-def create_table(
-    store: Store,
-    path: str,
-    manifest: Manifest,
-    digest: str,
-    described: TableDescription,
-    facts: Mapping[str, str] = NO_FACTS,
-) -> None:
-    """Commits version 0 of a table with the files of the manifest.
-
-    digest: empty for the table of a snapshot.
-    facts: further facts for the commit.
-    """
-    commit = TableCommit(
-        {**list_facts(manifest, digest), **facts},
-        manifest.shown,
-        metadata=TableMetadata(described.describe(manifest), described.comment, described.properties),
-        protocol=TableProtocol(any(file.deletions for file in manifest.shown), described.change_feed),
-        transactions=list_transactions(manifest, digest),
-    )
-    write_first(store, path, manifest.log, commit)
 
 
 # The time of an action does not belong to its content.
@@ -286,19 +239,6 @@ def delta_state(store: Store, path: str) -> DeltaState | None:
         for name, gone in find_deleted_rows(table).items():
             files[name]["deleted"] = gone
         return DeltaState(drop_comments(table.schema().to_json()), files)
-
-
-def build_table(manifest: Manifest) -> tuple[DeltaState, bytes]:
-    """Returns the expected content of the Delta log of a snapshot's own table, and the bytes of its one commit."""
-    path = LogPaths(manifest.log).snapshot(manifest.snapshot)
-    with open_scratch() as scratch:
-        store = LocalStore(Path(scratch))
-        create_snapshot_table(store, manifest)
-        state = delta_state(store, path)
-        commit = store.read(f"{path}/{COMMIT}")
-    if state is None:
-        raise AssertionError("a table that was just made is there")
-    return state, commit
 
 
 COMMIT = f"_delta_log/{0:020d}.json"

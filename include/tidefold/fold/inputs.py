@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO, TypeVar
@@ -22,11 +22,13 @@ from tidefold.changelog.segment import Indexes, of_key_groups, read_change_set
 from tidefold.domain.external_snapshot import StorageTier
 from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.log_state import ChangeSet
-from tidefold.domain.snapshot.manifest import DataFile
+from tidefold.domain.paths import data_path
+from tidefold.domain.retention.local_copies import CopyName
+from tidefold.domain.snapshot.manifest import DataFile, Manifest
 from tidefold.errors import CorruptError, NotFoundError, TidefoldError
 from tidefold.fold.plan import Address, ChangeSetIndex, Input, PlaceNumbers, Read
 from tidefold.storage import Store, compute_sha256, is_lost_by_disk, open_store
-from tidefold.storage.local_copies.host_copies import HostCopied, HostCopies
+from tidefold.storage.local_copies.host_copies import HostCopied, HostCopies, HostFolders
 from tidefold.storage.local_store import LocalStore
 
 # From this number of change sets on, finding the parts of one bucket costs more than reading all of them whole.
@@ -40,6 +42,48 @@ _READERS, _RUN = 8, 1_000
 _NUMBER = "_number"
 # The id of a schema of the log, and the schema of the change set.
 _Kind = tuple[int, pa.Schema]
+
+
+@dataclass(frozen=True, slots=True)
+class SourcePlaces:
+    """Addresses for a plan.
+
+    local: the local root of each snapshot that has a copy here.
+    segments: the local copies of segments.
+    external: originals of imported files, by their sha256.
+    hosts: how tasks find the copies of their own hosts.
+    """
+
+    store: str
+    local: Mapping[int, str] = field(default_factory=dict)
+    segments: str | None = None
+    external: Mapping[str, Address] = field(default_factory=dict)
+    hosts: HostFolders | None = None
+
+    def inputs(self, base: Manifest, files: Sequence[DataFile], *folders: str) -> tuple[Input, ...]:
+        """Returns files of a snapshot with all their addresses.
+
+        Local copies come first, its own before others'. Then come these folders of the store, then originals.
+        """
+        near = sorted(self.local, key=lambda snapshot: (snapshot != base.snapshot, -snapshot))
+        copies = [(self.local[snapshot], str(CopyName(base.log, snapshot))) for snapshot in near]
+        return tuple(
+            Input(
+                file,
+                (
+                    *(Address(StorageTier.LOCAL, root, data_path(folder, file.name)) for root, folder in copies),
+                    *(Address(StorageTier.STORE, self.store, data_path(f, file.name)) for f in dict.fromkeys(folders)),
+                    *(self.external[key] for key in (file.sha256,) if key in self.external),
+                ),
+            )
+            for file in files
+        )
+
+    @property
+    def logs(self) -> tuple[Address, ...]:
+        """Returns the addresses of segments, in order."""
+        near = [] if self.segments is None else [Address(StorageTier.LOCAL, self.segments)]
+        return (*near, Address(StorageTier.STORE, self.store))
 
 
 class ChangeCache:

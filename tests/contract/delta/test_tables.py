@@ -16,8 +16,8 @@ from deltalake import DeltaTable
 from support import simulated
 from support.builders import SHAPE
 from support.dict_store import DictStore
-from tidefold.delta.publish import Publication, provide_new_files, publish
-from tidefold.delta.published_table import Published, create_snapshot_table
+from tidefold.delta.publish import Publication, create_snapshot_table, provide_new_files, publish
+from tidefold.delta.published_table import Published
 from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.log_state import SnapshotKind
 from tidefold.domain.paths import DataFileName, LogPaths, data_path

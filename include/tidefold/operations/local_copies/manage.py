@@ -29,7 +29,7 @@ from tidefold.storage.local_copies.host_copies import HostCopied
 from tidefold.storage.local_copies.roots import LocalRoots
 
 if TYPE_CHECKING:
-    from tidefold.fold.plan_fold import SourcePlaces
+    from tidefold.fold.inputs import SourcePlaces
 
 _log = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ def copy_staged(
         return None
     try:
         # Imported here, because `status` must not load these modules.
-        from tidefold.delta.published_table import build_table
+        from tidefold.delta.publish import build_table
         from tidefold.operations.local_copies.inventory import provide_room
 
         provide_room(pipeline, manifest)
@@ -106,7 +106,7 @@ def forget(pipeline: Pipeline, log: str, segments: Sequence[str]) -> None:
 
 def places_of(pipeline: Pipeline, log: str) -> SourcePlaces:
     """Returns where the files of a log may be read. Incomplete copies serve the files that they have (L7)."""
-    from tidefold.fold.plan_fold import SourcePlaces
+    from tidefold.fold.inputs import SourcePlaces
 
     store = pipeline.store.address
     if pipeline.hosts:

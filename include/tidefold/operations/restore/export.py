@@ -21,7 +21,8 @@ from pathlib import Path
 import msgspec
 
 from tidefold.compute.runners import Runner, in_threads
-from tidefold.delta.published_table import COMMIT, build_table, delta_state
+from tidefold.delta.publish import build_table
+from tidefold.delta.published_table import COMMIT, delta_state
 from tidefold.domain.external_snapshot import StorageTier
 from tidefold.domain.key_groups import KeyGroups, OwnedRows, RedistributionMode, Share
 from tidefold.domain.log_state import Drill, LogState, Snapshot, SnapshotKind

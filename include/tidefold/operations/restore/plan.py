@@ -3,8 +3,8 @@
 The first way is the snapshot's own files: the local copy, then the store, then the original of an imported file. The
 next ways are older snapshots and the log. Planning reads manifests only.
 
-How a source is chosen: `fold/plan_fold.py` lists the addresses of each file in this order, `fold/inputs.py` reads
-the first one whose bytes match the recorded checksum, and `fold/fold_bucket.py` tries the next way if there is none.
+How a source is chosen: `fold/inputs.py` lists the addresses of each file in this order and reads the first one whose
+bytes match the recorded checksum, and `fold/fold_bucket.py` tries the next way if there is none.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tidefold.domain.snapshot.manifest import Manifest
 from tidefold.domain.snapshot.point_in_time import older
 from tidefold.domain.table.types import shape_at
 from tidefold.errors import CorruptError, TidefoldError
-from tidefold.fold.inputs import Inputs
+from tidefold.fold.inputs import Inputs, SourcePlaces
 from tidefold.fold.plan import (
     Address,
     FoldPlan,
@@ -33,7 +33,7 @@ from tidefold.fold.plan import (
     decide_rewrite,
     number_ways,
 )
-from tidefold.fold.plan_fold import SourcePlaces, files_of, require_joined, sort_by_weight
+from tidefold.fold.plan_fold import files_of, require_joined, sort_by_weight
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot.confirm import find_manifest
 

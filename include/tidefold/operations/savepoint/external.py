@@ -24,8 +24,8 @@ from tidefold.storage import Store, open_store
 from tidefold.storage.addresses import find_schemes, require_apart, require_within
 
 if TYPE_CHECKING:
+    from tidefold.fold.inputs import SourcePlaces
     from tidefold.fold.plan import Address
-    from tidefold.fold.plan_fold import SourcePlaces
 
 _log = logging.getLogger(__name__)
 _KNOWN = ("s3://", "abfs://", "abfss://", "gs://", "file:///")

@@ -16,6 +16,7 @@ from tidefold.domain.snapshot.claim import KindDecision
 from tidefold.domain.snapshot.manifest import home
 from tidefold.domain.snapshot.transitions import progress_after_import
 from tidefold.errors import CorruptError
+from tidefold.fold.inputs import SourcePlaces
 from tidefold.fold.plan import (
     Address,
     FoldPlan,
@@ -26,7 +27,7 @@ from tidefold.fold.plan import (
     RewriteDecision,
     decide_rewrite,
 )
-from tidefold.fold.plan_fold import SourcePlaces, sort_by_weight
+from tidefold.fold.plan_fold import sort_by_weight
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline, now
 from tidefold.operations.savepoint.external import Original, check_original, original_at

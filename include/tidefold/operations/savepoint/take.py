@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from tidefold.compute.runners import in_threads
-from tidefold.delta.published_table import build_table
+from tidefold.delta.publish import build_table
 from tidefold.domain.external_snapshot import Layout, StorageTier
 from tidefold.domain.key_groups import bucket_ranges
 from tidefold.domain.log_state import LogState, Snapshot, State

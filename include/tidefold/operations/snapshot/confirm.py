@@ -18,9 +18,8 @@ from tidefold.domain.retention.local_copies import CopyName
 from tidefold.domain.snapshot import claim, transitions
 from tidefold.domain.snapshot.manifest import Manifest
 from tidefold.errors import AlreadyExistsError, CorruptError, RefusedError
-from tidefold.fold.inputs import Inputs
+from tidefold.fold.inputs import Inputs, SourcePlaces
 from tidefold.fold.plan import Address
-from tidefold.fold.plan_fold import SourcePlaces
 from tidefold.ledger import read_manifest, read_manifest_at
 from tidefold.ledger.evidence import DECISION_FACT, SET_FACT
 from tidefold.operations.local_copies.manage import places_of

@@ -12,8 +12,7 @@ from itertools import islice
 
 from tidefold.compute.broadcast_work import TaskWork
 from tidefold.compute.runners import Runner, TaskAnswer
-from tidefold.delta.publish import provide_new_files
-from tidefold.delta.published_table import create_snapshot_table
+from tidefold.delta.publish import create_snapshot_table, provide_new_files
 from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind, State
 from tidefold.domain.paths import data_path
 from tidefold.domain.snapshot import transitions

@@ -7,7 +7,8 @@ from typing import Any
 
 import msgspec
 
-from tidefold.delta.published_table import COMMIT, DeltaState, build_table, delta_state
+from tidefold.delta.publish import build_table
+from tidefold.delta.published_table import COMMIT, DeltaState, delta_state
 from tidefold.domain.external_snapshot import StorageTier
 from tidefold.domain.log_state import LogState, Snapshot
 from tidefold.domain.paths import LogPaths

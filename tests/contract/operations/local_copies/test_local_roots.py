@@ -37,7 +37,8 @@ from support.local_copies import (
 )
 from support.pipelines import contents, judge_all, rows_of, snapshot_rows, table_rows
 from tidefold.cli.app import app
-from tidefold.delta.published_table import COMMIT, build_table, delta_state
+from tidefold.delta.publish import build_table
+from tidefold.delta.published_table import COMMIT, delta_state
 from tidefold.domain.log_state import SnapshotKind
 from tidefold.domain.paths import INTENTS, data_path
 from tidefold.domain.retention.local_copies import CopyName
