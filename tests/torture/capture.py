@@ -36,17 +36,17 @@ class Java:
                 line = self._lines.get(timeout=0.2)
             except queue.Empty:
                 if process.poll() is not None:
-                    raise CaptureError(f"The engine's process ended: see {self._log}") from None
+                    raise CaptureError(f"The engine's process ended: see {self._log.name}") from None
                 continue
             if line == answer:
                 return
-            raise CaptureError(f"{line}: see {self._log}")
-        raise CaptureError(f"The engine did not answer to {command}: see {self._log}")
+            raise CaptureError(f"{line}: see {self._log.name}")
+        raise CaptureError(f"The engine did not answer to {command}: see {self._log.name}")
 
     def poll(self) -> int | None:
         """The exit code of a process that has ended."""
         if not self._lines.empty():
-            raise CaptureError(f"{self._lines.get()}: see {self._log}")
+            raise CaptureError(f"{self._lines.get()}: see {self._log.name}")
         return None if self._process is None else self._process.poll()
 
     def kill(self) -> None:
