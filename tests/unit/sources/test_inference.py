@@ -16,8 +16,9 @@ import pytest
 
 from tidefold.domain.log_state import Column
 from tidefold.sources.inference.dialect import dialect_of
+from tidefold.sources.inference.json_samples import find_record_path
 from tidefold.sources.inference.proposal import ProposalQuestion, ProposedColumn, ProposedLog
-from tidefold.sources.inference.propose import find_record_path, propose
+from tidefold.sources.inference.propose import propose
 from tidefold.sources.inference.roles import find_keys, find_ops, find_orders, key_question
 from tidefold.sources.inference.strange_rows import explain_strange_rows
 from tidefold.sources.inference.values import column_of_texts, column_of_values

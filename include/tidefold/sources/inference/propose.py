@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
-from decimal import Decimal
 from functools import partial
 from itertools import islice
 from pathlib import PurePosixPath
@@ -17,7 +15,7 @@ from tidefold.domain.table.table_spec import MARIADB, MYSQL, ORACLE, POSTGRESQL,
 from tidefold.domain.wording import count_noun
 from tidefold.sources.debezium.connect_schema import column_names, columns_by, explain_losses, numeric_forms
 from tidefold.sources.inference import roles
-from tidefold.sources.inference.dialect import find_unnamed, is_object, patterns_of, read_beginning
+from tidefold.sources.inference.dialect import find_unnamed, patterns_of
 from tidefold.sources.inference.files import (
     NO_HEADERS,
     Headers,
@@ -27,6 +25,7 @@ from tidefold.sources.inference.files import (
     propose_tables,
     sample_records,
 )
+from tidefold.sources.inference.json_samples import find_record_path, objects_of, raw_lines, read_objects, sample_files
 from tidefold.sources.inference.layout import (
     TransactionTopic,
     by_folder,
@@ -46,33 +45,18 @@ from tidefold.sources.inference.rows import (
     is_placeholder,
     propose_rows,
 )
-from tidefold.sources.inference.strange_rows import explain_strange_rows, is_list_of_objects
+from tidefold.sources.inference.strange_rows import explain_strange_rows
 from tidefold.sources.inference.values import base64_note, column_of_values
 from tidefold.sources.json_lines.source import Json
 from tidefold.sources.landing.folders import Place, name_at
-from tidefold.sources.landing.listing import LandedFile, list_any, open_landed
-from tidefold.sources.landing.streams import (
-    CutShortError,
-    DamagedError,
-    Fingerprint,
-    ShrunkError,
-    file_chunks,
-    split_document,
-)
+from tidefold.sources.landing.listing import LandedFile, list_any
 from tidefold.sources.records.extended_json import to_plain
 
-RECORDS, FILES = 2000, 3
+_FEW = 3
 _CONNECTORS = (POSTGRESQL, MYSQL, MARIADB, SQLSERVER, ORACLE)
 # Names that a Kafka sink may have given. Other programs use names with a dash too.
 _NAMED = re.compile(r"(?:(?P<plus>[\w.-]+)\+\d+\+\d+|(?P<dash>[\w.-]+)-\d+-\d+)\.(jsonl?(\.gz)?|gz)", re.ASCII)
-# Fields in which programs put a row, next to the field with its operation.
-_LISTS = ("data", "items", "results", "records", "rows", "values", "value", "elements", "entries", "list")
-# What an API says beside its records.
-_PAGING = re.compile(
-    r"_|(page|next|prev|count|total|cursor|has_?more|offset|limit|size|links?|meta|status|success)", re.I
-)
 _NO_ENVELOPES = "its records are plain rows: of Avro, only Debezium's envelopes are read. Write JSON or Parquet instead"
-_DOCUMENT = 64 << 20
 _WRAPPERS = ("_airbyte_data", "_source", "record", "payload")
 # Microseconds since 1970 of the years 1980 to 2100: a whole number in this range may be a time.
 _TIMES = (315_532_800_000_000, 4_102_444_800_000_000)
@@ -106,7 +90,7 @@ def propose(
     typed = group_typed(directory, tables, skipped)
     for (format_, topic), members in typed.items():
         [log] = log_ids([topic], [p.id for p in proposals])
-        sample = _share(members, partial(_read_typed, format_))
+        sample = sample_files(members, partial(_read_typed, format_))
         proposed = _propose_log(log, topic, landing_folder(members), [], sample)
         proposals.append(replace(proposed, format=format_, options=_names_option(members)))
     for folder, members in folders.items():
@@ -150,7 +134,7 @@ def _group_files(
 
 
 def _is_of_kafka(file: LandedFile) -> bool:
-    sample = list(islice(_records(file), FILES))
+    sample = list(islice(_records(file), _FEW))
     return bool(sample) and (not _is_plain(sample) or any("value" in r and "offset" in r for r in sample))
 
 
@@ -170,7 +154,7 @@ def _propose_kafka_rows(
     log: str, topic: str, folder: PurePosixPath, notes: Sequence[str], files: Sequence[LandedFile]
 ) -> ProposedLog:
     """Proposes a log for plain JSON of a Kafka sink. A row is the value or the line; its offset orders it."""
-    lines = _lines(files)
+    lines = sample_files(files, read_objects)
     alone = not any("value" in record and "offset" in record for record in lines)
     rows = [value for value in (lines if alone else [r.get("value") for r in lines]) if isinstance(value, dict)]
     feed = _json_feed(log, topic, folder, files, rows, f"Topic {topic}, {len(lines):,} records sampled.", alone)
@@ -189,7 +173,7 @@ def _propose_lines(log: str, folder: PurePosixPath, files: Sequence[LandedFile])
     """Proposes a log for plain JSON in files of any name: each line is a row, and its columns order it."""
     path = find_record_path(files)
     files = [replace(file, record_path=path) for file in files]
-    lines = _lines(files)
+    lines = sample_files(files, read_objects)
     stems = strange_stems(files)
     notes = [f"its folder holds files of several kinds ({', '.join(stems[:4])}): give each a folder"] if stems else []
     if not lines:
@@ -215,46 +199,8 @@ def _propose_lines(log: str, folder: PurePosixPath, files: Sequence[LandedFile])
     named_by_folders = find_folder_columns(files, [column.name for column in feed.columns])
     folder_columns = tuple(column_of_values(name, texts) for name, texts in named_by_folders.items())
     options = {**patterns_of(files, Json.endings), **feed.options, **({"record_path": path} if path else {})}
-    parts = {file.name: _share([file], _read_objects) for file in choose_sample(files)} if not notes else {}
+    parts = {file.name: sample_files([file], read_objects) for file in choose_sample(files)} if not notes else {}
     return propose_rows(replace(feed, notes=tuple(notes), options=options, folder_columns=folder_columns, parts=parts))
-
-
-def find_record_path(files: Sequence[LandedFile]) -> str | None:
-    """Returns the path of the records, if the files are JSON documents; None: they have lines."""
-    paths = {_find_path(data) for file in choose_sample(files) if (data := read_beginning(file, _DOCUMENT)[0].strip())}
-    return paths.pop() if len(paths) == 1 else None
-
-
-def _find_path(data: bytes) -> str | None:
-    if data.startswith(b"["):
-        return "."
-    first, _, more = data.partition(b"\n")
-    is_line = is_object(first)
-    try:
-        documents = [first] if is_line else list(islice(split_document(data, "."), 2))
-    except (CutShortError, DamagedError):
-        return None
-    is_alone = len(documents) == 1 and not (is_line and more)
-    document = json.loads(documents[0]) if is_alone and is_object(documents[0]) else {}
-    lists = list(_list_paths(document, "")) or _find_only_list(document)
-    if len(lists) == 1:
-        return lists[0]
-    return "." if documents and not is_line else None
-
-
-def _list_paths(value: Any, path: str) -> Iterator[str]:
-    """Yields the paths of lists of objects whose names say that they are records."""
-    for name, part in value.items():
-        if isinstance(part, dict) and path.count(".") < 2:
-            yield from _list_paths(part, f"{path}.{name}")
-        elif name in _LISTS and is_list_of_objects(part):
-            yield f"{path}.{name}"
-
-
-def _find_only_list(document: dict[str, Any]) -> list[str]:
-    """Returns the path of the one list of objects of a document that has nothing else but how it was read."""
-    own = {name: value for name, value in document.items() if not _PAGING.match(name)}
-    return [f".{name}" for name, value in own.items() if len(own) == 1 and is_list_of_objects(value)]
 
 
 def _json_feed(
@@ -271,7 +217,7 @@ def _json_feed(
     alone: the lines are the rows.
     """
     options: dict[str, Any] = {"record": "value"} if alone else {}
-    if any(to_plain(line) != line for file in choose_sample(files) for line in islice(_raw_lines(file), FILES)):
+    if any(to_plain(line) != line for file in choose_sample(files) for line in islice(raw_lines(file), _FEW)):
         options["extended_json"] = True
     field, op = _row_field(rows)
     # `format: json` does not read the schema beside a row.
@@ -314,51 +260,12 @@ def _row_field(rows: Sequence[dict[str, Any]]) -> tuple[str, OpCandidate | None]
     return (named[0], op) if len(named) == 1 else ("", None)
 
 
-def _lines(files: Sequence[LandedFile]) -> list[dict[str, Any]]:
-    """Returns the objects on the lines of some files. Numbers with a decimal point keep their text form."""
-    return _share(files, _read_objects)
-
-
-def _read_objects(file: LandedFile, count: int) -> Iterator[dict[str, Any]]:
-    return islice(_objects(file, Decimal), count)
-
-
-def _objects(file: LandedFile, parse_float: Callable[[str], Any] = float) -> Iterator[dict[str, Any]]:
-    """Yields the lines of a file that are JSON objects."""
-    for line in _raw_lines(file):
-        try:
-            value = json.loads(to_plain(line), parse_float=parse_float)
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(value, dict):
-            yield value
-
-
 def _sample(files: Sequence[LandedFile]) -> list[dict[str, Any]]:
-    return _share(files, lambda file, count: islice(_records(file), count))
-
-
-def _share(
-    files: Sequence[LandedFile], read: Callable[[LandedFile, int], Iterable[dict[str, Any]]]
-) -> list[dict[str, Any]]:
-    """Returns records of the first, the middle and the last file: deletes and new columns tend to come late."""
-    members = choose_sample(files)
-    return [record for file in members for record in read(file, RECORDS // len(members))]
+    return sample_files(files, lambda file, count: islice(_records(file), count))
 
 
 def _records(file: LandedFile) -> Iterator[dict[str, Any]]:
-    return (record for value in _objects(file) if (record := _unwrap(value)))
-
-
-def _raw_lines(file: LandedFile) -> Iterator[bytes]:
-    with open_landed(file) as stream:
-        try:
-            for chunk in file_chunks(
-                Fingerprint(stream, file.size).blocks(), packed=file.packed, record_path=file.record_path
-            ):
-                yield from chunk.lines
-        except (CutShortError, DamagedError, ShrunkError):
-            return  # A sample does not need the whole file. Ingest reports what is wrong with it.
+    return (record for value in objects_of(file) if (record := _unwrap(value)))
 
 
 def _unwrap(record: dict[str, Any]) -> dict[str, Any]:
