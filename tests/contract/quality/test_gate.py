@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import subprocess
 import sys
 from dataclasses import replace
@@ -13,7 +14,7 @@ import pytest
 from support.staging import ROWS, Row, make_pipeline, stage
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot import transitions
-from tidefold.errors import CorruptError, SupersededError
+from tidefold.errors import CorruptError, StorageError, SupersededError
 from tidefold.ledger import read_manifest
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.quality import judge as judge_module
@@ -142,3 +143,14 @@ def test_a_manifest_that_another_run_deletes_before_the_gate_is_no_damage(pipeli
     pipeline.ledger("accounts").commit(lambda state: transitions.abort(state, 1, "superseded by attempt 2"))
     with pytest.raises(SupersededError):
         judge_module.weigh(pipeline, case)
+
+
+def test_a_full_disk_for_scratch_files_is_an_error_of_storage() -> None:
+    """Fault matrix, a run of an imported log: the disk was full when the gate began, and nothing named the error."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        with pytest.raises(StorageError, match="a scratch folder of the gate: .*File too large"), open_duckdb():
+            pass
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

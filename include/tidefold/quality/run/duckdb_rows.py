@@ -19,7 +19,7 @@ from tidefold.changelog.key_group_hash import quote_name
 from tidefold.changelog.schema import table_schema
 from tidefold.domain.snapshot.manifest import Manifest
 from tidefold.domain.wording import EngineName
-from tidefold.errors import TidefoldError
+from tidefold.errors import StorageError, TidefoldError
 from tidefold.quality.report.result import clip_text
 from tidefold.quality.run.bucket_counts import JUDGE_AGAIN, file_rows
 from tidefold.quality.run.count_memory import CountMemory
@@ -110,7 +110,7 @@ class DuckDBEngine:
 
 @contextmanager
 def open_duckdb(memory: int = _MEMORY) -> Iterator[DuckDBEngine]:
-    """Opens an engine with its own scratch folder, which is deleted at the end.
+    """Opens an engine with its own scratch folder, which is deleted at the end. Raises StorageError.
 
     memory: bytes that the database may use before it spills.
     """
@@ -120,7 +120,10 @@ def open_duckdb(memory: int = _MEMORY) -> Iterator[DuckDBEngine]:
         address = f"duckdb:///{scratch}/judged.duckdb"
         database = sqlalchemy.create_engine(address, poolclass=sqlalchemy.pool.NullPool)
         # The settings are those of Great Expectations: DuckDB shares a file only under equal settings.
-        opened = database.raw_connection()
+        try:
+            opened = database.raw_connection()
+        except duckdb.Error as error:
+            raise StorageError("STORAGE", f"`{scratch}`, a scratch folder of the gate: {error}.") from error
         connection: Any = opened.driver_connection
         try:
             connection.execute("SET TimeZone = 'UTC'")
