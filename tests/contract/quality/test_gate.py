@@ -150,7 +150,7 @@ def test_a_full_disk_for_scratch_files_is_an_error_of_storage() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
     try:
-        with pytest.raises(StorageError, match="a scratch folder of the gate: .*File too large"), open_duckdb():
+        with pytest.raises(StorageError, match=r"a scratch folder of the gate: .*File too large"), open_duckdb():
             pass
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
