@@ -43,13 +43,13 @@ def decode_json(data: bytes | str | msgspec.Raw, kind: Any) -> Any:
 
 
 @overload
-def convert_value(value: Any, kind: type[T], *, from_attributes: bool = False) -> T: ...
+def convert_value(value: Any, kind: type[T]) -> T: ...
 @overload
-def convert_value(value: Any, kind: Any, *, from_attributes: bool = False) -> Any: ...
-def convert_value(value: Any, kind: Any, *, from_attributes: bool = False) -> Any:
-    """Returns plain values, or another object, as a value of a type. Raises msgspec.ValidationError."""
+def convert_value(value: Any, kind: Any) -> Any: ...
+def convert_value(value: Any, kind: Any) -> Any:
+    """Returns plain values as a value of a type. Raises msgspec.ValidationError."""
     _decoder(kind)  # Afterwards the description of the type is complete.
-    return msgspec.convert(value, kind, from_attributes=from_attributes)
+    return msgspec.convert(value, kind)
 
 
 def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:

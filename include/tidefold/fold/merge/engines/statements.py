@@ -155,13 +155,10 @@ def differs(shape: TableSpec, pairs: Iterable[tuple[str, str]]) -> str:
     return f"{order_of(shape, f'base.{ORDER}')} = {order_of(shape, 'touched._place')} AND ({unequal})"
 
 
-def latest(shape: TableSpec, relation: str = "live", columns: str = "*") -> str:
+def latest(shape: TableSpec, relation: str = "live") -> str:
     """Returns the query for the change with the highest position of each key."""
     newest = ", ".join(f"{name} DESC" for name in place_columns(shape))
-    return (
-        f"SELECT {columns} FROM {relation} "
-        f"QUALIFY row_number() OVER (PARTITION BY {key_list(shape)} ORDER BY {newest}) = 1"
-    )
+    return f"SELECT * FROM {relation} QUALIFY row_number() OVER (PARTITION BY {key_list(shape)} ORDER BY {newest}) = 1"
 
 
 # Whether the newest change of a key is an upsert.
