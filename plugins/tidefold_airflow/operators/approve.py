@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _APPROVE, _REJECT = "Approve", "Reject"
 # A timeout without a default fails the task: silence is never consent.
-_WHY = "Kept with what you decide. Whoever publishes a snapshot needs one: without it, the question is asked again."
+_WHY = "Kept with your decision. Required to publish a snapshot: without it, the question is asked again."
 _REASON = Param("", type="string", maxLength=500, title="Why", description=_WHY)
 
 
@@ -134,7 +134,6 @@ class TidefoldApprovalOperator(TidefoldConfirmOperator):
         if staged is None:
             return report([_pointless(state, self.snapshot)], context)
         left = until - datetime.now(UTC)
-        self.log.info("Answer: %s", answer)
         if answer and answer.approved and not answer.why.strip():
             self.log.warning("%s approved without a reason, so nothing is published.", answer.by)
             why = f"{answer.by or 'somebody'} approved without a reason, and the time is over"
@@ -145,6 +144,7 @@ class TidefoldApprovalOperator(TidefoldConfirmOperator):
                 context,
                 until=until.isoformat(),
             )
+        self.log.info("Answer: %s", answer)
         decision = answer or Answer(approved=False, by="", why="nobody was asked in time")
         outcomes = for_each_log([state.log], lambda log: _decide(scope, log, staged, decision))
         if decision.approved and not outcomes[0].error:

@@ -163,7 +163,7 @@ def drop(
     """
     from tidefold.operations.retention.clean import drop as act
 
-    after = f"tidefold {'ingest' if yes else 'drop'} {log}{'' if yes else ' --yes'}"
+    after = "" if yes else f"tidefold drop {log} --yes"
     return print_removals(terminal, "drop", [act(terminal.pipeline(), log, plan=not yes)], after=after)
 
 

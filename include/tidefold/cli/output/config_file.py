@@ -78,8 +78,8 @@ def _ask(question: ProposalQuestion) -> str:
 
 def list_assumptions(log: ProposedLog) -> list[str]:
     """Lists the assumptions, which hold until a person corrects them, with their evidence."""
-    left_out = [f"ignored = {', '.join(log.ignored)}. Reason: no type fits these."] if log.ignored else []
-    return [*map(_describe_assumption, (one for one in log.questions if one.sure and one.because)), *left_out]
+    assumed = [_describe_assumption(question) for question in log.questions if question.sure and question.because]
+    return [*assumed, f"ignored = {', '.join(log.ignored)}. Reason: no type fits these."] if log.ignored else assumed
 
 
 def _describe_assumption(question: ProposalQuestion) -> str:

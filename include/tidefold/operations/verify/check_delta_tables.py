@@ -92,8 +92,10 @@ def check_published_table(store: Store, state: LogState, manifests: Mapping[int,
         content, harm = None, DamageKind.UNREADABLE
     if any(content == build_table(manifests[s.id])[0] for s in shown if s.id in manifests):
         return None
-    hint = f"`tidefold rebuild {state.log} --table --yes` makes it again."
-    if harm is DamageKind.FOREIGN:
+    hint = f"Every snapshot is a table of its own, under `{LogPaths(state.log).snapshots}/`."
+    if harm is DamageKind.MISSING:
+        hint = f"`tidefold rebuild {state.log} --table --yes` makes it again."
+    elif harm is DamageKind.FOREIGN:
         hint = (
             f"Undo what others committed (RESTORE to version {shown[0].table_version}), or `tidefold confirm "
             f"{state.log} --reconcile` replaces it with the next snapshot."

@@ -92,15 +92,15 @@ def fit_hint(
     unknown = [name for name in names if name not in expected]
     lacking = {*shape.key, *shape.column_order, *beside} - set(names)
     missing = [c for c in shape.columns if c.name not in names and not c.may_lack and not lacking]
-    hint = "Nothing of it was ingested."
+    hint = untaken = "Nothing of it was ingested."
     in_folders = [c.name for c in missing if c.name in read_folders(path)]
     if in_folders:
         hint += f" Its folders have {', '.join(in_folders)}: set `folder_columns: [{', '.join(in_folders)}]` under "
         hint += "`source`."
-    for column in shape.columns:
-        for name in [name for name in unknown if name in column.aliases]:
-            hint += f" `{name}` is an alias of `{column.name}`, and the file has both: remove one of them."
-            unknown = [one for one in unknown if one != name]
+    aliases = {alias: column.name for column in shape.columns for alias in column.aliases}
+    for name in filter(aliases.get, unknown):
+        hint += f" `{name}` is an alias of `{aliases[name]}`, and the file has both: remove one of them."
+    unknown = [name for name in unknown if name not in aliases]
     lower = {c.name.lower(): c for c in shape.columns if c.name not in names and c.name not in in_folders}
     near = {name: lower[to] for name in unknown for to in get_close_matches(name.lower(), lower, 1, _NEAR)}
     for name, column in list(near.items())[:3]:
@@ -122,8 +122,7 @@ def fit_hint(
     if missing:
         lines = ", ".join(f"`{c.name}: {{type: '{c.type}', default: null}}`" for c in missing[:3])
         hint += f" If such files have null there, set {lines} in `columns`."
-    begin = "Or land" if hint.count(". ") else "Land"
-    return f"{hint} {begin} the file with the columns of the log."
+    return f"{hint} {'Land' if hint == untaken else 'Or land'} the file with the columns of the log."
 
 
 @dataclass

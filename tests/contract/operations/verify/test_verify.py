@@ -481,6 +481,15 @@ def test_a_snapshot_s_own_delta_log_is_made_anew_from_the_manifest(pipeline: Pip
     assert len(snapshot_rows(pipeline, 2)) == 100
 
 
+@pytest.mark.parametrize(("how", "step"), [("removed", "rebuild accounts --table"), ("cut", "a table of its own")])
+def test_the_next_step_of_a_published_table_fits_its_damage(pipeline: Pipeline, how: str, step: str) -> None:
+    """`rebuild --table` makes a table that is missing. It does nothing where a log is that nobody can read."""
+    for commit in full(pipeline, f"{PATHS.table}/_delta_log").glob("*.json"):
+        commit.unlink() if how == "removed" else commit.write_bytes(commit.read_bytes()[:50])
+    [damage] = [one for one in found(pipeline) if one["part"] == "published table"]
+    assert step in damage["hint"]
+
+
 def test_statistics_that_would_hide_rows_are_found(pipeline: Pipeline) -> None:
     log = full(pipeline, f"snapshots/accounts/0000000002/{COMMIT}")
     text = log.read_text()
