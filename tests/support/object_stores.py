@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,33 @@ def race_processes(address: str, method: str) -> None:
     assert [worker.exitcode for worker in workers] == [0] * 3
     assert [name for name, _ in found] == wanted
     assert {name: store.read(name) for name in wanted} == {name: str(number).encode() for name, number in found}
+
+
+def fork_and_read(address: str) -> None:
+    """Checks that a process and its fork read the store that the process opened and used."""
+    store = open_store(address, Path("/"))
+    store.put_if_absent("before", b"parent")
+    context = multiprocessing.get_context("fork")
+    found = context.Queue()
+    child = context.Process(target=_read_inherited, args=(store, found))
+    child.start()
+    assert found.get(timeout=60) == (b"parent", ["before"])
+    child.join(60)
+    assert child.exitcode == 0
+    assert store.read("before") == b"parent"
+    assert [entry.path for entry in store.list("")] == ["before"]
+
+
+def _read_inherited(store: Store, found: Any) -> None:
+    found.put((store.read("before"), [entry.path for entry in store.list("")]))
+
+
+def run_apart(check: Callable[..., None], *arguments: Any) -> None:
+    """Runs a check in a process of its own: a fork of this one would inherit locks that other tests' threads hold."""
+    process = multiprocessing.get_context("spawn").Process(target=check, args=arguments)
+    process.start()
+    process.join(180)
+    assert process.exitcode == 0
 
 
 def _write_names(address: str, names: list[str], number: int, won: Any) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from support.azure_server import AzureServer
 from support.lossy_proxy import LossyProxy, lossy_proxy
-from support.object_stores import race_processes, read_in_any_order, require_made, require_named_at_once
+from support.object_stores import race_processes, read_in_any_order, require_made, require_named_at_once, run_apart
 from tidefold.errors import AlreadyExistsError, InvalidInputError, NotFoundError, StorageError, UnknownOutcomeError
 from tidefold.storage import SizedStore, Store, link_data_file, open_store
 from tidefold.storage.azure import client
@@ -228,7 +228,7 @@ def test_a_large_file_is_read_in_any_order(store: Store) -> None:
 def test_of_many_processes_one_wins_each_name_also_when_forked_from_one_that_used_azure(
     azure: str, method: str
 ) -> None:
-    race_processes(azure, method)
+    run_apart(race_processes, azure, method)
 
 
 ACCOUNT = {"AZURE_STORAGE_ACCOUNT_NAME": "account1"}

@@ -17,7 +17,7 @@ import pytest
 
 from support.gcs_server import GcsBucketOfTest
 from support.lossy_proxy import LossyProxy, lossy_proxy
-from support.object_stores import race_processes, read_in_any_order, require_made, require_named_at_once
+from support.object_stores import race_processes, read_in_any_order, require_made, require_named_at_once, run_apart
 from tidefold.errors import AlreadyExistsError, InvalidInputError, NotFoundError, StorageError, UnknownOutcomeError
 from tidefold.storage import SizedStore, Store, link_data_file, open_store
 from tidefold.storage.gcs.address import GcsAddress, GcsEndpoint
@@ -246,7 +246,7 @@ def test_a_large_file_is_read_in_any_order(store: Store) -> None:
 def test_of_many_processes_one_wins_each_name_also_when_forked_from_one_that_used_google(
     gcs: GcsBucketOfTest, method: str
 ) -> None:
-    race_processes(gcs.address, method)
+    run_apart(race_processes, gcs.address, method)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from support.object_stores import race_processes, require_made, write_name
+from support.object_stores import fork_and_read, race_processes, require_made, run_apart, write_name
 from support.person import CONFIG
 from support.s3_server import S3Bucket
 from tidefold.cli.app import app
@@ -519,24 +519,11 @@ def test_of_many_threads_that_stream_and_link_to_a_name_one_wins(s3: S3Bucket, s
 @pytest.mark.rotates(3)
 @pytest.mark.parametrize("method", ["spawn", "fork"])
 def test_of_many_processes_one_wins_each_name_also_when_forked_from_one_that_used_s3(s3: S3Bucket, method: str) -> None:
-    race_processes(s3.address, method)
+    run_apart(race_processes, s3.address, method)
 
 
-def _read_inherited(store: Store, out: Any) -> None:
-    out.put((store.read("before"), names(store)))
-
-
-def test_a_store_that_a_fork_inherits_is_usable_in_both(s3: S3Bucket, store: Store) -> None:
-    store.put_if_absent("before", b"parent")
-    context = multiprocessing.get_context("fork")
-    out = context.Queue()
-    child = context.Process(target=_read_inherited, args=(store, out))
-    child.start()
-    assert out.get(timeout=60) == (b"parent", ["before"])
-    child.join(60)
-    assert child.exitcode == 0
-    assert store.read("before") == b"parent"
-    assert names(store) == ["before"]
+def test_a_store_that_a_fork_inherits_is_usable_in_both(s3: S3Bucket) -> None:
+    run_apart(fork_and_read, s3.address)
 
 
 # Addresses
