@@ -342,13 +342,12 @@ def _compare_gates(root: Path, copy: Path) -> dict[str, float]:
 
 
 def _of_one_bucket(pipeline: Pipeline, ids: Any, number: int) -> Any:
-    from tidefold.changelog.key_group_hash import connect, key_groups_of
+    from tidefold.changelog.key_group_hash import key_groups_of
     from tidefold.domain.key_groups import bucket_ranges
 
     shape = pipeline.log(LOG).shape
     span = list(bucket_ranges(shape.key_groups, shape.buckets))[number]
-    with connect() as connection:
-        groups = key_groups_of(pa.table({"id": ids}), shape, connection).to_numpy()
+    groups = key_groups_of(pa.table({"id": ids}), shape).to_numpy()
     return ids[(groups >= span.first) & (groups <= span.last)]
 
 

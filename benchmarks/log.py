@@ -15,7 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from tables import HEAD, Row, folder, machine, ratios, seconds, write_page
-from tidefold.changelog.key_group_hash import connect, with_key_groups
+from tidefold.changelog.key_group_hash import with_key_groups
 from tidefold.changelog.segment import write_parts
 from tidefold.changelog.writer.changelog import Changelog
 from tidefold.changelog.writer.rows_to_arrow import change_table
@@ -105,14 +105,13 @@ def shares(rows: int, width: int, compress: bool) -> list[Row]:
     table = change_table(pa.concat_tables(tables(rows, width)[:2]), SHAPE, 0, 0)
     size = table.nbytes / 1e6
     found: dict[str, list[float]] = {"key groups (md5 of each key)": [], "sort, encode, sha256": []}
-    with connect() as connection:
-        for _ in range(ROUNDS):
-            begun = time.perf_counter()
-            filled = with_key_groups(table, SHAPE, connection)
-            middle = time.perf_counter()
-            write_parts(io.BytesIO(), "bench.seg", [("bench", filled)], compress=compress)
-            found["key groups (md5 of each key)"].append(size / (middle - begun))
-            found["sort, encode, sha256"].append(size / (time.perf_counter() - middle))
+    for _ in range(ROUNDS):
+        begun = time.perf_counter()
+        filled = with_key_groups(table, SHAPE)
+        middle = time.perf_counter()
+        write_parts(io.BytesIO(), "bench.seg", [("bench", filled)], compress=compress)
+        found["key groups (md5 of each key)"].append(size / (middle - begun))
+        found["sort, encode, sha256"].append(size / (time.perf_counter() - middle))
     return [Row(f"... one core: {what}", rates, "MB/s") for what, rates in found.items()]
 
 

@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 import yaml
 
 from tables import write_page
-from tidefold.changelog.key_group_hash import connect, key_groups_of
+from tidefold.changelog.key_group_hash import key_groups_of
 from tidefold.changelog.writer import Changelog
 from tidefold.compute.runners import on_spark
 from tidefold.config import load_config
@@ -241,8 +241,7 @@ def _spark(conf: dict[str, str]) -> Any:
 def _write(pipeline: Any, shape: TableSpec) -> Manifest:
     """Files of one bucket each, sorted by key."""
     random, files = np.random.default_rng(1), []
-    with connect() as connection:
-        groups = key_groups_of(pa.table({"id": np.arange(ROWS)}), shape, connection).to_numpy()
+    groups = key_groups_of(pa.table({"id": np.arange(ROWS)}), shape).to_numpy()
     for bucket, span in enumerate(bucket_ranges(shape.key_groups, BUCKETS)):
         ids = np.flatnonzero((groups >= span.first) & (groups <= span.last))
         name = str(DataFileName(span, 1, 1, f"{bucket:032x}", ""))

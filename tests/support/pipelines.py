@@ -5,18 +5,16 @@ Spark.
 from __future__ import annotations
 
 import shutil
-import threading
 import uuid
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import polars
 import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
 
-from tidefold.changelog.key_group_hash import connect, with_key_groups
+from tidefold.changelog.key_group_hash import with_key_groups
 from tidefold.changelog.schema import UPSERT, change_schema
 from tidefold.changelog.segment import write_segment
 from tidefold.compute.runners import in_process
@@ -49,7 +47,6 @@ logs:
     key_groups: 16
     buckets: 4
 """
-_kept = threading.local()
 
 
 def make_pipeline(folder: Path, config: str = CONFIG) -> Pipeline:
@@ -78,20 +75,13 @@ def put(pipeline: Pipeline, changes: list[dict[str, Any]], log: str = "accounts"
     return put_table(pipeline, pa.Table.from_pylist(rows, schema=change_schema(shape)), log)
 
 
-def _open_connection() -> duckdb.DuckDBPyConnection:
-    """Returns the connection of this thread. Opening one takes longer than all the rest of an append."""
-    if not hasattr(_kept, "connection"):
-        _kept.connection = connect()
-    return _kept.connection  # type: ignore[no-any-return]
-
-
 def put_table(pipeline: Pipeline, rows: pa.Table, log: str = "accounts") -> LogState:
     """Appends one change set whose offsets go on from those of the log. Its key groups are computed here."""
     shape = pipeline.log(log).shape
     ledger = pipeline.ledger(log)
     state = ledger.begin(shape)
     first = state.positions[0].next_offset if state.positions else 0
-    table = with_key_groups(rows, shape, _open_connection())
+    table = with_key_groups(rows, shape)
     path = f"changelog/test/{uuid.uuid4().hex}.seg"
     [part] = write_segment(pipeline.store, path, [(log, table)])
     count = len(rows)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from support.pipelines import judge_all
-from tidefold.changelog.key_group_hash import connect, key_groups_of
+from tidefold.changelog.key_group_hash import key_groups_of
 from tidefold.changelog.writer import Changelog
 from tidefold.changelog.writer.settings import WriterSettings
 from tidefold.compute.runners import Runner, in_process
@@ -85,8 +85,7 @@ def uniform(count: int, segments: int, seed: int = 1) -> list[list[int]]:
 def local(root: Path, count: int, groups: int) -> list[list[int]]:
     """Returns `count` ids, all of them in the first `groups` key groups."""
     ids = pa.table({"id": pa.array(range(ROWS), pa.int64())})
-    with connect() as connection:
-        found = key_groups_of(ids, opened(root).log(LOG).shape, connection).to_pylist()
+    found = key_groups_of(ids, opened(root).log(LOG).shape).to_pylist()
     return [[i for i, group in enumerate(found) if group < groups][:count]]
 
 

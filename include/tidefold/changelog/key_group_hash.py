@@ -1,4 +1,4 @@
-"""Key groups by md5 of a key's canonical text, in Python and in the DuckDB connections made here.
+"""Key groups by md5 of a key's canonical text, computed by DuckDB.
 
 DuckDB computes it with the same expression for changes and, when buckets change, for base rows. DuckDB's own `hash()`
 is faster but may differ between versions, and a key group never changes.
@@ -8,35 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tidefold.changelog.duckdb_connections import connect
 from tidefold.domain.log_state import TableSpec
 from tidefold.domain.table.types import parse_type
 
 if TYPE_CHECKING:
-    import duckdb
     import pyarrow as pa
-
-
-def connect(memory: int | None = None, scratch: str = "") -> duckdb.DuckDBPyConnection:
-    """Opens a connection for one thread. See `configure`."""
-    # Plans take names from modules that need DuckDB in their tasks only.
-    import duckdb
-
-    return configure(duckdb.connect(), memory, scratch)
-
-
-def configure(connection: duckdb.DuckDBPyConnection, memory: int | None, scratch: str) -> duckdb.DuckDBPyConnection:
-    """Gives a connection its settings: one thread, and the same text of a value on every machine.
-
-    memory: bytes above which DuckDB writes to `scratch`; None: most of the machine's memory.
-    scratch: a folder; empty: nothing is written to disk.
-    """
-    # Spark already runs one task a core.
-    connection.execute("SET threads = 1")
-    connection.execute("SET TimeZone = 'UTC'")
-    connection.execute("SET temp_directory = ?", [scratch])
-    if memory is not None:
-        connection.execute("SET memory_limit = ?", [f"{memory}B"])
-    return connection
 
 
 # Rows without a key are spread by where they come from: 2**16 neighbours of a partition have one key group.
@@ -67,20 +44,16 @@ def _text_sql(name: str, type_: str) -> str:
     return f"rtrim(rtrim({text}, '0'), '.')" if parse_type(type_).scale else text
 
 
-def with_key_groups(table: pa.Table, shape: TableSpec, connection: duckdb.DuckDBPyConnection | None = None) -> pa.Table:
-    """Returns the same rows with `_kg` filled. Many calls should share a `connection`: opening one takes 15 ms."""
-    if connection is None:
-        with connect() as connection:
-            return with_key_groups(table, shape, connection)
-    filled = key_groups_of(table, shape, connection)
-    return table.set_column(table.schema.get_field_index("_kg"), table.schema.field("_kg"), filled)
+def with_key_groups(table: pa.Table, shape: TableSpec) -> pa.Table:
+    """Returns the same rows with `_kg` filled."""
+    return table.set_column(table.schema.get_field_index("_kg"), table.schema.field("_kg"), key_groups_of(table, shape))
 
 
-def key_groups_of(table: pa.Table, shape: TableSpec, connection: duckdb.DuckDBPyConnection) -> pa.ChunkedArray:
+def key_groups_of(table: pa.Table, shape: TableSpec) -> pa.ChunkedArray:
     """Returns the key group of each row (uint16)."""
     import pyarrow as pa
 
-    connection.register("keyed", table.select(list(shape.spread_key or ("_partition", "_offset"))))
-    groups = connection.sql(f"SELECT {key_group_sql(shape)} AS _kg FROM keyed").to_arrow_table()
-    connection.unregister("keyed")
+    with connect() as connection:
+        connection.register("keyed", table.select(list(shape.spread_key or ("_partition", "_offset"))))
+        groups = connection.sql(f"SELECT {key_group_sql(shape)} AS _kg FROM keyed").to_arrow_table()
     return groups.column("_kg").cast(pa.uint16())

@@ -23,7 +23,7 @@ from itertools import accumulate, pairwise
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidefold.changelog.key_group_hash import connect
+from tidefold.changelog.duckdb_connections import connect
 from tidefold.domain.log_state import TableSpec
 from tidefold.domain.table.table_spec import ARRIVAL as ARRIVAL
 from tidefold.domain.table.table_spec import VALID_FROM, Engine

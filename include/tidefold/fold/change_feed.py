@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tidefold.changelog.key_group_hash import connect
+from tidefold.changelog.duckdb_connections import connect
 from tidefold.changelog.schema import table_schema
 from tidefold.delta.data_files import Places, places, write_change_file
 from tidefold.domain.external_snapshot import StorageTier

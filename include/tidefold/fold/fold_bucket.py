@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tidefold.changelog.key_group_hash import connect, key_groups_of
+from tidefold.changelog.key_group_hash import key_groups_of
 from tidefold.changelog.schema import Aligner, change_schema, count_changes, sidecar_schema, table_schema
 from tidefold.changelog.segment import Indexes
 from tidefold.delta.data_files import require_same, without_deleted, write_data_file, write_part
@@ -61,9 +61,7 @@ def open_base(inputs: Inputs, base: BaseFiles, bucket: KeyGroups) -> Iterator[pa
         streams = [(one.file, opened.enter_context(inputs.open(one)[1])) for one in shown]
         files = [(file, pq.ParquetFile(stream)) for file, stream in streams]
         failed: list[RefusedError] = []
-        batches = _note_errors(
-            (b for file, parquet in files for b in _rows(file, parquet, base, bucket, opened)), failed
-        )
+        batches = _note_errors((b for file, parquet in files for b in _rows(file, parquet, base, bucket)), failed)
         try:
             yield pa.RecordBatchReader.from_batches(table_schema(base.aligner.shape), batches)
         except duckdb.Error as error:
@@ -88,24 +86,22 @@ def read_hidden(inputs: Inputs, base: BaseFiles, bucket: KeyGroups) -> pa.Table 
             with ExitStack() as opened:
                 stream = opened.enter_context(inputs.open(one)[1])
                 kept = base.aligner.align_sidecar(pq.ParquetFile(stream).read(), base.schema).to_batches()
-                batches = list(_of_bucket(one.file, iter(kept), shape, bucket, opened))
+                batches = list(_of_bucket(one.file, iter(kept), shape, bucket))
                 tables.append(pa.Table.from_batches(batches, sidecar_schema(shape)))
     return pa.concat_tables(tables) if tables else None
 
 
-def _rows(
-    file: DataFile, parquet: pq.ParquetFile, base: BaseFiles, bucket: KeyGroups, opened: ExitStack
-) -> Iterator[pa.RecordBatch]:
+def _rows(file: DataFile, parquet: pq.ParquetFile, base: BaseFiles, bucket: KeyGroups) -> Iterator[pa.RecordBatch]:
     """Yields the rows of a file that belong to a bucket: only some, if the file was written for other buckets (L8)."""
     present = set(parquet.schema_arrow.names)
     names = [name for name in base.aligner.names(base.schema) if name in present]
     live = without_deleted(parquet.iter_batches(batch_size=65_536, columns=names), file)
     batches = base.aligner.rows(live, base.schema)
-    yield from _of_bucket(file, batches, base.aligner.shape, bucket, opened)
+    yield from _of_bucket(file, batches, base.aligner.shape, bucket)
 
 
 def _of_bucket(
-    file: DataFile, batches: Iterator[pa.RecordBatch], shape: TableSpec, bucket: KeyGroups, opened: ExitStack
+    file: DataFile, batches: Iterator[pa.RecordBatch], shape: TableSpec, bucket: KeyGroups
 ) -> Iterator[pa.RecordBatch]:
     if file.is_within(bucket):
         yield from batches
@@ -114,10 +110,9 @@ def _of_bucket(
         # Rows without a key do not show their bucket: all rows of a file belong to the first bucket that it spans.
         yield from batches if bucket.first <= file.key_groups.first <= bucket.last else ()
         return
-    connection = opened.enter_context(connect())
     for batch in batches:
         table = pa.Table.from_batches([batch])
-        groups = key_groups_of(table, shape, connection)
+        groups = key_groups_of(table, shape)
         mine = pc.and_(pc.greater_equal(groups, bucket.first), pc.less_equal(groups, bucket.last))
         yield from table.filter(mine).to_batches()
 

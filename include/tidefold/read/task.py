@@ -12,7 +12,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidefold.changelog.key_group_hash import connect
+from tidefold.changelog.duckdb_connections import connect
 from tidefold.changelog.schema import change_schema, table_schema
 from tidefold.changelog.segment import Indexes, read_change_set
 from tidefold.domain.log_state import ChangeSet, DeletionState, State, TableSpec

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from support.hostile_rows import NAMES, SHAPE, all_checks, random_rows
-from tidefold.changelog.key_group_hash import connect, key_groups_of
+from tidefold.changelog.key_group_hash import key_groups_of
 from tidefold.compute.runners import in_process
 from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.log_state import SnapshotKind
@@ -43,8 +43,7 @@ def store(tmp_path: Path) -> Store:
 def write(store: Store, rows: pa.Table, files: int = 2) -> Manifest:
     """Writes some files a bucket: rows of one key lie in one bucket, but not in one file."""
     written = []
-    with connect() as connection:
-        groups = key_groups_of(rows, SHAPE, connection)
+    groups = key_groups_of(rows, SHAPE)
     for bucket in range(BUCKETS):
         span = KeyGroups(bucket * 4, bucket * 4 + 3)
         here = rows.filter(pc.and_(pc.greater_equal(groups, span.first), pc.less_equal(groups, span.last)))

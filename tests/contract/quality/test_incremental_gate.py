@@ -17,7 +17,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tidefold.changelog.key_group_hash import connect, key_groups_of
+from tidefold.changelog.duckdb_connections import connect
+from tidefold.changelog.key_group_hash import key_groups_of
 from tidefold.changelog.schema import table_schema
 from tidefold.compute.runners import in_process
 from tidefold.delta.data_files import deletions
@@ -87,8 +88,7 @@ def queries_of(suite: int, shape: TableSpec) -> tuple[Query, ...]:
 def groups() -> dict[int | None, int]:
     """Returns the key group of each key that a life has."""
     keys = [*range(60), None]
-    with connect() as connection:
-        numbers = key_groups_of(pa.table({"id": pa.array(keys, pa.int64())}), SHAPES[0], connection)
+    numbers = key_groups_of(pa.table({"id": pa.array(keys, pa.int64())}), SHAPES[0])
     return dict(zip(keys, numbers.to_pylist(), strict=True))
 
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 import hashlib
 
 import pyarrow as pa
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidefold.changelog.key_group_hash import connect, with_key_groups
+from tidefold.changelog.key_group_hash import with_key_groups
 from tidefold.domain.log_state import Column, TableSpec
 
 # One for all examples, as a run has one for all its change sets.
-CONNECTION = connect()
 
 
 def plain(texts: list[str], key_groups: int) -> int:
@@ -32,13 +30,4 @@ def test_of_any_key(keys: list[tuple[str, int]], key_groups: int) -> None:
     names, ids = zip(*keys, strict=True)
     table = pa.table({"_kg": pa.array([0] * len(keys), pa.uint16()), "name": names, "id": pa.array(ids, pa.int64())})
     expected = [plain([name, str(number)], key_groups) for name, number in keys]
-    assert with_key_groups(table, shape, CONNECTION)["_kg"].to_pylist() == expected
-
-
-@pytest.mark.parametrize("number", [1, 2, -7])
-def test_a_kept_connection_gives_the_same(number: int) -> None:
-    shape = TableSpec(("id",), (Column("id", "long"),), "arrival", 128, 1)
-    table = pa.table({"_kg": pa.array([0], pa.uint16()), "id": pa.array([number], pa.int64())})
-    with connect() as connection:
-        twice = [with_key_groups(table, shape, connection)["_kg"].to_pylist() for _ in range(2)]
-    assert twice == [[plain([str(number)], 128)]] * 2
+    assert with_key_groups(table, shape)["_kg"].to_pylist() == expected

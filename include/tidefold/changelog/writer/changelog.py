@@ -132,7 +132,6 @@ class Changelog:
         if not self._keeps_copies:
             self._custody.copies.dispose()
         self._own.close()
-        self._uploader.close()
 
     def __enter__(self) -> Self:
         return self

@@ -15,15 +15,13 @@ import threading
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor
-from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-import duckdb
 import pyarrow as pa
 
 from tidefold.changelog import write_intents
-from tidefold.changelog.key_group_hash import connect, with_key_groups
+from tidefold.changelog.key_group_hash import with_key_groups
 from tidefold.changelog.write_intents import Intent, IntentLog
 from tidefold.changelog.writer.settings import Metrics
 from tidefold.changelog.writer.upload_scheduler import Uploaded, UploadPart, upload
@@ -282,8 +280,6 @@ class SegmentUploader:
         self._metrics = metrics
         self._now = now
         self._compress = compress
-        self._own = threading.local()
-        self._opened = ExitStack()
         self._lock = threading.Lock()
         self._failed: dict[str, int] = {}
 
@@ -316,7 +312,7 @@ class SegmentUploader:
                 self._failed[log] = self._failed.get(log, 0) + 1
 
     def _write(self, parts: Sequence[UploadPart]) -> list[Uploaded]:
-        tables = _with_key_groups(parts, self._connection())
+        tables = _with_key_groups(parts)
         path = self._custody.announce(parts)
         try:
             named = ((part.log, table) for part, table in zip(parts, tables, strict=True))
@@ -331,18 +327,8 @@ class SegmentUploader:
         for one in {one.log: one for one in uploaded}.values():
             self._custody.through(one, one.log)
 
-    def close(self) -> None:
-        self._opened.close()
 
-    def _connection(self) -> duckdb.DuckDBPyConnection:
-        """Returns this thread's own connection: opening one takes longer than a small batch."""
-        if not hasattr(self._own, "connection"):
-            self._own.connection = self._opened.enter_context(connect())
-        connection: duckdb.DuckDBPyConnection = self._own.connection
-        return connection
-
-
-def _with_key_groups(parts: Sequence[UploadPart], connection: duckdb.DuckDBPyConnection) -> list[pa.Table]:
+def _with_key_groups(parts: Sequence[UploadPart]) -> list[pa.Table]:
     """Returns the tables of the parts with their key groups; logs of one table definition are computed together."""
     by_shape: dict[TableSpec, list[int]] = {}
     for index, part in enumerate(parts):
@@ -350,7 +336,7 @@ def _with_key_groups(parts: Sequence[UploadPart], connection: duckdb.DuckDBPyCon
     filled: dict[int, pa.Table] = {}
     for shape, indexes in by_shape.items():
         keys = pa.concat_tables([parts[i].table.select(["_kg", *shape.key]) for i in indexes])
-        groups, start = with_key_groups(keys, shape, connection).column("_kg"), 0
+        groups, start = with_key_groups(keys, shape).column("_kg"), 0
         for i in indexes:
             table = parts[i].table
             filled[i] = table.set_column(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidefold.changelog.key_group_hash import connect
+from tidefold.changelog.duckdb_connections import connect
 from tidefold.changelog.schema import CLEAR, DELETE, has_absent, place_columns
 from tidefold.domain.retention.log_bounds import REDUCING
 from tidefold.domain.table.table_spec import Engine, TableSpec

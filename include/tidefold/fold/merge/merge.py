@@ -9,7 +9,6 @@ which order they came.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -20,7 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tidefold.changelog.key_group_hash import configure, connect, quote_name
+from tidefold.changelog.duckdb_connections import connect
+from tidefold.changelog.key_group_hash import quote_name
 from tidefold.changelog.schema import CLEAR, DELETE, has_absent, order_columns, sidecar_schema, table_schema
 from tidefold.delta.data_files import Places, deletions, places
 from tidefold.domain.snapshot.claim import MARKED_SHARE
@@ -30,7 +30,6 @@ from tidefold.errors import InvalidInputError, TidefoldError
 from tidefold.fold.inputs import Inputs
 from tidefold.fold.merge.arrow_merge import (
     MARKS,
-    TIED,
     ListedKeys,
     find,
     find_tied_versions,
@@ -44,8 +43,6 @@ from tidefold.fold.merge.engines import Statements, statements
 from tidefold.fold.merge.engines.statements import key_list, order
 from tidefold.fold.plan import FoldTask, Input, Recipe, RewriteAction
 
-# Each thread's connection that no merge uses now: a new one costs as much as merging 100,000 rows (decision 0014).
-_idle = threading.local()
 _UNFIT = ("Out of Range Error", "Conversion Error")
 
 
@@ -118,7 +115,7 @@ def merge_bucket(
         upserts = newest.rows.num_rows
         yield MergeResult(upserts, newest.deletes, rows, None, tuple(before.cleared), newest.keys)
         return
-    with _values_explained(), _connection(memory, scratch) as connection:
+    with _values_explained(), connect(memory, scratch) as connection:
         connection.register("changes", changes)
         cleared = _make_live(connection, clears, shape, before)
         emptied = tuple(cleared) > tuple(before.cleared) and shape.merge.engine is not Engine.HISTORY
@@ -227,33 +224,6 @@ def _collect_sidecar(connection: duckdb.DuckDBPyConnection, asked: Statements, s
         return None
     hidden = connection.sql(asked.hidden).to_arrow_table().cast(sidecar_schema(shape))
     return hidden if hidden.num_rows else None
-
-
-@contextmanager
-def _connection(memory: int, scratch: str) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Opens a connection for one merge. It is empty again if the merge succeeds, and not used again after an error."""
-    connection = _open_connection(memory, scratch)
-    try:
-        yield connection
-        for name in ("given_base", "changes", "hidden"):
-            connection.unregister(name)
-        for name in ("kept", "given", "touched", "versions", "points", TIED):
-            connection.execute(f"DROP TABLE IF EXISTS {name}")
-    except BaseException:
-        connection.close()
-        raise
-    _idle.connection = connection
-
-
-def _open_connection(memory: int, scratch: str) -> duckdb.DuckDBPyConnection:
-    idle: duckdb.DuckDBPyConnection | None = getattr(_idle, "connection", None)
-    _idle.connection = None
-    if idle is not None:
-        try:
-            return configure(idle, memory, scratch)
-        except duckdb.Error:
-            idle.close()  # It spilled: it cannot be given another folder.
-    return connect(memory, scratch)
 
 
 # The bucket is then one large file with deletions and one small file, which each fold writes again. If these grow too

@@ -11,7 +11,8 @@ import duckdb
 import msgspec
 import pyarrow as pa
 
-from tidefold.changelog.key_group_hash import connect, quote_name, with_key_groups
+from tidefold.changelog.duckdb_connections import connect
+from tidefold.changelog.key_group_hash import quote_name, with_key_groups
 from tidefold.changelog.schema import DELETE, UPSERT, change_schema, table_schema
 from tidefold.changelog.segment import WrittenChangeSet, read_change_set
 from tidefold.changelog.writer.retry import run_attempts
@@ -212,4 +213,4 @@ def _read_changes(
     columns |= {name: rows.column(name) for name in rows.column_names if name in schema.names}
     columns |= {f.name: pa.nulls(count, f.type) for f in schema if f.name not in columns}
     changes = pa.table([columns[name] for name in schema.names], names=schema.names).cast(schema)
-    yield with_key_groups(changes, shape, connection)
+    yield with_key_groups(changes, shape)

@@ -11,11 +11,9 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 
-import duckdb
 import msgspec
 import pyarrow as pa
 
-from tidefold.changelog.key_group_hash import connect
 from tidefold.changelog.segment import WrittenChangeSet, write_parts
 from tidefold.changelog.write_intents import Intent, IntentLog, begin
 from tidefold.changelog.writer.retry import run_attempts
@@ -144,9 +142,9 @@ class _Parsing:
     changed: set[str] = field(default_factory=set)
     error: WireError | None = None
 
-    def tables(self, connection: duckdb.DuckDBPyConnection) -> Iterator[tuple[str, pa.Table]]:
+    def tables(self) -> Iterator[tuple[str, pa.Table]]:
         try:
-            for table in fill_key_groups(self._file_tables(), self.part.shape, connection):
+            for table in fill_key_groups(self._file_tables(), self.part.shape):
                 yield self.part.log, table
         except Exception as error:
             traceback.print_exc()
@@ -241,8 +239,7 @@ def _discard(store: Store, late: Sequence[Parsed]) -> None:
 def _parse_once(store: Store, task: ParseTask) -> list[Parsed]:
     with ExitStack() as opened:
         parsings = [_Parsing(part, opened.enter_context(QuarantineWriter())) for part in task.logs]
-        connection = opened.enter_context(connect())
-        tables = chain.from_iterable(parsing.tables(connection) for parsing in parsings)
+        tables = chain.from_iterable(parsing.tables() for parsing in parsings)
         first = next(tables, None)
         segment = f"{task.segments}/{uuid.uuid4().hex}.seg"
         written: list[WrittenChangeSet] = []

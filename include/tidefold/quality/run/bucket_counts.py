@@ -16,7 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tidefold.changelog.key_group_hash import connect, key_group_sql, quote_name
+from tidefold.changelog.duckdb_connections import open_database
+from tidefold.changelog.key_group_hash import key_group_sql, quote_name
 from tidefold.changelog.schema import table_schema
 from tidefold.compute.runners import Runner
 from tidefold.delta.data_files import Places, without_deleted
@@ -146,7 +147,7 @@ class BucketCounts:
         import duckdb
 
         store = open_store(self.address, Path("/"))
-        with open_scratch() as scratch, connect(_MEMORY, scratch) as connection:
+        with open_scratch() as scratch, open_database(_MEMORY, scratch) as connection:
             # A check reads these rows, no other file, and loads nothing.
             connection.execute("SET enable_external_access = false")
             try:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import IO, Any
 
-import duckdb
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -158,27 +157,23 @@ def is_empty(row: Any, shape: TableSpec) -> bool:
     return all(value is None for value in msgspec.structs.astuple(row)[: len(shape.columns)])
 
 
-def fill_key_groups(
-    tables: Iterable[pa.Table], shape: TableSpec, connection: duckdb.DuckDBPyConnection | None = None
-) -> Iterator[pa.Table]:
-    """The same tables with key groups, computed for many small ones at once. `connection`: see `with_key_groups`."""
+def fill_key_groups(tables: Iterable[pa.Table], shape: TableSpec) -> Iterator[pa.Table]:
+    """The same tables with key groups, computed for many small ones at once."""
     waiting: list[pa.Table] = []
     rows = 0
     for table in tables:
         waiting.append(table)
         rows += table.num_rows
         if rows >= _GROUPED_ROWS:
-            yield from _fill(waiting, shape, connection)
+            yield from _fill(waiting, shape)
             waiting, rows = [], 0
     if waiting:
-        yield from _fill(waiting, shape, connection)
+        yield from _fill(waiting, shape)
 
 
-def _fill(
-    tables: Sequence[pa.Table], shape: TableSpec, connection: duckdb.DuckDBPyConnection | None
-) -> Iterator[pa.Table]:
+def _fill(tables: Sequence[pa.Table], shape: TableSpec) -> Iterator[pa.Table]:
     whole = pa.concat_tables(tables)
-    filled = with_key_groups(whole, shape, connection)
+    filled = with_key_groups(whole, shape)
     groups = whole.column("_kg")
     if groups.null_count < len(groups):
         index = filled.schema.get_field_index("_kg")

@@ -37,7 +37,7 @@ from support.restoring import (
     take,
 )
 from support.s3_server import S3Bucket
-from tidefold.changelog.key_group_hash import connect, key_groups_of
+from tidefold.changelog.key_group_hash import key_groups_of
 from tidefold.changelog.segment import read_index
 from tidefold.compute.runners import in_process
 from tidefold.domain.key_groups import KeyGroups
@@ -243,7 +243,7 @@ def check_batches(pipeline: Pipeline, spans: list[tuple[str, int, int]], wanted:
 def groups_of(pipeline: Pipeline, rows: Rows) -> dict[int, int]:
     shape = pipeline.ledger(LOG).read().shape
     table = pa.table({"id": pa.array(sorted(rows), pa.int32()), "text": [rows[i] for i in sorted(rows)]})
-    return dict(zip(sorted(rows), key_groups_of(table, shape, connect()).to_pylist(), strict=True))
+    return dict(zip(sorted(rows), key_groups_of(table, shape).to_pylist(), strict=True))
 
 
 def test_halves_by_key_group_are_the_whole(made: Bench, tmp_path: Path) -> None:

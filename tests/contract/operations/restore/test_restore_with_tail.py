@@ -15,7 +15,7 @@ from support.counted import counted
 from support.effort import choose
 from support.pipelines import make_pipeline, rows_of, table_rows
 from support.restoring import LOG, Rows, configured, cycle, files_of, publish, restore, rows_after, take
-from tidefold.changelog.key_group_hash import connect, key_groups_of
+from tidefold.changelog.key_group_hash import key_groups_of
 from tidefold.compute.runners import in_process
 from tidefold.domain.key_groups import KeyGroups, bucket_ranges
 from tidefold.domain.snapshot.claim import KindPolicy, RestoreMode
@@ -32,9 +32,8 @@ BASE: Rows = {i: f"base {i}" for i in range(30)}
 
 def buckets_of(pipeline: Pipeline, ids: Sequence[int], buckets: int) -> set[KeyGroups]:
     shape = pipeline.log(LOG).shape
-    with connect() as connection:
-        table = pa.table({"id": pa.array(ids, pa.int64())})
-        groups = set(key_groups_of(table, shape, connection).to_pylist())
+    table = pa.table({"id": pa.array(ids, pa.int64())})
+    groups = set(key_groups_of(table, shape).to_pylist())
     return {one for one in bucket_ranges(shape.key_groups, buckets) if groups & set(range(one.first, one.last + 1))}
 
 
