@@ -18,8 +18,6 @@ import yaml
 from tidefold.errors import InvalidInputError
 
 SIZE_LIMIT = 8 << 20
-# Longer texts are read by libyaml, ten times as fast. Its messages differ, so the mistakes of a text are found again.
-_LONG_TEXT = 100_000
 _Loader = type[yaml.SafeLoader] | type[yaml.CSafeLoader]
 _DEPTH_LIMIT = 16
 _TYPED = tuple(f"tag:yaml.org,2002:{name}" for name in ("null", "bool", "int", "float"))
@@ -132,8 +130,11 @@ def parse_document(path: Path, text: str, dates: bool = False) -> YamlDocument:
 
 
 def _compose(path: Path, text: str) -> yaml.Node | None:
-    """Returns the nodes of a text whose events are allowed. Raises ConfigError, and the errors of YAML."""
-    if len(text) > _LONG_TEXT and yaml.__with_libyaml__:
+    """Returns the nodes of a text whose events are allowed. Raises ConfigError, and the errors of YAML.
+
+    libyaml is ten times as fast. Its messages differ, so the mistakes of a text are found again without it.
+    """
+    if yaml.__with_libyaml__:
         with suppress(yaml.YAMLError):
             return _compose_with(yaml.CSafeLoader, path, text)
     return _compose_with(yaml.SafeLoader, path, text)

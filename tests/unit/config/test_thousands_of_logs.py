@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from tidefold.config import load_config
 from tidefold.config.addresses import _find_overlaps
-from tidefold.yaml_files import document
 from tidefold.yaml_files.document import ConfigError, parse_document
 
 LOG = """  {name}:
@@ -66,21 +65,23 @@ BAD = [
 
 
 @pytest.mark.parametrize("bad", BAD)
-def test_a_long_text_has_the_same_mistakes_as_a_short_one(monkeypatch: pytest.MonkeyPatch, bad: str) -> None:
+@pytest.mark.skipif(not yaml.__with_libyaml__, reason="PyYAML was built without libyaml")
+def test_libyaml_finds_the_same_mistakes(monkeypatch: pytest.MonkeyPatch, bad: str) -> None:
     def mistakes() -> list[tuple[str, int, str]]:
         with pytest.raises(ConfigError) as refused:
             parse_document(HERE, bad)
         return [(one.code, one.line, one.message) for one in refused.value.problems]
 
-    short = mistakes()
-    monkeypatch.setattr(document, "_LONG_TEXT", 0)
-    assert mistakes() == short
+    found = mistakes()
+    monkeypatch.setattr(yaml, "__with_libyaml__", False)
+    assert mistakes() == found
 
 
 @pytest.mark.skipif(not yaml.__with_libyaml__, reason="PyYAML was built without libyaml")
-def test_a_long_text_has_the_same_values_and_lines_as_a_short_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_libyaml_reads_the_same_values_and_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "version: 1\non: yes\nat: 2026-01-01\nn: 1_000\nlist:\n- a\n- {b: ~}\nlogs:\n" + LOG.format(name="orders")
-    short = parse_document(HERE, text)
-    monkeypatch.setattr(document, "_LONG_TEXT", 0)
-    monkeypatch.delattr(yaml, "SafeLoader")
-    assert parse_document(HERE, text) == short
+    with monkeypatch.context() as libyaml:
+        libyaml.delattr(yaml, "SafeLoader")
+        read = parse_document(HERE, text)
+    monkeypatch.setattr(yaml, "__with_libyaml__", False)
+    assert parse_document(HERE, text) == read
