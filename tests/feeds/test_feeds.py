@@ -39,7 +39,7 @@ def begun(folder: Path, feed: OrdinaryFeed) -> Pipeline:
     """The pipeline that `init` writes, with the answers of a person who knows the feed where it asks."""
     feed.write(folder / "landing", feed.events(1), 1)
     asked = ["init", "landing", *(["--interactive"] if feed.answers else [])]
-    done = CliRunner().invoke(app, asked, input=feed.answers)
+    done = CliRunner().invoke(app, asked, input=f"{feed.answers}\n\n")
     assert done.exit_code == 0, done.output
     assert "question:" not in done.stderr, done.stderr
     return open_pipeline(folder / "tidefold.yaml")
@@ -148,7 +148,7 @@ def test_a_word_for_no_value_among_numbers_is_named_with_the_line_that_makes_it_
     (folder / "landing/scores/a.csv").write_text(
         '"","id","score","updated_at"\n"1",1,NA,"2026-11-01 08:00:00"\n"2",2,1.5,"2026-11-01 08:00:00"\n'
     )
-    done = CliRunner().invoke(app, ["init", "landing", "--interactive"], input="id\n\n")
+    done = CliRunner().invoke(app, ["init", "landing", "--interactive"], input="id\n\n\n")
     assert done.exit_code == 0, done.output
     path = folder / "tidefold.yaml"
     text = path.read_text()
@@ -169,7 +169,7 @@ def _run_on(command: str, file: Path) -> bytes:
 def _expect_table(feed: FreshFeed, folder: Path, second: Mapping[str, bytes | str]) -> None:
     """Runs `init`, then the first and the second delivery."""
     asked = ["init", "landing", *(["--interactive"] if feed.answers else [])]
-    done = CliRunner().invoke(app, asked, input=feed.answers)
+    done = CliRunner().invoke(app, asked, input=f"{feed.answers}\n\n")
     assert done.exit_code == 0, done.output
     assert "question:" not in done.stderr, done.stderr
     for files in ({}, second):

@@ -20,7 +20,7 @@ from tidefold.cli.app import app
 
 def _init(who: Person, kind: Kind) -> None:
     words = ["init", "landing", *(["--interactive"] if kind.answers else [])]
-    done = CliRunner(env={"COLUMNS": "160"}).invoke(app, words, input=kind.answers)
+    done = CliRunner(env={"COLUMNS": "160"}).invoke(app, words, input=f"{kind.answers}\n\n")
     assert done.exit_code == 0, done.output
     path = who.folder / "tidefold.yaml"
     text = re.sub(r"(?m)^  # ", "  ", path.read_text())

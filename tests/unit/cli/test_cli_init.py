@@ -172,7 +172,7 @@ def test_the_path_ends_above_the_folders_of_partitions_and_days(folder: Path) ->
 def test_interactive_asks_each_question_and_takes_the_first_candidate_for_an_empty_answer(folder: Path) -> None:
     (folder / "landing/items").mkdir(parents=True)
     (folder / "landing/items/a.csv").write_text("code,place,seen\n1,x,2026-11-01\n2,y,2026-11-02\n1,y,2026-11-03\n")
-    done = CliRunner().invoke(app, ["init", "landing", "--interactive"], input="code, place\n\n")
+    done = CliRunner().invoke(app, ["init", "landing", "--interactive"], input="code, place\n\n\n")
     assert done.exit_code == 0, done.output
     items = load_config(Path("tidefold.yaml")).logs["items"]
     assert (items.shape.key, items.shape.order_by) == (("code", "place"), ("file",))
@@ -182,11 +182,33 @@ def test_interactive_asks_each_question_and_takes_the_first_candidate_for_an_emp
 def test_interactive_names_columns_of_files_without_a_header(folder: Path) -> None:
     (folder / "landing/items").mkdir(parents=True)
     (folder / "landing/items/a.csv").write_text("1;x;2026-11-01\n2;y;2026-11-02\n")
-    done = CliRunner().invoke(app, ["init", "landing", "-i"], input="id, text, at\nid\nat\n")
+    done = CliRunner().invoke(app, ["init", "landing", "-i"], input="id, text, at\nid\nat\n\n")
     assert done.exit_code == 0, done.output
     items = load_config(Path("tidefold.yaml")).logs["items"]
     assert items.source.header == ["id", "text", "at"]
     assert (items.source.delimiter, items.shape.key, items.shape.order_by) == (";", ("id",), ("at",))
+
+
+@pytest.mark.parametrize(("answer", "is_set"), [("y", True), ("n", False), ("", False)])
+def test_interactive_asks_once_whether_all_readers_support_deletion_vectors(
+    folder: Path, answer: str, is_set: bool
+) -> None:
+    for log in ("s", "t"):
+        land(folder / "landing" / log, log, {"id": 1}, {"id": 1})
+    done = CliRunner().invoke(app, ["init", "landing", "-i"], input=f"{answer}\n")
+    assert done.exit_code == 0, done.output
+    assert done.stderr.count("deletion vectors?") == 1
+    logs = load_config(Path("tidefold.yaml")).logs
+    assert [logs[log].deletion_vectors for log in ("s", "t")] == [is_set] * 2
+
+
+def test_without_a_person_the_file_names_deletion_vectors_and_leaves_them_off(folder: Path) -> None:
+    land(folder / "landing", "t", {"id": 1}, {"id": 1})
+    assert init("landing").exit_code == 0
+    text = Path("tidefold.yaml").read_text()
+    assert not load_config(Path("tidefold.yaml")).logs["t"].deletion_vectors
+    Path("tidefold.yaml").write_text(text.replace("# deletion_vectors: true", "deletion_vectors: true"))
+    assert load_config(Path("tidefold.yaml")).logs["t"].deletion_vectors
 
 
 def test_landing_folders_elsewhere_are_named_in_full(folder: Path) -> None:

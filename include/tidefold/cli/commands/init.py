@@ -21,6 +21,11 @@ Interactive = Annotated[
     bool, typer.Option("--interactive", "-i", help="Ask about everything that the files do not show.")
 ]
 
+_READERS = (
+    "Does every reader of the tables support Delta's deletion vectors? Spark with Delta 3.2 or newer, DuckDB, Polars "
+    "and `tidefold read` do; deltalake's to_pandas does not (docs/reading.md)."
+)
+
 
 def init(
     terminal: Terminal,
@@ -66,7 +71,8 @@ def init(
     store_id, _ = ensure_identity(open_store(STORE, base))
     sets = propose_sets(topics, proposed)
     ends = render_sets(sets, [landing_path(directory, one, base) for one in sets], left_out)
-    _create(path, render(proposed, paths, base, store_id) + ends)
+    vectors = interactive and typer.confirm(_READERS, default=False, err=True)
+    _create(path, render(proposed, paths, base, store_id, vectors=vectors) + ends)
     _report(terminal, [log.id for log in proposed if log.id not in left_out], left_out, guesses, sets)
     _warn(terminal, directory, proposed, topics)
 

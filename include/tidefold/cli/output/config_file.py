@@ -20,6 +20,8 @@ STORE = "var/store"
 _PLAIN = re.compile(r"[A-Za-z_][\w./-]*", re.ASCII)
 _WIDTH = 110
 
+_VECTORS = "few changes of a large table cost little; readers must support them (docs/reading.md)"
+
 _HEAD = """\
 # Written by `tidefold init` from a sample of landed files. Read it, correct it, then run
 # `tidefold validate`. docs/config.md explains every key.
@@ -88,12 +90,18 @@ def _describe_assumption(question: ProposalQuestion) -> str:
     return f"{question.about} = {first}. Reason: {question.because}.{more}"
 
 
-def render(logs: Sequence[ProposedLog], paths: Sequence[str], base: Path, store_id: str) -> str:
-    """The file. `paths`: the landing folder of each log as it is to be written; undecided logs become comments."""
+def render(
+    logs: Sequence[ProposedLog], paths: Sequence[str], base: Path, store_id: str, *, vectors: bool = False
+) -> str:
+    """The file. Undecided logs become comments.
+
+    paths: the landing folder of each log as it is to be written.
+    vectors: whether all readers of the tables support deletion vectors.
+    """
     parts = [_HEAD.format(store=STORE, store_id=store_id)]
     for log, path in zip(logs, paths, strict=True):
         notes = find_undecided(log, path, base)
-        lines = list(_log_lines(log, path))
+        lines = list(_log_lines(log, path, vectors=vectors))
         if notes:
             lines = [f"  # {line[2:]}" for line in lines]
         marked = [
@@ -192,7 +200,7 @@ def _format_type(column: ProposedColumn) -> Any:
     return {"type": column.type, **more} if more else column.type
 
 
-def _log_lines(log: ProposedLog, path: str) -> Iterator[str]:
+def _log_lines(log: ProposedLog, path: str, *, vectors: bool) -> Iterator[str]:
     yield f"  {log.id}:"
     yield "    source:"
     yield f"      format: {log.format}"
@@ -217,6 +225,7 @@ def _log_lines(log: ProposedLog, path: str) -> Iterator[str]:
     order = _word(log.order) if log.order else f"[{', '.join(map(_word, log.order_by)) or '?'}]"
     if not log.appends:
         yield f"    order: {order} # decides which of two changes is the later one"
+        yield f"    {'' if vectors else '# '}deletion_vectors: true # {_VECTORS}"
     yield "    # on_bad_record: quarantine # the default; or fail: a bad record makes the run ingest nothing of the log"
     yield "    quality:"
     yield "      max_row_drop: 0.5 # a snapshot with less than half the rows of the last one is not published"

@@ -97,6 +97,9 @@ CHECKS: tuple[DoctorCheck[Any], ...] = (
     DoctorCheck("ingest", lambda a: pipeline_probes.probe_waiting_files(a.config), judge_pipeline.judge_waiting_files),
     DoctorCheck("suites", lambda a: pipeline_probes.probe_suites(a.config), judge_pipeline.judge_suites),
     DoctorCheck("retention", lambda a: a.config, judge_pipeline.judge_retention),
+    DoctorCheck(
+        "snapshots", lambda a: pipeline_probes.probe_rewritten_rows(a.config), judge_pipeline.judge_rewritten_rows
+    ),
     DoctorCheck("alarms", lambda a: a.config, judge_pipeline.judge_alarms),
     DoctorCheck("airflow", find_airflow, judge_pipeline.judge_airflow, False, _SLOWER),
 )

@@ -15,9 +15,9 @@ from pathlib import Path
 
 from tidefold.config import Config
 from tidefold.config.models.spark import Scheduled
-from tidefold.domain.wording import count_noun, format_age
+from tidefold.domain.wording import count_noun, format_age, in_units
 from tidefold.operations.doctor.finding import DoctorFinding, FindingLevel
-from tidefold.operations.doctor.pipeline_probes import ClockSkew, LandingProbe, StoreProbe, WaitingFiles
+from tidefold.operations.doctor.pipeline_probes import ClockSkew, LandingProbe, RewrittenRows, StoreProbe, WaitingFiles
 from tidefold.operations.outcome import ErrorInfo
 
 _LISTED = 3
@@ -110,6 +110,8 @@ def _parse_answer(installed: str, output: str, errors: str) -> AirflowSetup:
 
 OK, WARN, FAIL = FindingLevel.OK, FindingLevel.WARN, FindingLevel.FAIL
 _WAIT_SECONDS = 86_400
+# Less than this is not worth a setting.
+_REWRITTEN_BYTES = 64 << 20
 # With this difference, ages and `ttl` are wrong. S3 refuses requests from 15 minutes on.
 _SKEW_SECONDS = (60, 900)
 
@@ -214,6 +216,20 @@ def judge_retention(config: Config) -> Iterator[DoctorFinding]:
         yield DoctorFinding("retention", WARN, message, "Set `local.quota`, such as 20GB.")
     if not growing:
         yield DoctorFinding("retention", OK, f"The newest {config.retention.keep} snapshots are kept.")
+
+
+def judge_rewritten_rows(found: Iterable[RewrittenRows]) -> Iterator[DoctorFinding]:
+    """Says what deletion vectors would save, where it is worth a thought."""
+    costly = [one for one in found if one.written >= max(_REWRITTEN_BYTES, 2 * one.expected)]
+    for one in costly:
+        message = (
+            f"{one.log}: its newest snapshot wrote {in_units(one.written)} for {one.changes:,} changes of "
+            f"{one.rows:,} rows. With `deletion_vectors: true` and `snapshots: {{kind: auto}}` it would write about "
+            f"{in_units(one.expected)}; docs/reading.md says which readers support that."
+        )
+        yield DoctorFinding("snapshots", OK, message)
+    if not costly:
+        yield DoctorFinding("snapshots", OK, "No snapshot wrote much for few changes.")
 
 
 def judge_alarms(config: Config) -> Iterator[DoctorFinding]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
 from tidefold.config import Config
+from tidefold.domain.snapshot.claim import MARKED_SHARE
 from tidefold.errors import NotFoundError, RefusedError, TidefoldError
 from tidefold.ledger import Ledger, SetLedger
 from tidefold.operations.outcome import ErrorInfo
@@ -171,6 +173,39 @@ def probe_waiting_files(config: Config) -> list[WaitingFiles]:
             except TidefoldError as error:
                 waiting.append(WaitingFiles(log.id, error=ErrorInfo.of(error)))
     return waiting
+
+
+@dataclass(frozen=True, slots=True)
+class RewrittenRows:
+    """The newest snapshot of a log without deletion vectors.
+
+    changes: how many changes it folded. rows: how many rows it has.
+    written: the bytes that its run wrote. expected: about so many it would have written with deletion vectors.
+    """
+
+    log: str
+    changes: int
+    rows: int
+    written: int
+    expected: int
+
+
+def probe_rewritten_rows(config: Config) -> list[RewrittenRows]:
+    """Returns the newest snapshots whose few changes deletion vectors would mark. Leaves out unreadable ledgers."""
+    store = open_store(config.store, config.path.parent)
+    found = []
+    for log in config.logs.values():
+        if log.deletion_vectors or not log.key or _find_missing_folder(store.address):
+            continue
+        with suppress(TidefoldError):
+            state = Ledger(store, log.id).find_current()
+            latest = state.latest if state else None
+            if state and latest and latest.parent is not None and state.truncated_to <= latest.from_sqn:
+                changes = sum(one.rows for one in state.change_sets_in(latest.from_sqn, latest.folds_to))
+                expected = latest.bytes_full * changes // max(latest.rows, 1)
+                if changes <= latest.rows * MARKED_SHARE:
+                    found.append(RewrittenRows(log.id, changes, latest.rows, latest.bytes_written, expected))
+    return found
 
 
 def _count_waiting(store: Store, log: str, address: str) -> WaitingFiles:

@@ -26,7 +26,7 @@ from packaging.requirements import Requirement
 from typer.testing import CliRunner
 
 from local_airflow.settings import PROJECT
-from support.pipelines import CONFIG, contents, make_pipeline, put
+from support.pipelines import CONFIG, contents, make_pipeline, publish, put
 from support.s3_server import S3Bucket
 from tidefold.cli.app import app
 from tidefold.compute import spark_versions
@@ -39,6 +39,7 @@ from tidefold.operations.doctor.judge_pipeline import AirflowSetup
 from tidefold.storage import identity
 from tidefold.storage.local_store import LocalStore
 from tidefold.storage.store import MemoryStore
+from tidefold.wiring import open_pipeline
 
 NO_SPARK = "pyspark is not installed: only steps that read less than `spark.above` run."
 OK, WARN, FAIL = FindingLevel.OK, FindingLevel.WARN, FindingLevel.FAIL
@@ -431,6 +432,22 @@ def test_what_grows_for_ever(config_path: Path) -> None:
     change(config_path, "path: local", "path: local, quota: 5GB")
     change(config_path, "snapshots: all", "snapshots: 2")
     assert levels(look("retention", config_path)) == [OK]
+
+
+def test_what_deletion_vectors_would_save(config_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    change(config_path, "version: 1\n", "version: 1\nsnapshots: {kind: full}\n")
+    pipeline = open_pipeline(config_path)
+    put(pipeline, [{"id": number, "text": "x" * 100} for number in range(400)])
+    publish(pipeline, "first")
+    put(pipeline, [{"id": 7, "text": "new"}, {"id": 8, "text": "new"}])
+    publish(pipeline, "second")
+    assert look("snapshots", config_path) == [(OK, "No snapshot wrote much for few changes.")]
+    monkeypatch.setattr(judge_pipeline, "_REWRITTEN_BYTES", 100)
+    [(level, said)] = look("snapshots", config_path)
+    assert (level, said.split(" wrote ")[0]) == (OK, "accounts: its newest snapshot")
+    assert " for 2 changes of 4" in said
+    change(config_path, "    buckets: 4\n", "    buckets: 4\n    deletion_vectors: true\n")
+    assert look("snapshots", config_path) == [(OK, "No snapshot wrote much for few changes.")]
 
 
 def test_logs_without_alarms(config_path: Path) -> None:
