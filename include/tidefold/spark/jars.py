@@ -24,7 +24,10 @@ from tidefold.installation import PACKAGE, jar_folder
 _IVY = """\
 <ivy-module version="2.0"><info organisation="tidefold" module="jars"/><dependencies>{jars}</dependencies></ivy-module>
 """
-_HINT = "Run `tidefold jars`, which fetches them, or set `spark: {jars: ...}` in the configuration."
+_HINT = (
+    "Run `tidefold jars`, which fetches them into that folder; TIDEFOLD_JARS names another. Or set `spark: {jars: "
+    "packages}`, and Spark fetches them; or `{jars: spark}`, if Spark has them."
+)
 
 
 @dataclass(frozen=True, slots=True)

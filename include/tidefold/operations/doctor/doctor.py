@@ -129,7 +129,8 @@ def diagnose(around: Surroundings, seconds: float = SECONDS) -> list[DoctorFindi
         findings.append(DoctorFinding("configuration", FindingLevel.WARN, message, hint))
     # With a Spark Connect server, or without a Spark, this machine needs no Java, no jars and no memory for it.
     is_bare = is_connect(_find_master(around) or "") or not machine.find_spark(None).has_submit
-    unneeded = ("java", "jars", "memory") if is_bare else ()
+    has_jars = bool(loaded) and around.config.spark.jars != "fetched"
+    unneeded = ("java", "jars", "memory") if is_bare else ("jars",) if has_jars else ()
     chosen = [check for check in CHECKS if (loaded or not check.needs_config) and check.name not in unneeded]
     running = [start_check(check, around, seconds) for check in chosen]
     return [*findings, *(finding for collect in running for finding in collect())]

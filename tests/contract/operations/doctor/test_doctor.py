@@ -204,6 +204,13 @@ def test_jars(config_path: Path, tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(("jars", "is_checked"), [("fetched", True), ("packages", False), ("spark", False)])
+def test_fetched_jars_are_checked_where_they_are_used(config_path: Path, jars: str, is_checked: bool) -> None:
+    change(config_path, "version: 1\n", f"version: 1\nspark: {{jars: {jars}}}\n")
+    found = diagnose(Surroundings(PROJECT, config_path, (config_path.with_name("missing.jar"),), no_airflow))
+    assert [f.check for f in found if f.check == "jars"] == ["jars"] * is_checked
+
+
 def test_spark_and_its_master(config_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert levels(look("spark", config_path)) == [OK]
     with socket.create_server(("127.0.0.1", 0)) as master:
