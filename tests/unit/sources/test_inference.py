@@ -290,6 +290,29 @@ def test_words_for_no_value_are_named_only_among_numbers() -> None:
     assert column_of_texts("country", ["NA", "DE"]).column.note == ""
 
 
+@pytest.mark.parametrize("text", ["$1,000.00", "-5.00 EUR", "CHF 12", "(7.50\u20ac)"])
+def test_amounts_with_a_currency_stay_text_and_say_so(text: str) -> None:
+    column = column_of_texts("price", [text, text]).column
+    assert (column.type, column.note.split(":")[0]) == ("string", "amounts with a currency")
+
+
+@pytest.mark.parametrize(
+    "text", ["2026-11-02T08:15:00.1234567Z", "Mon, 02 Nov 2026 08:15:00 GMT", "Nov  2 2026  8:15PM"]
+)
+def test_times_that_no_format_reads_stay_text_and_say_so(text: str) -> None:
+    column = column_of_texts("at", [text]).column
+    assert (column.type, column.note.split(":")[0]) == ("string", "if these are times")
+
+
+@pytest.mark.parametrize("text", ["192.168.10.20", "ABC 123", "SKU 10 20", "$", "A-1 2026", "red green blue"])
+def test_other_texts_are_plain_text(text: str) -> None:
+    assert column_of_texts("at", [text]).column.note == ""
+
+
+def test_the_times_of_oracle_have_a_format() -> None:
+    assert column_of_texts("at", ["02-NOV-26 08.15.01 PM"]).formats == ("%d-%b-%y %I.%M.%S %p",)
+
+
 def test_parquet_takes_times_as_text_and_unsigned_numbers_and_refuses_what_does_not_fit() -> None:
     at = Column("at", "timestamp")
     assert fits(pa.string(), at)

@@ -41,6 +41,14 @@ _MOST_DIGITS, _MONEY_SCALE, _DIGITS = 38, 4, 18
 # Words for no value, too short to be certain.
 _GAPS = ("na", "-", "--", "?", "n.a.", "k.a.", "#n/a")
 _NAMED_ONLY = ("%Y%m%d%H%M%S", "%Y%m%d")
+_MONTH = r"(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*"
+_DAY = re.compile(
+    rf"(\w{{3,9}},? )?(\d{{1,4}}([-./])\d{{1,2}}\3\d{{1,4}}|\d{{1,2}}[-./ ]{_MONTH}[-./, ]+\d{{2,4}}|"
+    rf"{_MONTH} +\d{{1,2}},? \d{{4}})(?!\d).*",
+    re.IGNORECASE,
+)
+_CODES = "EUR|USD|GBP|CHF|JPY|CNY|INR|AUD|CAD|SEK|NOK|DKK|PLN|CZK|BRL"
+_CURRENCY = re.compile(rf"(?=.*\d)[-(]*((\$|€|£|¥|{_CODES}) ?-?[\d.,' ]+|[\d.,' ]+(\$|€|£|¥|{_CODES}))[-)]*")
 
 
 _MARKED = re.compile(r"-?\d[\d.,'\u2019 \u00a0\u202f]*-?")
@@ -106,7 +114,7 @@ def column_of_texts(name: str, seen: Sequence[str | None], spelling: Spelling = 
         return TextColumn(ProposedColumn(name, "string", "codes, or numbers with an exponent: `double` reads those"))
     if all(map(_FLOAT.fullmatch, values)):
         return TextColumn(ProposedColumn(name, "double"))
-    return TextColumn(ProposedColumn(name, "string", _text_note(values) or _gap_note(values)))
+    return TextColumn(ProposedColumn(name, "string", _text_note(values) or _gap_note(values) or _form_note(values)))
 
 
 def _is_long(text: str) -> bool:
@@ -146,6 +154,15 @@ def whole_number_note(values: Sequence[int]) -> str:
 def _text_note(values: Sequence[str]) -> str:
     if any(map(_LEADING_ZERO.fullmatch, values)) and all(re.fullmatch(r"-?\d+", v) for v in values):
         return "digits with leading zeros: as text they stay"
+    return ""
+
+
+def _form_note(values: Sequence[str]) -> str:
+    """Explains times and amounts that stay text, because no format and no number fits them."""
+    if all(map(_DAY.fullmatch, values)):
+        return "if these are times: they stay text, unless `timestamp_formats` below `source` has their format"
+    if all(map(_CURRENCY.fullmatch, values)):
+        return "amounts with a currency: they stay text, because no number has one"
     return ""
 
 

@@ -18,7 +18,7 @@ FORMATS = (
     "%d-%m-%Y %H:%M:%S", "%d-%m-%Y", "%Y%m%d%H%M%S", "%Y%m%d", "%d-%b-%Y %H:%M:%S", "%d-%b-%Y",
     "%d/%m/%Y %I:%M:%S %p", "%m/%d/%Y %I:%M:%S %p", "%d/%m/%Y %I:%M %p", "%m/%d/%Y %I:%M %p", "%Y/%m/%d %H:%M:%S.%f",
     "%d-%b-%y %I.%M.%S.%f %p", "%d-%b-%y %H:%M:%S", "%d-%b-%y", "%b %d, %Y, %I:%M:%S %p", "%b %d, %Y",
-    "%d/%b/%y %I:%M %p", "%d/%b/%Y %H:%M:%S",
+    "%d/%b/%y %I:%M %p", "%d/%b/%Y %H:%M:%S", "%d-%b-%y %I.%M.%S %p", "%d-%b-%Y %I:%M:%S %p",
 )  # fmt: skip
 # The decimal point and the mark between thousands, the likeliest first.
 NUMBER_MARKS = ((".", ""), (",", ""), (",", "."), (".", ","), (",", " "), (".", " "), (".", "'"), (",", "'"))
