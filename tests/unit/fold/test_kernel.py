@@ -20,7 +20,7 @@ from support.effort import choose
 from tidefold.changelog.schema import DELETE, UPSERT, change_schema, table_schema
 from tidefold.domain.log_state import Column, TableSpec
 from tidefold.fold.merge import merge
-from tidefold.fold.merge.arrow_merge import replace_rows
+from tidefold.fold.merge.arrow_merge import replace_rows, rows_of
 from tidefold.fold.merge.merge import merge_bucket
 
 SHAPE = TableSpec(
@@ -191,3 +191,20 @@ def test_rows_are_replaced_in_their_order(
     expected = table([*((k, v) for k, v in rows.items() if k not in gone | coming.keys()), *coming.items()])
     assert found.sort_by("key").equals(expected.sort_by("key"))
     assert seed or found.equals(expected.sort_by("key"))
+
+
+@given(
+    numbers=st.lists(st.one_of(st.none(), st.integers(-(2**63), 2**63 - 1), st.integers(0, 20)), max_size=40),
+    wanted=st.lists(st.one_of(st.none(), st.integers(-(2**63), 2**63 - 1), st.integers(0, 20)), max_size=12),
+    is_sorted=st.booleans(),
+)
+def test_rows_of_finds_what_a_naive_look_finds(
+    numbers: list[int | None], wanted: list[int | None], is_sorted: bool
+) -> None:
+    """Numbers that rise are searched, all others are looked up."""
+    wanted += [number for number in numbers[::3] if number is not None]
+    if is_sorted:
+        numbers = sorted({number for number in numbers if number is not None})
+    batch = pa.record_batch({"id": pa.array(numbers, pa.int64())})
+    found = rows_of(batch, pa.table({"id": pa.array(wanted, pa.int64())}))
+    assert found.tolist() == [row for row, number in enumerate(numbers) if number in wanted]
