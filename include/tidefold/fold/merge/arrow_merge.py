@@ -106,8 +106,8 @@ def rows_of(batch: pa.RecordBatch, keys: pa.Table) -> RowNumbers:
     names = keys.column_names
     if len(names) == 1:
         column = batch.column(names[0])
-        if (found := _search(column, keys.column(0))) is not None:
-            return found
+        if (numbers := _search(column, keys.column(0))) is not None:
+            return numbers
         matches = pc.is_in(column, keys.column(0).combine_chunks().cast(column.type))
         return np.flatnonzero(matches.to_numpy(zero_copy_only=False))
     rows = pa.Table.from_batches([batch.select(names)]).cast(keys.schema)
