@@ -120,14 +120,14 @@ def _search(column: pa.Array, wanted: pa.ChunkedArray) -> RowNumbers | None:
     """Finds the rows by binary search, in a tenth of the time; None: these are not whole numbers that rise."""
     if column.null_count or not (pa.types.is_integer(column.type) and pa.types.is_integer(wanted.type)):
         return None
-    numbers = column.to_numpy()
+    numbers: RowNumbers = column.to_numpy()
     if not bool(np.all(numbers[1:] > numbers[:-1])):
         return None
-    sought = np.unique(wanted.drop_null().to_numpy())
-    rows = np.searchsorted(numbers, sought)
-    is_inside = rows < len(numbers)
-    rows, sought = rows[is_inside], sought[is_inside]
-    return rows[numbers[rows] == sought]
+    sought: RowNumbers = np.unique(wanted.drop_null().to_numpy())
+    near = np.searchsorted(numbers, sought)
+    is_inside = near < len(numbers)
+    rows = near[is_inside]
+    return rows[numbers[rows] == sought[is_inside]]
 
 
 def replace_rows(base: Iterable[pa.RecordBatch], keys: pa.Table, rows: pa.Table) -> Iterator[pa.RecordBatch]:
