@@ -127,7 +127,8 @@ def _search(column: pa.Array, wanted: pa.ChunkedArray) -> RowNumbers | None:
     near = np.searchsorted(numbers, sought)
     is_inside = near < len(numbers)
     rows = near[is_inside]
-    return rows[numbers[rows] == sought[is_inside]]
+    exact: RowNumbers = rows[numbers[rows] == sought[is_inside]]
+    return exact
 
 
 def replace_rows(base: Iterable[pa.RecordBatch], keys: pa.Table, rows: pa.Table) -> Iterator[pa.RecordBatch]:
