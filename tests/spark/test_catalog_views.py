@@ -13,7 +13,7 @@ from tidefold.operations.sets.read import write_views
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.rotates(2, whole=True)
+pytestmark = pytest.mark.rotates(4, whole=True)
 
 
 @pytest.fixture(scope="module")

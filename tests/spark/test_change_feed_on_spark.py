@@ -22,7 +22,7 @@ from tidefold.operations.snapshot.materialize import Fold, Restore
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.rotates(2, whole=True)
+pytestmark = pytest.mark.rotates(4, whole=True)
 
 _ADDED = ["_change_type", "_commit_version", "_commit_timestamp"]
 

@@ -19,7 +19,7 @@ from tidefold.wiring import Pipeline
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.rotates(3, whole=True)
+pytestmark = pytest.mark.rotates(6, whole=True)
 
 COLUMNS = '{id: int, text: string, amount: "decimal(12,2)", at: timestamp, day: date, tags: "array<string>"}'
 TYPES = "id INT, text STRING, amount DECIMAL(12,2), at TIMESTAMP, day DATE, tags ARRAY<STRING>"

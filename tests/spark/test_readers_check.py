@@ -224,7 +224,7 @@ def test_a_table_that_spark_cannot_read_is_an_error_of_its_own(pipeline: Pipelin
     assert outcome.error.exit_code == 5
 
 
-@pytest.mark.rotates(2)
+@pytest.mark.rotates(4)
 def test_a_job_reads_tables_in_s3_with_spark_s_own_client_and_leaves_one_outcome_a_log(
     s3: S3Bucket, tmp_path: Path
 ) -> None:

@@ -23,7 +23,7 @@ from tidefold.spark.steps import MaterializeStep
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.rotates(2, whole=True)
+pytestmark = pytest.mark.rotates(4, whole=True)
 
 ROWS = {i: f"a {i}" for i in range(300)}
 

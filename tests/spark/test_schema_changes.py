@@ -23,7 +23,7 @@ from tidefold.quality.run.spark_rows import SparkEngine
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.rotates(2, whole=True)
+pytestmark = pytest.mark.rotates(4, whole=True)
 
 ID = Column("id", "int")
 COLUMNS = [

@@ -17,7 +17,7 @@ from tidefold.cli.app import app
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.rotates(2, whole=True)
+pytestmark = pytest.mark.rotates(4, whole=True)
 
 PAGE = (PROJECT / "docs/without-tidefold.md").read_text()
 CONFIG = """\
