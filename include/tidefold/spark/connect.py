@@ -107,6 +107,7 @@ def run_patiently(
             break
         if time.monotonic() + _LOOK_SECONDS > ends:
             break
-        tell(f"{outcomes[left[0]].message} Waiting for at most {ends - time.monotonic():.0f} s.")
+        away = outcomes[left[0]].error
+        tell(f"{away.message if away else ''} Waiting for at most {ends - time.monotonic():.0f} s, then trying again.")
         time.sleep(_LOOK_SECONDS)
     return [outcomes[log] for log in logs]

@@ -182,7 +182,7 @@ def _propose_lines(log: str, folder: PurePosixPath, files: Sequence[LandedFile])
     if lines and all({"op", "source", "after"} <= _envelope_of(line).keys() for line in lines):
         strange = (
             "its lines are Debezium's envelopes, and their order needs the offset in the name: land each file as "
-            "`TOPIC+0+OFFSET.jsonl`"
+            "`TOPIC+0+0000000000.jsonl`, with the offset of its first record in ten digits"
         )
     if strange:
         lines, notes = [], [*notes, strange]
