@@ -77,7 +77,8 @@ def report_other_name(name: str, endings: Sequence[str]) -> FileProblem:
 
 def report_unplaced(name: str) -> FileProblem:
     """Reports a file whose name does not have the offset of its records, in a log that needs it."""
-    message = f"The name `{name}` does not have the form `topic+partition+offset` (ten digits or more), so the offsets are unknown."
+    form = "`topic+partition+offset`, with ten digits of the offset or more"
+    message = f"The name `{name}` does not have the form {form}, so the offsets are unknown."
     return FileProblem(name, "LANDED_NAME", message, "Land it under such a name.", blocking=False)
 
 
