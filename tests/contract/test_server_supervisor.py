@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -67,6 +68,17 @@ def find_servers(folder: Path) -> list[int]:
     """The processes of all servers that were started, by what they printed."""
     lines = (folder / "server.log").read_text().splitlines()
     return [int(line.split()[1]) for line in lines if line.startswith("server ")]
+
+
+def test_a_server_that_answered_is_started_again_without_a_longer_pause(tmp_path: Path) -> None:
+    """However often it dies: a run waits for about a minute."""
+    with supervised(tmp_path) as (_, port):
+        for deaths in range(1, 7):
+            psutil.Process(find_servers(tmp_path)[-1]).kill()
+            wait_until(lambda number=deaths: len(find_servers(tmp_path)) > number and answers(port), 30, every=0.1)
+    pauses = re.findall(r"before the next start is (\S+) s", (tmp_path / "server.log").read_text())
+    assert len(pauses) >= 6
+    assert max(map(float, pauses)) < 1
 
 
 def test_a_server_that_dies_and_one_whose_code_changed_are_started_again(tmp_path: Path) -> None:

@@ -60,6 +60,7 @@ class Supervisor:
 
     def __init__(self, folder: Path, plan: dict[str, Any]) -> None:
         self._folder, self._plan, self._ended = folder, plan, threading.Event()
+        self._has_answered = False
         self._log = logging.getLogger("server")
         self._log.setLevel(logging.INFO)
         self._log.addHandler(RotatingFileHandler(folder / "server.log", maxBytes=_LOG_BYTES, backupCount=_LOG_FILES))
@@ -67,7 +68,7 @@ class Supervisor:
             signal.signal(number, lambda *_: self._ended.set())
 
     def run(self) -> None:
-        """Returns after a signal. A server that does not start is tried again, more and more seldom."""
+        """Returns after a signal. A server that never answered is tried again, more and more seldom."""
         pause = _LOOK_SECONDS
         while not self._ended.is_set():
             state, began = find_state(self._plan["watched"]), time.monotonic()
@@ -77,8 +78,8 @@ class Supervisor:
                 reason = self._watch(process, state, began)
             finally:
                 self._stop(process)
-            self._note(reason)
-            pause = _LOOK_SECONDS if time.monotonic() - began > _STARTING_SECONDS else min(pause * 2, _SILENT_SECONDS)
+            pause = _LOOK_SECONDS if self._has_answered else min(pause * 2, _SILENT_SECONDS)
+            self._note(f"{reason}; the pause before the next start is {pause:g} s" if process.returncode else reason)
             self._ended.wait(pause if process.returncode else 0)
 
     def _start(self) -> subprocess.Popen[bytes]:
@@ -98,11 +99,12 @@ class Supervisor:
     def _watch(self, process: subprocess.Popen[bytes], state: tuple[int, int, int], began: float) -> str:
         """Returns why the server is to be started again, or that this process shall end."""
         limit, seen, looked = _STARTING_SECONDS, began, began
+        self._has_answered = False
         while not self._ended.wait(_LOOK_SECONDS):
             if process.poll() is not None:
                 return f"the server ended with code {process.returncode}"
             if answers(self._plan["port"]):
-                limit, seen = _SILENT_SECONDS, time.monotonic()
+                limit, seen, self._has_answered = _SILENT_SECONDS, time.monotonic(), True
             elif time.monotonic() - seen > limit:
                 return f"the server did not answer for {limit:.0f} s"
             if time.monotonic() - looked > _FILES_SECONDS:
