@@ -79,8 +79,9 @@ class Supervisor:
             finally:
                 self._stop(process)
             pause = _LOOK_SECONDS if self._has_answered else min(pause * 2, _SILENT_SECONDS)
-            self._note(f"{reason}; the pause before the next start is {pause:g} s" if process.returncode else reason)
-            self._ended.wait(pause if process.returncode else 0)
+            pauses = bool(process.returncode) and not self._ended.is_set()
+            self._note(f"{reason}; the pause before the next start is {pause:g} s" if pauses else reason)
+            self._ended.wait(pause if pauses else 0)
 
     def _start(self) -> subprocess.Popen[bytes]:
         process = subprocess.Popen(
