@@ -83,8 +83,7 @@ def read_hidden(inputs: Inputs, base: BaseFiles, bucket: KeyGroups) -> pa.Table 
     tables = []
     for one in base.files:
         if one.file.hidden:
-            with ExitStack() as opened:
-                stream = opened.enter_context(inputs.open(one)[1])
+            with inputs.open(one)[1] as stream:
                 kept = base.aligner.align_sidecar(pq.ParquetFile(stream).read(), base.schema).to_batches()
                 batches = list(_of_bucket(one.file, iter(kept), shape, bucket))
                 tables.append(pa.Table.from_batches(batches, sidecar_schema(shape)))

@@ -98,16 +98,17 @@ def run_patiently(
     ends, outcomes, left = time.monotonic() + seconds, dict[str, Outcome](), list(logs)
     while left:
         outcomes |= {outcome.log: outcome for outcome in run_connected(pipeline, step, left, connection)}
-        left = [log for log in left if outcomes[log].error_code in _AWAY]
+        away = {log: error for log in left if (error := outcomes[log].error) and error.code in _AWAY}
+        left = list(away)
         if not left:
             break
+        why = away[left[0]].message
         if pipeline.config.spark.unreachable == "in_process":
-            tell(f"{outcomes[left[0]].message} This process runs the step.")
+            tell(f"{why} This process runs the step.")
             outcomes |= {one.log: one for one in run_without_spark(pipeline, step, left, above=sys.maxsize).done}
             break
         if time.monotonic() + _LOOK_SECONDS > ends:
             break
-        away = outcomes[left[0]].error
-        tell(f"{away.message if away else ''} Waiting for at most {ends - time.monotonic():.0f} s, then trying again.")
+        tell(f"{why} Waiting for at most {ends - time.monotonic():.0f} s, then trying again.")
         time.sleep(_LOOK_SECONDS)
     return [outcomes[log] for log in logs]

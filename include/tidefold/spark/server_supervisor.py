@@ -79,9 +79,9 @@ class Supervisor:
             finally:
                 self._stop(process)
             pause = _LOOK_SECONDS if self._has_answered else min(pause * 2, _SILENT_SECONDS)
-            pauses = bool(process.returncode) and not self._ended.is_set()
-            self._note(f"{reason}; the pause before the next start is {pause:g} s" if pauses else reason)
-            self._ended.wait(pause if pauses else 0)
+            is_pausing = bool(process.returncode) and not self._ended.is_set()
+            self._note(f"{reason}; the pause before the next start is {pause:g} s" if is_pausing else reason)
+            self._ended.wait(pause if is_pausing else 0)
 
     def _start(self) -> subprocess.Popen[bytes]:
         process = subprocess.Popen(

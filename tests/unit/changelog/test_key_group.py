@@ -11,8 +11,6 @@ from hypothesis import strategies as st
 from tidefold.changelog.key_group_hash import with_key_groups
 from tidefold.domain.log_state import Column, TableSpec
 
-# One for all examples, as a run has one for all its change sets.
-
 
 def plain(texts: list[str], key_groups: int) -> int:
     digest = hashlib.md5("\x1f".join(texts).encode(), usedforsecurity=False).digest()

@@ -102,7 +102,7 @@ class _Copy:
     waiting: set[str] = field(default_factory=set)
 
     @property
-    def needed(self) -> bool:
+    def is_needed(self) -> bool:
         return bool(self.snapshots or self.waiting)
 
 
@@ -148,7 +148,7 @@ class LocalRegistry:
             if copy is None or log not in copy.waiting:
                 return
             copy.waiting.discard(log)
-            if copy.needed:
+            if copy.is_needed:
                 return
             del self._copies[handle]
         self._disposal.remove(handle)
@@ -158,7 +158,7 @@ class LocalRegistry:
             dropped = [h for h, c in self._copies.items() if log in c.snapshots and old(c.snapshots[log])]
             for handle in dropped:
                 del self._copies[handle].snapshots[log]
-            gone = [handle for handle in dropped if not self._copies[handle].needed]
+            gone = [handle for handle in dropped if not self._copies[handle].is_needed]
             for handle in gone:
                 del self._copies[handle]
         for handle in gone:

@@ -193,9 +193,11 @@ class RewrittenRows:
 def probe_rewritten_rows(config: Config) -> list[RewrittenRows]:
     """Returns the newest snapshots whose few changes deletion vectors would mark. Leaves out unreadable ledgers."""
     store = open_store(config.store, config.path.parent)
+    if _find_missing_folder(store.address):
+        return []
     found = []
     for log in config.logs.values():
-        if log.deletion_vectors or not log.key or _find_missing_folder(store.address):
+        if log.deletion_vectors or not log.key:
             continue
         with suppress(TidefoldError):
             state = Ledger(store, log.id).find_current()

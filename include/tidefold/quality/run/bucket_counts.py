@@ -189,15 +189,17 @@ class _ShareCounter:
         key, names = self.work.shape.spread_key, ", ".join(map(quote_name, sorted(columns)))
         fresh = [f"SELECT {names} FROM rows_{number}" for number in share.fresh]
         kept = [number for number in range(len(share.files)) if number not in share.fresh]
-        matched, near = "", None
+        matched, new_keys = "", None
         if share.clean is not None and fresh:
             self.connection.execute(f"CREATE TABLE fresh AS {' UNION ALL '.join(fresh)}")
             same = (f"kept.{quote_name(name)} IS NOT DISTINCT FROM fresh.{quote_name(name)}" for name in key)
             matched = f" AS kept SEMI JOIN fresh ON {' AND '.join(same)}"
-            near = self.connection.sql(f"SELECT DISTINCT {quote_name(key[0])} FROM fresh").to_arrow_table().column(0)
+            new_keys = (
+                self.connection.sql(f"SELECT DISTINCT {quote_name(key[0])} FROM fresh").to_arrow_table().column(0)
+            )
         for number in kept if share.reads_keys else ():
             if not share.files[number].whole:
-                self._load(f"rows_{number}", share.files[number].file, columns, matched=matched, near=near)
+                self._load(f"rows_{number}", share.files[number].file, columns, matched=matched, new_keys=new_keys)
         joined = share.clean
         if matched:
             near = (f"SELECT {names} FROM rows_{number}{matched}" for number in kept)
@@ -219,22 +221,22 @@ class _ShareCounter:
         columns: Set[str],
         only: Places | None = None,
         matched: str = "",
-        near: pa.ChunkedArray | None = None,
+        new_keys: pa.ChunkedArray | None = None,
     ) -> None:
         """Makes a table of the rows of a file.
 
         only: of those at these places.
         matched: of those that this join keeps.
-        near: no row with another value of the key's first column is kept. Arrow finds that out in a tenth of the time.
+        new_keys: a row with another value of the key's first column is not kept; Arrow finds it in a tenth of the time.
         """
         schema = table_schema(self.work.shape)
         # A count of rows needs a column, too.
         names = [name for name in schema.names if name in columns] or schema.names[:1]
         fields = [schema.field(name).with_nullable(True) for name in names]
         batches = file_rows(self.store, self.work.folder, file, self.work.shape, names, only)
-        if near is not None:
+        if new_keys is not None:
             first = self.work.shape.spread_key[0]
-            wanted = near.combine_chunks().cast(schema.field(first).type)
+            wanted = new_keys.combine_chunks().cast(schema.field(first).type)
             batches = (rows.filter(pc.is_in(rows.column(first), value_set=wanted)) for rows in batches)
         self.connection.register("arriving", pa.RecordBatchReader.from_batches(pa.schema(fields), batches))
         self.connection.execute(f"CREATE TABLE {table} AS SELECT * FROM arriving{matched}")
