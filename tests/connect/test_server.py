@@ -107,6 +107,7 @@ def test_only_its_owner_reads_the_token_and_only_this_machine_reaches_it(
 @pytest.mark.parametrize("victim", ["server", "worker"])
 def test_a_death_in_the_middle_of_each_step_changes_no_row(
     run: Callable[[AnyStep], list[str]],
+    server: LocalServer,
     pipeline: Pipeline,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -128,6 +129,8 @@ def test_a_death_in_the_middle_of_each_step_changes_no_row(
     removed = [path for outcome in clean(pipeline, PAIR) for path in outcome.facts.get("paths", ())]
     assert len(removed) <= len(STEPS) * (victim == "worker"), removed
     assert {outcome.status for outcome in clean(pipeline, PAIR)} == {Status.NOTHING}
+    # One of the server that runs: those that were killed left none.
+    assert len([path for path in (server.folder / "scratch").iterdir() if path.name.startswith("blockmgr")]) == 1
 
 
 def test_pages_and_event_log_have_each_step_with_the_name_of_each_log(

@@ -15,8 +15,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
+from typer.testing import CliRunner
 
 from support.airflow_stack import wait_until
+from support.pipelines import make_pipeline
+from tidefold.cli.app import app
 from tidefold.spark.local_server import free_port
 from tidefold.spark.server_supervisor import answers
 
@@ -24,6 +27,7 @@ from tidefold.spark.server_supervisor import answers
 SERVER = """
 import os, socket, sys
 print("server", os.getpid(), flush=True)
+print("Current mem limits: -1 of max -1\\n", flush=True)
 with socket.create_server(("127.0.0.1", int(sys.argv[1]))) as listening:
     while True:
         connection, _ = listening.accept()
@@ -46,18 +50,27 @@ sys.exit(supervisor.main(Path(sys.argv[1])))
 def supervised(folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
     """A supervisor whose server answers, and the port."""
     port = free_port()
-    for name in ("code", "events"):
-        (folder / name).mkdir()
-    argv = [sys.executable, "-c", SERVER, str(port)]
-    plan = {"argv": argv, "env": {}, "port": port, "watched": [str(folder / "code")], "events": str(folder / "events")}
+    code, events, scratch = (folder / name for name in ("code", "events", "scratch"))
+    for path in (code, events, scratch):
+        path.mkdir(parents=True, exist_ok=True)
+    plan = {
+        "argv": [sys.executable, "-c", SERVER, str(port)],
+        "env": {},
+        "port": port,
+        "ui": f"http://127.0.0.1:{port}",
+        "watched": [str(code)],
+        "events": str(events),
+        "scratch": str(scratch),
+    }
     (folder / "plan.json").write_text(json.dumps(plan))
+    (folder / "token").write_text("token")
     process = start(folder)
     try:
         wait_until(lambda: answers(port), 30, every=0.1)
         yield process, port
     finally:
         process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 0
+        assert process.wait(30) in (0, -signal.SIGKILL)
     assert not answers(port)
 
 
@@ -93,12 +106,44 @@ def test_a_server_that_dies_and_one_whose_code_changed_are_started_again(tmp_pat
         [first] = find_servers(tmp_path)
         psutil.Process(first).kill()
         wait_until(lambda: len(find_servers(tmp_path)) == 2 and answers(port), 30, every=0.1)
+        scratch = tmp_path / "scratch"
+        (scratch / "blockmgr-1").mkdir()
+        (scratch / "blockmgr-1" / "rows").touch()
+        (scratch / "connect.jar").touch()
         (tmp_path / "code" / "new.py").touch()
         wait_until(lambda: len(find_servers(tmp_path)) == 3 and answers(port), 30, every=0.1)
+        assert not list(scratch.iterdir())
     assert not [number for number in find_servers(tmp_path) if psutil.pid_exists(number)]
     printed = (tmp_path / "server.log").read_text()
     assert "the server ended with code -9" in printed
     assert "code or jars have changed" in printed
+    assert "mem limits" not in printed
+
+
+def test_a_person_sees_whether_the_server_answers_died_or_was_stopped(tmp_path: Path) -> None:
+    config, folder = make_pipeline(tmp_path).config, tmp_path / "var" / "server"
+
+    def ask(action: str = "status") -> tuple[int, str]:
+        done = CliRunner().invoke(app, ["spark", action, "-c", str(config.path)])
+        return done.exit_code, done.stdout
+
+    assert ask() == (0, "No Spark Connect server runs here.\n")
+    with supervised(folder) as (supervisor, port):
+        code, text = ask()
+        assert (code, f"Its pages: http://127.0.0.1:{port}." in text) == (0, True)
+        assert f"process {supervisor.pid}." in text
+        server = psutil.Process(find_servers(folder)[-1])
+        server.suspend()
+        code, text = ask()
+        assert (code, "does not answer" in text, "http" in text) == (6, True, False)
+        server.resume()
+        supervisor.kill()
+        supervisor.wait(30)
+        code, text = ask()
+        assert (code, "have died" in text) == (6, True)
+    with supervised(folder):
+        assert ask("stop") == (0, "The Spark Connect server was stopped.\n")
+        assert ask() == (0, "No Spark Connect server runs here.\n")
 
 
 def test_one_folder_has_one_supervisor_and_few_files_of_events(tmp_path: Path) -> None:

@@ -186,7 +186,7 @@ class SparkApplication(AbstractContextManager["SparkApplication"]):
             outcomes = self._connect(step, logs)
         else:
             outcomes = self._submit(step, logs)
-        if not any(outcome.error_code == "JOB_DIED" for outcome in outcomes):
+        if not all(outcome.error for outcome in outcomes):
             self._terminal.note(f"{step.name}: Spark done after {time.monotonic() - began:.0f} s")
         return outcomes
 

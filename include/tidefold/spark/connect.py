@@ -19,7 +19,7 @@ from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 from tidefold.spark.dispatch import run_without_spark
 from tidefold.spark.steps import AnyStep, load_job
-from tidefold.spark.submit import archive_code
+from tidefold.spark.submit import archive_code, scratch_folder
 
 # May name the address of `spark.master` once more, with a token or headers: they never stand in a file.
 ADDRESS = "SPARK_REMOTE"
@@ -43,19 +43,16 @@ def find_server(config: Config, connection: str = "") -> ConnectServer:
         if other and _strip(other) != shown:
             message = f"`{name}` does not name the same Spark Connect server as the step's address, {shown}."
             raise InvalidInputError("CONNECT_ADDRESS", message, hint=f"Remove {name}, or correct one of the two.")
+    scratch = scratch_folder(config)
+    code = archive_code(scratch) if config.spark.ship_code else None
+    address = connection or os.environ.get(ADDRESS) or master
+    server = ConnectServer(address, shown, scratch, config.spark.conf, code)
     on_hosts = config.local.shared or not is_one_process(master)
-    if config.local.mode == "files" and not on_hosts and not _is_here(shown):
+    if config.local.mode == "files" and not on_hosts and not server.is_here:
         message = f"`local.mode: files` with `spark.master: {master}` means this machine's disk, not those of {shown}."
         hint = "Set `spark.master` to the server's address: then each host keeps its own copies."
         raise RefusedError("LOCAL_ON_CLUSTER", message, hint=hint)
-    address = connection or os.environ.get(ADDRESS) or master
-    scratch = config.path.parent / "var" / "spark"
-    code = archive_code(scratch) if config.spark.ship_code else None
-    return ConnectServer(address, shown, scratch, config.spark.conf, code)
-
-
-def _is_here(shown: str) -> bool:
-    return shown.removeprefix("sc://").partition(":")[0] in ("localhost", "127.0.0.1")
+    return server
 
 
 def _strip(address: str) -> str:

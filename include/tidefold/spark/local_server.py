@@ -26,7 +26,7 @@ from tidefold.config.models.spark import is_connect, is_one_process
 from tidefold.errors import InvalidInputError, UnavailableError
 from tidefold.installation import PACKAGE, SPARK_SUBMIT, jar_folder
 from tidefold.spark.server_supervisor import answers
-from tidefold.spark.submit import job_env, spark_conf
+from tidefold.spark.submit import job_env, scratch_folder, spark_conf
 from tidefold.storage.safe_files import make_private_folder, write_private
 
 _CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
@@ -83,6 +83,11 @@ def find_running(config: Config) -> LocalServer | None:
         return None
 
 
+def has_died(config: Config) -> bool:
+    """Whether a server of this pipeline ended without being stopped, and none was started since."""
+    return find_running(config) is None and (_folder(config) / "plan.json").exists()
+
+
 def start(config: Config, *, quick: bool = False) -> LocalServer:
     """Starts a server and waits until it answers; returns the one that runs. Raises TidefoldError.
 
@@ -113,6 +118,7 @@ def serve(config: Config) -> NoReturn:
 def stop(config: Config) -> bool:
     """Ends the server and its supervisor; False: none runs."""
     if (running := find_running(config)) is None:
+        (_folder(config) / "plan.json").unlink(missing_ok=True)
         return False
     ends = time.monotonic() + _STOP_SECONDS
     with suppress(ProcessLookupError):
@@ -141,15 +147,14 @@ def _prepare(config: Config, quick: bool) -> tuple[Path, list[str], dict[str, st
         write_private(folder / "token", token)
     write_private(folder / "plan.json", json.dumps(_plan(config, folder, quick)))
     command = [sys.executable, "-m", "tidefold.spark.server_supervisor", str(folder)]
-    return folder, command, {**os.environ, **job_env(config)}
+    return folder, command, {**os.environ, **job_env(config, "server")}
 
 
 def _plan(config: Config, folder: Path, quick: bool) -> dict[str, object]:
     """What the supervisor needs. The token is in the environment, because each user sees command lines."""
     port, ui = free_port(_PORT), free_port(_UI_PORT)
-    events, scratch = folder / "events", folder / "scratch"
-    for path in (events, scratch):
-        make_private_folder(path)
+    events = folder / "events"
+    make_private_folder(events)
     master = config.spark.master
     settings = {
         **spark_conf(config, "server", quick=quick),
@@ -178,11 +183,12 @@ def _plan(config: Config, folder: Path, quick: bool) -> dict[str, object]:
     place = f"local[{_count_cores(master)},{_TRIES}]" if is_one_process(master) else master
     return {
         "argv": [SPARK_SUBMIT, "--master", place, "--name", "tidefold", "--class", _CLASS, *words, "spark-internal"],
-        "env": {**job_env(config), TOKEN_VARIABLE: _read_token(folder), "MALLOC_ARENA_MAX": "2"},
+        "env": {**job_env(config, "server"), TOKEN_VARIABLE: _read_token(folder), "MALLOC_ARENA_MAX": "2"},
         "port": port,
         "ui": f"http://127.0.0.1:{ui}",
         "watched": [str(PACKAGE), str(jar_folder())],
         "events": str(events),
+        "scratch": str(scratch_folder(config, "server")),
     }
 
 

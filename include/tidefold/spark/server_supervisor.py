@@ -11,6 +11,7 @@ import fcntl
 import json
 import logging
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -33,6 +34,8 @@ _EVENT_FILES = 10
 _HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\x00\x00\x00\x04\x00\x00\x00\x00\x00"
 _SETTINGS, _TYPE = 4, 3
 _DEATH_SIGNAL = 1
+# What each Python worker prints when it begins, and the empty line after it.
+_NOISE = (b"Current mem limits:", b"\n")
 
 
 def answers(port: int) -> bool:
@@ -56,7 +59,7 @@ def find_state(watched: list[str]) -> tuple[int, int, int]:
 
 
 class Supervisor:
-    """One server, and the loop that looks after it. `plan`: its `argv`, `env`, `port`, `watched` and `events`."""
+    """One server, and the loop that looks after it. `plan`: `argv`, `env`, `port`, `watched`, `events`, `scratch`."""
 
     def __init__(self, folder: Path, plan: dict[str, Any]) -> None:
         self._folder, self._plan, self._ended = folder, plan, threading.Event()
@@ -73,6 +76,7 @@ class Supervisor:
         while not self._ended.is_set():
             state, began = find_state(self._plan["watched"]), time.monotonic()
             self._note("starting the server")
+            self._empty_scratch()
             process = self._start()
             try:
                 reason = self._watch(process, state, began)
@@ -123,6 +127,13 @@ class Supervisor:
             process.kill()
             process.wait()
 
+    def _empty_scratch(self) -> None:
+        """Deletes what a server that was killed left. No server runs now."""
+        for path in Path(self._plan["scratch"]).glob("*"):
+            shutil.rmtree(path, ignore_errors=True)
+            with suppress(OSError):  # It was a folder.
+                path.unlink()
+
     def _drop_events(self) -> None:
         """Deletes old files of events, also those of earlier applications. The name of a file has its number."""
         files = [p for p in Path(self._plan["events"]).glob("*/events_*") if p.name.split("_")[1].isdigit()]
@@ -133,7 +144,8 @@ class Supervisor:
 
     def _copy(self, output: IO[bytes]) -> None:
         for line in output:
-            self._log.info(line.decode(errors="replace").rstrip())
+            if not line.startswith(_NOISE):
+                self._log.info(line.decode(errors="replace").rstrip())
 
     def _note(self, text: str) -> None:
         self._log.info("%s supervisor: %s", time.strftime("%Y-%m-%dT%H:%M:%S"), text)
@@ -153,7 +165,10 @@ def main(folder: Path) -> int:
         return 1
     os.ftruncate(lock, 0)
     os.write(lock, str(os.getpid()).encode())
-    Supervisor(folder, json.loads((folder / "plan.json").read_text())).run()
+    plan = folder / "plan.json"
+    Supervisor(folder, json.loads(plan.read_text())).run()
+    # A supervisor that was killed leaves it: `tidefold spark status` tells.
+    plan.unlink()
     return 0
 
 

@@ -58,7 +58,7 @@ def spark_conf(config: Config, step: str = "", *, quick: bool = False) -> dict[s
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.driver.memory": config.spark.driver_memory,
-        **_place(config, quick),
+        **_place(config, scratch_folder(config, step), quick),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": "4",
@@ -75,16 +75,20 @@ def spark_conf(config: Config, step: str = "", *, quick: bool = False) -> dict[s
     }
 
 
-def _place(config: Config, quick: bool) -> dict[str, str]:
+def scratch_folder(config: Config, step: str = "") -> Path:
+    """The folder of temporary files. That of a server is its own, because its supervisor empties it."""
+    return config.path.absolute().parent / "var" / ("server/scratch" if step == "server" else "spark")
+
+
+def _place(config: Config, scratch: Path, quick: bool) -> dict[str, str]:
     """The settings of the driver, which runs where the command runs; without another name, it is on loopback."""
-    scratch = config.path.parent / "var" / "spark"
     return {
         "spark.driver.extraJavaOptions": " ".join(_java_options(scratch, quick)),
         **_driver(config.spark.master),
         **_authenticate(config.spark.master),
         **_code(config),
         "spark.local.dir": str(scratch),
-        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        "spark.sql.warehouse.dir": str(scratch_folder(config) / "warehouse"),
     }
 
 
@@ -140,7 +144,7 @@ def _code(config: Config) -> dict[str, str]:
     own = {"spark.pyspark.driver.python": sys.executable}
     python = {"spark.pyspark.python": config.spark.python, **own} if config.spark.python else {}
     if config.spark.ship_code:
-        return {**python, CODE_SETTING: str(archive_code(config.path.parent / "var" / "spark"))}
+        return {**python, CODE_SETTING: str(archive_code(scratch_folder(config)))}
     return {**python, **{f"spark.executorEnv.{name}": value for name, value in _python_path().items()}}
 
 
@@ -184,9 +188,9 @@ def _authenticate(master: str) -> dict[str, str]:
     return {"spark.authenticate": "true"} if is_one_process(master) else {}
 
 
-def job_env(config: Config) -> dict[str, str]:
+def job_env(config: Config, step: str = "") -> dict[str, str]:
     """Environment of the job's driver and of its Python workers."""
-    scratch = config.path.parent / "var" / "spark"
+    scratch = scratch_folder(config, step)
     make_private_folder(scratch)
     driver = _driver(config.spark.master)
     return {

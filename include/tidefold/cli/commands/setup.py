@@ -14,7 +14,7 @@ import typer
 
 from tidefold.cli.terminal import Terminal
 from tidefold.domain.snapshot.claim import KindPolicy
-from tidefold.errors import NotFoundError, RefusedError
+from tidefold.errors import NotFoundError, RefusedError, UnavailableError
 
 if TYPE_CHECKING:
     from tidefold.config import Config, SetConfig
@@ -315,12 +315,13 @@ class ServerAction(StrEnum):
 def spark(
     terminal: Terminal,
     action: Annotated[ServerAction, typer.Argument(metavar="start|serve|stop|status", show_default=False)],
-) -> None:
+) -> int:
     """Start, stop or show a Spark Connect server on this machine, which this pipeline's steps then use.
 
     While it runs, every ingest, fold and gate with rows runs on it, whatever its size: no command waits for the start
     of a JVM. It listens on localhost and wants the token in var/server. It is started again if it dies, or if code or
-    jars change. Without it, spark.above decides. `serve` stays in the foreground, for a container.
+    jars change. Without it, spark.above decides. `serve` stays in the foreground, for a container. `stop` leaves the
+    token, which a new server takes. `status` exits with 6 if a server that shall run does not answer.
 
     Example: tidefold spark start
 
@@ -335,10 +336,16 @@ def spark(
     stopped = action is ServerAction.STOP and local_server.stop(config)
     server = local_server.start(config) if action is ServerAction.START else local_server.find_running(config)
     if server is None:
-        message = "The Spark Connect server was stopped." if stopped else "No Spark Connect server was started here."
-        terminal.result({"command": "spark", "running": False}, message)
-        return
-    state = "answers" if server.answers() else "does not answer yet"
+        died = local_server.has_died(config)
+        message = "The Spark Connect server was stopped." if stopped else "No Spark Connect server runs here."
+        if died:
+            message = "The Spark Connect server and its supervisor have died. `tidefold spark start` starts both again."
+        terminal.result({"command": "spark", "running": False, "died": died}, message)
+        return UnavailableError.exit_code if died else 0
     data = {"command": "spark", "running": True, "address": server.address, "ui": server.ui, "pid": server.pid}
-    text = f"The Spark Connect server {server.address} {state}. Its pages: {server.ui}. Log and events: {server.folder}"
-    terminal.result({**data, "answers": server.answers(), "folder": str(server.folder)}, text)
+    data |= {"answers": server.answers(), "folder": str(server.folder)}
+    state = f"answers. Its pages: {server.ui}. Log and events: {server.folder}"
+    if not data["answers"]:
+        state = f"does not answer: it starts, or is started again. {server.folder / 'server.log'} tells why"
+    terminal.result(data, f"The Spark Connect server {server.address} {state}. Its supervisor is process {server.pid}.")
+    return 0 if data["answers"] else UnavailableError.exit_code
