@@ -6,7 +6,6 @@ import os
 import sys
 from pathlib import Path
 
-import psutil
 import pytest
 
 from local_airflow import stack
@@ -14,6 +13,7 @@ from local_airflow.api import AirflowApi
 from local_airflow.errors import LocalAirflowError
 from local_airflow.processes import Register
 from local_airflow.settings import Request
+from support.airflow_stack import wait_until
 from tidefold.spark.local_server import free_port
 
 
@@ -50,7 +50,12 @@ class Health(http.server.BaseHTTPRequestHandler):
         self.wfile.write(b'{"metadatabase": {"status": "healthy"}}')
 http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), Health).serve_forever()
 """
-_SCHEDULER = "import socket, sys; socket.create_connection(('127.0.0.1', int(sys.argv[1]))); print('connected')"
+_SCHEDULER = """
+import signal, socket, sys
+socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+print("connected", flush=True)
+signal.pause()
+"""
 
 
 def test_the_scheduler_finds_the_api_server(tmp_path: Path) -> None:
@@ -68,8 +73,7 @@ def test_the_scheduler_finds_the_api_server(tmp_path: Path) -> None:
 
     try:
         stack._start_components(airflow, register, program)
-        psutil.wait_procs([psutil.Process(one.pid) for one in register.read() if one.name == "scheduler"])
-        assert airflow.log("scheduler").read_text() == "connected\n"
+        wait_until(lambda: airflow.log("scheduler").read_text() == "connected\n", 30, every=0.1)
     finally:
         for started in register.read():
             stack.stop(started)
