@@ -130,11 +130,11 @@ def _here(way: Way, root: Path, case: Case) -> tuple[float, Use]:
 
 
 @contextmanager
-def sample_use(use: Use, tree: psutil.Process) -> Iterator[None]:
+def sample_use(use: Use, tree: psutil.Process, interval: float = _INTERVAL) -> Iterator[None]:
     ended = threading.Event()
 
     def run() -> None:
-        while not ended.wait(_INTERVAL):
+        while not ended.wait(interval):
             use.sample(tree)
 
     thread = threading.Thread(target=run)
@@ -150,11 +150,12 @@ def sample_use(use: Use, tree: psutil.Process) -> Iterator[None]:
 
 def _processes(tree: psutil.Process) -> Iterator[psutil.Process]:
     """A process and all below it, but not the peers, which run in sessions of their own."""
-    session = os.getsid(tree.pid)
-    for process in (tree, *tree.children(recursive=True)):
-        with suppress(ProcessLookupError):
-            if os.getsid(process.pid) == session:
-                yield process
+    with suppress(ProcessLookupError, psutil.NoSuchProcess):
+        session = os.getsid(tree.pid)
+        for process in (tree, *tree.children(recursive=True)):
+            with suppress(ProcessLookupError):
+                if os.getsid(process.pid) == session:
+                    yield process
 
 
 def _cpu(tree: psutil.Process) -> float:

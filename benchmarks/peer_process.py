@@ -63,6 +63,10 @@ class PeerProcess:
         self._answer()
         self.seconds = time.perf_counter() - begun
 
+    @property
+    def process(self) -> psutil.Process:
+        return psutil.Process(self._process.pid)
+
     def ask(self, do: str, **what: Any) -> None:
         """Asks and waits. Raises PeerError with what the peer says went wrong."""
         if self._process.stdin is None:
@@ -102,7 +106,7 @@ class PeerProcess:
             act,
             prepare=partial(self._put_back, table),
             checked=partial(self._compute_checksum, table),
-            process=lambda: psutil.Process(self._process.pid),
+            process=lambda: self.process,
             folder=COPY,
         )
 

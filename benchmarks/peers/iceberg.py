@@ -30,22 +30,25 @@ def prepare(told: dict[str, str]) -> Mapping[str, Callable[..., None]]:
 
     def load(table: str, files: list[str]) -> None:
         """`table` names its mode: copy-on-write or merge-on-read."""
-        spark.read.parquet(*files).createOrReplaceTempView("base")
+        rows = spark.read.parquet(*files)
+        # Not those that tidefold keeps for itself.
+        rows.select([name for name in rows.columns if not name.startswith("_")]).createOrReplaceTempView("base")
         spark.sql(
             f"CREATE TABLE lake.bench.`{table}` USING iceberg {_BUCKETS} "
             f"TBLPROPERTIES ({_ZSTD}, {_TARGET}, 'write.merge.mode' = '{table}') "
-            "AS SELECT id, amount, seen, city, text FROM base"
+            "AS SELECT * FROM base"
         )
 
     def merge(table: str, changes: str, compact: bool) -> None:
         latest(spark, changes).createOrReplaceTempView("latest")
         spark.sql(f"CREATE TABLE {_SOURCE} USING iceberg {_BUCKETS} TBLPROPERTIES ({_ZSTD}) AS SELECT * FROM latest")
+        columns = spark.table(f"lake.bench.`{table}`").columns
         spark.sql(
             f"MERGE INTO lake.bench.`{table}` t USING {_SOURCE} s ON t.id = s.id "
             "WHEN MATCHED AND s._op = 1 THEN DELETE "
-            "WHEN MATCHED THEN UPDATE SET t.amount = s.amount, t.seen = s.seen, t.city = s.city, t.text = s.text "
-            "WHEN NOT MATCHED AND s._op = 0 THEN INSERT (id, amount, seen, city, text) "
-            "VALUES (s.id, s.amount, s.seen, s.city, s.text)"
+            f"WHEN MATCHED THEN UPDATE SET {', '.join(f't.{name} = s.{name}' for name in columns if name != 'id')} "
+            f"WHEN NOT MATCHED AND s._op = 0 THEN INSERT ({', '.join(columns)}) "
+            f"VALUES ({', '.join(f's.{name}' for name in columns)})"
         )
         if compact:
             # Every file that has a deletion vector is written again, with what was appended to its bucket.
