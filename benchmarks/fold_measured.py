@@ -130,11 +130,11 @@ def _here(way: Way, root: Path, case: Case) -> tuple[float, Use]:
 
 
 @contextmanager
-def sample_use(use: Use, tree: psutil.Process, interval: float = _INTERVAL) -> Iterator[None]:
+def sample_use(use: Use, tree: psutil.Process) -> Iterator[None]:
     ended = threading.Event()
 
     def run() -> None:
-        while not ended.wait(interval):
+        while not ended.wait(_INTERVAL):
             use.sample(tree)
 
     thread = threading.Thread(target=run)

@@ -13,8 +13,10 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import duckdb
@@ -24,7 +26,7 @@ import yaml
 from deltalake import DeltaTable, QueryBuilder
 
 from fold_data import files_of, link_tree
-from fold_measured import Use, sample_use
+from fold_measured import Use
 from growth import CHECKS, COLUMNS, LOG, find_buckets
 from peer_environment import PeerError, read_peers
 from peer_process import COW, MOR, PeerProcess
@@ -37,8 +39,6 @@ _PER_FILE = 5_000_000
 _DELETES, _INSERTS = 5, 10
 # A peer that takes longer is ended.
 _PEER_SECONDS = 1200
-# Runs take minutes: memory is looked at so often.
-_INTERVAL = 1.0
 _SUMS = 'count(*), sum(balance), sum("at")'
 
 
@@ -138,7 +138,7 @@ def _merge_by_iceberg(base: Path, scratch: Path) -> None:
             lake.ask("load", table=kind, files=files_of(base / "store" / "tables" / LOG))
             print(f"{peer.title}, {kind}: load {time.monotonic() - began:.0f} s", flush=True)
             began = time.monotonic()
-            with sample_use(use, lake.process, _INTERVAL):
+            with _sample_memory(use, lake.process):
                 lake.ask("merge", table=kind, changes=str(changes), compact=False)
             _print_use(f"{peer.title}, {kind}: MERGE of 1 %", time.monotonic() - began, use)
             lake.ask("export", table=kind, path=str(scratch / "export"))
@@ -194,11 +194,8 @@ def _tidefold(root: Path, *words: str) -> list[str]:
 def _call(what: str, command: Sequence[str], seconds: int | None = None) -> None:
     """Runs a command, prints what it took, and what it said if it failed."""
     began, use = time.monotonic(), Use()
-    # In a session of its own: memory is counted by session.
-    process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
-    )
-    with sample_use(use, psutil.Process(process.pid), _INTERVAL):
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    with _sample_memory(use, psutil.Process(process.pid)):
         try:
             said, _ = process.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:
@@ -206,6 +203,27 @@ def _call(what: str, command: Sequence[str], seconds: int | None = None) -> None
             said, _ = process.communicate()
     how = "" if process.returncode == 0 else f", exit code {process.returncode}\n{said[-2000:]}"
     _print_use(what, time.monotonic() - began, use, how)
+
+
+@contextmanager
+def _sample_memory(use: Use, tree: psutil.Process) -> Iterator[None]:
+    """Adds up what all processes below this one use, once a second. A page that two share counts half for each."""
+    ended = threading.Event()
+
+    def run() -> None:
+        while not ended.wait(1):
+            with suppress(psutil.Error):
+                sizes = [(one.name(), one.memory_full_info().pss) for one in [tree, *tree.children(recursive=True)]]
+                use.java = max(use.java, sum(size for name, size in sizes if name == "java"))
+                use.others = max(use.others, sum(size for name, size in sizes if name != "java"))
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 def _print_use(what: str, seconds: float, use: Use, how: str = "") -> None:

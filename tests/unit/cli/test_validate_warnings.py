@@ -45,6 +45,24 @@ def test_deletion_vectors_that_no_snapshot_would_have(tmp_path: Path, kind: str,
     assert list(find_idle_settings(load_config(config))) == [warning] * warns
 
 
+def test_deletion_vectors_of_a_log_that_compares_each_change_with_the_old_row(tmp_path: Path) -> None:
+    config = tmp_path / "tidefold.yaml"
+    config.write_text("""
+version: 1
+store: store
+snapshots: {kind: auto}
+logs:
+  t:
+    source: {format: csv, path: landing/t}
+    key: [id]
+    columns: {id: long, at: timestamp}
+    order: [at]
+    deletion_vectors: true
+""")
+    [warning] = find_idle_settings(load_config(config))
+    assert warning.startswith("t: `deletion_vectors` has no effect")
+
+
 def test_each_set_has_its_lines_and_a_folder_without_its_topic_is_named(tmp_path: Path) -> None:
     """The key may be misspelt: the message names the folder that it may mean."""
     file = tmp_path / "tidefold.yaml"

@@ -263,12 +263,15 @@ def find_missing_topics(config: Config) -> list[str]:
 
 
 def find_idle_settings(config: Config) -> Iterator[str]:
-    """Yields a warning for each setting of a log that has no effect with the kind of the snapshots."""
+    """Yields a warning for each setting of a log that has no effect."""
     kind = config.snapshots.kind
     for log in config.logs.values():
         if kind is KindPolicy.INCREMENTAL and log.ttl and log.ttl.cleanup_interval is None:
             yield f"{log.id}: `ttl` drops no row: incremental snapshots keep them. Set `ttl.cleanup_interval: 1d`."
-        if kind is KindPolicy.FULL and log.deletion_vectors:
+        if log.deletion_vectors and not log.shape.replaces_rows:
+            why = "only a log with `merge: last` and without columns in `order` marks rows"
+            yield f"{log.id}: `deletion_vectors` has no effect: {why}. Remove it."
+        elif kind is KindPolicy.FULL and log.deletion_vectors:
             yield f"{log.id}: full snapshots have no deletion vectors. Set `snapshots: {{kind: auto}}`."
 
 

@@ -154,6 +154,11 @@ class TableSpec:
         return self.order != COLUMNS
 
     @property
+    def replaces_rows(self) -> bool:
+        """Whether a change that contains its whole row replaces the existing one, whatever that contains."""
+        return self.merge.engine is Engine.LAST and self.source_ordered
+
+    @property
     def accepts_late(self) -> bool:
         """Whether a change finds its right place also when newer ones of its key were folded before."""
         return not self.source_ordered or self.merge.engine in (Engine.HISTORY, Engine.APPEND)
@@ -161,7 +166,7 @@ class TableSpec:
     @property
     def keeps_unsent(self) -> bool:
         """Whether a row keeps the value of a column that the source did not send with a change."""
-        return self.merge.engine is Engine.PARTIAL or (self.merge.engine is Engine.LAST and self.source_ordered)
+        return self.merge.engine is Engine.PARTIAL or self.replaces_rows
 
     @property
     def stores_order(self) -> bool:

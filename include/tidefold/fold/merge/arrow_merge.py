@@ -78,7 +78,7 @@ def find(changes: pa.Table, cleared: tuple[int, ...], shape: TableSpec, memory: 
 
 def is_plain(changes: pa.Table, shape: TableSpec) -> bool:
     """Whether each change contains its whole row, and is newer than the existing row."""
-    return shape.merge.engine is Engine.LAST and shape.source_ordered and not has_absent(changes)
+    return shape.replaces_rows and not has_absent(changes)
 
 
 def _changing(ordered: pa.Table, names: tuple[str, ...]) -> npt.NDArray[np.bool_]:
