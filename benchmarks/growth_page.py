@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from fold_chart import chart
 from tables import PAGES, machine, write_page
 
 RESULTS = PAGES / "growth.json"
@@ -38,12 +39,27 @@ def write() -> None:
         *_list_machines(kept),
         "",
         *_list_steps(lives),
+        "![CPU seconds of one run by the rows of its table](growth.svg)",
+        "",
         *_list_reads(lives),
         *_list_kinds(lives),
         *_list_gates([one for one in kept if one["what"] in ("one of 20 buckets", "1 % evenly")]),
         *_list_search([one for one in kept if one["what"] == "search"]),
     ]
     write_page("growth.md", lines)
+    (PAGES / "growth.svg").write_text(_draw(lives))
+
+
+def _draw(lives: dict[int, _Run]) -> str:
+    """Draws the steps that grow, a whole run, and twice what a run of 1,000,000 rows takes: the goal at 100 times."""
+    sizes = sorted(lives)
+    runs = [sum(_median(lives[rows], step, "cpu") for step in STEPS) for rows in sizes]
+    lines = {
+        "one run": runs,
+        **{step: [_median(lives[rows], step, "cpu") for rows in sizes] for step in ("ingest", "fold", "gate")},
+        "goal at 100,000,000 rows": [2 * runs[sizes.index(1_000_000)]] * len(sizes) if 1_000_000 in sizes else runs,
+    }
+    return chart("10,000 changes: CPU seconds", "rows of the table", [f"{rows:,}" for rows in sizes], lines)
 
 
 def _list_machines(kept: Sequence[_Run]) -> Iterator[str]:
