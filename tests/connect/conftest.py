@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session")
 def server_config(tmp_path_factory: pytest.TempPathFactory) -> Config:
     """The configuration beside which the server is started."""
-    return make_pipeline(tmp_path_factory.mktemp("server")).config
+    return make_pipeline(tmp_path_factory.mktemp("the server")).config
 
 
 @pytest.fixture(scope="session")

@@ -6,6 +6,7 @@ import json
 import os
 import stat
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import partial
@@ -72,7 +73,8 @@ def pipeline(tmp_path: Path) -> Pipeline:
 @pytest.fixture
 def run(server: LocalServer, pipeline: Pipeline) -> Iterator[Callable[[AnyStep], list[str]]]:
     def run_step(step: AnyStep) -> list[str]:
-        outcomes = run_patiently(pipeline, step, PAIR, server.connection, 300, print)
+        ends = time.monotonic() + 300
+        outcomes = run_patiently(pipeline, step, PAIR, server.connection, lambda: ends, print)
         worked = [one for one in outcomes if not one.error and one.status is not Status.NOTHING]
         assert {one.details.engine for one in worked} == {"spark"}, outcomes
         return [one.status for one in outcomes]
@@ -192,7 +194,7 @@ def test_delta_s_reader_reads_back_what_was_published_and_a_damaged_file_is_an_a
     assert f"tidefold restore {PAIR[0]} 1 --log-position replay" in alarm.hint
     request = Restore("back", RestorePoint(1, RestoreMode.REPLAY), by="me")
     for step in (MaterializeStep(request), QualityStep("back")):
-        assert run_patiently(pipeline, step, PAIR[:1], server.connection, 300, print)[0].error is None
+        assert run_patiently(pipeline, step, PAIR[:1], server.connection, lambda: 0, print)[0].error is None
     assert confirm(pipeline, PAIR[0], run_id="back").status == Status.PUBLISHED
     assert run(back)[0] == Status.WHOLE
     assert not status(pipeline, PAIR[:1], proofs=True)[0].proof.readers.error  # type: ignore[union-attr]

@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 from support.airflow_stack import wait_until
 from support.pipelines import make_pipeline
 from tidefold.cli.app import app
+from tidefold.spark import local_server
 from tidefold.spark.local_server import free_port
 from tidefold.spark.server_supervisor import answers
 
@@ -129,6 +130,8 @@ def test_a_person_sees_whether_the_server_answers_died_or_was_stopped(tmp_path: 
 
     assert ask() == (0, "No Spark Connect server runs here.\n")
     with supervised(folder) as (supervisor, port):
+        # It finds the server that runs, and waits for its answer.
+        assert ask("start") == ask()
         code, text = ask()
         assert (code, f"Its pages: http://127.0.0.1:{port}." in text) == (0, True)
         assert f"process {supervisor.pid}." in text
@@ -144,6 +147,25 @@ def test_a_person_sees_whether_the_server_answers_died_or_was_stopped(tmp_path: 
     with supervised(folder):
         assert ask("stop") == (0, "The Spark Connect server was stopped.\n")
         assert ask() == (0, "No Spark Connect server runs here.\n")
+
+
+def test_an_empty_token_is_made_anew(tmp_path: Path) -> None:
+    """A disk that was full left it, and a server with it would let in everybody."""
+    (tmp_path / "token").touch()
+    token = local_server._read_token(tmp_path)
+    assert len(token) == 64
+    assert local_server._read_token(tmp_path) == token
+
+
+def test_a_folder_that_cannot_be_written_has_a_next_step(tmp_path: Path) -> None:
+    config = make_pipeline(tmp_path).config
+    (tmp_path / "var").mkdir(exist_ok=True)
+    (tmp_path / "var" / "server").touch()
+    for action in ("start", "stop"):
+        done = CliRunner().invoke(app, ["spark", action, "-c", str(config.path)])
+        assert done.exit_code == 6, done.output
+        assert "CONNECT_NOT_STARTED" in done.stderr
+        assert "writable" in done.stderr
 
 
 def test_one_folder_has_one_supervisor_and_few_files_of_events(tmp_path: Path) -> None:

@@ -163,6 +163,8 @@ class SparkApplication(AbstractContextManager["SparkApplication"]):
         # Those before it connected. Ctrl-C and SIGTERM then also cancel what the server does for this process.
         self._handlers: dict[signal.Signals, Any] = {}
         self._server = local_server.find_running(pipeline.config)
+        if not self._server and (fault := local_server.find_fault(pipeline.config)):
+            terminal.note(f"{fault} This command works without it.")
 
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         for number, handler in self._handlers.items():
@@ -194,9 +196,17 @@ class SparkApplication(AbstractContextManager["SparkApplication"]):
         """Sends the step to the server at an address, or to that of `spark.master`."""
         self._terminal.note(f"{step.name}: the Spark Connect server works on {', '.join(logs)}")
         self._handlers = self._handlers or {number: signal.signal(number, _interrupt_connection) for number in _SIGNALS}
-        # A server of this machine that died is started again within seconds.
-        address, seconds = (self._server.connection, _PATIENCE) if self._server else ("", 0.0)
-        return run_patiently(self._pipeline, step, logs, address, seconds, self._terminal.note)
+        address, config, ends = self._server.connection if self._server else "", self._pipeline.config, list[float]()
+
+        def find_deadline() -> float:
+            # A server of this machine that died or hangs is started again by its supervisor, and by nobody else.
+            if not self._server or not local_server.find_running(config):
+                return 0.0
+            if not ends:
+                ends.append(time.monotonic() + _PATIENCE)
+            return ends[0]
+
+        return run_patiently(self._pipeline, step, logs, address, find_deadline, self._terminal.note)
 
     def _submit(self, step: AnyStep, logs: Sequence[str]) -> list[Outcome]:
         """Sends the step to the job. A job that ends before it reports a result gives every log an error."""

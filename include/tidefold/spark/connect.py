@@ -84,15 +84,17 @@ def run_patiently(
     step: AnyStep,
     logs: Sequence[str],
     connection: str,
-    seconds: float,
+    deadline: Callable[[], float],
     tell: Callable[[str], None],
 ) -> list[Outcome]:
-    """As `run_connected`. While the server is away, it waits and runs the step again, at most for so many seconds.
+    """As `run_connected`. While the server is away, it waits and runs the step again, until the deadline.
+
+    deadline: of the monotonic clock; asked each time that the server is away.
 
     With `spark.unreachable: in_process` it runs the step here instead. Each try makes an attempt of its own: what tasks
     of an earlier one still write belongs to no snapshot.
     """
-    ends, outcomes, left = time.monotonic() + seconds, dict[str, Outcome](), list(logs)
+    outcomes, left = dict[str, Outcome](), list(logs)
     while left:
         outcomes |= {outcome.log: outcome for outcome in run_connected(pipeline, step, left, connection)}
         away = {log: error for log in left if (error := outcomes[log].error) and error.code in _AWAY}
@@ -104,8 +106,9 @@ def run_patiently(
             tell(f"{why} This process runs the step.")
             outcomes |= {one.log: one for one in run_without_spark(pipeline, step, left, above=sys.maxsize).done}
             break
-        if time.monotonic() + _LOOK_SECONDS > ends:
+        patience = deadline() - time.monotonic()
+        if patience < _LOOK_SECONDS:
             break
-        tell(f"{why} Waiting for at most {ends - time.monotonic():.0f} s, then trying again.")
+        tell(f"{why} Trying again, for at most {patience:.0f} s.")
         time.sleep(_LOOK_SECONDS)
     return [outcomes[log] for log in logs]

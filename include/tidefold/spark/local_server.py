@@ -15,7 +15,8 @@ import socket
 import subprocess
 import sys
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -25,7 +26,7 @@ from tidefold.config import Config
 from tidefold.config.models.spark import is_connect, is_one_process
 from tidefold.errors import InvalidInputError, UnavailableError
 from tidefold.installation import PACKAGE, SPARK_SUBMIT, jar_folder
-from tidefold.spark.server_supervisor import answers
+from tidefold.spark.server_supervisor import DEATH, answers
 from tidefold.spark.submit import job_env, scratch_folder, spark_conf
 from tidefold.storage.safe_files import make_private_folder, write_private
 
@@ -37,6 +38,8 @@ _WORKER_MEMORY = "3g"
 # A task of Spark's that fails, because its Python worker was killed, is tried again so often.
 _TRIES = 4
 _SECONDS, _STOP_SECONDS = 180.0, 30.0
+# A server that died so often before it answered will not start.
+_DEATHS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,30 +86,69 @@ def find_running(config: Config) -> LocalServer | None:
         return None
 
 
-def has_died(config: Config) -> bool:
-    """Whether a server of this pipeline ended without being stopped, and none was started since."""
-    return find_running(config) is None and (_folder(config) / "plan.json").exists()
+def find_fault(config: Config) -> str:
+    """What is wrong with the server that was started for this pipeline; empty: nothing, or none was started."""
+    if server := find_running(config):
+        away = "it starts, is started again, or hangs and is started again after a minute"
+        log = server.folder / "server.log"
+        return "" if server.answers() else f"The Spark Connect server {server.address} does not answer: {away} ({log})."
+    has_died = (_folder(config) / "plan.json").exists()
+    return "The Spark Connect server and its supervisor have died: `tidefold spark start` starts both." * has_died
 
 
 def start(config: Config, *, quick: bool = False) -> LocalServer:
-    """Starts a server and waits until it answers; returns the one that runs. Raises TidefoldError.
+    """Starts a server, or finds the one that runs, and waits until it answers. Raises TidefoldError.
 
     quick: without the JVM's second compiler, for work that takes seconds.
     """
-    if (running := find_running(config)) is None:
-        folder, command, env = _prepare(config, quick)
-        with (folder / "supervisor.out").open("wb") as output:
-            process = subprocess.Popen(
-                command, env=env, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
-            )
-        ends = time.monotonic() + _SECONDS
-        while (running := find_running(config)) is None or not running.answers():
-            if process.poll() is not None or time.monotonic() > ends:
+    folder = _folder(config)
+    with _explain_writing(folder):
+        make_private_folder(folder)
+        # Of two that start at once, the second one finds the server of the first.
+        starting = (folder / "start.lock").open("w")
+    with starting:
+        fcntl.flock(starting, fcntl.LOCK_EX)
+        process = None if find_running(config) else _start_supervisor(config, quick)
+        try:
+            return _await_answer(config, process)
+        except BaseException:
+            if process:
                 process.terminate()
-                message, hint = "The Spark Connect server does not start.", f"Read {folder / 'server.log'}."
-                raise UnavailableError("CONNECT_NOT_STARTED", message, hint=hint)
-            time.sleep(0.1)
+            raise
+
+
+def _start_supervisor(config: Config, quick: bool) -> subprocess.Popen[bytes]:
+    folder, command, env = _prepare(config, quick)
+    with (folder / "supervisor.out").open("wb") as output:
+        return subprocess.Popen(
+            command, env=env, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+        )
+
+
+def _await_answer(config: Config, process: subprocess.Popen[bytes] | None) -> LocalServer:
+    log, ends = _folder(config) / "server.log", time.monotonic() + _SECONDS
+    deaths = _count_deaths(log)
+    while (running := find_running(config)) is None or not running.answers():
+        has_ended = process.poll() is not None if process else running is None
+        if has_ended or time.monotonic() > ends or _count_deaths(log) - deaths >= _DEATHS:
+            message, hint = "The Spark Connect server does not start.", f"Read {log}."
+            raise UnavailableError("CONNECT_NOT_STARTED", message, hint=hint)
+        time.sleep(0.1)
     return running
+
+
+def _count_deaths(log: Path) -> int:
+    return log.read_bytes().count(DEATH.encode()) if log.exists() else 0
+
+
+@contextmanager
+def _explain_writing(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        message = f"The folder {folder} cannot be written: {error.strerror}."
+        hint = "Make space there, or make it writable for this user."
+        raise UnavailableError("CONNECT_NOT_STARTED", message, hint=hint) from error
 
 
 def serve(config: Config) -> NoReturn:
@@ -118,7 +160,8 @@ def serve(config: Config) -> NoReturn:
 def stop(config: Config) -> bool:
     """Ends the server and its supervisor; False: none runs."""
     if (running := find_running(config)) is None:
-        (_folder(config) / "plan.json").unlink(missing_ok=True)
+        with _explain_writing(_folder(config)):
+            (_folder(config) / "plan.json").unlink(missing_ok=True)
         return False
     ends = time.monotonic() + _STOP_SECONDS
     with suppress(ProcessLookupError):
@@ -142,10 +185,11 @@ def _prepare(config: Config, quick: bool) -> tuple[Path, list[str], dict[str, st
         message = "`spark.master` names a Spark Connect server that runs already."
         raise InvalidInputError("CONNECT_OPTION", message, hint="Use it, or set `spark.master` to `local[*]`.")
     folder = _folder(config)
-    make_private_folder(folder)
-    if token := os.environ.get(TOKEN_VARIABLE):
-        write_private(folder / "token", token)
-    write_private(folder / "plan.json", json.dumps(_plan(config, folder, quick)))
+    with _explain_writing(folder):
+        make_private_folder(folder)
+        if token := os.environ.get(TOKEN_VARIABLE):
+            write_private(folder / "token", token)
+        write_private(folder / "plan.json", json.dumps(_plan(config, folder, quick)))
     command = [sys.executable, "-m", "tidefold.spark.server_supervisor", str(folder)]
     return folder, command, {**os.environ, **job_env(config, "server")}
 
@@ -164,7 +208,7 @@ def _plan(config: Config, folder: Path, quick: bool) -> dict[str, object]:
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": str(port),
         "spark.eventLog.enabled": "true",
-        "spark.eventLog.dir": f"file://{events}",
+        "spark.eventLog.dir": events.as_uri(),
         # Lines of JSON, which any program reads while the server writes them.
         "spark.eventLog.compress": "false",
         "spark.eventLog.rolling.enabled": "true",
@@ -200,7 +244,8 @@ def _count_cores(master: str) -> int:
 def _read_token(folder: Path) -> str:
     """The token of this pipeline's server: of the environment of who started it, or made by the first call."""
     path = folder / "token"
-    if not path.exists():
+    # An empty one would let in who has none.
+    if not path.exists() or not path.read_text().strip():
         write_private(path, secrets.token_hex(32))
     return path.read_text()
 

@@ -34,6 +34,7 @@ _EVENT_FILES = 10
 _HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\x00\x00\x00\x04\x00\x00\x00\x00\x00"
 _SETTINGS, _TYPE = 4, 3
 _DEATH_SIGNAL = 1
+DEATH = "supervisor: the server ended with code"
 # What each Python worker prints when it begins, and the empty line after it.
 _NOISE = (b"Current mem limits:", b"\n")
 
@@ -73,15 +74,17 @@ class Supervisor:
     def run(self) -> None:
         """Returns after a signal. A server that never answered is tried again, more and more seldom."""
         pause = _LOOK_SECONDS
+        # A supervisor that was killed left it.
+        self._empty_scratch()
         while not self._ended.is_set():
             state, began = find_state(self._plan["watched"]), time.monotonic()
-            self._note("starting the server")
-            self._empty_scratch()
+            self._note("supervisor: starting the server")
             process = self._start()
             try:
                 reason = self._watch(process, state, began)
             finally:
                 self._stop(process)
+                self._empty_scratch()
             pause = _LOOK_SECONDS if self._has_answered else min(pause * 2, _SILENT_SECONDS)
             is_pausing = bool(process.returncode) and not self._ended.is_set()
             self._note(f"{reason}; the pause before the next start is {pause:g} s" if is_pausing else reason)
@@ -107,17 +110,17 @@ class Supervisor:
         self._has_answered = False
         while not self._ended.wait(_LOOK_SECONDS):
             if process.poll() is not None:
-                return f"the server ended with code {process.returncode}"
+                return f"{DEATH} {process.returncode}"
             if answers(self._plan["port"]):
                 limit, seen, self._has_answered = _SILENT_SECONDS, time.monotonic(), True
             elif time.monotonic() - seen > limit:
-                return f"the server did not answer for {limit:.0f} s"
+                return f"supervisor: the server did not answer for {limit:.0f} s"
             if time.monotonic() - looked > _FILES_SECONDS:
                 looked = time.monotonic()
                 if find_state(self._plan["watched"]) != state:
-                    return "code or jars have changed"
+                    return "supervisor: code or jars have changed"
                 self._drop_events()
-        return "stopping"
+        return "supervisor: stopping"
 
     def _stop(self, process: subprocess.Popen[bytes]) -> None:
         process.terminate()
@@ -148,7 +151,7 @@ class Supervisor:
                 self._log.info(line.decode(errors="replace").rstrip())
 
     def _note(self, text: str) -> None:
-        self._log.info("%s supervisor: %s", time.strftime("%Y-%m-%dT%H:%M:%S"), text)
+        self._log.info("%s %s", time.strftime("%Y-%m-%dT%H:%M:%S"), text)
 
 
 def _end_with_parent() -> None:

@@ -35,10 +35,12 @@ def make_private_folder(folder: Path) -> None:
 
 
 def write_private(path: Path, content: str | bytes) -> None:
-    """Writes a new file, in the place of an older one, that only its owner can read from its first byte on."""
-    path.unlink(missing_ok=True)
-    path.touch(0o600)
-    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    """Writes a new file, in the place of an older one, that only its owner can read. Another process sees all of it."""
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    part.unlink(missing_ok=True)
+    part.touch(0o600)
+    part.write_bytes(content.encode() if isinstance(content, str) else content)
+    os.replace(part, path)
 
 
 class UnsafeFileError(OSError):

@@ -5,6 +5,7 @@ They are thin: scope, one call, report. No operation runs while a DAG is parsed.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -147,10 +148,11 @@ class TidefoldSparkOperator(TidefoldSubmitOperator):
             hint = "Make it, of the type `spark_connect`, or set `spark.master: sc://host:port`."
             raise InvalidInputError("CONNECT_NO_ADDRESS", message, hint=hint)
         # The task then ends by itself, with the reason.
-        seconds = (self.execution_timeout - _BEFORE_TIMEOUT if self.execution_timeout else _PATIENCE).total_seconds()
+        patience = self.execution_timeout - _BEFORE_TIMEOUT if self.execution_timeout else _PATIENCE
+        ends = time.monotonic() + patience.total_seconds()
         self._is_connected = True
         try:
-            return run_patiently(scope.pipeline, step, logs, address, seconds, self.log.warning)
+            return run_patiently(scope.pipeline, step, logs, address, lambda: ends, self.log.warning)
         finally:
             close_connected()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, replace
 from enum import StrEnum
 from pathlib import Path
@@ -14,7 +15,7 @@ import typer
 
 from tidefold.cli.terminal import Terminal
 from tidefold.domain.snapshot.claim import KindPolicy
-from tidefold.errors import NotFoundError, RefusedError, UnavailableError
+from tidefold.errors import NotFoundError, RefusedError, TidefoldError, UnavailableError
 
 if TYPE_CHECKING:
     from tidefold.config import Config, SetConfig
@@ -90,12 +91,17 @@ def doctor(terminal: Terminal, seconds: Seconds = 20.0) -> int:
 
     Next: mend what is `fail`, then tidefold status
     """
+    from tidefold.config import load_config
     from tidefold.installation import CLONE
     from tidefold.operations.doctor.doctor import Surroundings, diagnose
-    from tidefold.operations.doctor.finding import count_failed, summarize
+    from tidefold.operations.doctor.finding import DoctorFinding, FindingLevel, count_failed, summarize
     from tidefold.spark.jars import list_jars
+    from tidefold.spark.local_server import find_fault
 
     findings = diagnose(Surroundings(CLONE, terminal.config_path, tuple(list_jars())), seconds)
+    with suppress(TidefoldError):  # The configuration is a finding already.
+        if fault := find_fault(load_config(terminal.config_path)):
+            findings.append(DoctorFinding("spark", FindingLevel.WARN, fault, "Ask `tidefold spark status`."))
     code = _FAILED if count_failed(findings) else 0
     lines = []
     for finding in findings:
@@ -338,17 +344,15 @@ def spark(
         local_server.serve(config)
     stopped = action is ServerAction.STOP and local_server.stop(config)
     server = local_server.start(config) if action is ServerAction.START else local_server.find_running(config)
+    fault = local_server.find_fault(config)
     if server is None:
-        died = local_server.has_died(config)
         message = "The Spark Connect server was stopped." if stopped else "No Spark Connect server runs here."
-        if died:
-            message = "The Spark Connect server and its supervisor have died. `tidefold spark start` starts both again."
-        terminal.result({"command": "spark", "running": False, "died": died}, message)
-        return UnavailableError.exit_code if died else 0
-    data = {"command": "spark", "running": True, "address": server.address, "ui": server.ui, "pid": server.pid}
-    data |= {"answers": server.answers(), "folder": str(server.folder)}
-    state = f"answers. Its pages: {server.ui}. Log and events: {server.folder}"
-    if not data["answers"]:
-        state = f"does not answer: it starts, or is started again. {server.folder / 'server.log'} tells why"
-    terminal.result(data, f"The Spark Connect server {server.address} {state}. Its supervisor is process {server.pid}.")
-    return 0 if data["answers"] else UnavailableError.exit_code
+        terminal.result({"command": "spark", "running": False, "fault": fault}, fault or message)
+    else:
+        data = {"address": server.address, "ui": server.ui, "pid": server.pid, "folder": str(server.folder)}
+        text = (
+            f"The Spark Connect server {server.address} answers. Its pages: {server.ui}. Log, events: {server.folder}."
+        )
+        text = f"{fault or text} Its supervisor is process {server.pid}."
+        terminal.result({"command": "spark", "running": True, **data, "answers": not fault, "fault": fault}, text)
+    return UnavailableError.exit_code if fault else 0

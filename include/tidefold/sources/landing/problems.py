@@ -77,7 +77,7 @@ def report_other_name(name: str, endings: Sequence[str]) -> FileProblem:
 
 def report_unplaced(name: str) -> FileProblem:
     """Reports a file whose name does not have the offset of its records, in a log that needs it."""
-    form = "`topic+partition+offset`, with ten digits of the offset or more"
+    form = "`topic+partition+offset`, with 10 to 18 digits of the offset"
     message = f"The name `{name}` does not have the form {form}, so the offsets are unknown."
     return FileProblem(name, "LANDED_NAME", message, "Land it under such a name.", blocking=False)
 
