@@ -60,6 +60,18 @@ def test_a_log_ordered_by_columns_may_come_in_any_order(case: Any, data: st.Data
     assert users(shape, folded(shape, folds)) == rows_of(shape, changes)
 
 
+@pytest.mark.rotates(2)
+@pytest.mark.parametrize("case", [case for case in (*OWN, *ANY) if case[0].marks_rows], ids=named)
+@given(data=st.data(), seed=st.randoms(use_true_random=False))
+@settings(max_examples=choose(7, 40), deadline=None)
+def test_a_change_needs_only_the_row_of_its_key(case: Any, data: st.DataObject, seed: random.Random) -> None:
+    """So a fold may mark that row, and reads no other one."""
+    shape, ops, absent = case
+    changes = data.draw(histories(shape, ops, absent))
+    folds = cut(changes if shape.source_ordered else seed.sample(changes, len(changes)), seed)
+    assert users(shape, folded(shape, folds, marks=True)) == rows_of(shape, changes)
+
+
 @pytest.mark.parametrize("order", ["postgresql", "columns", "position"])
 @given(data=st.data(), seed=st.randoms(use_true_random=False))
 @settings(max_examples=choose(10, 60), deadline=None)

@@ -30,6 +30,7 @@ from tidefold.domain.snapshot.point_in_time import without_times
 from tidefold.domain.table.table_spec import Engine
 from tidefold.errors import AlreadyExistsError, CorruptError, NotFoundError, RefusedError
 from tidefold.fold.inputs import MANY, Inputs
+from tidefold.fold.merge.arrow_merge import is_plain, rows_of
 from tidefold.fold.merge.merge import MergeState, has_clears, mark_rows, merge_bucket, to_mark
 from tidefold.fold.plan import Address, FoldPlan, FoldResult, FoldTask, Input, Recipe, RewriteAction
 from tidefold.storage import link_data_file
@@ -42,11 +43,16 @@ from tidefold.typed_json import decode_json
 
 @dataclass(frozen=True, slots=True)
 class BaseFiles:
-    """Files of a snapshot, the `schema` of their rows, and the aligner that converts them to the wanted table."""
+    """Files of a snapshot, the `schema` of their rows, and the aligner that converts them to the wanted table.
+
+    large: the one among them of which only the rows with `keys` are read; None: all rows of all files are.
+    """
 
     files: Sequence[Input]
     aligner: Aligner
     schema: int
+    large: Input | None = None
+    keys: pa.Table | None = None
 
 
 @contextmanager
@@ -58,10 +64,10 @@ def open_base(inputs: Inputs, base: BaseFiles, bucket: KeyGroups) -> Iterator[pa
         return
     with ExitStack() as opened:
         # Opened and checked before the merge begins: inside it DuckDB would wrap the error.
-        streams = [(one.file, opened.enter_context(inputs.open(one)[1])) for one in shown]
-        files = [(file, pq.ParquetFile(stream)) for file, stream in streams]
+        streams = [(one, opened.enter_context(inputs.open(one)[1])) for one in shown]
+        files = [(one, pq.ParquetFile(stream)) for one, stream in streams]
         failed: list[RefusedError] = []
-        batches = _note_errors((b for file, parquet in files for b in _rows(file, parquet, base, bucket)), failed)
+        batches = _note_errors((b for one, parquet in files for b in _rows(one, parquet, base, bucket)), failed)
         try:
             yield pa.RecordBatchReader.from_batches(table_schema(base.aligner.shape), batches)
         except duckdb.Error as error:
@@ -90,13 +96,15 @@ def read_hidden(inputs: Inputs, base: BaseFiles, bucket: KeyGroups) -> pa.Table 
     return pa.concat_tables(tables) if tables else None
 
 
-def _rows(file: DataFile, parquet: pq.ParquetFile, base: BaseFiles, bucket: KeyGroups) -> Iterator[pa.RecordBatch]:
+def _rows(one: Input, parquet: pq.ParquetFile, base: BaseFiles, bucket: KeyGroups) -> Iterator[pa.RecordBatch]:
     """Yields the rows of a file that belong to a bucket: only some, if the file was written for other buckets (L8)."""
     present = set(parquet.schema_arrow.names)
     names = [name for name in base.aligner.names(base.schema) if name in present]
-    live = without_deleted(parquet.iter_batches(batch_size=65_536, columns=names), file)
+    live = without_deleted(parquet.iter_batches(batch_size=65_536, columns=names), one.file)
+    if one is base.large and (keys := base.keys) is not None:
+        live = (batch.take(pa.array(rows_of(batch, keys))) for batch in live)
     batches = base.aligner.rows(live, base.schema)
-    yield from _of_bucket(file, batches, base.aligner.shape, bucket)
+    yield from _of_bucket(one.file, batches, base.aligner.shape, bucket)
 
 
 def _of_bucket(
@@ -328,21 +336,30 @@ def _merge_bucket(
 
     large: a file that stays, with the replaced rows marked as deleted.
     """
-    before_expiry, after_expiry = _Count(), _Count()
+    before_expiry, after_expiry, shape = _Count(), _Count(), task.plan.shape
     based = BaseFiles([one for one in recipe.base if one is not large], task.plan.aligner, recipe.schema)
+    if large and not is_plain(changes, shape):
+        # The old rows count, too. All of these keys leave the large file, whether their change counts or not.
+        schema = pa.schema([table_schema(shape).field(name) for name in shape.key])
+        keys = changes.select(list(shape.key)).cast(schema)
+        based = BaseFiles(recipe.base, task.plan.aligner, recipe.schema, large, keys)
     before = MergeState(read_hidden(inputs, based, task.bucket), recipe.cleared, task.plan.horizon)
     # Each file is sorted; several come one after the other.
-    how = {"with_keys": large is not None, "is_sorted": sum(not one.file.hidden for one in based.files) <= 1}
+    how = {
+        "with_keys": large is not None and based.large is None,
+        "is_sorted": sum(not one.file.hidden for one in based.files) <= 1,
+    }
     with (
         open_scratch() as scratch,
         open_base(inputs, based, task.bucket) as base,
-        merge_bucket(base, changes, task.plan.shape, before, memory=MERGE_MEMORY, scratch=scratch, **how) as done,
+        merge_bucket(base, changes, shape, before, memory=MERGE_MEMORY, scratch=scratch, **how) as done,
     ):
         rows = keep_owned(done.rows, task.plan.only)
         young = drop_expired(before_expiry.count(rows), task.plan.expire)
         file = _write_rows(task, inputs, after_expiry.count(young))
         beside = _write_sidecar(task, inputs, done.hidden)
-        stays = mark_rows(large, done.keys, inputs) if large and done.keys is not None else None
+        gone = done.keys if based.keys is None else based.keys
+        stays = mark_rows(large, gone, inputs) if large and gone is not None else None
     files = tuple(one for one in (stays, file, beside) if one)
     upserts = done.upserts - done.unresolved.count
     expired = before_expiry.rows - after_expiry.rows

@@ -45,7 +45,7 @@ def test_deletion_vectors_that_no_snapshot_would_have(tmp_path: Path, kind: str,
     assert list(find_idle_settings(load_config(config))) == [warning] * warns
 
 
-def test_deletion_vectors_of_a_log_that_compares_each_change_with_the_old_row(tmp_path: Path) -> None:
+def test_deletion_vectors_of_a_log_with_several_rows_a_key(tmp_path: Path) -> None:
     config = tmp_path / "tidefold.yaml"
     config.write_text("""
 version: 1
@@ -57,10 +57,11 @@ logs:
     key: [id]
     columns: {id: long, at: timestamp}
     order: [at]
+    merge: history
     deletion_vectors: true
 """)
     [warning] = find_idle_settings(load_config(config))
-    assert warning.startswith("t: `deletion_vectors` has no effect")
+    assert warning.startswith("t: `deletion_vectors` has no effect with `merge: history`")
 
 
 def test_each_set_has_its_lines_and_a_folder_without_its_topic_is_named(tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ def init(
     store_id, _ = ensure_identity(open_store(STORE, base))
     sets = propose_sets(topics, proposed)
     ends = render_sets(sets, [landing_path(directory, one, base) for one in sets], left_out)
-    marks = interactive and any(log.order and not log.appends for log in proposed)
+    marks = interactive and any(not log.appends for log in proposed)
     vectors = marks and typer.confirm(_READERS, default=False, err=True)
     _create(path, render(proposed, paths, base, store_id, vectors=vectors) + ends)
     _report(terminal, [log.id for log in proposed if log.id not in left_out], left_out, guesses, sets)

@@ -274,9 +274,8 @@ def find_idle_settings(config: Config) -> Iterator[str]:
     for log in config.logs.values():
         if kind is KindPolicy.INCREMENTAL and log.ttl and log.ttl.cleanup_interval is None:
             yield f"{log.id}: `ttl` drops no row: incremental snapshots keep them. Set `ttl.cleanup_interval: 1d`."
-        if log.deletion_vectors and not log.shape.replaces_rows:
-            why = "only a log with `merge: last` and without columns in `order` marks rows"
-            yield f"{log.id}: `deletion_vectors` has no effect: {why}. Remove it."
+        if log.deletion_vectors and not log.shape.marks_rows:
+            yield f"{log.id}: `deletion_vectors` has no effect with `merge: {log.shape.merge.engine}`. Remove it."
         elif kind is KindPolicy.FULL and log.deletion_vectors:
             yield f"{log.id}: full snapshots have no deletion vectors. Set `snapshots: {{kind: auto}}`."
 

@@ -225,7 +225,6 @@ def _log_lines(log: ProposedLog, path: str, *, vectors: bool) -> Iterator[str]:
     order = _word(log.order) if log.order else f"[{', '.join(map(_word, log.order_by)) or '?'}]"
     if not log.appends:
         yield f"    order: {order} # decides which of two changes is the later one"
-    if log.order and not log.appends:
         yield f"    {'' if vectors else '# '}deletion_vectors: true # {_VECTORS}"
     yield "    # on_bad_record: quarantine # the default; or fail: a bad record makes the run ingest nothing of the log"
     yield "    quality:"

@@ -159,6 +159,11 @@ class TableSpec:
         return self.merge.engine is Engine.LAST and self.source_ordered
 
     @property
+    def marks_rows(self) -> bool:
+        """Whether a fold may mark replaced rows as deleted: a key has one row, and its change needs no other row."""
+        return self.merge.engine not in (Engine.HISTORY, Engine.APPEND)
+
+    @property
     def accepts_late(self) -> bool:
         """Whether a change finds its right place also when newer ones of its key were folded before."""
         return not self.source_ordered or self.merge.engine in (Engine.HISTORY, Engine.APPEND)

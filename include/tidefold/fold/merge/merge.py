@@ -34,7 +34,6 @@ from tidefold.fold.merge.arrow_merge import (
     find,
     find_tied_versions,
     find_ties,
-    is_plain,
     replace_rows,
     rows_of,
     without_marks,
@@ -241,8 +240,7 @@ def to_mark(task: FoldTask, recipe: Recipe, changes: pa.Table) -> Input | None:
     """Returns the file whose rows should be marked instead of rewritten; None: there is none."""
     plan, shown = task.plan, [one for one in recipe.base if not one.file.hidden]
     stays = recipe.unchanged.action is RewriteAction.KEEP and recipe.schema == plan.schema and plan.expire is None
-    # Each change that replaces a row must contain the whole row: the old row is not read.
-    if not (shown and plan.marks and stays) or not is_plain(changes, plan.shape) or has_clears(changes):
+    if not (shown and plan.marks and stays and plan.shape.marks_rows) or has_clears(changes):
         return None
     large = max(shown, key=lambda one: one.file.rows_written)
     file, beside = large.file, sum(one.file.rows for one in shown if one is not large)

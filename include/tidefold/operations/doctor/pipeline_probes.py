@@ -197,7 +197,7 @@ def probe_rewritten_rows(config: Config) -> list[RewrittenRows]:
         return []
     found = []
     for log in config.logs.values():
-        if log.deletion_vectors or not log.shape.replaces_rows:
+        if log.deletion_vectors or not log.shape.marks_rows:
             continue
         with suppress(TidefoldError):
             state = Ledger(store, log.id).find_current()

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from support.pipelines import CONFIG, judge_all, make_pipeline, put, rows_of, table_rows
 from support.planning import pending
 from support.savepoints import bring_in, save
-from tidefold.changelog.schema import DELETE
+from tidefold.changelog.schema import DELETE, MERGE
 from tidefold.changelog.writer import Changelog
 from tidefold.compute.runners import in_process
 from tidefold.delta.data_files import deletions, descriptor, places
@@ -398,6 +398,58 @@ def test_keys_of_all_kinds(tmp_path: Path, names: str, a: str, b: str, values: A
 
 
 # The vectors themselves
+
+
+COMPARED = """
+version: 1
+store: store
+snapshots: {{kind: incremental}}
+logs:
+  accounts:
+    key: [id]
+    columns: {{id: int, at: long, text: string, n: long}}
+    order: {order}
+    merge: {merge}
+    buckets: 4
+    deletion_vectors: {vectors}
+"""
+
+
+@pytest.mark.rotates(2)
+@pytest.mark.parametrize(
+    "order", ["[at]\n    source: {format: csv, path: landing}", "arrival"], ids=["columns", "arrival"]
+)
+@pytest.mark.parametrize(
+    "merge", ["last", "first", "partial", "{engine: aggregate, aggregates: {at: max, n: max, text: min}}"]
+)
+def test_a_change_that_counts_with_the_old_row(tmp_path: Path, order: str, merge: str) -> None:
+    """Late changes, deletes, values that are not sent, new keys: as where files are rewritten."""
+    deletes, op = merge in ("last", "partial"), {"_op": MERGE} if "aggregate" in merge else {}
+    sent = {"_absent": ["text"], "text": None} if merge == "partial" else {}
+
+    def change(key: int, at: int, **values: Any) -> dict[str, Any]:
+        placed = {"_o0": at, "_o1": None} if order.startswith("[at]") else {"_o0": None, "_o1": None}
+        return {"id": key, "at": at, "text": f"{key} at {at}", "n": key * at, **op, **placed, **values}
+
+    rounds = [
+        [change(key, 100 + key) for key in range(400)],
+        # A newer one, a late one, one of the same order, a delete, a late delete, a new key.
+        [change(1, 900, **sent), change(2, 50), change(3, 103), change(400, 5)]
+        + [change(4, 901, _op=DELETE), change(5, 1, _op=DELETE)] * deletes,
+        # What the small file has by now, and what the vector marks.
+        [change(1, 500), change(1, 950), change(2, 10, **sent), change(400, 4), change(4, 902), change(6, 960)],
+    ]
+    tables = []
+    for vectors in ("true", "false"):
+        pipeline = make_pipeline(tmp_path / vectors, COMPARED.format(order=order, merge=merge, vectors=vectors))
+        for number, changes in enumerate(rounds):
+            put(pipeline, changes)
+            outcome = finished(pipeline, Fold(f"run-{number}"))
+        _, batches = read_rows(pipeline, "accounts", ReadRequest())
+        rows = sorted((row for batch in batches for row in batch.to_pylist()), key=lambda row: row["id"])
+        tables.append((rows, {name: outcome.facts[name] for name in ("rows", "upserts", "deletes", "replaced")}))
+        assert any(file.deletions for file in manifest_of(pipeline).files) == (vectors == "true")
+    assert tables[0] == tables[1]
 
 
 @given(st.sets(st.integers(0, 300_000), min_size=1, max_size=200))
