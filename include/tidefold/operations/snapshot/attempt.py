@@ -123,7 +123,8 @@ def choose_kind(pipeline: Pipeline, state: LogState, asked: KindPolicy | None) -
     """Returns the kind of the next snapshot: as requested, else as configured."""
     snapshots, log = pipeline.config.snapshots, pipeline.log(state.log)
     links = pipeline.store.links and not snapshots.copies
-    rule, every, marks = asked or snapshots.kind, snapshots.full_every, log.deletion_vectors and log.shape.marks_rows
+    rule, every = asked or snapshots.kind, snapshots.full_every
+    marks = log.deletion_vectors and log.shape.marks_rows
     return select_kind(state, rule, log.shape.buckets, links=links, full_every=every, marks=marks)
 
 
