@@ -75,15 +75,22 @@ def find_running(config: Config) -> LocalServer | None:
     """The server of this pipeline; None: none was started."""
     folder = _folder(config)
     try:
-        with (folder / "lock").open() as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-                return None
-            except BlockingIOError:
-                plan = json.loads((folder / "plan.json").read_text())
-                return LocalServer(folder, int(lock.read()), plan["port"], _read_token(folder), plan["ui"])
+        if supervisor := _find_supervisor(folder):
+            plan = json.loads((folder / "plan.json").read_text())
+            return LocalServer(folder, int(supervisor), plan["port"], _read_token(folder), plan["ui"])
     except (OSError, ValueError):  # It was never started, or starts or ends at this moment.
-        return None
+        pass
+    return None
+
+
+def _find_supervisor(folder: Path) -> str:
+    """The process that holds the lock, as text; empty: none does, or it has not written its number yet."""
+    with (folder / "lock").open() as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return lock.read()
+    return ""
 
 
 def find_fault(config: Config) -> str:
@@ -166,7 +173,8 @@ def stop(config: Config) -> bool:
     ends = time.monotonic() + _STOP_SECONDS
     with suppress(ProcessLookupError):
         os.kill(running.pid, signal.SIGTERM)
-        while find_running(config):
+        # Until the lock is free: the next start needs it.
+        while _find_supervisor(running.folder):
             if time.monotonic() > ends:
                 # The server ends with its supervisor.
                 os.kill(running.pid, signal.SIGKILL)
