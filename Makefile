@@ -161,6 +161,10 @@ bench-run: install ## About an hour: whole runs, cold start included, by tidefol
 bench-growth: install ## About 15 minutes: what one run costs at 100,000 to 10,000,000 rows with the same changes; writes docs/benchmarks/growth.md (WAYS names the parts)
 	PYTHONPATH=include:plugins:scripts:tests $(PYTHON) benchmarks/growth.py
 
+.PHONY: bench-large
+bench-large: install ## About an hour, 12 GB of disk: 100,000,000 rows loaded from Parquet, changed, restored; Iceberg and delta-rs beside it (WAYS names the parts)
+	PYTHONPATH=include:plugins:scripts:tests $(PYTHON) benchmarks/large.py
+
 .PHONY: bench-executors
 bench-executors: install ## About 5 minutes: CPU of a fold on one, two and four executors of a cluster; writes its part of docs/scale.md
 	PYTHONPATH=include:plugins:scripts:tests $(PYTHON) benchmarks/executors.py
