@@ -190,7 +190,7 @@ class _ShareCounter:
         fresh = [f"SELECT {names} FROM rows_{number}" for number in share.fresh]
         kept = [number for number in range(len(share.files)) if number not in share.fresh]
         matched, new_keys = "", None
-        if share.clean is not None and fresh:
+        if share.clean is not None and any(share.files[number].file.rows for number in share.fresh):
             self.connection.execute(f"CREATE TABLE fresh AS {' UNION ALL '.join(fresh)}")
             same = (f"kept.{quote_name(name)} IS NOT DISTINCT FROM fresh.{quote_name(name)}" for name in key)
             matched = f" AS kept SEMI JOIN fresh ON {' AND '.join(same)}"
