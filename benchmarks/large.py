@@ -4,7 +4,7 @@
                              KEEP: a folder for the loaded table, which the next call uses)
 
 Each part is a process from its start to its end, on a copy of one table. The changes of the peers are those of 0.01.
-What came out of tidefold and Iceberg is compared by number of rows and by sums. It prints lines for docs/benchmarks/growth.md.
+The number of rows and sums are printed for tidefold and Iceberg. Its lines stand in docs/benchmarks/growth.md.
 """
 
 from __future__ import annotations
