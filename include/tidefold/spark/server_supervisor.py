@@ -34,7 +34,7 @@ _EVENT_FILES = 10
 _HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\x00\x00\x00\x04\x00\x00\x00\x00\x00"
 _SETTINGS, _TYPE = 4, 3
 _DEATH_SIGNAL = 1
-DEATH = "supervisor: the server ended with code"
+DEATH = "the server ended with code"
 # What each Python worker prints when it begins, and the empty line after it.
 _NOISE = (b"Current mem limits:", b"\n")
 
@@ -78,7 +78,7 @@ class Supervisor:
         self._empty_scratch()
         while not self._ended.is_set():
             state, began = find_state(self._plan["watched"]), time.monotonic()
-            self._note("supervisor: starting the server")
+            self._note("starting the server")
             process = self._start()
             try:
                 reason = self._watch(process, state, began)
@@ -114,13 +114,13 @@ class Supervisor:
             if answers(self._plan["port"]):
                 limit, seen, self._has_answered = _SILENT_SECONDS, time.monotonic(), True
             elif time.monotonic() - seen > limit:
-                return f"supervisor: the server did not answer for {limit:.0f} s"
+                return f"the server did not answer for {limit:.0f} s"
             if time.monotonic() - looked > _FILES_SECONDS:
                 looked = time.monotonic()
                 if find_state(self._plan["watched"]) != state:
-                    return "supervisor: code or jars have changed"
+                    return "code or jars have changed"
                 self._drop_events()
-        return "supervisor: stopping"
+        return "stopping"
 
     def _stop(self, process: subprocess.Popen[bytes]) -> None:
         process.terminate()
@@ -151,7 +151,7 @@ class Supervisor:
                 self._log.info(line.decode(errors="replace").rstrip())
 
     def _note(self, text: str) -> None:
-        self._log.info("%s %s", time.strftime("%Y-%m-%dT%H:%M:%S"), text)
+        self._log.info("%s supervisor: %s", time.strftime("%Y-%m-%dT%H:%M:%S"), text)
 
 
 def _end_with_parent() -> None:
