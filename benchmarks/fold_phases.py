@@ -22,7 +22,8 @@ from tidefold.compute.runners import TaskAnswer, TaskWork, in_process, on_spark
 from tidefold.delta.data_files import FileStatistics, write_data_file
 from tidefold.domain.paths import DataFileName
 from tidefold.domain.snapshot.claim import KindPolicy
-from tidefold.fold.fold_bucket import MERGE_MEMORY, BaseFiles, FoldWork, open_base
+from tidefold.fold.base_rows import BaseFiles, open_base
+from tidefold.fold.fold_bucket import MERGE_MEMORY, FoldWork
 from tidefold.fold.inputs import Inputs
 from tidefold.fold.merge.merge import merge_bucket
 from tidefold.fold.plan import FoldTask

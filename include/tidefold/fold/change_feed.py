@@ -23,7 +23,8 @@ from tidefold.domain.external_snapshot import StorageTier
 from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.paths import DataFileName, LogPaths, data_path
 from tidefold.domain.snapshot.manifest import DataFile, Manifest
-from tidefold.fold.fold_bucket import MERGE_MEMORY, with_schema
+from tidefold.fold.base_rows import with_schema
+from tidefold.fold.fold_bucket import MERGE_MEMORY
 from tidefold.fold.inputs import Inputs
 from tidefold.fold.plan import Address, Input
 from tidefold.storage import Store

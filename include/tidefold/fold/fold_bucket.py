@@ -5,32 +5,29 @@ from __future__ import annotations
 import hashlib
 import uuid
 from collections.abc import Iterable, Iterator, Sequence, Set
-from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from contextlib import AbstractContextManager
+from dataclasses import replace
 from functools import partial
 from typing import BinaryIO
 
-import duckdb
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from tidefold.changelog.key_group_hash import key_groups_of
-from tidefold.changelog.schema import Aligner, change_schema, count_changes, sidecar_schema, table_schema
+from tidefold.changelog.schema import change_schema, count_changes, table_schema
 from tidefold.changelog.segment import Indexes
-from tidefold.delta.data_files import require_same, without_deleted, write_data_file, write_part
+from tidefold.delta.data_files import require_same, write_data_file, write_part
 from tidefold.domain.external_snapshot import StorageTier
-from tidefold.domain.key_groups import KeyGroups, OwnedRows
-from tidefold.domain.log_state import Expire, TableSpec
+from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.paths import DataFileName, data_path
 from tidefold.domain.retention.local_copies import CopyName
 from tidefold.domain.snapshot.manifest import DataFile
 from tidefold.domain.snapshot.point_in_time import without_times
 from tidefold.domain.table.table_spec import Engine
-from tidefold.errors import AlreadyExistsError, CorruptError, NotFoundError, RefusedError
+from tidefold.errors import AlreadyExistsError, CorruptError, NotFoundError
+from tidefold.fold.base_rows import BaseFiles, drop_expired, keep_owned, open_base, read_hidden, with_schema
 from tidefold.fold.inputs import MANY, Inputs
-from tidefold.fold.merge.arrow_merge import is_plain, rows_of
+from tidefold.fold.merge.arrow_merge import is_plain
 from tidefold.fold.merge.merge import MergeState, has_clears, mark_rows, merge_bucket, to_mark
 from tidefold.fold.plan import Address, FoldPlan, FoldResult, FoldTask, Input, Recipe, RewriteAction
 from tidefold.storage import link_data_file
@@ -39,117 +36,6 @@ from tidefold.storage.local_copies.host_copies import HostCopies
 from tidefold.storage.object_client import require_not_cancelled
 from tidefold.storage.safe_files import open_scratch
 from tidefold.typed_json import decode_json
-
-
-@dataclass(frozen=True, slots=True)
-class BaseFiles:
-    """Files of a snapshot, the `schema` of their rows, and the aligner that converts them to the wanted table.
-
-    large: the one among them of which only the rows with `keys` are read; None: all rows of all files are.
-    """
-
-    files: Sequence[Input]
-    aligner: Aligner
-    schema: int
-    large: Input | None = None
-    keys: pa.Table | None = None
-
-
-@contextmanager
-def open_base(inputs: Inputs, base: BaseFiles, bucket: KeyGroups) -> Iterator[pa.RecordBatchReader | None]:
-    """Opens the rows of a bucket as one stream; None if there is no file. Raises CorruptError."""
-    shown = [one for one in base.files if not one.file.hidden]
-    if not shown:
-        yield None
-        return
-    with ExitStack() as opened:
-        # Opened and checked before the merge begins: inside it DuckDB would wrap the error.
-        streams = [(one, opened.enter_context(inputs.open(one)[1])) for one in shown]
-        files = [(one, pq.ParquetFile(stream)) for one, stream in streams]
-        failed: list[RefusedError] = []
-        batches = _note_errors((b for one, parquet in files for b in _rows(one, parquet, base, bucket)), failed)
-        try:
-            yield pa.RecordBatchReader.from_batches(table_schema(base.aligner.shape), batches)
-        except duckdb.Error as error:
-            raise (failed[0] if failed else error) from error
-
-
-def _note_errors(batches: Iterator[pa.RecordBatch], failed: list[RefusedError]) -> Iterator[pa.RecordBatch]:
-    """Passes the batches on and notes an error, because DuckDB's own error does not contain the reason."""
-    try:
-        yield from batches
-    except RefusedError as error:
-        failed.append(error)
-        raise
-
-
-def read_hidden(inputs: Inputs, base: BaseFiles, bucket: KeyGroups) -> pa.Table | None:
-    """Reads the sidecar of a bucket; None if there is none. Raises CorruptError."""
-    shape = base.aligner.shape
-    tables = []
-    for one in base.files:
-        if one.file.hidden:
-            with inputs.open(one)[1] as stream:
-                kept = base.aligner.align_sidecar(pq.ParquetFile(stream).read(), base.schema).to_batches()
-                batches = list(_of_bucket(one.file, iter(kept), shape, bucket))
-                tables.append(pa.Table.from_batches(batches, sidecar_schema(shape)))
-    return pa.concat_tables(tables) if tables else None
-
-
-def _rows(one: Input, parquet: pq.ParquetFile, base: BaseFiles, bucket: KeyGroups) -> Iterator[pa.RecordBatch]:
-    """Yields the rows of a file that belong to a bucket: only some, if the file was written for other buckets (L8)."""
-    present = set(parquet.schema_arrow.names)
-    names = [name for name in base.aligner.names(base.schema) if name in present]
-    live = without_deleted(parquet.iter_batches(batch_size=65_536, columns=names), one.file)
-    if one is base.large and (keys := base.keys) is not None:
-        live = (batch.take(pa.array(rows_of(batch, keys))) for batch in live)
-    batches = base.aligner.rows(live, base.schema)
-    yield from _of_bucket(one.file, batches, base.aligner.shape, bucket)
-
-
-def _of_bucket(
-    file: DataFile, batches: Iterator[pa.RecordBatch], shape: TableSpec, bucket: KeyGroups
-) -> Iterator[pa.RecordBatch]:
-    if file.is_within(bucket):
-        yield from batches
-        return
-    if not shape.key:
-        # Rows without a key do not show their bucket: all rows of a file belong to the first bucket that it spans.
-        yield from batches if bucket.first <= file.key_groups.first <= bucket.last else ()
-        return
-    for batch in batches:
-        table = pa.Table.from_batches([batch])
-        groups = key_groups_of(table, shape)
-        mine = pc.and_(pc.greater_equal(groups, bucket.first), pc.less_equal(groups, bucket.last))
-        yield from table.filter(mine).to_batches()
-
-
-def with_schema(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yields the same rows with exactly these types and nullability."""
-    for batch in batches:
-        yield from pa.Table.from_batches([batch]).cast(schema).to_batches()
-
-
-def drop_expired(batches: Iterable[pa.RecordBatch], expire: Expire | None) -> Iterator[pa.RecordBatch]:
-    """Yields each batch without its expired rows. A row without an age stays, and so do rows without that column."""
-    for batch in batches:
-        if expire is None or expire.column not in batch.schema.names:
-            yield batch
-            continue
-        age = batch.column(expire.column)
-        limit = pa.scalar(expire.before.rstrip("Z")).cast(pa.timestamp("us")).cast(age.type)
-        yield batch.filter(pc.fill_null(pc.greater_equal(age, limit), True))
-
-
-def keep_owned(batches: Iterable[pa.RecordBatch], only: OwnedRows | None) -> Iterator[pa.RecordBatch]:
-    """Yields each batch with the rows of this owner only. None: all rows."""
-    for batch in batches:
-        if only is None:
-            yield batch
-            continue
-        column = batch.column(only.column)
-        yield batch.filter(pc.equal(column, pa.scalar(only.value).cast(column.type)))
-
 
 # Bytes that one merge may take before it spills.
 MERGE_MEMORY = 1_000_000_000

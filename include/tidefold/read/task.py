@@ -17,15 +17,8 @@ from tidefold.changelog.schema import change_schema, table_schema
 from tidefold.changelog.segment import Indexes, read_change_set
 from tidefold.domain.log_state import ChangeSet, DeletionState, State, TableSpec
 from tidefold.errors import CorruptError, NotFoundError, RefusedError, TidefoldError
-from tidefold.fold.fold_bucket import (
-    MERGE_MEMORY,
-    BaseFiles,
-    drop_expired,
-    keep_owned,
-    open_base,
-    read_hidden,
-    with_schema,
-)
+from tidefold.fold.base_rows import BaseFiles, drop_expired, keep_owned, open_base, read_hidden, with_schema
+from tidefold.fold.fold_bucket import MERGE_MEMORY
 from tidefold.fold.inputs import MANY, Inputs, changes_for
 from tidefold.fold.merge.merge import MergeState, merge_bucket
 from tidefold.fold.plan import ChangeSetIndex

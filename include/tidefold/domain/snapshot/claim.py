@@ -388,7 +388,7 @@ def select_kind(
         because = f"{since} incremental snapshots were made since the last full one"
     elif marks and changes <= latest.rows * MARKED_SHARE:
         kind = SnapshotKind.INCREMENTAL
-        because = f"deletion vectors mark the rows of {changes:,} changes; a full snapshot would rewrite their files"
+        because = f"deletion vectors can mark the rows of {changes:,} changes; a full snapshot rewrites all files"
     elif links:
         because = "the store links unchanged files, so a full snapshot copies no bytes"
     elif latest.bytes_full <= _WORTH * written:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tidefold.changelog.duckdb_connections import open_database
@@ -27,6 +26,7 @@ from tidefold.domain.log_state import SnapshotKind, TableSpec
 from tidefold.domain.paths import data_path
 from tidefold.domain.snapshot.manifest import DataFile, Manifest
 from tidefold.errors import CorruptError, TidefoldError
+from tidefold.fold.merge.arrow_merge import rows_of
 from tidefold.quality.run import count_memory
 from tidefold.quality.run.count_memory import CountMemory, CountRow, Counts, Query, ShareAnswer, ShareWork
 from tidefold.quality.run.engine import Reuse
@@ -194,9 +194,7 @@ class _ShareCounter:
             self.connection.execute(f"CREATE TABLE fresh AS {' UNION ALL '.join(fresh)}")
             same = (f"kept.{quote_name(name)} IS NOT DISTINCT FROM fresh.{quote_name(name)}" for name in key)
             matched = f" AS kept SEMI JOIN fresh ON {' AND '.join(same)}"
-            new_keys = (
-                self.connection.sql(f"SELECT DISTINCT {quote_name(key[0])} FROM fresh").to_arrow_table().column(0)
-            )
+            new_keys = self.connection.sql(f"SELECT DISTINCT {quote_name(key[0])} FROM fresh").to_arrow_table()
         for number in kept if share.reads_keys else ():
             if not share.files[number].whole:
                 self._load(f"rows_{number}", share.files[number].file, columns, matched=matched, new_keys=new_keys)
@@ -221,13 +219,13 @@ class _ShareCounter:
         columns: Set[str],
         only: Places | None = None,
         matched: str = "",
-        new_keys: pa.ChunkedArray | None = None,
+        new_keys: pa.Table | None = None,
     ) -> None:
         """Makes a table of the rows of a file.
 
         only: of those at these places.
         matched: of those that this join keeps.
-        new_keys: a row with another value of the key's first column is not kept; Arrow finds it in a tenth of the time.
+        new_keys: of those with one of these values of the key's first column, in a tenth of the join's time.
         """
         schema = table_schema(self.work.shape)
         # A count of rows needs a column, too.
@@ -235,9 +233,7 @@ class _ShareCounter:
         fields = [schema.field(name).with_nullable(True) for name in names]
         batches = file_rows(self.store, self.work.folder, file, self.work.shape, names, only)
         if new_keys is not None:
-            first = self.work.shape.spread_key[0]
-            wanted = new_keys.combine_chunks().cast(schema.field(first).type)
-            batches = (rows.filter(pc.is_in(rows.column(first), value_set=wanted)) for rows in batches)
+            batches = (rows.take(pa.array(rows_of(rows, new_keys))) for rows in batches)
         self.connection.register("arriving", pa.RecordBatchReader.from_batches(pa.schema(fields), batches))
         self.connection.execute(f"CREATE TABLE {table} AS SELECT * FROM arriving{matched}")
         self.connection.unregister("arriving")

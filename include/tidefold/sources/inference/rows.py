@@ -311,7 +311,9 @@ def apply_answers(log: ProposedLog, answers: Mapping[str, str]) -> ProposedLog:
         options |= {"decimal": mark, "thousands": "." if mark == "," else ","}
     if "timestamp_formats" in chosen:
         options["timestamp_formats"] = list(chosen["timestamp_formats"])
-    left = tuple(replace(question, sure=True) if question.about in chosen else question for question in log.questions)
+    left = tuple(
+        replace(question, sure=True, because="") if question.about in chosen else question for question in log.questions
+    )
     return replace(
         log,
         key=tuple(names.get(name, name) for name in chosen.get("key", log.key)),
