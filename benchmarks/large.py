@@ -1,7 +1,8 @@
 """Whole runs on a table of 100,000,000 rows that was loaded from Parquet, and its peers on the same changes.
 
     make bench-large         (ROWS=100000000; WAYS=load,0.0001,0.01,0.1,iceberg,delta-rs,restore names the parts;
-                             KEEP: a folder for the loaded table, which the next call uses)
+                             KEEP: a folder for the loaded table, which the next call uses; STORE=s3: in a bucket
+                             of versitygw, with WAYS=load and one share)
 
 Each part is a process from its start to its end, on a copy of one table. The changes of the peers are those of 0.01.
 The number of rows and sums are printed for tidefold and Iceberg. Its lines stand in docs/benchmarks/growth.md.
@@ -25,6 +26,7 @@ import pyarrow as pa
 import yaml
 from deltalake import DeltaTable, QueryBuilder
 
+from faults.servers import versitygw
 from fold_data import files_of, link_tree
 from fold_measured import Use
 from growth import CHECKS, COLUMNS, LOG, find_buckets
@@ -43,12 +45,12 @@ _SUMS = 'count(*), sum(balance), sum("at")'
 
 
 def main() -> None:
-    with folder() as scratch:
+    with folder() as scratch, _open_store() as (store, options):
         base = Path(os.environ.get("KEEP", scratch)) / "base"
         if "load" in WAYS:
-            _load(base)
+            _load(base, store)
         for share in (way for way in WAYS if way[0].isdigit()):
-            _change(base, scratch / "copy", float(share))
+            _change(base, scratch / "copy", float(share), f"{store}/tables/{LOG}", options)
         if "restore" in WAYS:
             link_tree(base, scratch / "copy")
             _call("restore --to", _tidefold(scratch / "copy", "restore", LOG, "1", "--to", str(scratch / "restored")))
@@ -59,7 +61,17 @@ def main() -> None:
             _merge_by_delta_rs(base, scratch)
 
 
-def _load(base: Path) -> None:
+@contextmanager
+def _open_store() -> Iterator[tuple[str, dict[str, str]]]:
+    """Yields the address of the store, and what a Delta reader needs for it."""
+    if os.environ.get("STORE") == "s3":
+        with versitygw() as (bucket, options):
+            yield f"s3://{bucket}/store", options
+    else:
+        yield "store", {}
+
+
+def _load(base: Path, store: str) -> None:
     """A table of its own, from files of Parquet that land at once."""
     landing = base / "landing" / LOG
     landing.mkdir(parents=True)
@@ -69,7 +81,7 @@ def _load(base: Path) -> None:
         "deletion_vectors": True, "quality": {"suite": "suite.yaml"},
     }  # fmt: skip
     config = {
-        "version": 1, "store": "store", "snapshots": {"kind": "auto"}, "retention": {"snapshots": 3},
+        "version": 1, "store": store, "snapshots": {"kind": "auto"}, "retention": {"snapshots": 3},
         "logs": {LOG: log}, "spark": {"master": "local[2]", "driver_memory": "2g"},
     }  # fmt: skip
     (base / "suite.yaml").write_text(yaml.safe_dump({"checks": CHECKS}))
@@ -111,13 +123,13 @@ def _write_changes(share: float, path: Path) -> int:
     return ROWS + new - int(deletes)
 
 
-def _change(base: Path, copy: Path, share: float) -> None:
+def _change(base: Path, copy: Path, share: float, address: str, options: dict[str, str]) -> None:
     link_tree(base, copy)
     path = copy / "landing" / LOG / "changes.parquet"
     rows = _write_changes(share, path)
     what = f"tidefold run: {int(ROWS * share):,} changes in one file of {path.stat().st_size / 1e6:.0f} MB"
     _call(what, _tidefold(copy, "run"))
-    table = DeltaTable(str(copy / "store" / "tables" / LOG))
+    table = DeltaTable(address if "://" in address else str(copy / address), storage_options=options)
     result = pa.table(QueryBuilder().register("t", table).execute(f"SELECT {_SUMS} FROM t").read_all())
     [found] = result.to_pylist()
     print(f"  rows and sums: {list(found.values())}", flush=True)
