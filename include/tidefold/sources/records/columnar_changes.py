@@ -112,7 +112,9 @@ class Changes:
         """
         made = ColumnarBatch(rows)
         deletes = self._deletes(rows, made)
-        absent = [c.name for c in self._shape.columns if c.name not in rows.column_names and not c.may_lack]
+        keeps = self._shape.merge.engine is Engine.PARTIAL
+        missing = [c for c in self._shape.columns if c.name not in rows.column_names]
+        absent = [c.name for c in missing if keeps or not c.may_lack]
         columns = {c.name: self._column(rows, c, deletes, made) for c in self._shape.columns}
         name = self._rules.offset
         offsets = pa.array(numbers, pa.int64()) if name is None else self._read_offsets(rows, name, made)

@@ -381,8 +381,10 @@ def test_a_parquet_file_with_bytes_lost_within_is_damaged(tmp_path: Path) -> Non
     assert not list((tmp_path / "store").rglob("*.seg"))
 
 
-def test_partial_updates_from_files_with_fewer_columns(tmp_path: Path) -> None:
-    pipeline = make_rows_landing(tmp_path, more="order: [seq]\n    merge: partial")
+@pytest.mark.parametrize("text", ["string", "{type: string, default: null}"])
+def test_partial_updates_from_files_with_fewer_columns(tmp_path: Path, text: str) -> None:
+    columns = f"{{id: int, seq: long, text: {text}}}"
+    pipeline = make_rows_landing(tmp_path, columns=columns, more="order: [seq]\n    merge: partial")
     land_text(tmp_path, "a.csv", "id,seq\n1,1\n")
     land_text(tmp_path, "b.csv", "id,seq,text\n1,1,\n")
     take(pipeline)
