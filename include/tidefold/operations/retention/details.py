@@ -30,7 +30,7 @@ class RemovalDetails(Details):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubsumeDetails(RemovalDetails):
-    """`snapshots`: ids of the retired snapshots. `tails`: how many of them are tail-only.
+    """`snapshots`: ids of snapshots that are retired now, or whose files go. `tails`: how many of them are tail-only.
 
     `kept`: ids of the completed snapshots that stay.
     `waiting`: ids of retired ones whose files stay: readers of an older table version may still use them.

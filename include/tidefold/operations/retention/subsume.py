@@ -276,7 +276,7 @@ def subsume(pipeline: Pipeline, log: str, plan: bool = False, approved: Approved
     state = ledger.find()
     if state is None:
         return Outcome(log, Status.NOTHING, "the log has no snapshot yet")
-    keep = pipeline.config.retention.keep
+    keep, before = pipeline.config.retention.keep, log_bounds.list_subsumed(state)
     if keep is not None:
         # Readers of the set use the snapshot before until all tables are published.
         shown = finish_set(pipeline, log, plan)
@@ -288,16 +288,18 @@ def subsume(pipeline: Pipeline, log: str, plan: bool = False, approved: Approved
 
         state = retire(state) if plan else ledger.commit(retire)
     deletable = log_bounds.deletable(state, pipeline.config.retention.grace, now())
-    retired = tuple(s for s in deletable if name_snapshot(s.id) in approved)
-    if retired:
+    swept = tuple(s for s in deletable if name_snapshot(s.id) in approved)
+    if swept:
         ledger.require_current(state)
-    files = tuple(file for file in find_files_to_delete(pipeline.store, state, retired) if file.path in approved)
-    if retired and not plan:
+    files = tuple(file for file in find_files_to_delete(pipeline.store, state, swept) if file.path in approved)
+    if swept and not plan:
         delete_hidden(pipeline.store, ledger, state, [file.path for file in files], pipeline.config.retention.threads)
-    originals = delete_originals(find_owned_originals(retired), plan)
-    if retired and not plan:
-        ledger.commit(lambda now: log_bounds.mark_deleted(now, [s.id for s in retired]))
-    return _describe(state, retired, files, originals, plan)
+    originals = delete_originals(find_owned_originals(swept), plan)
+    if swept and not plan:
+        ledger.commit(lambda now: log_bounds.mark_deleted(now, [s.id for s in swept]))
+    named = {s.id for s in (*before, *swept)}
+    retired = (*swept, *(s for s in log_bounds.list_subsumed(state) if s.id not in named))
+    return _describe(state, retired, swept, files, originals, plan)
 
 
 def find_files_to_delete(store: Store, state: LogState, retired: Sequence[Snapshot]) -> tuple[StoredObject, ...]:
@@ -329,14 +331,19 @@ def _find_names(store: Store, state: LogState, snapshots: Sequence[Snapshot]) ->
 
 
 def _describe(
-    state: LogState, retired: Sequence[Snapshot], files: Sequence[StoredObject], originals: Sequence[str], plan: bool
+    state: LogState,
+    retired: Sequence[Snapshot],
+    swept: Sequence[Snapshot],
+    files: Sequence[StoredObject],
+    originals: Sequence[str],
+    plan: bool,
 ) -> Outcome:
     kept = [s.id for s in state.snapshots if s.state is State.COMPLETED]
-    waiting = [s.id for s in log_bounds.with_files(log_bounds.list_subsumed(state)) if s not in retired]
+    waiting = [s.id for s in log_bounds.with_files(log_bounds.list_subsumed(state)) if s not in swept]
     named = ", ".join(map(str, waiting))
     waits = f"; files of retired snapshots {named} stay for a while (`retention.grace_versions`)" if waiting else ""
     details = SubsumeDetails(
-        snapshots=[s.id for s in retired],
+        snapshots=sorted(s.id for s in retired),
         tails=sum(s.kind is SnapshotKind.TAIL for s in retired),
         kept=kept,
         waiting=waiting,
@@ -359,7 +366,7 @@ def _describe(
 
 def _describe_snapshots(retired: Sequence[Snapshot]) -> str:
     """Returns a text such as `snapshots 1, 3 and 2 tails`. Tails are only counted, because there may be many."""
-    whole = log_bounds.with_files(retired)
+    whole = sorted(log_bounds.with_files(retired), key=lambda s: s.id)
     tails = len(retired) - len(whole)
     parts = [f"snapshots {', '.join(str(s.id) for s in whole)}"] if whole else []
     parts += [count_noun(tails, "tail")] if tails else []

@@ -120,8 +120,24 @@ def test_a_retired_snapshot_whose_files_stay_is_named(tmp_path: Path) -> None:
     grow(pipeline, 1, 4)
     planned, done = subsume(pipeline, "accounts", plan=True), subsume(pipeline, "accounts")
     for outcome in (planned, done):
-        assert (outcome.facts["snapshots"], outcome.facts["waiting"], outcome.facts["kept"]) == ([1, 2], [3], [4])
+        assert (outcome.facts["snapshots"], outcome.facts["waiting"], outcome.facts["kept"]) == ([1, 2, 3], [3], [4])
         assert "files of retired snapshots 3 stay for a while" in outcome.message
+
+
+def test_a_call_that_only_retires_is_not_nothing(tmp_path: Path) -> None:
+    """Fault: the plan and the call said `nothing to retire`, and three snapshots could not be restored any more."""
+    config = CONFIG.replace("store: store\n", "store: store\nretention: {snapshots: 1, grace_versions: 9}\n")
+    pipeline = make_pipeline(tmp_path, config=config)
+    grow(pipeline, 1, 4)
+    planned, done, again = subsume(pipeline, "accounts", plan=True), *(subsume(pipeline, "accounts") for _ in "ab")
+    assert [one.status for one in (planned, done, again)] == ["planned", "subsumed", "nothing"]
+    for outcome in (planned, done):
+        assert (outcome.facts["snapshots"], outcome.facts["waiting"], outcome.facts["files"]) == (
+            [1, 2, 3],
+            [1, 2, 3],
+            0,
+        )
+    assert again.facts["snapshots"] == []
 
 
 def test_the_log_goes_on_after_a_cut(pipeline: Pipeline) -> None:
