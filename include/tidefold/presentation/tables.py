@@ -8,10 +8,9 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from tidefold.domain.snapshot.claim import NAMED_KIND
-from tidefold.domain.snapshot.snapshot_signal import incremental_snapshot_signal
 from tidefold.domain.table.table_spec import TableSpec
 from tidefold.domain.verify.expected_files import is_old
-from tidefold.domain.wording import choose_record_noun, count_noun, describe_ties, format_minute, in_units
+from tidefold.domain.wording import choose_record_noun, count_noun, format_minute, in_units
 from tidefold.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -124,109 +123,6 @@ def position_table(statuses: Sequence[LogStatus]) -> Table:
         (s.log, p.topic, str(p.partition), f"{p.next_offset:,}") for s in statuses for p in s.positions if p.next_offset
     ]
     return plain_table(("log", "topic", "partition>", "next offset>"), rows)
-
-
-def remarks(statuses: Sequence[LogStatus]) -> list[str]:
-    """One line for everything that a person should know or do."""
-    lines = []
-    for status in statuses:
-        if status.error:
-            lines.append(f"{status.log}: {status.error.message}")
-        if not status.begun:
-            lines.append(f"{status.log}: not begun; `tidefold ingest {status.log}` takes its landed files in.")
-        if status.attempt:
-            held = (
-                f"{status.log}: snapshot {status.attempt.id} is {status.attempt.state} under run {status.attempt.run}"
-            )
-            lines.append(f"{held}.")
-            run = f"`tidefold run {status.log} --run {status.attempt.run}` goes on with it"
-            lines.append(f"{status.log}: {run}, `tidefold abort {status.log}` undoes it.")
-        lines += [f"{status.log}: {remark}" for remark in _as_of_attempts(status)]
-        lines += [f"{status.log}: {problem}." for problem in (status.table, status.why) if problem]
-        if status.schema_waits:
-            lines.append(f"{status.log}: the next snapshot takes up {status.schema_waits}.")
-        if status.quarantined:
-            which = "its row" if status.quarantined == 1 else "their rows"
-            lines.append(
-                f"{status.log}: {count_noun(status.quarantined, 'refused record')}: {which} may be missing or stale; "
-                f"next: `tidefold quarantine show {status.log}`."
-            )
-        if status.latest and status.latest.ties:
-            lines.append(f"{status.log}: snapshot {status.latest.id}, {describe_ties(status.latest.ties)}.")
-        lines += [f"{status.log}: {remark}" for remark in _landing(status)]
-        if status.report:
-            lines.append(f"{status.log}: `tidefold report {status.log}` names the page with the details.")
-        lines += [f"{status.log}: {remark}" for remark in _describe_skipped(status)]
-        lines += [f"{status.log}: {remark}." for remark in _list_refs(status)]
-    return lines
-
-
-def alarm_lines(statuses: Iterable[LogStatus]) -> list[str]:
-    """One line for each alarm of each log."""
-    return [f"{alarm.log}: {alarm}" for status in statuses for alarm in status.alarms]
-
-
-def _describe_skipped(status: LogStatus) -> Iterable[str]:
-    """The keys that the newest snapshot cannot have, and the statement that brings them in."""
-    latest = status.latest
-    if not latest or not latest.unresolved:
-        return
-    keys = [json.loads(one)["key"] for one in latest.unresolved_keys]
-    shown = ", ".join(json.dumps(key) for key in keys[:3])
-    more = ", ..." if latest.unresolved > 3 else ""
-    yield (
-        f"snapshot {latest.id} leaves out keys (UNAVAILABLE_VALUE, {latest.unresolved:,} in all): {shown}{more}. "
-        f"`tidefold quarantine list {status.log}` shows refused records of them, if there are any."
-    )
-    if status.positions:
-        yield f"or let Debezium send them again: {incremental_snapshot_signal(status.positions[0].topic, keys)}"
-
-
-def _landing(status: LogStatus) -> Iterable[str]:
-    """Lists landed files that were not ingested or brought nothing new, those of one kind in one line."""
-    for code, number in status.landing.counts:
-        named = [p for p in status.landing.listed if p.code == code]
-        if not named:
-            yield f"[{code}] {number:,} landed files."
-            continue
-        others = ""
-        if number > 1:
-            names = ", ".join(f"`{p.file}`" for p in named[1:4])
-            unnamed = number - min(len(named), 4)
-            others = f" The same holds for {names}{f' and {unnamed:,} more' if unnamed else ''}."
-        since = f" Since {format_minute(named[0].since)}." if named[0].since else ""
-        yield f"[{code}] {named[0].message}{since}{others} {named[0].hint}"
-
-
-def _as_of_attempts(status: LogStatus) -> Iterable[str]:
-    for one in status.as_of_attempts:
-        undo = f"`tidefold abort {status.log} --snapshot {one.id}` undoes it"
-        yield f"snapshot {one.id}, as of {one.as_of}, is {one.state} under run {one.run}; {undo}."
-
-
-def _list_refs(status: LogStatus) -> Iterable[str]:
-    """Lists what the log has besides the newest snapshot, and what keeps it from being truncated."""
-    if status.stopped:
-        by = status.stopped
-        ends = f"`tidefold resume {status.log}`, or the DAG tidefold_resume, lets it take changes again"
-        yield f"stopped by {by.by} ({by.why}); {ends}"
-    if status.tail:
-        yield f"snapshot {status.tail.id} is snapshot {status.tail.base} and the change sets up to {status.tail.to_sqn}"
-    for tag in status.tags:
-        yield f"snapshot {tag.snapshot} is tagged {tag.name}"
-    for hold in status.holds:
-        yield f"hold {hold.name} keeps snapshot {hold.snapshot} and the log after it: {hold.why}"
-    for consumer in status.consumers:
-        yield f"consumer {consumer.name} has read up to change set {consumer.sqn}"
-    if status.local:
-        yield f"a local copy of snapshot {', '.join(map(str, status.local))} is on this machine"
-    if status.local_partial:
-        yield f"of the local copy of snapshot {', '.join(map(str, status.local_partial))} files are gone"
-    if status.uploads and status.uploads.failures:
-        yield f"{status.uploads.failures:,} attempts to upload failed, {status.uploads.segments:,} uploads succeeded"
-    if status.garbage:
-        which = "1 segment waits" if status.garbage == 1 else f"{status.garbage:,} segments wait"
-        yield f"{which} to be removed by `tidefold truncate {status.log}`"
 
 
 def local_lines(use: LocalUse | None) -> list[str]:

@@ -12,7 +12,8 @@ from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind, State
 from tidefold.domain.source_progress import latest_commit_time
 from tidefold.operations.inspect.status import LogStatus
 from tidefold.operations.outcome import Outcome
-from tidefold.presentation.tables import describe_damage, remarks
+from tidefold.presentation.remarks import remarks
+from tidefold.presentation.tables import describe_damage
 
 # Alarms that the page already shows in its own words, with links.
 _SHOWN_OTHERWISE = (AlarmKind.DAMAGE, AlarmKind.FILES, AlarmKind.GATE, AlarmKind.UNREADABLE)

@@ -34,13 +34,12 @@ def status(terminal: Terminal, logs: Logs = None) -> int:
     from tidefold.operations.local_copies.inventory import local_use
     from tidefold.operations.pipeline import now
     from tidefold.operations.sets.status import read_sets, set_lines
+    from tidefold.presentation.remarks import alarm_lines, remarks
     from tidefold.presentation.tables import (
-        alarm_lines,
         describe_status,
         local_lines,
         position_table,
         proof_lines,
-        remarks,
         status_table,
     )
 

@@ -23,6 +23,9 @@ from tidefold.operations.outcome import Outcome, Status, map_logs
 from tidefold.operations.pipeline import Pipeline, now
 from tidefold.operations.verify.scope import find_proof
 
+# Characters of an error that an alarm shows.
+_LONGEST_ERROR = 400
+
 
 @dataclass(frozen=True, slots=True)
 class Materializations:
@@ -279,11 +282,17 @@ def count_failures(
     Raises AlreadyExistsError if another process was faster, StorageError.
     """
     failed = [(step, o) for step, listed in outcomes.items() for o in listed if o.error or o.status is Status.FAILED]
-    errors = {o.log: f"{step}: {o.error_code or o.status}" for step, o in reversed(failed)}
+    errors = {o.log: f"{step}: {describe_failure(o)}" for step, o in reversed(failed)}
     for log in logs:
         if pipeline.config.alarms_of(log):
             before = find_alarm_record(pipeline.store, log) or AlarmRecord()
             _write_if_changed(pipeline, log, before, record_run(before, run, errors.get(log), now()))
+
+
+def describe_failure(outcome: Outcome) -> str:
+    """Returns why an outcome failed, without its next step: the next run has it."""
+    error = outcome.error
+    return f"[{error.code}] {error.message[:_LONGEST_ERROR]}" if error else str(outcome.status)
 
 
 def _write_if_changed(pipeline: Pipeline, log: str, before: AlarmRecord, after: AlarmRecord) -> None:

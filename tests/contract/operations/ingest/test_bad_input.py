@@ -40,7 +40,7 @@ from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import Fold, materialize
-from tidefold.presentation.tables import remarks
+from tidefold.presentation.remarks import remarks
 from tidefold.wiring import open_pipeline
 
 PAGE = Path(__file__).parents[4] / "docs" / "bad-input.md"

@@ -12,7 +12,7 @@ from support.landing_rows import FOLDER, land_text, make_rows_landing
 from tidefold.domain.landing_problems import LISTED, LandingProblem
 from tidefold.operations.inspect.status import LogStatus, status
 from tidefold.operations.pipeline import Pipeline
-from tidefold.presentation.tables import remarks
+from tidefold.presentation.remarks import remarks
 from tidefold.wiring import open_pipeline
 
 HEAD = "id,text,seq\n"

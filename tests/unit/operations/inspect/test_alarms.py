@@ -290,13 +290,18 @@ def test_failed_runs_of_the_command_line_are_counted_and_a_good_one_ends_the_ala
     def call(verb: str, *more: str) -> Result:
         return CliRunner().invoke(app, [verb, "accounts", *more], prog_name="tidefold")
 
-    for _ in range(2):
-        assert call("run").exit_code == 4
+    assert call("run").exit_code == 4
+    # No alarm yet, but status says it.
+    assert "accounts: the newest run failed, first at " in (text := call("status").stdout)
+    assert "ingest: [LANDING_MISSING] The landing folder" in " ".join(text.split())
+    assert call("run").exit_code == 4
     assert call("run", "--run", "again").exit_code == call("run", "--run", "again").exit_code == 4
     found = find_alarm_record(pipeline.store, "accounts")
     assert found
-    assert (found.failures, found.error) == (3, "ingest: LANDING_MISSING")
-    assert "accounts: ALARM failures: 3 runs failed in a row, since " in call("status").stdout
+    assert found.failures == 3
+    assert found.error.startswith("ingest: [LANDING_MISSING] ")
+    assert "accounts: ALARM failures: 3 runs failed in a row, since " in (text := call("status").stdout)
+    assert "the newest run failed" not in text
     assert find_alarm_record(pipeline.store, "tellers") is None
     (tmp_path / "landing" / "accounts").mkdir(parents=True)
     assert call("run").exit_code == 0
