@@ -109,7 +109,7 @@ def _header(entry: LogConfig, source: ParquetEntry) -> Iterator[Mistake]:
     """Checks `header`: without a header line, it must give the position of every column of a CSV file."""
     if not isinstance(source, CsvEntry) or source.header is True:
         return
-    beside = [name for name in (source.op.column if source.op else None, source.offset) if name]
+    beside = [source.op.column] if source.op else []
     names = source.header if isinstance(source.header, list) else list(entry.columns)
     if missing := [name for name in beside if name not in names]:
         message = f"does not give the position of column `{missing[0]}`."
@@ -120,15 +120,8 @@ def _header(entry: LogConfig, source: ParquetEntry) -> Iterator[Mistake]:
 def _places(entry: LogConfig, source: ParquetEntry) -> Iterator[Mistake]:
     """Checks a source without offsets: columns or files must order the changes of a key."""
     shape = entry.shape
-    if source.offset is not None or source.extract:
-        if shape.orders_by_file and not source.extract:
-            yield _no_file_order("`offset` numbers the rows of all files together")
-        return
-    if shape.order == COLUMNS and not shape.order_by:
-        hint = (
-            "Name the columns that order the rows of a key (`order: [updated_at]`), set `order: file`, or set "
-            "`source: {offset: COLUMN}`."
-        )
+    if shape.order == COLUMNS and not shape.order_by and not source.extract:
+        hint = "Name the columns that order the rows of a key (`order: [updated_at]`), or set `order: file`."
         yield "SOURCE_ORDER", ("order",), "is missing: nothing shows which row of the files is newer.", hint
 
 
@@ -149,7 +142,7 @@ def _extracts(entry: LogConfig) -> Iterator[Mistake]:
         hint = "Leave it out: the date of an extract says which row is the newer one."
         yield "ORDER_INVALID", ("order",), "cannot be columns for full extracts.", hint
     op = getattr(source, "op", None)
-    names = ("offset", "names", *(() if op and op.upsert == "any" and not op.delete else ("op",)))
+    names = ("names", *(() if op and op.upsert == "any" and not op.delete else ("op",)))
     useless: list[YamlPath] = [("source", name) for name in names if getattr(source, name, None)]
     useless += [("source", "record")] if getattr(source, "record", "") == "kafka" and _is_set(source, "record") else []
     useless += [("ttl",)] if entry.ttl else []

@@ -265,11 +265,13 @@ class StateJsonEntry(LandedEntry):
 class ParquetEntry(LandedEntry):
     """Parquet files of changes."""
 
+    removed: ClassVar[Mapping[str, str]] = {
+        "offset": "Name the column in `order`, as in `order: [number]`. With `merge: append` leave it out."
+    }
     format: Literal["parquet"]
     op: OpEntry | None = Field(
         default=None, description="where a row has its operation; default: every row is an upsert"
     )
-    offset: Text | None = Field(default=None, description="column of whole numbers that numbers the rows")
     commit_time: Text | None = Field(default=None, description=_COMMIT_TIME)
     files: _Files = Field(default=[], description=_FILES)
     time_zone: _TimeZone | None = Field(default=None, description=_TIME_ZONE)
@@ -278,10 +280,8 @@ class ParquetEntry(LandedEntry):
 
     @property
     def orders(self) -> tuple[str, ...]:
-        """The order by the date of the extract, or by offset; no other order exists without columns."""
-        if self.extract:
-            return (VERSION,)
-        return (POSITION,) if self.offset else (COLUMNS,)
+        """The order by the date of the extract; no other order exists without columns."""
+        return (VERSION,) if self.extract else (COLUMNS,)
 
 
 def _delimiter(value: Any) -> Any:

@@ -21,8 +21,8 @@ from tidefold.domain.source_progress import NameReading
 from tidefold.domain.table.table_spec import ARRIVAL, COLUMNS, POSITION, VERSION
 from tidefold.errors import RefusedError, TidefoldError, from_wire
 from tidefold.operations.ingest.parse import FileResult, Parsed
-from tidefold.operations.ingest.stages import Accounted, Failed
-from tidefold.sources.landing.folders import find_time
+from tidefold.operations.ingest.stages import Accounted, Failed, Planned
+from tidefold.sources.landing.folders import find_time, read_folders
 from tidefold.sources.landing.plan import FileTask, limit_plan, plan_files
 from tidefold.sources.landing.problems import FileProblem, report_late_dump
 from tidefold.sources.records.accounting import COUNTING, Account
@@ -37,7 +37,7 @@ def account_files(store: Store, parsed: Parsed, before: Accounted) -> Accounted 
     if parsed.error:
         return Failed(before, from_wire(parsed.error))
     planned, state, tasks = before.planned, before.state, before.planned.plan.take
-    results = _without_copies(state, tasks, {**before.results, **{one.name: one for one in parsed.files}})
+    results = _without_copies(planned, state, {**before.results, **{one.name: one for one in parsed.files}})
     arrivals: list[IngestedFile] = []
     problems: list[FileProblem] = []
     waiting: set[int | str] = set()
@@ -119,24 +119,26 @@ def _check_clears(
     return None
 
 
-def _without_copies(
-    state: LogState, tasks: Sequence[FileTask], results: Mapping[str, FileResult]
-) -> dict[str, FileResult]:
+def _without_copies(planned: Planned, state: LogState, results: Mapping[str, FileResult]) -> dict[str, FileResult]:
     """Returns the results. If all bytes of a file without offsets were ingested before, its records are repeated.
 
     A file with refused records may land again after the configuration was corrected, unless its other records would
-    count twice. If the time in a name orders the rows, the same bytes at another time are something new.
+    count twice. If the time in a name orders the rows, the same bytes at another time are something new. In other
+    folders they are, too, if columns are read from the names of folders.
     """
-    new = [task for task in tasks if task.file.is_numbered and not task.begin]
+    new = [task for task in planned.plan.take if task.file.is_numbered and not task.begin]
+    columns = planned.listed.feed.options.get("folder_columns", ()) if planned.listed.feed else ()
 
-    def time_of(name: str) -> int | None:
-        return find_time(name, new[0].file.zone) if new[0].file.names is NameReading.DATED else None
+    def read_name(name: str) -> tuple[int | None, tuple[str | None, ...]]:
+        time = find_time(name, new[0].file.zone) if new[0].file.names is NameReading.DATED else None
+        folders = read_folders(name) if columns else {}
+        return time, tuple(folders.get(column) for column in columns)
 
-    taken = {(e.checksum, e.length, time_of(e.name)) for e in _find_used_up(state)} if new else set()
+    taken = {(e.checksum, e.length, read_name(e.name)) for e in _find_used_up(state)} if new else set()
     left = dict(results)
     for task in new:
         result = results[task.file.name]
-        account, content = result.account, (result.checksum, task.until, time_of(task.file.name))
+        account, content = result.account, (result.checksum, task.until, read_name(task.file.name))
         if account and content in taken:
             account = Account(records=account.records, repeated=account.records, stream=account.stream)
             left[task.file.name] = replace(result, account=account, written=None, quarantine=None)

@@ -53,7 +53,7 @@ class AnyFiles:
         self.rules = convert_value(feed.options, self.rules_type)
 
     def listing(self, state: LogState) -> Listing:
-        return list_by_number(self.feed, self.endings, state, has_offsets=self.rules.offset is not None)
+        return list_by_number(self.feed, self.endings, state)
 
     def reader(self, shape: TableSpec) -> None:
         """Returns None: a refused row is read again with its file."""

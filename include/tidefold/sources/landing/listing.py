@@ -250,8 +250,8 @@ def of_topic(
     return tuple(f for f in files if f.topic == own), strange
 
 
-def list_by_number(feed: Feed, endings: Sequence[str], state: LogState, *, has_offsets: bool = False) -> Listing:
-    """Returns all files with these endings. `has_offsets`: a column numbers the rows, so files need no number.
+def list_by_number(feed: Feed, endings: Sequence[str], state: LogState) -> Listing:
+    """Returns all files with these endings.
 
     If `file` orders the log, the first file decides whether names have a time. Files of the other kind are problems.
     """
@@ -259,7 +259,7 @@ def list_by_number(feed: Feed, endings: Sequence[str], state: LogState, *, has_o
     files, problems = list_any(
         feed.path,
         endings,
-        None if has_offsets else NameReading.ANY,
+        NameReading.ANY,
         feed.options.get("files", ()),
         taken,
         feed.options.get("time_zone"),

@@ -103,7 +103,7 @@ class Changes:
         self._order = shape.column_order
         self._needed = {*shape.key, *self._order}
         # What orders rows, and the name of a folder, is a number even with leading zeros.
-        self._padded = {*self._order, *own_names(shape, [*rules.folder_columns, *filter(None, [rules.offset])])}
+        self._padded = {*self._order, *own_names(shape, rules.folder_columns)}
 
     def make(self, rows: pa.Table, numbers: Sequence[int]) -> ColumnarBatch:
         """Makes the changes. A column of the table that `rows` does not have is absent.
@@ -117,7 +117,7 @@ class Changes:
         absent = [c.name for c in missing if keeps or not c.may_lack]
         columns = {c.name: self._column(rows, c, deletes, made) for c in self._shape.columns}
         name = self._rules.offset
-        offsets = pa.array(numbers, pa.int64()) if name is None else self._read_offsets(rows, name, made)
+        offsets = pa.array(numbers, pa.int64()) if name is None else _combine(rows, name)
         self._check_late(columns, made)
         keep = self._select_changes(rows.num_rows, deletes, made)
         parts = {"_offset": offsets}
@@ -170,14 +170,6 @@ class Changes:
             if column.name in names:
                 for row in _where(pc.is_null(values)):
                     made.refused.setdefault(row, RefusedRecordError(reason, f"`{column.name}` is null."))
-        return values
-
-    def _read_offsets(self, rows: pa.Table, name: str, made: ColumnarBatch) -> pa.Array:
-        values, _ = self._cast(_combine(rows, name), Column(name, "long"))
-        for row in _where(pc.invert(pc.fill_null(pc.greater_equal(values, 0), fill_value=False))):
-            made.refused.setdefault(
-                row, RefusedRecordError("OFFSET_MISSING", f"`{name}` is not a whole number of 0 or more.")
-            )
         return values
 
     def _check_late(self, columns: dict[str, pa.Array], made: ColumnarBatch) -> None:

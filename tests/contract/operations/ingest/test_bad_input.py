@@ -502,7 +502,7 @@ def avro_file(path: Path) -> bytes:
 
 
 BINARY = {
-    "31 truncated Parquet": ("format: parquet, offset: id", "key: [id]", parquet_file, "parquet"),
+    "31 truncated Parquet": ("format: parquet", "key: [id]\n    order: file", parquet_file, "parquet"),
     "31 truncated Avro": ("format: debezium-avro, connector: postgresql", "key: [id]", avro_file, "avro"),
 }
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from support.effort import choose
 from support.landing import changes_of, quarantined, state_of, take
 from support.landing_rows import land_parquet, land_text, make_rows_landing
-from tidefold.changelog.schema import DELETE, MERGE, UPSERT
+from tidefold.changelog.schema import DELETE, UPSERT
 from tidefold.operations.inspect.explain_key import explain_key
 from tidefold.operations.quarantine.retry import retry
 from tidefold.sources.landing import streams
@@ -381,6 +381,19 @@ def test_a_parquet_file_with_bytes_lost_within_is_damaged(tmp_path: Path) -> Non
     assert not list((tmp_path / "store").rglob("*.seg"))
 
 
+@pytest.mark.parametrize(
+    ("source", "text"), [("csv", "id,seq\n1,1\n"), ("json, record: value, names: any", '{"id": 1, "seq": 1}\n')]
+)
+def test_the_same_bytes_in_another_folder_are_other_rows(tmp_path: Path, source: str, text: str) -> None:
+    """Fault: the second shop's file brought nothing, because another file had its bytes."""
+    columns, key = "{shop: string, id: int, seq: long}", "[shop, id]"
+    pipeline = make_rows_landing(tmp_path, f"{source}, folder_columns: [shop]", columns=columns, key=key)
+    for folder in ("shop=berlin", "shop=paris", "day=1/shop=paris"):
+        land_text(tmp_path, f"{folder}/a.{'csv' if source == 'csv' else 'jsonl'}", text)
+    assert take(pipeline).facts["repeated"] == 1
+    assert [row["shop"] for row in changes_of(pipeline)] == ["paris", "berlin"]
+
+
 @pytest.mark.parametrize("text", ["string", "{type: string, default: null}"])
 def test_partial_updates_from_files_with_fewer_columns(tmp_path: Path, text: str) -> None:
     columns = f"{{id: int, seq: long, text: {text}}}"
@@ -390,13 +403,6 @@ def test_partial_updates_from_files_with_fewer_columns(tmp_path: Path, text: str
     take(pipeline)
     rows = sorted(((r["_absent"], r["text"]) for r in changes_of(pipeline)), key=str)
     assert rows == [(None, None), (["text"], None)]
-
-
-def test_an_offset_column_gives_rows_their_place(tmp_path: Path) -> None:
-    pipeline = make_rows_landing(tmp_path, "csv, offset: seq", more="merge: aggregate")
-    land_text(tmp_path, "a.csv", "id,text,seq\n1,a,7\n1,a,8\n1,a,\n1,a,-1\n")
-    assert take(pipeline).facts["refused"] == {"OFFSET_MISSING": 2}
-    assert [(r["_offset"], r["_op"]) for r in changes_of(pipeline)] == [(7, MERGE), (8, MERGE)]
 
 
 @pytest.mark.parametrize(

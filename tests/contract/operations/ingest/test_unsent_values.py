@@ -190,7 +190,6 @@ CASES = [
     kafka("declared", DEBEZIUM, declared, DEFAULT, "plain"),
     kafka("state", {"format": "state-json", "kind": "value", "state_key": ["id"]}, of_state, DEFAULT, "plain"),
     files("csv", {"format": "csv"}, land_csv, order=["n"]),
-    files("numbered", {"format": "csv", "offset": "n"}, land_csv),
     files("extracts", {"format": "csv", "extract": "full"}, land_csv),
     files("parquet", {"format": "parquet"}, land_parquet, order=["n"]),
     files("feed", {"format": "delta-cdf"}, land_delta),

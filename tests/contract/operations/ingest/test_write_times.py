@@ -29,7 +29,7 @@ NOW = datetime.now(UTC).replace(microsecond=0)
 TTL = "ttl: {column: changed_at, days: 30, on: create-and-write}"
 STATE = "{format: state-json, path: landing, kind: map, state_key: [id]}"
 JSON = "{format: json, path: landing, op: {column: op}}"
-CSV = "{format: csv, path: landing, offset: n, op: {column: op}, commit_time: at}"
+CSV = "{format: csv, path: landing, op: {column: op}, commit_time: at}"
 
 
 def make(
@@ -106,7 +106,7 @@ def test_what_a_record_brings_does_not_count(tmp_path: Path) -> None:
 
 def test_the_time_of_a_file_without_kafka_is_its_commit_time(tmp_path: Path) -> None:
     columns = "id: int, at: timestamp"
-    pipeline = make(tmp_path, CSV.replace("offset: n, ", ""), "[id]", columns, "order: [at]", type_="date")
+    pipeline = make(tmp_path, CSV, "[id]", columns, "order: [at]", type_="date")
     lines = [f"{op},{i},{NOW - timedelta(days=d):%Y-%m-%dT%H:%M:%SZ}" for op, i, d in (("c", 1, 40), ("c", 2, 3))]
     (tmp_path / "landing/one.csv").write_text("\n".join(["op,id,at", *lines, ""]))
     [row] = cycle(pipeline, "run-1")
