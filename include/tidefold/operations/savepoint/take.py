@@ -6,7 +6,7 @@ import logging
 import re
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,7 +21,7 @@ from tidefold.domain.snapshot import transitions
 from tidefold.domain.snapshot.manifest import BEGUN, DELTA_LOG, DESCRIPTION, ROWS, SavedFile, Savepoint, part_path
 from tidefold.domain.source_progress import Position
 from tidefold.domain.source_progress_history import progress_at
-from tidefold.domain.wording import in_units
+from tidefold.domain.wording import count_noun, in_units
 from tidefold.errors import InvalidInputError, NotFoundError, RefusedError, TidefoldError, UnknownOutcomeError
 from tidefold.fold.fold_bucket import deal
 from tidefold.fold.plan import Address, FoldTask, RewriteAction, RewriteDecision
@@ -162,7 +162,19 @@ def take_savepoint(pipeline: Pipeline, log: str, wanted: SavepointRequest, note:
         raise
     _describe(store, savepoint, begun)
     _remove_mark(store, log)
-    return _outcome(savepoint, store, Status.SAVED, read)
+    outcome = _outcome(savepoint, store, Status.SAVED, read)
+    return replace(outcome, message=f"{outcome.message}{''.join(_list_missing(state, snapshot))}")
+
+
+def _list_missing(state: LogState, snapshot: Snapshot) -> Iterator[str]:
+    """Yields what the log has, and the savepoint has not."""
+    if snapshot == state.latest and state.unfolded:
+        yield f"; without {count_noun(sum(s.rows for s in state.unfolded), 'change')} after the snapshot"
+    if refused := sum(entry.quarantined for entry in state.landed):
+        yield (
+            f"; without {count_noun(refused, 'refused record')}, which no import reads again: before a move, "
+            f"`tidefold quarantine retry {state.log}`"
+        )
 
 
 def _find_default(pipeline: Pipeline, snapshot: Snapshot, layout: Layout, log: str) -> str:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from support.arrival import Landing
 from support.pipelines import contents, make_pipeline, table_rows
 from support.s3_server import S3Bucket
 from support.savepoints import FIRST, THIRD, Rows, canonical_rows, changed, make, save, saved_rows
@@ -257,3 +258,16 @@ def test_an_older_snapshot_can_be_saved(tmp_path: Path, pipeline: Pipeline) -> N
     rows: Rows = saved_rows(tmp_path / "save", Layout.NATIVE)
     assert rows == FIRST
     assert table_rows(pipeline) == THIRD
+
+
+def test_a_savepoint_says_what_stays_behind(tmp_path: Path) -> None:
+    """Fault: a log moved, its refused record and a later change did not, and nothing said so."""
+    log = "key: [id]\norder: [at]\ncolumns: {id: int, at: long}\nquality: {max_refused: 1}"
+    landing = Landing.make(tmp_path, {"a": log}, source="format: csv")
+    landing.land("1.csv", "id,at\n1,1\nx,2\n")
+    landing.call("run")
+    landing.land("2.csv", "id,at\n3,3\n")
+    landing.call("ingest")
+    told = " ".join(landing.call("savepoint", "a", "--to", str(tmp_path / "save")).stdout.split())
+    assert "without 1 change after the snapshot" in told
+    assert "without 1 refused record, which no import reads again: before a move, `tidefold quarantine retry a`" in told
