@@ -271,7 +271,11 @@ def _list_forgotten_decisions(base: LogState) -> list[str]:
     settled = [f"`{entry.name}`: {note}" for entry in base.landed for note in entry.settled]
     decisions = [f"`settle` decisions ({'; '.join(settled)})"] if settled else []
     decisions += [f"consumer {one.name} at change set {one.sqn}" for one in base.consumers]
-    return [*decisions, "quarantined records and ingested files: their counts begin again"]
+    refused = (
+        "refused records, and changes of `quarantine retry` after the newest snapshot: to read them, land the bytes of "
+        "their files under other names. The counts of quarantined records and ingested files begin again"
+    )
+    return [*decisions, refused]
 
 
 def _has_segments(base: LogState, newest: Snapshot, segments: Collection[str] | None) -> bool:

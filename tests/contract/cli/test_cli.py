@@ -16,6 +16,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import tidefold
+from support.arrival import Landing
 from support.lives import CONFIG, PUBLISHED, abort, claim, judge, live, make_pipeline, stage, take
 from support.loaded_modules import SPARK, run_and_find_loaded
 from tidefold.cli import commands, spark_submit
@@ -446,3 +447,15 @@ def test_each_command_is_a_function_of_its_name_in_one_module() -> None:
     typed = {str(one.name) for one in [*app.registered_commands, *app.registered_groups]}
     assert {name: defined[name] for name in typed - {"quarantine"}} == dict.fromkeys(typed - {"quarantine"}, 1)
     assert all(name in listed for name in typed)
+
+
+def test_report_prints_samples_of_the_checks_that_did_not_pass(tmp_path: Path) -> None:
+    log = "key: [id]\norder: [at]\ncolumns: {id: int, total: int, at: long}\nquality: {suite: suite.yaml}"
+    landing = Landing.make(tmp_path, {"a": log}, source="format: csv")
+    (tmp_path / "suite.yaml").write_text("checks: [{range: {column: total, min: 0}}]\n")
+    landing.land("1.csv", "id,total,at\n1,1,1\n2,-5,1\n")
+    landing.call("run", code=3)
+    done = landing.call("report", "a")
+    assert done.stderr == "fail: total at least 0: 1 unexpected value, such as id=2: -5\n"
+    [check] = json.loads(landing.call("report", "a", "--format", "json").stdout)["checks"]
+    assert (check["name"], check["keys"], check["sample"]) == ("total at least 0", ["id=2"], ["-5"])

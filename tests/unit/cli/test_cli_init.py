@@ -181,6 +181,20 @@ def test_interactive_asks_each_question_and_takes_the_first_candidate_for_an_emp
     assert not any(mark in written for mark in ("QUESTION", "ASSUMED"))
 
 
+def test_interactive_takes_a_full_extract_and_a_column_that_says_nothing(folder: Path) -> None:
+    """Faults: the answer became `order: ["extract: full"]`, and a boolean that is no operation became a text."""
+    (folder / "landing/all").mkdir(parents=True)
+    (folder / "landing/all/all-2026-11-01.csv").write_text("code,place\n1,x\n2,y\n")
+    (folder / "landing/flags").mkdir()
+    lines = (f'{{"id": {n}, "deleted": {"true" if n == 3 else "false"}, "updated_at": {n}}}\n' for n in range(9))
+    (folder / "landing/flags/a.jsonl").write_text("".join(lines))
+    done = CliRunner().invoke(app, ["init", "landing", "-i"], input="none\n\n\ncode\nextract: full\n\n")
+    assert done.exit_code == 0, done.output
+    logs = load_config(Path("tidefold.yaml")).logs
+    assert logs["all"].source.extract
+    assert {column.name: column.type for column in logs["flags"].shape.columns}["deleted"] == "boolean"
+
+
 def test_interactive_names_columns_of_files_without_a_header(folder: Path) -> None:
     (folder / "landing/items").mkdir(parents=True)
     (folder / "landing/items/a.csv").write_text("1;x;2026-11-01\n2;y;2026-11-02\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -157,20 +158,27 @@ def history(terminal: Terminal, log: Log) -> None:
 
 
 def report(terminal: Terminal, log: Log, snapshot: SnapshotId = None) -> None:
-    """Print the address of the newest quality report of a log.
+    """Print the address of the newest quality report of a log, and the checks that did not pass.
 
-    The report is one self-contained HTML page. --snapshot selects the report of one snapshot.
+    The report is one self-contained HTML page. Its address alone goes to stdout. The checks, with samples of bad rows,
+    go to stderr. --snapshot selects the report of one snapshot.
 
     Example: xdg-open "$(tidefold report accounts)"
 
     Next: tidefold confirm LOG, or tidefold abort LOG
     """
-    from tidefold.operations.inspect.status import newest_report
+    from tidefold.operations.inspect.status import list_unmet_checks, newest_report
 
     pipeline = terminal.pipeline()
     newest, address = newest_report(pipeline, pipeline.log(log).id, snapshot)
-    passed = bool(newest.verdict and newest.verdict.passed)
-    terminal.result({"log": log, "snapshot": newest.id, "passed": passed, "report": address}, address)
+    passed, unmet = bool(newest.verdict and newest.verdict.passed), list_unmet_checks(pipeline, log, newest)
+    checks = [asdict(check) for check in unmet]
+    terminal.result({"log": log, "snapshot": newest.id, "passed": passed, "report": address, "checks": checks}, address)
+    for check in unmet:
+        # Without a key there are values alone.
+        rows = [": ".join(filter(None, row)) for row in zip_longest(check.keys, check.sample)]
+        such = f", such as {'; '.join(rows)}" if rows else ""
+        terminal.note(f"{check.severity}: {check.name}: {check.detail or check.observed or ''}{such}")
 
 
 KeyWords = Annotated[

@@ -263,10 +263,12 @@ def stop(state: LogState, stopped: Stopped) -> LogState:
     if before is None:
         return replace(state, stopped=stopped)
     if before.address != stopped.address:
+        what = f"for a savepoint at {before.address}" if before.address else f"({before.why})"
+        finish = "Give that address to finish the savepoint, or run" if before.address else "Run"
         raise RefusedError(
             "LOG_STOPPED",
-            f"{before.by} stopped log `{state.log}` for a savepoint at {before.address}.",
-            hint=f"Give that address to finish the savepoint, or run `tidefold resume {state.log}` first.",
+            f"{before.by} stopped log `{state.log}` {what}.",
+            hint=f"{finish} `tidefold resume {state.log}` first.",
         )
     return state  # The same run calls again.
 

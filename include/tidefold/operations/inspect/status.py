@@ -22,6 +22,8 @@ from tidefold.operations.local_copies.manage import copies_here
 from tidefold.operations.outcome import Outcome, Status, map_logs
 from tidefold.operations.pipeline import Pipeline, now
 from tidefold.operations.verify.scope import find_proof
+from tidefold.quality.report.result import CheckResult
+from tidefold.quality.report.verdict_store import find_stored_judgement
 
 # Characters of an error that an alarm shows.
 _LONGEST_ERROR = 400
@@ -317,6 +319,14 @@ def _require_snapshot_id(snapshots: Sequence[Snapshot], restored: Snapshot, orig
         return origin
     ends = (s for s in snapshots if s.kind is SnapshotKind.TAIL and (s.base, s.to_sqn) == (origin, restored.folds_to))
     return next((s.id for s in ends), origin)
+
+
+def list_unmet_checks(pipeline: Pipeline, log: str, judged: Snapshot) -> list[CheckResult]:
+    """Returns the checks of a judged snapshot that did not pass. Raises CorruptError."""
+    verdict = judged.verdict
+    assert verdict
+    stored = find_stored_judgement(pipeline.store, log, judged.id, verdict.manifest, verdict.suite)
+    return [check for check in stored.checks if not check.passed] if stored else []
 
 
 def newest_report(pipeline: Pipeline, log: str, snapshot: int | None = None) -> tuple[Snapshot, str]:

@@ -60,6 +60,7 @@ class ProposedLog:
     warnings: what a person should know of the log, such as what it would refuse of the sample.
     questions: questions for a person. A question that is not `sure` keeps the log commented out.
     refused: how many more rows of the sample a run would refuse.
+    op_column: the column that is proposed to say what a row does.
     appends: as it is proposed, each row is one more row of the table.
     has_transactions: its changes name their transactions, or only an initial snapshot has landed.
     """
@@ -84,6 +85,7 @@ class ProposedLog:
     has_transactions: bool = False
     appends: bool = False
     refused: int = 0
+    op_column: ProposedColumn | None = None
 
 
 def log_ids(topics: Sequence[str], taken: Sequence[str] = ()) -> list[str]:

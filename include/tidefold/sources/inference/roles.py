@@ -383,7 +383,7 @@ def order_question(
 
 def _file_question(text: str, names: Sequence[str], is_alone: bool) -> ProposalQuestion:
     if is_alone:
-        text += " If each file has all rows of the table, set `extract: full` below `source`, and remove `order`."
+        text += " If each file has all rows of the table, answer `extract: full`: below `source`, without `order`."
     unread = [name for name in names if find_time(name) is None]
     is_odd = bool(unread) and (len(unread) < len(names) or all(map(_DATE_LIKE.search, unread)))
     if is_odd:

@@ -128,6 +128,8 @@ class SampledFeed:
     refused: int = 0
 
 
+# An answer to the question of the order.
+_EXTRACT = "extract: full"
 _NO_ZONE = "ASSUMED time_zone = UTC. Reason: its times have no zone. Another zone moves every one of them."
 
 
@@ -180,6 +182,7 @@ def propose_rows(feed: SampledFeed) -> ProposedLog:
         ignored=ignored,
         warnings=(*_explain_unwrapped(feed, op), *_explain_refused(feed, op), *([_NO_ZONE] if zone else [])),
         refused=feed.refused,
+        op_column=next((name_column(c) for c in feed.columns if op and c.name == op.column and c.type), None),
     )
 
 
@@ -197,7 +200,9 @@ def _ask_order(
 def _assume_zone(feed: SampledFeed, columns: Iterable[ProposedColumn]) -> dict[str, str]:
     """Returns the option for times without a zone; empty: each time has one."""
     formats = feed.options.get("timestamp_formats", ())
-    unzoned = any(column.note == UNZONED for column in columns) or any("%z" not in one for one in formats)
+    unzoned = any(column.note == UNZONED for column in columns) or any(
+        "%M" in one and "%z" not in one for one in formats
+    )
     return {"time_zone": "UTC"} if unzoned else {}
 
 
@@ -299,11 +304,16 @@ def name_column(column: ProposedColumn) -> ProposedColumn:
 def apply_answers(log: ProposedLog, answers: Mapping[str, str]) -> ProposedLog:
     """Returns the log with a person's answers. An answer is a candidate of the question, or another text."""
     chosen = {about: tuple(part.strip() for part in text.split(",")) for about, text in answers.items() if text.strip()}
-    options = dict(log.options)
+    answered, options = {*chosen}, dict(log.options)
     names = {column.alias or column.name: column.name for column in log.columns}
     columns = log.columns
     if chosen.get("op") == ("none",):
-        columns = (ProposedColumn(str(options.pop("op")["column"]), "string"), *columns)
+        name = str(options.pop("op")["column"])
+        columns = (log.op_column or ProposedColumn(name, "string"), *columns)
+    is_extract = chosen.get("order") == (_EXTRACT,)
+    if is_extract:
+        options["extract"] = "full"
+        del chosen["order"]
     if "encoding" in chosen:
         options["encoding"] = chosen["encoding"][0]
     if "decimal" in chosen:
@@ -312,12 +322,14 @@ def apply_answers(log: ProposedLog, answers: Mapping[str, str]) -> ProposedLog:
     if "timestamp_formats" in chosen:
         options["timestamp_formats"] = list(chosen["timestamp_formats"])
     left = tuple(
-        replace(question, sure=True, because="") if question.about in chosen else question for question in log.questions
+        replace(question, sure=True, because="") if question.about in answered else question
+        for question in log.questions
     )
     return replace(
         log,
         key=tuple(names.get(name, name) for name in chosen.get("key", log.key)),
-        order_by=tuple(names.get(name, name) for name in chosen.get("order", log.order_by)),
+        order=VERSION if is_extract else log.order,
+        order_by=() if is_extract else tuple(names.get(name, name) for name in chosen.get("order", log.order_by)),
         columns=columns,
         options=tuple(options.items()),
         questions=left,

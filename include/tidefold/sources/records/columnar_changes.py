@@ -263,6 +263,8 @@ def _find_marks(text: str, type_: str, used: Spelling) -> list[str]:
         if re.match(_TEXTS[type_], plain):
             settings = {"decimal": decimal} if decimal != used.decimal else {}
             settings |= {"thousands": thousands} if thousands != used.thousands else {}
+            if not settings:
+                return []  # It is a number, out of range.
             named = " and ".join(f"`{name}: {json.dumps(mark)}`" for name, mark in settings.items())
             fitting.append((bool(thousands), named))
     fewest = min((has for has, _ in fitting), default=False)
