@@ -33,7 +33,7 @@ def advise_on_refused(pipeline: Pipeline, state: LogState) -> str:
     if source is None:
         step = "write their rows once more"
     elif has_extracts(source):
-        step = "land the next extract with correct rows"
+        step = "land the next extract with correct rows, such as `orders_2026-01-31T20-00.csv` on the same day"
     elif _is_numbered(state):
         refused = [entry.name for entry in state.landed if entry.quarantined]
         [file] = refused if len(refused) == 1 else ["FILE"]
@@ -62,6 +62,9 @@ def advise_on_log(pipeline: Pipeline, log: str) -> str:
 
 def explain_refused_offsets(pipeline: Pipeline, state: LogState, problem: FileProblem) -> FileProblem:
     """Returns the problem of a landed file; if it brings refused records again, with the step that really helps."""
+    if problem.code == "LANDED_CHANGED" and has_extracts(pipeline.log(state.log).source):
+        hint = "Restore the earlier file. Land the mended rows as a later extract: a time in its name counts, such as"
+        return replace(problem, hint=f"{hint} `orders_2026-01-31T20-00.csv`.")
     if _is_numbered(state):
         return problem
     refused = [entry for entry in state.landed if entry.quarantined or entry.settled]
