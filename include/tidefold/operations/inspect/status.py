@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from tidefold.domain.alarms import AlarmRecord, LogAlarm, find_unsent, record_run, record_sent
 from tidefold.domain.commit_times import CommitTimeRange, merge_ranges
@@ -23,9 +22,8 @@ from tidefold.operations.local_copies.manage import copies_here
 from tidefold.operations.outcome import Outcome, Status, map_logs
 from tidefold.operations.pipeline import Pipeline, now
 from tidefold.operations.verify.scope import find_proof
-
-if TYPE_CHECKING:
-    from tidefold.quality.report.result import CheckResult
+from tidefold.quality.report.result import CheckResult
+from tidefold.quality.report.verdict_store import find_stored_judgement
 
 # Characters of an error that an alarm shows.
 _LONGEST_ERROR = 400
@@ -325,9 +323,6 @@ def _require_snapshot_id(snapshots: Sequence[Snapshot], restored: Snapshot, orig
 
 def list_unmet_checks(pipeline: Pipeline, log: str, judged: Snapshot) -> list[CheckResult]:
     """Returns the checks of a judged snapshot that did not pass. Raises CorruptError."""
-    # Other commands do not need the library that writes pages.
-    from tidefold.quality.report.verdict_store import find_stored_judgement
-
     verdict = judged.verdict
     assert verdict
     stored = find_stored_judgement(pipeline.store, log, judged.id, verdict.manifest, verdict.suite)

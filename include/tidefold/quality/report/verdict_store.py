@@ -6,9 +6,9 @@ from contextlib import suppress
 from decimal import Decimal, InvalidOperation
 from functools import cache
 from importlib.resources import files
+from typing import TYPE_CHECKING
 
 import msgspec
-from jinja2 import DictLoader, Environment, StrictUndefined, Template
 
 from tidefold.domain.log_state import Verdict
 from tidefold.domain.paths import LogPaths
@@ -16,6 +16,9 @@ from tidefold.errors import AlreadyExistsError, CorruptError, NotFoundError
 from tidefold.quality.report.result import CheckResult, ValidationResult, clip_text, point_of
 from tidefold.storage import Store
 from tidefold.typed_json import decode_json
+
+if TYPE_CHECKING:
+    from jinja2 import Template
 
 _SUMMED = 4
 _TEMPLATE = "report.html.j2"
@@ -42,6 +45,9 @@ def render(judgement: ValidationResult) -> str:
 
 @cache
 def _load_template() -> Template:
+    # Who reads a verdict needs no pages.
+    from jinja2 import DictLoader, Environment, StrictUndefined
+
     environment = Environment(
         # The package may be an archive.
         loader=DictLoader({_TEMPLATE: (files("tidefold.quality.report") / _TEMPLATE).read_text(encoding="utf-8")}),
