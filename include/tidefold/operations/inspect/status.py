@@ -284,14 +284,14 @@ def count_failures(
     Raises AlreadyExistsError if another process was faster, StorageError.
     """
     failed = [(step, o) for step, listed in outcomes.items() for o in listed if o.error or o.status is Status.FAILED]
-    errors = {o.log: f"{step}: {describe_failure(o)}" for step, o in reversed(failed)}
+    errors = {o.log: f"{step}: {_describe_failure(o)}" for step, o in reversed(failed)}
     for log in logs:
         if pipeline.config.alarms_of(log):
             before = find_alarm_record(pipeline.store, log) or AlarmRecord()
             _write_if_changed(pipeline, log, before, record_run(before, run, errors.get(log), now()))
 
 
-def describe_failure(outcome: Outcome) -> str:
+def _describe_failure(outcome: Outcome) -> str:
     """Returns why an outcome failed, without its next step: the next run has it."""
     error = outcome.error
     return f"[{error.code}] {error.message[:_LONGEST_ERROR]}" if error else str(outcome.status)
