@@ -304,7 +304,7 @@ def name_column(column: ProposedColumn) -> ProposedColumn:
 def apply_answers(log: ProposedLog, answers: Mapping[str, str]) -> ProposedLog:
     """Returns the log with a person's answers. An answer is a candidate of the question, or another text."""
     chosen = {about: tuple(part.strip() for part in text.split(",")) for about, text in answers.items() if text.strip()}
-    answered, options = {*chosen}, dict(log.options)
+    options = dict(log.options)
     names = {column.alias or column.name: column.name for column in log.columns}
     columns = log.columns
     if chosen.get("op") == ("none",):
@@ -313,7 +313,6 @@ def apply_answers(log: ProposedLog, answers: Mapping[str, str]) -> ProposedLog:
     is_extract = chosen.get("order") == (_EXTRACT,)
     if is_extract:
         options["extract"] = "full"
-        del chosen["order"]
     if "encoding" in chosen:
         options["encoding"] = chosen["encoding"][0]
     if "decimal" in chosen:
@@ -322,8 +321,7 @@ def apply_answers(log: ProposedLog, answers: Mapping[str, str]) -> ProposedLog:
     if "timestamp_formats" in chosen:
         options["timestamp_formats"] = list(chosen["timestamp_formats"])
     left = tuple(
-        replace(question, sure=True, because="") if question.about in answered else question
-        for question in log.questions
+        replace(question, sure=True, because="") if question.about in chosen else question for question in log.questions
     )
     return replace(
         log,
