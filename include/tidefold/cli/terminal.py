@@ -44,7 +44,12 @@ class Format(StrEnum):
 
 def list_values(values: Mapping[str, Any]) -> str:
     """Returns columns and their values in one line."""
-    return ", ".join(f"{name}={'null' if value is None else value}" for name, value in values.items())
+    return ", ".join(f"{name}={cell(value)}" for name, value in values.items())
+
+
+def cell(value: Any) -> str:
+    """Returns a value of a row as it is shown in a line."""
+    return "null" if value is None else str(value)
 
 
 def plain(value: Any) -> str:

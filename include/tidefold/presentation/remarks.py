@@ -42,6 +42,7 @@ def remarks(statuses: Sequence[LogStatus]) -> list[str]:
             )
         if status.latest and status.latest.ties:
             lines.append(f"{status.log}: snapshot {status.latest.id}, {describe_ties(status.latest.ties)}.")
+        lines += [f"{status.log}: {remark}" for remark in _describe_override(status)]
         lines += [f"{status.log}: {remark}" for remark in _landing(status)]
         if status.report:
             lines.append(f"{status.log}: `tidefold report {status.log}` names the page with the details.")
@@ -64,6 +65,16 @@ def _describe_failed_run(status: LogStatus) -> Iterable[str]:
         f"the newest run failed, first at {format_minute(runs.since)} UTC: {runs.error} "
         f"`tidefold run {status.log}` has the next step."
     )
+
+
+def _describe_override(status: LogStatus) -> Iterable[str]:
+    """Says that the rows that readers see failed their gate, and who published them all the same."""
+    verdict = status.latest.verdict if status.latest else None
+    if status.latest and verdict and verdict.override_by:
+        yield (
+            f"snapshot {status.latest.id}, let through by {verdict.override_by} ({verdict.override_why}), failed its "
+            f"quality gate: {verdict.summary}."
+        )
 
 
 def _describe_skipped(status: LogStatus) -> Iterable[str]:

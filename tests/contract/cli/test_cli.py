@@ -17,13 +17,14 @@ from typer.testing import CliRunner, Result
 
 import tidefold
 from support.arrival import Landing
-from support.lives import CONFIG, PUBLISHED, abort, claim, judge, live, make_pipeline, stage, take
+from support.lives import CONFIG, PUBLISHED, abort, claim, confirm, judge, live, make_pipeline, publish, stage, take
 from support.loaded_modules import SPARK, run_and_find_loaded
 from tidefold.cli import commands, spark_submit
 from tidefold.cli.app import app
 from tidefold.cli.spark_submit import check_java
 from tidefold.cli.terminal import Format, Terminal
 from tidefold.domain.log_state import Snapshot
+from tidefold.domain.snapshot.transitions import override
 from tidefold.errors import InvalidInputError, NotFoundError
 from tidefold.operations.pipeline import Pipeline
 from tidefold.quality.report.result import ValidationResult
@@ -187,6 +188,14 @@ def test_status_says_in_one_line_why_a_snapshot_did_not_get_through(pipeline: Pi
     accounts, tellers = call_json("status")["logs"]
     assert (accounts["latest"]["id"], accounts["attempt"]["id"], accounts["changes"]) == (1, 2, 10)
     assert tellers["begun"] is False
+
+
+def test_status_says_who_let_the_published_snapshot_through(pipeline: Pipeline) -> None:
+    live(pipeline, *PUBLISHED, *FAILED, lambda s: override(s, 2, "ada", "a known gap"), confirm, publish)
+    said = "accounts: snapshot 2, let through by ada (a known gap), failed its quality gate: 1 of 1 checks."
+    assert said in call("status").stdout.splitlines()
+    live(pipeline, take, claim("run-3"), stage, judge(True), confirm, publish)
+    assert "let through" not in call("status").stdout
 
 
 def test_a_damaged_ledger_shows_and_sets_the_exit_code(pipeline: Pipeline, tmp_path: Path) -> None:

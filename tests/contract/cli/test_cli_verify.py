@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,14 @@ def test_what_cannot_be_repaired_says_why_and_lists_all_names_of_the_file(pipeli
     assert any(line.startswith("    next: ") for line in lines)
 
 
+def test_a_table_that_shows_nothing_is_named_before_its_files(pipeline: Pipeline) -> None:
+    shutil.rmtree("store/tables/accounts")
+    found = call("verify", "accounts", "--quick").stdout.splitlines()
+    assert found[0] == "  accounts: snapshot 2: published table missing: tables/accounts/_delta_log"
+    assert "rebuild accounts --table" in found[1] + found[2]
+    assert len(found) > 3
+
+
 def test_one_snapshot_must_be_kept(pipeline: Pipeline) -> None:
     assert call("verify", "accounts", "--snapshot", "2").exit_code == 0
     assert call("verify", "accounts", "--snapshot", "9").exit_code == 4
@@ -123,6 +132,12 @@ def test_diff_counts_and_shows(pipeline: Pipeline) -> None:
     }  # fmt: skip
     assert (rows[30]["before"], rows[2]["after"]) == (None, None)
     assert call("diff", "accounts", "1", "2", "--limit", "1").stderr == "the first 1 rows; --limit shows more\n"
+
+
+def test_diff_shows_null_as_null(pipeline: Pipeline) -> None:
+    put(pipeline, [{"id": 1, "text": None}])
+    materialize(pipeline, ["accounts"], Fold("run-2"), in_process)
+    assert "changed id=1 text=b -> null" in " ".join(call("diff", "accounts", "2", "3").stdout.split())
 
 
 def test_diff_of_keys_alone(pipeline: Pipeline) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tidefold.cli.terminal import Log, Logs, SnapshotId, Terminal, choose_logs, list_values
+from tidefold.cli.terminal import Log, Logs, SnapshotId, Terminal, cell, choose_logs, list_values
 from tidefold.errors import InvalidInputError, NotFoundError
 from tidefold.presentation.tables import format_place, key_text
 
@@ -353,6 +353,6 @@ def _cells(row: Difference, keys: bool) -> tuple[str, ...]:
 def _row(row: Difference) -> str:
     """The values beside the key: of a changed row only those that changed, before and after."""
     if row.before and row.after:
-        changed = {name: f"{row.before[name]} -> {value}" for name, value in row.after.items()}
-        return list_values({n: change for n, change in changed.items() if row.before[n] != row.after[n]})
+        changed = {name: value for name, value in row.after.items() if row.before[name] != value}
+        return ", ".join(f"{name}={cell(row.before[name])} -> {cell(value)}" for name, value in changed.items())
     return list_values({name: value for name, value in (row.after or row.before or {}).items() if name not in row.key})

@@ -23,7 +23,7 @@ from tidefold.operations.outcome import Outcome, Status, map_logs
 from tidefold.operations.pipeline import Pipeline, now
 from tidefold.operations.verify.scope import find_proof
 from tidefold.quality.report.result import CheckResult
-from tidefold.quality.report.verdict_store import find_stored_judgement
+from tidefold.quality.report.verdict_store import find_judgement
 
 # Characters of an error that an alarm shows.
 _LONGEST_ERROR = 400
@@ -323,9 +323,7 @@ def _require_snapshot_id(snapshots: Sequence[Snapshot], restored: Snapshot, orig
 
 def list_unmet_checks(pipeline: Pipeline, log: str, judged: Snapshot) -> list[CheckResult]:
     """Returns the checks of a judged snapshot that did not pass. Raises CorruptError."""
-    verdict = judged.verdict
-    assert verdict
-    stored = find_stored_judgement(pipeline.store, log, judged.id, verdict.manifest, verdict.suite)
+    stored = find_judgement(pipeline.store, log, judged)
     return [check for check in stored.checks if not check.passed] if stored else []
 
 

@@ -25,6 +25,7 @@ from tidefold.operations.quarantine.next_step import advise_on_refused, has_extr
 from tidefold.quality.report.result import Circumstances, Findings, HistoryPoint, ValidationResult, conclude, point_of
 from tidefold.quality.report.verdict_store import (
     audit_paths,
+    find_judgement,
     find_stored_judgement,
     report_path,
     store_judgement,
@@ -113,10 +114,8 @@ def _point(pipeline: Pipeline, log: str, snapshot: Snapshot) -> HistoryPoint:
 
 def _read_stored(pipeline: Pipeline, log: str, snapshot: Snapshot) -> ValidationResult | None:
     """Returns the stored judgement of a snapshot. None if it cannot be read, because it is only used for comparison."""
-    if snapshot.verdict is None:
-        return None
     try:
-        return find_stored_judgement(pipeline.store, log, snapshot.id, snapshot.manifest or "", snapshot.verdict.suite)
+        return find_judgement(pipeline.store, log, snapshot)
     except CorruptError as error:
         _log.warning("%s", error)
         return None

@@ -10,6 +10,9 @@ from tidefold.operations.pipeline import Pipeline
 from tidefold.sources.landing.folders import start_in
 from tidefold.sources.landing.problems import FileProblem
 
+# A second extract of one day.
+_LATER_EXTRACT = "orders_2026-01-31T20-00.csv"
+
 
 def has_extracts(source: SourceEntry | None) -> bool:
     """Whether each landing of this source has all rows of its table."""
@@ -33,7 +36,7 @@ def advise_on_refused(pipeline: Pipeline, state: LogState) -> str:
     if source is None:
         step = "write their rows once more"
     elif has_extracts(source):
-        step = "land the next extract with correct rows, such as `orders_2026-01-31T20-00.csv` on the same day"
+        step = f"land the next extract with correct rows, such as `{_LATER_EXTRACT}` on the same day"
     elif _is_numbered(state):
         refused = [entry.name for entry in state.landed if entry.quarantined]
         [file] = refused if len(refused) == 1 else ["FILE"]
@@ -64,7 +67,7 @@ def explain_refused_offsets(pipeline: Pipeline, state: LogState, problem: FilePr
     """Returns the problem of a landed file; if it brings refused records again, with the step that really helps."""
     if problem.code == "LANDED_CHANGED" and has_extracts(pipeline.log(state.log).source):
         hint = "Restore the earlier file. Land the mended rows as a later extract: a time in its name counts, such as"
-        return replace(problem, hint=f"{hint} `orders_2026-01-31T20-00.csv`.")
+        return replace(problem, hint=f"{hint} `{_LATER_EXTRACT}`.")
     if _is_numbered(state):
         return problem
     refused = [entry for entry in state.landed if entry.quarantined or entry.settled]

@@ -266,7 +266,8 @@ class Verification:
         while damage := check_published_table(self.pipeline.store, state, manifests):
             newest = self.pipeline.ledger(self.log).find()
             if newest is None or newest.version == state.version:
-                self.damage += [damage] if newest and set(damage.snapshots) <= self.scope.asked else []
+                # First: what readers see now matters more than each file behind it.
+                self.damage[:0] = [damage] if newest and set(damage.snapshots) <= self.scope.asked else []
                 return
             state = newest
 

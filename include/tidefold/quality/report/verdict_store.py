@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from tidefold.domain.log_state import Verdict
+from tidefold.domain.log_state import Snapshot, Verdict
 from tidefold.domain.paths import LogPaths
 from tidefold.errors import AlreadyExistsError, CorruptError, NotFoundError
 from tidefold.quality.report.result import CheckResult, ValidationResult, clip_text, point_of
@@ -148,6 +148,14 @@ def find_stored_judgement(
     if (judged.log, judged.snapshot, judged.manifest, judged.suite) != (log, snapshot, manifest, suite):
         raise _unusable(path, "judges other files or another suite")
     return judged
+
+
+def find_judgement(store: Store, log: str, snapshot: Snapshot) -> ValidationResult | None:
+    """Returns what is stored behind the verdict of a snapshot; None: no verdict, or no file. Raises CorruptError."""
+    verdict = snapshot.verdict
+    if verdict is None:
+        return None
+    return find_stored_judgement(store, log, snapshot.id, verdict.manifest, verdict.suite)
 
 
 def store_judgement(store: Store, judged: ValidationResult, path: str = "") -> ValidationResult:

@@ -23,7 +23,7 @@ from tidefold.operations.local_copies.manage import copies_here, snapshots_here
 from tidefold.operations.pipeline import Pipeline, now
 from tidefold.presentation.tables import is_drill_old, is_proof_old
 from tidefold.quality.report.result import CheckResult, ValidationResult
-from tidefold.quality.report.verdict_store import find_stored_judgement
+from tidefold.quality.report.verdict_store import find_judgement
 from tidefold_airflow.ui.health import (
     Lag,
     Note,
@@ -229,11 +229,8 @@ def view_snapshot(pipeline: Pipeline, state: LogState, snapshot: Snapshot) -> Sn
 
 def _find_judgement(pipeline: Pipeline, state: LogState, snapshot: Snapshot) -> ValidationResult | None:
     """Returns the content of the verdict file; None if it is absent or cannot be read."""
-    verdict = snapshot.verdict
-    if verdict is None:
-        return None
     try:
-        return find_stored_judgement(pipeline.store, state.log, snapshot.id, verdict.manifest, verdict.suite)
+        return find_judgement(pipeline.store, state.log, snapshot)
     except TidefoldError:
         return None
 

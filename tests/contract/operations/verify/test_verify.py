@@ -503,7 +503,7 @@ def test_what_others_committed_is_named_and_not_repaired(pipeline: Pipeline) -> 
     DeltaTable(pipeline.store.uri(PATHS.snapshot(1))).optimize.compact()
     DeltaTable(pipeline.store.uri(PATHS.table)).delete("id = 1")
     outcome = verify(pipeline, "accounts", Asked(repair=True))
-    own_log, table = outcome.facts["damage"]
+    table, own_log = outcome.facts["damage"]
     assert brief([own_log])[0][:3] == ("delta log", "foreign", [1])
     assert own_log["why"] == "other programs committed to it: 00000000000000000001.json"
     assert brief([table]) == [("published table", "foreign", [2], ["tables/accounts/_delta_log"], [])]
