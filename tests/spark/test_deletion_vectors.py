@@ -65,7 +65,7 @@ def test_the_gate_and_readers_see_the_rows_that_count(pipeline: Pipeline, spark:
 def test_the_gate_reads_no_file_whose_counts_it_has(
     pipeline: Pipeline, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(count_memory, "_find_turns", lambda shares, snapshot: set())
+    monkeypatch.setattr(count_memory, "_find_turns", lambda shares, turn: set())
     materialize(pipeline, ["accounts"], Fold("run-2"), on_spark(spark))
     manifest = read_manifest(pipeline.store, "accounts", pipeline.ledger("accounts").read().snapshots[-1])
     changed = {file.key_groups for file in manifest.shown if file.deletions or not file.carried}

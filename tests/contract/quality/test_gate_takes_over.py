@@ -16,6 +16,7 @@ from tidefold.changelog.schema import DELETE
 from tidefold.compute.runners import in_process
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot import transitions
+from tidefold.errors import CorruptError
 from tidefold.ledger import read_manifest
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
@@ -72,7 +73,7 @@ def counts_path(pipeline: Pipeline, snapshot: int) -> str:
 
 
 def test_verdict_page_and_outcome_say_what_was_read(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(count_memory, "_find_turns", lambda shares, snapshot: set())
+    monkeypatch.setattr(count_memory, "_find_turns", lambda shares, turn: set())
     change_some(pipeline)
     outcome = judged(pipeline, "run-2")
     # Rows 1 and 300. The rows 1 and 2 left: no row of snapshot 1 was bad, so neither of them was.
@@ -94,6 +95,9 @@ def test_recount_reads_all_rows(pipeline: Pipeline) -> None:
     assert outcome.message == "snapshot 2 passed: 6 checks passed"
     assert (outcome.facts["rows_read"], outcome.facts["rows_taken_over"]) == (200, 0)
     assert pipeline.store.read(counts_path(pipeline, 2))
+    again = judged(pipeline, "run-2", recount=True).message
+    assert again.startswith("snapshot 2 passed: 6 checks passed; judged before, so --recount read nothing. `tidefold ")
+    assert "judged before" not in judged(pipeline, "run-2").message
 
 
 def test_an_audit_reads_all_rows_and_stores_no_counts(pipeline: Pipeline) -> None:
@@ -109,10 +113,8 @@ def test_a_changed_suite_reads_all_rows(pipeline: Pipeline) -> None:
     assert judged(pipeline, "run-2").message == "snapshot 2 passed: 6 checks passed"
 
 
-def test_wrong_stored_counts_fail_the_gate_and_the_next_try_reads_all_rows(
-    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(count_memory, "_find_turns", lambda shares, snapshot: set(range(len(shares))))
+def plant_a_row(pipeline: Pipeline) -> None:
+    """Counts one row too much in a file of snapshot 1."""
     path = counts_path(pipeline, 1)
     stored = count_memory.decode_counts(pipeline.store.read(path))
     [[file, [[rows], *counts]], *files], (first, *shares) = stored.shares[0].files, stored.shares
@@ -120,6 +122,13 @@ def test_wrong_stored_counts_fail_the_gate_and_the_next_try_reads_all_rows(
     pipeline.store.delete([path])
     wrong = count_memory.encode_counts(msgspec.structs.replace(stored, shares=(more, *shares)))
     pipeline.store.put_if_absent(path, wrong)
+
+
+def test_wrong_stored_counts_fail_the_gate_and_the_next_try_reads_all_rows(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(count_memory, "_find_turns", lambda shares, turn: set(range(len(shares))))
+    plant_a_row(pipeline)
     change_some(pipeline)
     outcome = judged(pipeline, "run-2")
     assert outcome.status == "failed"
@@ -129,9 +138,30 @@ def test_wrong_stored_counts_fail_the_gate_and_the_next_try_reads_all_rows(
     assert judged(pipeline, "run-3").message == "snapshot 3 passed: 6 checks passed"
 
 
+def test_a_second_try_fails_too_if_the_first_died_while_it_read_all_rows(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(count_memory, "_find_turns", lambda shares, turn: set(range(len(shares))))
+    plant_a_row(pipeline)
+    change_some(pipeline)
+    with monkeypatch.context() as dying:
+        plan = count_memory.plan_counts
+
+        def die(shares: Any, recalled: Any, queries: Any) -> Any:
+            if recalled is None:
+                raise CorruptError("EXECUTOR_LOST", "An executor was lost.")
+            return plan(shares, recalled, queries)
+
+        dying.setattr(count_memory, "plan_counts", die)
+        assert judged(pipeline, "run-2").error
+    again = judged(pipeline, "run-2")
+    assert again.status == "failed"
+    assert "stored counts of snapshot 1 were wrong" in again.message
+
+
 def test_counts_with_a_changed_digit_are_not_taken_over(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     """No turn would have shown it in this gate."""
-    monkeypatch.setattr(count_memory, "_find_turns", lambda shares, snapshot: set())
+    monkeypatch.setattr(count_memory, "_find_turns", lambda shares, turn: set())
     path = counts_path(pipeline, 1)
     text = pipeline.store.read(path)
     at = max(at for at, byte in enumerate(text) if byte == ord("0"))

@@ -54,9 +54,9 @@ def data_file(name: str, first: int = 0, gone: Sequence[int] = (), rows: int = 1
 def plan(before: Sequence[DataFile], now: Sequence[DataFile], duplicates: int = 0) -> ShareWork:
     """Plans one share whose former files had 10 rows, 3 of them bad."""
     counts: Counts = ((10,), (3,))
-    stored = StoredCounts("k", 1, (ShareCounts(tuple((identify(f), counts) for f in before), ((duplicates,),)),))
+    stored = StoredCounts("k", 1, 0, (ShareCounts(tuple((identify(f), counts) for f in before), ((duplicates,),)),))
     base = Manifest("t", 1, 1, SnapshotKind.INCREMENTAL, None, 0, 1, SHAPE, tuple(before), SourceProgress())
-    [work] = plan_counts([tuple(now)], (stored, base), 1, QUERIES)
+    [work] = plan_counts([tuple(now)], (stored, base), QUERIES)
     return work
 
 
@@ -65,7 +65,7 @@ find_turns = count_memory._find_turns
 
 @pytest.fixture(autouse=True)
 def no_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(count_memory, "_find_turns", lambda shares, snapshot: set())
+    monkeypatch.setattr(count_memory, "_find_turns", lambda shares, turn: set())
 
 
 @pytest.mark.parametrize(
@@ -214,9 +214,9 @@ def test_files_that_stayed_have_keys_of_new_rows_only_if_they_had_no_duplicate()
 
 def test_files_of_two_shares_may_have_keys_in_common() -> None:
     before = [data_file("a"), data_file("b", 4)]
-    stored = StoredCounts("k", 1, tuple(ShareCounts(((identify(file), ((10,), (3,))),), ((0,),)) for file in before))
+    stored = StoredCounts("k", 1, 0, tuple(ShareCounts(((identify(file), ((10,), (3,))),), ((0,),)) for file in before))
     base = Manifest("t", 1, 1, SnapshotKind.INCREMENTAL, None, 0, 1, SHAPE, tuple(before), SourceProgress())
-    [work] = plan_counts([tuple(before)], (stored, base), 1, QUERIES)
+    [work] = plan_counts([tuple(before)], (stored, base), QUERIES)
     assert work.clean is None
     assert [one.whole for one in work.files] == [False, False]
 
@@ -261,6 +261,6 @@ def test_a_file_that_was_there_twice_and_is_once() -> None:
 
 def test_a_twentieth_of_the_buckets_has_its_turn_and_each_once_in_twenty_snapshots() -> None:
     shares = [[data_file(str(number), 4 * number)] for number in reversed(range(40))]
-    turns = [find_turns(shares, snapshot) for snapshot in range(7, 27)]
+    turns = [find_turns(shares, turn) for turn in range(7, 27)]
     assert {len(one) for one in turns} == {2}
     assert set().union(*turns) == set(range(40))

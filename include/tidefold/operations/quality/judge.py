@@ -33,7 +33,7 @@ from tidefold.quality.report.verdict_store import (
     verdict_of,
     verdict_path,
 )
-from tidefold.quality.run.bucket_counts import check_files
+from tidefold.quality.run.bucket_counts import JUDGE_AGAIN, check_files
 from tidefold.quality.run.count_memory import CountMemory
 from tidefold.quality.run.duckdb_rows import can_judge
 from tidefold.quality.run.engine import QualityEngine, Reuse
@@ -290,6 +290,7 @@ def judge_case(pipeline: Pipeline, case: Case, engine: QualityEngine | None) -> 
 def _judge(pipeline: Pipeline, case: Case, engine: QualityEngine | None) -> Outcome:
     store = pipeline.store
     judged = _find_stored(pipeline, case)
+    is_stored = judged is not None
     if judged is None:
         memory = None if case.audit else _open_memory(pipeline, case)
         judged = store_judgement(store, _judge_rows(pipeline, case, engine, memory), case.path)
@@ -300,7 +301,10 @@ def _judge(pipeline: Pipeline, case: Case, engine: QualityEngine | None) -> Outc
     if not case.audit:
         verdict = verdict_of(judged)
         pipeline.ledger(case.state.log).commit(lambda state: transitions.judge(state, case.snapshot.id, verdict))
-    return describe_judgement(judged, report=store.uri(case.page), verdict=store.uri(case.path))
+    outcome = describe_judgement(judged, report=store.uri(case.page), verdict=store.uri(case.path))
+    if is_stored and case.recount:
+        return replace(outcome, message=f"{outcome.message}; judged before, so --recount read nothing. {JUDGE_AGAIN}")
+    return outcome
 
 
 def _judge_rows(

@@ -73,7 +73,9 @@ def file_rows(
     schema = pa.schema([field.with_nullable(True) for field in wanted])
     with store.open(data_path(folder, file.name)) as stream:
         parquet = pq.ParquetFile(stream)
-        present = [name for name in schema.names if name in parquet.schema_arrow.names]
+        written = parquet.schema_arrow.names
+        # Without any column Arrow takes no rows, but a file that is older than all wanted columns has some.
+        present = [name for name in schema.names if name in written] or written[:1]
         batches = without_deleted(parquet.iter_batches(columns=present), file)
         for rows in batches if only is None else _take_rows(parquet, present, only):
             yield _fill_columns(rows, schema)
@@ -322,7 +324,7 @@ def bucket_counter(address: str, manifest: Manifest, runner: Runner, memory: Cou
         files = deal_buckets(manifest)
 
         def run(recalled: count_memory.Recalled | None) -> tuple[tuple[count_memory.ShareCounts, ...], Reuse]:
-            works = count_memory.plan_counts(files, recalled, manifest.snapshot, of_rows)
+            works = count_memory.plan_counts(files, recalled, of_rows)
             tasks = _deal_shares(works)
             work = BucketCounts(address, manifest.home, manifest.shape, works, of_rows, of_keys)
             answers: dict[int, ShareAnswer] = {}
@@ -337,12 +339,13 @@ def bucket_counter(address: str, manifest: Manifest, runner: Runner, memory: Cou
             shares, reuse = run(recalled)
         except count_memory.CountsDifferError as error:
             assert memory is not None
-            memory.forget(key)
-            shares, reuse = run(None)
+            recalled = None
+            shares, reuse = run(recalled)
             reuse = replace(reuse, snapshot=memory.base, differs=str(error))
         if memory and memory.reuse is None:
             memory.reuse = reuse
-            memory.counts = count_memory.StoredCounts(key, manifest.snapshot, shares) if may_keep else None
+            turn = recalled[0].turn + 1 if recalled else 0
+            memory.counts = count_memory.StoredCounts(key, manifest.snapshot, turn, shares) if may_keep else None
         rows = count_memory.add_counts(counts for share in shares for _, counts in share.files)
         keys = count_memory.add_counts(share.duplicates for share in shares)
         answered = dict(zip([*of_rows, *of_keys], [*rows, *keys], strict=True))

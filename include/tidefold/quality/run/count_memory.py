@@ -30,7 +30,7 @@ from tidefold.typed_json import decode_json
 _log = logging.getLogger(__name__)
 # One bucket in so many is counted again in each gate, as a scrub reads a twentieth of the bytes. Each has its turn.
 _TURNS = 20
-_FORMAT = 2
+_FORMAT = 3
 _LIBRARIES = ("duckdb", "great_expectations", "pyarrow", "sqlalchemy")
 
 
@@ -118,10 +118,15 @@ class ShareCounts(msgspec.Struct, frozen=True, array_like=True):
 
 
 class StoredCounts(msgspec.Struct, frozen=True):
-    """The counts of a snapshot. `key`: see `key_of`."""
+    """The counts of a snapshot.
+
+    key: see `key_of`.
+    turn: how many judgements in a row took counts over; it says which buckets have their turn.
+    """
 
     key: str
     snapshot: int
+    turn: int
     shares: tuple[ShareCounts, ...]
 
 
@@ -200,7 +205,7 @@ class ShareWork:
 
 
 def plan_counts(
-    shares: Sequence[Sequence[DataFile]], recalled: Recalled | None, snapshot: int, queries: Sequence[Query]
+    shares: Sequence[Sequence[DataFile]], recalled: Recalled | None, queries: Sequence[Query]
 ) -> tuple[ShareWork, ...]:
     """Returns what is to be read of each share. `recalled`: of the same queries."""
     if recalled is None:
@@ -208,7 +213,7 @@ def plan_counts(
     stored, base = recalled
     counted = {id_: (n, counts) for n, share in enumerate(stored.shares) for id_, counts in share.files if id_}
     former = {_name_bytes(f): (f, *counted[identify(f)]) for f in base.shown if identify(f) in counted}
-    turns = _find_turns(shares, snapshot)
+    turns = _find_turns(shares, stored.turn + 1)
 
     def plan(number: int, files: Sequence[DataFile]) -> ShareWork:
         # Equal bytes twice: each of their keys is there twice.
@@ -238,10 +243,10 @@ def _plan_file(file: DataFile, former: tuple[DataFile, int, Counts] | None, quer
     return FileWork(file, False, counts, gone, share, tuple(implied for implied, _ in told), asked)
 
 
-def _find_turns(shares: Sequence[Sequence[DataFile]], snapshot: int) -> set[int]:
+def _find_turns(shares: Sequence[Sequence[DataFile]], turn: int) -> set[int]:
     """Returns the numbers of the shares that are counted again: one in so many, by their order of key groups."""
     order = sorted(range(len(shares)), key=lambda number: min(file.key_groups.first for file in shares[number]))
-    return {number for place, number in enumerate(order) if (place + snapshot) % _TURNS == 0}
+    return {number for place, number in enumerate(order) if (place + turn) % _TURNS == 0}
 
 
 class ShareAnswer(msgspec.Struct, frozen=True, array_like=True):
@@ -344,16 +349,17 @@ class CountMemory:
             _log.info("counts of snapshot %d of %s are not taken over: %s", self.base, self.log, error)
             return None
 
-    def forget(self, key: str) -> None:
-        """Drops the counts of the base."""
-        if self.base is not None:
-            self.store.delete([self._path(self.base, key)])
-
     def keep(self) -> None:
-        """Stores the counts of this judgement for the next one."""
-        if self.counts is not None:
-            with suppress(AlreadyExistsError):
-                self.store.put_if_absent(self._path(self.snapshot, self.counts.key), encode_counts(self.counts))
+        """Stores the counts of this judgement for the next one, and drops those of the base that are wrong.
+
+        Not before the verdict is stored: else a retry would not find what is wrong.
+        """
+        if self.counts is None:
+            return
+        with suppress(AlreadyExistsError):
+            self.store.put_if_absent(self._path(self.snapshot, self.counts.key), encode_counts(self.counts))
+        if self.base is not None and self.reuse and self.reuse.differs:
+            self.store.delete([self._path(self.base, self.counts.key)])
 
     def _path(self, snapshot: int, key: str) -> str:
         return f"{LogPaths(self.log).quality(snapshot)}/counts-{key[:16]}"
