@@ -122,10 +122,15 @@ Files = tuple[Written, ...]
 
 @dataclass
 class Life:
-    """A table whose snapshots are judged one after the other. `base`: the newest one that was completed."""
+    """A table whose snapshots are judged one after the other.
+
+    base: the newest one that was completed.
+    healthy: only a column that was added has bad values, so that all other counts of rows that left are implied.
+    """
 
     store: Store
     chance: random.Random
+    healthy: bool = False
     files: Files = ()
     shape: TableSpec = SHAPES[0]
     suite: int = 0
@@ -136,6 +141,8 @@ class Life:
 
     def row(self, key: int | None) -> Row:
         later = self.chance.choice((None, 0, 5)) if self.shape is SHAPES[1] else None
+        if self.healthy:
+            return key or 0, self.chance.choice((1, 5)), "x", later
         return key, self.chance.choice((None, 0, 1, 5, 6, 9)), self.chance.choice((None, "x", "y", "xy", "z")), later
 
     def write(self, rows: Sequence[Row], span: KeyGroups) -> Written:
@@ -273,7 +280,8 @@ def connection() -> Iterator[duckdb.DuckDBPyConnection]:
 
 def live(root: Path, seed: int, connection: duckdb.DuckDBPyConnection) -> list[Reuse]:
     """Lives one life by chance, and compares each judgement."""
-    life = Life(open_store(str(root / str(seed)), root), random.Random(seed))
+    life = Life(open_store(str(root / str(seed)), root), random.Random(seed), healthy=seed % 3 == 1)
+    steps = {**STEPS, changes_schema: 8} if life.healthy else STEPS
     imports(life)
     reused: list[Reuse] = []
     for _ in range(life.chance.randint(3, 6)):
@@ -287,7 +295,7 @@ def live(root: Path, seed: int, connection: duckdb.DuckDBPyConnection) -> list[R
         if life.chance.random() < 0.8:  # Else it is aborted.
             life.base = manifest
             life.past.append(life.files)
-        for step in life.chance.choices([*STEPS], [*STEPS.values()], k=life.chance.randint(1, 2)):
+        for step in life.chance.choices([*steps], [*steps.values()], k=life.chance.randint(1, 2)):
             step(life)
         if not life.files:
             imports(life)
