@@ -45,7 +45,7 @@ TIERS = {
         Tier("test-fast", 200, (Lane("fast", ((*_ON_TWO, *_FAST),)),)),
         Tier(
             "test",
-            1800,
+            1300,
             (
                 # A running Airflow waits a lot, so the rest runs beside it.
                 Lane("airflow-spark", (("tests/airflow",), ("tests/spark",))),
