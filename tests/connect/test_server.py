@@ -242,6 +242,8 @@ def test_a_server_ends_with_its_supervisor_and_leaves_no_process(tmp_path: Path,
     assert len(processes) >= 2
     assert local_server.start(pipeline.config) == made
     os.kill(made.pid, 9)
-    assert psutil.wait_procs(processes, 30)[1] == []
+    left = psutil.wait_procs(processes, 30)[1]
+    # Whoever adopts the children of a killed process may not have asked for their exit codes yet.
+    assert [one for one in left if one.status() != psutil.STATUS_ZOMBIE] == []
     assert local_server.find_running(pipeline.config) is None
     assert not local_server.stop(pipeline.config)
