@@ -44,12 +44,14 @@ class Format(StrEnum):
 
 def list_values(values: Mapping[str, Any]) -> str:
     """Returns columns and their values in one line."""
-    return ", ".join(f"{name}={cell(value)}" for name, value in values.items())
+    return ", ".join(f"{name}={format_cell(value)}" for name, value in values.items())
 
 
-def cell(value: Any) -> str:
-    """Returns a value of a row as it is shown in a line."""
-    return "null" if value is None else str(value)
+def format_cell(value: Any) -> str:
+    """Returns a value of a row as it is shown in a line: `null`, `[a, null]`, bytes as base64."""
+    if isinstance(value, list):
+        return f"[{', '.join(map(format_cell, value))}]"
+    return "null" if value is None else plain(value)
 
 
 def plain(value: Any) -> str:

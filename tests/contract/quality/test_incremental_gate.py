@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import duckdb
 import numpy as np
@@ -149,15 +149,18 @@ class Life:
         """Writes rows in row groups of four, with the columns that the table has now."""
         self.written += 1
         name = str(DataFileName(span, self.number + 1, 1, f"{self.written:032x}", "0" * 16))
-        schema = pa.schema([f.with_nullable(True) for f in table_schema(self.shape)])
         rows = [row if self.shape is SHAPES[1] else (*row[:3], None) for row in rows]
-        columns = [*zip(*rows, strict=True)] if rows else [()] * len(schema)
-        table = pa.table([pa.array(c, f.type) for c, f in zip(columns, schema, strict=False)], schema=schema)
         path = data_path(LogPaths("t").table, name)
         with self.store.create(path) as stream:
-            pq.write_table(table, stream, row_group_size=4)
+            pq.write_table(self.table(rows), stream, row_group_size=4)
         data = self.store.read(path)
         return Written(DataFile(name, len(data), len(rows), sha256(data).hexdigest(), span, "{}"), tuple(rows))
+
+    def table(self, rows: Sequence[Row]) -> pa.Table:
+        """Returns rows with the columns that the table has now."""
+        schema = pa.schema([f.with_nullable(True) for f in table_schema(self.shape)])
+        columns = [*zip(*rows, strict=True)][: len(schema)] if rows else [()] * len(schema)
+        return pa.table([pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)], schema=schema)
 
     def span_of(self, buckets: int) -> list[KeyGroups]:
         size = 16 // buckets
@@ -185,11 +188,7 @@ class Life:
 
     def naive(self, connection: duckdb.DuckDBPyConnection) -> Counts:
         """Counts over all rows in one table."""
-        schema = pa.schema([f.with_nullable(True) for f in table_schema(self.shape)])
-        rows = [row for one in self.files for row in one.live]
-        columns: list[Any] = [*zip(*rows, strict=True)] if rows else [()] * len(schema)
-        arriving = pa.table([pa.array(c, f.type) for c, f in zip(columns, schema, strict=False)], schema=schema)
-        connection.register("arriving", arriving)
+        connection.register("arriving", self.table([row for one in self.files for row in one.live]))
         connection.execute("CREATE OR REPLACE TABLE tidefold_rows AS SELECT * FROM arriving")
         asked = queries_of(self.suite, self.shape)
         answers = (connection.execute(q.sql, list(q.values)).fetchall()[0] for q in asked)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tidefold.cli.commands.read import _cell
+from tidefold.cli.terminal import format_cell
 from tidefold.compute.runners import in_process
 from tidefold.config import load_config
 from tidefold.domain.table.types import encodings_of, parse_type
@@ -34,7 +34,7 @@ def test_the_example_gives_what_the_page_says(tmp_path: Path) -> None:
     [outcome] = ingest(pipeline, ["orders"], in_process)
     assert f"gives `{outcome.message}`" in PAGE
     schema, batches = read_rows(pipeline, "orders", ReadRequest(What.LIVE))
-    rows = [[_cell(value) for value in row.values()] for batch in batches for row in batch.to_pylist()]
+    rows = [[format_cell(value) for value in row.values()] for batch in batches for row in batch.to_pylist()]
     table = "\n".join(f"| {' | '.join(row)} |" for row in [schema.names, *rows])
     assert table.replace("\n", "\n|---|---|---|---|\n", 1) in PAGE
 

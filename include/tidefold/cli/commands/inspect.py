@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tidefold.cli.terminal import Log, Logs, SnapshotId, Terminal, cell, choose_logs, list_values
+from tidefold.cli.terminal import Log, Logs, SnapshotId, Terminal, choose_logs, format_cell, list_values
 from tidefold.errors import InvalidInputError, NotFoundError
 from tidefold.presentation.tables import format_place, key_text
 
@@ -354,5 +354,7 @@ def _row(row: Difference) -> str:
     """The values beside the key: of a changed row only those that changed, before and after."""
     if row.before and row.after:
         changed = {name: value for name, value in row.after.items() if row.before[name] != value}
-        return ", ".join(f"{name}={cell(row.before[name])} -> {cell(value)}" for name, value in changed.items())
+        return ", ".join(
+            f"{name}={format_cell(row.before[name])} -> {format_cell(value)}" for name, value in changed.items()
+        )
     return list_values({name: value for name, value in (row.after or row.before or {}).items() if name not in row.key})

@@ -5,11 +5,11 @@ from __future__ import annotations
 from contextlib import closing
 from dataclasses import replace
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidefold.cli.terminal import Log, SnapshotId, Terminal, plain
+from tidefold.cli.terminal import Log, SnapshotId, Terminal, format_cell
 from tidefold.domain.key_groups import RedistributionMode, Share
 from tidefold.errors import InvalidInputError
 
@@ -86,7 +86,7 @@ def read(
         rows = list(islice((row for batch in batches for row in batch.to_pylist()), limit + 1))
     shown, more = rows[:limit], len(rows) > limit
     data = {"log": log, "columns": {f.name: str(f.type) for f in schema}, "rows": shown, "more": more}
-    cells = [[_cell(row[name]) for name in schema.names] for row in shown]
+    cells = [[format_cell(row[name]) for name in schema.names] for row in shown]
     terminal.result(data, plain_table(schema.names, cells))
     if more:
         terminal.note(f"the first {limit} rows; --limit shows more")
@@ -103,9 +103,3 @@ def _parse_wanted(live: bool, snapshot: int | None, changes: bool, since: int | 
     if since is not None and not changes:
         raise InvalidInputError("READ_OPTIONS", "--since needs --changes.", hint="Add --changes.")
     return ReadRequest(What.LIVE if live else What.LOG if changes else What.TABLE, snapshot, since)
-
-
-def _cell(value: Any) -> str:
-    if isinstance(value, list):
-        return f"[{', '.join(map(_cell, value))}]"
-    return "null" if value is None else plain(value)

@@ -266,8 +266,9 @@ class Verification:
         while damage := check_published_table(self.pipeline.store, state, manifests):
             newest = self.pipeline.ledger(self.log).find()
             if newest is None or newest.version == state.version:
-                # First: what readers see now matters more than each file behind it.
-                self.damage[:0] = [damage] if newest and set(damage.snapshots) <= self.scope.asked else []
+                if newest and set(damage.snapshots) <= self.scope.asked:
+                    # What readers see now matters more than each file behind it.
+                    self.damage.insert(0, damage)
                 return
             state = newest
 
