@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 
 from support.effort import choose
 from support.engine_cases import ANY, COLUMNS, KEY, histories, named, shape_of
+from support.folding import bucket_of, read_all
 from support.naive import key_of, order, place, rows_of
 from tidefold.changelog.schema import DELETE, UPSERT, change_schema, table_schema
 from tidefold.domain.table.table_spec import FILE, Engine, Merge, TableSpec
 from tidefold.fold.merge.compaction import compact_changes
-from tidefold.fold.merge.merge import MergeState, merge_bucket
+from tidefold.fold.merge.merge import merge_bucket
 
 Change = dict[str, Any]
 
@@ -59,15 +60,15 @@ def _placed(shape: TableSpec, row: Change, number: int, at: int, time: int) -> C
 
 def fold(shape: TableSpec, folds: Iterable[list[Change]]) -> tuple[list[Change], list[int]]:
     """Returns the rows after these folds, and how many ties each counted."""
-    base, before, ties = table_schema(shape).empty_table(), MergeState(), []
+    base, hidden, cleared, ties = table_schema(shape).empty_table(), None, (), []
     for changes in folds:
         table = pa.Table.from_pylist(changes, schema=change_schema(shape))
         with (
             tempfile.TemporaryDirectory() as scratch,
-            merge_bucket(base.to_reader(), table, shape, before, memory=100_000_000, scratch=scratch) as done,
+            merge_bucket(bucket_of(base, hidden), table, shape, cleared, memory=100_000_000, scratch=scratch) as done,
         ):
-            base = done.rows.read_all().cast(table_schema(shape))
-            before = MergeState(done.hidden, done.cleared)
+            base = read_all(done.bucket, shape)
+            hidden, cleared = done.bucket.read_beside(), done.cleared
         ties.append(done.ties.count)
     names = [column.name for column in shape.columns]
     return base.select(names).to_pylist(), ties

@@ -10,7 +10,19 @@ import pyarrow as pa
 
 from tidefold.changelog.schema import change_schema, table_schema
 from tidefold.domain.table.table_spec import TableSpec
-from tidefold.fold.merge.merge import MergeState, has_clears, merge_bucket
+from tidefold.fold.base_rows import BucketRows
+from tidefold.fold.merge.merge import has_clears, merge_bucket
+
+
+def bucket_of(rows: pa.Table, hidden: pa.Table | None) -> BucketRows:
+    """Returns a bucket with these rows and this sidecar."""
+    return BucketRows(rows.to_reader(), lambda: hidden)
+
+
+def read_all(bucket: BucketRows, shape: TableSpec) -> pa.Table:
+    """Returns the rows of a bucket with the types of the table."""
+    batches = [pa.Table.from_batches([batch]).cast(table_schema(shape)) for batch in bucket.rows or ()]
+    return pa.concat_tables([table_schema(shape).empty_table(), *batches])
 
 
 def folded(
@@ -24,7 +36,7 @@ def folded(
 
     marks: the merge gets only the rows whose key has a change, as with deletion vectors.
     """
-    base, before = table_schema(shape).empty_table(), MergeState(horizon=horizon)
+    base, hidden, cleared = table_schema(shape).empty_table(), None, ()
     for changes in folds:
         table = pa.Table.from_pylist(list(changes), schema=change_schema(shape))
         keys = {tuple(row[name] for name in shape.key) for row in changes}
@@ -34,9 +46,17 @@ def folded(
         touched, rest = (base.filter(pa.array(mask, pa.bool_())) for mask in (is_touched, [not t for t in is_touched]))
         with (
             tempfile.TemporaryDirectory() as scratch,
-            merge_bucket(touched.to_reader(), table, shape, before, memory=100_000_000, scratch=scratch) as done,
+            merge_bucket(
+                bucket_of(touched, hidden),
+                table,
+                shape,
+                cleared,
+                horizon,
+                memory=100_000_000,
+                scratch=scratch,
+            ) as done,
         ):
-            rows = pa.concat_tables([rest, done.rows.read_all().cast(table_schema(shape))])
+            rows = pa.concat_tables([rest, read_all(done.bucket, shape)])
             base = rows.sort_by([(name, "ascending") for name in shape.key]) if marks else rows
-            before = MergeState(done.hidden, done.cleared, horizon)
+            hidden, cleared = done.bucket.read_beside(), done.cleared
     return base.to_pylist()

@@ -125,6 +125,7 @@ def sidecar_schema(shape: TableSpec) -> pa.Schema:
     """Returns the schema of the sidecar of a key or, for partial updates, of one of its columns.
 
     `_order`: the order of its delete (`_column` is empty) or of its value. A history also has `_at`, the instant.
+    `_column` of a key that is left out begins with LEFT_OUT, and names the columns whose values were not sent.
     """
     fields = [pa.field(c.name, arrow_type(c.type)) for name in shape.key for c in shape.columns if c.name == name]
     fields += [pa.field("_column", pa.string()), pa.field("_order", pa.list_(pa.int64()))]
@@ -210,8 +211,9 @@ def _fits(value: pa.Scalar, before: str, after: str) -> bool:
         return False
 
 
-# Sidecar entries of whole rows: they belong to no column.
-_MARKS = ("", "+")
+# Sidecar entries of whole rows belong to no column: a delete, the row's existence, a version that equals the one before
+# it, and a key that is left out.
+GONE, THERE, SAME, LEFT_OUT = "", "+", "=", "?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,7 +296,7 @@ def _align_changes(changes: pa.Table, field: pa.Field, former: ColumnOrigin | No
 def _rename_columns(kept: pa.Table, origins: Mapping[str, ColumnOrigin]) -> pa.Table:
     """Renames the columns of a sidecar to their current names, and drops those of columns that no longer exist."""
     names = {former.name: name for name, former in origins.items() if former.name is not None}
-    told = [names.get(n, n if n in _MARKS else None) for n in kept.column("_column").to_pylist()]
+    told = [names.get(n, n if n[:1] in (GONE, THERE, SAME, LEFT_OUT) else None) for n in kept["_column"].to_pylist()]
     at = kept.schema.get_field_index("_column")
     renamed = kept.set_column(at, kept.schema.field(at), pa.array(told, pa.string()))
     return renamed.filter(pc.is_valid(renamed.column("_column")))

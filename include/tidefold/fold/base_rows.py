@@ -1,12 +1,13 @@
-"""The rows of a bucket before its changes: opened from base files, without those that a reader does not want."""
+"""The rows of a bucket and what is kept beside them: opened from base files, without what nobody wants."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -17,6 +18,7 @@ from tidefold.delta.data_files import without_deleted
 from tidefold.domain.key_groups import KeyGroups, OwnedRows
 from tidefold.domain.log_state import Expire, TableSpec
 from tidefold.domain.snapshot.manifest import DataFile
+from tidefold.domain.table.table_spec import Engine
 from tidefold.errors import RefusedError
 from tidefold.fold.inputs import Inputs
 from tidefold.fold.merge.arrow_merge import rows_of
@@ -35,6 +37,47 @@ class BaseFiles:
     schema: int
     large: Input | None = None
     keys: pa.Table | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BucketRows:
+    """The rows of a bucket and what is kept beside them, as one value: what drops rows also drops their places.
+
+    rows: sorted by key, to be read once; None: there are none.
+    read_beside: returns the sidecar: places of values, deletes, and keys that are left out; None: there is nothing.
+        The rows decide what stays in it, so it is called after they were read.
+    """
+
+    rows: Iterable[pa.RecordBatch] | None = None
+    read_beside: Callable[[], pa.Table | None] = lambda: None
+
+    def owned_by(self, only: OwnedRows | None) -> BucketRows:
+        """Returns the rows of one owner alone: nothing beside them says whose it is."""
+        return BucketRows(keep_owned(self.rows or (), only)) if only else self
+
+    def without_expired(self, expire: Expire | None, shape: TableSpec) -> BucketRows:
+        """Returns the young rows, without the places of the values of others. Deletes stay (decision 0070)."""
+        gone: list[pa.RecordBatch] | None = [] if shape.merge.engine is Engine.PARTIAL else None
+        rows = drop_expired(self.rows or (), expire, gone, shape.key)
+        return BucketRows(rows, lambda: _forget(self.read_beside(), gone or ()))
+
+
+def _forget(hidden: pa.Table | None, gone: Sequence[pa.RecordBatch]) -> pa.Table | None:
+    if hidden is None or not any(batch.num_rows for batch in gone):
+        return hidden
+    stays = np.array(pc.equal(hidden.column("_column"), "").to_numpy())
+    is_place = np.zeros(len(stays), bool)
+    is_place[rows_of(hidden.combine_chunks().to_batches()[0], pa.Table.from_batches(gone))] = True
+    kept = hidden.filter(pa.array(stays | ~is_place))
+    return kept if kept.num_rows else None
+
+
+@contextmanager
+def open_bucket(inputs: Inputs, base: BaseFiles, bucket: KeyGroups) -> Iterator[BucketRows]:
+    """Opens the rows of a bucket and what is kept beside them. Raises CorruptError."""
+    hidden = _read_hidden(inputs, base, bucket)
+    with open_base(inputs, base, bucket) as rows:
+        yield BucketRows(rows, lambda: hidden)
 
 
 @contextmanager
@@ -65,8 +108,7 @@ def _note_errors(batches: Iterator[pa.RecordBatch], failed: list[RefusedError]) 
         raise
 
 
-def read_hidden(inputs: Inputs, base: BaseFiles, bucket: KeyGroups) -> pa.Table | None:
-    """Reads the sidecar of a bucket; None if there is none. Raises CorruptError."""
+def _read_hidden(inputs: Inputs, base: BaseFiles, bucket: KeyGroups) -> pa.Table | None:
     shape = base.aligner.shape
     tables = []
     for one in base.files:
@@ -112,15 +154,26 @@ def with_schema(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterato
         yield from pa.Table.from_batches([batch]).cast(schema).to_batches()
 
 
-def drop_expired(batches: Iterable[pa.RecordBatch], expire: Expire | None) -> Iterator[pa.RecordBatch]:
-    """Yields each batch without its expired rows. A row without an age stays, and so do rows without that column."""
+def drop_expired(
+    batches: Iterable[pa.RecordBatch],
+    expire: Expire | None,
+    gone: list[pa.RecordBatch] | None = None,
+    key: Sequence[str] = (),
+) -> Iterator[pa.RecordBatch]:
+    """Yields each batch without its expired rows. A row without an age stays, and so do rows without that column.
+
+    gone: gets the `key` of each expired row.
+    """
     for batch in batches:
         if expire is None or expire.column not in batch.schema.names:
             yield batch
             continue
         age = batch.column(expire.column)
         limit = pa.scalar(expire.before.rstrip("Z")).cast(pa.timestamp("us")).cast(age.type)
-        yield batch.filter(pc.fill_null(pc.greater_equal(age, limit), True))
+        young = pc.fill_null(pc.greater_equal(age, limit), True)
+        if gone is not None:
+            gone.append(batch.select(list(key)).filter(pc.invert(young)))
+        yield batch.filter(young)
 
 
 def keep_owned(batches: Iterable[pa.RecordBatch], only: OwnedRows | None) -> Iterator[pa.RecordBatch]:

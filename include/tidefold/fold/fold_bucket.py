@@ -21,14 +21,14 @@ from tidefold.domain.external_snapshot import StorageTier
 from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.paths import DataFileName, data_path
 from tidefold.domain.retention.local_copies import CopyName
-from tidefold.domain.snapshot.manifest import DataFile
+from tidefold.domain.snapshot.manifest import DataFile, as_hidden, beside_path
 from tidefold.domain.snapshot.point_in_time import without_times
 from tidefold.domain.table.table_spec import Engine
 from tidefold.errors import AlreadyExistsError, CorruptError, NotFoundError
-from tidefold.fold.base_rows import BaseFiles, drop_expired, keep_owned, open_base, read_hidden, with_schema
+from tidefold.fold.base_rows import BaseFiles, BucketRows, open_bucket, with_schema
 from tidefold.fold.inputs import MANY, Inputs
-from tidefold.fold.merge.arrow_merge import is_plain
-from tidefold.fold.merge.merge import MergeState, has_clears, mark_rows, merge_bucket, to_mark
+from tidefold.fold.merge.arrow_merge import is_plain, list_left_out
+from tidefold.fold.merge.merge import has_clears, mark_rows, merge_bucket, to_mark
 from tidefold.fold.plan import Address, FoldPlan, FoldResult, FoldTask, Input, Recipe, RewriteAction
 from tidefold.storage import link_data_file
 from tidefold.storage.addresses import meeting
@@ -222,14 +222,13 @@ def _merge_bucket(
 
     large: a file that stays, with the replaced rows marked as deleted.
     """
-    before_expiry, after_expiry, shape = _Count(), _Count(), task.plan.shape
+    before_expiry, shape = _Count(), task.plan.shape
     based = BaseFiles([one for one in recipe.base if one is not large], task.plan.aligner, recipe.schema)
     if large and not is_plain(changes, shape):
         # The old rows count, too. All of these keys leave the large file, whether their change counts or not.
         schema = pa.schema([table_schema(shape).field(name) for name in shape.key])
         keys = changes.select(list(shape.key)).cast(schema)
         based = BaseFiles(recipe.base, task.plan.aligner, recipe.schema, large, keys)
-    before = MergeState(read_hidden(inputs, based, task.bucket), recipe.cleared, task.plan.horizon)
     # Each file is sorted; several come one after the other.
     how = {
         "with_keys": large is not None and based.large is None,
@@ -237,18 +236,18 @@ def _merge_bucket(
     }
     with (
         open_scratch() as scratch,
-        open_base(inputs, based, task.bucket) as base,
-        merge_bucket(base, changes, shape, before, memory=MERGE_MEMORY, scratch=scratch, **how) as done,
+        open_bucket(inputs, based, task.bucket) as base,
+        merge_bucket(
+            base, changes, shape, recipe.cleared, task.plan.horizon, memory=MERGE_MEMORY, scratch=scratch, **how
+        ) as done,
     ):
-        rows = keep_owned(done.rows, task.plan.only)
-        young = drop_expired(before_expiry.count(rows), task.plan.expire)
-        file = _write_rows(task, inputs, after_expiry.count(young))
-        beside = _write_sidecar(task, inputs, done.hidden)
+        mine = before_expiry.count(done.bucket.owned_by(task.plan.only))
+        written = _write_bucket(task, inputs, mine.without_expired(task.plan.expire, shape))
         gone = done.keys if based.keys is None else based.keys
         stays = mark_rows(large, gone, inputs) if large and gone is not None else None
-    files = tuple(one for one in (stays, file, beside) if one)
-    upserts = done.upserts - done.unresolved.count
-    expired = before_expiry.rows - after_expiry.rows
+    files = (stays, *written) if stays else written
+    upserts = done.upserts - sum(map(len, done.left_out))
+    expired = before_expiry.rows - sum(one.rows for one in written if not one.hidden)
     out = sum(one.rows for one in files if not one.hidden) + expired
     return FoldResult(
         task.bucket,
@@ -263,30 +262,31 @@ def _merge_bucket(
         clears=done.clears,
         cleared_rows=done.cleared_rows,
         ties=done.ties,
-        unresolved=done.unresolved,
         stays=stays.name if stays else "",
     )
 
 
-def _write_rows(task: FoldTask, inputs: Inputs, rows: Iterable[pa.RecordBatch]) -> DataFile | None:
-    schema = table_schema(task.plan.shape)
-    if task.part:
-        path, store = f"{task.plan.target.path}/{task.part}", inputs.store(task.plan.target)
-        return write_part(store, path, task.bucket, with_schema(rows, schema), schema)
-    return _write_file(task, inputs, rows, schema)
+def _write_bucket(task: FoldTask, inputs: Inputs, bucket: BucketRows) -> tuple[DataFile, ...]:
+    """Writes the rows, then what is kept beside them."""
+    shape = task.plan.shape
+    file = _write_file(task, inputs, bucket.rows or (), table_schema(shape), task.part)
+    beside = bucket.read_beside()
+    if beside is None:
+        return (file,) if file else ()
+    part = beside_path(task.part) if task.part else None
+    hidden = _write_file(task, inputs, beside.to_batches(), beside.schema, part)
+    left_out = list_left_out(beside, shape)
+    both = (file, hidden and as_hidden(hidden, left_out.count, left_out.listed))
+    return tuple(one for one in both if one)
 
 
-def _write_sidecar(task: FoldTask, inputs: Inputs, hidden: pa.Table | None) -> DataFile | None:
-    """Writes the sidecar. A canonical savepoint has only the rows."""
-    if hidden is None or task.part:
-        return None
-    file = _write_file(task, inputs, hidden.to_batches(), hidden.schema)
-    return replace(file, hidden=True) if file else None
-
-
-def _write_file(task: FoldTask, inputs: Inputs, rows: Iterable[pa.RecordBatch], schema: pa.Schema) -> DataFile | None:
-    """Writes a data file and, if the task has copies on its host, its copy there."""
+def _write_file(
+    task: FoldTask, inputs: Inputs, rows: Iterable[pa.RecordBatch], schema: pa.Schema, part: str | None = None
+) -> DataFile | None:
+    """Writes a data file and, if the task has copies on its host, its copy there; or a `part` for other engines."""
     store, folder, name = inputs.store(task.plan.target), task.plan.target.path, _new_name(task)
+    if part:
+        return write_part(store, f"{folder}/{part}", task.bucket, with_schema(rows, schema), schema)
     host = inputs.host if _is_copied(task) else None
     if host is None:
         return write_data_file(store, folder, name, rows, schema)
@@ -312,7 +312,10 @@ class _Count:
 
     rows = 0
 
-    def count(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def count(self, bucket: BucketRows) -> BucketRows:
+        return replace(bucket, rows=self._pass(bucket.rows or ()))
+
+    def _pass(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             self.rows += batch.num_rows
             yield batch

@@ -329,6 +329,5 @@ class FoldResult:
     added: bool = False
     stays: str = ""
     ties: ListedKeys = field(default_factory=ListedKeys)
-    unresolved: ListedKeys = field(default_factory=ListedKeys)
     reads: tuple[Read, ...] = field(default=())
     copied: tuple[HostCopied, ...] = ()

@@ -17,10 +17,10 @@ from tidefold.changelog.schema import change_schema, table_schema
 from tidefold.changelog.segment import Indexes, read_change_set
 from tidefold.domain.log_state import ChangeSet, DeletionState, State, TableSpec
 from tidefold.errors import CorruptError, NotFoundError, RefusedError, TidefoldError
-from tidefold.fold.base_rows import BaseFiles, drop_expired, keep_owned, open_base, read_hidden, with_schema
+from tidefold.fold.base_rows import BaseFiles, drop_expired, keep_owned, open_base, open_bucket, with_schema
 from tidefold.fold.fold_bucket import MERGE_MEMORY
 from tidefold.fold.inputs import MANY, Inputs, changes_for
-from tidefold.fold.merge.merge import MergeState, merge_bucket
+from tidefold.fold.merge.merge import merge_bucket
 from tidefold.fold.plan import ChangeSetIndex
 from tidefold.ledger import Ledger
 from tidefold.read.plan import OneKey, ReadPlan, ReadTask
@@ -71,13 +71,13 @@ def _fold_rows(store: Store, plan: ReadPlan, task: ReadTask) -> Iterator[pa.Reco
                 yield from rows or ()
         return
     based = BaseFiles(plan.inputs(task.files), plan.aligner, plan.based)
-    before = MergeState(read_hidden(Inputs(), based, task.bucket), plan.cleared)
+    changed, shape = pa.concat_tables(tables), plan.shape
     with (
         open_scratch() as scratch,
-        open_base(Inputs(), based, task.bucket) as base,
-        merge_bucket(base, pa.concat_tables(tables), plan.shape, before, memory=MERGE_MEMORY, scratch=scratch) as done,
+        open_bucket(Inputs(), based, task.bucket) as base,
+        merge_bucket(base, changed, shape, plan.cleared, memory=MERGE_MEMORY, scratch=scratch) as done,
     ):
-        yield from with_schema(done.rows, table_schema(plan.shape))
+        yield from with_schema(done.bucket.rows or (), table_schema(shape))
 
 
 def _changes(store: Store, plan: ReadPlan, task: ReadTask) -> Iterator[pa.RecordBatch]:

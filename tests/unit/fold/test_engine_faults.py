@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import tempfile
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pytest
 
+from support.folding import bucket_of, read_all
 from tidefold.changelog.schema import DELETE, MERGE, UPSERT, change_schema, table_schema
 from tidefold.domain.table.table_spec import Column, Engine, Merge, TableSpec
 from tidefold.errors import InvalidInputError
-from tidefold.fold.merge.merge import MergeResult, MergeState, merge_bucket
+from tidefold.fold.merge.arrow_merge import ListedKeys, list_left_out
+from tidefold.fold.merge.merge import merge_bucket
 
 COLUMNS = (Column("id", "int"), Column("at", "long"), Column("text", "string"), Column("n", "int"))
 
@@ -26,20 +28,26 @@ def change(order: int, offset: int, **values: Any) -> dict[str, Any]:
     return {**given, "_o0": order, "_o1": 0, "text": None, "n": None, **values}
 
 
+class Folded(NamedTuple):
+    hidden: pa.Table | None
+    ties: ListedKeys
+
+
 def fold(
     shape: TableSpec,
     changes: list[dict[str, Any]],
     base: list[dict[str, Any]] | None = None,
-    before: MergeState | None = None,
-) -> tuple[list[dict[str, Any]], MergeResult]:
+    hidden: pa.Table | None = None,
+    horizon: int | None = None,
+) -> tuple[list[dict[str, Any]], Folded]:
     schema = change_schema(shape)
     table = pa.Table.from_pylist([{k: v for k, v in c.items() if k in schema.names} for c in changes], schema=schema)
     rows = pa.Table.from_pylist(base or [], schema=table_schema(shape))
     with (
         tempfile.TemporaryDirectory() as scratch,
-        merge_bucket(rows.to_reader(), table, shape, before, memory=100_000_000, scratch=scratch) as done,
+        merge_bucket(bucket_of(rows, hidden), table, shape, (), horizon, memory=100_000_000, scratch=scratch) as done,
     ):
-        return done.rows.read_all().to_pylist(), done
+        return read_all(done.bucket, shape).to_pylist(), Folded(done.bucket.read_beside(), done.ties)
 
 
 def test_an_unavailable_value_takes_the_former_one() -> None:
@@ -85,8 +93,10 @@ def test_an_unavailable_value_without_a_former_one_leaves_its_key_out(earlier: l
     others = [change(1, 5, id=2, text="b"), change(3, 6, id=2, _absent=["text"])]
     rows, done = fold(shape_of(Engine.LAST), [*earlier, change(2, 1, n=2, _absent=["text"]), *others])
     assert [row["id"] for row in rows] == [2]
-    assert done.unresolved.count == 1
-    assert [json.loads(one) for one in done.unresolved.listed] == [{"columns": ["text"], "key": {"id": 1}}]
+    assert done.hidden
+    left_out = list_left_out(done.hidden, shape_of(Engine.LAST))
+    assert left_out.count == 1
+    assert [json.loads(one) for one in left_out.listed] == [{"columns": ["text"], "key": {"id": 1}}]
 
 
 def test_a_sum_that_does_not_fit_is_refused() -> None:
@@ -118,8 +128,8 @@ def test_a_tombstone_goes_behind_the_horizon() -> None:
     shape = shape_of(Engine.LAST, "columns")
     _, deleted = fold(shape, [change(10, 0, _op=DELETE, at=None)])
     assert deleted.hidden is not None
-    rows, later = fold(shape, [change(9, 1, text="late")], [], MergeState(deleted.hidden))
+    rows, later = fold(shape, [change(9, 1, text="late")], [], deleted.hidden)
     assert rows == []
     assert later.hidden == deleted.hidden
-    _, gone = fold(shape, [change(30, 2, id=2)], [], MergeState(later.hidden, horizon=11))
+    _, gone = fold(shape, [change(30, 2, id=2)], [], later.hidden, horizon=11)
     assert gone.hidden is None

@@ -17,8 +17,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.effort import choose
+from support.folding import read_all
 from tidefold.changelog.schema import DELETE, UPSERT, change_schema, table_schema
 from tidefold.domain.log_state import Column, TableSpec
+from tidefold.fold.base_rows import BucketRows
 from tidefold.fold.merge import merge
 from tidefold.fold.merge.arrow_merge import replace_rows, rows_of
 from tidefold.fold.merge.merge import merge_bucket
@@ -75,9 +77,9 @@ def _fold(base: dict, changes: list[dict]) -> tuple[dict, int, int]:
     reader = pa.Table.from_pylist(rows, schema=schema).to_reader(3)
     with (
         tempfile.TemporaryDirectory() as scratch,
-        merge_bucket(reader, table, SHAPE, memory=100_000_000, scratch=scratch) as done,
+        merge_bucket(BucketRows(reader), table, SHAPE, memory=100_000_000, scratch=scratch) as done,
     ):
-        out = done.rows.read_all().to_pylist()
+        out = read_all(done.bucket, SHAPE).to_pylist()
     keys = [(r["id"], r["part"]) for r in out]
     assert keys == sorted(keys, key=lambda k: (k[0], k[1].encode()))
     assert len(set(keys)) == len(keys)
@@ -127,8 +129,8 @@ def test_a_merge_that_spills_leaves_nothing_to_the_next() -> None:
     for _ in range(2):
         with tempfile.TemporaryDirectory() as scratch:
             reader = rows.cast(schema).to_reader(16_384)
-            with by_sql(), merge_bucket(reader, changes, SHAPE, memory=20_000_000, scratch=scratch) as done:
-                assert sum(batch.num_rows for batch in done.rows) == 200_000
+            with by_sql(), merge_bucket(BucketRows(reader), changes, SHAPE, memory=20_000_000, scratch=scratch) as done:
+                assert sum(batch.num_rows for batch in done.bucket.rows or ()) == 200_000
             assert os.listdir(scratch), "it did not spill"
         assert fold({(1, "a"): 7}, [])[0] == {(1, "a"): 7}
 
@@ -148,15 +150,15 @@ def test_a_merge_that_fails_leaves_nothing_to_the_next() -> None:
         by_sql(),
         pytest.raises(Exception, match="the disk is gone"),
         tempfile.TemporaryDirectory() as scratch,
-        merge_bucket(base, changes, SHAPE, memory=100_000_000, scratch=scratch) as done,
+        merge_bucket(BucketRows(base), changes, SHAPE, memory=100_000_000, scratch=scratch) as done,
     ):
-        done.rows.read_all()
+        read_all(done.bucket, SHAPE)
     assert fold({(3, "b"): 6}, [])[0] == {(3, "b"): 6}
     with (
         by_sql(),
         pytest.raises(KeyError),
         tempfile.TemporaryDirectory() as scratch,
-        merge_bucket(None, changes, SHAPE, memory=100_000_000, scratch=scratch),
+        merge_bucket(BucketRows(), changes, SHAPE, memory=100_000_000, scratch=scratch),
     ):
         raise KeyError
     assert fold({(3, "b"): 6}, [])[0] == {(3, "b"): 6}

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 from tidefold.domain.external_snapshot import Layout
 from tidefold.domain.key_groups import KeyGroups, Redistribution, bucket_ranges
@@ -28,7 +31,7 @@ class DataFile:
     """One Parquet file of a snapshot.
 
     rows: the number of its rows without the deleted ones, which the file and `stats` still contain.
-    stats: the Delta statistics document.
+    stats: the Delta statistics document; of a hidden file also the keys that it leaves out of the table.
     carried: whether it was taken over from the base.
     hidden: whether it is no part of the table: it has what later folds must know beside the rows.
     deletions: its deleted rows.
@@ -54,6 +57,18 @@ class DataFile:
         return bucket.first <= self.key_groups.first and self.key_groups.last <= bucket.last
 
 
+_COUNT, _KEYS = "leftOut", "leftOutKeys"
+# A manifest, and each file of it, names so many of the keys that are left out.
+NAMED = 10
+
+
+def as_hidden(file: DataFile, count: int, listed: Sequence[str]) -> DataFile:
+    """Returns the file as a hidden one that leaves out so many keys. listed: the first of them, as JSON."""
+    # They go wherever the file is carried, linked, copied or imported. A log without any pays nothing.
+    left_out = json.dumps({"numRecords": file.rows, _COUNT: count, _KEYS: listed})
+    return replace(file, hidden=True, stats=left_out if count else file.stats)
+
+
 def home(log: str, kind: SnapshotKind, snapshot: int) -> str:
     """Returns the folder of a snapshot's files: its own if it is full, else the table's, which many snapshots share."""
     return LogPaths(log).snapshot(snapshot) if kind is SnapshotKind.FULL else LogPaths(log).table
@@ -68,8 +83,6 @@ class Manifest:
     cleared: the order of the highest clear that was ever folded.
     clears, cleared_rows: how often its changes cleared the table, and how many rows were there before.
     ties: how many keys had different changes of the same order. tied: some of these keys, as JSON.
-    unresolved: how many keys are left out, because a value was not sent and no earlier row has it.
-    unresolved_keys: some of these keys, as JSON.
     token: the token of the attempt that wrote it.
     schema: the id of the schema of `shape`. A file may lack columns that were added without a value.
 
@@ -98,8 +111,6 @@ class Manifest:
     ties: int = 0
     tied: tuple[str, ...] = ()
     schema: int = FIRST
-    unresolved: int = 0
-    unresolved_keys: tuple[str, ...] = ()
     token: str = ""
     claim: Snapshot | None = None
     schemas: tuple[Schema, ...] = ()
@@ -123,6 +134,21 @@ class Manifest:
         return sum(f.rows for f in self.shown)
 
     @property
+    def unresolved(self) -> int:
+        """How many keys are left out until they are whole: a value was not sent, and no earlier row has it."""
+        return sum(one.get(_COUNT, 0) for one in self._beside)
+
+    @property
+    def unresolved_keys(self) -> tuple[str, ...]:
+        """The first of these keys, as JSON."""
+        return tuple(key for one in self._beside for key in one.get(_KEYS, ()))[:NAMED]
+
+    @property
+    def _beside(self) -> list[dict[str, Any]]:
+        # Only where the source may leave a value out of a whole row is there such a key.
+        return [json.loads(f.stats) for f in self.files if f.hidden] if self.shape.replaces_rows else []
+
+    @property
     def bytes_full(self) -> int:
         return sum(f.bytes for f in self.files)
 
@@ -136,9 +162,9 @@ class Manifest:
 DESCRIPTION = "savepoint.json"
 # The mark of an unfinished savepoint: written first, removed last.
 BEGUN = "savepoint.begun"
-ROWS = "rows"
+ROWS, BESIDE = "rows", "beside"
 DELTA_LOG = "_delta_log/00000000000000000000.json"
-_PART = re.compile(rf"{ROWS}/part-\d{{5}}\.parquet")
+_PART = re.compile(rf"({ROWS}/part|{BESIDE}/{BESIDE})-\d{{5}}\.parquet")
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +259,11 @@ class Savepoint:
 def part_path(number: int) -> str:
     """Returns the path of a data file of a canonical savepoint."""
     return f"{ROWS}/part-{number:05d}.parquet"
+
+
+def beside_path(part: str) -> str:
+    """Returns the path of the file that has what is kept beside the rows of a part."""
+    return part.replace(f"{ROWS}/part", f"{BESIDE}/{BESIDE}")
 
 
 def check_savepoint(savepoint: Savepoint) -> Savepoint:

@@ -9,7 +9,7 @@ which order they came.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -27,6 +27,7 @@ from tidefold.domain.snapshot.claim import MARKED_SHARE
 from tidefold.domain.snapshot.manifest import DataFile
 from tidefold.domain.table.table_spec import Engine, TableSpec
 from tidefold.errors import InvalidInputError, TidefoldError
+from tidefold.fold.base_rows import BucketRows
 from tidefold.fold.inputs import Inputs
 from tidefold.fold.merge.arrow_merge import (
     MARKS,
@@ -38,7 +39,7 @@ from tidefold.fold.merge.arrow_merge import (
     rows_of,
     without_marks,
 )
-from tidefold.fold.merge.engines import Statements, statements
+from tidefold.fold.merge.engines import statements
 from tidefold.fold.merge.engines.statements import key_list, order
 from tidefold.fold.plan import FoldTask, Input, Recipe, RewriteAction
 
@@ -46,52 +47,37 @@ _UNFIT = ("Out of Range Error", "Conversion Error")
 
 
 @dataclass(frozen=True, slots=True)
-class MergeState:
-    """What a fold builds on besides the rows.
-
-    hidden: the sidecar (`hidden_schema`).
-    cleared: the order of the highest clear so far.
-    horizon: deletes before it are forgotten.
-    """
-
-    hidden: pa.Table | None = None
-    cleared: Sequence[int] = ()
-    horizon: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class MergeResult:
     """The result of a merge.
 
-    rows: sorted by key, to be read once within the context.
-    upserts: the rows that come from changes.
+    bucket: its rows are to be read within the context.
+    upserts: the rows that come from changes, with those that are left out.
     deletes: the keys that changes remove.
-    hidden: the new sidecar.
     cleared: the order of the highest clear.
     keys: the keys that have a change, if requested.
     ties: keys with changes that have the same order and differ; complete after all rows were read.
-    unresolved: keys that are left out; complete after all rows were read.
+    left_out: the keys that the changes leave out, as a sidecar; complete after all rows were read.
     clears, cleared_rows: how often the table was cleared, and how many rows changes had brought before.
     """
 
+    bucket: BucketRows
     upserts: int
     deletes: int
-    rows: pa.RecordBatchReader
-    hidden: pa.Table | None
     cleared: tuple[int, ...]
     keys: pa.Table | None = None
     ties: ListedKeys = field(default_factory=ListedKeys)
-    unresolved: ListedKeys = field(default_factory=ListedKeys)
+    left_out: list[pa.Table] = field(default_factory=list)
     clears: int = 0
     cleared_rows: int = 0
 
 
 @contextmanager
 def merge_bucket(
-    base: pa.RecordBatchReader | None,
+    base: BucketRows,
     changes: pa.Table,
     shape: TableSpec,
-    before: MergeState | None = None,
+    cleared: Sequence[int] = (),
+    horizon: int | None = None,
     *,
     memory: int,
     scratch: str,
@@ -100,43 +86,45 @@ def merge_bucket(
 ) -> Iterator[MergeResult]:
     """Merges the changes of a bucket into its rows. Raises InvalidInputError for an impossible value.
 
-    base: consumed once, batch by batch, unless it was cleared completely.
+    base: its rows are consumed once, batch by batch, unless they were cleared completely.
+    cleared: the order of the highest clear so far.
+    horizon: deletes before it are forgotten.
     memory: bytes above which the merge spills into `scratch`.
     is_sorted: the base is in the order of its key, or the order does not matter.
     """
-    before = before or MergeState()
-    clears = has_clears(changes)
-    newest = None if clears or not is_sorted else find(changes, tuple(before.cleared), shape, memory)
+    before, hidden, clears = tuple(cleared), base.read_beside(), has_clears(changes)
+    newest = None if clears or not is_sorted or hidden else find(changes, before, shape, memory)
     if newest:
         rows = pa.RecordBatchReader.from_batches(
-            table_schema(shape), replace_rows(base or (), newest.keys, newest.rows)
+            table_schema(shape), replace_rows(base.rows or (), newest.keys, newest.rows)
         )
-        upserts = newest.rows.num_rows
-        yield MergeResult(upserts, newest.deletes, rows, None, tuple(before.cleared), newest.keys)
+        yield MergeResult(BucketRows(rows), newest.rows.num_rows, newest.deletes, before, newest.keys)
         return
     with _values_explained(), connect(memory, scratch) as connection:
         connection.register("changes", changes)
-        cleared = _make_live(connection, clears, shape, before)
-        emptied = tuple(cleared) > tuple(before.cleared) and shape.merge.engine is not Engine.HISTORY
-        clears_rows = _count_cleared(connection, shape, cleared) if emptied else (0, 0)
-        connection.register("given_base", table_schema(shape).empty_table() if base is None or emptied else base)
-        _make_base(connection, clears, shape)
-        connection.register("hidden", sidecar_schema(shape).empty_table() if before.hidden is None else before.hidden)
-        asked = statements(shape, with_absent=has_absent(changes), horizon=before.horizon)
-        ties, unresolved = find_ties(connection, shape), ListedKeys()
+        highest = _make_live(connection, clears, shape, before)
+        emptied = highest > before and shape.merge.engine is not Engine.HISTORY
+        clears_rows = _count_cleared(connection, shape, highest) if emptied else (0, 0)
+        _make_kept(connection, "base", table_schema(shape), None if emptied else base.rows, clears, shape)
+        _make_kept(connection, "hidden", sidecar_schema(shape), None if emptied else hidden, clears, shape)
+        asked = statements(shape, with_absent=has_absent(changes), horizon=horizon)
+        ties, left_out = find_ties(connection, shape), list[pa.Table]()
         for name, query in asked.tables:
             connection.execute(f"CREATE TEMP TABLE {name} AS {query}")
         if shape.merge.engine is Engine.HISTORY and not shape.source_ordered:
             ties = find_tied_versions(connection, shape)
         [(upserts, deletes)] = connection.execute(asked.counts).fetchall()
-        hidden = _collect_sidecar(connection, asked, shape)
+        # A log in its own order has nothing beside its rows, unless keys were left out.
+        is_bare = asked.hidden is None or (shape.replaces_rows and hidden is None)
+        beside = [] if is_bare else [connection.sql(str(asked.hidden)).to_arrow_table().cast(sidecar_schema(shape))]
         keys = connection.sql(f"SELECT {key_list(shape)} FROM touched").to_arrow_table() if with_keys else None
         # Last: while it is open the connection can do nothing else.
         stream = connection.sql(asked.rows).to_arrow_reader(65_536)
         if asked.marks:
             schema = pa.schema([one for one in stream.schema if one.name not in MARKS])
-            stream = pa.RecordBatchReader.from_batches(schema, without_marks(stream, shape, ties, unresolved))
-        yield MergeResult(upserts, deletes, stream, hidden, cleared, keys, ties, unresolved, *clears_rows)
+            stream = pa.RecordBatchReader.from_batches(schema, without_marks(stream, shape, ties, left_out))
+        bucket = BucketRows(stream, lambda: _join_sidecar([*beside, *left_out], shape))
+        yield MergeResult(bucket, upserts, deletes, highest, keys, ties, left_out, *clears_rows)
 
 
 @contextmanager
@@ -154,17 +142,16 @@ def _values_explained() -> Iterator[None]:
 
 
 def _make_live(
-    connection: duckdb.DuckDBPyConnection, clears: bool, shape: TableSpec, before: MergeState
+    connection: duckdb.DuckDBPyConnection, clears: bool, shape: TableSpec, before: tuple[int, ...]
 ) -> tuple[int, ...]:
     """Makes `live`, the changes that no clear removes, and `clears`; returns the highest clear of all rows."""
-    cleared_before = tuple(before.cleared)
     _make_clears(connection, shape)
-    if not clears and not cleared_before:
+    if not clears and not before:
         _make_view(connection, "live", "SELECT * FROM changes")
-        return cleared_before
+        return before
     whole = f"{quote_name(shape.key[0])} IS NULL" if shape.key else "true"
     [(highest,)] = connection.execute(f"SELECT max(_order) FILTER ({whole}) FROM clears").fetchall()
-    cleared = max(cleared_before, tuple(highest or ()))
+    cleared = max(before, tuple(highest or ()))
     if shape.merge.engine is Engine.HISTORY:
         _make_view(connection, "live", f"SELECT * FROM changes WHERE _op <> {CLEAR}")
         return cleared
@@ -199,13 +186,24 @@ def _make_clears(connection: duckdb.DuckDBPyConnection, shape: TableSpec) -> Non
     )
 
 
-def _make_base(connection: duckdb.DuckDBPyConnection, clears: bool, shape: TableSpec) -> None:
-    """Makes `base`: the rows that no clear of some keys removes. In a log's own order every clear is newer."""
+def _make_kept(
+    connection: duckdb.DuckDBPyConnection,
+    name: str,
+    schema: pa.Schema,
+    rows: Iterable[pa.RecordBatch] | pa.Table | None,
+    clears: bool,
+    shape: TableSpec,
+) -> None:
+    """Makes `base` or `hidden`: what no clear of some keys removes. In a log's own order every clear is newer.
+
+    rows: what was there before; None: nothing, or it was cleared completely.
+    """
+    connection.register(f"given_{name}", schema.empty_table() if rows is None else rows)
     if not clears or not shape.key or shape.merge.engine is Engine.HISTORY:
-        _make_view(connection, "base", "SELECT * FROM given_base")
+        _make_view(connection, name, f"SELECT * FROM given_{name}")
         return
-    of_key = " AND ".join(f"clears.{quote_name(n)} = given_base.{quote_name(n)}" for n in shape.spread_key)
-    _make_view(connection, "base", f"SELECT * FROM given_base WHERE NOT EXISTS (SELECT 1 FROM clears WHERE {of_key})")
+    of_key = " AND ".join(f"clears.{quote_name(n)} = given_{name}.{quote_name(n)}" for n in shape.spread_key)
+    _make_view(connection, name, f"SELECT * FROM given_{name} WHERE NOT EXISTS (SELECT 1 FROM clears WHERE {of_key})")
 
 
 def _make_view(connection: duckdb.DuckDBPyConnection, name: str, query: str) -> None:
@@ -218,11 +216,11 @@ def has_clears(changes: pa.Table) -> bool:
     return bool(pc.any(pc.equal(changes.column("_op"), CLEAR)).as_py())
 
 
-def _collect_sidecar(connection: duckdb.DuckDBPyConnection, asked: Statements, shape: TableSpec) -> pa.Table | None:
-    if asked.hidden is None:
-        return None
-    hidden = connection.sql(asked.hidden).to_arrow_table().cast(sidecar_schema(shape))
-    return hidden if hidden.num_rows else None
+def _join_sidecar(tables: Sequence[pa.Table], shape: TableSpec) -> pa.Table | None:
+    filled = [one for one in tables if one.num_rows]
+    if len(filled) < 2:
+        return filled[0] if filled else None
+    return pa.concat_tables(filled).sort_by([(name, "ascending") for name in shape.key])
 
 
 # The bucket is then one large file with deletions and one small file, which each fold writes again. If these grow too

@@ -16,7 +16,6 @@ from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind, State, T
 from tidefold.domain.snapshot import claim, transitions
 from tidefold.domain.snapshot.manifest import DELTA_LOG, DESCRIPTION, SavedFile, Savepoint
 from tidefold.domain.source_progress_history import progress_at
-from tidefold.domain.table.table_spec import Engine
 from tidefold.errors import CorruptError, InvalidInputError, NotFoundError, RefusedError, TidefoldError
 from tidefold.ledger import Ledger, read_description, read_manifest
 from tidefold.operations.pipeline import Pipeline
@@ -136,12 +135,6 @@ def check_original(pipeline: Pipeline, log: str, address: str, ownership: Owners
 
 def _check_shape(savepoint: Savepoint, configured: TableSpec) -> None:
     theirs = savepoint.shape
-    if savepoint.kind is Layout.CANONICAL and theirs.merge.engine is Engine.HISTORY:
-        raise RefusedError(
-            "CANONICAL_HISTORY",
-            "A canonical savepoint has no deletes, so `merge: history` cannot import it: "
-            "ended rows would look valid again.",
-        )
     if savepoint.kind is Layout.CANONICAL:
         theirs = replace(theirs, key_groups=configured.key_groups)
     changed = differences(theirs, configured, "there", "configured")

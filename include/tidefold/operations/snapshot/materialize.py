@@ -110,8 +110,6 @@ def stage(pipeline: Pipeline, attempt: Attempt, results: Sequence[FoldResult]) -
         ties=sum(r.ties.count for r in results),
         tied=tuple(islice((one for r in results for one in r.ties.listed), LISTED)),
         schema=snapshot.schema,
-        unresolved=sum(r.unresolved.count for r in results),
-        unresolved_keys=tuple(islice((one for r in results for one in r.unresolved.listed), LISTED)),
         token=snapshot.token,
         claim=snapshot,
         schemas=attempt.schemas,

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from support.builders import SHAPE, appended, manifest_of, new_log, verdict_for
 from support.effort import choose
+from support.folding import bucket_of, read_all
 from tidefold.changelog.schema import DELETE, UPSERT, change_schema, place_columns, table_schema
 from tidefold.domain.explain.key_history import (
     ChangeOutcome,
@@ -76,9 +77,9 @@ def test_the_winner_is_the_row_that_the_kernel_keeps(folds: list[list[dict[str, 
         view.insert(0, FoldedRange(number, number + 1, number + 1, f"run-{number}"))
         with (
             tempfile.TemporaryDirectory() as scratch,
-            merge_bucket(base.to_reader(), table_of(mine), SHAPE, memory=100_000_000, scratch=scratch) as done,
+            merge_bucket(bucket_of(base, None), table_of(mine), SHAPE, memory=100_000_000, scratch=scratch) as done,
         ):
-            base = done.rows.read_all()
+            base = read_all(done.bucket, SHAPE)
     kept = {row["id"]: row["text"] for row in base.to_pylist()}
     for key in range(3):
         told = explain(new_log(), view, changes_of(rows, key))

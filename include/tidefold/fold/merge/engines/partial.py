@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tidefold.changelog.key_group_hash import quote_name
-from tidefold.changelog.schema import DELETE, UPSERT
+from tidefold.changelog.schema import DELETE, GONE, SAME, THERE, UPSERT
 from tidefold.domain.table.table_spec import ORDER, VALID_FROM, VALID_TO, Column, Group, TableSpec
 from tidefold.fold.merge.engines.statements import (
     LOWEST,
@@ -22,12 +22,10 @@ from tidefold.fold.merge.engines.statements import (
     newest,
     order_of,
     place,
+    untouched,
     value_of,
     values,
 )
-
-# Two names in the sidecar besides those of columns: for the row's deletion, and for its existence.
-_GONE, _THERE = "", "+"
 
 
 def partial(shape: TableSpec, *, required: bool = False) -> Statements:
@@ -57,7 +55,8 @@ def partial(shape: TableSpec, *, required: bool = False) -> Statements:
     alive = f"touched._given IS NULL OR touched._given > 0 OR (NOT touched._gone AND {has_base})"
     counts = "SELECT count(*) FILTER (_given > 0), count(*) FILTER (_given = 0) FROM touched"
     rows = join_base(shape, chosen, alive, unresolved)
-    return Statements((("touched", touched),), counts, rows, marks=unresolved is not None)
+    hidden = untouched(shape) if required else None
+    return Statements((("touched", touched),), counts, rows, hidden, marks=unresolved is not None)
 
 
 def _choose_value(index: int, column: Column, has_base: str) -> str:
@@ -92,8 +91,8 @@ def partial_by_columns(shape: TableSpec, horizon: int | None) -> Statements:
     tie = None if shape.source_ordered else f"({tied})"
     rows = join_base(shape, chosen, "touched._there IS NULL OR touched._there", tie=tie)
     counts = "SELECT count(*) FILTER (_there), count(*) FILTER (NOT _there) FROM touched"
-    recent = "" if horizon is None else f" AND (_column <> '{_GONE}' OR _order[1] >= {horizon})"
-    marks = [(_GONE, "_d", "true"), (_THERE, "_p", "_there")]
+    recent = "" if horizon is None else f" AND (_column <> '{GONE}' OR _order[1] >= {horizon})"
+    marks = [(GONE, "_d", "true"), (THERE, "_p", "_there")]
     marks += [(c.name, f"_o{i}", f"(_n{i} OR _k{i})") for i, c in enumerate(columns)]
     parts = [
         f"SELECT {key}, {literal(name)} AS _column, {at} AS _order FROM touched WHERE {when} AND {at} IS NOT NULL"
@@ -132,7 +131,7 @@ def _select_kept(shape: TableSpec) -> str:
     """Selects the sidecar of the keys that have changes, one row for each key."""
     key = key_list(shape)
     kept = "".join(f", max(_order) FILTER (_column = {literal(c.name)}) AS _h{i}" for i, c in enumerate(values(shape)))
-    marks = f"max(_order) FILTER (_column = '{_GONE}') AS _d, max(_order) FILTER (_column = '{_THERE}') AS _p"
+    marks = f"max(_order) FILTER (_column = '{GONE}') AS _d, max(_order) FILTER (_column = '{THERE}') AS _p"
     return f"SELECT {key}, {marks}{kept} FROM hidden SEMI JOIN live USING ({key}) GROUP BY {key}"
 
 
@@ -174,9 +173,6 @@ def _select_merged(shape: TableSpec) -> str:
 # The versions and the deletes of a key are points on a line, and a version is valid until the next point. So a late
 # change splits the right interval, whenever it arrives.
 
-# In the sidecar: a version that equals the one before it, and so is no row. A change between the two brings it back.
-_SAME = "="
-
 
 def history(shape: TableSpec, horizon: int | None) -> Statements:
     """Returns the statements. The sidecar keeps the deletes that end a version, and all others until the horizon."""
@@ -202,7 +198,7 @@ def history(shape: TableSpec, horizon: int | None) -> Statements:
         f"WHERE _op = {DELETE} AND (_before = {UPSERT} OR {recent}) "
     )
     if shape.orders_by_file:
-        hidden += f"UNION ALL SELECT {key}, '{_SAME}', _place, _from FROM versions WHERE _same AND {recent} "
+        hidden += f"UNION ALL SELECT {key}, '{SAME}', _place, _from FROM versions WHERE _same AND {recent} "
     counts = f"SELECT count(*) FILTER (_op = {UPSERT}), count(*) FILTER (_op = {DELETE}) FROM live"
     return Statements(tuple(tables), counts, rows, f"{hidden} ORDER BY {key}, _order")
 
@@ -260,8 +256,8 @@ def _select_stored(shape: TableSpec) -> str:
     same = "".join(f", CASE WHEN _again THEN (_values).v{i} ELSE {name} END AS {name}" for i, name in enumerate(rest))
     content = ", ".join([f"'v': {UPSERT}", *(f"'v{i}': {name}" for i, name in enumerate(rest))])
     stored = (
-        f"{rows}, false AS _again FROM base UNION ALL SELECT {key}, CASE WHEN _column = '{_SAME}' THEN {UPSERT} "
-        f"ELSE {DELETE} END, _order, _at{nothing}, _column = '{_SAME}' FROM hidden"
+        f"{rows}, false AS _again FROM base UNION ALL SELECT {key}, CASE WHEN _column = '{SAME}' THEN {UPSERT} "
+        f"ELSE {DELETE} END, _order, _at{nothing}, _column = '{SAME}' FROM hidden"
     )
     kept = f"CASE WHEN _op = {UPSERT} AND NOT _again THEN {{{content}}} END"
     filled = f"SELECT *, last_value({kept} IGNORE NULLS) {before} AS _values FROM ({stored})"
