@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tidefold.changelog.key_group_hash import key_groups_of
-from tidefold.changelog.schema import Aligner, sidecar_schema, table_schema
+from tidefold.changelog.schema import GONE, Aligner, sidecar_schema, table_schema
 from tidefold.delta.data_files import without_deleted
 from tidefold.domain.key_groups import KeyGroups, OwnedRows
 from tidefold.domain.log_state import Expire, TableSpec
@@ -65,10 +65,9 @@ class BucketRows:
 def _forget(hidden: pa.Table | None, gone: Sequence[pa.RecordBatch]) -> pa.Table | None:
     if hidden is None or not any(batch.num_rows for batch in gone):
         return hidden
-    stays = np.array(pc.equal(hidden.column("_column"), "").to_numpy())
-    is_place = np.zeros(len(stays), bool)
-    is_place[rows_of(hidden.combine_chunks().to_batches()[0], pa.Table.from_batches(gone))] = True
-    kept = hidden.filter(pa.array(stays | ~is_place))
+    of_them = rows_of(hidden.combine_chunks().to_batches()[0], pa.Table.from_batches(gone))
+    others = pa.array(np.isin(np.arange(len(hidden)), of_them, invert=True))
+    kept = hidden.filter(pc.or_(others, pc.equal(hidden.column("_column"), GONE)))
     return kept if kept.num_rows else None
 
 

@@ -27,8 +27,8 @@ from tidefold.domain.table.table_spec import Engine
 from tidefold.errors import AlreadyExistsError, CorruptError, NotFoundError
 from tidefold.fold.base_rows import BaseFiles, BucketRows, open_bucket, with_schema
 from tidefold.fold.inputs import MANY, Inputs
-from tidefold.fold.merge.arrow_merge import is_plain, list_left_out
-from tidefold.fold.merge.merge import has_clears, mark_rows, merge_bucket, to_mark
+from tidefold.fold.merge.arrow_merge import is_plain
+from tidefold.fold.merge.merge import has_clears, list_left_out, mark_rows, merge_bucket, to_mark
 from tidefold.fold.plan import Address, FoldPlan, FoldResult, FoldTask, Input, Recipe, RewriteAction
 from tidefold.storage import link_data_file
 from tidefold.storage.addresses import meeting
@@ -241,12 +241,13 @@ def _merge_bucket(
             base, changes, shape, recipe.cleared, task.plan.horizon, memory=MERGE_MEMORY, scratch=scratch, **how
         ) as done,
     ):
-        mine = before_expiry.count(done.bucket.owned_by(task.plan.only))
+        mine = done.bucket.owned_by(task.plan.only)
+        mine = replace(mine, rows=before_expiry.count(mine.rows or ()))
         written = _write_bucket(task, inputs, mine.without_expired(task.plan.expire, shape))
         gone = done.keys if based.keys is None else based.keys
         stays = mark_rows(large, gone, inputs) if large and gone is not None else None
     files = (stays, *written) if stays else written
-    upserts = done.upserts - sum(map(len, done.left_out))
+    upserts = done.upserts - sum(batch.num_rows for batch in done.left_out)
     expired = before_expiry.rows - sum(one.rows for one in written if not one.hidden)
     out = sum(one.rows for one in files if not one.hidden) + expired
     return FoldResult(
@@ -312,10 +313,7 @@ class _Count:
 
     rows = 0
 
-    def count(self, bucket: BucketRows) -> BucketRows:
-        return replace(bucket, rows=self._pass(bucket.rows or ()))
-
-    def _pass(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def count(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             self.rows += batch.num_rows
             yield batch

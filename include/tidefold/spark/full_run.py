@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from tidefold.domain.log_state import LogState, State
 from tidefold.errors import TidefoldError
+from tidefold.operations.inspect.status import explain_left_out
 from tidefold.operations.outcome import Outcome, Status, for_each_log, map_logs
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.sets.confirm import confirm_logs, confirm_past
@@ -57,6 +58,10 @@ class FullRun:
             self._fold(ingested, [log for log in logs if log not in self.idle], staged)
 
         self._abort_if_interrupted(work, logs)
+        published = {o.log for o in self.outcomes.get("confirm", ()) if o.status is Status.PUBLISHED}
+        after = [self._find_state(log) if log in published else state for log, state in zip(logs, states, strict=True)]
+        if told := [outcome for state in after if state and (outcome := explain_left_out(self.pipeline, state))]:
+            self._record("left out", told)
 
     def _find_state(self, log: str) -> LogState | None:
         """Returns None if the log was not started, or its ledger cannot be read: then the steps report the error."""

@@ -46,6 +46,7 @@ STATUS_GAUGES: dict[str, tuple[str, Callable[[LogStatus], float]]] = {
     "materializations.failed": ("those that were aborted", lambda status: status.materializations.failed),
     "materializations.seconds": ("time of the newest published one", lambda status: status.materializations.seconds),
     "quarantined": ("refused records in the quarantine", lambda status: status.quarantined),
+    "left_out": ("keys without a row", lambda status: status.latest.unresolved if status.latest else 0),
     "landing.problems": ("landed files that are not ingested", lambda status: status.landing.total),
     "garbage.segments": ("segments that are to be deleted", lambda status: status.garbage),
     "stored.bytes": ("bytes of the log in the store", lambda status: status.stored_bytes),

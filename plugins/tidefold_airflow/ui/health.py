@@ -74,12 +74,14 @@ def word_of_log(status: LogStatus) -> Word:
         return Word("needs attention", "bad")
     if status.attempt:
         return Word(str(status.attempt.state), "busy")
-    if status.stopped:
-        return Word("stopped", "warn")
-    if any(problem.fails for problem in status.landing.listed):
-        return Word("files not taken", "warn")
-    if status.alarms:
-        return Word("alarm", "warn")
+    warnings = {
+        "stopped": status.stopped,
+        "files not taken": any(problem.fails for problem in status.landing.listed),
+        "rows left out": status.latest and status.latest.unresolved,
+        "alarm": status.alarms,
+    }
+    if warning := next((text for text, holds in warnings.items() if holds), ""):
+        return Word(warning, "warn")
     if status.changes:
         return Word("changes wait", "busy")
     return Word("up to date", "good") if status.latest else Word("no snapshot", "calm")

@@ -13,8 +13,8 @@ from support.folding import bucket_of, read_all
 from tidefold.changelog.schema import DELETE, MERGE, UPSERT, change_schema, table_schema
 from tidefold.domain.table.table_spec import Column, Engine, Merge, TableSpec
 from tidefold.errors import InvalidInputError
-from tidefold.fold.merge.arrow_merge import ListedKeys, list_left_out
-from tidefold.fold.merge.merge import merge_bucket
+from tidefold.fold.merge.arrow_merge import ListedKeys
+from tidefold.fold.merge.merge import list_left_out, merge_bucket
 
 COLUMNS = (Column("id", "int"), Column("at", "long"), Column("text", "string"), Column("n", "int"))
 

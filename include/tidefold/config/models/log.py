@@ -111,6 +111,9 @@ class QualityConfig(StrictModel):
         ge=0,
         description="largest number of keys with different changes of one order in a snapshot; default: any number",
     )
+    max_left_out: int | None = Field(
+        default=None, ge=0, description="largest number of keys without a row, as a value was not sent; default: warn"
+    )
 
 
 class LogConfig(StrictModel):

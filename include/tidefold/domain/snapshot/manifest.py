@@ -163,6 +163,8 @@ DESCRIPTION = "savepoint.json"
 # The mark of an unfinished savepoint: written first, removed last.
 BEGUN = "savepoint.begun"
 ROWS, BESIDE = "rows", "beside"
+# The folders of a savepoint of either kind.
+FOLDERS = f"_data|_delta_log|{ROWS}|{BESIDE}"
 DELTA_LOG = "_delta_log/00000000000000000000.json"
 _PART = re.compile(rf"({ROWS}/part|{BESIDE}/{BESIDE})-\d{{5}}\.parquet")
 
@@ -199,7 +201,7 @@ class SavedFile:
     def of(cls, folder: str, file: DataFile) -> SavedFile:
         assert file.deletions is None, "savepoints contain no deletion vectors"
         return cls(
-            path=f"{folder}/{file.name}",
+            path=f"{BESIDE if file.hidden and folder == ROWS else folder}/{file.name}",
             bytes=file.bytes,
             rows=file.rows,
             sha256=file.sha256,

@@ -21,18 +21,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidefold.changelog.key_group_hash import quote_name
-from tidefold.changelog.schema import (
-    DELETE,
-    LEFT_OUT,
-    UPSERT,
-    has_absent,
-    order_columns,
-    place_columns,
-    sidecar_schema,
-    table_schema,
-)
+from tidefold.changelog.schema import DELETE, UPSERT, has_absent, order_columns, place_columns, table_schema
 from tidefold.changelog.segment import at_least
-from tidefold.domain.snapshot.manifest import NAMED
 from tidefold.domain.table.table_spec import ARRIVAL, Engine, TableSpec
 from tidefold.fold.merge.engines.statements import ALIVE, TIE, UNRESOLVED, hash_values, key_list, order_of, values
 
@@ -289,16 +279,15 @@ def _describe_tie(key: dict[str, Any], order: Iterable[Any]) -> str:
 
 
 def without_marks(
-    batches: Iterable[pa.RecordBatch], shape: TableSpec, ties: ListedKeys, left_out: list[pa.Table]
+    batches: Iterable[pa.RecordBatch], shape: TableSpec, ties: ListedKeys, left_out: list[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Yields the rows without their marks, and notes the marked keys in `ties` and, as a sidecar, in `left_out`."""
+    """Yields the rows without their marks, and notes the marked keys in `ties` and `left_out`."""
     for batch in batches:
         rows = batch.drop_columns([name for name in MARKS if name in batch.schema.names])
         if UNRESOLVED in batch.schema.names:
             marked = batch.filter(pc.is_valid(batch.column(UNRESOLVED)))
-            if marked.num_rows:
-                left_out.append(_note_left_out(marked, shape))
-                rows = rows.filter(pc.is_null(batch.column(UNRESOLVED)))
+            left_out.append(marked.select([*shape.key, UNRESOLVED]))
+            rows = rows.filter(pc.is_null(batch.column(UNRESOLVED))) if marked.num_rows else rows
         else:
             tied = batch.filter(pc.is_valid(batch.column(TIE)))
             pairs = ((row.pop(TIE), row) for row in _first(tied, shape, TIE))
@@ -310,18 +299,3 @@ def without_marks(
 def _first(marked: pa.RecordBatch, shape: TableSpec, mark: str) -> list[dict[str, Any]]:
     listed: list[dict[str, Any]] = marked.select([*shape.key, mark]).slice(0, LISTED).to_pylist()
     return listed
-
-
-def _note_left_out(marked: pa.RecordBatch, shape: TableSpec) -> pa.Table:
-    missing = pc.binary_join_element_wise(LEFT_OUT, marked.column(UNRESOLVED), "")
-    places = pa.nulls(marked.num_rows, pa.list_(pa.int64()))
-    columns = [*(marked.column(name) for name in shape.key), missing, places]
-    return pa.table(columns, names=[*shape.key, "_column", "_order"]).cast(sidecar_schema(shape))
-
-
-def list_left_out(beside: pa.Table, shape: TableSpec) -> ListedKeys:
-    """Returns the keys of a sidecar that are left out until they are whole or deleted."""
-    rows = beside.filter(pc.starts_with(beside.column("_column"), LEFT_OUT)).select([*shape.key, "_column"])
-    listed: list[dict[str, Any]] = rows.slice(0, NAMED).to_pylist()
-    pairs = ((row.pop("_column").removeprefix(LEFT_OUT).split(", "), row) for row in listed)
-    return ListedKeys(len(rows), tuple(json.dumps({"columns": c, "key": key}, default=str) for c, key in pairs))

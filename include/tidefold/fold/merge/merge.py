@@ -9,6 +9,7 @@ which order they came.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -21,10 +22,10 @@ import pyarrow.parquet as pq
 
 from tidefold.changelog.duckdb_connections import connect
 from tidefold.changelog.key_group_hash import quote_name
-from tidefold.changelog.schema import CLEAR, DELETE, has_absent, order_columns, sidecar_schema, table_schema
+from tidefold.changelog.schema import CLEAR, DELETE, LEFT_OUT, has_absent, order_columns, sidecar_schema, table_schema
 from tidefold.delta.data_files import Places, deletions, places
 from tidefold.domain.snapshot.claim import MARKED_SHARE
-from tidefold.domain.snapshot.manifest import DataFile
+from tidefold.domain.snapshot.manifest import NAMED, DataFile
 from tidefold.domain.table.table_spec import Engine, TableSpec
 from tidefold.errors import InvalidInputError, TidefoldError
 from tidefold.fold.base_rows import BucketRows
@@ -56,7 +57,7 @@ class MergeResult:
     cleared: the order of the highest clear.
     keys: the keys that have a change, if requested.
     ties: keys with changes that have the same order and differ; complete after all rows were read.
-    left_out: the keys that the changes leave out, as a sidecar; complete after all rows were read.
+    left_out: the keys that the changes leave out, and what they lack; complete after all rows were read.
     clears, cleared_rows: how often the table was cleared, and how many rows changes had brought before.
     """
 
@@ -66,7 +67,7 @@ class MergeResult:
     cleared: tuple[int, ...]
     keys: pa.Table | None = None
     ties: ListedKeys = field(default_factory=ListedKeys)
-    left_out: list[pa.Table] = field(default_factory=list)
+    left_out: list[pa.RecordBatch] = field(default_factory=list)
     clears: int = 0
     cleared_rows: int = 0
 
@@ -108,7 +109,7 @@ def merge_bucket(
         _make_kept(connection, "base", table_schema(shape), None if emptied else base.rows, clears, shape)
         _make_kept(connection, "hidden", sidecar_schema(shape), None if emptied else hidden, clears, shape)
         asked = statements(shape, with_absent=has_absent(changes), horizon=horizon)
-        ties, left_out = find_ties(connection, shape), list[pa.Table]()
+        ties, left_out = find_ties(connection, shape), list[pa.RecordBatch]()
         for name, query in asked.tables:
             connection.execute(f"CREATE TEMP TABLE {name} AS {query}")
         if shape.merge.engine is Engine.HISTORY and not shape.source_ordered:
@@ -123,7 +124,7 @@ def merge_bucket(
         if asked.marks:
             schema = pa.schema([one for one in stream.schema if one.name not in MARKS])
             stream = pa.RecordBatchReader.from_batches(schema, without_marks(stream, shape, ties, left_out))
-        bucket = BucketRows(stream, lambda: _join_sidecar([*beside, *left_out], shape))
+        bucket = BucketRows(stream, lambda: _join_sidecar(beside, left_out, shape))
         yield MergeResult(bucket, upserts, deletes, highest, keys, ties, left_out, *clears_rows)
 
 
@@ -216,11 +217,21 @@ def has_clears(changes: pa.Table) -> bool:
     return bool(pc.any(pc.equal(changes.column("_op"), CLEAR)).as_py())
 
 
-def _join_sidecar(tables: Sequence[pa.Table], shape: TableSpec) -> pa.Table | None:
-    filled = [one for one in tables if one.num_rows]
-    if len(filled) < 2:
-        return filled[0] if filled else None
-    return pa.concat_tables(filled).sort_by([(name, "ascending") for name in shape.key])
+def _join_sidecar(kept: Sequence[pa.Table], left_out: Sequence[pa.RecordBatch], shape: TableSpec) -> pa.Table | None:
+    tables, schema = list(kept), sidecar_schema(shape)
+    for batch in left_out:
+        missing = pc.binary_join_element_wise(LEFT_OUT, batch.column(-1), "")
+        places = pa.nulls(batch.num_rows, schema.field("_order").type)
+        tables.append(pa.table([*batch.columns[:-1], missing, places], names=schema.names).cast(schema))
+    joined = pa.concat_tables([schema.empty_table(), *tables])
+    return joined if len(joined) else None
+
+
+def list_left_out(beside: pa.Table, shape: TableSpec) -> ListedKeys:
+    """Returns the keys of a sidecar that are left out until they are whole or deleted."""
+    rows = beside.filter(pc.starts_with(beside.column("_column"), LEFT_OUT)).select([*shape.key, "_column"])
+    pairs = ((row.pop("_column").removeprefix(LEFT_OUT).split(", "), row) for row in rows.slice(0, NAMED).to_pylist())
+    return ListedKeys(len(rows), tuple(json.dumps({"columns": c, "key": key}, default=str) for c, key in pairs))
 
 
 # The bucket is then one large file with deletions and one small file, which each fold writes again. If these grow too

@@ -15,7 +15,8 @@ from tidefold.domain.table.schema_evolution import describe_schemas
 from tidefold.domain.table.types import FIRST
 from tidefold.domain.uploads import UploadTotals
 from tidefold.domain.verify.expected_files import ProofRecord
-from tidefold.errors import NotFoundError, TidefoldError
+from tidefold.domain.wording import count_noun
+from tidefold.errors import NotFoundError, RefusedError, TidefoldError
 from tidefold.operations.inspect.alarms import find_alarm_record, find_alarms, write_alarm_record
 from tidefold.operations.local_copies.inventory import LocalUse, local_use
 from tidefold.operations.local_copies.manage import copies_here
@@ -183,6 +184,16 @@ def status_of(state: LogState) -> LogStatus:
         stored_bytes=_count_stored(state),
         uploads=state.uploads,
     )
+
+
+def explain_left_out(pipeline: Pipeline, state: LogState) -> Outcome | None:
+    """Returns an error while more rows are missing than `max_left_out` allows; without it, while any is."""
+    latest = state.latest
+    if latest is None or latest.unresolved <= (pipeline.log_of(state).quality.max_left_out or 0):
+        return None
+    message = f"{count_noun(latest.unresolved, 'key')} of `{state.log}` have no row, because a value was not sent."
+    hint = f"`tidefold status {state.log}` names them, and what brings them in."
+    return Outcome.of_error(state.log, RefusedError("UNAVAILABLE_VALUE", message, hint=hint), latest.id)
 
 
 def _count_materializations(state: LogState) -> Materializations:

@@ -77,7 +77,7 @@ def find(
     before = base.rows if base else None
     if manifest.clears and case.snapshot.as_of is None:
         before = max(before or 0, manifest.cleared_rows)
-    checks = case.suite.checks(manifest.rows, before, landed, advice, manifest.ties)
+    checks = case.suite.checks(manifest.rows, before, landed, advice, manifest.ties, manifest.unresolved)
     beside = ValidationContext(case.as_of, base, _targets(pipeline, case, checks, engine))
     rows = engine.read(pipeline.store, manifest, memory)
     findings = run_checks(rows, manifest.shape, checks, beside, engine.meter())

@@ -30,7 +30,8 @@ class ConfiguredTypes(Mapping[str, Mapping[str, str]]):
 def load_configured_suite(config: Config, log: LogConfig, shape: TableSpec) -> Suite:
     """Returns the suite of a log for rows with this table definition. Raises InvalidInputError."""
     quality, columns = log.quality, ConfiguredTypes(config.logs)
-    return load_suite(log.suite, shape, quality.max_row_drop, columns, quality.max_refused, quality.max_ties)
+    limits = quality.max_refused, quality.max_ties, quality.max_left_out
+    return load_suite(log.suite, shape, quality.max_row_drop, columns, *limits)
 
 
 def find_suite_errors(config: Config) -> dict[str, InvalidInputError | None]:

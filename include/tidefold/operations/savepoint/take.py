@@ -20,9 +20,9 @@ from tidefold.domain.log_state import LogState, Snapshot, State
 from tidefold.domain.snapshot import transitions
 from tidefold.domain.snapshot.manifest import (
     BEGUN,
-    BESIDE,
     DELTA_LOG,
     DESCRIPTION,
+    FOLDERS,
     ROWS,
     SavedFile,
     Savepoint,
@@ -47,7 +47,7 @@ from tidefold.storage import Store
 from tidefold.typed_json import decode_json
 
 # The paths of a finished or unfinished savepoint.
-_OURS = re.compile(rf"(_data|_delta_log|{ROWS}|{BESIDE})/.+|({re.escape(DESCRIPTION)}|{re.escape(BEGUN)})(\..+\.part)?")
+_OURS = re.compile(rf"({FOLDERS})/.+|({re.escape(DESCRIPTION)}|{re.escape(BEGUN)})(\..+\.part)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +236,7 @@ def _write_savepoint(
     results = decode_results(in_threads(_teller(note))(*deal(tasks)))
     require_rows(state.log, rows.rows, results)
     files = tuple(
-        SavedFile.of("_data" if native else BESIDE if f.hidden else ROWS, f)
+        SavedFile.of("_data" if native else ROWS, f)
         for f in sorted((f for r in results for f in r.files), key=lambda f: f.name)
     )
     savepoint = Savepoint(

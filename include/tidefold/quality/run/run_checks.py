@@ -21,6 +21,7 @@ from tidefold.quality.run.engine import JudgedRows, Meter, Reuse
 from tidefold.quality.run.expectations import evaluate, not_computed
 from tidefold.quality.run.statistics import ColumnStatistics, RowStatistics, collect, find_wanted_columns, shift
 from tidefold.quality.suite.check import (
+    COUNTED,
     DISTRIBUTION,
     FRESHNESS,
     MEAN_DRIFT,
@@ -29,7 +30,6 @@ from tidefold.quality.suite.check import (
     ROW_COUNT_DRIFT,
     SOURCE_SNAPSHOT,
     STORED_COUNTS,
-    TIES,
     Check,
     Types,
 )
@@ -84,14 +84,22 @@ def judge_refused(check: Check) -> CheckResult:
     return result(counts, False, observed=share if refused else parts[0], detail=detail)
 
 
-def judge_ties(check: Check) -> CheckResult:
-    """Returns the result of the check that counts ties. Without `max_ties` it passes."""
-    ties, most = check.kwargs["ties"], check.kwargs["max_ties"]
-    observed = f"{ties:,} keys have different changes of one order: the later arrival counts"
-    if most is None or ties <= most:
-        return result(check, True, observed=observed)
-    hint = "Add a column or `file` to `order`, or raise `max_ties`."
-    return result(check, False, observed=observed, detail=f"{ties:,} keys with ties, allowed {most:,}. {hint}")
+# What some keys have, and the next step.
+_COUNTS = {
+    "ties": ("have different changes of one order: the later arrival counts", "Add a column or `file` to `order`"),
+    "left_out": ("have no row: a value was not sent, and no earlier row has it", "`tidefold status` names them"),
+}
+
+
+def judge_count(check: Check) -> CheckResult:
+    """Returns the result of a check that counts keys. Without a limit ties pass, and keys without a row do not."""
+    name = next(name for name in _COUNTS if name in check.kwargs)
+    count, most, (what, hint) = check.kwargs[name], check.kwargs[f"max_{name}"], _COUNTS[name]
+    observed, is_limited = f"{count:,} keys {what}", most is not None
+    passed = count <= most if is_limited else name == "ties"
+    limit = f", allowed {most:,} (`quality.max_{name}`)" if is_limited else ""
+    detail = "" if passed else f"{observed}{limit}. {hint}"
+    return result(check, passed, observed=observed, detail=detail)
 
 
 def judge_source_snapshot(check: Check) -> CheckResult:
@@ -106,7 +114,7 @@ def judge_source_snapshot(check: Check) -> CheckResult:
 
 
 # Judged by numbers of the ledger and of the fold.
-_OF_NO_ROWS = {REFUSED_RECORDS: judge_refused, TIES: judge_ties, SOURCE_SNAPSHOT: judge_source_snapshot}
+_OF_NO_ROWS = {REFUSED_RECORDS: judge_refused, COUNTED: judge_count, SOURCE_SNAPSHOT: judge_source_snapshot}
 
 
 def _change(check: Check, now: float | Fraction | None, before: float | Fraction | None, compared: str) -> CheckResult:

@@ -18,7 +18,7 @@ FRESHNESS = f"{OWN}freshness"
 DISTRIBUTION = f"{OWN}distribution"
 REFERENCES = f"{OWN}references"
 REFUSED_RECORDS = f"{OWN}refused_records"
-TIES = f"{OWN}ties"
+COUNTED = f"{OWN}counted"
 SOURCE_SNAPSHOT = f"{OWN}source_snapshot"
 STORED_COUNTS = f"{OWN}stored_counts"
 

@@ -29,7 +29,16 @@ from tidefold.quality.suite.arguments import (
     refuse,
 )
 from tidefold.quality.suite.catalogue import CATALOGUE, AnyCheck
-from tidefold.quality.suite.check import OWN, REFUSED_RECORDS, SOURCE_SNAPSHOT, TIES, Check, Severity, Types, canonical
+from tidefold.quality.suite.check import (
+    COUNTED,
+    OWN,
+    REFUSED_RECORDS,
+    SOURCE_SNAPSHOT,
+    Check,
+    Severity,
+    Types,
+    canonical,
+)
 from tidefold.yaml_files.document import ConfigError, ConfigProblem, config_error, parse_document, read_text
 from tidefold.yaml_files.messages import StrictModel, Text, find_problems, mistakes_below, suggest
 
@@ -216,6 +225,7 @@ class Suite:
     max_row_drop: the share of rows (0 to 1) that a snapshot may have less than its base.
     max_refused: the share of the new records (0 to 1) that may be in quarantine.
     max_ties: how many keys may have a tie; None: any number, as a tie is no error.
+    max_left_out: how many keys may have no row; None: the check warns of each.
     """
 
     key: tuple[str, ...]
@@ -223,6 +233,7 @@ class Suite:
     own: tuple[Check, ...] = ()
     max_refused: float = MAX_REFUSED
     max_ties: int | None = None
+    max_left_out: int | None = None
 
     @property
     def sha256(self) -> str:
@@ -234,20 +245,27 @@ class Suite:
                 "max_row_drop": self.max_row_drop,
                 "max_refused": self.max_refused,
                 "max_ties": self.max_ties,
+                "max_left_out": self.max_left_out,
             },
             "expectations": [[c.name, c.type, c.kwargs, c.severity] for c in self.own],
         }
         return hashlib.sha256(canonical(content).encode()).hexdigest()
 
     def checks(
-        self, rows: int, base_rows: int | None, landed: LandedRange | None = None, advice: str = "", ties: int = 0
+        self,
+        rows: int,
+        base_rows: int | None,
+        landed: LandedRange | None = None,
+        advice: str = "",
+        ties: int = 0,
+        left_out: int = 0,
     ) -> tuple[Check, ...]:
         """Returns all checks of a snapshot.
 
         base_rows: rows of its base; None: no base.
         landed: its input.
         advice: the next step for refused records.
-        ties: how many keys have a tie.
+        ties, left_out: how many keys have a tie, and how many have no row, because a value was not sent.
         """
         landed = landed or LandedRange()
         # A table without a key may hold equal rows.
@@ -265,7 +283,11 @@ class Suite:
         if landed.unended:
             checks.append(_build_source_snapshot(landed))
         if ties or self.max_ties is not None:
-            checks.append(_build_check("ties", TIES, ties=ties, max_ties=self.max_ties))
+            checks.append(_build_check("ties", COUNTED, ties=ties, max_ties=self.max_ties))
+        if left_out or self.max_left_out is not None:
+            severity = Severity.WARN if self.max_left_out is None else Severity.FAIL
+            kwargs = {"left_out": left_out, "max_left_out": self.max_left_out}
+            checks.append(Check("rows left out", COUNTED, kwargs, severity, built_in=True))
         return (*checks, *self.own)
 
 
@@ -276,6 +298,7 @@ def load_suite(
     logs: Mapping[str, Types] | None = None,
     max_refused: float = MAX_REFUSED,
     max_ties: int | None = None,
+    max_left_out: int | None = None,
 ) -> Suite:
     """The suite of a log with this shape; without a file it has only the built-in checks. `logs`: the columns (name:
     type) of the logs that it may refer to.
@@ -286,10 +309,10 @@ def load_suite(
     if not 0 <= max_row_drop <= 1:
         raise InvalidInputError("MAX_ROW_DROP", f"`max_row_drop` must be from 0 to 1, not {max_row_drop}.")
     if path is None:
-        return Suite(shape.table_key, max_row_drop, max_refused=max_refused, max_ties=max_ties)
+        return Suite(shape.table_key, max_row_drop, (), max_refused, max_ties, max_left_out)
     columns = {c.name: c.type for c in shape.table_columns}
     checks = read_suite_file(path, SuiteContext(columns, logs or {}))
-    return Suite(shape.table_key, max_row_drop, checks, max_refused, max_ties)
+    return Suite(shape.table_key, max_row_drop, checks, max_refused, max_ties, max_left_out)
 
 
 def _build_unique(key: tuple[str, ...]) -> Check:
