@@ -70,6 +70,8 @@ OWN = [
     (shape_of(Engine.PARTIAL), (UPSERT, UPSERT, UPSERT, DELETE), True),
     (shape_of(Engine.PARTIAL), (UPSERT, UPSERT, UPSERT, DELETE, CLEAR), True),
     (shape_of(Engine.PARTIAL, groups=(Group(("a", "c", "at"), ("at",)),)), (UPSERT,), True),
+    (shape_of(Engine.PARTIAL, groups=(Group(("a", "c"), ("at",)),)), (UPSERT, UPSERT, UPSERT, CLEAR), True),
+    (shape_of(Engine.PARTIAL, groups=(Group(("a",), ("at",)),), spread=1), (UPSERT, UPSERT, UPSERT, CLEAR), True),
     (shape_of(Engine.AGGREGATE, aggregates=AGGREGATES), (MERGE, MERGE, MERGE, UPSERT, DELETE, CLEAR), True),
     (shape_of(Engine.AGGREGATE, aggregates=(("a", "count"), ("b", "last"))), (MERGE, MERGE, DELETE), False),
     (shape_of(Engine.AGGREGATE, aggregates=(("a", "max"), ("b", "first"), ("c", "bool_and"))), (MERGE,), False),

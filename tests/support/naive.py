@@ -83,6 +83,7 @@ def _apply(shape: TableSpec, rows: dict[Key, Row], marks: dict[Key, dict[str, An
     if op == CLEAR:
         for one in [one for one in rows if cleared(shape, change, one)]:
             del rows[one]
+            marks.pop(one, None)
         return
     if op == DELETE:
         rows.pop(key, None)

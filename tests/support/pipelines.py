@@ -12,10 +12,11 @@ from typing import Any
 
 import polars
 import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import DeltaTable, QueryBuilder
 
 from tidefold.changelog.key_group_hash import with_key_groups
-from tidefold.changelog.schema import UPSERT, change_schema
+from tidefold.changelog.schema import CLEAR, UPSERT, change_schema
 from tidefold.changelog.segment import write_segment
 from tidefold.compute.runners import in_process
 from tidefold.domain.ingest.append import IngestedFile, append
@@ -82,6 +83,11 @@ def put_table(pipeline: Pipeline, rows: pa.Table, log: str = "accounts") -> LogS
     state = ledger.begin(shape)
     first = state.positions[0].next_offset if state.positions else 0
     table = with_key_groups(rows, shape)
+    # A clear of the whole table is in each key group, and says in which.
+    whole = pc.and_(pc.equal(rows["_op"], CLEAR), pc.is_null(rows[shape.key[0]])) if shape.key else None
+    if whole is not None and pc.any(whole).as_py():
+        at = table.schema.get_field_index("_kg")
+        table = table.set_column(at, table.schema.field(at), pc.if_else(whole, rows["_kg"], table["_kg"]))
     path = f"changelog/test/{uuid.uuid4().hex}.seg"
     [part] = write_segment(pipeline.store, path, [(log, table)])
     count = len(rows)

@@ -16,7 +16,7 @@ from tidefold.domain.table.types import FIRST
 from tidefold.domain.uploads import UploadTotals
 from tidefold.domain.verify.expected_files import ProofRecord
 from tidefold.domain.wording import count_noun
-from tidefold.errors import NotFoundError, RefusedError, TidefoldError
+from tidefold.errors import InvalidInputError, NotFoundError, TidefoldError
 from tidefold.operations.inspect.alarms import find_alarm_record, find_alarms, write_alarm_record
 from tidefold.operations.local_copies.inventory import LocalUse, local_use
 from tidefold.operations.local_copies.manage import copies_here
@@ -191,9 +191,9 @@ def explain_left_out(pipeline: Pipeline, state: LogState) -> Outcome | None:
     latest = state.latest
     if latest is None or latest.unresolved <= (pipeline.log_of(state).quality.max_left_out or 0):
         return None
-    message = f"{count_noun(latest.unresolved, 'key')} of `{state.log}` have no row, because a value was not sent."
+    message = f"The table of `{state.log}` lacks {count_noun(latest.unresolved, 'row')}: a value was not sent."
     hint = f"`tidefold status {state.log}` names them, and what brings them in."
-    return Outcome.of_error(state.log, RefusedError("UNAVAILABLE_VALUE", message, hint=hint), latest.id)
+    return Outcome.of_error(state.log, InvalidInputError("UNAVAILABLE_VALUE", message, hint=hint), latest.id)
 
 
 def _count_materializations(state: LogState) -> Materializations:
