@@ -51,7 +51,7 @@ class BucketRows:
     rows: Iterable[pa.RecordBatch] | None = None
     read_beside: Callable[[], pa.Table | None] = lambda: None
 
-    def owned_by(self, only: OwnedRows | None) -> BucketRows:
+    def select_owned(self, only: OwnedRows | None) -> BucketRows:
         """Returns the rows of one owner alone: nothing beside them says whose it is."""
         return BucketRows(keep_owned(self.rows or (), only)) if only else self
 

@@ -241,7 +241,7 @@ def _merge_bucket(
             base, changes, shape, recipe.cleared, task.plan.horizon, memory=MERGE_MEMORY, scratch=scratch, **how
         ) as done,
     ):
-        mine = done.bucket.owned_by(task.plan.only)
+        mine = done.bucket.select_owned(task.plan.only)
         mine = replace(mine, rows=before_expiry.count(mine.rows or ()))
         written = _write_bucket(task, inputs, mine.without_expired(task.plan.expire, shape))
         gone = done.keys if based.keys is None else based.keys

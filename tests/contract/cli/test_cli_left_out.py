@@ -72,7 +72,7 @@ ENDINGS = {
 def test_a_key_is_named_until_it_is_whole_or_deleted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str, kind: str
 ) -> None:
-    """Fault (M6): the next snapshot, made of any other change, forgot it, and each run ended with exit code 0."""
+    """Fault: the next snapshot, made of any other change, forgot it, and each run ended with exit code 0."""
     shop = Shop(tmp_path / "shop", monkeypatch, "deletion_vectors: true", kind)
     said = shop.take(unsent(2), code=2)
     assert 'keys left out: 1 (UNAVAILABLE_VALUE), the first: {"id": 7}, whose text was not sent' in said
@@ -89,7 +89,7 @@ def test_a_key_is_named_until_it_is_whole_or_deleted(
 
 
 def test_an_unwrapped_change_of_a_key_is_named_for_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fault (M5): of key 1, which became 5, the large value was not sent, and the row was gone without a word."""
+    """Fault: of key 1, which became 5, the large value was not sent, and the row was gone without a word."""
     shop = Shop(tmp_path / "shop", monkeypatch)
     shutil.rmtree(tmp_path / "shop")
     (tmp_path / "shop/landing").mkdir(parents=True)

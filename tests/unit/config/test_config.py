@@ -392,7 +392,7 @@ def test_a_mistake_comes_with_what_to_do(old: str, new: str, hint: str, tmp_path
 
 def test_an_unknown_key_says_what_is_allowed(tmp_path: Path) -> None:
     message = refusal(tmp_path, GOOD.replace("suite:", "file:")).message
-    assert "Allowed here: suite, max_row_drop, max_refused, max_ties." in message
+    assert "Allowed here: suite, max_row_drop, max_refused, max_ties, max_left_out." in message
 
 
 def test_folders_that_meet_through_a_link_are_found(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from tidefold.fold.merge.engines.statements import (
     newest,
     order_of,
     place,
-    untouched,
+    select_untouched,
     value_of,
     values,
 )
@@ -55,7 +55,7 @@ def partial(shape: TableSpec, *, required: bool = False) -> Statements:
     alive = f"touched._given IS NULL OR touched._given > 0 OR (NOT touched._gone AND {has_base})"
     counts = "SELECT count(*) FILTER (_given > 0), count(*) FILTER (_given = 0) FROM touched"
     rows = join_base(shape, chosen, alive, unresolved)
-    hidden = untouched(shape) if required else None
+    hidden = select_untouched(shape) if required else None
     return Statements((("touched", touched),), counts, rows, hidden, marks=unresolved is not None)
 
 

@@ -216,10 +216,10 @@ def last(shape: TableSpec) -> Statements:
         f"SELECT {columns} FROM base ANTI JOIN touched USING ({key}) "
         f"UNION ALL SELECT {columns} FROM touched WHERE {IS_UPSERT} ORDER BY {key}"
     )
-    return Statements((("touched", latest(shape)),), _COUNTS, rows, untouched(shape))
+    return Statements((("touched", latest(shape)),), _COUNTS, rows, select_untouched(shape))
 
 
-def untouched(shape: TableSpec) -> str:
+def select_untouched(shape: TableSpec) -> str:
     """Returns the query for the keys that were left out and have no change now."""
     return f"SELECT * FROM hidden ANTI JOIN touched USING ({key_list(shape)}) ORDER BY {key_list(shape)}"
 
