@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,10 @@ import pytest
 
 from support.commands import call
 from support.landing import TOPIC, record
+from tidefold.operations.inspect.status import status
+from tidefold.wiring import open_pipeline
+from tidefold_airflow.observability.metrics import of_status
+from tidefold_airflow.ui.health import word_of_log
 
 UNSENT = "__debezium_unavailable_value"
 CONFIG = """\
@@ -153,6 +158,9 @@ def test_the_gate_warns_or_fails_above_a_limit(tmp_path: Path, monkeypatch: pyte
     shop = Shop(tmp_path / "shop", monkeypatch)
     assert "2 keys have no row: a value was not sent" in shop.take(unsent(2), unsent(3, 8), code=2)
     path = tmp_path / "shop/tidefold.yaml"
+    [told] = status(open_pipeline(path), ["items"])
+    assert word_of_log(told).text == "rows left out"
+    assert {one.value for one in of_status([told], datetime.now(UTC)) if one.name == "left_out"} == {2}
     text = path.read_text()
     path.write_text(f"{text}    quality: {{max_left_out: 1}}\n")
     assert "2 keys have no row" in shop.take(record(4, 1, "u"), code=3)
