@@ -18,7 +18,7 @@ from support.folding import bucket_of, read_all
 from support.naive import key_of, order, place, rows_of
 from tidefold.changelog.schema import DELETE, UPSERT, change_schema, table_schema
 from tidefold.domain.table.table_spec import FILE, Engine, Merge, TableSpec
-from tidefold.fold.merge.compaction import compact_changes
+from tidefold.fold.merge.compaction import compact_changes, find_waiting_ties
 from tidefold.fold.merge.merge import merge_bucket
 
 Change = dict[str, Any]
@@ -139,7 +139,7 @@ class Told:
         best = mine[0 if self.shape.merge.engine is Engine.FIRST else -1]
         for there in self._find_there(key):
             at = order(self.shape, there)
-            if at in groups and (there["_op"] == DELETE or self._is_history or at == order(self.shape, best)):
+            if at in groups and (self._is_history or at == order(self.shape, best)):
                 groups[at].add(_content(self.shape, there))
         return any(len(group) > 1 for group in groups.values())
 
@@ -180,3 +180,18 @@ def test_ties_are_counted_in_a_fold_and_against_the_table(case: Any, data: st.Da
     for folds in (seed.sample(files, len(files)), [[row for file in files for row in file]]):
         told = Told(shape)
         assert fold(shape, folds)[1] == [told.count(changes) for changes in folds]
+
+
+@pytest.mark.rotates(3)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{named(case)}-{'-'.join(case[0].order_by)}")
+@given(data=st.data(), seed=st.randoms(use_true_random=False))
+@settings(max_examples=choose(5, 40), deadline=None)
+def test_a_compaction_keeps_the_ties_of_what_waits(case: Any, data: st.DataObject, seed: random.Random) -> None:
+    """Of two runs apart, above a table that has rows and remembers deletes."""
+    shape, files = case[0], data.draw(arrivals(case))
+    changes = [row for file in files for row in file]
+    low, high = sorted(seed.randrange(len(changes) + 1) for _ in range(2))
+    runs = [pa.Table.from_pylist(one, schema=change_schema(shape)) for one in (changes[low:high], changes[high:])]
+    tied = find_waiting_ties(runs, shape)
+    left = [row for run in runs for row in compact_changes(run, shape, tied=tied).to_pylist()]
+    assert fold(shape, [changes[:low], left])[1] == fold(shape, [changes[:low], changes[low:]])[1]

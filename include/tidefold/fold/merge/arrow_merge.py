@@ -24,7 +24,7 @@ from tidefold.changelog.key_group_hash import quote_name
 from tidefold.changelog.schema import DELETE, UPSERT, has_absent, order_columns, place_columns, table_schema
 from tidefold.changelog.segment import at_least
 from tidefold.domain.table.table_spec import ARRIVAL, Engine, TableSpec
-from tidefold.fold.merge.engines.statements import ALIVE, TIE, UNRESOLVED, hash_values, key_list, order_of, values
+from tidefold.fold.merge.engines.statements import ALIVE, TIE, UNRESOLVED, hash_values, key_list, order, order_of, values
 
 if TYPE_CHECKING:
     import duckdb
@@ -225,13 +225,30 @@ class ListedKeys:
         self.listed = (*self.listed, *listed)[:LISTED]
 
 
+def can_tie(shape: TableSpec) -> bool:
+    """Whether a fold counts ties: two changes may have one order, and one of them counts."""
+    return bool(shape.order_width) and shape.order != ARRIVAL and shape.merge.engine in _DECIDING
+
+
+def hash_content(shape: TableSpec) -> str:
+    """Returns what must differ between two changes of one order for a tie."""
+    return hash_values(shape, "_op", "_absent::VARCHAR")
+
+
+def group_ties(shape: TableSpec, relation: str, content: str) -> str:
+    """Returns the FROM clause that leaves one row for each key and order of which the content differs."""
+    names = ", ".join([key_list(shape), *order_columns(shape)])
+    return f"FROM {relation} GROUP BY {names} HAVING min({content}) <> max({content})"
+
+
 def find_ties(connection: duckdb.DuckDBPyConnection, shape: TableSpec) -> ListedKeys:
     """Returns the ties among the changes that count (`live`), and makes TIED, the keys that have one.
 
-    If columns order the log, the deletes that the sidecar remembers take part.
+    If columns order the log, a delete that the sidecar remembers takes part for the newest change of its key, as the
+    row of the table does.
     """
     ties, key = ListedKeys(), key_list(shape)
-    if not shape.order_width or shape.order == ARRIVAL or shape.merge.engine not in _DECIDING:
+    if not can_tie(shape):
         return ties
     connection.execute(f"CREATE TEMP TABLE {TIED} AS SELECT {key} FROM live LIMIT 0")
     order = ", ".join(order_columns(shape))
@@ -242,8 +259,7 @@ def find_ties(connection: duckdb.DuckDBPyConnection, shape: TableSpec) -> Listed
     ).fetchall()
     if not count:
         return ties
-    content = hash_values(shape, "_op", "_absent::VARCHAR")
-    groups = f"FROM {relation} GROUP BY {key}, {order} HAVING count(DISTINCT {content}) > 1"
+    groups = group_ties(shape, relation, hash_content(shape))
     connection.execute(f"INSERT INTO {TIED} SELECT DISTINCT {key} {groups}")
     [(count,)] = connection.execute(f"SELECT count(*) FROM {TIED}").fetchall()
     listed = connection.execute(f"SELECT {key}, {order} {groups} ORDER BY {key}, {order} LIMIT {LISTED}").fetchall()
@@ -270,7 +286,8 @@ def _select_deletes(shape: TableSpec) -> str:
         return ""
     orders = ", ".join(f"_order[{i + 1}]" for i in range(shape.order_width))
     nothing = "".join(", NULL" for _ in values(shape))
-    gone = f"hidden SEMI JOIN live USING ({key_list(shape)}) WHERE _column = ''"
+    newest = f"(SELECT {key_list(shape)}, max({order(shape)}) AS _newest FROM live GROUP BY {key_list(shape)})"
+    gone = f"hidden JOIN {newest} USING ({key_list(shape)}) WHERE _column = '' AND {order_of(shape, '_order')} = _newest"
     return f" UNION ALL SELECT {key_list(shape)}, {orders}, {DELETE}, NULL{nothing} FROM {gone}"
 
 

@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidefold.changelog.duckdb_connections import connect
-from tidefold.changelog.schema import CLEAR, DELETE, has_absent, place_columns
+from tidefold.changelog.schema import CLEAR, DELETE, change_schema, has_absent, order_columns, place_columns
 from tidefold.domain.retention.log_bounds import REDUCING
 from tidefold.domain.table.table_spec import Engine, TableSpec
 from tidefold.fold.fold_bucket import MERGE_MEMORY
+from tidefold.fold.merge.arrow_merge import can_tie, group_ties, hash_content
 from tidefold.fold.merge.engines.statements import key_list, latest, order, place
 from tidefold.storage.safe_files import open_scratch
 
 
-def compact_changes(changes: pa.Table, shape: TableSpec, whole_from: Sequence[int] | None = None) -> pa.Table:
-    """Returns fewer changes with the same effect and the same schema.
+def compact_changes(
+    changes: pa.Table, shape: TableSpec, whole_from: Sequence[int] | None = None, tied: pa.Table | None = None
+) -> pa.Table:
+    """Returns fewer changes with the same effect, the same ties and the same schema.
 
     `last`: the last change of each key stays. `first`: the last delete of each key and the first change after it stay.
     With clears, partial changes and other engines all changes stay: they count, or a change of a key may need a value
     from before a snapshot.
 
     whole_from: `last` also keeps all changes of a key that has a delete of this order or a higher one; empty: all.
+    tied: keys and orders whose changes all stay, because the fold counts ties: see `find_waiting_ties`.
     """
     engine, is_cleared = shape.merge.engine, pc.any(pc.equal(changes.column("_op"), CLEAR)).as_py()
     if engine not in REDUCING or has_absent(changes) or is_cleared or whole_from == ():
@@ -34,7 +38,26 @@ def compact_changes(changes: pa.Table, shape: TableSpec, whole_from: Sequence[in
         query += f" OR {deleted} >= {[*whole_from]}::BIGINT[]"
     with open_scratch() as scratch, connect(MERGE_MEMORY, scratch) as connection:
         connection.register("changes", changes)
+        if tied:
+            connection.register("tied", tied)
+            query += f" OR ({', '.join([key_list(shape), *order_columns(shape)])}) IN (FROM tied)"
         return connection.sql(query).to_arrow_table().cast(changes.schema)
+
+
+def find_waiting_ties(changes: Iterable[pa.Table], shape: TableSpec) -> pa.Table | None:
+    """Returns the keys and orders of which `changes` have different ones; None: the engine or the order has no ties.
+
+    changes: all that wait, however they are compacted: one that stays may tie with one of another run.
+    """
+    if shape.merge.engine not in REDUCING or not can_tie(shape):
+        return None
+    names = ", ".join([key_list(shape), *order_columns(shape)])
+    with open_scratch() as scratch, connect(MERGE_MEMORY, scratch) as connection:
+        columns = f"SELECT {names}, {hash_content(shape)} AS _content FROM part"
+        for number, part in enumerate([change_schema(shape).empty_table(), *changes]):
+            connection.register("part", part)
+            connection.execute(f"INSERT INTO waiting {columns}" if number else f"CREATE TEMP TABLE waiting AS {columns}")
+        return connection.sql(f"SELECT {names} {group_ties(shape, 'waiting', '_content')}").to_arrow_table()
 
 
 def _select_first(shape: TableSpec) -> str:

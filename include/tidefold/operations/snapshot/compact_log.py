@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -24,8 +24,9 @@ from tidefold.domain.table.table_spec import ARRIVAL, COLUMNS, POSITION, VERSION
 from tidefold.domain.table.types import shape_at
 from tidefold.domain.wording import count_noun
 from tidefold.errors import ConflictError, RefusedError, TidefoldError
-from tidefold.fold.merge.compaction import compact_changes
+from tidefold.fold.merge.compaction import compact_changes, find_waiting_ties
 from tidefold.operations.ingest import recovery
+from tidefold.operations.ingest.schema_update import aligner_to_newest
 from tidefold.operations.local_copies.segments import write_segment
 from tidefold.operations.outcome import Outcome, Status
 from tidefold.operations.pipeline import Pipeline, now
@@ -58,7 +59,8 @@ def compact_log(pipeline: Pipeline, log: str, plan: bool = False, only_due: bool
     details = CompactionDetails(change_sets=sets, changes=rows, into=len(runs))
     if plan:
         return Outcome(log, Status.PLANNED, f"would compact {sets:,} change sets into {len(runs):,}", details=details)
-    kept = sum(_compact_run(pipeline, state, run, kept_log) for run in runs)
+    tied = find_waiting_ties(_read_waiting(pipeline, state), state.shape)
+    kept = sum(_compact_run(pipeline, state, run, kept_log, tied) for run in runs)
     message = f"compacted {sets:,} change sets into {len(runs):,}: {kept:,} of {rows:,} changes are left"
     if state.shape.merge.engine not in log_bounds.REDUCING:
         message += f", because `merge: {state.shape.merge.engine}` needs each of them"
@@ -92,8 +94,19 @@ def _why_not(state: LogState | None) -> str:
     return "no two waiting change sets may be merged: ends of snapshots, consumers or steps of backfills separate them"
 
 
+def _read_waiting(pipeline: Pipeline, state: LogState) -> Iterator[pa.Table]:
+    """Yields the changes of each waiting change set as the next fold reads them."""
+    indexes: Indexes = {}
+    for one in state.unfolded:
+        yield aligner_to_newest(state).changes(read_change_set(pipeline.store, one, indexes=indexes), one.schema)
+
+
 def _compact_run(
-    pipeline: Pipeline, state: LogState, run: Sequence[ChangeSet], kept_log: log_bounds.LogRetention | None
+    pipeline: Pipeline,
+    state: LogState,
+    run: Sequence[ChangeSet],
+    kept_log: log_bounds.LogRetention | None,
+    tied: pa.Table | None,
 ) -> int:
     """Writes the compaction of one run and replaces it. Returns how many changes are left."""
     store, this = pipeline.store, uuid.uuid4().hex
@@ -105,7 +118,7 @@ def _compact_run(
     aligner = Aligner(shape_at(state, schema), schema, state.schemas)
     indexes: Indexes = {}
     changes = pa.concat_tables([aligner.changes(read_change_set(store, c, indexes=indexes), c.schema) for c in run])
-    rest = compact_changes(changes, aligner.shape, _find_needed(state))
+    rest = compact_changes(changes, aligner.shape, _find_needed(state), tied)
     [part] = write_segment(pipeline, path, [(state.log, rest)])
     written = part.change_set(run[-1].high)
     times = merge_ranges(one.times for one in run)

@@ -22,7 +22,7 @@ LOGS = {
     "merge: {engine: aggregate, deletes: ignore, aggregates: {v: max, n: sum, day: max}}",
     "append": f"key: []\n{COLUMNS}\nmerge: append",
 }
-DAY = "2026-11-01"
+DAY, LATER = "2026-11-01", "2026-11-02"
 
 
 def row(value: str, key: int = 1, op: str = "U", **more: Any) -> Row:
@@ -92,6 +92,53 @@ def compacted(at: Landing, tmp: Path) -> Landing:
     return at
 
 
+def waiting(at: Landing, *files: Row) -> Landing:
+    """The table has only another key."""
+    at.land("o.jsonl", [row("x", 2)])
+    at.run()
+    for number, one in enumerate(files):
+        at.land(f"{number}.jsonl", [one], *(("last", "partial", "history") if one["op"] == "D" else ()))
+        at.call("ingest")
+    return at
+
+
+def compact(at: Landing) -> Landing:
+    for log in LOGS:
+        at.call("compact-log", log)
+    at.run()
+    return at
+
+
+def waiting_compacted(at: Landing, tmp: Path) -> Landing:
+    return compact(waiting(at, row("a"), row("b")))
+
+
+def deleted_compacted(at: Landing, tmp: Path) -> Landing:
+    return compact(waiting(at, row("a"), row("a", op="D")))
+
+
+def compacted_apart(at: Landing, tmp: Path) -> Landing:
+    """A consumer stands between the two changes of one order."""
+    at = waiting(at, row("a"), row("b", day=LATER))
+    for log in LOGS:
+        at.call("consumer", log, "reader", "--at", "3")
+    at.land("m.jsonl", [row("m")])
+    at.call("ingest")
+    at.land("n.jsonl", [row("n", 2)])
+    at.call("ingest")
+    return compact(at)
+
+
+def behind_a_tail(at: Landing, tmp: Path) -> Landing:
+    """The tails compact what waits."""
+    at = waiting(at, row("a"), row("m"), row("b", day=LATER))
+    at.edit("version: 1", "version: 1\ncompaction: {change_sets: 1}")
+    at.call("tail", "last")
+    at.call("tail", "first")
+    at.run()
+    return at
+
+
 def retried(at: Landing, tmp: Path) -> Landing:
     at.land("a.jsonl", [row("x", 2), row("a", op="Q")])
     at.run()
@@ -152,6 +199,10 @@ SITUATIONS: dict[str, Callable[[Landing, Path], Landing]] = {
     "a delete at equal order": delete,
     "an upsert after a delete at equal order": upsert_after_delete,
     "compacted": compacted,
+    "waiting, compacted": waiting_compacted,
+    "waiting, a delete, compacted": deleted_compacted,
+    "below a newer row, compacted apart": compacted_apart,
+    "below a newer row, behind a tail": behind_a_tail,
     "retried": retried,
     "rebuilt": rebuilt,
     "imported": imported,

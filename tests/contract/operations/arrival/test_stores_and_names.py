@@ -56,6 +56,26 @@ def test_a_limit_of_ties_is_a_failed_check(tmp_path: Path) -> None:
     assert [row["v"] for row in at.rows("o")] == ["a"]
 
 
+def test_a_compaction_changes_no_verdict_about_ties(tmp_path: Path) -> None:
+    """The second run compacts what the failed first one left, by itself, as a tail or by hand."""
+    logs = {
+        engine: f"{DAILY}\nmerge: {{engine: {engine}, deletes: ignore}}\nquality: {{max_ties: 0}}"
+        for engine in ("last", "first")
+    }
+    at = Landing.make(tmp_path / "at", logs, "format: csv", top="compaction: {change_sets: 1}\n")
+    at.land("o.csv", f"id,v,day\n9,x,{DAY}\n")
+    at.run()
+    land(at, "a.csv", "a")
+    at.call("ingest")
+    land(at, "b.csv", "b")
+    for words in ((), ("tail", "last"), ("tail", "first"), ("compact-log", "first")):
+        if words:
+            at.call(*words)
+        said = at.run(code=3).output
+        assert said.count("allowed 0") == 2, (words, said)
+        assert [row["v"] for log in logs for row in at.rows(log)] == ["x", "x"]
+
+
 def test_validate_warns_of_orders_that_often_tie(tmp_path: Path) -> None:
     logs = {
         "day": DAILY,
