@@ -112,6 +112,7 @@ class LandedFileRecord:
     settled: how many records a person settled by hand, with name and reason; or how many were refused before an import
         or a rebuild. These records count as ignored.
     etag: the object store's ETag of the file; empty for a file on a disk.
+    retried: how many refused records each retry took, after its last change set (sqn): before that they were refused.
     """
 
     number: int
@@ -142,11 +143,21 @@ class LandedFileRecord:
     forgotten: int = 0
     settled: tuple[str, ...] = ()
     etag: str = ""
+    retried: tuple[tuple[int, int], ...] = ()
 
     @property
     def refused(self) -> int:
         """How many records were refused, and did not become changes later."""
         return self.quarantined + (self.ignored if self.settled else 0)
+
+    def taken_after(self, sqn: int) -> int:
+        """Returns how many refused records a retry took after this change set."""
+        return sum(taken for last, taken in self.retried if last > sqn)
+
+    @property
+    def brought(self) -> int:
+        """How many of its records counted, as far as the log knows."""
+        return self.changes + self.tombstones + self.unproved
 
     @property
     def is_copy(self) -> bool:
@@ -197,10 +208,23 @@ class SourceProgress:
 NO_PROGRESS = SourceProgress()
 
 
-def pack_files(landed: Iterable[LandedFileRecord]) -> str:
-    """Returns the files without offsets as one short text: their numbers, and what shows that a file was ingested."""
+def pack_files(landed: Iterable[LandedFileRecord], sqn: int) -> str:
+    """Returns the files without offsets as one short text: their numbers, and what shows that a file was ingested.
+
+    sqn: how many of their records were refused then.
+    """
     rows = [
-        (e.number, e.name, e.length, e.checksum, e.records, e.complete, e.changed, e.etag, e.refused)
+        (
+            e.number,
+            e.name,
+            e.length,
+            e.checksum,
+            e.records,
+            e.complete,
+            e.changed,
+            e.etag,
+            e.refused + e.taken_after(sqn),
+        )
         for e in landed
         if not e.next_offset and e.length and not e.is_copy
     ]

@@ -40,7 +40,7 @@ def _after(before: Position | None, entry: LandedFileRecord) -> Position:
 def progress_at(state: LogState, sqn: int) -> SourceProgress:
     """Returns what the log knew of its source when it ended with this sqn."""
     later = next((i for i, entry in enumerate(state.landed) if entry.sqn is not None and entry.sqn > sqn), None)
-    files = pack_files(state.landed[:later])
+    files = pack_files(state.landed[:later], sqn)
     return SourceProgress(positions_at(state, sqn), state.names, state.last_file, files, state.followed_ttl)
 
 
@@ -107,11 +107,13 @@ def find_landed_range(state: LogState, snapshot: Snapshot, *, extracts: bool = F
     entries = state.landed[first:end]
     unended = _find_unended(state.landed[:end])
     before = _find_unended(state.landed[:first]) if unended else {}
+    # What a retry took after the snapshot is not in it.
+    refused = {entry.number: entry.quarantined + entry.taken_after(snapshot.folds_to) for entry in state.landed[:end]}
     return LandedRange(
         sum(entry.changes + entry.quarantined + (entry.ignored if extracts else 0) for entry in entries),
-        sum(entry.quarantined for entry in entries),
+        sum(refused[entry.number] for entry in entries),
         tuple(entry.name for entry in entries if entry.truncates),
-        sum(entry.quarantined for entry in state.landed[:first] if entry.quarantined and not is_skipped(state, entry)),
+        sum(refused[e.number] for e in state.landed[:first] if refused[e.number] and not is_skipped(state, e)),
         tuple(sorted(unended)),
         any(before.get(topic) != order for topic, order in unended.items()),
     )

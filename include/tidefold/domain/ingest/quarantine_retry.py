@@ -77,7 +77,8 @@ def retake(state: LogState, retaken: QuarantineRetryCommit) -> LogState:
     if not {one.number for one in retaken.settled} <= named or not as_it_was:
         raise ConflictError("RETRY_OVERTAKEN", f"Another retry, an ingest or a restore of `{state.log}` was faster.")
     settled = {one.number: one for one in retaken.settled}
-    landed = tuple(_correct(e, retaken, settled) if e.number in named else e for e in state.landed)
+    last = state.last_sqn + len(retaken.brought)
+    landed = tuple(_correct(e, retaken, settled, last) if e.number in named else e for e in state.landed)
     highs = {(p.topic, p.partition): p.stream.max_order for p in state.positions}
     numbered = (
         replace(
@@ -92,7 +93,7 @@ def retake(state: LogState, retaken: QuarantineRetryCommit) -> LogState:
 
 
 def _correct(
-    entry: LandedFileRecord, retaken: QuarantineRetryCommit, settled: dict[int, ResolvedCounts]
+    entry: LandedFileRecord, retaken: QuarantineRetryCommit, settled: dict[int, ResolvedCounts], last: int
 ) -> LandedFileRecord:
     one = settled.get(entry.number, ResolvedCounts(entry.number))
     left = entry.quarantined - one.total
@@ -106,6 +107,7 @@ def _correct(
         key_changes=entry.key_changes - one.key_changes,
         settled=(*entry.settled, f"{one.total} {retaken.note}") if retaken.note and one.total else entry.settled,
         quarantine=retaken.kept if left else None,
+        retried=(*entry.retried, (last, one.total)) if one.total and not retaken.note else entry.retried,
     )
 
 

@@ -56,7 +56,9 @@ def find_waiting_ties(changes: Iterable[pa.Table], shape: TableSpec) -> pa.Table
         columns = f"SELECT {names}, {hash_content(shape)} AS _content FROM part"
         for number, part in enumerate([change_schema(shape).empty_table(), *changes]):
             connection.register("part", part)
-            connection.execute(f"INSERT INTO waiting {columns}" if number else f"CREATE TEMP TABLE waiting AS {columns}")
+            connection.execute(
+                f"INSERT INTO waiting {columns}" if number else f"CREATE TEMP TABLE waiting AS {columns}"
+            )
         return connection.sql(f"SELECT {names} {group_ties(shape, 'waiting', '_content')}").to_arrow_table()
 
 

@@ -8,7 +8,7 @@ knowledge, it waits for another round; the results of the files behind it are ke
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pyarrow.compute as pc
@@ -17,12 +17,11 @@ from tidefold.changelog.schema import count_changes
 from tidefold.changelog.segment import at_least, read_change_set
 from tidefold.domain.ingest.append import IngestedFile, append
 from tidefold.domain.log_state import LandedFileRecord, LogState, Position, TableSpec
-from tidefold.domain.source_progress import NameReading
 from tidefold.domain.table.table_spec import ARRIVAL, COLUMNS, POSITION, VERSION
 from tidefold.errors import RefusedError, TidefoldError, from_wire
+from tidefold.operations.ingest.copied_files import find_used_up, may_come_again, name_reader
 from tidefold.operations.ingest.parse import FileResult, Parsed
 from tidefold.operations.ingest.stages import Accounted, Failed, Planned
-from tidefold.sources.landing.folders import find_time, read_folders
 from tidefold.sources.landing.plan import FileTask, limit_plan, plan_files
 from tidefold.sources.landing.problems import FileProblem, report_late_dump
 from tidefold.sources.records.accounting import COUNTING, Account
@@ -127,14 +126,8 @@ def _without_copies(planned: Planned, state: LogState, results: Mapping[str, Fil
     folders they are, too, if columns are read from the names of folders.
     """
     new = [task for task in planned.plan.take if task.file.is_numbered and not task.begin]
-    columns = planned.listed.feed.options.get("folder_columns", ()) if planned.listed.feed else ()
-
-    def read_name(name: str) -> tuple[int | None, tuple[str | None, ...]]:
-        time = find_time(name, new[0].file.zone) if new[0].file.names is NameReading.DATED else None
-        folders = read_folders(name) if columns else {}
-        return time, tuple(folders.get(column) for column in columns)
-
-    taken = {(e.checksum, e.length, read_name(e.name)) for e in _find_used_up(state)} if new else set()
+    read_name = name_reader(planned.listed.feed, new[0].file.names if new else None)
+    taken = {(e.checksum, e.length, read_name(e.name)) for e in find_used_up(state)} if new else set()
     left = dict(results)
     for task in new:
         result = results[task.file.name]
@@ -142,23 +135,9 @@ def _without_copies(planned: Planned, state: LogState, results: Mapping[str, Fil
         if account and content in taken:
             account = Account(records=account.records, repeated=account.records, stream=account.stream)
             left[task.file.name] = replace(result, account=account, written=None, quarantine=None)
-        elif account and not _may_come_again(state, sum(account.refused.values()), account.changes):
+        elif account and not may_come_again(state, sum(account.refused.values()), account.changes):
             taken.add(content)
     return left
-
-
-def _find_used_up(state: LogState) -> Iterator[LandedFileRecord]:
-    """Yields the records of files whose bytes bring nothing when they land again."""
-    sums: dict[str, tuple[int, int]] = {}
-    for entry in state.landed:
-        refused, brought = sums.get(entry.name, (0, 0))
-        brought += entry.changes + entry.tombstones + entry.unproved
-        sums[entry.name] = refused + entry.refused, brought
-    return (e for e in state.landed if not (e.is_copy or _may_come_again(state, *sums[e.name])))
-
-
-def _may_come_again(state: LogState, refused: int, brought: int) -> bool:
-    return refused > 0 and not (brought and state.shape.merge.engine in COUNTING)
 
 
 def _is_late_dump(state: LogState, account: Account) -> bool:

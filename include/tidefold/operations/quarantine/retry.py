@@ -39,6 +39,7 @@ from tidefold.domain.source_progress import NameReading
 from tidefold.domain.wording import shorten_reason
 from tidefold.errors import ConflictError, RefusedError
 from tidefold.operations.ingest import recovery
+from tidefold.operations.ingest.copied_files import decide_copies
 from tidefold.operations.ingest.schema_update import apply_configured_schema
 from tidefold.operations.inspect.read import require_state
 from tidefold.operations.local_copies.segments import write_segment
@@ -180,7 +181,14 @@ def _retry_file(pipeline: Pipeline, log: str, path: str, reason: str | None) -> 
     if path not in quarantine_files(state):
         return _SortedRecords()  # Another retry has handled the file.
     records = list(read_refused(pipeline.store, state, path))
-    parts = _sort_records(pipeline, state, [one for one in records if reason in (None, one.entry.reason)])
+    asked = [one for one in records if reason in (None, one.entry.reason)]
+    decided = list(decide_copies(pipeline.store, state, pipeline.log(log).feed, asked))
+    parts = _sort_records(pipeline, state, [one for one, of in decided if of is None])
+    became = {id(one): "repeated" if what == "changes" else what for one, what in (*parts.settled, *parts.staying)}
+    for one, of in decided:
+        if of is not None:
+            what = of if isinstance(of, str) else became.get(id(of), "refused")
+            (parts.settled if what in _BECAME else parts.staying).append((one, what))
     if parts.settled or parts.renewed:
         gone = {id(one) for one, _ in parts.settled}
         _commit(pipeline, state, path, parts, [one for one in records if id(one) not in gone])

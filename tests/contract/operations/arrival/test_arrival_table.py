@@ -124,7 +124,7 @@ def compacted_apart(at: Landing, tmp: Path) -> Landing:
         at.call("consumer", log, "reader", "--at", "3")
     at.land("m.jsonl", [row("m")])
     at.call("ingest")
-    at.land("n.jsonl", [row("n", 2)])
+    at.land("n.jsonl", [row("n", 3)])
     at.call("ingest")
     return compact(at)
 
