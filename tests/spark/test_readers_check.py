@@ -216,6 +216,21 @@ def test_a_wrong_deletion_vector_is_found(vectored: Pipeline, spark: SparkSessio
     require_found(vectored, spark, "1 file with other rows", *([] if places == [0, 1] else ["rows instead of 199"]))
 
 
+def test_a_vector_with_the_same_sums_is_found(tmp_path: Path, spark: SparkSession) -> None:
+    """Rows 1, 2 and 6 have the number, the sum and the sum of squares of rows 0, 4 and 5."""
+    pipeline = make_pipeline(tmp_path, VECTORS)
+    put_and_publish(pipeline, "run-1", [row(key) for key in range(200)])
+    put_and_publish(pipeline, "run-2", [{"id": key, "_op": DELETE} for key in (0, 4, 5)])
+    assert check(pipeline, spark).status == "whole"
+    commit, other = last_commit(pipeline), deletions(np.array([1, 2, 6], np.uint64))
+    assert other
+    [vector] = [action["add"]["deletionVector"] for action in map(json.loads, commit.open()) if "add" in action]
+    assert vector["cardinality"] == other.rows
+    assert vector["sizeInBytes"] == other.bytes
+    commit.write_text(commit.read_text().replace(vector["pathOrInlineDv"], other.vector))
+    require_found(pipeline, spark, "1 file with another deletion vector")
+
+
 def test_a_table_that_spark_cannot_read_is_an_error_of_its_own(pipeline: Pipeline, spark: SparkSession) -> None:
     data_files(pipeline)[0].unlink()
     outcome = check(pipeline, spark)

@@ -273,7 +273,8 @@ def _list_forgotten_decisions(base: LogState) -> list[str]:
     decisions += [f"consumer {one.name} at change set {one.sqn}" for one in base.consumers]
     refused = (
         "refused records, and changes of `quarantine retry` after the newest snapshot: to read them, land the bytes of "
-        "their files under other names (`append`, `aggregate`: their records alone). The counts of quarantined records and ingested files begin again"
+        "their files under other names (`append`, `aggregate`: their records alone). The counts of quarantined records "
+        "and ingested files begin again"
     )
     return [*decisions, refused]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -23,6 +23,7 @@ from tidefold.domain.verify.expected_files import (
     StoredLocation,
     list_kept,
 )
+from tidefold.domain.wording import count_noun
 from tidefold.errors import CorruptError, NotFoundError, RefusedError
 from tidefold.storage import Store
 from tidefold.typed_json import decode_json
@@ -102,6 +103,27 @@ def check_published_table(store: Store, state: LogState, manifests: Mapping[int,
         )
     place = StoredLocation(f"{path}/_delta_log")
     return Damage(FileRole.TABLE, harm, (place,), (shown[0].id,), why="verify writes no published table", hint=hint)
+
+
+def find_log_differences(store: Store, manifest: Manifest) -> Iterator[str]:
+    """Yields how the files in the Delta log of the published table differ from those of a snapshot, for people.
+
+    Readers take paths, deleted rows and statistics from the log: they skip files by bounds, and count without reading.
+    """
+    shown, wanted = delta_state(store, LogPaths(manifest.log).table), build_table(manifest)[0].files
+    files = shown.files if shown else {}
+    yield from name_files("that the Delta log adds at another place", files.keys() - wanted.keys())
+    pairs = [(path, files[path], file) for path, file in wanted.items() if path in files]
+    vectors = [path for path, one, other in pairs if one.get("deleted") != other.get("deleted")]
+    yield from name_files("with another deletion vector", vectors)
+    rest = [path for path, one, other in pairs if path not in vectors and one != other]
+    yield from name_files("with other statistics in the Delta log", rest)
+
+
+def name_files(what: str, names: Collection[str]) -> Iterator[str]:
+    """Yields how many files are so, and an example."""
+    if names:
+        yield f"{count_noun(len(names), 'file')} {what}, such as {min(names)}"
 
 
 def find_shown(state: LogState) -> list[Snapshot]:

@@ -1,13 +1,13 @@
 """Compares what Spark users read from the published table with the snapshot that was judged and published.
 
 The other checks of `verify` compare files and Delta logs. This one reads through delta-spark and compares the schema,
-the protocol, the rows and values of each file and the bytes of files with the manifest (decision 0063).
+the protocol, the rows and values of each file, the bytes of files and the Delta log with the manifest (decision 0063).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, replace
 from itertools import product
 from typing import Protocol
@@ -19,12 +19,11 @@ from tidefold.domain.log_state import LogState, Snapshot, State
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot.manifest import DataFile, Manifest
 from tidefold.domain.verify.expected_files import ReaderProof
-from tidefold.domain.wording import count_noun
 from tidefold.errors import CorruptError, RefusedError
 from tidefold.ledger import read_manifest
 from tidefold.operations.outcome import ErrorInfo, Outcome, Status, for_each_log
 from tidefold.operations.pipeline import Pipeline, now
-from tidefold.operations.verify.check_delta_tables import find_shown
+from tidefold.operations.verify.check_delta_tables import find_log_differences, find_shown, name_files
 from tidefold.operations.verify.scope import ReaderComparison, ReadersDetails, find_proof, write_proof
 from tidefold.read.delta_reader import FileContent, ReaderColumn, TableContent, TableScan, parse_columns
 
@@ -145,7 +144,7 @@ def _compare(pipeline: Pipeline, log: str, snapshot: Snapshot, reader: DeltaRead
         expected_rows=sum(file.rows for file in manifest.shown),
         files=len(content.files),
         hashed=len(content.hashes),
-        differences=tuple(find_differences(manifest, scan, content)),
+        differences=(*find_differences(manifest, scan, content), *find_log_differences(pipeline.store, manifest)),
     )
 
 
@@ -188,24 +187,19 @@ def find_differences(manifest: Manifest, scan: TableScan, content: TableContent)
     rows, read = (sum(file.rows for file in files.values()) for files in (judged, content.files))
     if rows != read:
         yield f"{read:,} rows instead of {rows:,}"
-    yield from _name_files("not judged", content.files.keys() - judged.keys())
-    yield from _name_files("not read", judged.keys() - content.files.keys())
+    yield from name_files("not judged", content.files.keys() - judged.keys())
+    yield from name_files("not read", judged.keys() - content.files.keys())
     pairs = {name: (judged[name], content.files[name]) for name in judged.keys() & content.files.keys()}
-    yield from _name_files(
+    yield from name_files(
         "with other rows", [name for name, (one, other) in pairs.items() if one.has_other_rows(other)]
     )
     differ = {column for one, other in pairs.values() for column in one.find_other_values(other)}
     if differ:
         yield f"other values in {', '.join(sorted(differ))}"
     hashes = {file.name: file.sha256 for file in manifest.shown}
-    yield from _name_files(
+    yield from name_files(
         "with other bytes", [name for name, sha256 in content.hashes.items() if sha256 != hashes[name]]
     )
-
-
-def _name_files(what: str, names: Collection[str]) -> Iterator[str]:
-    if names:
-        yield f"{count_noun(len(names), 'file')} {what}, such as {min(names)}"
 
 
 def _expect_columns(manifest: Manifest) -> tuple[ReaderColumn, ...]:

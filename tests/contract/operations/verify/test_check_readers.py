@@ -6,9 +6,13 @@ Spark itself is in tests/spark/test_readers_check.py.
 from __future__ import annotations
 
 import hashlib
+import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, Field
@@ -36,6 +40,7 @@ from tidefold.spark.dispatch import run_without_spark
 from tidefold.spark.steps import VerifyStep
 
 TABLE = LogPaths("accounts").table
+Row = dict[str, Any]
 
 
 class PlainReader:
@@ -52,7 +57,7 @@ class PlainReader:
             publish(pipeline, "meanwhile", 3)
         table = DeltaTable(uri)
         protocol = table.protocol()
-        files = {path.rpartition("/")[2]: Path(path) for path in table.file_uris()}
+        files = {path.rpartition("/")[2]: Path(path.rpartition("file:")[2]) for path in table.file_uris()}
         return TableContent(
             parse_columns(table.schema().to_json()),
             (protocol.min_reader_version, protocol.min_writer_version),
@@ -175,6 +180,61 @@ def damage(path: str) -> None:
     rows = pq.read_table(path)
     Path(path).unlink()
     pq.write_table(rows, path, compression="none")
+
+
+def elsewhere(folder: str) -> Callable[[Path, Row], None]:
+    """The file of the same name in another folder, with other rows."""
+
+    def plant(table: Path, add: Row) -> None:
+        rows = pq.read_table(table / add["path"])
+        path = table / folder / Path(add["path"]).name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(rows.set_column(1, "text", pa.array(["x"] * len(rows))), path)
+        add["path"] = f"file://{path.resolve()}" if folder.startswith("..") else f"{folder}/{path.name}"
+
+    return plant
+
+
+def stated(**changed: Any) -> Callable[[Path, Row], None]:
+    def plant(table: Path, add: Row) -> None:
+        stats = json.loads(add["stats"])
+        add["stats"] = json.dumps(stats | {name: make(stats[name]) for name, make in changed.items()})
+
+    return plant
+
+
+PLACE, STATED = "1 file that the Delta log adds at another place", "1 file with other statistics in the Delta log"
+PLANTED = {
+    "another folder": (elsewhere("other"), PLACE),
+    "an absolute path": (elsewhere("../../elsewhere"), PLACE),
+    "numRecords": (stated(numRecords=lambda rows: rows + 7), STATED),
+    "bounds": (stated(maxValues=lambda found: found | {"id": 1}), STATED),
+    "nullCount": (stated(nullCount=lambda found: found | {"text": 3}), STATED),
+    "size": (lambda table, add: add.update(size=add["size"] + 1), STATED),
+}
+
+
+@pytest.mark.parametrize("what", PLANTED)
+@pytest.mark.parametrize("is_foreign", [False, True], ids=["in our commit", "by a foreign commit"])
+def test_an_add_that_was_changed_is_found(pipeline: Pipeline, what: str, is_foreign: bool) -> None:
+    """Readers take paths and statistics from the log: whole files under `_data` prove nothing about them."""
+    table = Path(pipeline.store.uri(TABLE))
+    last = max((table / "_delta_log").glob("0*.json"))
+    plant, said = PLANTED[what]
+    actions = [json.loads(line) for line in last.read_text().splitlines()]
+    add = next(action["add"] for action in actions if "add" in action)
+    name = add["path"]
+    plant(table, add)
+    if is_foreign:
+        remove = {"path": name, "dataChange": True, "deletionTimestamp": 0}
+        actions = [{"remove": remove}] if name != add["path"] else []
+        last = last.with_name(f"{int(last.stem) + 1:020d}.json")
+        actions.append({"add": add})
+    last.unlink(missing_ok=True)
+    last.write_text("".join(json.dumps(action) + "\n" for action in actions))
+    found = check(pipeline)
+    assert (found.status, found.error_code) == (Status.DAMAGED, "READERS_DIFFER")
+    assert said in found.message
 
 
 def test_of_a_large_table_a_sample_reads_the_newest_files(pipeline: Pipeline) -> None:
