@@ -18,6 +18,7 @@ from itertools import groupby
 import msgspec
 
 from tidefold.domain.ingest.append import ExpectedPosition, IngestedFile
+from tidefold.domain.ingest.quarantine_retry import SkippedRanges
 from tidefold.domain.landing_problems import LandingProblems
 from tidefold.domain.log_state import TableSpec
 from tidefold.domain.paths import INTENTS
@@ -67,6 +68,7 @@ class Taking:
 
     landing: what the run did not ingest from the landing folder; None: unknown.
     uploads: what the uploads cost; None: unknown.
+    left_out: the changes that restores and imports had left out of the rows on which the results rest; None: on none.
     """
 
     log: str
@@ -76,6 +78,7 @@ class Taking:
     arrivals: tuple[IngestedFile, ...]
     landing: LandingProblems | None = None
     uploads: UploadTotals | None = None
+    left_out: SkippedRanges | None = None
 
 
 @dataclass(frozen=True, slots=True)

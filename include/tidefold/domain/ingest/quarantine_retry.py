@@ -14,6 +14,9 @@ from tidefold.domain.ingest.append import require_fence, require_open
 from tidefold.domain.log_state import ChangeSet, LandedFileRecord, LogState
 from tidefold.errors import ConflictError
 
+# The change sets (after, to] that restores and imports left out.
+SkippedRanges = tuple[tuple[int, int], ...]
+
 
 @dataclass(frozen=True, slots=True)
 class ResolvedCounts:
@@ -59,7 +62,7 @@ class QuarantineRetryCommit:
     brought: tuple[RecoveredChangeSet, ...]
     fence: int
     last_sqn: int
-    left_out: tuple[tuple[int, int], ...]
+    left_out: SkippedRanges
     note: str = ""
 
 
@@ -128,7 +131,7 @@ def high_before(state: LogState, entry: LandedFileRecord) -> tuple[int, ...]:
     return max((e.stream.max_order for e in former), default=())
 
 
-def find_skipped_ranges(state: LogState) -> tuple[tuple[int, int], ...]:
+def find_skipped_ranges(state: LogState) -> SkippedRanges:
     """The ranges (after, to) that restores skipped in the published lineage or in the open attempt.
 
     An import skips everything that was there.

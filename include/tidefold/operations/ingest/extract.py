@@ -18,10 +18,9 @@ from tidefold.domain.uploads import NO_UPLOADS
 from tidefold.errors import RefusedError, TidefoldError, from_wire
 from tidefold.operations.ingest.extract_task import ExtractDifference, ExtractTask, find_difference
 from tidefold.operations.ingest.parse import TASK_BYTES, IngestRun
-from tidefold.operations.ingest.stages import Accounted, ExtractTaken
-from tidefold.operations.inspect.read import ReadRequest, What, plan_from
+from tidefold.operations.ingest.stages import Accounted, ExtractTaken, plan_own_rows
 from tidefold.operations.pipeline import Pipeline
-from tidefold.read.plan import ReadTask
+from tidefold.read.plan import ReadPlan, ReadTask
 from tidefold.sources.extract.source import (
     ROW_RANK,
     Extract,
@@ -90,7 +89,8 @@ def _apply(
     pipeline: Pipeline, run: IngestRun, accounted: Accounted, extract: Extract, options: ExtractOptions, runner: Runner
 ) -> Accounted:
     refused = sum(arrival.landed.quarantined for arrival in accounted.arrivals)
-    tasks = _plan_tasks(pipeline, run, accounted, extract, keeps_missing=refused > 0)
+    plan, left_out = plan_own_rows(pipeline, accounted)
+    tasks = _plan_tasks(pipeline, run, accounted, extract, plan, keeps_missing=refused > 0)
     segments = {task.segments for task in tasks}
     run.announce(pipeline.store, [accounted.listed.intent], *segments)
     run.folders |= segments
@@ -112,14 +112,15 @@ def _apply(
     state = append(accounted.listed.begun, arrivals)
     # The segments of the rows are compared and deleted; those of the differences stay.
     uploads = sum((result.uploads for result in differences), NO_UPLOADS)
-    return replace(accounted, arrivals=arrivals, state=state, extract=taken, no_copies=no_copies, uploads=uploads)
+    accounted = replace(accounted, arrivals=arrivals, state=state, left_out=left_out)
+    return replace(accounted, extract=taken, no_copies=no_copies, uploads=uploads)
 
 
 def _plan_tasks(
-    pipeline: Pipeline, run: IngestRun, accounted: Accounted, extract: Extract, *, keeps_missing: bool
+    pipeline: Pipeline, run: IngestRun, accounted: Accounted, extract: Extract, plan: ReadPlan, *, keeps_missing: bool
 ) -> list[ExtractTask]:
     """Plans one task for neighbouring buckets, up to about TASK_BYTES to read."""
-    feed, plan = accounted.listed.feed, plan_from(pipeline, accounted.listed.begun, ReadRequest(What.LIVE))
+    feed = accounted.listed.feed
     rows = tuple(arrival.change_set for arrival in accounted.arrivals)
     size = sum(change_set.location.length for change_set in rows if change_set)
     buckets = plan.every_bucket

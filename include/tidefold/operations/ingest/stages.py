@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from tidefold.changelog.write_intents import IntentLog, Taking
-from tidefold.domain.ingest.append import IngestedFile, expect_positions, require_open
+from tidefold.domain.ingest.append import IngestedFile, expect_positions, require_open, require_rows
+from tidefold.domain.ingest.quarantine_retry import SkippedRanges, find_skipped_ranges
 from tidefold.domain.landing_problems import LandingProblems
 from tidefold.domain.log_state import LogState
 from tidefold.domain.paths import LogPaths
@@ -14,9 +15,11 @@ from tidefold.domain.uploads import NO_UPLOADS, UploadTotals
 from tidefold.errors import TidefoldError
 from tidefold.operations.ingest.parse import TASK_BYTES, FileResult, LogFiles
 from tidefold.operations.ingest.schema_update import apply_configured_schema
+from tidefold.operations.inspect.read import ReadRequest, What, plan_from
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot.attempt import find_horizon
+from tidefold.read.plan import ReadPlan
 from tidefold.sources.api import Feed, Listing, source_of
 from tidefold.sources.landing.completeness import Ending
 from tidefold.sources.landing.listing import LandedFile, find_rewritten
@@ -105,6 +108,7 @@ class Accounted:
     extract: the full extract that the run ingested; None: none.
     landing: the problems of the landing folder to record; None: nothing is recorded.
     completed: how many key changes got their missing values.
+    left_out: the changes that restores and imports left out of the rows on which `arrivals` rest; None: on none.
     """
 
     planned: Planned
@@ -119,6 +123,7 @@ class Accounted:
     extract: ExtractTaken | None = None
     landing: LandingProblems | None = None
     completed: int = 0
+    left_out: SkippedRanges | None = None
 
     @property
     def log(self) -> str:
@@ -137,7 +142,7 @@ class Accounted:
         """The results to commit to the log."""
         begun, arrivals = self.listed.begun, self.arrivals
         rests_on = expect_positions(begun, arrivals)
-        return Taking(self.log, begun.shape, begun.fence, rests_on, arrivals, self.landing, self.uploads)
+        return Taking(self.log, begun.shape, begun.fence, rests_on, arrivals, self.landing, self.uploads, self.left_out)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +172,16 @@ class Committed:
     @property
     def log(self) -> str:
         return self.outcome.log
+
+
+def plan_own_rows(pipeline: Pipeline, accounted: Accounted) -> tuple[ReadPlan, SkippedRanges]:
+    """Plans a read of the rows before this run, and returns what they leave out, for `Accounted.left_out`.
+
+    Raises RefusedError while an open attempt may replace them by others.
+    """
+    begun = accounted.listed.begun
+    require_rows(begun)
+    return plan_from(pipeline, begun, ReadRequest(What.LIVE)), find_skipped_ranges(begun)
 
 
 def _plan_landed(pipeline: Pipeline, state: LogState) -> Planned:

@@ -74,7 +74,7 @@ class PlainReader:
 
     def describe_newest(self, uri: str) -> str:
         table = DeltaTable(uri)
-        return f"version {table.version()} {table.history(1)[0]['operation']}"
+        return f"version {table.version()} {''.join(one['operation'] for one in table.history(1))}"
 
 
 def publish(pipeline: Pipeline, run: str, key: int) -> None:
