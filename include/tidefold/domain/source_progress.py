@@ -154,6 +154,10 @@ class LandedFileRecord:
         """Returns how many refused records a retry took after this change set."""
         return sum(taken for last, taken in self.retried if last > sqn)
 
+    def refused_at(self, sqn: int) -> int:
+        """Returns `refused` as it was when the log ended with this change set."""
+        return self.refused + self.taken_after(sqn)
+
     @property
     def brought(self) -> int:
         """How many of its records counted, as far as the log knows."""
@@ -214,17 +218,7 @@ def pack_files(landed: Iterable[LandedFileRecord], sqn: int) -> str:
     sqn: how many of their records were refused then.
     """
     rows = [
-        (
-            e.number,
-            e.name,
-            e.length,
-            e.checksum,
-            e.records,
-            e.complete,
-            e.changed,
-            e.etag,
-            e.refused + e.taken_after(sqn),
-        )
+        (e.number, e.name, e.length, e.checksum, e.records, e.complete, e.changed, e.etag, e.refused_at(sqn))
         for e in landed
         if not e.next_offset and e.length and not e.is_copy
     ]

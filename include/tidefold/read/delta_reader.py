@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 
 _SHOWN = 300
 _EXTENSIONS = "spark.connect.extensions.relation.classes"
-# Sums of the squares of row numbers do not fit into 64 bits.
-_SUM = "decimal(38,0)"
-_NUMBERS = {"rows": "long", "places": _SUM, "squares": _SUM, "values": "array<long>"}
+_NUMBERS = {"rows": "long", "places": "long", "values": "array<long>"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,18 +41,17 @@ class TableScan:
 class FileContent:
     """What a reader gets of one file.
 
-    places, squares: the sum of the numbers of its rows in the file, and of their squares; 0: not read.
+    places: the sum of the numbers of its rows in the file; 0: not read.
     values: how many values are not null, by column.
     """
 
     rows: int
     places: int = 0
-    squares: int = 0
     values: Mapping[str, int] = field(default_factory=dict)
 
     def has_other_rows(self, other: FileContent) -> bool:
         """Whether the rows are others, as far as their numbers in the file show."""
-        return (self.rows, self.places, self.squares) != (other.rows, other.places, other.squares)
+        return (self.rows, self.places) != (other.rows, other.places)
 
     def find_other_values(self, other: FileContent) -> list[str]:
         """Returns the columns of which the other has more or fewer values."""
@@ -123,9 +120,9 @@ class SparkDeltaReader:
     def _plan(self, table: DataFrame, path: str, scan: TableScan, names: Iterable[str]) -> DataFrame:
         from pyspark.sql import functions as F
 
-        place = (F.col("_metadata.row_index") if scan.places else F.lit(0)).cast(_SUM)
+        place = (F.col("_metadata.row_index") if scan.places else F.lit(0)).cast("long")
         values = F.array(*(F.count(F.col(f"`{name.replace('`', '``')}`")) for name in names))
-        numbers = (F.count("*"), F.sum(place), F.sum(place * place), values)
+        numbers = (F.count("*"), F.sum(place), values)
         rows = (
             (table.coalesce(1) if scan.small else table)
             .groupBy(F.col("_metadata.file_name").alias("file"))
@@ -155,9 +152,7 @@ class SparkDeltaReader:
 
 
 def _parse_row(row: Any, names: Iterable[str]) -> FileContent:
-    return FileContent(
-        row["rows"], int(row["places"]), int(row["squares"]), dict(zip(names, row["values"], strict=True))
-    )
+    return FileContent(row["rows"], row["places"], dict(zip(names, row["values"], strict=True)))
 
 
 def parse_columns(schema: str) -> tuple[ReaderColumn, ...]:

@@ -5,16 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from tidefold.domain.log_state import (
-    ChangeSet,
-    Column,
-    LandedFileRecord,
-    LogState,
-    Position,
-    Snapshot,
-    Stopped,
-    TableSpec,
-)
+from tidefold.domain.log_state import ChangeSet, Column, LandedFileRecord, LogState, Position, Stopped, TableSpec
 from tidefold.domain.source_progress import NO_POSITION, NameReading
 from tidefold.domain.uploads import UploadTotals
 from tidefold.errors import ConflictError, RefusedError, SupersededError
@@ -111,24 +102,6 @@ def require_open(state: LogState) -> None:
             f"Log `{state.log}` starts with an import (snapshot {attempt.id}, {attempt.state}) that is not confirmed.",
             hint=f"Run `tidefold quality {state.log}` and `tidefold confirm {state.log}`, or `tidefold abort "
             f"{state.log}`.",
-        )
-
-
-def find_replacement(state: LogState) -> Snapshot | None:
-    """Returns the open restore or import that leaves changes out: until it ends, nobody knows which rows come next."""
-    attempt = state.open_attempt
-    return attempt if attempt and (attempt.external or attempt.skipped_from is not None) else None
-
-
-def require_rows(state: LogState) -> None:
-    """Raises RefusedError while results that rest on the rows of the log may rest on rows that are left out."""
-    if attempt := find_replacement(state):
-        raise RefusedError(
-            "ROWS_OPEN",
-            f"What landed for `{state.log}` is compared with its rows, and snapshot {attempt.id} ({attempt.state}), "
-            "which leaves changes out, is not confirmed. The run ingested nothing.",
-            hint=f"Run `tidefold quality {state.log}` and `tidefold confirm {state.log}`, or `tidefold abort "
-            f"{state.log}`. Then run ingest again.",
         )
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from tidefold.domain.explain.key_history import FoldedRange, layers
 from tidefold.domain.ingest.append import require_fence, require_open
 from tidefold.domain.log_state import ChangeSet, LandedFileRecord, LogState
-from tidefold.errors import ConflictError
+from tidefold.errors import ConflictError, RefusedError
 
 # The change sets (after, to] that restores and imports left out.
 SkippedRanges = tuple[tuple[int, int], ...]
@@ -139,6 +139,27 @@ def find_skipped_ranges(state: LogState) -> SkippedRanges:
     folded = _layers(state)
     ranges = {(one.to, one.skipped_to) for one in folded if one.skipped_to is not None and not one.imported}
     return tuple(sorted({*ranges, *((0, end) for end in _import_ends(folded))}))
+
+
+def is_replaced(state: LogState) -> bool:
+    """Whether a restore or an import that leaves changes out is open: nobody knows which rows come next."""
+    attempt = state.open_attempt
+    return attempt is not None and (attempt.external is not None or attempt.skipped_from is not None)
+
+
+def require_rows(state: LogState, left_out: SkippedRanges) -> None:
+    """Raises RefusedError if the rows of the log are not those without these changes, or will be others.
+
+    left_out: the ranges that were left out of the rows with which landed files were compared.
+    """
+    if is_replaced(state) or find_skipped_ranges(state) != left_out:
+        raise RefusedError(
+            "ROWS_REPLACED",
+            f"What landed for `{state.log}` is compared with its rows, and a restore or an import that leaves changes "
+            "out replaces them. The run ingested nothing.",
+            hint=f"If its snapshot is open, run `tidefold quality {state.log}` and `tidefold confirm {state.log}`, or "
+            f"`tidefold abort {state.log}`. Then run ingest again.",
+        )
 
 
 def _layers(state: LogState) -> tuple[FoldedRange, ...]:

@@ -24,16 +24,7 @@ from tidefold.changelog.key_group_hash import quote_name
 from tidefold.changelog.schema import DELETE, UPSERT, has_absent, order_columns, place_columns, table_schema
 from tidefold.changelog.segment import at_least
 from tidefold.domain.table.table_spec import ARRIVAL, Engine, TableSpec
-from tidefold.fold.merge.engines.statements import (
-    ALIVE,
-    TIE,
-    UNRESOLVED,
-    hash_values,
-    key_list,
-    order,
-    order_of,
-    values,
-)
+from tidefold.fold.merge.engines.statements import ALIVE, TIE, UNRESOLVED, hash_values, key_list, order_of, values
 
 if TYPE_CHECKING:
     import duckdb
@@ -240,7 +231,7 @@ def can_tie(shape: TableSpec) -> bool:
 
 
 def hash_content(shape: TableSpec) -> str:
-    """Returns what must differ between two changes of one order for a tie."""
+    """Returns what differs between two changes of one order if they are a tie."""
     return hash_values(shape, "_op", "_absent::VARCHAR")
 
 
@@ -295,11 +286,10 @@ def _select_deletes(shape: TableSpec) -> str:
         return ""
     orders = ", ".join(f"_order[{i + 1}]" for i in range(shape.order_width))
     nothing = "".join(", NULL" for _ in values(shape))
-    newest = f"(SELECT {key_list(shape)}, max({order(shape)}) AS _newest FROM live GROUP BY {key_list(shape)})"
-    gone = (
-        f"hidden JOIN {newest} USING ({key_list(shape)}) WHERE _column = '' AND {order_of(shape, '_order')} = _newest"
-    )
-    return f" UNION ALL SELECT {key_list(shape)}, {orders}, {DELETE}, NULL{nothing} FROM {gone}"
+    key, order = key_list(shape), ", ".join(order_columns(shape))
+    newest = f"(SELECT {key}, max([{order}]) AS _newest FROM live GROUP BY {key}) USING ({key})"
+    gone = f"hidden JOIN {newest} WHERE _column = '' AND {order_of(shape, '_order')} = _newest"
+    return f" UNION ALL SELECT {key}, {orders}, {DELETE}, NULL{nothing} FROM {gone}"
 
 
 def _describe_tie(key: dict[str, Any], order: Iterable[Any]) -> str:

@@ -53,12 +53,10 @@ def find_waiting_ties(changes: Iterable[pa.Table], shape: TableSpec) -> pa.Table
         return None
     names = ", ".join([key_list(shape), *order_columns(shape)])
     with open_scratch() as scratch, connect(MERGE_MEMORY, scratch) as connection:
-        columns = f"SELECT {names}, {hash_content(shape)} AS _content FROM part"
         for number, part in enumerate([change_schema(shape).empty_table(), *changes]):
             connection.register("part", part)
-            connection.execute(
-                f"INSERT INTO waiting {columns}" if number else f"CREATE TEMP TABLE waiting AS {columns}"
-            )
+            into = "INSERT INTO waiting" if number else "CREATE TEMP TABLE waiting AS"
+            connection.execute(f"{into} SELECT {names}, {hash_content(shape)} AS _content FROM part")
         return connection.sql(f"SELECT {names} {group_ties(shape, 'waiting', '_content')}").to_arrow_table()
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import pyarrow.compute as pc
 
@@ -19,7 +20,7 @@ from tidefold.domain.ingest.append import IngestedFile, append
 from tidefold.domain.log_state import LandedFileRecord, LogState, Position, TableSpec
 from tidefold.domain.table.table_spec import ARRIVAL, COLUMNS, POSITION, VERSION
 from tidefold.errors import RefusedError, TidefoldError, from_wire
-from tidefold.operations.ingest.copied_files import find_used_up, may_come_again, name_reader
+from tidefold.operations.ingest.copied_files import find_used_up, may_come_again, read_name
 from tidefold.operations.ingest.parse import FileResult, Parsed
 from tidefold.operations.ingest.stages import Accounted, Failed, Planned
 from tidefold.sources.landing.plan import FileTask, limit_plan, plan_files
@@ -126,12 +127,12 @@ def _without_copies(planned: Planned, state: LogState, results: Mapping[str, Fil
     folders they are, too, if columns are read from the names of folders.
     """
     new = [task for task in planned.plan.take if task.file.is_numbered and not task.begin]
-    read_name = name_reader(planned.listed.feed, new[0].file.names if new else None)
-    taken = {(e.checksum, e.length, read_name(e.name)) for e in find_used_up(state)} if new else set()
+    read = partial(read_name, planned.listed.feed, new[0].file.names if new else None)
+    taken = {(e.checksum, e.length, read(e.name)) for e in find_used_up(state)} if new else set()
     left = dict(results)
     for task in new:
         result = results[task.file.name]
-        account, content = result.account, (result.checksum, task.until, read_name(task.file.name))
+        account, content = result.account, (result.checksum, task.until, read(task.file.name))
         if account and content in taken:
             account = Account(records=account.records, repeated=account.records, stream=account.stream)
             left[task.file.name] = replace(result, account=account, written=None, quarantine=None)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 
 from tidefold.domain.ingest.quarantine_retry import quarantine_files
 from tidefold.domain.log_state import LandedFileRecord, LogState
@@ -13,20 +14,13 @@ from tidefold.sources.quarantine.reparse import Refused, read_refused
 from tidefold.sources.records.accounting import COUNTING
 from tidefold.storage import Store
 
-# What a name adds to the content of its file: the time, if it orders rows, and the columns in names of folders.
-NameContent = tuple[int | None, tuple[str | None, ...]]
 
-
-def name_reader(feed: Feed | None, names: NameReading | None) -> Callable[[str], NameContent]:
-    """Returns what reads the part of a name that tells equal bytes apart."""
-    columns, zone = (feed.options.get("folder_columns", ()), feed.options.get("time_zone")) if feed else ((), None)
-
-    def read(name: str) -> NameContent:
-        time = find_time(name, zone) if names is NameReading.DATED else None
-        folders = read_folders(name) if columns else {}
-        return time, tuple(folders.get(column) for column in columns)
-
-    return read
+def read_name(feed: Feed | None, names: NameReading | None, name: str) -> tuple[int | None, tuple[str | None, ...]]:
+    """Returns what tells equal bytes apart: the time in a name, if it orders rows, and columns in names of folders."""
+    options = feed.options if feed else {}
+    time = find_time(name, options.get("time_zone")) if names is NameReading.DATED else None
+    folders = read_folders(name) if options.get("folder_columns") else {}
+    return time, tuple(folders.get(column) for column in options.get("folder_columns", ()))
 
 
 def find_used_up(state: LogState) -> Iterator[LandedFileRecord]:
@@ -50,21 +44,19 @@ def decide_copies(
 
     In a log that counts every record, the same line of a file with the same bytes counts once.
     """
-    if state.shape.merge.engine not in COUNTING or state.names is None or state.names.has_offsets:
-        yield from ((one, None) for one in records)
-        return
+    counts = state.shape.merge.engine in COUNTING and state.names is not None and not state.names.has_offsets
     of_name, names = dict[str, list[LandedFileRecord]](), dict[object, set[str]]()
-    read = name_reader(feed, state.names)
-    for entry in state.landed:
+    read = partial(read_name, feed, state.names)
+    for entry in state.landed if counts else ():
         of_name.setdefault(entry.name, []).append(entry)
         names.setdefault((entry.checksum, entry.length, read(entry.name)), set()).add(entry.name)
-    paths = quarantine_files(state) if len(names) < len(state.landed) else ()
+    paths = quarantine_files(state) if any(len(same) > 1 for same in names.values()) else ()
     waiting = {(r.entry.file, r.entry.line) for path in paths for r in read_refused(store, state, path)}
     first: dict[tuple[str, int], Refused] = {}
     for one in sorted(records, key=lambda record: record.landed.number):
         mine, line = one.landed.name, one.entry.line
         # A file that grew has a record for each part, and all of them begin with the same lines.
-        parts = (e for e in of_name[mine] if e.length >= one.landed.length)
+        parts = (e for e in of_name.get(mine, ()) if e.length >= one.landed.length)
         twins = set().union(*(names[e.checksum, e.length, read(mine)] for e in parts)) - {mine}
         counted = [e for name in twins if (name, line) not in waiting for e in of_name[name] if e.brought]
         former = next((first[name, line] for name in twins if (name, line) in first), None)

@@ -20,7 +20,7 @@ from tidefold.operations.ingest.extract_task import ExtractDifference, ExtractTa
 from tidefold.operations.ingest.parse import TASK_BYTES, IngestRun
 from tidefold.operations.ingest.stages import Accounted, ExtractTaken, plan_own_rows
 from tidefold.operations.pipeline import Pipeline
-from tidefold.read.plan import ReadPlan, ReadTask
+from tidefold.read.plan import ReadTask
 from tidefold.sources.extract.source import (
     ROW_RANK,
     Extract,
@@ -89,8 +89,7 @@ def _apply(
     pipeline: Pipeline, run: IngestRun, accounted: Accounted, extract: Extract, options: ExtractOptions, runner: Runner
 ) -> Accounted:
     refused = sum(arrival.landed.quarantined for arrival in accounted.arrivals)
-    plan, left_out = plan_own_rows(pipeline, accounted)
-    tasks = _plan_tasks(pipeline, run, accounted, extract, plan, keeps_missing=refused > 0)
+    tasks = _plan_tasks(pipeline, run, accounted, extract, keeps_missing=refused > 0)
     segments = {task.segments for task in tasks}
     run.announce(pipeline.store, [accounted.listed.intent], *segments)
     run.folders |= segments
@@ -112,15 +111,14 @@ def _apply(
     state = append(accounted.listed.begun, arrivals)
     # The segments of the rows are compared and deleted; those of the differences stay.
     uploads = sum((result.uploads for result in differences), NO_UPLOADS)
-    accounted = replace(accounted, arrivals=arrivals, state=state, left_out=left_out)
-    return replace(accounted, extract=taken, no_copies=no_copies, uploads=uploads)
+    return replace(accounted, arrivals=arrivals, state=state, extract=taken, no_copies=no_copies, uploads=uploads)
 
 
 def _plan_tasks(
-    pipeline: Pipeline, run: IngestRun, accounted: Accounted, extract: Extract, plan: ReadPlan, *, keeps_missing: bool
+    pipeline: Pipeline, run: IngestRun, accounted: Accounted, extract: Extract, *, keeps_missing: bool
 ) -> list[ExtractTask]:
     """Plans one task for neighbouring buckets, up to about TASK_BYTES to read."""
-    feed = accounted.listed.feed
+    feed, plan = accounted.listed.feed, plan_own_rows(pipeline, accounted)
     rows = tuple(arrival.change_set for arrival in accounted.arrivals)
     size = sum(change_set.location.length for change_set in rows if change_set)
     buckets = plan.every_bucket

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from tidefold.changelog import write_intents
 from tidefold.changelog.write_intents import Announced, ExpectedFiles, IntentLog, Taking
 from tidefold.domain.ingest.append import append, check_shape, give_up, names, with_shape
-from tidefold.domain.ingest.quarantine_retry import find_skipped_ranges
+from tidefold.domain.ingest.quarantine_retry import require_rows
 from tidefold.domain.log_state import DeletionState, LogState
 from tidefold.errors import ConflictError, RefusedError, TidefoldError
 from tidefold.ledger import Ledger
@@ -33,12 +33,8 @@ def commit_ingest(ledger: Ledger, taking: Taking) -> None:
         after = append(with_shape(state, taking.shape), taking.arrivals, taking.fence, taking.rests_on, taking.uploads)
         # A repeated commit has no news about the landing folder.
         is_new = len(after.landed) > len(state.landed)
-        if is_new and taking.left_out not in (None, find_skipped_ranges(state)):
-            raise RefusedError(
-                "ROWS_REPLACED",
-                f"A restore or an import replaced the rows of `{taking.log}` while the run compared with them.",
-                hint="Nothing was appended. Run ingest again.",
-            )
+        if is_new and taking.left_out is not None:
+            require_rows(state, taking.left_out)
         return replace(after, landing=taking.landing) if taking.landing is not None and is_new else after
 
     ledger.begin(taking.shape, taking.fence)

@@ -24,7 +24,6 @@ from tidefold.domain.table.table_spec import TableSpec
 from tidefold.operations.ingest.parse import IngestRun, write_segment_with_copy
 from tidefold.operations.ingest.stages import Accounted, plan_own_rows
 from tidefold.operations.pipeline import Pipeline
-from tidefold.read.plan import ReadPlan
 from tidefold.read.task import read_task
 from tidefold.sources.records.change_batches import fill_key_groups, with_commit_times
 
@@ -58,8 +57,7 @@ def resolve_operations(pipeline: Pipeline, run: IngestRun, accounted: Accounted)
     shape, store = accounted.listed.begun.shape, pipeline.store
     tables = [read_change_set(store, a.change_set) if a.change_set else None for a in arrivals]
     rows = _StateRows(shape, tuple(feed.options["state_key"]), tuple(feed.options.get("head") or ()))
-    plan, left_out = plan_own_rows(pipeline, accounted)
-    for row in _read_rows(pipeline, plan, _find_merged_keys(tables, shape)):
+    for row in _read_rows(pipeline, accounted, _find_merged_keys(tables, shape)):
         rows.set(row)
     resolved: list[tuple[int, pa.Table, int]] = []
     for number, table in enumerate(tables):
@@ -69,7 +67,7 @@ def resolve_operations(pipeline: Pipeline, run: IngestRun, accounted: Accounted)
             [filled] = fill_key_groups([with_commit_times(made, shape, feed)], shape) if changes else [made]
             resolved.append((number, filled, rows.dropped))
         rows.dropped = 0
-    return replace(_write(pipeline, run, accounted, resolved), left_out=left_out)
+    return _write(pipeline, run, accounted, resolved)
 
 
 def _count_unresolved(accounted: Accounted, arrival: IngestedFile) -> int:
@@ -89,8 +87,9 @@ def _find_merged_keys(tables: Iterable[pa.Table | None], shape: TableSpec) -> se
     return merged
 
 
-def _read_rows(pipeline: Pipeline, plan: ReadPlan, keys: set[StateKey] | None) -> Iterator[StateRow]:
+def _read_rows(pipeline: Pipeline, accounted: Accounted, keys: set[StateKey] | None) -> Iterator[StateRow]:
     """Yields the rows of the log before this run: all, or those of the keys."""
+    plan = plan_own_rows(pipeline, accounted)
     for bucket in plan.every_bucket:
         for batch in read_task(pipeline.store, plan, bucket):
             for row in batch.to_pylist():

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from tidefold.changelog.write_intents import IntentLog, Taking
-from tidefold.domain.ingest.append import IngestedFile, expect_positions, require_open, require_rows
-from tidefold.domain.ingest.quarantine_retry import SkippedRanges, find_skipped_ranges
+from tidefold.domain.ingest.append import IngestedFile, expect_positions, require_open
+from tidefold.domain.ingest.quarantine_retry import find_skipped_ranges, require_rows
 from tidefold.domain.landing_problems import LandingProblems
 from tidefold.domain.log_state import LogState
 from tidefold.domain.paths import LogPaths
@@ -108,7 +108,6 @@ class Accounted:
     extract: the full extract that the run ingested; None: none.
     landing: the problems of the landing folder to record; None: nothing is recorded.
     completed: how many key changes got their missing values.
-    left_out: the changes that restores and imports left out of the rows on which `arrivals` rest; None: on none.
     """
 
     planned: Planned
@@ -123,7 +122,6 @@ class Accounted:
     extract: ExtractTaken | None = None
     landing: LandingProblems | None = None
     completed: int = 0
-    left_out: SkippedRanges | None = None
 
     @property
     def log(self) -> str:
@@ -138,11 +136,17 @@ class Accounted:
         return (*self.problems, *self.planned.plan.problems)
 
     @property
+    def is_compared(self) -> bool:
+        """Whether `arrivals` rest on the rows of the log: see `plan_own_rows`."""
+        return bool(self.extract or any(r.account and r.account.unresolved for r in self.results.values()))
+
+    @property
     def taking(self) -> Taking:
         """The results to commit to the log."""
         begun, arrivals = self.listed.begun, self.arrivals
         rests_on = expect_positions(begun, arrivals)
-        return Taking(self.log, begun.shape, begun.fence, rests_on, arrivals, self.landing, self.uploads, self.left_out)
+        left_out = find_skipped_ranges(begun) if self.is_compared else None
+        return Taking(self.log, begun.shape, begun.fence, rests_on, arrivals, self.landing, self.uploads, left_out)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,14 +178,11 @@ class Committed:
         return self.outcome.log
 
 
-def plan_own_rows(pipeline: Pipeline, accounted: Accounted) -> tuple[ReadPlan, SkippedRanges]:
-    """Plans a read of the rows before this run, and returns what they leave out, for `Accounted.left_out`.
-
-    Raises RefusedError while an open attempt may replace them by others.
-    """
+def plan_own_rows(pipeline: Pipeline, accounted: Accounted) -> ReadPlan:
+    """Plans a read of the rows before this run. Raises RefusedError while an open attempt replaces them."""
     begun = accounted.listed.begun
-    require_rows(begun)
-    return plan_from(pipeline, begun, ReadRequest(What.LIVE)), find_skipped_ranges(begun)
+    require_rows(begun, find_skipped_ranges(begun))
+    return plan_from(pipeline, begun, ReadRequest(What.LIVE))
 
 
 def _plan_landed(pipeline: Pipeline, state: LogState) -> Planned:

@@ -24,8 +24,7 @@ from tidefold.changelog.key_group_hash import with_key_groups
 from tidefold.changelog.schema import CLEAR, DELETE, change_schema
 from tidefold.changelog.segment import Indexes, read_change_set
 from tidefold.domain.explain.key_history import layers
-from tidefold.domain.ingest.append import find_replacement
-from tidefold.domain.ingest.quarantine_retry import find_skipped_ranges, since
+from tidefold.domain.ingest.quarantine_retry import find_skipped_ranges, is_replaced, since
 from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.log_state import LogState, Snapshot, State, TableSpec
 from tidefold.domain.source_progress_history import positions_at
@@ -234,7 +233,7 @@ def _read(pipeline: Pipeline, state: LogState, moves: Sequence[_Move]) -> _Known
     The snapshot is from before the first change, and if it still exists, from before rows of snapshots by signal. While
     an open attempt may replace the rows, none are known.
     """
-    if find_replacement(state):
+    if is_replaced(state):
         return None
     signalled = sorted({one for at in state.positions for one in at.stream.signalled if one[:-1] < moves[-1].order})
     limits = [*(min(one[:-1], moves[0].order) for one in signalled), moves[0].order]

@@ -35,6 +35,7 @@ from tidefold.operations.snapshot.confirm import roll_forward
 from tidefold.operations.snapshot.details import CompactionDetails, TailDetails
 
 _log = logging.getLogger(__name__)
+_KeptLog = log_bounds.LogRetention | None
 _Runs = tuple[tuple[ChangeSet, ...], ...]
 
 
@@ -102,11 +103,7 @@ def _read_waiting(pipeline: Pipeline, state: LogState) -> Iterator[pa.Table]:
 
 
 def _compact_run(
-    pipeline: Pipeline,
-    state: LogState,
-    run: Sequence[ChangeSet],
-    kept_log: log_bounds.LogRetention | None,
-    tied: pa.Table | None,
+    pipeline: Pipeline, state: LogState, run: Sequence[ChangeSet], kept_log: _KeptLog, tied: pa.Table | None
 ) -> int:
     """Writes the compaction of one run and replaces it. Returns how many changes are left."""
     store, this = pipeline.store, uuid.uuid4().hex
@@ -145,9 +142,7 @@ def _find_needed(state: LogState) -> Sequence[int] | None:
     return () if is_waiting else min((position.stream.max_order for position in state.positions), default=())
 
 
-def _replace_run(
-    state: LogState, fence: int, change_set: ChangeSet, kept_log: log_bounds.LogRetention | None
-) -> LogState:
+def _replace_run(state: LogState, fence: int, change_set: ChangeSet, kept_log: _KeptLog) -> LogState:
     require_fence(state, fence)
     return log_bounds.compact(state, change_set, kept_log)
 
