@@ -150,13 +150,13 @@ class LandedFileRecord:
         """How many records were refused, and did not become changes later."""
         return self.quarantined + (self.ignored if self.settled else 0)
 
-    def taken_after(self, sqn: int) -> int:
+    def count_retried(self, sqn: int) -> int:
         """Returns how many refused records a retry took after this change set."""
         return sum(taken for last, taken in self.retried if last > sqn)
 
-    def refused_at(self, sqn: int) -> int:
+    def count_refused(self, sqn: int) -> int:
         """Returns `refused` as it was when the log ended with this change set."""
-        return self.refused + self.taken_after(sqn)
+        return self.refused + self.count_retried(sqn)
 
     @property
     def brought(self) -> int:
@@ -218,7 +218,7 @@ def pack_files(landed: Iterable[LandedFileRecord], sqn: int) -> str:
     sqn: how many of their records were refused then.
     """
     rows = [
-        (e.number, e.name, e.length, e.checksum, e.records, e.complete, e.changed, e.etag, e.refused_at(sqn))
+        (e.number, e.name, e.length, e.checksum, e.records, e.complete, e.changed, e.etag, e.count_refused(sqn))
         for e in landed
         if not e.next_offset and e.length and not e.is_copy
     ]

@@ -108,7 +108,7 @@ def find_landed_range(state: LogState, snapshot: Snapshot, *, extracts: bool = F
     unended = _find_unended(state.landed[:end])
     before = _find_unended(state.landed[:first]) if unended else {}
     # What a retry took after the snapshot is not in it.
-    refused = {entry.number: entry.quarantined + entry.taken_after(snapshot.folds_to) for entry in state.landed[:end]}
+    refused = {entry.number: entry.quarantined + entry.count_retried(snapshot.folds_to) for entry in state.landed[:end]}
     return LandedRange(
         sum(entry.changes + entry.quarantined + (entry.ignored if extracts else 0) for entry in entries),
         sum(refused[entry.number] for entry in entries),

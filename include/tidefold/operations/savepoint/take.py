@@ -180,7 +180,7 @@ def _list_missing(state: LogState, snapshot: Snapshot) -> Iterator[str]:
     if snapshot == state.latest and state.unfolded:
         yield f"; without {count_noun(sum(s.rows for s in state.unfolded), 'change')} after the snapshot"
     within = (entry for entry in state.landed if entry.sqn is None or entry.sqn <= snapshot.to_sqn)
-    if taken := sum(entry.taken_after(snapshot.to_sqn) for entry in within):
+    if taken := sum(entry.count_retried(snapshot.to_sqn) for entry in within):
         yield f"; without {count_noun(taken, 'record')} that a retry took later, which a later snapshot has"
     if refused := sum(entry.quarantined for entry in state.landed):
         yield (
