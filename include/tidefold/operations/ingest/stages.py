@@ -136,16 +136,13 @@ class Accounted:
         return (*self.problems, *self.planned.plan.problems)
 
     @property
-    def is_compared(self) -> bool:
-        """Whether `arrivals` rest on the rows of the log: see `plan_own_rows`."""
-        return bool(self.extract or any(r.account and r.account.unresolved for r in self.results.values()))
-
-    @property
     def taking(self) -> Taking:
         """The results to commit to the log."""
         begun, arrivals = self.listed.begun, self.arrivals
         rests_on = expect_positions(begun, arrivals)
-        left_out = find_skipped_ranges(begun) if self.is_compared else None
+        # Whether they rest on the rows of the log: see `plan_own_rows`.
+        compared = self.extract or any(r.account and r.account.unresolved for r in self.results.values())
+        left_out = find_skipped_ranges(begun) if compared else None
         return Taking(self.log, begun.shape, begun.fence, rests_on, arrivals, self.landing, self.uploads, left_out)
 
 

@@ -179,8 +179,8 @@ def _list_missing(state: LogState, snapshot: Snapshot) -> Iterator[str]:
     """Yields what the log has, and the savepoint has not."""
     if snapshot == state.latest and state.unfolded:
         yield f"; without {count_noun(sum(s.rows for s in state.unfolded), 'change')} after the snapshot"
-    within = (entry for entry in state.landed if entry.sqn is None or entry.sqn <= snapshot.to_sqn)
-    if taken := sum(entry.count_retried(snapshot.to_sqn) for entry in within):
+    end = snapshot.to_sqn
+    if taken := sum(e.count_retried(end) for e in state.landed if e.sqn is None or e.sqn <= end):
         yield f"; without {count_noun(taken, 'record')} that a retry took later, which a later snapshot has"
     if refused := sum(entry.quarantined for entry in state.landed):
         yield (
