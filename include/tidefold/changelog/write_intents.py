@@ -69,6 +69,7 @@ class Taking:
     landing: what the run did not ingest from the landing folder; None: unknown.
     uploads: what the uploads cost; None: unknown.
     left_out: the changes that restores and imports had left out of the rows on which the results rest; None: on none.
+    folders: the landing folders that own the log.
     """
 
     log: str
@@ -79,6 +80,7 @@ class Taking:
     landing: LandingProblems | None = None
     uploads: UploadTotals | None = None
     left_out: SkippedRanges | None = None
+    folders: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,11 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from tidefold.domain.source_progress import LandedFileRecord
+
 # How many problems are listed by name. All of them are counted.
 LISTED = 20
-WAITING = "LANDED_WAITING"
+WAITING, REFUSED = "LANDED_WAITING", "LANDED_REFUSED"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,16 @@ def list_problems(problems: Iterable[LandingProblem]) -> LandingProblems:
     ordered = sorted(problems, key=lambda p: (not p.fails, p.code, p.file))
     counts = Counter(p.code for p in ordered)
     return LandingProblems(tuple(sorted(counts.items())), tuple(ordered[:LISTED]))
+
+
+def drop_settled(problems: LandingProblems, landed: Iterable[LandedFileRecord]) -> LandingProblems:
+    """Returns the problems without refused files of which a retry, or a person, settled records since the ingest."""
+    left = {entry.name: entry.records == entry.quarantined for entry in landed if entry.quarantined}
+    listed = tuple(p for p in problems.listed if p.code != REFUSED or left.get(p.file))
+    counts = (
+        (code, min(number, sum(left.values())) if code == REFUSED else number) for code, number in problems.counts
+    )
+    return LandingProblems(tuple(one for one in counts if one[1]), listed)
 
 
 def with_first_seen(now: LandingProblems, before: LandingProblems, instant: str) -> LandingProblems:

@@ -14,6 +14,7 @@ from tidefold.domain.snapshot.manifest import Manifest
 from tidefold.domain.snapshot.transitions import with_manifest
 from tidefold.domain.source_progress import SourceProgress
 from tidefold.domain.source_progress_history import continue_from, progress_at
+from tidefold.domain.table.types import TableColumns
 from tidefold.errors import OutdatedLedgerError
 
 _PUBLISHABLE = (State.COMPLETED, State.SUBSUMED, State.DELETED)
@@ -194,6 +195,7 @@ def rebuild(
     incarnation: str,
     segments: Collection[str] | None = None,
     unproved: Collection[int] = (),
+    marked: TableColumns | None = None,
 ) -> Rebuilt:
     """Continues the log from `base`, the newest ledger state that is left (empty: none), with all that is proved.
 
@@ -202,19 +204,23 @@ def rebuild(
     `segments`: those in the store. If a segment that waits to be folded is missing, all waiting changes are ingested
     again.
     `unproved`: snapshots without a manifest whose files are in the store: they were not deleted.
+    `marked`: columns that no snapshot has.
     """
     proved = {proof.manifest.snapshot: proof for proof in proofs}
     recorded = _record_all(base, proved, unproved)
     newest = max((s for s in recorded if s.table_version is not None), key=lambda s: s.id, default=None)
     manifest = proved[newest.id].manifest if newest and newest.id in proved else None
+    known = [TableColumns(manifest.shape, manifest.schemas)] if manifest else []
+    known += [*([marked] if marked else []), TableColumns(base.shape, base.schemas)]
+    columns = max(known, key=lambda one: len(one.schemas))
     state = replace(
         base,
         snapshots=recorded,
         tags=_tags(base, recorded),
         holds=tuple(h for h in base.holds if _is_completed(recorded, h.snapshot)),
         epoch=max([base.epoch, *(p.manifest.epoch for p in proofs)]),
-        shape=manifest.shape if manifest else base.shape,
-        schemas=max(base.schemas, manifest.schemas if manifest else (), key=len),
+        shape=columns.shape,
+        schemas=columns.schemas,
         fence=base.fence + 1,
         incarnation=incarnation,
         deletion=DeletionState.NO,

@@ -327,6 +327,7 @@ class LogState:
     landing: landed files that the last ingest did not ingest, or that brought nothing new.
     uploads: the uploads of its change sets so far; None: none were counted.
     followed_ttl: the time to live that its metadata set; None: that of the configuration counts.
+    folders: the landing folders that own it. Files of others are refused. Empty: the next ingest decides.
     """
 
     log: str
@@ -356,6 +357,7 @@ class LogState:
     lost_from: int = 0
     last_file: int = 0
     followed_ttl: FollowedTtl | None = None
+    folders: tuple[str, ...] = ()
 
     @property
     def stays(self) -> Stopped | None:

@@ -14,6 +14,7 @@ from tidefold.domain.ledger_evidence import Evidence, ShownSnapshot, find_publis
 from tidefold.domain.log_state import LogState
 from tidefold.domain.paths import LogPaths, SetPaths
 from tidefold.domain.sets.set_state import SetEvidence, SetMark, SetState, SetVersion
+from tidefold.domain.table.types import TableColumns
 from tidefold.errors import AlreadyExistsError, NotFoundError, RefusedError, TidefoldError
 from tidefold.ledger.serialization import decode
 from tidefold.storage import Store, StoredObject
@@ -83,14 +84,16 @@ def _high_water_marks(entries: Iterable[StoredObject]) -> tuple[int, ...]:
     return tuple(sorted(int(mark[1]) for mark in matches if mark))
 
 
-def record_high_water_mark(store: Store, path: Callable[[M], str], mark: M, older: Sequence[M]) -> tuple[M, ...]:
+def record_high_water_mark(
+    store: Store, path: Callable[[M], str], mark: M, older: Sequence[M], content: bytes = b""
+) -> tuple[M, ...]:
     """Records that a ledger has reached a version, and deletes older marks when there are many.
 
     Returns the existing marks. If the mark cannot be written, the ledger is still right.
     """
     try:
         with suppress(AlreadyExistsError):
-            store.put_if_absent(path(mark), b"")
+            store.put_if_absent(path(mark), content)
         if len(older) < _OLD_MARKS:
             return (*older, mark)
         store.delete([path(one) for one in older if one != mark])
@@ -98,6 +101,14 @@ def record_high_water_mark(store: Store, path: Callable[[M], str], mark: M, olde
         _log.warning("%s: it is not recorded that the ledger has reached this version: %s", path(mark), error)
         return tuple(older)
     return (mark,)
+
+
+def read_mark(store: Store, log: str) -> TableColumns | None:
+    """Returns the columns that the newest mark has; None: a snapshot has them. Raises CorruptError."""
+    marks = _high_water_marks(store.list(LogPaths(log).high_water_marks))
+    path = LogPaths(log).high_water_mark(max(marks)) if marks else ""
+    data = store.read(path) if path else b""
+    return decode(path, data, TableColumns) if data else None
 
 
 def delete_high_water_marks(store: Store, log: str, above: int) -> None:

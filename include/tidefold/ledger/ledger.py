@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
+import msgspec
+
 from tidefold.domain.ingest.append import require_fence, with_shape
 from tidefold.domain.ledger_evidence import (
     Evidence,
@@ -20,6 +22,7 @@ from tidefold.domain.log_state import DeletionState, LogState, TableSpec
 from tidefold.domain.paths import LogPaths, SetPaths
 from tidefold.domain.sets.set_state import SetEvidence, SetMark, SetState, require_set_known
 from tidefold.domain.state_validation import check_state
+from tidefold.domain.table.types import TableColumns
 from tidefold.errors import AlreadyExistsError, CorruptError, NotFoundError, RefusedError
 from tidefold.ledger.evidence import (
     delete_high_water_marks,
@@ -167,9 +170,10 @@ class Ledger(StateLedger[LogState, Evidence]):
     def _mark(self, before: LogState, done: LogState, evidence: Evidence) -> Evidence:
         if not needs_high_water_mark(before, done):
             return evidence
-        marks = record_high_water_mark(
-            self._store, LogPaths(self._name).high_water_mark, done.version, evidence.high_water_marks
-        )
+        waits = done.latest is not None and done.latest.schema != done.schema
+        columns = msgspec.json.encode(TableColumns(done.shape, done.schemas)) if waits else b""
+        path = LogPaths(self._name).high_water_mark
+        marks = record_high_water_mark(self._store, path, done.version, evidence.high_water_marks, columns)
         return replace(evidence, high_water_marks=marks)
 
     def _forget_marks(self, above: int) -> None:

@@ -71,6 +71,7 @@ UNRELEASED = {
     "StreamPosition.ended",
     "LandedFileRecord.retried",
     "Taking.left_out",
+    "LogState.folders",
 }
 
 

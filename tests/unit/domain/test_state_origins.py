@@ -58,6 +58,7 @@ ORIGINS = {
     "landing": (AGAIN, AGAIN),
     "uploads": (AGAIN, AGAIN),
     "followed_ttl": (SAME, SAME),
+    "folders": (AGAIN, AGAIN),
 }
 
 
@@ -77,6 +78,7 @@ def lived() -> LogState:
         uploads=UploadTotals(segments=2),
         followed_ttl=FollowedTtl(4, 3),
         garbage=("x.seg",),
+        folders=("../landing/accounts",),
     )
     state = claim.claim(state, Claim("one", "r", SnapshotKind.FULL, "2026-01-01T00:00:00+00:00", token="t"))
     assert state.open_attempt

@@ -113,13 +113,22 @@ def test_the_judgement_that_was_stored_first_stands(store: MemoryStore) -> None:
     assert store_judgement(store, later) == JUDGEMENT
 
 
-def test_a_judgement_of_other_files_is_refused(store: MemoryStore) -> None:
+def test_other_files_of_the_same_number_have_a_judgement_of_their_own(store: MemoryStore) -> None:
     store_judgement(store, JUDGEMENT)
-    with pytest.raises(CorruptError) as refused:
-        stored(store, replace(JUDGEMENT, manifest="c" * 64))
-    assert refused.value.code == "VERDICT_UNUSABLE"
-    with pytest.raises(CorruptError):
-        store_judgement(store, replace(JUDGEMENT, manifest="c" * 64))
+    other = replace(JUDGEMENT, manifest="c" * 64)
+    assert stored(store, other) is None
+    assert store_judgement(store, replace(other, seconds=9.0)).seconds == stored(store, other).seconds == 9.0
+    assert stored(store) == JUDGEMENT
+
+
+def test_a_judgement_that_was_moved_to_other_files_is_refused(store: MemoryStore) -> None:
+    store_judgement(store, JUDGEMENT)
+    moved = store.read(verdict_path("accounts", 7, JUDGEMENT.manifest, JUDGEMENT.suite))
+    store.put_if_absent(verdict_path("accounts", 7, "c" * 64, JUDGEMENT.suite), moved)
+    for act in (stored, store_judgement):
+        with pytest.raises(CorruptError) as refused:
+            act(store, replace(JUDGEMENT, manifest="c" * 64))
+        assert refused.value.code == "VERDICT_UNUSABLE"
 
 
 def test_an_audit_lies_beside_the_verdict_and_the_first_one_stands(store: MemoryStore) -> None:
@@ -135,7 +144,7 @@ def test_an_audit_lies_beside_the_verdict_and_the_first_one_stands(store: Memory
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"\xff", b'{"format": 2, "judgement": {}}'])
 def test_an_unreadable_judgement_is_an_error_never_absent(store: MemoryStore, content: bytes) -> None:
-    store.put_if_absent(verdict_path("accounts", 7, JUDGEMENT.suite), content)
+    store.put_if_absent(verdict_path("accounts", 7, JUDGEMENT.manifest, JUDGEMENT.suite), content)
     with pytest.raises(CorruptError):
         stored(store)
 
@@ -157,7 +166,7 @@ def test_the_report_is_written_once_and_the_verdict_names_it(store: MemoryStore)
 def test_the_verdict_carries_what_the_ledger_needs() -> None:
     verdict = verdict_of(JUDGEMENT)
     assert (verdict.passed, verdict.suite, verdict.manifest) == (False, "b" * 64, "a" * 64)
-    assert verdict.path == report_path("accounts", 7, JUDGEMENT.suite)
+    assert verdict.path == report_path("accounts", 7, JUDGEMENT.manifest, JUDGEMENT.suite)
 
 
 def test_hostile_text_stays_text_wherever_it_appears() -> None:

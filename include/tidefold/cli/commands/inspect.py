@@ -61,7 +61,8 @@ def status(terminal: Terminal, logs: Logs = None) -> int:
     lines = [line for s in statuses for line in proof_lines(s, now())]
     of_sets = [line for one in sets for line in set_lines(one)]
     terminal.result(data, *parts, *alarm_lines(statuses), *of_sets, *remarks(statuses), *lines, *local_lines(use))
-    return exit_code(s.error for s in statuses if s.error)
+    failed = (one.error.exit_code for one in sets if one.error)
+    return exit_code(s.error for s in statuses if s.error) or next(failed, 0)
 
 
 Name = Annotated[str | None, typer.Argument(help="The set; all without it.", show_default=False, metavar="NAME")]

@@ -68,22 +68,30 @@ def run(
     return print_run(terminal, whole, "run")
 
 
-def ingest(terminal: Terminal, logs: Logs = None) -> int:
+Own = Annotated[bool, typer.Option("--own", help="Take the logs over: their files come from the configured folders.")]
+
+
+def ingest(terminal: Terminal, logs: Logs = None, own: Own = False) -> int:
     """Ingest new landed files into the changelog.
 
     tidefold ingests each partition strictly in offset order. It quarantines records that it cannot use, with file and
     line. If the end of the newest file is incomplete, the next run ingests the rest. Without new files, the command
-    starts no Spark and writes no file.
+    starts no Spark and writes no file. A log accepts files of the landing folder that it began with, also after the
+    folder moved. Another one is refused, until --own takes the log over.
 
     Example: tidefold ingest accounts
 
     Next: tidefold materialize
     """
     from tidefold.cli.spark_submit import run_step
+    from tidefold.operations.ingest.owner import take_over
     from tidefold.spark.steps import IngestStep
 
     pipeline = terminal.pipeline()
-    outcomes = run_step(terminal, pipeline, IngestStep(), choose_logs(pipeline, logs))
+    chosen = choose_logs(pipeline, logs)
+    for log in chosen if own else ():
+        take_over(pipeline, log)
+    outcomes = run_step(terminal, pipeline, IngestStep(), chosen)
     return print_outcomes(terminal, "ingest", outcomes, after=f"tidefold materialize{list_logs(logs)}")
 
 

@@ -149,6 +149,13 @@ class Manifest:
         return [json.loads(f.stats) for f in self.files if f.hidden] if self.shape.replaces_rows else []
 
     @property
+    def is_outdated(self) -> bool:
+        """Whether rows were dropped for their age, and no row that has an age is left."""
+        column = self.claim.expire.column if self.claim and self.claim.expire else ""
+        ages = (f.rows_written - json.loads(f.stats)["nullCount"].get(column, f.rows_written) for f in self.shown)
+        return self.expired > 0 and not any(ages)
+
+    @property
     def bytes_full(self) -> int:
         return sum(f.bytes for f in self.files)
 

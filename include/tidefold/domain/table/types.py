@@ -241,6 +241,14 @@ class Schema:
 
 
 @dataclass(frozen=True, slots=True)
+class TableColumns:
+    """The definition of a table, and all schemas that it had, oldest first; empty: its columns never changed."""
+
+    shape: TableSpec
+    schemas: tuple[Schema, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ColumnOrigin:
     """Where the values of a column come from in rows of an older schema.
 

@@ -35,6 +35,7 @@ def commit_ingest(ledger: Ledger, taking: Taking) -> None:
         is_new = len(after.landed) > len(state.landed)
         if is_new and taking.left_out is not None:
             require_rows(state, taking.left_out)
+        after = replace(after, folders=taking.folders or state.folders)
         return replace(after, landing=taking.landing) if taking.landing is not None and is_new else after
 
     ledger.begin(taking.shape, taking.fence)

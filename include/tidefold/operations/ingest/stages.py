@@ -13,6 +13,7 @@ from tidefold.domain.log_state import LogState
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.uploads import NO_UPLOADS, UploadTotals
 from tidefold.errors import TidefoldError
+from tidefold.operations.ingest.owner import accept_folder
 from tidefold.operations.ingest.parse import TASK_BYTES, FileResult, LogFiles
 from tidefold.operations.ingest.schema_update import apply_configured_schema
 from tidefold.operations.inspect.read import ReadRequest, What, plan_from
@@ -143,7 +144,8 @@ class Accounted:
         # Whether they rest on the rows of the log: see `plan_own_rows`.
         compared = self.extract or any(r.account and r.account.unresolved for r in self.results.values())
         left_out = find_skipped_ranges(begun) if compared else None
-        return Taking(self.log, begun.shape, begun.fence, rests_on, arrivals, self.landing, self.uploads, left_out)
+        of_log = self.log, begun.shape, begun.fence
+        return Taking(*of_log, rests_on, arrivals, self.landing, self.uploads, left_out, begun.folders)
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,9 +202,12 @@ def plan_log(pipeline: Pipeline, log: str) -> Planned:
     state = apply_configured_schema(pipeline, ledger.peek(config.shape))
     require_open(state)
     planned = _plan_landed(pipeline, state)
-    if planned.plan.take:
+    listed, plan = planned.listed, planned.plan
+    if plan.take:
         ledger.require_current(state)  # Before the run writes anything that the log would refuse.
-    return replace(planned, horizon=find_horizon(pipeline, state), stops=config.stops)
+    is_needed = bool(plan.take or plan.problems or listed.problems)
+    listed = replace(listed, begun=accept_folder(pipeline, state, listed.files, is_needed=is_needed))
+    return replace(planned, listed=listed, horizon=find_horizon(pipeline, state), stops=config.stops)
 
 
 def has_news(pipeline: Pipeline, state: LogState) -> bool:

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from tidefold.domain.alarms import AlarmRecord, LogAlarm, find_unsent, record_run, record_sent
 from tidefold.domain.commit_times import CommitTimeRange, merge_ranges
-from tidefold.domain.landing_problems import NO_PROBLEMS, LandingProblems
+from tidefold.domain.landing_problems import NO_PROBLEMS, LandingProblems, drop_settled
 from tidefold.domain.log_state import Consumer, Hold, LogState, Position, Snapshot, SnapshotKind, State, Stopped, Tag
 from tidefold.domain.retention.log_bounds import tails
 from tidefold.domain.table.schema_evolution import describe_schemas
@@ -177,7 +177,7 @@ def status_of(state: LogState) -> LogStatus:
         stopped=state.stopped,
         schema=state.schema,
         schema_waits=_waiting_schema(state),
-        landing=state.landing,
+        landing=drop_settled(state.landing, state.landed),
         first_started=state.snapshots[0].started_at if state.snapshots else "",
         waiting=merge_ranges(c.times for c in state.unfolded),
         waits_since=_find_first_waiting(state),

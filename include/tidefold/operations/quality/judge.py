@@ -40,7 +40,7 @@ from tidefold.quality.run.engine import QualityEngine, Reuse
 from tidefold.quality.run.expectations import load
 from tidefold.quality.run.run_checks import Baseline, Target, ValidationContext, account_rows, run_checks
 from tidefold.quality.suite.check import REFERENCES, Check
-from tidefold.quality.suite.suite import Suite
+from tidefold.quality.suite.suite import Suite, build_age_check
 
 _log = logging.getLogger(__name__)
 _HISTORY = 20
@@ -78,6 +78,8 @@ def find(
     if manifest.clears and case.snapshot.as_of is None:
         before = max(before or 0, manifest.cleared_rows)
     checks = case.suite.checks(manifest.rows, before, landed, advice, manifest.ties, manifest.unresolved)
+    if before is not None and case.suite.max_row_drop < 1 and manifest.is_outdated:
+        checks = (*checks, build_age_check(manifest.rows, manifest.expired))
     beside = ValidationContext(case.as_of, base, _targets(pipeline, case, checks, engine))
     rows = engine.read(pipeline.store, manifest, memory)
     findings = run_checks(rows, manifest.shape, checks, beside, engine.meter())
@@ -186,7 +188,7 @@ def prepare(pipeline: Pipeline, log: str, run_id: str | None) -> Case | Outcome:
     # Ages count up to the instant of the claim, so that a later judgement gives the same result.
     instant = snapshot.started_at if snapshot.as_of is None else str(snapshot.as_of)
     suite = load_configured_suite(pipeline.config, pipeline.log(log), shape_at(state, snapshot.schema))
-    of_suite = (log, snapshot.id, suite.sha256)
+    of_suite = (log, snapshot.id, snapshot.manifest or "", suite.sha256)
     return Case(state, snapshot, suite, instant, verdict_path(*of_suite), report_path(*of_suite))
 
 

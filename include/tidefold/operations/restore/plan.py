@@ -19,7 +19,8 @@ from tidefold.domain.log_state import ChangeSet, Expire, LogState, Snapshot, Sna
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot.manifest import Manifest
 from tidefold.domain.snapshot.point_in_time import older
-from tidefold.domain.table.types import shape_at
+from tidefold.domain.table.table_spec import Engine
+from tidefold.domain.table.types import find_dropped_columns, shape_at
 from tidefold.errors import CorruptError, TidefoldError
 from tidefold.fold.inputs import Inputs, SourcePlaces
 from tidefold.fold.plan import (
@@ -58,8 +59,13 @@ class RestoredRows:
 
     @property
     def rows(self) -> int | None:
-        """Returns their number, if it is known."""
-        return None if self.tail or self.only else self.below.rows
+        """Returns their number, if it is known.
+
+        Versions of a history that only a dropped column told apart become one.
+        """
+        shape, gone = self.state.shape, find_dropped_columns(self.state.schemas, self.below.schema, self.schema)
+        joins = bool(gone) and shape.merge.engine is Engine.HISTORY and shape.orders_by_file
+        return None if self.tail or self.only or joins else self.below.rows
 
     @property
     def limit(self) -> Expire | None:

@@ -17,7 +17,14 @@ from tidefold.domain.snapshot.manifest import Manifest
 from tidefold.domain.verify.expected_files import Damage, DamageKind
 from tidefold.errors import CorruptError
 from tidefold.ledger import decode_manifest, digest_of
-from tidefold.ledger.evidence import MANIFEST_FACT, find_evidence, find_folders, find_shown, read_commit_facts
+from tidefold.ledger.evidence import (
+    MANIFEST_FACT,
+    find_evidence,
+    find_folders,
+    find_shown,
+    read_commit_facts,
+    read_mark,
+)
 from tidefold.operations.outcome import Details, Outcome, Status
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.retention.subsume import find_with_files
@@ -37,13 +44,13 @@ def rebuild(pipeline: Pipeline, log: str, plan: bool = True) -> Outcome:
     ledger, shape = pipeline.ledger(log), pipeline.log(log).shape
     if ledger.is_current():
         return Outcome(log, Status.NOTHING, "the ledger knows everything that the store shows")
-    proofs = find_proofs(pipeline.store, log, shape)
+    proofs, marked = find_proofs(pipeline.store, log, shape), read_mark(pipeline.store, log)
     segments = frozenset(entry.path for entry in pipeline.store.list(CHANGELOG))
     made: list[Rebuilt] = []
 
     def make(base: LogState) -> LogState:
         unproved = find_unproved(pipeline.store, base, proofs)
-        made.append(ledger_evidence.rebuild(base, proofs, uuid.uuid4().hex[:8], segments, unproved))
+        made.append(ledger_evidence.rebuild(base, proofs, uuid.uuid4().hex[:8], segments, unproved, marked))
         _require_proved(pipeline.store, made[-1].state)
         return made[-1].state
 

@@ -113,7 +113,7 @@ def _find_reasons(state: SetState, logs: Iterable[LogStatus]) -> Iterator[SetRea
 def set_lines(status: SetStatus) -> Iterator[str]:
     """Yields what people see of a set, without a table."""
     if status.error:
-        yield f"set {status.name}: {status.error.message}"
+        yield f"set {status.name}: [{status.error.code}] {status.error.message} {status.error.hint}".rstrip()
         return
     if status.version is None:
         where = "nothing is published" if status.point is not None else "no point is proved yet"

@@ -112,14 +112,17 @@ class VerdictFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     judgement: ValidationResult
 
 
-def verdict_path(log: str, snapshot: int, suite: str) -> str:
-    """Returns the path of the verdict of a suite (its sha256) over a snapshot."""
-    return f"{LogPaths(log).quality(snapshot)}/verdict-{suite[:16]}.json"
+def verdict_path(log: str, snapshot: int, manifest: str, suite: str) -> str:
+    """Returns the path of the verdict of a suite over the files of a manifest (their sha256).
+
+    A ledger that was rebuilt may give the number of an aborted attempt again, with other files.
+    """
+    return f"{LogPaths(log).quality(snapshot)}/verdict-{suite[:16]}-{manifest[:16]}.json"
 
 
-def report_path(log: str, snapshot: int, suite: str) -> str:
+def report_path(log: str, snapshot: int, manifest: str, suite: str) -> str:
     """Returns the path of the report page of that verdict."""
-    return f"{LogPaths(log).quality(snapshot)}/report-{suite[:16]}.html"
+    return f"{LogPaths(log).quality(snapshot)}/report-{suite[:16]}-{manifest[:16]}.html"
 
 
 def audit_paths(log: str, snapshot: int, suite: str, name: str) -> tuple[str, str]:
@@ -135,7 +138,7 @@ def find_stored_judgement(
 
     path: of an audit; else it is that of the verdict.
     """
-    path = path or verdict_path(log, snapshot, suite)
+    path = path or verdict_path(log, snapshot, manifest, suite)
     try:
         stored = decode_json(store.read(path), VerdictFile)
     except NotFoundError:
@@ -155,12 +158,14 @@ def find_judgement(store: Store, log: str, snapshot: Snapshot) -> ValidationResu
     verdict = snapshot.verdict
     if verdict is None:
         return None
-    return find_stored_judgement(store, log, snapshot.id, verdict.manifest, verdict.suite)
+    # The ledger names the page; the result is beside it.
+    path = verdict.path.replace("/report-", "/verdict-").removesuffix("html") + "json"
+    return find_stored_judgement(store, log, snapshot.id, verdict.manifest, verdict.suite, path)
 
 
 def store_judgement(store: Store, judged: ValidationResult, path: str = "") -> ValidationResult:
     """Stores a judgement. If another process stored one first for the same files and suite, that one counts."""
-    path = path or verdict_path(judged.log, judged.snapshot, judged.suite)
+    path = path or verdict_path(judged.log, judged.snapshot, judged.manifest, judged.suite)
     try:
         store.put_if_absent(path, msgspec.json.format(msgspec.json.encode(VerdictFile(FORMAT, judged)), indent=1))
     except AlreadyExistsError:
@@ -171,7 +176,7 @@ def store_judgement(store: Store, judged: ValidationResult, path: str = "") -> V
 
 def store_report(store: Store, judged: ValidationResult, page: str = "") -> str:
     """Writes the page if it does not exist, and returns its path. The page depends only on the stored judgement."""
-    page = page or report_path(judged.log, judged.snapshot, judged.suite)
+    page = page or report_path(judged.log, judged.snapshot, judged.manifest, judged.suite)
     # After a crash between page and ledger: that page was made from the same judgement.
     with suppress(AlreadyExistsError):
         store.put_if_absent(page, render(judged).encode())
@@ -180,7 +185,7 @@ def store_report(store: Store, judged: ValidationResult, page: str = "") -> str:
 
 def verdict_of(judgement: ValidationResult) -> Verdict:
     """Returns the verdict that the ledger keeps. Its path is that of the page; verdict.json is next to it."""
-    path = report_path(judgement.log, judgement.snapshot, judgement.suite)
+    path = report_path(judgement.log, judgement.snapshot, judgement.manifest, judgement.suite)
     return Verdict(judgement.passed, judgement.suite, judgement.manifest, path, judgement.summary)
 
 

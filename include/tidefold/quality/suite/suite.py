@@ -326,6 +326,12 @@ def _build_not_null(column: str) -> Check:
     return _build_check(f"{column} not null", "expect_column_values_to_not_be_null", column=column)
 
 
+def build_age_check(rows: int, expired: int) -> Check:
+    """Returns a check that fails: all rows with an age were dropped, as a clock that is wrong would drop them."""
+    named = f"row count: `ttl` dropped all {expired:,} rows with an age, by the clock of the run"
+    return _build_check(named, "expect_table_row_count_to_be_between", min_value=rows + 1)
+
+
 def _build_refused(landed: LandedRange, allowed: float, advice: str) -> Check:
     """Returns a check that never passes: it warns, and fails if too many new records are not in the table."""
     share = Fraction(landed.refused, max(landed.new, 1))

@@ -134,3 +134,29 @@ def test_times_in_names(name: str, hours: int | None) -> None:
 
 def test_a_time_zone_counts_for_names_without_z() -> None:
     assert find_time("2026-07-01T12-00.csv", "Europe/Berlin") == find_time("2026-07-01T10-00Z.csv", "Europe/Berlin")
+
+
+@pytest.mark.parametrize("mode", ["skip", "replay", "stay"])
+@pytest.mark.parametrize("source", ["its own files", "an older snapshot"])
+def test_versions_that_only_a_dropped_column_told_apart_can_be_restored(tmp_path: Path, mode: str, source: str) -> None:
+    lines = "key: [id]\ncolumns: {id: long, v: long, w: long}\norder: file\nmerge: history\nignored: [x]\n"
+    lines += "schema_evolution: {drop: evolve}\nquality: {max_row_drop: 1}"
+    at = Landing.make(tmp_path / "at", {"o": lines}, "format: json, record: value, names: any")
+    for day, (v, w) in enumerate([(1, 1), (1, 2), (5, 2)], 1):
+        at.land(f"x-2026-01-0{day}.jsonl", [{"id": 1, "v": v, "w": w}])
+        at.run()
+    at.edit(", w: long", "")
+    at.edit("ignored: [x]", "ignored: [w]")
+    at.land("x-2026-01-04.jsonl", [{"id": 2, "v": 1, "w": 1}])
+    at.run()
+    assert [row["v"] for row in at.rows("o")] == [1, 5, 1]
+    if source == "an older snapshot":
+        for file in (at.folder / "store/snapshots/o/0000000003/_data").iterdir():
+            file.unlink()
+        for file in (at.folder / "store/tables/o/_data").iterdir():
+            if f"-{3:010d}-" in file.name or "0000000003" in file.name:
+                file.unlink()
+    at.call("restore", "o", "3", "--log-position", mode)
+    at.call("quality", "o")
+    at.call("confirm", "o")
+    assert at.rows("o") == [{"id": 1, "v": 1}, {"id": 1, "v": 5}]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -78,3 +79,23 @@ def test_what_was_refused_can_land_again(between: Callable[[Landing, Path], Land
     assert "has the bytes of a file that was ingested before" in said
     at.run(code=None)
     assert counts(at) == found
+
+
+@pytest.mark.parametrize("settled", ["by a retry", "by a person", "some by a retry"])
+def test_a_refused_file_is_no_problem_once_its_records_are_settled(settled: str, tmp_path: Path) -> None:
+    at = Landing.make(tmp_path / "at", {"last": f"{LOGS['last']}\n{COLUMNS}"}, "format: csv")
+    for number in range(25):  # More than are listed by name.
+        at.land(f"{number}.csv", NONE if number < 24 else text(v1="01.11.2026", v2="never"))
+    at.run(code=None)
+    assert "LANDED_REFUSED" in at.call("status").output
+    if settled == "by a person":
+        at.call("quarantine", "settle", "last", "--reason", "wrong format")
+    else:
+        if settled == "some by a retry":
+            at.land("other.csv", text(v5="soon"))
+            at.call("ingest", code=None)
+        at.edit(WRONG, RIGHT)
+        at.call("quarantine", "retry", "last", code=None)
+    [log] = json.loads(at.call("status", "--format", "json").stdout)["logs"]
+    assert dict(log["landing"]["counts"]).get("LANDED_REFUSED", 0) == (settled == "some by a retry")
+    assert ("LANDED_REFUSED" in at.call("status").output) == (settled == "some by a retry")

@@ -32,9 +32,9 @@ def _read(pipeline: Pipeline, logs: tuple[str, ...] = LOGS) -> SetStatus:
     return found
 
 
-def _call(folder: Path, *given: str) -> Any:
+def _call(folder: Path, *given: str, code: int = 0) -> Any:
     result = CliRunner().invoke(app, [*given, "--config", str(folder / "tidefold.yaml")])
-    assert result.exit_code == 0, result.output
+    assert result.exit_code == code, result.output
     return result.stdout
 
 
@@ -154,7 +154,7 @@ def test_a_damaged_ledger_of_a_set_is_one_line(slow: Pipeline, tmp_path: Path) -
     found = _read(slow)
     assert found.error
     assert found.error.code == "UNREADABLE"
-    assert "set bank: " in _call(tmp_path, "status")
+    assert "set bank: [UNREADABLE] " in _call(tmp_path, "status", code=5)
 
 
 def test_the_page_shows_the_set_and_why_it_waits(slow: Pipeline) -> None:
@@ -178,3 +178,15 @@ def test_the_lag_of_a_set_is_a_metric(slow: Pipeline) -> None:
     assert sent["lag.transactions"] == _read(slow).lag
     assert (sent["held"], sent["version"], sent["unreadable"]) == (1, 1, 0)
     assert sent["age_seconds"] >= 0
+
+
+@pytest.mark.parametrize("harm", ["lost", "behind", "damaged"])
+def test_status_fails_if_the_ledger_of_a_set_cannot_be_trusted(slow: Pipeline, tmp_path: Path, harm: str) -> None:
+    ledger = tmp_path / "store/sets/bank/ledger"
+    versions = sorted(ledger.iterdir())
+    for one in versions if harm == "lost" else versions[-2:] if harm == "behind" else ():
+        one.unlink()
+    if harm == "damaged":
+        versions[-1].write_bytes(b"{")
+    for words in (("status",), ("status", "tellers")):
+        assert ("tidefold rebuild --set bank" in _call(tmp_path, *words, code=5)) == (harm != "damaged")

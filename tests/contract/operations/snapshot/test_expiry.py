@@ -11,6 +11,7 @@ from pathlib import Path
 import polars
 import pytest
 
+from support.arrival import Landing
 from support.pipelines import CONFIG, judge_all, make_pipeline, put
 from support.savepoints import bring_in, save
 from tidefold.cli.commands.setup import find_idle_settings
@@ -179,3 +180,29 @@ def test_the_limit_of_a_clean_up_is_kept_with_its_snapshot(tmp_path: Path) -> No
     [made] = pipeline.ledger("accounts").read().snapshots
     assert isinstance(made.expire, Expire)
     assert made.kind is SnapshotKind.INCREMENTAL
+
+
+@pytest.mark.parametrize("kind", ["full", "incremental"])
+@pytest.mark.parametrize(("row_drop", "code"), [(0.5, 3), (1, 0)])
+@pytest.mark.parametrize("ageless", [0, 1])
+def test_a_table_that_loses_all_rows_by_their_age_is_not_published(
+    tmp_path: Path, kind: str, row_drop: float, code: int, ageless: int
+) -> None:
+    """As a wrong clock makes it. Here the limit jumps, which the run cannot tell from its clock."""
+    lines = (
+        "key: [id]\ncolumns: {id: long, at: date}\norder: file\nttl: {column: at, days: 36500, cleanup_interval: 1d}"
+    )
+    logs = {"o": f"{lines}\nquality: {{max_row_drop: {row_drop}}}"}
+    at = Landing.make(tmp_path / "at", logs, "format: csv", f"snapshots: {{kind: {kind}}}\n")
+    begun = [{"id": key, "at": "2020-01-01"} for key in range(4)] + [{"id": 9, "at": None}] * ageless
+    at.land("first.csv", begun)
+    at.run()
+    at.edit("days: 36500", "days: 30")
+    at.land("second.csv", [{"id": 5, "at": "2020-01-02"}])
+    said = at.run(code=code).output
+    assert ("dropped all 5 rows with an age" in said) == (code == 3)
+    assert len(at.rows("o")) == (4 + ageless if code else ageless)
+    # Some rows that are young enough: those that go are as expected.
+    at.land("third.csv", [{"id": 6, "at": f"{NOW:%Y-%m-%d}"}])
+    at.run()
+    assert len(at.rows("o")) == 1 + ageless
