@@ -236,13 +236,19 @@ def check_suites(config: Config) -> None:
         raise config_error(config.path, problems)
 
 
-def missing_folders(config: Config) -> list[str]:
-    """Returns a warning for each missing landing folder of this machine. It is no mistake: files may land later."""
-    return [
-        f"{log.id}: the landing folder {landing} does not exist yet."
-        for log in config.logs.values()
-        if (landing := log.landing) and "://" not in landing and not Path(landing).is_dir()
-    ]
+def missing_folders(config: Config) -> Iterator[str]:
+    """Yields a warning for each landing folder of this machine that is missing, or belongs to a table.
+
+    A missing one is no mistake: files may land later.
+    """
+    from tidefold.sources.landing.folders import explain_table, find_table_above
+
+    folders = {log.id: log.landing for log in config.logs.values() if log.landing and "://" not in log.landing}
+    for log, landing in folders.items():
+        if not Path(landing).is_dir():
+            yield f"{log}: the landing folder {landing} does not exist yet."
+        elif kind := find_table_above(landing):
+            yield f"{log}: the landing folder {landing} belongs to a table. {explain_table(kind).capitalize()}."
 
 
 def find_missing_topics(config: Config) -> list[str]:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import PurePosixPath
 
 from tidefold.changelog.write_intents import IntentLog, Taking
+from tidefold.config import LogConfig
 from tidefold.domain.ingest.append import IngestedFile, expect_positions, require_open
 from tidefold.domain.ingest.quarantine_retry import find_skipped_ranges, require_rows
 from tidefold.domain.landing_problems import LandingProblems
 from tidefold.domain.log_state import LogState
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.uploads import NO_UPLOADS, UploadTotals
-from tidefold.errors import TidefoldError
+from tidefold.errors import InvalidInputError, TidefoldError
 from tidefold.operations.ingest.owner import accept_folder
 from tidefold.operations.ingest.parse import TASK_BYTES, FileResult, LogFiles
 from tidefold.operations.ingest.schema_update import apply_configured_schema
@@ -23,6 +25,7 @@ from tidefold.operations.snapshot.attempt import find_horizon
 from tidefold.read.plan import ReadPlan
 from tidefold.sources.api import Feed, Listing, source_of
 from tidefold.sources.landing.completeness import Ending
+from tidefold.sources.landing.folders import explain_table, find_table_above, folder_at
 from tidefold.sources.landing.listing import LandedFile, find_rewritten
 from tidefold.sources.landing.plan import FilePlan, bins, limit_plan, newest_files, plan_files
 from tidefold.sources.landing.problems import FileProblem
@@ -195,6 +198,19 @@ def _plan_landed(pipeline: Pipeline, state: LogState) -> Planned:
     return Planned(listed, plan_files(listing.files, endings, state))
 
 
+def _require_feed(config: LogConfig, state: LogState, files: Sequence[LandedFile]) -> None:
+    """Raises InvalidInputError if landed files are those of a table. A log that goes on searches no folders below."""
+    folder = config.landing or ""
+    kinds = {} if state.landed or not folder else folder_at(folder).find_tables()
+    of_files = (kind for one, kind in kinds.items() if any(PurePosixPath(f.name).is_relative_to(one) for f in files))
+    kind = (folder and "://" not in folder and find_table_above(folder)) or next(of_files, "")
+    if kind:
+        message = (
+            f"The landing folder of `{state.log}`, `{folder}`, has the files of a table. The run ingested nothing."
+        )
+        raise InvalidInputError("LANDED_TABLE", message, hint=f"{explain_table(kind).capitalize()}.")
+
+
 def plan_log(pipeline: Pipeline, log: str) -> Planned:
     """Reads the landing folder and the ledger, and plans. Raises TidefoldError."""
     config = pipeline.log(log)
@@ -204,6 +220,7 @@ def plan_log(pipeline: Pipeline, log: str) -> Planned:
     planned = _plan_landed(pipeline, state)
     listed, plan = planned.listed, planned.plan
     if plan.take:
+        _require_feed(config, state, listed.files)
         ledger.require_current(state)  # Before the run writes anything that the log would refuse.
     is_needed = bool(plan.take or plan.problems or listed.problems)
     listed = replace(listed, begun=accept_folder(pipeline, state, listed.files, is_needed=is_needed))

@@ -55,7 +55,11 @@ _lines = make_decoder(_Line)
 
 @dataclass(frozen=True, slots=True)
 class DeltaCommit:
-    """A version of a table: its change files, and the data files added and removed. `time`: microseconds since 1970."""
+    """A version of a table: its change files, and the data files added and removed.
+
+    time: microseconds since 1970; None: it has none.
+    is_whole: it has actions, and the last one to its end. Else it is still being written, or copied.
+    """
 
     version: int
     checksum: str
@@ -64,6 +68,7 @@ class DeltaCommit:
     removed: tuple[FileAction, ...]
     configuration: Mapping[str, str] | None
     time: int | None
+    is_whole: bool
 
     @property
     def bytes(self) -> int:
@@ -102,8 +107,10 @@ def first_readable(store: Store, numbers: tuple[int, ...]) -> int:
 
 def read_commit(store: Store, version: int) -> DeltaCommit:
     """Reads a commit. Raises NotFoundError if it does not exist any more, msgspec.DecodeError if it is not a commit."""
-    data = store.read(f"_delta_log/{version:020d}.json")
-    lines = [_lines.decode(line) for line in data.splitlines() if line.strip()]
+    data = store.read(commit_path(version))
+    texts = [line for line in data.splitlines() if line.strip()]
+    is_whole = bool(texts) and not _is_cut(texts[-1])
+    lines = [_lines.decode(line) for line in texts[: None if is_whole else -1]]
     meta = next((line.meta_data for line in lines if line.meta_data), None)
     info = next((line.commit_info for line in lines if line.commit_info), None)
     millis = (info.in_commit_timestamp or info.timestamp) if info else None
@@ -115,7 +122,21 @@ def read_commit(store: Store, version: int) -> DeltaCommit:
         removed=tuple(line.remove for line in lines if line.remove and line.remove.data_change),
         configuration=meta.configuration if meta else None,
         time=None if millis is None else millis * 1000,
+        is_whole=is_whole,
     )
+
+
+def commit_path(version: int) -> str:
+    """Returns the path of a commit below its table."""
+    return f"_delta_log/{version:020d}.json"
+
+
+def _is_cut(line: bytes) -> bool:
+    try:
+        msgspec.json.decode(line)
+    except msgspec.DecodeError as error:
+        return "truncated" in str(error)
+    return False
 
 
 def has_feed(configuration: Mapping[str, str]) -> bool:

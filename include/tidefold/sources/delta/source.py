@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake.fs import DeltaStorageHandler
 
 from tidefold.domain.log_state import Column, LogState, Position, TableSpec
 from tidefold.errors import CorruptError, InvalidInputError, NotFoundError, RefusedError, StorageError, TidefoldError
@@ -27,6 +28,7 @@ from tidefold.sources.api import Feed, Listing, ParsedFile, UnfitFileError
 from tidefold.sources.delta.log import (
     DeltaCommit,
     FileAction,
+    commit_path,
     first_readable,
     has_feed,
     is_mapped,
@@ -44,7 +46,7 @@ from tidefold.sources.quarantine.writer import QuarantineWriter
 from tidefold.sources.records.columnar_changes import OpColumn, Rules, of_text, of_values
 from tidefold.sources.records.record_types import own_names
 from tidefold.storage import Store, open_store
-from tidefold.storage.delta_tables import open_table
+from tidefold.storage.delta_tables import convert_errors, open_table
 from tidefold.storage.local_store import LocalStore
 from tidefold.storage.safe_files import UnsafeFileError, stat_regular
 
@@ -213,27 +215,51 @@ class DeltaFeed:
 
     def listing(self, state: LogState) -> Listing:
         """Raises NotFoundError for a missing table, RefusedError if it was replaced or its next version was deleted."""
-        table = self.open_table()
-        position = state.positions[0] if state.positions else None
-        table_id = str(table.metadata().id)
+        table, position, commits = self.open_newest(state)
+        if position is None and self._from is None:
+            return Listing((self.snapshot_file(table), *self.list_torn(table, commits)))
+        first = position.next_offset if position else self._from or 0
+        if missing := sorted(set(range(first, table.version() + 1)) - set(commits)):
+            raise self._version_gone(missing[0], commits)
+        files = []
+        for version in range(first, table.version() + 1):
+            commit = self._read_commit(version)
+            files.append(self.version_file(_VERSION, version, table, commit.bytes, (commit.time or 0) / 1e6))
+            if not commit.is_whole:
+                return Listing(tuple(files))  # The versions after it wait, too.
+        return Listing((*files, *self.list_torn(table, commits)))
+
+    def open_newest(self, state: LogState) -> tuple[DeltaTable, Position | None, tuple[int, ...]]:
+        """Returns the table at its newest whole version, the position of the log, and the versions with a commit.
+
+        Raises RefusedError (DELTA_SOURCE_REPLACED) if the log has ingested another table, or other commits.
+        """
+        commits = self._list_versions()
+        is_torn = bool(commits) and not self._read_commit(commits[-1]).is_whole
+        table = self.open_table(commits[-1] - 1 if is_torn else None)
+        position, table_id = state.positions[0] if state.positions else None, str(table.metadata().id)
         if position and position.topic != table_id:
             raise self.table_replaced(position, f"is another table now (id {table_id}, was {position.topic})")
         if position and position.next_offset > table.version() + 1:
             raise self.table_replaced(position, f"ends with version {table.version()} now")
-        numbers = versions(self._store)
-        if position is None and self._from is None:
-            return Listing((self.version_file(SNAPSHOT, table.version(), table_id, count_bytes(table), 0.0),))
-        first = position.next_offset if position else self._from or 0
-        if missing := sorted(set(range(first, table.version() + 1)) - set(numbers)):
-            raise self._version_gone(missing[0], numbers)
-        try:
-            commits = [read_commit(self._store, version) for version in range(first, table.version() + 1)]
-        except msgspec.DecodeError as error:
-            raise self._unreadable(error) from error
-        files = (self.version_file(_VERSION, c.version, table_id, c.bytes, (c.time or 0) / 1e6) for c in commits)
-        return Listing(tuple(files))
+        last = position.next_offset - 1 if position else -1
+        if position and last in commits and not self._is_ingested(state, table_id, last):
+            raise self.table_replaced(position, f"has another version {last} than the one that was ingested")
+        return table, position, commits
+
+    def _is_ingested(self, state: LogState, table_id: str, version: int) -> bool:
+        """Whether the log has ingested this commit; true if its record is not known, as after a rebuild."""
+        known = (entry.checksum for entry in reversed(state.landed) if entry.next_offset == version + 1)
+        checksum = next(filter(None, known), "")
+        return checksum in ("", _name_digest(table_id, version), self._read_commit(version).checksum)
+
+    def list_torn(self, table: DeltaTable, commits: Sequence[int]) -> list[LandedFile]:
+        """Returns the newest version if its commit is still being written."""
+        return [self.version_file(_VERSION, one, table, 1, 0.0) for one in commits[-1:] if one > table.version()]
 
     def ending(self, file: LandedFile, taken: int) -> Ending:
+        if file.name.startswith(_VERSION) and not self._read_commit(file.start).is_whole:
+            return Ending(0, torn=True)
         return Ending(file.size)
 
     def reader(self, shape: TableSpec) -> None:
@@ -261,11 +287,11 @@ class DeltaFeed:
         if task.file.name.startswith(SNAPSHOT):
             rows = snapshot_rows(table, self._store)
             rows = rows.append_column(CHANGE, pa.repeat(pa.scalar(INSERT), rows.num_rows))
-            checksum, time = hashlib.sha256(f"{task.file.topic}@{number}".encode()).hexdigest(), None
+            exists = number in versions(self._store)
+            checksum = self._read_commit(number).checksum if exists else _name_digest(task.file.topic, number)
         else:
             commit = read_commit(self._store, number)
-            rows = read_changes(Version(self._store, commit, shape))
-            checksum, time = commit.checksum, commit.time
+            rows, checksum = read_changes(Version(self._store, commit, shape)), commit.checksum
         # A column that the file lacks is null.
         columns = {name: rows.column(name) for name in rows.column_names}
         for field in pa.schema(table.schema().to_arrow()):
@@ -273,7 +299,8 @@ class DeltaFeed:
         rows = pa.table(columns)
         rows = rows.rename_columns(own_names(shape, rows.column_names))
         rows, halves = without_unchanged_keys(rows, shape.key)
-        taker.take(_add_places(rows, number, time), range(1, rows.num_rows + 1))
+        self.check_keys(rows, shape, number)
+        taker.take(_add_places(rows, number, self.find_time(number)), range(1, rows.num_rows + 1))
         account.records += halves
         account.ignored += halves
         account.lowest = account.first = account.last = number
@@ -281,6 +308,43 @@ class DeltaFeed:
         account.stream = account.stream._replace(max_order=high)
         account.low = (number, 0) if account.changes else None
         return ParsedFile(account, taker.to_table(), checksum)
+
+    def check_keys(self, rows: pa.Table, shape: TableSpec, version: int) -> None:
+        """Raises RefusedError if inserted rows share a key: only one of them would stay, and a delete takes all."""
+        names = [column.name for column in shape.columns if column.name in rows.column_names]
+        added = rows.filter(pc.is_in(rows.column(CHANGE), pa.array([INSERT, AFTER]))).select(names)
+        keys = added.group_by(names).aggregate([]).group_by(list(shape.key)).aggregate([([], "count_all")])
+        twice = keys.filter(pc.greater(keys.column("count_all"), 1)).select(list(shape.key))
+        if shape.key and twice.num_rows:
+            raise RefusedError(
+                "DELTA_SOURCE_KEYS",
+                f"Version {version} of `{self._address}` has {twice.num_rows:,} keys with different rows, as "
+                f"{twice.slice(0, 1).to_pylist()[0]}. tidefold cannot tell which row is right.",
+            )
+
+    def find_time(self, version: int) -> int | None:
+        """Returns when a version was committed, in microseconds: as its commit says, else as its file does."""
+        with suppress(NotFoundError):
+            if (time := self._read_commit(version).time) is not None:
+                return time
+        with convert_errors(self._address):
+            [file] = DeltaStorageHandler(self._store.uri(""), self._store.options()).get_file_info(
+                [commit_path(version)]
+            )
+        return round(file.mtime.timestamp() * 1e6) if file.mtime else None
+
+    def _read_commit(self, version: int) -> DeltaCommit:
+        try:
+            return read_commit(self._store, version)
+        except msgspec.DecodeError as error:
+            raise self._unreadable(error) from error
+
+    def _list_versions(self) -> tuple[int, ...]:
+        try:
+            self._require_plain_log()
+            return versions(self._store)
+        except UnsafeFileError as error:
+            raise self._unreadable(error) from error
 
     def open_table(self, version: int | None = None) -> DeltaTable:
         try:
@@ -323,8 +387,12 @@ class DeltaFeed:
         if why := misfit(schema.names, shape, ()) or misfit_type(schema, shape):
             raise UnfitFileError(report_unfit_schema(file.name, why, stops=bool(task.stops)))
 
-    def version_file(self, kind: str, version: int, table_id: str, size: int, changed: float) -> LandedFile:
-        stamp = Stamp(0, size, changed)
+    def snapshot_file(self, table: DeltaTable, changed: float = 0.0) -> LandedFile:
+        """All rows of the table at its version. changed: when it was committed, in seconds."""
+        return self.version_file(SNAPSHOT, table.version(), table, count_bytes(table), changed)
+
+    def version_file(self, kind: str, version: int, table: DeltaTable, size: int, changed: float) -> LandedFile:
+        stamp, table_id = Stamp(0, size, changed), str(table.metadata().id)
         return LandedFile(f"{kind}-{version:020d}", self._address, stamp, table_id, 0, version, packed=False)
 
     def table_replaced(self, position: Position, why: str) -> TidefoldError:
@@ -356,6 +424,11 @@ def _add_places(rows: pa.Table, version: int, time: int | None) -> pa.Table:
         "_time": pa.repeat(pa.scalar(time, pa.int64()), count),
     }
     return pa.table({**{name: rows.column(name) for name in rows.column_names}, **added})
+
+
+def _name_digest(table_id: str, version: int) -> str:
+    """Returns what stands for the checksum of a version whose commit was deleted before it was ingested."""
+    return hashlib.sha256(f"{table_id}@{version}".encode()).hexdigest()
 
 
 def count_bytes(table: DeltaTable) -> int:

@@ -35,7 +35,7 @@ from tidefold.sources.inference.layout import find_folder_columns, find_marker
 from tidefold.sources.inference.proposal import ProposalQuestion, ProposedColumn, ProposedLog, log_ids
 from tidefold.sources.inference.rows import SampledFeed, propose_rows
 from tidefold.sources.inference.values import UNZONED, column_of_texts, find_spellings
-from tidefold.sources.landing.folders import Place, folder_at, name_at
+from tidefold.sources.landing.folders import Place, explain_table, folder_at, name_at
 from tidefold.sources.landing.listing import LandedFile, list_any, open_landed
 from tidefold.sources.landing.problems import explain_foreign
 from tidefold.sources.landing.streams import CutShortError, DamagedError
@@ -256,18 +256,18 @@ def column_of_field(field: pa.Field) -> ProposedColumn:
     return ProposedColumn(field.name, None, f"no type fits {type_}")
 
 
-def find_tables(directory: Place) -> list[PurePosixPath]:
-    """Returns the folders of Delta tables below a folder, relative to it."""
-    return [PurePosixPath(name) for name in folder_at(directory).find_tables()]
+def find_tables(directory: Place) -> dict[PurePosixPath, str]:
+    """Returns the kinds of the tables below a folder, by their folders relative to it."""
+    return {PurePosixPath(name): kind for name, kind in folder_at(directory).find_tables().items()}
 
 
-def propose_tables(directory: Place, tables: Sequence[PurePosixPath], taken: Sequence[str]) -> list[ProposedLog]:
+def propose_tables(directory: Place, tables: Mapping[PurePosixPath, str], taken: Sequence[str]) -> list[ProposedLog]:
     """Returns one proposal for each table. `taken` are ids of other logs."""
     ids = log_ids([table.name or name_at(directory) for table in tables], taken)
-    return [_propose_table(log, directory, table) for log, table in zip(ids, tables, strict=True)]
+    return [_propose_table(log, directory, *table) for log, table in zip(ids, tables.items(), strict=True)]
 
 
-def _propose_table(log: str, directory: Place, table: PurePosixPath) -> ProposedLog:
+def _propose_table(log: str, directory: Place, table: PurePosixPath, kind: str) -> ProposedLog:
     from deltalake.exceptions import DeltaError
 
     from tidefold.storage.delta_tables import open_address
@@ -277,6 +277,8 @@ def _propose_table(log: str, directory: Place, table: PurePosixPath) -> Proposed
     schema, records_changes = pa.schema([]), True
     try:
         place = folder_at(directory)
+        if kind != "Delta":
+            raise CorruptError("LANDED_TABLE", explain_table(kind))
         opened = open_address(f"{place.address}/{table}", place.options)
         records_changes = opened.metadata().configuration.get("delta.enableChangeDataFeed") == "true"
         dataset = opened.to_pyarrow_dataset()
@@ -301,7 +303,7 @@ def _propose_table(log: str, directory: Place, table: PurePosixPath) -> Proposed
         usable=not notes and question.sure,
         notes=tuple(notes),
         format="delta-cdf",
-        sampled=f"Delta table {table}, {len(rows):,} rows sampled.",
+        sampled=f"{kind} table {table}, {len(rows):,} rows sampled.",
         questions=(question,),
     )
 

@@ -72,7 +72,8 @@ def propose(
     headers: the column names of logs whose CSV files have no header line.
     left_out: topics that become no log.
     """
-    tables = find_tables(directory)
+    kinds = find_tables(directory)
+    tables = list(kinds)
     unnamed = find_unnamed(directory, tables)
     skipped = {file.name for topic in left_out for file in topic.files}
     topics, folders = _group_files(directory, tables, unnamed.objects, skipped)
@@ -100,7 +101,7 @@ def propose(
     others |= {file for topic in left_out for file in topic.files}
     taken = [p.id for p in proposals]
     proposals += propose_files(directory, taken, tables, headers, unnamed=unnamed, others=others)
-    return [*proposals, *propose_tables(directory, tables, [p.id for p in proposals])]
+    return [*proposals, *propose_tables(directory, kinds, [p.id for p in proposals])]
 
 
 def _read_typed(format_: str, file: LandedFile, count: int) -> list[dict[str, Any]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -28,7 +29,10 @@ from tidefold.storage.safe_files import UnsafeFileError, list_below, open_regula
 # A path, or the address of a folder in an object store, such as `s3://bucket/prefix`.
 Place: TypeAlias = str | os.PathLike[str]
 _TEMPORARY = (".tmp", ".part")
-_DELTA_LOG = "_delta_log"
+# What the folder of a table has, by the kind of the table.
+TABLE_LOG = re.compile(
+    r"(?:(?P<folder>.+?)/)?(?:(?P<Delta>_delta_log)/|(?P<Hudi>\.hoodie)/|(?P<Iceberg>metadata)/[^/]+\.metadata\.json$)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +97,8 @@ class LandingPlace(Protocol):
         """Opens a file; with a stamp, the listed version of it. Raises OSError."""
         ...
 
-    def find_tables(self) -> list[str]:
-        """The folders of Delta tables below it."""
+    def find_tables(self) -> dict[str, str]:
+        """The kinds of the tables below it, by their folders."""
         ...
 
     @property
@@ -165,13 +169,13 @@ class DiskFolder:
     def open(self, name: str, stamp: Stamp | None = None) -> BinaryIO:
         return open_regular(self._root, name)
 
-    def find_tables(self) -> list[str]:
-        tables = []
+    def find_tables(self) -> dict[str, str]:
+        tables = {}
         for folder, names, _ in os.walk(self._root):
-            if _DELTA_LOG in names:
-                tables.append(os.path.relpath(folder, self._root))
+            if kind := _find_kind(folder):
+                tables[os.path.relpath(folder, self._root)] = kind
                 names.clear()
-        return sorted(tables)
+        return dict(sorted(tables.items()))
 
     @property
     def options(self) -> dict[str, str] | None:
@@ -190,6 +194,33 @@ class DiskFolder:
             hint="Nothing was ingested, because it may contain earlier files. Check its permissions and disk, then run "
             "ingest again.",
         )
+
+
+def _find_kind(folder: str) -> str:
+    """Returns which kind of table a folder of a disk is; empty: none."""
+    marks = (
+        f"{one}/{name}" for one in ("_delta_log", ".hoodie", "metadata") for name in _list_names(f"{folder}/{one}")
+    )
+    return next((match.lastgroup or "" for mark in marks if (match := TABLE_LOG.match(mark))), "")
+
+
+def _list_names(folder: str) -> list[str]:
+    with suppress(OSError):
+        return os.listdir(folder)
+    return []
+
+
+def find_table_above(address: Place) -> str:
+    """Returns which kind of table a landing folder of a disk belongs to, as `data` of an Iceberg table; empty: none."""
+    folder = PurePosixPath(os.path.abspath(address))
+    kinds = ((_find_kind(str(one)), folder.relative_to(one).parts[:1]) for one in (folder, *folder.parents[:3]))
+    return next((kind for kind, below in kinds if kind and (kind != "Iceberg" or below in ((), ("data",)))), "")
+
+
+def explain_table(kind: str) -> str:
+    """Returns why the files of such a table are no feed, and the next step."""
+    step = "name it as `table:` of a source `delta-cdf` or `delta`" if kind == "Delta" else "export its rows as files"
+    return f"{kind} table: its own log says which of its files count, so they are no feed; {step}"
 
 
 def stamp_of(root: str, name: str) -> Stamp:

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import BinaryIO, ClassVar, TypeAlias, TypeVar, cast
 
 from tidefold.errors import NotFoundError
-from tidefold.sources.landing.folders import ListedFile, ReplacedFileError, Stamp, is_visible
+from tidefold.sources.landing.folders import TABLE_LOG, ListedFile, ReplacedFileError, Stamp, is_visible
 from tidefold.storage.object_client import ObjectClient
 from tidefold.storage.object_store import RangeReader
 
@@ -71,7 +71,6 @@ def _list_range(pages: ReadPages[T], after: str, upto: str) -> list[tuple[str, T
 StampPage: TypeAlias = list[tuple[str, Stamp]]
 # The bytes of one read request. Nearly all landed files are smaller.
 BLOCK = 8 << 20
-_DELTA_LOG = "_delta_log/"
 
 
 class ObjectFolder(ABC):
@@ -160,11 +159,10 @@ class ObjectFolder(ABC):
 
         return cast(BinaryIO, io.BufferedReader(RangeReader(convert, size), BLOCK))
 
-    def find_tables(self) -> list[str]:
-        names = (name for page in self._read_pages("") for name, _ in page)
-        tables = {name.partition(_DELTA_LOG)[0] for name in names if f"/{_DELTA_LOG}" in f"/{name}"}
-        folders = sorted(folder.rstrip("/") or "." for folder in tables if not folder or folder.endswith("/"))
-        return [one for one in folders if not any(one != other and one.startswith(f"{other}/") for other in folders)]
+    def find_tables(self) -> dict[str, str]:
+        found = (TABLE_LOG.match(name) for page in self._read_pages("") for name, _ in page)
+        kinds = {match["folder"] or ".": match.lastgroup or "" for match in found if match}
+        return {one: kinds[one] for one in sorted(kinds) if not any(one.startswith(f"{other}/") for other in kinds)}
 
     def _key(self, name: str) -> str:
         return f"{self._prefix}/{name}" if self._prefix else name
