@@ -12,7 +12,7 @@ from support.landing import changes_of, state_of, take
 from support.spark_jvm import SparkJvm
 from tidefold.domain.table.table_spec import VERSION, Column, TableSpec
 from tidefold.sources.delta.log import read_commit
-from tidefold.sources.delta.source import CHANGE, Version, read_changes
+from tidefold.sources.delta.rows import CHANGE, Version, read_changes
 from tidefold.storage import open_store
 from tidefold.wiring import Pipeline
 

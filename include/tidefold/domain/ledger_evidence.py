@@ -210,9 +210,9 @@ def rebuild(
     recorded = _record_all(base, proved, unproved)
     newest = max((s for s in recorded if s.table_version is not None), key=lambda s: s.id, default=None)
     manifest = proved[newest.id].manifest if newest and newest.id in proved else None
-    known = [TableColumns(manifest.shape, manifest.schemas)] if manifest else []
-    known += [*([marked] if marked else []), TableColumns(base.shape, base.schemas)]
-    columns = max(known, key=lambda one: len(one.schemas))
+    proved_columns = TableColumns(manifest.shape, manifest.schemas) if manifest else None
+    all_columns = filter(None, (proved_columns, marked, TableColumns(base.shape, base.schemas)))
+    columns = max(all_columns, key=lambda one: len(one.schemas))
     state = replace(
         base,
         snapshots=recorded,

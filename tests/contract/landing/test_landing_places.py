@@ -255,6 +255,8 @@ def test_tables_of_delta_are_found_at_any_depth_and_read(bucket: LandingBucket, 
         address = f"{place.address}/{name}"
         write_deltalake(address, pa.table({"id": [1, 2, 3]}), storage_options=place.options)
         assert DeltaTable(address, storage_options=place.options).count() == 3
-        assert folder_at(address).find_tables() == ["."]
-    put(bucket, "rows/a.csv")
-    assert place.find_tables() == ["people", "shop/eu/orders"]
+        assert folder_at(address).find_tables() == {".": "Delta"}
+    for name in ("rows/a.csv", "ice/metadata/v1.metadata.json", "hudi/.hoodie/hoodie.properties", "metadata/a.json"):
+        put(bucket, name)
+    kinds = {"hudi": "Hudi", "ice": "Iceberg", "people": "Delta", "shop/eu/orders": "Delta"}
+    assert place.find_tables() == kinds

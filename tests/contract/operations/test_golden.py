@@ -72,6 +72,7 @@ UNRELEASED = {
     "LandedFileRecord.retried",
     "Taking.left_out",
     "LogState.folders",
+    "Taking.folders",
 }
 
 

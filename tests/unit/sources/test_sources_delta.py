@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from tidefold.sources.delta.log import first_readable, has_feed, is_mapped, read_commit, versions
-from tidefold.sources.delta.source import AFTER, BEFORE, CHANGE, DELETE, INSERT, without_unchanged_keys
+from tidefold.sources.delta.rows import AFTER, BEFORE, CHANGE, DELETE, INSERT, without_unchanged_keys
 from tidefold.storage.local_store import LocalStore
 
 

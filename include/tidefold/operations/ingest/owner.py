@@ -41,11 +41,11 @@ def accept_folder(pipeline: Pipeline, state: LogState, files: Sequence[LandedFil
     folder = _find_folder(pipeline, state.log)
     if not folder or folder in state.folders:
         return state
+    if not is_needed:
+        return replace(state, landing=NO_PROBLEMS) if state.folders else state
     newest = next((entry for entry in reversed(state.landed) if entry.length), None)
     if not state.folders or (newest and any(file.name == newest.name and _is_same(file, newest) for file in files)):
         return replace(state, folders=(*state.folders, folder))
-    if not is_needed:
-        return replace(state, landing=NO_PROBLEMS)
     lacks = f", which lacks `{newest.name}`, the newest file of the log" if newest else ""
     raise RefusedError(
         "LOG_OWNED",

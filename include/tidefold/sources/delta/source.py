@@ -7,27 +7,22 @@ landed file whose only offset is the version.
 from __future__ import annotations
 
 import hashlib
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import unquote
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.fs import DeltaStorageHandler
 
-from tidefold.domain.log_state import Column, LogState, Position, TableSpec
+from tidefold.domain.log_state import LogState, Position, TableSpec
 from tidefold.errors import CorruptError, InvalidInputError, NotFoundError, RefusedError, StorageError, TidefoldError
 from tidefold.sources.api import Feed, Listing, ParsedFile, UnfitFileError
 from tidefold.sources.delta.log import (
     DeltaCommit,
-    FileAction,
     commit_path,
     first_readable,
     has_feed,
@@ -35,165 +30,31 @@ from tidefold.sources.delta.log import (
     read_commit,
     versions,
 )
+from tidefold.sources.delta.rows import (
+    AFTER,
+    BEFORE,
+    CHANGE,
+    DELETE,
+    INSERT,
+    Version,
+    read_changes,
+    snapshot_rows,
+    without_unchanged_keys,
+)
 from tidefold.sources.files.base import RowTaker, misfit
-from tidefold.sources.files.parquet import instants, misfit_type
+from tidefold.sources.files.parquet import misfit_type
 from tidefold.sources.landing.completeness import Ending
 from tidefold.sources.landing.folders import Stamp
 from tidefold.sources.landing.listing import LandedFile
 from tidefold.sources.landing.plan import FileTask
 from tidefold.sources.landing.problems import FileProblem, report_unfit_schema
 from tidefold.sources.quarantine.writer import QuarantineWriter
-from tidefold.sources.records.columnar_changes import OpColumn, Rules, of_text, of_values
+from tidefold.sources.records.columnar_changes import OpColumn, Rules, of_values
 from tidefold.sources.records.record_types import own_names
-from tidefold.storage import Store, open_store
+from tidefold.storage import open_store
 from tidefold.storage.delta_tables import convert_errors, open_table
 from tidefold.storage.local_store import LocalStore
 from tidefold.storage.safe_files import UnsafeFileError, stat_regular
-
-# An absolute path or an address.
-_ELSEWHERE = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*:")
-CHANGE = "_change_type"
-INSERT, DELETE, BEFORE, AFTER = "insert", "delete", "update_preimage", "update_postimage"
-
-
-@dataclass(frozen=True, slots=True)
-class Version:
-    """A version to read."""
-
-    store: Store
-    commit: DeltaCommit
-    shape: TableSpec
-
-    def table(self, version: int) -> DeltaTable:
-        """The table as it was at a version."""
-        return open_table(self.store, "", version)
-
-
-def snapshot_rows(table: DeltaTable, store: Store) -> pa.Table:
-    """All rows of a table at one version, in no order. Raises TidefoldError for a file outside its folder.
-
-    The store opens the files, and not deltalake: that one follows links, and a link may replace a file after any check.
-    """
-    schema, live = pa.schema(table.schema().to_arrow()), _find_live_rows(table)
-    parts = [schema.empty_table()]
-    for action in pa.table(table.get_add_actions()).to_pylist():
-        name = unquote(action["path"])
-        if _ELSEWHERE.match(name) or ".." in name.split("/"):
-            raise InvalidInputError(
-                "PATH_OUTSIDE_ROOT",
-                f"`{name}` is outside the Delta table.",
-                hint="It may be a shallow clone. Copy the table with its files.",
-            )
-        rows = _read_file(store, name)
-        rows = rows.filter(_mask(live[name], rows)) if name in live else rows
-        values, count = action.get("partition") or {}, rows.num_rows
-        columns = {
-            field.name: rows.column(field.name).cast(field.type)
-            if field.name in rows.column_names
-            else pa.repeat(pa.scalar(values.get(field.name), field.type), count)
-            for field in schema
-        }
-        parts.append(pa.table(columns, schema=schema))
-    return pa.concat_tables(parts)
-
-
-def _read_file(store: Store, name: str) -> pa.Table:
-    with pq.ParquetFile(pa.BufferReader(store.read(name)), coerce_int96_timestamp_unit="us") as file:
-        return instants(file, file.read())
-
-
-def read_changes(version: Version) -> pa.Table:
-    """The changes of a version, with their kind in `_change_type`, always in the same order.
-
-    Raises NotFoundError if a file was deleted.
-    """
-    commit = version.commit
-    if commit.changes:
-        parts = [_rows(version, action, None) for action in sorted(commit.changes, key=lambda a: a.name)]
-    elif commit.has_vectors:
-        parts = list(_by_vectors(version))
-    else:
-        gone = (_rows(version, action, DELETE) for action in sorted(commit.removed, key=lambda a: a.name))
-        parts = [*gone, *(_rows(version, action, INSERT) for action in sorted(commit.added, key=lambda a: a.name))]
-    if not parts:
-        return pa.table({CHANGE: pa.array([], pa.string())})
-    return pa.concat_tables(parts, promote_options="permissive")
-
-
-def without_unchanged_keys(rows: pa.Table, key: Sequence[str]) -> tuple[pa.Table, int]:
-    """The rows without the preimages of updates, and how many these were.
-
-    A preimage whose key no postimage has stays: the update changed the key, so it deletes the old one.
-    """
-    kinds = rows.column(CHANGE)
-    # A column without chunks ends the process in `indices_nonzero` of pyarrow 18 to 21.
-    old = pc.indices_nonzero(pc.equal(kinds, BEFORE).combine_chunks())
-    if not len(old) or not key:
-        return rows, 0
-    new = rows.filter(pc.equal(kinds, AFTER)).select(list(key))
-    marked = rows.take(old).select(list(key)).append_column("row", old)
-    stay = set(marked.join(new, keys=list(key), join_type="left anti").column("row").to_pylist())
-    gone = set(old.to_pylist()) - stay
-    return rows.filter(pa.array([row not in gone for row in range(rows.num_rows)], pa.bool_())), len(gone)
-
-
-def _rows(version: Version, action: FileAction, kind: str | None) -> pa.Table:
-    """The rows of one file; `kind` None: the file has it."""
-    rows = _read_file(version.store, action.name)
-    columns = {name: rows.column(name) for name in rows.column_names}
-    types = {name: column for column in version.shape.columns for name in (*column.aliases, column.name)}
-    for name, text in (action.partition_values or {}).items():
-        if name in types:
-            columns[name] = _repeat_value(text, types[name], rows.num_rows)
-    if kind is not None:
-        columns[CHANGE] = pa.repeat(pa.scalar(kind), rows.num_rows)
-    return pa.table(columns)
-
-
-def _repeat_value(text: str | None, column: Column, count: int) -> pa.Array:
-    """The value of a partition column, for all rows of a file."""
-    value = None if text in (None, "") else text
-    values, unfit = of_text(pa.array([value.encode() if value else None], pa.binary()), column)
-    if len(unfit):
-        raise ValueError(f"partition column {column.name} contains {text!r}, which is not a {column.type}")
-    return pa.repeat(values[0], count)
-
-
-def _by_vectors(version: Version) -> Iterator[pa.Table]:
-    """Rows that are live in one of the two versions only, file by file."""
-    commit = version.commit
-    before = _find_live_rows(version.table(commit.version - 1)) if commit.version else {}
-    after = _find_live_rows(version.table(commit.version))
-    removed = {action.name: action for action in commit.removed}
-    added = {action.name: action for action in commit.added}
-    for name in sorted({*removed, *added}):
-        rows = _rows(version, added.get(name) or removed[name], None)
-        if CHANGE in rows.column_names:
-            # Spark leaves it, without values, in data files that an update or a merge wrote.
-            rows = rows.drop_columns(CHANGE)
-        old = _mask(before.get(name, []), rows) if name in removed else _none(rows)
-        new = _mask(after.get(name, []), rows) if name in added else _none(rows)
-        for kind, mask in ((DELETE, pc.and_not(old, new)), (INSERT, pc.and_not(new, old))):
-            live = rows.filter(mask)
-            yield live.append_column(CHANGE, pa.repeat(pa.scalar(kind), live.num_rows))
-
-
-def _find_live_rows(table: DeltaTable) -> dict[str, list[bool]]:
-    """For each file with a deletion vector, which of its rows are live."""
-    vectors = pa.RecordBatchReader.from_stream(table.deletion_vectors()).read_all().to_pylist()
-    root = table.table_uri.removeprefix("file://").rstrip("/")
-    names = (row["filepath"].removeprefix("file://").removeprefix(root).lstrip("/") for row in vectors)
-    return {unquote(name): row["selection_vector"] for name, row in zip(names, vectors, strict=True)}
-
-
-def _mask(live: list[bool], rows: pa.Table) -> pa.Array:
-    """A vector may be shorter than the file; the remaining rows are live."""
-    return pa.array([*live, *([True] * (rows.num_rows - len(live)))], pa.bool_())
-
-
-def _none(rows: pa.Table) -> pa.Array:
-    return pa.repeat(pa.scalar(value=False), rows.num_rows)
-
 
 SNAPSHOT, _VERSION = "snapshot", "version"
 # A row's offset: its version, and its number there.
@@ -234,7 +95,8 @@ class DeltaFeed:
 
         Raises RefusedError (DELTA_SOURCE_REPLACED) if the log has ingested another table, or other commits.
         """
-        commits = self._list_versions()
+        self._require_plain_log()
+        commits = versions(self._store)
         is_torn = bool(commits) and not self._read_commit(commits[-1]).is_whole
         table = self.open_table(commits[-1] - 1 if is_torn else None)
         position, table_id = state.positions[0] if state.positions else None, str(table.metadata().id)
@@ -249,9 +111,12 @@ class DeltaFeed:
 
     def _is_ingested(self, state: LogState, table_id: str, version: int) -> bool:
         """Whether the log has ingested this commit; true if its record is not known, as after a rebuild."""
-        known = (entry.checksum for entry in reversed(state.landed) if entry.next_offset == version + 1)
-        checksum = next(filter(None, known), "")
-        return checksum in ("", _name_digest(table_id, version), self._read_commit(version).checksum)
+        checksums = (entry.checksum for entry in reversed(state.landed) if entry.next_offset == version + 1)
+        return next(filter(None, checksums), "") in (
+            "",
+            _name_digest(table_id, version),
+            self._read_commit(version).checksum,
+        )
 
     def list_torn(self, table: DeltaTable, commits: Sequence[int]) -> list[LandedFile]:
         """Returns the newest version if its commit is still being written."""
@@ -339,29 +204,25 @@ class DeltaFeed:
         except msgspec.DecodeError as error:
             raise self._unreadable(error) from error
 
-    def _list_versions(self) -> tuple[int, ...]:
-        try:
-            self._require_plain_log()
-            return versions(self._store)
-        except UnsafeFileError as error:
-            raise self._unreadable(error) from error
-
     def open_table(self, version: int | None = None) -> DeltaTable:
         try:
             self._require_plain_log()
             return open_table(self._store, "", version)
         except TableNotFoundError as error:
             raise NotFoundError("DELTA_SOURCE_MISSING", f"There is no Delta table at `{self._address}`.") from error
-        except (CorruptError, UnsafeFileError) as error:
+        except CorruptError as error:
             raise self._unreadable(error) from error
 
     def _require_plain_log(self) -> None:
-        """Raises UnsafeFileError for a link: deltalake follows it, and its errors quote what it cannot parse."""
+        """Raises StorageError for a link: deltalake follows it, and its errors quote what it cannot parse."""
         if not isinstance(self._store, LocalStore):
             return
-        for entry in self._store.list("_delta_log"):
-            with suppress(FileNotFoundError):
-                stat_regular(str(self._store.root), entry.path)
+        try:
+            for entry in self._store.list("_delta_log"):
+                with suppress(FileNotFoundError):
+                    stat_regular(str(self._store.root), entry.path)
+        except UnsafeFileError as error:
+            raise self._unreadable(error) from error
 
     def _check(self, table: DeltaTable, task: FileTask, shape: TableSpec) -> None:
         """Checks that the changes of a version are exactly those of the table. Raises TidefoldError, UnfitFileError."""

@@ -160,8 +160,8 @@ class ObjectFolder(ABC):
         return cast(BinaryIO, io.BufferedReader(RangeReader(convert, size), BLOCK))
 
     def find_tables(self) -> dict[str, str]:
-        found = (TABLE_LOG.match(name) for page in self._read_pages("") for name, _ in page)
-        kinds = {match["folder"] or ".": match.lastgroup or "" for match in found if match}
+        marks = (TABLE_LOG.match(name) for page in self._read_pages("") for name, _ in page)
+        kinds = {mark["folder"] or ".": mark.lastgroup or "" for mark in marks if mark}
         return {one: kinds[one] for one in sorted(kinds) if not any(one.startswith(f"{other}/") for other in kinds)}
 
     def _key(self, name: str) -> str:

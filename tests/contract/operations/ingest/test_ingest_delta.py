@@ -23,7 +23,7 @@ from support.effort import choose
 from support.landing import changes_of, state_of, take
 from support.s3_server import S3Bucket
 from tidefold.changelog.schema import DELETE, UPSERT
-from tidefold.sources.delta.source import snapshot_rows
+from tidefold.sources.delta.rows import snapshot_rows
 from tidefold.storage import open_store
 from tidefold.storage.local_store import LocalStore
 from tidefold.wiring import Pipeline
