@@ -8,11 +8,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import BinaryIO, Protocol, TypeAlias
 from urllib.parse import unquote
 from zoneinfo import ZoneInfo
@@ -30,9 +29,7 @@ from tidefold.storage.safe_files import UnsafeFileError, list_below, open_regula
 Place: TypeAlias = str | os.PathLike[str]
 _TEMPORARY = (".tmp", ".part")
 # What the folder of a table has, by the kind of the table.
-TABLE_LOG = re.compile(
-    r"(?:(?P<folder>.+?)/)?(?:(?P<Delta>_delta_log)/|(?P<Hudi>\.hoodie)/|(?P<Iceberg>metadata)/[^/]+\.metadata\.json$)"
-)
+TABLE_MARKS = {"Delta": "_delta_log/*", "Hudi": ".hoodie/*", "Iceberg": "metadata/*.metadata.json"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,24 +193,15 @@ class DiskFolder:
         )
 
 
-def _find_kind(folder: str) -> str:
+def _find_kind(folder: Place) -> str:
     """Returns which kind of table a folder of a disk is; empty: none."""
-    marks = (
-        f"{one}/{name}" for one in ("_delta_log", ".hoodie", "metadata") for name in _list_names(f"{folder}/{one}")
-    )
-    return next((match.lastgroup or "" for mark in marks if (match := TABLE_LOG.match(mark))), "")
-
-
-def _list_names(folder: str) -> list[str]:
-    with suppress(OSError):
-        return os.listdir(folder)
-    return []
+    return next((kind for kind, mark in TABLE_MARKS.items() if next(Path(folder).glob(mark), None)), "")
 
 
 def find_table_above(address: Place) -> str:
     """Returns which kind of table a landing folder of a disk belongs to, as `data` of an Iceberg table; empty: none."""
-    folder = PurePosixPath(os.path.abspath(address))
-    kinds = ((_find_kind(str(one)), folder.relative_to(one).parts[:1]) for one in (folder, *folder.parents[:3]))
+    folder = Path(os.path.abspath(address))
+    kinds = ((_find_kind(one), folder.relative_to(one).parts[:1]) for one in (folder, *folder.parents[:3]))
     return next((kind for kind, below in kinds if kind and (kind != "Iceberg" or below in ((), ("data",)))), "")
 
 

@@ -7,10 +7,11 @@ import io
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import PurePosixPath
 from typing import BinaryIO, ClassVar, TypeAlias, TypeVar, cast
 
 from tidefold.errors import NotFoundError
-from tidefold.sources.landing.folders import TABLE_LOG, ListedFile, ReplacedFileError, Stamp, is_visible
+from tidefold.sources.landing.folders import TABLE_MARKS, ListedFile, ReplacedFileError, Stamp, is_visible
 from tidefold.storage.object_client import ObjectClient
 from tidefold.storage.object_store import RangeReader
 
@@ -160,8 +161,8 @@ class ObjectFolder(ABC):
         return cast(BinaryIO, io.BufferedReader(RangeReader(convert, size), BLOCK))
 
     def find_tables(self) -> dict[str, str]:
-        marks = (TABLE_LOG.match(name) for page in self._read_pages("") for name, _ in page)
-        kinds = {mark["folder"] or ".": mark.lastgroup or "" for mark in marks if mark}
+        paths = (PurePosixPath(name) for page in self._read_pages("") for name, _ in page)
+        kinds = {str(p.parents[1]): kind for p in paths for kind, mark in TABLE_MARKS.items() if p.match(mark)}
         return {one: kinds[one] for one in sorted(kinds) if not any(one.startswith(f"{other}/") for other in kinds)}
 
     def _key(self, name: str) -> str:
