@@ -53,6 +53,7 @@ class StreamPosition(NamedTuple):
         read. They may show changes that follow them in the stream.
     begun: the newest snapshot of the source that began: the order of its rows, then 1 for its first row alone, else 2.
     ended: the order of the newest one whose last row came, in whichever partition of the topic.
+    early: the highest order of the records that the connector sent before it had seen a commit (decision 0068).
     """
 
     max_order: tuple[int, ...] = ()
@@ -64,6 +65,7 @@ class StreamPosition(NamedTuple):
     signalled: tuple[tuple[int, ...], ...] = ()
     begun: tuple[int, ...] = ()
     ended: tuple[int, ...] = ()
+    early: tuple[int, ...] = ()
 
     def after(self, former: StreamPosition) -> StreamPosition:
         """Returns this position of a file's reader, which may not have known what the partition had reached."""
@@ -74,6 +76,7 @@ class StreamPosition(NamedTuple):
             signalled=tuple(sorted({*former.signalled, *self.signalled})[-SIGNALLED:]),
             begun=max(former.begun, self.begun),
             ended=max(former.ended, self.ended),
+            early=max(former.early, self.early),
         )
 
     @property

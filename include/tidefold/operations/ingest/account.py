@@ -18,6 +18,7 @@ from tidefold.changelog.schema import count_changes
 from tidefold.changelog.segment import at_least, read_change_set
 from tidefold.domain.ingest.append import IngestedFile, append
 from tidefold.domain.log_state import LandedFileRecord, LogState, Position, TableSpec
+from tidefold.domain.source_progress import StreamPosition
 from tidefold.domain.table.table_spec import ARRIVAL, COLUMNS, POSITION, VERSION
 from tidefold.errors import RefusedError, TidefoldError, from_wire
 from tidefold.operations.ingest.copied_files import find_used_up, may_come_again, read_name
@@ -25,7 +26,7 @@ from tidefold.operations.ingest.parse import FileResult, Parsed
 from tidefold.operations.ingest.stages import Accounted, Failed, Planned
 from tidefold.sources.landing.plan import FileTask, limit_plan, plan_files
 from tidefold.sources.landing.problems import FileProblem, report_late_dump
-from tidefold.sources.records.accounting import COUNTING, Account
+from tidefold.sources.records.accounting import COUNTING, NO_COMMIT, Account, OrderPoint
 from tidefold.storage import Store
 
 
@@ -171,11 +172,21 @@ def needs_another_look(result: FileResult, account: Account, position: Position,
         return True
     # Its reader must know the highest order to decide whether a refused record was sent before.
     lowest = min((one for one in (account.low, account.refused_low) if one is not None), default=None)
-    if account.refused_low is not None and high != read_with and (lowest or ()) < high:
+    is_behind = high != read_with and (lowest or ()) < high
+    if account.refused_low is not None and is_behind:
+        return True
+    # The snapshot before records without a commit decides their order; so does whether a commit followed it.
+    if account.is_early and (is_behind or _find_base(position.stream) != _find_base(result.stream)):
         return True
     # Which of equal records came again depends on how many there were. Those that did have no part in `lowest`.
     uncertain = shape.merge.engine in COUNTING and result.stream.counted != position.stream.counted
     return uncertain and (lowest is None or lowest <= high or account.resent > 0)
+
+
+def _find_base(stream: StreamPosition) -> OrderPoint:
+    """Returns what decides the order of records without a commit."""
+    base = stream.early[:1] or (NO_COMMIT,)
+    return base if base == (NO_COMMIT,) or stream.max_order[:1] == base else stream.early
 
 
 def _position(state: LogState, task: FileTask) -> Position:

@@ -21,7 +21,7 @@ from tidefold.sources.api import RecordReader
 from tidefold.sources.debezium.connect_schema import column_names, columns_by, forms_of, schema_beside
 from tidefold.sources.debezium.ordering import FIRST, INITIAL, LAST, STREAMED, OrderOf, former_key, order_of
 from tidefold.sources.records import record_types
-from tidefold.sources.records.accounting import FilePosition, OrderPoint, ReaderPosition, takes_delete
+from tidefold.sources.records.accounting import NO_COMMIT, FilePosition, OrderPoint, ReaderPosition, takes_delete
 from tidefold.sources.records.errors import (
     RefusedRecordError,
     any_head_of,
@@ -261,9 +261,9 @@ def judge(log: EnvelopeLog, at: ReaderPosition, record: DecodedRecord) -> Change
     if op == "d":
         if not takes_delete(log.shape):
             return "ignored"
-        return _make_change(log, DELETE, value.source, rows.of_key(record.key, value.before))
+        return _make_change(log, at, DELETE, value, rows.of_key(record.key, value.before))
     if op == "t":
-        return _make_change(log, CLEAR, value.source, rows.nothing())
+        return _make_change(log, at, CLEAR, value, rows.nothing())
     if op == "m":
         return "ignored"
     raise unknown_op(op)
@@ -271,15 +271,28 @@ def judge(log: EnvelopeLog, at: ReaderPosition, record: DecodedRecord) -> Change
 
 def _make_change(
     log: EnvelopeLog,
+    at: ReaderPosition,
     op: int,
-    source: SourceBlock | None,
+    value: Any,
     row: Any,
     absent: list[str] | None = None,
     former: Any = None,
 ) -> Change:
+    source = value.source
     if source is None:
         raise RefusedRecordError("ORDER_MISSING", "The record has no source block.")
-    return Change(op, log.order_of(source), source.committed, row, absent, former)
+    return Change(op, _find_order(log, at, source, value.op), source.committed, row, absent, former)
+
+
+def _find_order(log: EnvelopeLog, at: ReaderPosition, source: SourceBlock, op: str | None) -> OrderPoint:
+    """The order of a record at its place. Raises RefusedRecordError."""
+    order = log.order_of(source)
+    if order[0] != NO_COMMIT:
+        return order
+    # Only `r` is a row of a snapshot: see `advance`.
+    is_initial = op == "r" and source.snapshot in INITIAL
+    at.account.is_early |= not is_initial
+    return at.stream.place_early(order[1], is_initial, op == "r")
 
 
 def _judge_upsert(log: EnvelopeLog, at: ReaderPosition, record: DecodedRecord) -> Change:
@@ -299,7 +312,7 @@ def _judge_upsert(log: EnvelopeLog, at: ReaderPosition, record: DecodedRecord) -
                 "KEYLESS_CHANGE", f"op {value.op!r} changes an existing row, which a log without a key cannot find."
             )
         rows.check_key(row, value.before)
-    change = _make_change(log, log.upsert, value.source, rows.convert(row), absent, former)
+    change = _make_change(log, at, log.upsert, value, rows.convert(row), absent, former)
     if rows.optional and not at.is_alone:
         change.brought = _check_lacking(at, rows, row, change.order)
     return change
@@ -328,7 +341,7 @@ def _former_row(log: EnvelopeLog, at: ReaderPosition, record: DecodedRecord, abs
     """
     headers, value, rows = bytes(record.headers), record.value, record.rows
     if not (at.is_alone and value.op == "c" and log.shape.merge.engine is Engine.LAST):
-        order = log.order_of(value.source) if value.source else None
+        order = _find_order(log, at, value.source, value.op) if value.source else None
         # Another file of this run may have brought the delete.
         is_first = value.op == "c" and at.place.start > 0 and at.stream.max_order == at.place.stream.max_order
         # All changes of a transaction of Oracle have one order, so the delete may be that of another row.
@@ -382,7 +395,7 @@ def is_sent_again(log: EnvelopeLog, at: ReaderPosition, line: bytes, refused: Re
     if source is None:
         return False
     try:
-        order = log.order_of(source)
+        order = _find_order(log, at, source, op)
     except RefusedRecordError:
         return False
     if not advance(log, at, order, source, op):

@@ -14,7 +14,7 @@ from msgspec import Meta
 
 from tidefold.domain.sets.progress import SourceRecord
 from tidefold.domain.table.table_spec import MARIADB, MONGODB, MYSQL, ORACLE, SQLSERVER
-from tidefold.sources.records.accounting import OrderPoint
+from tidefold.sources.records.accounting import NO_COMMIT, OrderPoint
 from tidefold.sources.records.errors import RefusedRecordError
 from tidefold.sources.records.record_types import SourceBlock
 
@@ -40,8 +40,8 @@ def order_of(kind: str) -> OrderOf:
 class PostgresqlOrder:
     """`source.sequence`: the positions of the last commit and of the event.
 
-    The first is null until the connector has seen a commit after a start without stored offsets. Such events come after
-    everything before, so the event's own position is used for both. Otherwise a new snapshot would sort below all.
+    The first is null until the connector has seen a commit after a start without stored offsets. It becomes NO_COMMIT,
+    and the place of the record in its partition decides: see StreamOrder.place_early.
     """
 
     def __init__(self) -> None:
@@ -56,11 +56,11 @@ class PostgresqlOrder:
 
 
 def postgresql_order(sequence: str | None) -> OrderPoint:
-    """Returns the two numbers of a `source.sequence`. Raises RefusedRecordError if it is missing or invalid."""
+    """Returns the two numbers of a `source.sequence`, NO_COMMIT for null. Raises RefusedRecordError."""
     parts = _SEQUENCE.fullmatch(sequence) if sequence else None
     if parts:
         event = int(parts[2])
-        commit = event if parts[1] is None else int(parts[1])
+        commit = NO_COMMIT if parts[1] is None else int(parts[1])
         if commit <= _HIGHEST and event <= _HIGHEST:
             return (commit, event)
     raise RefusedRecordError("ORDER_MISSING", f"source.sequence is {str(sequence)[:80]!r}, not two log positions.")

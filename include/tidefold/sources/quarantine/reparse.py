@@ -234,7 +234,7 @@ def _count_of(
     reader: RecordReader, at: ReaderPosition, text: bytes, one: Refused, room: tuple[int, int | None]
 ) -> str | RefusedRecordError | None:
     """The count to which the record belongs now, or why it is still refused; None: other records have its offset."""
-    at.begin_single_record(text, one.entry.line, one.entry.offset)
+    at.begin_single_record(text, one.entry.line, one.entry.offset, one.entry.order or one.entry.early)
     try:
         reader(at, text)
     except RefusedRecordError as refused:

@@ -24,6 +24,7 @@ class Quarantined(msgspec.Struct, frozen=True):
     record: its text, cut off at 8 KiB.
     offset: null if it could not be read.
     order: its order in the source, if it was new (null: the source or the record has none).
+    early: as in StreamPosition, when it was refused.
     """
 
     file: str
@@ -33,6 +34,7 @@ class Quarantined(msgspec.Struct, frozen=True):
     detail: str
     record: str
     order: tuple[int, ...] | None = None
+    early: tuple[int, ...] = ()
 
 
 class QuarantineWriter:
@@ -49,7 +51,7 @@ class QuarantineWriter:
 
     def add(self, file: str, line: int, offset: int | None, refused: RefusedRecordError, record: bytes) -> None:
         text = record[:KEPT_TEXT].decode("utf-8", errors="backslashreplace")
-        entry = Quarantined(file, line, offset, refused.reason, refused.detail, text, refused.order)
+        entry = Quarantined(file, line, offset, refused.reason, refused.detail, text, refused.order, refused.early)
         self._spool.write(msgspec.json.encode(entry) + b"\n")
 
     def mark(self) -> int:

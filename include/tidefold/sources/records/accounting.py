@@ -20,6 +20,8 @@ from tidefold.sources.records.record_types import SourceBlock
 from tidefold.sources.records.unavailable_values import Placeholder, placeholder_of
 
 OrderPoint = tuple[int, ...]
+# In an order: the connector had seen no commit.
+NO_COMMIT = -1
 _HIGHEST = 2**63 - 1
 # With these engines every record counts: a repeated record must be distinguished from an equal one.
 COUNTING = (Engine.APPEND, Engine.AGGREGATE)
@@ -128,6 +130,7 @@ class Account:
     truncates: how often the source emptied the whole table; a new initial snapshot does not count.
     unresolved: how many changes depend on rows of other keys.
     lacked: columns that a record lacked, and no record of the partition had brought.
+    is_early: whether records have their order by the snapshot before them, because the connector had seen no commit.
     """
 
     records: int = 0
@@ -150,6 +153,7 @@ class Account:
     truncates: int = 0
     unresolved: int = 0
     lacked: tuple[str, ...] = ()
+    is_early: bool = False
 
 
 @dataclass(slots=True)
@@ -170,10 +174,29 @@ class StreamOrder:
     signalled: tuple[OrderPoint, ...] = ()
     begun: OrderPoint = ()
     ended: OrderPoint = ()
+    early: OrderPoint = ()
 
     @property
     def position(self) -> StreamPosition:
         return StreamPosition(**{name: getattr(self, name) for name in StreamPosition._fields})
+
+    def place_early(self, event: int, is_initial: bool, is_row: bool) -> OrderPoint:
+        """Returns the order of a record that was sent before the connector had seen a commit, and remembers it.
+
+        The rows of an initial snapshot come first, whatever the positions of the events: decision 0068.
+        Raises RefusedRecordError for an event that was not sent before and has no place among those that were.
+        """
+        snapshot, last = self.early or (NO_COMMIT, NO_COMMIT)
+        if is_initial or (is_row and (event == snapshot or last == NO_COMMIT)):
+            order = event, 0
+        elif snapshot != NO_COMMIT and (self.max_order[:1] == (snapshot,) or event <= last):
+            order = snapshot, event
+        else:
+            order = event, event
+            if NO_COMMIT < last < event and order < self.max_order:
+                raise self._restarted(order, "it was not sent before")
+        self.early = max(self.early, (NO_COMMIT, event) if snapshot == NO_COMMIT and order[1] else order)
+        return order
 
     def see_snapshot(self, order: OrderPoint, source: SourceBlock) -> None:
         """Remembers a snapshot that a signal asked for. A connector that begins has seen no commit."""
@@ -234,11 +257,10 @@ class StreamOrder:
     def _check_time(self, order: OrderPoint, time: int | None) -> None:
         """Checks the commit time of a record that seems sent again: such a record cannot be the latest."""
         if time is not None and self.max_commit_time is not None and time > self.max_commit_time:
-            raise RefusedRecordError(
-                "ORDER_RESTART",
-                f"The record's position {order} is below {self.max_order}, but it was committed later than all records "
-                "before: the source started its positions again.",
-            )
+            raise self._restarted(order, "it was committed later than all records before")
+
+    def _restarted(self, order: OrderPoint, why: str) -> RefusedRecordError:
+        return RefusedRecordError("ORDER_RESTART", f"Its position {order} is below {self.max_order}, but {why}.")
 
 
 class ReaderPosition:
@@ -288,8 +310,12 @@ class ReaderPosition:
         self.offset = None
         self.line, self.number = line, number
 
-    def begin_single_record(self, line: bytes, number: int, offset: int | None) -> None:
-        """Counts a record that is read alone, independently of earlier ones. `offset`: if known."""
+    def begin_single_record(self, line: bytes, number: int, offset: int | None, early: OrderPoint = ()) -> None:
+        """Counts a record that is read alone, independently of earlier ones.
+
+        offset: if known. early: as in StreamPosition, at the place of the record, or the order that it had there.
+        """
+        self.stream.early = self.stream.max_order = early
         self.is_alone, self._only, self._says_offset = True, offset, None
         self.account = Account(stream=self.place.stream)
         self._last = self.place.start - 1

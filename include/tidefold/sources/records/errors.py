@@ -27,6 +27,7 @@ class RefusedRecordError(Exception):
 
     reason, detail: a stable code, and one sentence.
     order: its order in the source, if the record has one and was not sent before.
+    early: as in StreamPosition, when it was refused.
     brings: unknown columns with their types, if all types are known.
     """
 
@@ -35,6 +36,7 @@ class RefusedRecordError(Exception):
         self.reason = reason
         self.detail = detail
         self.order: tuple[int, ...] | None = None
+        self.early: tuple[int, ...] = ()
         self.brings: tuple[tuple[str, str], ...] = ()
 
 

@@ -169,6 +169,7 @@ def take_records(
             if refused.reason in task.stops:
                 raise SchemaStopError(at.account.records - 1, number, refused) from error
             at.refuse(refused.reason)
+            refused.early = at.stream.early
             quarantine.add(task.file.name, number, at.offset, refused, stored(line) if stored else line)
         size += len(line)
         if len(at.batch.ops) >= _BATCH_ROWS or size >= BATCH_BYTES:
