@@ -131,7 +131,8 @@ def explain_missing_ends(
         cut = point.find_cut(log) if point else None
         for run in progress.runs:
             # Records of earlier transactions are those that the source sent again.
-            is_new = run.offset >= (cut.bound if cut else 0) and run.after >= (point.position if point else 0)
+            is_later = run.is_early or run.after >= (point.position if point else 0)
+            is_new = run.offset >= (cut.bound if cut else 0) and is_later
             if run.transaction is not None and run.transaction not in ended and is_new:
                 why = f"the END of transaction {run.transaction} has not landed"
                 missing.setdefault(run.transaction, f"{why}; its records of `{log}` begin at offset {run.offset}")
@@ -409,4 +410,4 @@ class LogJudge:
             return run.after > position
         end = self._positions.get(run.transaction)
         # Without an END it comes after the position, unless the source sent an earlier transaction again.
-        return run.after >= position if end is None else end > position
+        return run.is_early or run.after >= position if end is None else end > position

@@ -62,6 +62,7 @@ class SourceRecord:
     is_untracked: whether it is a streamed change whose connector wrote no transaction.
     place: the position of the record itself; None: the id of its transaction's END has a position.
     renumbers: whether its connector may number a transaction from 1 again in the middle of it, after a kill.
+    is_early: whether the connector had seen no commit, and did not send the record before. Then `after` may be too low.
     """
 
     offset: int
@@ -75,6 +76,7 @@ class SourceRecord:
     is_untracked: bool = False
     place: int | None = None
     renumbers: bool = False
+    is_early: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,13 +86,14 @@ class RecordRun:
     offset: the offset of the first one.
     before: the offset after the record before it. Topics may have gaps, so it can be lower than `offset`. Of records
         that landed late it is `taken_to` of the log, which is higher.
-    after: as for SourceRecord.
+    after, is_early: as for SourceRecord, of the first one.
     """
 
     offset: int
     before: int
     transaction: str | None
     after: int
+    is_early: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +263,8 @@ class _RecordScan:
     def _add_run(self, record: SourceRecord) -> None:
         last = self.runs[-1] if self.runs else None
         if last is None or (last.transaction, last.after) != (record.transaction, record.after):
-            self.runs.append(RecordRun(record.offset, self.next_offset, record.transaction, record.after))
+            run = RecordRun(record.offset, self.next_offset, record.transaction, record.after, record.is_early)
+            self.runs.append(run)
 
     def _count(self, transaction: str, record: SourceRecord) -> None:
         """Counts a record of a transaction.

@@ -18,15 +18,15 @@ from tidefold.changelog.schema import count_changes
 from tidefold.changelog.segment import at_least, read_change_set
 from tidefold.domain.ingest.append import IngestedFile, append
 from tidefold.domain.log_state import LandedFileRecord, LogState, Position, TableSpec
-from tidefold.domain.source_progress import StreamPosition
-from tidefold.domain.table.table_spec import ARRIVAL, COLUMNS, POSITION, VERSION
+from tidefold.domain.source_progress import NO_COMMIT, NameReading, StreamPosition, is_no_commit
+from tidefold.domain.table.table_spec import ARRIVAL, COLUMNS, POSITION, POSTGRESQL, VERSION
 from tidefold.errors import RefusedError, TidefoldError, from_wire
 from tidefold.operations.ingest.copied_files import find_used_up, may_come_again, read_name
 from tidefold.operations.ingest.parse import FileResult, Parsed
 from tidefold.operations.ingest.stages import Accounted, Failed, Planned
 from tidefold.sources.landing.plan import FileTask, limit_plan, plan_files
 from tidefold.sources.landing.problems import FileProblem, report_late_dump
-from tidefold.sources.records.accounting import COUNTING, NO_COMMIT, Account, OrderPoint
+from tidefold.sources.records.accounting import COUNTING, Account, OrderPoint
 from tidefold.storage import Store
 
 
@@ -172,12 +172,14 @@ def needs_another_look(result: FileResult, account: Account, position: Position,
         return True
     # Its reader must know the highest order to decide whether a refused record was sent before.
     lowest = min((one for one in (account.low, account.refused_low) if one is not None), default=None)
-    is_behind = high != read_with and (lowest or ()) < high
-    if account.refused_low is not None and is_behind:
+    if account.refused_low is not None and high != read_with and (lowest or ()) < high:
         return True
-    # The snapshot before records without a commit decides their order; so does whether a commit followed it.
-    if account.is_early and (is_behind or _find_base(position.stream) != _find_base(result.stream)):
-        return True
+    # What came before records that know of no commit decides their order.
+    stream = position.stream
+    if shape.order == POSTGRESQL and high != read_with and lowest:
+        is_odd = is_no_commit(lowest[0], stream.early, high)
+        if is_odd or (account.is_early and (lowest < high or _find_base(stream) != _find_base(result.stream))):
+            return True
     # Which of equal records came again depends on how many there were. Those that did have no part in `lowest`.
     uncertain = shape.merge.engine in COUNTING and result.stream.counted != position.stream.counted
     return uncertain and (lowest is None or lowest <= high or account.resent > 0)

@@ -16,12 +16,22 @@ import msgspec
 
 from tidefold.changelog.schema import CLEAR, DELETE, MERGE, UPSERT
 from tidefold.domain.log_state import TableSpec
+from tidefold.domain.source_progress import NO_COMMIT
 from tidefold.domain.table.table_spec import MARIADB, MONGODB, ORACLE, SQLSERVER, Engine
 from tidefold.sources.api import RecordReader
 from tidefold.sources.debezium.connect_schema import column_names, columns_by, forms_of, schema_beside
-from tidefold.sources.debezium.ordering import FIRST, INITIAL, LAST, STREAMED, OrderOf, former_key, order_of
+from tidefold.sources.debezium.ordering import (
+    FIRST,
+    INITIAL,
+    LAST,
+    STREAMED,
+    OrderOf,
+    PostgresqlOrder,
+    former_key,
+    order_of,
+)
 from tidefold.sources.records import record_types
-from tidefold.sources.records.accounting import NO_COMMIT, FilePosition, OrderPoint, ReaderPosition, takes_delete
+from tidefold.sources.records.accounting import FilePosition, OrderPoint, ReaderPosition, takes_delete
 from tidefold.sources.records.errors import (
     RefusedRecordError,
     any_head_of,
@@ -287,12 +297,12 @@ def _make_change(
 def _find_order(log: EnvelopeLog, at: ReaderPosition, source: SourceBlock, op: str | None) -> OrderPoint:
     """The order of a record at its place. Raises RefusedRecordError."""
     order = log.order_of(source)
-    if order[0] != NO_COMMIT:
+    if not isinstance(log.order_of, PostgresqlOrder):
         return order
     # Only `r` is a row of a snapshot: see `advance`.
     is_initial = op == "r" and source.snapshot in INITIAL
-    at.account.is_early |= not is_initial
-    return at.stream.place_early(order[1], is_initial, op == "r")
+    at.account.is_early |= order[0] == NO_COMMIT and not is_initial
+    return at.stream.place(order, is_initial, op == "r")
 
 
 def _judge_upsert(log: EnvelopeLog, at: ReaderPosition, record: DecodedRecord) -> Change:

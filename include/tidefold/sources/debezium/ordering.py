@@ -13,8 +13,9 @@ import msgspec
 from msgspec import Meta
 
 from tidefold.domain.sets.progress import SourceRecord
+from tidefold.domain.source_progress import NO_COMMIT, NO_POSITION, StreamPosition
 from tidefold.domain.table.table_spec import MARIADB, MONGODB, MYSQL, ORACLE, SQLSERVER
-from tidefold.sources.records.accounting import NO_COMMIT, OrderPoint
+from tidefold.sources.records.accounting import OrderPoint, StreamOrder
 from tidefold.sources.records.errors import RefusedRecordError
 from tidefold.sources.records.record_types import SourceBlock
 
@@ -41,7 +42,7 @@ class PostgresqlOrder:
     """`source.sequence`: the positions of the last commit and of the event.
 
     The first is null until the connector has seen a commit after a start without stored offsets. It becomes NO_COMMIT,
-    and the place of the record in its partition decides: see StreamOrder.place_early.
+    and the place of the record in its partition decides: see StreamOrder.place.
     """
 
     def __init__(self) -> None:
@@ -202,9 +203,10 @@ def parse_end_id(text: str, connector: str) -> TransactionId | None:
 
 
 class RecordPlaces:
-    """Finds the places of one log's records, in offset order."""
+    """Finds the places of one log's records, in offset order, from a position of its partition on."""
 
-    def __init__(self, connector: str) -> None:
+    def __init__(self, connector: str, stream: StreamPosition = NO_POSITION) -> None:
+        self._stream = StreamOrder(counting=False, **stream._asdict())
         self._is_binlog = connector in BINLOG_CONNECTORS
         # Of the transaction of the record before: its id, and the position before it.
         self._last: tuple[str, int] = ("", -1)
@@ -213,10 +215,10 @@ class RecordPlaces:
     def find(self, change: ChangeHead | None, offset: int) -> SourceRecord:
         """Returns the place of a change. One that cannot be read has none: the count of its transaction stays short."""
         source = change.source if change else None
-        position = self._find_position(source) if source else None
+        position = self._find_position(source, change.op) if change and source else None
         if change is None or source is None or position is None:
             return SourceRecord(offset)
-        after, place = position
+        after, place, is_early = position
         mark, block = source.snapshot, change.transaction
         if block and block.id:
             transaction = block.id if self._is_binlog else block.id.partition(":")[0]
@@ -229,6 +231,7 @@ class RecordPlaces:
                 after,
                 place=place,
                 renumbers=self._renumbers(source.version),
+                is_early=is_early,
             )
         if mark in _SNAPSHOT:
             # Rows of the initial snapshot have nothing of the stream: no commit before them, and no GTID.
@@ -237,18 +240,22 @@ class RecordPlaces:
             return SourceRecord(offset, None, 0, after, is_snapshot, is_signalled, begins, ends)
         return SourceRecord(offset, is_untracked=mark in STREAMED and change.op is not None)
 
-    def _find_position(self, source: PlaceBlock) -> tuple[int, int | None] | None:
-        """Returns the position of the commit before (of a binlog: of the record) and the place of the record."""
+    def _find_position(self, source: PlaceBlock, op: str | None) -> tuple[int, int | None, bool] | None:
+        """Returns `after` (of a record of a binlog: its position), `place` and `is_early`, as in SourceRecord."""
         if self._is_binlog:
             file = _BINLOG_NUMBER.fullmatch(source.file or "")
             if file is None or source.pos is None or source.pos >= _FILE_SIZE:
                 return None
             position = int(file[1]) * _FILE_SIZE + source.pos
-            return position, position
+            return position, position, False
+        stream = self._stream
         try:
-            return postgresql_order(source.sequence)[0], None
+            said, last, is_row = postgresql_order(source.sequence), stream.early[-1:], op == "r"
+            order = stream.place(said, is_row and source.snapshot in INITIAL, is_row)
         except RefusedRecordError:
             return None
+        stream.max_order = max(stream.max_order, order)
+        return order[0], None, said[:1] != order[:1] and said[1:] > last
 
     def _find_before(self, transaction: str, position: int) -> int:
         """Returns a position before the transaction of a record. A binlog has no other transaction in it."""

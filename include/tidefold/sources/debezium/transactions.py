@@ -12,7 +12,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from tidefold.domain.sets.point import SetPoint
 from tidefold.domain.sets.progress import SourceRecord, TransactionEnd
-from tidefold.domain.source_progress import NameReading
+from tidefold.domain.source_progress import NO_POSITION, NameReading
 from tidefold.errors import RefusedError, StorageError, TidefoldError
 from tidefold.sources.api import Feed, source_of
 from tidefold.sources.debezium.json_source import DebeziumJson, offset_in
@@ -72,7 +72,7 @@ _markers = make_decoder(_MarkerRecord)
 
 def read_records(feed: Feed, tasks: Sequence[FileTask], connector: str) -> Iterator[tuple[str, SourceRecord]]:
     """Yields the name of the file and the place of each new record of a log, in offset order. Raises StorageError."""
-    places = RecordPlaces(connector)
+    places = RecordPlaces(connector, tasks[0].stream if tasks else NO_POSITION)
     for task in tasks:
         begin = 0 if task.from_beginning else task.begin
         for offset, text in _read_texts(feed, task.file, task.until, begin, task.records):

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tidefold.domain.log_state import TableSpec
-from tidefold.domain.source_progress import IMPORTED, NO_POSITION, SIGNALLED, StreamPosition
+from tidefold.domain.source_progress import IMPORTED, NO_COMMIT, NO_POSITION, SIGNALLED, StreamPosition, is_no_commit
 from tidefold.domain.table.table_spec import Deletes, Engine
 from tidefold.sources.api import PLACEHOLDER
 from tidefold.sources.landing.plan import Match, TakenRecords
@@ -20,8 +20,6 @@ from tidefold.sources.records.record_types import SourceBlock
 from tidefold.sources.records.unavailable_values import Placeholder, placeholder_of
 
 OrderPoint = tuple[int, ...]
-# In an order: the connector had seen no commit.
-NO_COMMIT = -1
 _HIGHEST = 2**63 - 1
 # With these engines every record counts: a repeated record must be distinguished from an equal one.
 COUNTING = (Engine.APPEND, Engine.AGGREGATE)
@@ -180,21 +178,30 @@ class StreamOrder:
     def position(self) -> StreamPosition:
         return StreamPosition(**{name: getattr(self, name) for name in StreamPosition._fields})
 
-    def place_early(self, event: int, is_initial: bool, is_row: bool) -> OrderPoint:
-        """Returns the order of a record that was sent before the connector had seen a commit, and remembers it.
+    def place(self, order: OrderPoint, is_initial: bool, is_row: bool) -> OrderPoint:
+        """Returns the order of a record of PostgreSQL at its place, and remembers what later ones need: decision 0068.
 
-        The rows of an initial snapshot come first, whatever the positions of the events: decision 0068.
+        order: the commit and the event as the record says them. is_initial, is_row: of an initial, of any snapshot.
         Raises RefusedRecordError for an event that was not sent before and has no place among those that were.
         """
+        commit, event = order
+        if not is_no_commit(commit, self.early, self.max_order):
+            return order
         snapshot, last = self.early or (NO_COMMIT, NO_COMMIT)
-        if is_initial or (is_row and (event == snapshot or last == NO_COMMIT)):
+        in_first = self.max_order[:1] == (snapshot,)
+        # Rows of a snapshot by signal are where the last event was.
+        by_signal = in_first and 0 < last <= event < snapshot
+        begins = is_row and (event == snapshot or last == NO_COMMIT)
+        if commit == NO_COMMIT and (begins or (is_initial and not by_signal)):
             order = event, 0
-        elif snapshot != NO_COMMIT and (self.max_order[:1] == (snapshot,) or event <= last):
+        elif snapshot != NO_COMMIT and (in_first or event <= last):
             order = snapshot, event
-        else:
+        elif commit == NO_COMMIT or (snapshot == NO_COMMIT and self.max_order[0] == last):
             order = event, event
             if NO_COMMIT < last < event and order < self.max_order:
                 raise self._restarted(order, "it was not sent before")
+        else:
+            return self.max_order[0], event
         self.early = max(self.early, (NO_COMMIT, event) if snapshot == NO_COMMIT and order[1] else order)
         return order
 

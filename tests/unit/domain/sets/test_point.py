@@ -38,9 +38,11 @@ class Source:
         for i in range(begin, end):
             for table, count in zip(TABLES, self.transactions[i], strict=True):
                 for n in range(count):
-                    # The first transaction after the snapshot has no commit before it, only its own position.
-                    after = 10 * i or 7
-                    self._send(table, SourceRecord(0, f"t{i}", n + 1, after))
+                    # The first transaction after the snapshot has no commit before it, only its own position: lower
+                    # than that of the snapshot if it was open then.
+                    is_sent = any((r.transaction, r.number) == (f"t{i}", n + 1) for r in self.topics[table])
+                    record = SourceRecord(0, f"t{i}", n + 1, 10 * i or 3, is_early=not i and not is_sent)
+                    self._send(table, record)
             counts = {t: n for t, n in zip(TABLES, self.transactions[i], strict=True) if n}
             self.ends.append(TransactionEnd(f"t{i}", 10 * (i + 1), len(self.ends), counts))
 

@@ -1,0 +1,57 @@
+"""Changes of transactions that were open while the slot was made, against the rows of the source (decision 0068; I25).
+
+Random histories of open transactions, snapshots that are made again or killed, connectors that start again before they
+have seen a commit; any cut into files, any number of runs, refused records that are read again alone.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from random import Random
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from support.effort import choose
+from support.landing import land, make_landing, take
+from support.older import older_program
+from support.simulated_postgres import play
+from tidefold.operations.inspect.read import ReadRequest, What, read_rows
+from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.quarantine.inspect import count_refused
+from tidefold.operations.quarantine.retry import retry
+
+
+def rows_of(pipeline: Pipeline) -> dict[int, int]:
+    if not pipeline.ledger("items").exists():
+        return {}
+    _, batches = read_rows(pipeline, "items", ReadRequest(What.LIVE))
+    return {row["id"]: row["n"] for batch in batches for row in batch.to_pylist()}
+
+
+@settings(max_examples=choose(60, 400), deadline=None, suppress_health_check=list(HealthCheck))
+@given(seed=st.integers(0, 2**32))
+def test_the_rows_are_those_of_the_source(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    rnd = Random(seed)
+    source = play(rnd)
+    [topic] = source.topic
+    with tempfile.TemporaryDirectory() as folder:
+        pipeline = make_landing(Path(folder), "{id: long, n: int}")
+        begin, is_old = 0, rnd.random() < 0.5
+        while begin < len(topic):
+            end = (
+                rnd.randint(begin + 1, len(topic)) if rnd.random() < 0.3 else min(begin + rnd.randint(1, 6), len(topic))
+            )
+            land(Path(folder), begin, topic[begin:end])
+            begin = end
+            if rnd.random() < 0.4:
+                # A file of which every record is refused waits.
+                with older_program(monkeypatch, most=99 if is_old else 200):
+                    assert take(pipeline).error_code in (None, "LANDED_REFUSED")
+        assert take(pipeline).error_code is None
+        if topic and count_refused(pipeline, "items"):
+            retry(pipeline, "items")
+            assert count_refused(pipeline, "items") == []
+        assert rows_of(pipeline) == source.rows
