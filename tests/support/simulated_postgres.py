@@ -22,9 +22,13 @@ class Transaction:
 
 @dataclass
 class Place:
-    """Where a connector is: in which transaction (by its number), what it processed last, which commit it knows."""
+    """Where a connector is: in which transaction (by its number), behind which event, which commit it knows.
+
+    processed: what it processed last, or its snapshot.
+    """
 
     transaction: int
+    processed: int
     event: int | None = None
     commit: int | None = None
 
@@ -83,8 +87,8 @@ class SimulatedPostgres:
                 return
             mark = "first" if not number else "last" if number == len(marked) - 1 else "true"
             self._send("r", key, value, None, self.position, self.time, snapshot=mark)
-        self.at = Place(len(self.done))
-        self.stored = Place(len(self.done))
+        self.at = Place(len(self.done), self.position)
+        self.stored = Place(len(self.done), self.position)
 
     def stream(self, events: int) -> None:
         """Sends events of committed transactions. The connector may store its place after each."""
@@ -95,17 +99,18 @@ class SimulatedPostgres:
                 self._send("d" if value is None else "u", key, value, self.at.commit, position, one.time)
                 self.at.event = position
                 if self.rnd.random() < 0.4:
-                    self.stored = Place(self.at.transaction, position, self.at.commit)
+                    self.stored = Place(self.at.transaction, position, position, self.at.commit)
             if len(rest) > events:
                 return
             events -= len(rest)
-            self.at = Place(self.at.transaction + 1, None, one.commit)
+            self.at = Place(self.at.transaction + 1, one.commit, None, one.commit)
 
     def kill(self) -> None:
         """The connector goes on where it stored its place. Without a commit it says what it processed last instead."""
         if self.stored:
             at = self.stored
-            self.at = Place(at.transaction, at.event, at.event if at.commit is None else at.commit)
+            said = at.processed if self.rnd.random() < 0.8 else None
+            self.at = Place(at.transaction, at.processed, at.event, said if at.commit is None else at.commit)
 
     def _send(
         self,

@@ -46,7 +46,7 @@ def is_no_commit(commit: int, early: tuple[int, ...], high: tuple[int, ...]) -> 
     """
     if commit == NO_COMMIT or not high:
         return commit == NO_COMMIT
-    return commit < max(high) if high[0] in early else high[0] < commit < high[1]
+    return commit < max(high) if high[0] in early[:2] else high[0] < commit < high[1]
 
 
 # A position names so many snapshots by signal.
@@ -68,7 +68,9 @@ class StreamPosition(NamedTuple):
         read. They may show changes that follow them in the stream.
     begun: the newest snapshot of the source that began: the order of its rows, then 1 for its first row alone, else 2.
     ended: the order of the newest one whose last row came, in whichever partition of the topic.
-    early: the highest order of the records that the connector sent before it had seen a commit (decision 0068).
+    early: what the connector sent last before it had seen a commit (decision 0068): the position of the snapshot before
+        it (else that of its first event, and 0 at the end), of its last event, then of the first commit behind it.
+    replaced: the position of the newest snapshot that replaced the rows.
     """
 
     max_order: tuple[int, ...] = ()
@@ -81,6 +83,7 @@ class StreamPosition(NamedTuple):
     begun: tuple[int, ...] = ()
     ended: tuple[int, ...] = ()
     early: tuple[int, ...] = ()
+    replaced: int = 0
 
     def after(self, former: StreamPosition) -> StreamPosition:
         """Returns this position of a file's reader, which may not have known what the partition had reached."""
@@ -92,6 +95,7 @@ class StreamPosition(NamedTuple):
             begun=max(former.begun, self.begun),
             ended=max(former.ended, self.ended),
             early=max(former.early, self.early),
+            replaced=max(former.replaced, self.replaced),
         )
 
     @property

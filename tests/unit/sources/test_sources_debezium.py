@@ -11,7 +11,7 @@ from support.landing import TOPIC, record, tombstone
 from support.reading import FileReading
 from tidefold.changelog.schema import CLEAR, DELETE, UPSERT
 from tidefold.domain.log_state import Column, TableSpec
-from tidefold.domain.source_progress import StreamPosition
+from tidefold.domain.source_progress import NO_COMMIT, StreamPosition
 from tidefold.sources.debezium.envelope import envelope_reader
 from tidefold.sources.debezium.ordering import postgresql_order
 from tidefold.sources.records.accounting import FilePosition, LateOffsetError, ReaderPosition
@@ -72,7 +72,7 @@ def test_snapshot_rows_inserts_and_updates_become_upserts_deletes_become_deletes
     ) == ["changes"] * 4 + ["tombstones"]
     assert into.batch.ops == [UPSERT, UPSERT, UPSERT, DELETE]
     assert [row.c1 for row in into.batch.rows] == ["t1000", "t1001", "t1002", None]
-    assert into.batch.orders == [(1000, 1000), (1001, 1001), (1002, 1002), (1003, 1003)]
+    assert into.batch.orders == [(1000, 0), (1000, 1001), (1000, 1002), (1000, 1003)]
     assert into.batch.times == [1_000_000, 1_001_000, 1_002_000, 1_003_000]
 
 
@@ -186,16 +186,14 @@ def test_a_delete_takes_its_key_from_the_record_or_else_from_before() -> None:
 @pytest.mark.parametrize(
     ("sequence", "order"),
     [
-        ('[null,"5"]', (5, 5)),
+        ('[null,"5"]', (NO_COMMIT, 5)),
         ('["4","5"]', (4, 5)),
         ('["4", "5"]', (4, 5)),
         ('["9","10"]', (9, 10)),
         ('["9223372036854775807","0"]', (2**63 - 1, 0)),
     ],
 )
-def test_the_order_is_two_numbers_and_for_a_commit_not_seen_the_event_stands(
-    sequence: str, order: tuple[int, int]
-) -> None:
+def test_the_order_is_two_numbers(sequence: str, order: tuple[int, int]) -> None:
     assert postgresql_order(sequence) == order
 
 
@@ -224,14 +222,61 @@ def test_orders_are_compared_as_numbers_and_what_was_sent_again_is_counted() -> 
     into = reader()
     assert feed(
         into,
-        record(0, order=9),
-        record(1, order=10),
-        record(2, order=9),  # sent again
-        record(3, order=10),  # equal to the highest: kept, it is the same row
+        record(0, order=9, sequence='["9","9"]'),
+        record(1, order=10, sequence='["10","10"]'),
+        record(2, order=9, sequence='["9","9"]'),  # sent again
+        record(3, order=10, sequence='["10","10"]'),  # equal to the highest: kept, it is the same row
         record(4, order=10, op="d", sequence='["9","10"]'),
         record(5, sequence='["11","12"]', ts_us=10**7),
     ) == ["changes", "changes", "resent", "changes", "resent", "changes"]
     assert (into.account.low, into.account.stream.max_order) == ((9, 9), (11, 12))
+
+
+Sent = tuple[str, str, str, tuple[int, int] | str]
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        # The snapshot at 50, its first transaction was open then; the next ones.
+        [("r", "first", "null 50", (50, 0)), ("u", "", "null 30", (50, 30)), ("u", "", "null 50", (50, 50))],
+        [("r", "", "null 50", (50, 0)), ("u", "", "null 30", (50, 30)), ("u", "", "60 20", (60, 20))],
+        # The connector starts again before it has seen a commit: at the snapshot, or within the first transaction.
+        [("r", "", "null 50", (50, 0)), ("u", "", "null 30", (50, 30)), ("u", "", "null 20", "resent")],
+        [("r", "", "null 50", (50, 0)), ("u", "", "null 30", (50, 30)), ("u", "", "25 30", (50, 30))],
+        [("r", "", "null 50", (50, 0)), ("u", "", "null 30", (50, 30)), ("u", "", "30 40", (50, 40))],
+        [("r", "", "null 50", (50, 0)), ("u", "", "null 70", (50, 70)), ("u", "", "60 80", (50, 80))],
+        [("r", "", "null 50", (50, 0)), ("u", "", "null 70", (50, 70)), ("u", "", "72 80", (72, 80))],
+        [("u", "", "null 70", (70, 70)), ("u", "", "60 80", (80, 80)), ("u", "", "90 85", (90, 85))],
+        # It goes on twice within that transaction: other tables had the events at 72 and 78.
+        [("r", "", "null 50", (50, 0)), ("u", "", "72 80", (72, 80)), ("u", "", "78 82", (72, 82))],
+        # A kill within the snapshot, and a snapshot that is made again: before its open transaction, after all else.
+        [("r", "first", "null 50", (50, 0)), ("r", "first", "null 55", (55, 0)), ("u", "", "null 30", (55, 30))],
+        [("u", "", "60 70", (60, 70)), ("r", "first", "null 90", (90, 0)), ("u", "", "null 30", (90, 30))],
+        # A snapshot by signal within the open transaction; incremental rows before and after its first event.
+        [("u", "", "null 30", (50, 30)), ("r", "first", "null 35", (50, 35)), ("u", "", "null 40", (50, 40))],
+        [("r", "incremental", "null 50", (50, 0)), ("u", "", "null 30", (50, 30))],
+        [("u", "", "null 30", (50, 30)), ("r", "incremental", "null 30", (50, 30)), ("u", "", "null 40", (50, 40))],
+        # No row of the snapshot is in the partition: what it may mean decides.
+        [("u", "", "null 30", (30, 30)), ("u", "", "40 35", (40, 35)), ("u", "", "null 45", (45, 45))],
+        [("u", "", "null 30", (30, 30)), ("u", "", "40 35", (40, 35)), ("u", "", "null 30", "resent")],
+        [("u", "", "null 30", (30, 30)), ("u", "", "40 35", (40, 35)), ("u", "", "null 32", "ORDER_RESTART")],
+        # Another server, or one that was restored.
+        [("u", "", "60 70", (60, 70)), ("r", "first", "null 40", "ORDER_RESTART")],
+    ],
+)
+def test_the_order_of_what_a_connector_sends_before_it_has_seen_a_commit(sent: list[Sent]) -> None:
+    """Decision 0068. Within an open transaction, the log has the rows of the snapshot at 50."""
+    into = reader()
+    if sent[0][3] == (50, 30):
+        feed(into, record(0, op="r", snapshot="first", sequence='[null,"50"]', ts_us=1))
+    for number, (op, mark, said, expected) in enumerate(sent, 1):
+        commit, event = said.replace("null", "").rjust(5).split(" ")[-2:]
+        sequence = f'["{commit}","{event}"]' if commit else f'[null,"{event}"]'
+        time = 1000 if (op, expected) == ("r", "ORDER_RESTART") else 1
+        given = record(number, op=op, snapshot=mark or "false", sequence=sequence, ts_us=time)
+        became = feed(into, given)
+        assert [into.batch.orders[-1] if became == ["changes"] else became[0]] == [expected], (said, became)
 
 
 def test_what_the_log_took_before_is_the_beginning() -> None:
@@ -288,10 +333,11 @@ def test_a_second_initial_snapshot_replaces_what_was_there_and_an_incremental_on
     streamed = record(5, 1, "u", sequence='["60","65"]')
     assert feed(into, *first, streamed, *second, record(20, 2, "u", order=91)) == ["changes"] * 7
     assert into.batch.ops == [UPSERT] * 4 + [CLEAR] + [UPSERT] * 3
-    assert into.batch.orders[4:7] == [(90, 90)] * 3  # Although it knows of no commit, it comes after all of them.
-    assert into.account.cleared == (90, 90)
+    # Although it knows of no commit, it comes after all of them.
+    assert into.batch.orders[4:] == [(90, 0)] * 3 + [(90, 91)]
+    assert into.account.cleared == (90, 0)
     # Rows of a snapshot that was taken before, or lies below what was: sent again.
-    for high, ops in (((40, 50), [CLEAR, UPSERT, UPSERT]), ((90, 90), [UPSERT, UPSERT]), ((91, 0), [])):
+    for high, ops in (((40, 50), [CLEAR, UPSERT, UPSERT]), ((90, 0), [UPSERT, UPSERT]), ((91, 0), [])):
         into = reader(stream=StreamPosition(high))
         assert feed(into, *second) == ["changes" if ops else "resent"] * 2
         assert into.batch.ops == ops

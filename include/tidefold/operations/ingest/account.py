@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from itertools import permutations
 
 import pyarrow.compute as pc
 
@@ -18,7 +18,7 @@ from tidefold.changelog.schema import count_changes
 from tidefold.changelog.segment import at_least, read_change_set
 from tidefold.domain.ingest.append import IngestedFile, append
 from tidefold.domain.log_state import LandedFileRecord, LogState, Position, TableSpec
-from tidefold.domain.source_progress import NO_COMMIT, NameReading, StreamPosition, is_no_commit
+from tidefold.domain.source_progress import NameReading, is_no_commit
 from tidefold.domain.table.table_spec import ARRIVAL, COLUMNS, POSITION, POSTGRESQL, VERSION
 from tidefold.errors import RefusedError, TidefoldError, from_wire
 from tidefold.operations.ingest.copied_files import find_used_up, may_come_again, read_name
@@ -26,7 +26,7 @@ from tidefold.operations.ingest.parse import FileResult, Parsed
 from tidefold.operations.ingest.stages import Accounted, Failed, Planned
 from tidefold.sources.landing.plan import FileTask, limit_plan, plan_files
 from tidefold.sources.landing.problems import FileProblem, report_late_dump
-from tidefold.sources.records.accounting import COUNTING, Account, OrderPoint
+from tidefold.sources.records.accounting import COUNTING, Account
 from tidefold.storage import Store
 
 
@@ -77,7 +77,7 @@ def account_files(store: Store, parsed: Parsed, before: Accounted) -> Accounted 
         no_copies=(*before.no_copies, *parsed.no_copies),
         uploads=before.uploads + parsed.uploads,
     )
-    error = _check_clears(before.listed.begun, results, arrivals)
+    error = _check_clears(before.listed.begun, results, arrivals) or _check_early(state)
     return Failed(accounted, error) if error else accounted
 
 
@@ -116,6 +116,20 @@ def _check_clears(
                 f"changes of partition {ahead[0].partition} were ingested before. This run ingested nothing.",
                 hint="If all landed files still exist, `tidefold drop LOG` and then `tidefold ingest LOG` ingest "
                 "them in the right order. Use a topic with one partition to avoid this.",
+            )
+    return None
+
+
+def _check_early(state: LogState) -> TidefoldError | None:
+    """Returns an error if no record shows whether events came before a snapshot that replaced the rows."""
+    for one, other in permutations(state.positions, 2):
+        base, event, *more = one.stream.early or (0, 0)
+        if event and base < other.stream.replaced < (max(more, default=0) or 2**63):
+            return RefusedError(
+                "TABLE_EVENT",
+                f"Log `{state.log}`: partition {one.partition} has no row of the new snapshot in {other.partition}, "
+                "but changes of a transaction that may have been open meanwhile. This run ingested nothing.",
+                hint="Let Debezium write into a new topic with one partition, and start the log again from there.",
             )
     return None
 
@@ -175,20 +189,14 @@ def needs_another_look(result: FileResult, account: Account, position: Position,
     if account.refused_low is not None and high != read_with and (lowest or ()) < high:
         return True
     # What came before records that know of no commit decides their order.
-    stream = position.stream
-    if shape.order == POSTGRESQL and high != read_with and lowest:
-        is_odd = is_no_commit(lowest[0], stream.early, high)
-        if is_odd or (account.is_early and (lowest < high or _find_base(stream) != _find_base(result.stream))):
+    if shape.order == POSTGRESQL and high != read_with:
+        early, low = position.stream.early, lowest or ()
+        is_moved = account.is_early and (low < high or early[:1] != result.stream.early[:1])
+        if is_moved or (low and is_no_commit(low[0], early, high)):
             return True
     # Which of equal records came again depends on how many there were. Those that did have no part in `lowest`.
     uncertain = shape.merge.engine in COUNTING and result.stream.counted != position.stream.counted
     return uncertain and (lowest is None or lowest <= high or account.resent > 0)
-
-
-def _find_base(stream: StreamPosition) -> OrderPoint:
-    """Returns what decides the order of records without a commit."""
-    base = stream.early[:1] or (NO_COMMIT,)
-    return base if base == (NO_COMMIT,) or stream.max_order[:1] == base else stream.early
 
 
 def _position(state: LogState, task: FileTask) -> Position:

@@ -17,19 +17,10 @@ import msgspec
 from tidefold.changelog.schema import CLEAR, DELETE, MERGE, UPSERT
 from tidefold.domain.log_state import TableSpec
 from tidefold.domain.source_progress import NO_COMMIT
-from tidefold.domain.table.table_spec import MARIADB, MONGODB, ORACLE, SQLSERVER, Engine
+from tidefold.domain.table.table_spec import MARIADB, MONGODB, ORACLE, POSTGRESQL, SQLSERVER, Engine
 from tidefold.sources.api import RecordReader
 from tidefold.sources.debezium.connect_schema import column_names, columns_by, forms_of, schema_beside
-from tidefold.sources.debezium.ordering import (
-    FIRST,
-    INITIAL,
-    LAST,
-    STREAMED,
-    OrderOf,
-    PostgresqlOrder,
-    former_key,
-    order_of,
-)
+from tidefold.sources.debezium.ordering import FIRST, INITIAL, LAST, STREAMED, OrderOf, former_key, order_of
 from tidefold.sources.records import record_types
 from tidefold.sources.records.accounting import FilePosition, OrderPoint, ReaderPosition, takes_delete
 from tidefold.sources.records.errors import (
@@ -297,7 +288,7 @@ def _make_change(
 def _find_order(log: EnvelopeLog, at: ReaderPosition, source: SourceBlock, op: str | None) -> OrderPoint:
     """The order of a record at its place. Raises RefusedRecordError."""
     order = log.order_of(source)
-    if not isinstance(log.order_of, PostgresqlOrder):
+    if log.shape.order != POSTGRESQL:
         return order
     # Only `r` is a row of a snapshot: see `advance`.
     is_initial = op == "r" and source.snapshot in INITIAL
@@ -391,6 +382,7 @@ def advance(log: EnvelopeLog, at: ReaderPosition, order: OrderPoint, source: Sou
         # The clear is part of the row's record and does not count as a change.
         at.batch.add(CLEAR, order, at.known_offset, source.committed, log.decoder.rows.nothing())
         at.account.cleared = max(order, at.account.cleared)
+        at.stream.replaced = order[0]
     return is_new
 
 

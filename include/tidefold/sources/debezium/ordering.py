@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Annotated, Any
 
 import msgspec
@@ -35,29 +36,17 @@ OrderOf = Callable[[SourceBlock], OrderPoint]
 
 def order_of(kind: str) -> OrderOf:
     """Returns the function that computes the order of a record of this kind of log."""
-    return _ORDERS[kind] if kind in _ORDERS else PostgresqlOrder()
+    return _ORDERS.get(kind, lambda source: postgresql_order(source.sequence))
 
 
-class PostgresqlOrder:
-    """`source.sequence`: the positions of the last commit and of the event.
+# Adjacent records often have the same sequence; all rows of an initial snapshot do.
+@lru_cache(1)
+def postgresql_order(sequence: str | None) -> OrderPoint:
+    """Returns the positions of the last commit and of the event in `source.sequence`. Raises RefusedRecordError.
 
     The first is null until the connector has seen a commit after a start without stored offsets. It becomes NO_COMMIT,
     and the place of the record in its partition decides: see StreamOrder.place.
     """
-
-    def __init__(self) -> None:
-        self._last: tuple[str | None, OrderPoint] = (None, ())
-
-    def __call__(self, source: SourceBlock) -> OrderPoint:
-        """Returns the order. Raises RefusedRecordError if the sequence is missing or invalid."""
-        # Adjacent records often have the same sequence; all rows of an initial snapshot do.
-        if source.sequence is None or source.sequence != self._last[0]:
-            self._last = (source.sequence, postgresql_order(source.sequence))
-        return self._last[1]
-
-
-def postgresql_order(sequence: str | None) -> OrderPoint:
-    """Returns the two numbers of a `source.sequence`, NO_COMMIT for null. Raises RefusedRecordError."""
     parts = _SEQUENCE.fullmatch(sequence) if sequence else None
     if parts:
         event = int(parts[2])
@@ -250,7 +239,7 @@ class RecordPlaces:
             return position, position, False
         stream = self._stream
         try:
-            said, last, is_row = postgresql_order(source.sequence), stream.early[-1:], op == "r"
+            said, last, is_row = postgresql_order(source.sequence), stream.early[1:2], op == "r"
             order = stream.place(said, is_row and source.snapshot in INITIAL, is_row)
         except RefusedRecordError:
             return None

@@ -173,6 +173,7 @@ class StreamOrder:
     begun: OrderPoint = ()
     ended: OrderPoint = ()
     early: OrderPoint = ()
+    replaced: int = 0
 
     @property
     def position(self) -> StreamPosition:
@@ -185,24 +186,28 @@ class StreamOrder:
         Raises RefusedRecordError for an event that was not sent before and has no place among those that were.
         """
         commit, event = order
+        base, last, *more = self.early or (NO_COMMIT, NO_COMMIT)
         if not is_no_commit(commit, self.early, self.max_order):
+            if self.early and more in ([], [0]):
+                self.early = *self.early, commit
             return order
-        snapshot, last = self.early or (NO_COMMIT, NO_COMMIT)
-        in_first = self.max_order[:1] == (snapshot,)
+        in_first = more == [] and self.max_order[:1] == (base,)
         # Rows of a snapshot by signal are where the last event was.
-        by_signal = in_first and 0 < last <= event < snapshot
-        begins = is_row and (event == snapshot or last == NO_COMMIT)
+        by_signal = in_first and 0 < last <= event < base
+        begins = is_row and (last == NO_COMMIT or (event == base and more[:1] != [0]))
         if commit == NO_COMMIT and (begins or (is_initial and not by_signal)):
             order = event, 0
-        elif snapshot != NO_COMMIT and (in_first or event <= last):
-            order = snapshot, event
-        elif commit == NO_COMMIT or (snapshot == NO_COMMIT and self.max_order[0] == last):
-            order = event, event
-            if NO_COMMIT < last < event and order < self.max_order:
-                raise self._restarted(order, "it was not sent before")
+        elif self.early and more[:1] != [0] and (in_first or event <= last):
+            order = base, event
+        elif commit == NO_COMMIT or (more == [0] and self.max_order[0] == last):
+            if NO_COMMIT < last < event and (event, event) < self.max_order:
+                raise self._restarted((event, event), "it was not sent before")
+            if event > last:
+                self.early = base if more == [0] else event, event, 0
+            return event, event
         else:
             return self.max_order[0], event
-        self.early = max(self.early, (NO_COMMIT, event) if snapshot == NO_COMMIT and order[1] else order)
+        self.early = max(self.early, order)
         return order
 
     def see_snapshot(self, order: OrderPoint, source: SourceBlock) -> None:

@@ -346,14 +346,17 @@ def test_offsets_that_come_too_late_are_an_error_and_gaps_are_not(pipeline: Pipe
 
 
 def test_records_sent_again_across_files_and_runs_get_a_floor(pipeline: Pipeline, tmp_path: Path) -> None:
-    land(tmp_path, 0, [record(i, i, order=100 + i) for i in range(10)])
-    land(tmp_path, 10, [record(10 + i, i, order=105 + i) for i in range(8)], "json.gz")
-    land(tmp_path, 18, [record(18, 3, order=104), tombstone(19), record(20, 3, order=101)])
+    def committed(offset: int, item: int, order: int) -> dict[str, Any]:
+        return record(offset, item, sequence=f'["{order}","{order}"]', ts_us=order)
+
+    land(tmp_path, 0, [committed(i, i, 100 + i) for i in range(10)])
+    land(tmp_path, 10, [committed(10 + i, i, 105 + i) for i in range(8)], "json.gz")
+    land(tmp_path, 18, [committed(18, 3, 104), tombstone(19), committed(20, 3, 101)])
     outcome = take(pipeline)
     assert (outcome.facts["changes"], outcome.facts["resent"]) == (14, 6)
     assert [(c.floor, c.rows) for c in state_of(pipeline).change_sets] == [(None, 10), ((109, 109), 4)]
     assert offsets(pipeline) == [*range(10), 14, 15, 16, 17]
-    land(tmp_path, 30, [record(30, 1, order=111), record(31, 1, order=112)])
+    land(tmp_path, 30, [committed(30, 1, 111), committed(31, 1, 112)])
     assert take(pipeline).facts["resent"] == 1
     assert state_of(pipeline).positions[0].stream.max_order == (112, 112)
 

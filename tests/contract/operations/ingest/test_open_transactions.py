@@ -47,11 +47,10 @@ def test_the_rows_are_those_of_the_source(monkeypatch: pytest.MonkeyPatch, seed:
             land(Path(folder), begin, topic[begin:end])
             begin = end
             if rnd.random() < 0.4:
-                # A file of which every record is refused waits.
                 with older_program(monkeypatch, most=99 if is_old else 200):
                     assert take(pipeline).error_code in (None, "LANDED_REFUSED")
-        assert take(pipeline).error_code is None
-        if topic and count_refused(pipeline, "items"):
+        assert take(pipeline).error_code in (None, "LANDED_REFUSED")
+        if count_refused(pipeline, "items"):
             retry(pipeline, "items")
             assert count_refused(pipeline, "items") == []
         assert rows_of(pipeline) == source.rows
