@@ -41,12 +41,12 @@ NO_COMMIT = -1
 def is_no_commit(commit: int, early: tuple[int, ...], high: tuple[int, ...]) -> bool:
     """Whether what a record says of the last commit is none. A commit is behind all events that were sent before.
 
-    A connector that starts again before it has seen a commit says the event that it processed last (decision 0068).
+    A connector that starts again before it has seen a commit says what it processed last: the snapshot, or an event.
     early, high: as `early` and `max_order` of a position.
     """
     if commit == NO_COMMIT or not high:
         return commit == NO_COMMIT
-    return commit < max(high) if high[0] in early[:2] else high[0] < commit < high[1]
+    return commit < max(high[0] + 1, high[1]) if high[0] in early[:2] else high[0] < commit < high[1]
 
 
 # A position names so many snapshots by signal.

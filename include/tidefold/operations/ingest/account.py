@@ -192,7 +192,7 @@ def needs_another_look(result: FileResult, account: Account, position: Position,
     if shape.order == POSTGRESQL and high != read_with:
         early, low = position.stream.early, lowest or ()
         is_moved = account.is_early and (low < high or early[:1] != result.stream.early[:1])
-        if is_moved or (low and is_no_commit(low[0], early, high)):
+        if is_moved or (low[:1] != high[:1] and low and is_no_commit(low[0], early, high)):
             return True
     # Which of equal records came again depends on how many there were. Those that did have no part in `lowest`.
     uncertain = shape.merge.engine in COUNTING and result.stream.counted != position.stream.counted
