@@ -201,7 +201,7 @@ class StreamOrder:
             order = base, event
         elif commit == NO_COMMIT or (more == [0] and self.max_order[0] == last):
             if NO_COMMIT < last < event and (event, event) < self.max_order:
-                raise self._restarted((event, event), "it was not sent before")
+                raise self._build_restart((event, event), "it was not sent before")
             if event > last:
                 self.early = base if more == [0] else event, event, 0
             return event, event
@@ -246,7 +246,7 @@ class StreamOrder:
             self.max_commit_time = time
         return True
 
-    def is_restarted(self, line: bytes) -> bool:
+    def is_build_restart(self, line: bytes) -> bool:
         """Whether the connector was restarted since the record before, as far as both records show it."""
         header = _RUN.search(line)
         run = header[1].decode(errors="replace") if header else ""
@@ -269,9 +269,9 @@ class StreamOrder:
     def _check_time(self, order: OrderPoint, time: int | None) -> None:
         """Checks the commit time of a record that seems sent again: such a record cannot be the latest."""
         if time is not None and self.max_commit_time is not None and time > self.max_commit_time:
-            raise self._restarted(order, "it was committed later than all records before")
+            raise self._build_restart(order, "it was committed later than all records before")
 
-    def _restarted(self, order: OrderPoint, why: str) -> RefusedRecordError:
+    def _build_restart(self, order: OrderPoint, why: str) -> RefusedRecordError:
         return RefusedRecordError("ORDER_RESTART", f"Its position {order} is below {self.max_order}, but {why}.")
 
 
