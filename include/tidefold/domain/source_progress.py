@@ -87,15 +87,12 @@ class StreamPosition(NamedTuple):
 
     def after(self, former: StreamPosition) -> StreamPosition:
         """Returns this position of a file's reader, which may not have known what the partition had reached."""
+        highest = ("max_order", "begun", "ended", "early", "replaced")
         return self._replace(
-            max_order=max(former.max_order, self.max_order),
+            **{name: max(getattr(former, name), getattr(self, name)) for name in highest},
             max_commit_time=latest_commit_time((former, self)),
             columns=tuple(sorted({*former.columns, *self.columns})),
             signalled=tuple(sorted({*former.signalled, *self.signalled})[-SIGNALLED:]),
-            begun=max(former.begun, self.begun),
-            ended=max(former.ended, self.ended),
-            early=max(former.early, self.early),
-            replaced=max(former.replaced, self.replaced),
         )
 
     @property

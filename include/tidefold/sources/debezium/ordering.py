@@ -213,15 +213,8 @@ class RecordPlaces:
             transaction = block.id if self._is_binlog else block.id.partition(":")[0]
             if self._is_binlog:
                 after = self._find_before(transaction, after)
-            return SourceRecord(
-                offset,
-                transaction,
-                block.data_collection_order,
-                after,
-                place=place,
-                renumbers=self._renumbers(source.version),
-                is_early=is_early,
-            )
+            number, renumbers = block.data_collection_order, self._renumbers(source.version)
+            return SourceRecord(offset, transaction, number, after, place=place, renumbers=renumbers, is_early=is_early)
         if mark in _SNAPSHOT:
             # Rows of the initial snapshot have nothing of the stream: no commit before them, and no GTID.
             is_signalled = bool(source.gtid or not (source.sequence or "[null").startswith("[null"))

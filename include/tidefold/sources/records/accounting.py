@@ -246,7 +246,7 @@ class StreamOrder:
             self.max_commit_time = time
         return True
 
-    def is_build_restart(self, line: bytes) -> bool:
+    def is_restarted(self, line: bytes) -> bool:
         """Whether the connector was restarted since the record before, as far as both records show it."""
         header = _RUN.search(line)
         run = header[1].decode(errors="replace") if header else ""
