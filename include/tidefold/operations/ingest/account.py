@@ -191,7 +191,9 @@ def needs_another_look(result: FileResult, account: Account, position: Position,
     # What came before records that know of no commit decides their order.
     if shape.order == POSTGRESQL and high != read_with:
         early, low = position.stream.early, lowest or ()
-        is_moved = account.is_early and (low < high or early[:1] != result.stream.early[:1])
+        # Without rows of a snapshot before them, their order is that of the events.
+        bases = {() if one[2:3] == (0,) else one[:1] for one in (early, result.stream.early)}
+        is_moved = account.is_early and (low < high or len(bases) > 1)
         if is_moved or (low[:1] != high[:1] and low and is_no_commit(low[0], early, high)):
             return True
     # Which of equal records came again depends on how many there were. Those that did have no part in `lowest`.
