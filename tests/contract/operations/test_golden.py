@@ -69,14 +69,12 @@ UNRELEASED = {
     "TableSpec.reading",
     "StreamPosition.begun",
     "StreamPosition.ended",
-UNRELEASED = {
     "LandedFileRecord.retried",
     "Taking.left_out",
     "LogState.folders",
     "Taking.folders",
     "StreamPosition.early",
     "StreamPosition.replaced",
-}
 }
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import permutations
 
 import pyarrow.compute as pc
@@ -18,7 +19,7 @@ from tidefold.changelog.schema import count_changes
 from tidefold.changelog.segment import at_least, read_change_set
 from tidefold.domain.ingest.append import IngestedFile, append
 from tidefold.domain.log_state import LandedFileRecord, LogState, Position, TableSpec
-from tidefold.domain.source_progress import NameReading, is_no_commit
+from tidefold.domain.source_progress import is_no_commit
 from tidefold.domain.table.table_spec import ARRIVAL, COLUMNS, POSITION, POSTGRESQL, VERSION
 from tidefold.errors import RefusedError, TidefoldError, from_wire
 from tidefold.operations.ingest.copied_files import find_used_up, may_come_again, read_name
