@@ -131,12 +131,21 @@ def explain_missing_ends(
         cut = point.find_cut(log) if point else None
         for run in progress.runs:
             # Records of earlier transactions are those that the source sent again.
-            is_later = run.is_early or run.after >= (point.position if point else 0)
+            is_later = _may_follow(run, progress.runs, point.position if point else 0)
             is_new = run.offset >= (cut.bound if cut else 0) and is_later
             if run.transaction is not None and run.transaction not in ended and is_new:
                 why = f"the END of transaction {run.transaction} has not landed"
                 missing.setdefault(run.transaction, f"{why}; its records of `{log}` begin at offset {run.offset}")
     return next(iter(missing.values()), ""), len(missing)
+
+
+def _may_follow(run: RecordRun, runs: Sequence[RecordRun], position: int) -> bool:
+    """Whether a transaction without an END comes after the position. If not, the source sent an earlier one again."""
+    if not run.is_early:
+        return run.after >= position
+    # It was committed no later than the commit before a later transaction.
+    until = next((one.after for one in runs if one.offset > run.offset and one.after > run.after), None)
+    return until is None or until > position
 
 
 def _count_behind(judges: Mapping[str, LogJudge], ends: Sequence[PlacedEnd]) -> dict[str, int]:
@@ -409,5 +418,4 @@ class LogJudge:
         if run.transaction is None:
             return run.after > position
         end = self._positions.get(run.transaction)
-        # Without an END it comes after the position, unless the source sent an earlier transaction again.
-        return run.is_early or run.after >= position if end is None else end > position
+        return _may_follow(run, self._log.runs, position) if end is None else end > position
