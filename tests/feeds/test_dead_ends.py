@@ -8,7 +8,7 @@ import shutil
 
 import pytest
 
-from support.person import CODED, HEAD, LINE, Person
+from support.person import CODED, HEAD, LINE, ROWS, Person
 from tidefold.config import load_config
 from tidefold.operations.doctor.finding import FindingLevel
 from tidefold.operations.doctor.judge_pipeline import AirflowSetup, judge_airflow, judge_waiting_files
@@ -125,7 +125,7 @@ def test_a_dump_of_mysql_is_read_as_it_was_written(person: Person) -> None:
 
 
 def test_commands_that_give_something_up_have_a_dry_run(person: Person) -> None:
-    person.land("orders/o2.csv", HEAD + "I,x,Eve,1.00,2026-11-01 09:00:00\n")
+    person.land("orders/o2.csv", HEAD + "I,x,Eve,1.00,2026-11-01 09:00:00\n" + ROWS)
     person.call("ingest", "orders")
     person.call("materialize", "orders", "--run", "one")
     before = person.call("status", "orders", "--format", "json").stdout

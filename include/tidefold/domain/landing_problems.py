@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
 from tidefold.domain.source_progress import LandedFileRecord
@@ -83,6 +83,11 @@ def with_first_seen(now: LandingProblems, before: LandingProblems, instant: str)
     """Returns the problems, each with the instant at which it was first found."""
     since = {(p.file, p.code): p.since for p in before.listed}
     return replace(now, listed=tuple(replace(p, since=since.get((p.file, p.code), instant)) for p in now.listed))
+
+
+def find_refused(now: LandingProblems, partly: Collection[str]) -> LandingProblem | None:
+    """Returns the first file that was refused as a whole, not one that was taken partly or waits for its writer."""
+    return next((p for p in now.listed if p.fails and p.code != WAITING and p.file not in partly), None)
 
 
 def find_failing(now: LandingProblems, before: LandingProblems, policy: str | None) -> LandingProblem | None:

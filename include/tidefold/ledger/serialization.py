@@ -7,6 +7,7 @@ stored once under its id, and the ledger names it by its sha256.
 from __future__ import annotations
 
 import hashlib
+import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -27,6 +28,8 @@ from tidefold.typed_json import decode_json, pause_collection
 
 T = TypeVar("T")
 _FORMAT_NAME = "tidefold-savepoint"
+# What a whole document of the same format has, but not for this program.
+_NEWER = re.compile("unknown field|Invalid (enum )?value")
 
 
 class LedgerHead(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -72,7 +75,7 @@ def _require_format(path: str, format_: Any, newer: str, older: str) -> None:
     if type(format_) is not int:
         return  # Not such a document: its decoder reports what is wrong.
     if format_ > STORED_FORMAT:
-        message = f"`{path}` has format {format_}; this version reads format {STORED_FORMAT}."
+        message = f"`{path}` was written by a newer tidefold: its format is {format_}, this one reads {STORED_FORMAT}."
         raise CorruptError(newer, message, hint="Update tidefold.")
     if format_ < STORED_FORMAT:
         raise CorruptError(
@@ -109,6 +112,8 @@ def decode(path: str, data: bytes, kind: type[T]) -> T:
     try:
         return decode_json(data, kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        if isinstance(error, msgspec.ValidationError) and _NEWER.search(str(error)):
+            raise CorruptError("STORE_NEWER", f"`{path}` was written by a newer tidefold: {error}.") from error
         raise CorruptError("UNREADABLE", f"`{path}` cannot be read: {error}.") from error
 
 

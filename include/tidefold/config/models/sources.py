@@ -37,6 +37,9 @@ class LandedEntry(StrictModel):
         description="folder of landed files, relative to this file or absolute, s3://bucket/folder, "
         "gs://bucket/folder, or abfss://container@account.dfs.core.windows.net/folder"
     )
+    leave_out: list[Text] = Field(
+        default=[], description='names or patterns of landed files that are left out, such as "readme*"'
+    )
     placeholder: Text = Field(
         default=PLACEHOLDER,
         description="what the source writes for a value that it did not send, such as Debezium's "
@@ -160,11 +163,19 @@ _TIME_ZONE = (
 _FOLDER_COLUMNS = "columns whose values are in the names of folders, as in dt=2026-01-31/part-0.csv"
 
 
+_ZONES = (
+    *("Europe/Berlin", "Europe/London", "Europe/Athens", "Europe/Lisbon", "Europe/Moscow", "America/New_York"),
+    *("America/Chicago", "America/Denver", "America/Los_Angeles", "Asia/Kolkata", "Asia/Tokyo", "Australia/Sydney"),
+)
+
+
 def _time_zone(value: str) -> str:
     try:
         ZoneInfo(value)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        near = get_close_matches(value, available_timezones(), 1)
+        # `CEST` is like `EST` only in its letters.
+        near = [zone for zone in _ZONES if value in {ZoneInfo(zone).tzname(datetime(2026, m, 1)) for m in (1, 7)}]
+        near = near or get_close_matches(value, available_timezones(), 1)
         hint = f"Did you mean `{near[0]}`?" if near else "Use a name such as `Europe/Berlin` or `UTC`."
         raise mistake("CONFIG_UNKNOWN_VALUE", "is not the name of a time zone.", hint) from None
     return value
@@ -416,7 +427,7 @@ def list_options(source: _Source) -> dict[str, Any]:
 
 
 # These decide files, their ends, the order, the time of a change; what a package does with its own is not known.
-_READS_NO_VALUE = {"format", "path", "table", "from_version", "names", "files", "extract", "name", "options"}
+_READS_NO_VALUE = {"format", "path", "table", "from_version", "names", "files", "leave_out", "extract", "name", "options"}
 _READS_NO_VALUE |= {"connector", "state", "partitions", "metadata", "commit_time"}
 
 

@@ -13,7 +13,7 @@ from pydantic_core import PydanticCustomError
 from tidefold.domain.table.schema_evolution import ChangeKind, Policies, Policy
 from tidefold.domain.table.table_spec import FILE, Deletes, Engine, Group, Merge, TableSpec
 from tidefold.domain.table.table_spec_validation import Mistake, inexact
-from tidefold.domain.table.types import PLAIN, canonical, parse_type, parse_value
+from tidefold.domain.table.types import PLAIN, SQL_NAMES, canonical, parse_type, parse_value
 from tidefold.yaml_files.messages import StrictModel, Text, explain_unknown_value, mistake
 
 _ENCODINGS = (
@@ -35,8 +35,9 @@ def _type(value: Any) -> Any:
     try:
         parse_type(canonical(value))
     except ValueError as error:
-        problem = explain_unknown_value(value, str(error).removeprefix("types are: "))
-        raise mistake(*problem) from error
+        code, message, hint = explain_unknown_value(value, str(error).removeprefix("types are: "))
+        meant = SQL_NAMES.get(value.partition("(")[0].strip().lower())
+        raise mistake(code, message, f"Did you mean `{meant}`?" if meant else hint) from error
     return canonical(value)
 
 

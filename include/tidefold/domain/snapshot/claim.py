@@ -6,16 +6,19 @@ Each takes a state and returns the next one, or raises a typed error. With nothi
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from tidefold.domain.commit_times import latest_commit_time
 from tidefold.domain.external_snapshot import External, Ownership
 from tidefold.domain.ingest.append import never_took, stop
+from tidefold.domain.landing_problems import find_refused
 from tidefold.domain.log_state import Expire, LogState, Snapshot, SnapshotKind, State, Stopped
 from tidefold.domain.snapshot.transitions import AbortCause, end_attempt, require_published, require_snapshot
+from tidefold.domain.table.table_spec import VERSION
 from tidefold.domain.wording import in_units
-from tidefold.errors import RefusedError
+from tidefold.errors import InvalidInputError, RefusedError
 
 
 class RestoreMode(StrEnum):
@@ -111,12 +114,30 @@ def claim(state: LogState, asked: Claim) -> LogState:
     require_published(state)
     if asked.restore:
         require_completed(state, asked.restore.snapshot)
+    elif not asked.external:
+        _require_whole_load(state)
     free = supersede(state, attempt, stalled)
     # Two owners would delete each other's files.
     for owner in find_owners(free):
         if asked.external and owner.external and owner.external.address == asked.external.address:
             raise build_owned_error(free.log, owner.id)
     return _begin(free, replace(asked, expire=_freeze_expire(state, asked)))
+
+
+def _require_whole_load(state: LogState) -> None:
+    """Raises InvalidInputError if the first snapshot would lack a landed file: nobody would miss its rows."""
+    if state.latest or state.shape.order == VERSION:  # Each full extract is a whole table.
+        return
+    # A record stopped these: what comes before it is taken.
+    partly = {entry.name for entry in state.landed if not entry.complete}
+    if refused := find_refused(state.landing, partly):
+        raise InvalidInputError(
+            "LOAD_INCOMPLETE",
+            f"`{state.log}` has no completed snapshot, and nothing is published while a landed file is refused as a "
+            f"whole. [{refused.code}] {refused.message}",
+            hint=f"{refused.hint} To publish without `{refused.file}`, set `leave_out: [{json.dumps(refused.file)}]` "
+            f"under `source`. Then `tidefold run {state.log}`.",
+        )
 
 
 def _freeze_expire(state: LogState, asked: Claim) -> Expire | None:

@@ -81,6 +81,7 @@ class SchemaChange:
 
     column: the column's name in the newer schema, or in the older one if it was dropped; or an option of the source.
     impossible: why no policy can allow it; empty: a policy can.
+    wider: the type that holds the values of both types; empty: there is none.
     """
 
     kind: ChangeKind
@@ -88,6 +89,7 @@ class SchemaChange:
     before: str = ""
     after: str = ""
     impossible: str = ""
+    wider: str = ""
 
     def __str__(self) -> str:
         match self.kind:
@@ -200,13 +202,13 @@ def _classify_type(name: str, old: str, new: str) -> SchemaChange:
         return SchemaChange(ChangeKind.WIDEN, name, old, new)
     if widens(new, old):
         return SchemaChange(ChangeKind.NARROW, name, old, new)
-    why = ""
+    why = wide = ""
     if new != "string":
         wide = join_decimal(old, new)
         why = f"values of type {old} cannot become {new}{f', {wide} holds all of both' if wide else ''}"
     elif not has_text(old):
         why = f"values of type {old} have no unique text form"
-    return SchemaChange(ChangeKind.RETYPE, name, old, new, why)
+    return SchemaChange(ChangeKind.RETYPE, name, old, new, why, wide)
 
 
 def _limit_change(change: SchemaChange, shape: TableSpec) -> SchemaChange:
@@ -219,12 +221,12 @@ def _limit_change(change: SchemaChange, shape: TableSpec) -> SchemaChange:
     if change.impossible or change.kind in (ChangeKind.ADD, ChangeKind.DROP, ChangeKind.RENAME):
         return change
     if change.column in shape.key and change.kind is not ChangeKind.WIDEN:
-        return replace(change, impossible="it is part of the key")
+        return replace(change, impossible="it is part of the key", wider="")
     if change.column in shape.key and change.before == "date":
         return replace(change, impossible="it is part of the key, and rows would leave their key group")
     whole = shape.merge.engine is not Engine.HISTORY and (change.before, change.after) == ("int", "long")
     if change.column in ordering and not whole:
-        return replace(change, impossible="it orders the changes")
+        return replace(change, impossible="it orders the changes", wider="")
     return change
 
 
@@ -362,8 +364,10 @@ def _require_allowed(state: LogState, differences: tuple[SchemaChange, ...], pol
     )
     if ChangeKind.READ in kinds:
         allow += ": rows in the log stay as they were read"
+    wider = "".join(f"Set `{change.column}: '{change.wider}'`. Or put" for change in held[:1] if change.wider) or "Put"
     raise RefusedError(
         "SHAPE_CHANGED",
         f"The configuration does not match log `{state.log}` ({reasons}). Nothing was changed.",
-        hint=_hint(state) or f"Put the old {place} back{allow if able else ''}. {_advise_to_begin_again(state.log)}",
+        hint=_hint(state)
+        or f"{wider} the old {place} back{allow if able else ''}. {_advise_to_begin_again(state.log)}",
     )

@@ -261,11 +261,12 @@ class RunAlarms:
 
 
 def find_run_alarms(pipeline: Pipeline, run: str, logs: Sequence[str], errors: Mapping[str, str]) -> list[RunAlarms]:
-    """Finds the alarms of each log with thresholds after a run. Other logs cost no request. Raises StorageError.
+    """Finds the alarms of each log with thresholds after a run, and counts the run of the others. Raises StorageError.
 
     errors: for each log whose run failed, the cause.
     """
     wanted = [log for log in logs if pipeline.config.alarms_of(log)]
+    _count_run(pipeline, run, [log for log in logs if log not in wanted], errors)
     return [_find(pipeline, run, one, errors.get(one.log)) for one in status(pipeline, wanted)]
 
 
@@ -290,16 +291,21 @@ def keep_run_alarms(pipeline: Pipeline, runs: Iterable[RunAlarms], *, is_sent: b
 def count_failures(
     pipeline: Pipeline, run: str, logs: Sequence[str], outcomes: Mapping[str, Sequence[Outcome]]
 ) -> None:
-    """Counts a run by the outcomes of its steps, and sends nothing. Only for logs with thresholds.
+    """Counts a run by the outcomes of its steps, for `status`, and sends nothing.
 
     Raises AlreadyExistsError if another process was faster, StorageError.
     """
     failed = [(step, o) for step, listed in outcomes.items() for o in listed if o.error or o.status is Status.FAILED]
     errors = {o.log: f"{step}: {_describe_failure(o)}" for step, o in reversed(failed)}
-    for log in logs:
-        if pipeline.config.alarms_of(log):
-            before = find_alarm_record(pipeline.store, log) or AlarmRecord()
-            _write_if_changed(pipeline, log, before, record_run(before, run, errors.get(log), now()))
+    _count_run(pipeline, run, logs, errors)
+
+
+def _count_run(pipeline: Pipeline, run: str, logs: Sequence[str], errors: Mapping[str, str]) -> None:
+    def count(log: str) -> None:
+        before = find_alarm_record(pipeline.store, log) or AlarmRecord()
+        _write_if_changed(pipeline, log, before, record_run(before, run, errors.get(log), now()))
+
+    map_logs(count, logs, pipeline.at_once)
 
 
 def _describe_failure(outcome: Outcome) -> str:

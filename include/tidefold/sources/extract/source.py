@@ -166,13 +166,18 @@ class FullExtracts:
         self._root = feed.path
         self._files = files
         self._patterns: Sequence[str] = feed.options.get("files", ())
+        self._leave_out: Sequence[str] = feed.options.get("leave_out", ())
         self._record_path = feed.options.get("record_path")
         self._options = convert_value(feed.options["extract"], ExtractOptions)
 
     def listing(self, state: LogState) -> Listing:
         """Returns the next complete extract, and the ingested files of earlier ones."""
         files, problems = list_any(
-            self._root, self._files.endings, patterns=self._patterns, record_path=self._record_path
+            self._root,
+            self._files.endings,
+            patterns=self._patterns,
+            record_path=self._record_path,
+            leave_out=self._leave_out,
         )
         extracts, undated = group_extracts(files, self._options.date_format)
         beside = {path for one in extracts for path in self._files_beside(one)}

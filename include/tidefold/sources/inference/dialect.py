@@ -238,6 +238,7 @@ def _is_header(cells: Sequence[str]) -> bool:
 
 _KNOWN = (*Json.endings, *Csv.endings, *Parquet.endings, ".avro")
 _BYTES = 1 << 18
+csv.field_size_limit(_BYTES)  # A value may be as long as what is read of its file, as where a quote stays open.
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ from tidefold.sources.inference.dialect import (
 )
 from tidefold.sources.inference.layout import find_folder_columns, find_marker
 from tidefold.sources.inference.proposal import ProposalQuestion, ProposedColumn, ProposedLog, log_ids
-from tidefold.sources.inference.rows import SampledFeed, propose_rows
+from tidefold.sources.inference.rows import SampledFeed, name_column, propose_rows
 from tidefold.sources.inference.values import UNZONED, column_of_texts, find_spellings
 from tidefold.sources.landing.folders import Place, explain_table, folder_at, name_at
 from tidefold.sources.landing.listing import LandedFile, list_any, open_landed
@@ -219,7 +219,9 @@ def _parquet(files: Sequence[LandedFile]) -> Found:
             parts[file.name] = batch.to_pylist() if batch is not None else []
         except _UNREADABLE as error:
             notes.append(f"{file.name} cannot be read: {str(error).splitlines()[0]}")
-    fields = {field.name: field for schema in schemas for field in schema}
+    fields: dict[str, pa.Field] = {}
+    for field in (field for schema in schemas for field in schema):
+        fields[field.name] = fields.get(field.name, field) if pa.types.is_null(field.type) else field
     by_name = {name: column_of_field(field) for name, field in fields.items()}
     rows = [row for part in parts.values() for row in part]
     texts = {name: [row.get(name) for row in rows] for name, column in by_name.items() if column.type == "string"}
@@ -291,12 +293,13 @@ def _propose_table(log: str, directory: Place, table: PurePosixPath, kind: str) 
     notes += [f"column {column.name}: {column.note}" for column in columns if column.type is None]
     keys = roles.find_keys(log, columns, rows, None)
     question = roles.key_question(log, keys, rows, None)
+    names = {column.name: name_column(column).name for column in columns}
     return ProposedLog(
         id=log,
         topic=str(table),
         path=str(table),
-        key=keys[0] if keys else (),
-        columns=columns,
+        key=tuple(names[name] for name in keys[0]) if keys else (),
+        columns=tuple(map(name_column, columns)),
         connector="",
         order=VERSION,
         records=len(rows),

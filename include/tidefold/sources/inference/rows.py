@@ -50,7 +50,9 @@ def find_refused(
     key: Sequence[str], columns: Sequence[ProposedColumn], order: str, sample: Sequence[Mapping[str, Any]]
 ) -> tuple[str, ...]:
     """Describes the sampled records that the proposal would refuse, in one sentence; empty: none."""
-    proposed = tuple(Column(c.name, c.type or "string", c.encoding) for c in columns)
+    proposed = tuple(
+        Column(c.name, c.type or "string", c.encoding, aliases=(c.alias,) if c.alias else ()) for c in columns
+    )
     if next(column_mistakes([column.name for column in proposed]), None):
         return ()  # Another message reports this.
     shape = TableSpec(tuple(key), proposed, order, key_groups=1, buckets=1)
@@ -76,7 +78,8 @@ def _wrap(record: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the record as it landed, without its position."""
     value, schema = record.get("value"), record.get("value schema")
     payload = {"schema": schema, "payload": value} if schema and value is not None else value
-    return {"key": record.get("key"), "value": payload}
+    key, key_schema = record.get("key"), record.get("key schema")
+    return {"key": {"schema": key_schema, "payload": key} if key_schema and key else key, "value": payload}
 
 
 # What ExtractNewRecordState adds to a row: the mark of a delete, and parts of the envelope.

@@ -118,7 +118,7 @@ def column_of_texts(name: str, seen: Sequence[str | None], spelling: Spelling = 
 
 
 def _is_long(text: str) -> bool:
-    return bool(_WHOLE.fullmatch(text)) and -(2**63) <= int(text) < 2**63
+    return bool(_WHOLE.fullmatch(text)) and -(2**63) <= Decimal(text) < 2**63
 
 
 _TEXT_TYPES: dict[str, Callable[[str], object]] = {
@@ -178,7 +178,7 @@ def _gap_note(values: Sequence[str]) -> str:
 def _fraction(name: str, values: Sequence[Decimal], encoding: str = "") -> ProposedColumn:
     """Proposes decimal for money: numbers with equally many decimal places, or a column with such a name."""
     scales = {max(0, -int(value.as_tuple().exponent)) for value in values}
-    scale, digits = max(scales), max(len(str(abs(int(value)))) for value in values)
+    scale, digits = max(scales), max(1, *(value.adjusted() + 1 for value in values))
     even = len(scales) == 1 and not encoding_is_number(encoding)
     money = bool(MONEY.search(name)) or (encoding_is_number(encoding) and scale <= 2)
     if scale <= _MONEY_SCALE and (money or even) and digits + max(scale, 2) <= _MOST_DIGITS:

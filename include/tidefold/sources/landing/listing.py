@@ -6,7 +6,7 @@ Hidden and temporary files are skipped. A file with an unusable name is reported
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import BinaryIO, TypeAlias
 
@@ -15,7 +15,17 @@ from tidefold.domain.source_progress import LandedFileRecord, NameReading
 from tidefold.domain.table.table_spec import Engine
 from tidefold.errors import InvalidInputError
 from tidefold.sources.api import Feed, Listing
-from tidefold.sources.landing.folders import LINES, LandedName, ListedFile, Place, Stamp, find_time, folder_at, name_at
+from tidefold.sources.landing.folders import (
+    LINES,
+    LandedName,
+    LandingPlace,
+    ListedFile,
+    Place,
+    Stamp,
+    find_time,
+    folder_at,
+    name_at,
+)
 from tidefold.sources.landing.problems import (
     FileProblem,
     report_changed,
@@ -98,17 +108,19 @@ def list_landed(
     extensions: Collection[str] = LINES,
     reading: NameReading = NameReading.KAFKA,
     known: Collection[str] = (),
+    leave_out: Sequence[str] = (),
 ) -> Listed:
     """Returns all landed files below a folder, ordered by partition and start, and a problem for every other file.
 
     known: see LandingPlace.list_files.
+    leave_out: patterns of names that are not listed.
     Raises what `LandingPlace.list_files` raises.
     """
     place = folder_at(folder)
     files: list[LandedFile] = []
     problems: list[FileProblem] = []
     refused: list[LandedName] = []
-    for one in place.list_files(known):
+    for one in _list_wanted(place, known, leave_out):
         try:
             landed = LandedName.parse(one.name.rpartition("/")[2], extensions, reading)
         except InvalidInputError as error:
@@ -150,6 +162,7 @@ def list_any(
     known: Collection[str] = (),
     zone: str | None = None,
     record_path: str | None = None,
+    leave_out: Sequence[str] = (),
 ) -> Listed:
     """Returns all files below a folder with these endings, each ingested independently, and a problem for each other
     file.
@@ -157,12 +170,13 @@ def list_any(
     names, zone, record_path: see LandedFile.
     patterns: of further names, as `*.log.gz`.
     known: see LandingPlace.list_files.
+    leave_out: patterns of names that are not listed.
     Raises what `LandingPlace.list_files` raises.
     """
     place = folder_at(folder)
     files: list[LandedFile] = []
     problems: list[FileProblem] = []
-    for one in place.list_files(known):
+    for one in _list_wanted(place, known, leave_out):
         name = one.name
         if one.unsafe:
             problems.append(report_unsafe(name, one.unsafe.kind))
@@ -181,6 +195,13 @@ def sort_by_arrival(files: Sequence[LandedFile]) -> list[LandedFile]:
     """Returns files that are ingested together as they are numbered: by time if all names have one, else by name."""
     dated = all(file.time is not None for file in files)
     return sorted(files, key=lambda file: (file.time or 0 if dated else 0, file.name))
+
+
+def _list_wanted(place: LandingPlace, known: Collection[str], leave_out: Sequence[str]) -> Iterator[ListedFile]:
+    for one in place.list_files(known):
+        names = (one.name, one.name.rpartition("/")[2])
+        if not any(fnmatch.fnmatchcase(name, pattern) for name in names for pattern in leave_out):
+            yield one
 
 
 def _is_wanted(name: str, endings: Sequence[str], patterns: Sequence[str]) -> bool:
@@ -264,6 +285,7 @@ def list_by_number(feed: Feed, endings: Sequence[str], state: LogState) -> Listi
         taken,
         feed.options.get("time_zone"),
         feed.options.get("record_path"),
+        feed.options.get("leave_out", ()),
     )
     if not state.shape.orders_by_file:
         return Listing(files, problems)

@@ -371,6 +371,8 @@ def fits(actual: pa.DataType, column: Column) -> bool:
     """
     if pa.types.is_dictionary(actual):
         actual = actual.value_type
+    if pa.types.is_null(actual):
+        return True
     type_ = parse_type(column.type)
     if type_.element is not None:
         is_list = pa.types.is_list(actual) or pa.types.is_large_list(actual)

@@ -81,7 +81,7 @@ def format_unscaled(value: bytes | VariableScale, scale: int | None) -> str:
     if not digits or scale is None or abs(scale) > 20_000:
         raise ValueError("is not a number in base64")
     number = int.from_bytes(digits, "big", signed=True)
-    text = str(abs(number))  # Raises ValueError for more than 4,300 digits.
+    text = format(Decimal(abs(number)), "f")  # `str` of a whole number has a limit of digits.
     sign = "-" if number < 0 else ""
     if scale <= 0:
         return sign + text + ("0" * -scale if number else "")

@@ -127,8 +127,11 @@ def localize(text: str, time_zone: str | None) -> str:
 def _in_utc(at: datetime, time_zone: str | None) -> str:
     """Returns a local time in UTC: the earlier one if clocks showed it twice, a text that is none if they never did."""
     zone = ZoneInfo(time_zone) if time_zone else UTC
-    instant = at.replace(tzinfo=zone).astimezone(UTC)
-    is_shown = instant.astimezone(zone).replace(tzinfo=None) == at
+    try:
+        instant = at.replace(tzinfo=zone).astimezone(UTC)
+        is_shown = instant.astimezone(zone).replace(tzinfo=None) == at
+    except OverflowError:  # The years 0 and 10000, where readers have no time.
+        return f"{at} in no year of UTC"
     return instant.isoformat() if is_shown else f"{at} in no hour of {time_zone}"
 
 

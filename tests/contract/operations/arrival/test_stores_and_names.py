@@ -43,7 +43,9 @@ def test_a_run_that_ignores_every_landed_file_for_its_name_is_an_error(tmp_path:
     at.land("rows.txt", "id,v,day\n1,a,2026-11-01\n")
     assert "FOREIGN_FILE" in at.run(code=2).output
     land(at, "a.csv", "a")
-    at.run(code=2)  # It is still there.
+    assert "LOAD_INCOMPLETE" in at.run(code=2).output  # It is still there.
+    at.edit("format: csv", "format: csv, leave_out: [rows.txt]")
+    at.run()
     assert [row["v"] for row in at.rows("o")] == ["a"]
 
 
