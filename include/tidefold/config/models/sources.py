@@ -199,12 +199,19 @@ class OpEntry(StrictModel):
         description="values of the operation that mean delete; any: every value means delete, and null means upsert",
     )
     ignore: list[Text] = Field(default=[], description="values of the operation of records that are left out")
+    missing: Literal["refuse", "upsert"] = Field(
+        default="refuse",
+        description="what a row without the column, or with null in it, is: upsert: as in a full load beside changes",
+    )
 
 
 class JsonOpEntry(OpEntry):
     """The field that contains the operation of a JSON record."""
 
     row: Text | None = Field(default=None, description="field with the row; without it the row is beside the operation")
+    deleted: Text | None = Field(
+        default=None, description="field of the row: any value but null means that an upsert is a delete"
+    )
 
 
 class JsonEntry(LandedEntry):
@@ -322,6 +329,7 @@ class CsvEntry(ParquetEntry):
         default=",", description="character between two values"
     )
     null: list[str] = Field(default=[""], description="unquoted texts that mean null")
+    quoted_null: bool = Field(default=False, description="the texts of `null` mean null in quotes, too")
     quote: Annotated[str, Field(max_length=1)] = Field(
         default='"', description="character around a value that needs it; empty: none"
     )
@@ -435,7 +443,10 @@ def list_reading(source: _Source) -> dict[str, str]:
     """Returns the options that decide how values are read, as JSON, where they are not the defaults."""
     options: dict[str, Any] = source.model_dump(mode="json", exclude=_READS_NO_VALUE, exclude_defaults=True)
     if options.pop("op", None):
-        options |= {f"op.{name}": value for name, value in source.model_dump(mode="json")["op"].items()}
+        # Logs from before these two have no word of them.
+        plain = {"missing": "refuse", "deleted": None}
+        op = source.model_dump(mode="json")["op"]
+        options |= {f"op.{name}": value for name, value in op.items() if (name, value) not in plain.items()}
     if options.get("time_zone") == "UTC":
         del options["time_zone"]
     return {name: json.dumps(value) for name, value in options.items()}

@@ -318,9 +318,9 @@ def _reads_more(name: str, before: str, after: str, has_text: bool) -> bool:
     What was read as UTF-8 was UTF-8.
     """
     match name:
-        case "thousands" | "encoding":
+        case "thousands" | "encoding" | "op.missing":
             return not before
-        case "null":
+        case "null" | "quoted_null":
             return not has_text and before[:-1] in after
     is_longer = name == "timestamp_formats" and after.startswith(before[:-1])
     return is_longer and bool(after) and "%Y-" not in after[len(before) :]

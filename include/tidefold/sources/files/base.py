@@ -226,6 +226,7 @@ class CsvRules(Rules, frozen=True, kw_only=True):
     """How a CSV file is split into values.
 
     null: the texts, without quotes, that mean null.
+    quoted_null: whether they mean null in quotes, too.
     quote: the quote character; empty: none.
     escape: the character before a quote or delimiter that belongs to a value; empty: none.
     header: whether the first line has the names of the columns; or the names, if no line has them.
@@ -237,6 +238,7 @@ class CsvRules(Rules, frozen=True, kw_only=True):
 
     delimiter: str = ","
     null: tuple[str, ...] = ("",)
+    quoted_null: bool = False
     quote: str = '"'
     escape: str = ""
     header: bool | tuple[str, ...] = True
@@ -288,14 +290,14 @@ class Csv(AnyFiles):
         # Every column stays bytes until its type is known; the header has the names.
         heads = self._names(stream, taker.shape)
         names = own_names(taker.shape, heads)
-        if why := misfit([*names, *taker.folders], taker.shape, self.rules.beside):
+        if why := misfit([*names, *taker.folders], taker.shape, self.rules.beside_in(names)):
             raise UnfitFileError(self._unfit(taker, why, heads))
         convert = csv.ConvertOptions(
             check_utf8=False,
             column_types=dict.fromkeys(names, pa.binary()),
             null_values=self._marks.null_values,
             strings_can_be_null=True,
-            quoted_strings_can_be_null=False,
+            quoted_strings_can_be_null=self.rules.quoted_null,
         )
         read = csv.ReadOptions(use_threads=False, block_size=_BLOCK, column_names=names)
         parse = self._parse_options(newlines_in_values=bool(self.rules.quote), invalid_row_handler=uncut.take)
@@ -311,11 +313,17 @@ class Csv(AnyFiles):
 
     def _names(self, stream: Blocks, shape: TableSpec) -> list[str]:
         """The columns of the header line, or the configured ones."""
-        if self.rules.header is not True:
-            return list(self.rules.header or (column.name for column in shape.columns))
-        head = stream.line(_BLOCK)
+        if self.rules.header is True:
+            return self._split(stream.line(_BLOCK))
+        names = list(self.rules.header or (column.name for column in shape.columns))
+        needed = self.rules.beside_in(())
+        shorter = [name for name in names if name not in self.rules.beside or name in needed]
+        is_shorter = shorter != names and len(self._split(stream.peek_line(_BLOCK))) == len(shorter)
+        return shorter if is_shorter else names
+
+    def _split(self, line: bytes) -> list[str]:
         parse = self._parse_options()
-        return csv.read_csv(pa.BufferReader(head), parse_options=parse).column_names if head.strip() else []
+        return csv.read_csv(pa.BufferReader(line), parse_options=parse).column_names if line.strip() else []
 
     def _parse_options(self, **more: Any) -> csv.ParseOptions:
         rules = self.rules

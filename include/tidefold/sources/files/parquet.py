@@ -71,7 +71,7 @@ class Parquet(AnyFiles):
             schema = plain_schema(file)
             names = own_names(shape, schema.names)
             schema = pa.schema([f.with_name(name) for f, name in zip(schema, names, strict=True)])
-            if why := misfit([*schema.names, *taker.folders], shape, self.rules.beside):
+            if why := misfit([*schema.names, *taker.folders], shape, self.rules.beside_in(schema.names)):
                 # Not at the top: it proposes the columns of all formats.
                 from tidefold.sources.inference.files import column_of_field
 

@@ -25,6 +25,8 @@ _DELIMITERS = (",", ";", "\t", "|", "\x01")  # The last one is Hive's.
 _DATA = re.compile(r"-?\d+([.,]\d+)?|\d{4}-\d\d-\d\d.*|\d\d[./]\d\d[./]\d{4}.*", re.ASCII)
 _NULLS = ("\\N", "NULL", "null", "None", "NaN", "nan", "N/A", "n/a", "<NULL>")
 _LINES, _FEW = 50, 2
+# Stands for an empty text in quotes, which Python's reader does not tell from none.
+_EMPTY = "\x1aempty\x1a"
 _SUM = re.compile(r"((grand|sub|gesamt)[- ]?)?(totals?|summe|sums?|totale|somme|suma)\W*", re.IGNORECASE)
 # Encodings of several bytes a character that keep ASCII, the likeliest first.
 _EAST_ASIAN = ("cp932", "euc_kr", "big5", "gb18030")
@@ -44,6 +46,7 @@ class Dialect:
     encodings: those that the bytes fit; more than one: nobody can tell which.
     refused: how many rows have another number of values, or text behind a closing quote.
     sums: a column and its texts in rows at the end that are sums; empty: there are none.
+    quoted: the columns that have an empty text in quotes.
     """
 
     encoding: str
@@ -58,6 +61,7 @@ class Dialect:
     encodings: tuple[str, ...] = ()
     refused: int = 0
     sums: tuple[str, ...] = ()
+    quoted: tuple[str, ...] = ()
 
     @property
     def options(self) -> dict[str, Any]:
@@ -107,6 +111,7 @@ def merge_dialects(dialects: Sequence[Dialect]) -> Dialect:
         escape=next((one.escape for one in dialects if one.escape), ""),
         nulls=tuple(dict.fromkeys(null for one in dialects for null in one.nulls)),
         sums=tuple(dict.fromkeys(part for one in dialects for part in one.sums)),
+        quoted=tuple(dict.fromkeys(name for one in dialects for name in one.quoted)),
     )
 
 
@@ -129,9 +134,12 @@ def dialect_of(data: bytes, whole: bool, titles: Sequence[str] = (), escape: str
     escape = escape or ("\\" if shown else "")
     # As a run reads it: the escape in a null is none.
     marks = CsvMarks.of(delimiter, '"', escape, _NULLS)
-    marked = marks.mark(text.encode()).decode()
+    ends = re.escape(delimiter)
+    marked = re.sub(rf'(?<![^{ends}\n])""(?=[{ends}\r\n]|$)', _EMPTY, marks.mark(text.encode()).decode())
     reader = csv.reader(io.StringIO(marked, newline=""), delimiter=delimiter, escapechar=escape or None)
     listed = [["\\N" if cell == NULL.decode() else cell for cell in row] for row in reader]
+    emptied = {at for row in listed for at, cell in enumerate(row) if cell == _EMPTY}
+    listed = [["" if cell == _EMPTY else cell for cell in row] for row in listed]
     before = _count_before_header(listed)
     cells = [row for row in listed[before:] if row]
     width = len(cells[0])
@@ -149,7 +157,10 @@ def dialect_of(data: bytes, whole: bool, titles: Sequence[str] = (), escape: str
     rows = tuple(tuple(None if cell in ("", *nulls) else cell for cell in row) for row in body)
     skip = before or int(bool(repaired))
     refused = len(below) - len(body) - bool(sums)
-    return Dialect(encodings[0], delimiter, names, header, rows, nulls, named, escape, skip, encodings, refused, sums)
+    quoted = tuple(name for at, name in enumerate(names) if at in emptied)
+    return Dialect(
+        encodings[0], delimiter, names, header, rows, nulls, named, escape, skip, encodings, refused, sums, quoted
+    )
 
 
 def has_blanks_behind(dialect: Dialect) -> bool:

@@ -155,6 +155,8 @@ def _csv(files: Sequence[LandedFile], header: Sequence[str]) -> Found:
     options = {**patterns_of(files, Csv.endings), **first.options, **_number_options(spellings)}
     options |= {"timestamp_formats": _one_each(formats)} if formats else {}
     columns = tuple(_optional(texts[name].column, [d.names for d in usable]) for name in names)
+    if any(column.name in first.quoted and column.type != "string" for column in columns):
+        options["quoted_null"] = True
     options["refused"] = sum(one.refused for one in usable)
     notes = [] if len({d.delimiter for d in usable}) == 1 else ["its files are not separated by the same character"]
     return (

@@ -140,7 +140,9 @@ def propose_rows(feed: SampledFeed) -> ProposedLog:
     """Returns the log with its best candidates, and a question for each choice that the sample does not prove."""
     ops = roles.find_ops([c.name for c in feed.columns], feed.rows)
     op = ops[0] if ops else None
-    columns = [c for c in feed.columns if op is None or c.name != op.column]
+    # A mark of deletes in the row, beside what lines say that are no rows.
+    outer = next((one for one in ops if feed.row_field and op and op.any_deletes and one.ignore), None)
+    columns = [c for c in feed.columns if c.name not in {one.column for one in (op, outer) if one}]
     parts = [part for part in feed.parts.values() if part]
     keys = [feed.key] if feed.key else roles.find_keys(feed.id, columns, feed.rows, op, parts)
     key = keys[0] if keys else ()
@@ -165,6 +167,8 @@ def propose_rows(feed: SampledFeed) -> ProposedLog:
     named = {column.name: name_column(column) for column in (*columns, *by_folder) if column.name not in ignored}
     notes = [*feed.notes, *([] if named or feed.notes else ["no column was found"])]
     options = {**feed.options, **zone, **_list_options(feed, op, extract, by_folder)}
+    if op and outer:
+        options["op"] = {**outer.option, "row": feed.row_field, "deleted": op.column}
     return ProposedLog(
         id=feed.id,
         topic=feed.topic,
@@ -261,8 +265,13 @@ def _find_extract(feed: SampledFeed, key: Sequence[str]) -> ProposalQuestion | N
 
 def _explain_refused(feed: SampledFeed, op: roles.OpCandidate | None) -> tuple[str, ...]:
     why = "they have another number of values than the header, or text behind a closing quote"
+    bad = feed.refused
+    # Other numbers of JSON were read as decimals.
+    not_json = sum(any(isinstance(value, float) for value in row.values()) for row in feed.rows)
+    if feed.format == "json" and not_json:
+        why, bad = "NaN and Infinity are no JSON; let the source write null", not_json
     count = feed.refused + len(feed.rows)
-    refused = (f"{feed.refused:,} of {count:,} sampled rows would be refused: {why}",) if feed.refused else ()
+    refused = (f"{bad:,} of {count:,} sampled rows would be refused: {why}",) if bad else ()
     if not (sums := feed.options.get("op")):
         return refused
     name, texts = sums["column"], ", ".join(sums["ignore"])

@@ -208,6 +208,8 @@ def column_of_values(name: str, seen: Sequence[Any]) -> ProposedColumn:
         return ProposedColumn(name, "string", "only nulls seen: check the type")
     if kinds == {int}:
         return _whole(name, values)
+    if float in kinds <= {int, Decimal, float}:
+        return ProposedColumn(name, "double", "NaN and the infinities are no JSON: their records are refused")
     if kinds <= {int, Decimal}:
         return _fraction(name, [Decimal(v) for v in values], "number")
     if kinds == {str}:

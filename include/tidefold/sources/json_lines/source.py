@@ -17,7 +17,7 @@ from tidefold.sources.api import Feed, RecordReader
 from tidefold.sources.debezium.json_source import KafkaLines, offset_in
 from tidefold.sources.landing.folders import read_folders
 from tidefold.sources.records.accounting import OrderPoint, ReaderPosition, late_change, takes_delete
-from tidefold.sources.records.columnar_changes import ANY, OpColumn
+from tidefold.sources.records.columnar_changes import ANY, UPSERTS, OpColumn
 from tidefold.sources.records.encodings import Conversion, Form, form_of, json_type, or_null, or_unset
 from tidefold.sources.records.errors import (
     RefusedRecordError,
@@ -201,9 +201,14 @@ class Lines:
 
 
 class JsonOp(OpColumn, frozen=True):
-    """The operation of a record. `row`: the field with the row; None: the operation is among its columns."""
+    """The operation of a record.
+
+    row: the field with the row; None: the operation is among its columns.
+    deleted: the field of the row that makes an upsert a delete, unless it is null; None: there is none.
+    """
 
     row: str | None = None
+    deleted: str | None = None
 
 
 class JsonOptions(msgspec.Struct, frozen=True):
@@ -243,11 +248,15 @@ class _Ops:
 
     def __init__(self, op: JsonOp) -> None:
         self._op = op
-        op_field = ("op", msgspec.Raw, NULL) if op.delete == ANY else ("op", str | int | bool)
+        op_field: Any = ("op", msgspec.Raw, NULL) if op.delete == ANY else ("op", str | int | bool)
+        if op.missing == UPSERTS and op.delete != ANY:
+            op_field = ("op", str | int | bool | None, None)
         fields: list[Any] = [op_field, ("row", msgspec.Raw, NULL)]
         names = {"op": op.column, "row": op.row or op.column}
         kind = msgspec.defstruct("Value", fields if op.row else fields[:1], rename=names, gc=False)
         self._decode: Callable[[msgspec.Raw], Any] = make_decoder(kind).decode
+        mark = msgspec.defstruct("Mark", [("value", msgspec.Raw, NULL)], rename={"value": op.deleted or ""}, gc=False)
+        self._mark: Callable[[msgspec.Raw], Any] = make_decoder(mark).decode
 
     def read(self, value: msgspec.Raw) -> tuple[bool | None, msgspec.Raw]:
         """Returns whether it is a delete (None: it is ignored), and its row. Raises RefusedRecordError."""
@@ -259,13 +268,21 @@ class _Ops:
         row = decoded.row if op.row else value
         if op.delete == ANY:
             return decoded.op != NULL, row
+        if decoded.op is None:
+            return self._is_marked(row), row
         text = str(decoded.op).lower() if isinstance(decoded.op, bool) else str(decoded.op)
         if text in op.ignore:
             return None, row
         if op.upsert != ANY and text not in op.upsert and text not in op.delete:
             expected = ", ".join((*op.upsert, *op.delete))
             raise RefusedRecordError("OP_UNKNOWN", f"`{op.column}` is {text[:40]!r}, not one of {expected}.")
-        return text in op.delete, row
+        return text in op.delete or self._is_marked(row), row
+
+    def _is_marked(self, row: msgspec.Raw) -> bool:
+        try:
+            return self._op.deleted is not None and self._mark(row).value != NULL
+        except UNDECODABLE as error:
+            raise RefusedRecordError("NOT_A_RECORD", "The row is not an object.") from error
 
 
 def _write_folders(shape: TableSpec, names: Sequence[str], path: str) -> bytes:
@@ -286,6 +303,7 @@ class JsonReader:
         self._shape = shape
         self._lines = Lines(options.record)
         beside = [options.op.column] if options.op and not options.op.row else []
+        beside += [options.op.deleted] if options.op and options.op.deleted else []
         self._beside, self._aliased = beside, has_aliases(shape)
         self._spelled = {shape: PlainRows(shape, beside, time_zone=options.time_zone)}
         self._options = options

@@ -287,6 +287,12 @@ class Blocks(io.RawIOBase):
         self._rest = line[end:]
         return line[:end]
 
+    def peek_line(self, most: int) -> bytes:
+        """The next line, which stays. Raises DamagedError when it is longer than `most`."""
+        line = self.line(most)
+        self._rest = line + self._rest
+        return line
+
     @property
     def has_more(self) -> bool:
         """Whether anything is left."""

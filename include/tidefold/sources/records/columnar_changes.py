@@ -29,6 +29,8 @@ from tidefold.sources.records.unavailable_values import placeholder_of
 
 # Instead of words for deletes: every value is one.
 ANY = "any"
+# What rows are whose operation is missing, if they are not refused.
+UPSERTS = "upsert"
 # Converts a column to its type: returns the values (null if there is none) and the rows whose value does not fit.
 Cast = Callable[[pa.Array, Column], tuple[pa.Array, Sequence[int]]]
 
@@ -38,12 +40,14 @@ class OpColumn(msgspec.Struct, frozen=True):
 
     upsert, delete: its words for them. `any`: every value that no other list has; with deletes, null is an upsert.
     ignore: its words for rows that do not count.
+    missing: `upsert`: so are rows without the column, or with null in it. `refuse`: they are refused.
     """
 
     column: str
     upsert: tuple[str, ...] | str
     delete: tuple[str, ...] | str
     ignore: tuple[str, ...] = ()
+    missing: str = "refuse"
 
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,6 +73,11 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     def beside(self) -> tuple[str, ...]:
         """Columns of the input that need not be columns of the table."""
         return tuple(filter(None, (self.op.column if self.op else None, self.offset, *self.order, self.time)))
+
+    def beside_in(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Returns those that a file with these columns must have."""
+        free = self.op.column if self.op and self.op.missing == UPSERTS else None
+        return tuple(name for name in self.beside if name != free or name in names)
 
 
 @dataclass(slots=True)
@@ -131,13 +140,13 @@ class Changes:
 
     def _deletes(self, rows: pa.Table, made: ColumnarBatch) -> pa.Array:
         op = self._rules.op
-        if op is None:
+        if op is None or op.column not in rows.column_names:
             return pa.array([False] * rows.num_rows)
         if op.delete == ANY:
             return pc.is_valid(_combine(rows, op.column))
         texts = pc.cast(_combine(rows, op.column), pa.string())
         made.without = _where(pc.is_in(texts, pa.array(op.ignore, pa.string())))
-        listed = [*op.upsert, *op.delete, *op.ignore]
+        listed = [*op.upsert, *op.delete, *op.ignore, *([None] if op.missing == UPSERTS else [])]
         for row in [] if op.upsert == ANY else _where(pc.invert(pc.is_in(texts, pa.array(listed, pa.string())))):
             value = texts[row].as_py()
             expected = ", ".join((*op.upsert, *op.delete))
