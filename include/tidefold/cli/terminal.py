@@ -142,12 +142,15 @@ class Terminal:
             self.json({"error": {"code": code, "message": message, "hint": hint}})
 
 
+def terminal_width() -> int:
+    """Returns COLUMNS, or the width of the terminal. Piped output has the width that the tables were designed for."""
+    return shutil.get_terminal_size((_WIDTH, 0)).columns
+
+
 def _console() -> Any:
     from rich.console import Console
 
-    # COLUMNS, or the width of the terminal; piped output has the width that the tables were designed for.
-    width = shutil.get_terminal_size((_WIDTH, 0)).columns
-    return Console(file=sys.stdout, width=width, highlight=False, emoji=False, markup=False)
+    return Console(file=sys.stdout, width=terminal_width(), highlight=False, emoji=False, markup=False)
 
 
 def choose_logs(pipeline: Pipeline, logs: Sequence[str] | None) -> list[str]:

@@ -63,6 +63,10 @@ def format_place(file: str, number: int) -> str:
     return f"{choose_record_noun(file)} {number} of {file}"
 
 
+# A longer value goes on below in its column.
+_LONG = 32
+
+
 def plain_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
     """A table without frame. A column whose name ends in `>` is right-aligned; long values go on below."""
     from rich import box
@@ -76,6 +80,16 @@ def plain_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
     for row in rows:
         table.add_row(*(Text(mask_control_characters(cell)) for cell in row))
     return table
+
+
+def row_table(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> Table | str:
+    """Rows as a table; field by field if there are too many columns for the width of the terminal."""
+    widths = [max(map(len, (name, *(row[at][:_LONG] for row in rows)))) + 2 for at, name in enumerate(columns)]
+    if sum(widths) <= width:
+        return plain_table(columns, rows)
+    longest = max(map(len, columns))
+    fields = [[f"{name:<{longest}}  {cell}" for name, cell in zip(columns, row, strict=True)] for row in rows]
+    return "\n\n".join(map("\n".join, fields)) or ", ".join(columns)
 
 
 def log_table(logs: Iterable[LogConfig]) -> Table:

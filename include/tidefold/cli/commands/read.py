@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidefold.cli.terminal import Log, SnapshotId, Terminal, format_cell
+from tidefold.cli.terminal import Log, SnapshotId, Terminal, format_cell, terminal_width
 from tidefold.domain.key_groups import RedistributionMode, Share
 from tidefold.errors import InvalidInputError
 
@@ -68,7 +68,7 @@ def read(
     Next: tidefold materialize LOG
     """
     from tidefold.operations.inspect.read import read_rows
-    from tidefold.presentation.tables import plain_table
+    from tidefold.presentation.tables import row_table
 
     wanted = _parse_wanted(live, snapshot, changes, since)
     if distribution is not None and share is None:
@@ -87,7 +87,7 @@ def read(
     shown, more = rows[:limit], len(rows) > limit
     data = {"log": log, "columns": {f.name: str(f.type) for f in schema}, "rows": shown, "more": more}
     cells = [[format_cell(row[name]) for name in schema.names] for row in shown]
-    terminal.result(data, plain_table(schema.names, cells))
+    terminal.result(data, row_table(schema.names, cells, terminal_width()))
     if more:
         terminal.note(f"the first {limit} rows; --limit shows more")
 

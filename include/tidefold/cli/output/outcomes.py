@@ -37,6 +37,8 @@ def print_lines(terminal: Terminal, outcomes: Iterable[Outcome], indent: str = "
     for outcome in listed:
         if not outcome.error:
             terminal.line(f"{indent}{outcome.log}: {outcome.status}: {outcome.message}")
+            if warning := getattr(outcome.details, "warning", ""):
+                terminal.note(f"warning: {outcome.log}: {warning}")
         elif logs := failed.pop(outcome.message, None):
             terminal.error(f"{', '.join(logs)}: {outcome.message}", outcome.error.hint)
 

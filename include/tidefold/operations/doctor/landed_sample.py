@@ -1,9 +1,13 @@
-"""Reads one landed file of each log as a run would, to find a configuration that does not fit it. Writes nothing."""
+"""Reads landed files of each log as a run would, one of each layout, to find a configuration that does not fit it. Writes nothing."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from tidefold.config import Config
 from tidefold.config.models.log import LogConfig
@@ -11,14 +15,18 @@ from tidefold.domain.log_state import LogState
 from tidefold.domain.wording import count_noun
 from tidefold.errors import TidefoldError
 from tidefold.operations.doctor.finding import DoctorFinding, FindingLevel
-from tidefold.sources.api import UnfitFileError, source_of
+from tidefold.sources.api import Feed, Source, UnfitFileError, source_of
+from tidefold.sources.inference.dialect import read_beginning
+from tidefold.sources.landing.listing import LandedFile, open_landed
 from tidefold.sources.landing.plan import FileTask
 from tidefold.sources.landing.problems import FileProblem
 from tidefold.sources.quarantine.writer import QuarantineWriter
 from tidefold.sources.records.errors import RefusedRecordError
 
-# A larger file, or the files of more logs, would take too long.
-_MOST_BYTES, _MOST_LOGS = 1 << 20, 100
+# More of a file, the files of more logs, or more files of a log would take too long.
+_MOST_BYTES, _MOST_LOGS, _MOST_FILES = 1 << 20, 100, 20
+_LINES = ("csv", "json", "debezium-json", "state-json")
+_UNREADABLE = (OSError, pa.ArrowException)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,34 +54,62 @@ class _FirstRefusal(QuarantineWriter):
 
 
 def find_misfits(config: Config, *, local: bool = False) -> list[LandedMisfit]:
-    """Reads the newest small file of each log. `local`: only folders of this machine."""
+    """Reads the newest file of each layout of each log. `local`: only folders of this machine."""
     logs = [log for log in config.logs.values() if log.landing and not (local and "://" in log.landing)]
-    return [misfit for misfit in map(_try_newest, logs[:_MOST_LOGS]) if misfit]
+    return [misfit for log in logs[:_MOST_LOGS] for misfit in _try_log(log)]
 
 
-def _try_newest(log: LogConfig) -> LandedMisfit | None:
+def _try_log(log: LogConfig) -> Iterator[LandedMisfit]:
     feed = log.feed
     assert feed is not None
     try:
         source = source_of(feed)
         listing = source.listing(LogState(log.id, log.shape))
-        # The check `landing` reports links.
-        unread = [problem for problem in listing.problems if problem.code != "LANDED_LINK"]
-        if unread and not listing.files:
-            return _of_problem(log.id, unread[0])
-        small = [file for file in listing.files if 0 < file.size <= _MOST_BYTES]
-        if not small:
-            return None
-        file = max(small, key=lambda one: one.stamp.changed)
+    except TidefoldError:
+        return  # The check `landing` reports what cannot be read.
+    # The check `landing` reports links.
+    unread = [problem for problem in listing.problems if problem.code != "LANDED_LINK"]
+    yield from (_of_problem(log.id, problem) for problem in unread[:1])
+    files = [file for file in listing.files if 0 < file.size and (file.size <= _MOST_BYTES or _has_lines(feed, file))]
+    newest = sorted(files, key=lambda one: one.stamp.changed)[-(1 if "://" in feed.path else _MOST_FILES) :]
+    for file in {_layout_of(feed, file): file for file in newest}.values():
+        if misfit := _try_file(log, source, file):
+            yield misfit
+
+
+def _has_lines(feed: Feed, file: LandedFile) -> bool:
+    return feed.format in _LINES and not file.is_whole
+
+
+def _layout_of(feed: Feed, file: LandedFile) -> tuple[str, object]:
+    """Returns what tells kinds of files apart: the letters of the name, and the columns."""
+    letters = re.sub(r"[\W\d_]+", "", file.name)
+    try:
+        if feed.format not in _LINES:
+            with open_landed(file) as stream:
+                return letters, tuple(pq.read_schema(stream).names)
+        line = read_beginning(file, 1 << 16)[0].partition(b"\n")[0]
+    except _UNREADABLE:
+        return letters, None
+    names = tuple(re.findall(rb'"(\w+)" *:', line))
+    is_row = feed.options.get("header", True) is not True
+    return letters, names or (line.count(feed.options["delimiter"].encode()) if is_row else line)
+
+
+def _try_file(log: LogConfig, source: Source, file: LandedFile) -> LandedMisfit | None:
+    try:
         ending = source.ending(file, 0)
         if ending.problem:
             return _of_problem(log.id, ending.problem)
+        until = ending.complete
+        if until > _MOST_BYTES:
+            until = read_beginning(file, _MOST_BYTES)[0].rfind(b"\n") + 1
         with _FirstRefusal() as refusals:
-            account = source.parse(FileTask(file, ending.complete), log.shape, refusals).account
+            account = source.parse(FileTask(file, until), log.shape, refusals).account
     except UnfitFileError as unfit:
         return _of_problem(log.id, unfit.problem)
     except TidefoldError:
-        return None  # The check `landing` reports what cannot be read.
+        return None
     if not (refused := sum(account.refused.values())):
         return None
     message = f"a run would refuse {refused:,} of {count_noun(account.records, 'record')} of `{file.name}`."
@@ -93,4 +129,4 @@ def judge_records(misfits: Iterable[LandedMisfit]) -> Iterator[DoctorFinding]:
         level = FindingLevel.FAIL if misfit.whole else FindingLevel.WARN
         yield DoctorFinding("records", level, f"{misfit.log}: {misfit.message}", misfit.hint)
     if misfit is None:
-        yield DoctorFinding("records", FindingLevel.OK, "The newest landed file of each log fits its configuration.")
+        yield DoctorFinding("records", FindingLevel.OK, "The newest landed files of each log fit its configuration.")

@@ -139,6 +139,15 @@ class StagedDetails(ReadDetails):
     imported: StagedImport | None = inline_keys()
     local: LocalCopyDetails | None = omit_if_none()
 
+    @property
+    def warning(self) -> str:
+        """Says that more than 1 % of the folded keys have ties; empty: not so many."""
+        keys = self.upserts + self.deletes
+        if self.ties * 100 <= keys:
+            return ""
+        why = f"{self.ties:,} of {keys:,} folded keys have different changes of one order, and the later arrival counts"
+        return f"{why}. Add a column that tells them apart, or `file`, to `order`, or set `quality.max_ties`."
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublicationDetails(Details):
