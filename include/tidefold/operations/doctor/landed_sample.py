@@ -1,4 +1,4 @@
-"""Reads landed files of each log as a run would, one of each layout, to find a configuration that does not fit it. Writes nothing."""
+"""Reads landed files of each log as a run would, one of each layout, to find misfits. Writes nothing."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _try_log(log: LogConfig) -> Iterator[LandedMisfit]:
     # The check `landing` reports links.
     unread = [problem for problem in listing.problems if problem.code != "LANDED_LINK"]
     yield from (_of_problem(log.id, problem) for problem in unread[:1])
-    files = [file for file in listing.files if 0 < file.size and (file.size <= _MOST_BYTES or _has_lines(feed, file))]
+    files = [file for file in listing.files if file.size > 0 and (file.size <= _MOST_BYTES or _has_lines(feed, file))]
     newest = sorted(files, key=lambda one: one.stamp.changed)[-(1 if "://" in feed.path else _MOST_FILES) :]
     for file in {_layout_of(feed, file): file for file in newest}.values():
         if misfit := _try_file(log, source, file):

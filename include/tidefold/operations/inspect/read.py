@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from decimal import Decimal
 from enum import StrEnum
 
@@ -251,20 +252,24 @@ def one_key(shape: TableSpec, text: str) -> OneKey:
         raise InvalidInputError("KEYLESS", "The table has no key, so rows cannot be selected by key.")
     if set(asked) != set(shape.key):
         raise InvalidInputError("READ_KEY", f"`{text}` does not name exactly the columns of the key.", hint=hint)
-    types = table_schema(shape)
-    try:
-        values = {name: _convert(asked[name], types.field(name).type) for name in shape.key}
-    except (pa.ArrowException, OverflowError) as error:
-        wanted = ", ".join(f"`{c.name}` is of type {c.type}" for c in shape.columns if c.name in shape.key)
-        message = f"`{text}` has a value of the wrong type: {wanted}."
-        raise InvalidInputError("READ_KEY", message, hint="Give a value of that type.") from error
+    types, told = table_schema(shape), {column.name: column.type for column in shape.columns}
+    values = {}
+    for name in shape.key:
+        try:
+            values[name] = _convert(asked[name], types.field(name).type)
+        except (pa.ArrowException, ArithmeticError, ValueError) as error:
+            message = f"`{name}` is {asked[name]!r}, a value of the wrong type: it is of type {told[name]}."
+            raise InvalidInputError("READ_KEY", message, hint="Give a value of that type.") from error
     row = pa.Table.from_pylist([values], schema=change_schema(shape))
     [key_group] = with_key_groups(row, shape).column("_kg").to_pylist()
     return OneKey(tuple(values.items()), key_group)
 
 
 def _convert(value: str | int | bool, kind: pa.DataType) -> object:
-    if isinstance(value, str) and (pa.types.is_temporal(kind) or pa.types.is_decimal(kind)):
+    if isinstance(value, str) and pa.types.is_timestamp(kind):
+        at = datetime.fromisoformat(value)  # The table shows times in UTC.
+        return pa.scalar(at if at.tzinfo else at.replace(tzinfo=UTC), kind).as_py()
+    if isinstance(value, str) and pa.types.is_temporal(kind):
         return pa.scalar(value).cast(kind).as_py()
     if pa.types.is_decimal(kind) and not isinstance(value, bool):
         return pa.scalar(Decimal(value), kind).as_py()

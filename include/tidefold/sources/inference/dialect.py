@@ -169,6 +169,11 @@ def has_blanks_behind(dialect: Dialect) -> bool:
     return len(dialect.names) > 1 and all((value or " ").startswith(" ") for row in rows for value in row[1:])
 
 
+def is_split_twice(dialect: Dialect) -> bool:
+    """Whether nothing stands between each second pair of delimiters: two characters separate the values."""
+    return len(dialect.names) > _FEW and bool(dialect.rows) and not any(any(row[1::2]) for row in dialect.rows)
+
+
 def _count_before_header(rows: Sequence[Sequence[str]]) -> int:
     """Counts the lines above the header: a title or remarks, of fewer values than the rows of the table."""
     widths = Counter(len(row) for row in rows[:_LINES] if len(row) > 1)
@@ -269,7 +274,7 @@ def find_unnamed(directory: Place, tables: Sequence[PurePosixPath]) -> UnnamedFi
         if below or file.name.lower().endswith(_KNOWN):
             continue
         data, whole = read_beginning(file)
-        if is_object(data):
+        if _begins_with_object(data):
             unnamed.objects.append(file)
         elif data.startswith(MAGIC):
             unnamed.parquet.append(file)
@@ -301,6 +306,14 @@ def read_beginning(file: LandedFile, most: int = _BYTES) -> tuple[bytes, bool]:
     except (CutShortError, DamagedError):
         return text, False
     return text, whole
+
+
+def _begins_with_object(data: bytes) -> bool:
+    """Whether an object comes first, also where more follow on its line, as Firehose writes them."""
+    try:
+        return isinstance(json.JSONDecoder().raw_decode(data.decode(errors="ignore").lstrip())[0], dict)
+    except (ValueError, RecursionError):
+        return False
 
 
 def is_object(data: bytes) -> bool:

@@ -27,6 +27,7 @@ from tidefold.sources.inference.dialect import (
     UnnamedFiles,
     dialect_of,
     has_blanks_behind,
+    is_split_twice,
     merge_dialects,
     patterns_of,
     read_beginning,
@@ -42,6 +43,8 @@ from tidefold.sources.landing.streams import CutShortError, DamagedError
 from tidefold.sources.records.text_forms import Spelling
 
 _ROWS = 2000
+# The column of Airbyte's raw tables.
+_AIRBYTE = "_airbyte_data"
 Headers = Mapping[str, Sequence[str]]
 NO_HEADERS: Headers = {}
 
@@ -141,6 +144,10 @@ def _csv(files: Sequence[LandedFile], header: Sequence[str]) -> Found:
     if not usable:
         return (), {}, {}, (), ["its files hold no line yet"]
     first = merge_dialects(usable)
+    if not first.header and all(map(is_split_twice, usable)):
+        return (), {}, {}, (), [f"`{first.delimiter * 2}` separates its values: write them with one character"]
+    if _AIRBYTE in first.names:
+        return (), {}, {}, (), [f"its rows are texts in `{_AIRBYTE}`, as Airbyte writes them: let it write JSON lines"]
     if all(map(has_blanks_behind, usable)):
         return (), {}, {}, (), [_explain_blanks(first)]
     parts = {

@@ -56,6 +56,7 @@ from tidefold.sources.records.extended_json import to_plain
 _FEW = 3
 _CONNECTORS = (POSTGRESQL, MYSQL, MARIADB, SQLSERVER, ORACLE)
 # Names that a Kafka sink may have given. Other programs use names with a dash too.
+_DATED = re.compile(r"(19|20)\d\d-[01]\d-[0-3]\d\.[^/]*$")
 _NAMED = re.compile(r"(?:(?P<plus>[\w.-]+)\+\d+\+\d+|(?P<dash>[\w.-]+)-\d+-\d+)\.(jsonl?(\.gz)?|gz)", re.ASCII)
 _NO_ENVELOPES = "its records are plain rows: of Avro, only Debezium's envelopes are read. Write JSON or Parquet instead"
 _WRAPPERS = ("_airbyte_data", "_source", "record", "payload")
@@ -128,7 +129,8 @@ def _group_files(
         if file.name in skipped or any(PurePosixPath(file.name).is_relative_to(table) for table in tables):
             continue
         match = _NAMED.fullmatch(PurePosixPath(file.name).name)
-        if match and (match["plus"] or _is_of_kafka(file)):
+        # The end of a name with a date looks like a partition and an offset.
+        if match and (match["plus"] or (not _DATED.search(file.name) and _is_of_kafka(file))):
             topics.setdefault(match["plus"] or match["dash"], []).append(file)
         else:
             others.append(file)
@@ -331,7 +333,11 @@ def _propose_log(
         questions=tuple(questions),
         warnings=()
         if notes or not key
-        else (*find_refused(key, columns, connector, sample), *explain_losses(last, key)),
+        else (
+            *find_refused(key, columns, connector, sample),
+            *explain_losses(last, key),
+            *(f"key {c.name}: {c.note}" for c in columns if c.name in key and "base64(" in c.note),
+        ),
         has_transactions=not changes or any(isinstance(v.get("transaction"), dict) for v in changes),
     )
 

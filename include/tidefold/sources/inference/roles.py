@@ -41,6 +41,7 @@ _WITH_IMAGES: tuple[tuple[re.Pattern[str], tuple[str, ...], tuple[str, ...], tup
     (re.compile(r"header__change_oper"), ("I", "U"), ("D",), ("B",)),
     (re.compile(r"_change_type"), ("insert", "update_postimage"), ("delete",), ("update_preimage",)),
 )
+_MAXWELL = ("insert", "update", "bootstrap-insert"), ("delete",), ("bootstrap-start", "bootstrap-complete")
 # The words that `op` knows by default.
 _DEFAULT = ({"upsert", "insert", "update", "c", "r", "u", "I", "U"}, {"delete", "d", "D"})
 _INSERTS = {"i", "c", "r", "insert", "create", "read", "inserted", "created", "add", "added", "new", "+i", "snapshot"}
@@ -142,6 +143,8 @@ def _op(name: str, rows: Data) -> OpCandidate | None:
     if "record" in lower and lower <= {"record", *_MESSAGES}:
         records, messages = (tuple(_match_case(word, seen) for word in words) for words in (("record",), _MESSAGES))
         return OpCandidate(name, records, (), sure=True, ignore=messages)
+    if name == "type" and "bootstrap-insert" in seen and seen <= {*_MAXWELL[0], *_MAXWELL[1], *_MAXWELL[2]}:
+        return OpCandidate(name, _MAXWELL[0], _MAXWELL[1], sure=True, ignore=_MAXWELL[2])
     families = [(ups, downs) for ups, downs in _FAMILIES if lower & {*ups, *downs}]
     words = {word for ups, downs in families for word in (*ups, *downs)}
     # A column `type` is usually business data, unless its values are inserts and updates.

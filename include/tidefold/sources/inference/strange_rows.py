@@ -12,6 +12,13 @@ _DYNAMODB = (
     "its values are DynamoDB's typed JSON: write the rows alone "
     "(`jq -c '(.Item // .) | map_values(if has(\"N\") then .N | tonumber else first(.[]) end)' FILE`)"
 )
+_DYNAMODB_CHANGES = (
+    "its lines are changes of DynamoDB, as an export or a stream has them: write the row of each beside its operation "
+    '(`jq -c \'def v: if has("N") then .N elif has("NULL") then null elif has("M") then .M | map_values(v) '
+    'elif has("L") then [.L[] | v] else first(.[]) end; (.dynamodb // .) | {_op: (if .NewImage then "upsert" else '
+    '"delete" end), ts: (.Metadata.WriteTimestampMicros.N // .ApproximateCreationDateTime | tonumber)} + '
+    "(.NewImage // .Keys | map_values(v))' FILE`)"
+)
 _WAL2JSON = (
     "its rows are lists of names and values, as wal2json writes them: write each as an object "
     "(`jq -c '{action, timestamp, lsn} + ([(.columns // .identity)[] | {(.name): .value}] | add)' FILE`)"
@@ -55,6 +62,8 @@ def explain_strange_rows(lines: Sequence[Mapping[str, Any]]) -> str | None:
     """Returns what to do with such lines; None if each line is, or contains, a plain row."""
     if any("operationType" in line and "documentKey" in line for line in lines):
         return _CHANGE_STREAM
+    if lines and all("Keys" in line.get("dynamodb", line) for line in lines):
+        return _DYNAMODB_CHANGES
     if lines and all(map(_is_dynamodb, lines)):
         return _DYNAMODB
     if any(_has_named_values(line.get("columns")) or _has_named_values(line.get("identity")) for line in lines):
@@ -103,6 +112,9 @@ def _explain_pairs(lines: Sequence[Mapping[str, Any]]) -> str | None:
 
 def _explain_nested_operation(lines: Sequence[Mapping[str, Any]]) -> str | None:
     """Explains lines whose operation lies in an object: without it, deleted rows would stay."""
+    # DMS writes control lines, which have no row.
+    rows = [line for line in lines if any(isinstance(line.get(name), dict) for name in _ROW_FIELDS)]
+    lines, is_mixed = rows or lines, 0 < len(rows) < len(lines)
     objects = [n for n in (lines[0] if lines else ()) if all(isinstance(line.get(n), dict) for line in lines)]
     if find_ops([n for n in (lines[0] if lines else ()) if n not in objects], lines):
         return None
@@ -114,7 +126,8 @@ def _explain_nested_operation(lines: Sequence[Mapping[str, Any]]) -> str | None:
         row = next((f".{field}" for field in _ROW_FIELDS if field in objects), f"del(.{name})")
         path = f"{name}.{ops[0].column}"
         text = f"the operation lies in `{path}`, where no log reads it: write it beside the row"
-        return f"{text} (`{_command(path, _find_order(lines), row)}`)"
+        command = _command(path, _find_order(lines), row)
+        return f"{text} (`{command.replace(chr(39), f'{chr(39)}select({row}) | ', 1) if is_mixed else command}`)"
     return None
 
 
