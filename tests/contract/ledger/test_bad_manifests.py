@@ -151,7 +151,7 @@ def test_a_damaged_head(pipeline: Pipeline, case: str) -> None:
 
 def test_67_a_head_with_fields_that_no_version_knows(pipeline: Pipeline) -> None:
     with_head(pipeline, lambda head: head.update(colour="red"))
-    check_refused_everywhere(pipeline, "UNREADABLE")
+    check_refused_everywhere(pipeline, "STORE_NEWER")
 
 
 def test_68_a_head_of_a_newer_version(pipeline: Pipeline) -> None:

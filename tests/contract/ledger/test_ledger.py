@@ -154,7 +154,7 @@ FORM = f'{{"format":{STORED_FORMAT}'.encode()
         (lambda data: data.replace(FORM, b'{"format":99'), "LEDGER_NEWER"),
         (lambda data: data.replace(FORM, b'{"format":5'), "LEDGER_OLDER"),
         (lambda data: data.replace(b'"version":2', b'"version":3', 1), "LEDGER_MISPLACED"),
-        (lambda data: data.replace(FORM, b'{"extra":1,' + FORM[1:]), "UNREADABLE"),
+        (lambda data: data.replace(FORM, b'{"extra":1,' + FORM[1:]), "STORE_NEWER"),
         (lambda data: b"\xff\xfe", "UNREADABLE"),
     ],
     ids=["empty", "cut", "altered", "newer", "older", "misplaced", "extra-field", "not-utf8"],

@@ -37,9 +37,7 @@ class LandedEntry(StrictModel):
         description="folder of landed files, relative to this file or absolute, s3://bucket/folder, "
         "gs://bucket/folder, or abfss://container@account.dfs.core.windows.net/folder"
     )
-    leave_out: list[Text] = Field(
-        default=[], description='names or patterns of landed files that are left out, such as "readme*"'
-    )
+    leave_out: list[Text] = Field(default=[], description="names or patterns of landed files that are left out")
     placeholder: Text = Field(
         default=PLACEHOLDER,
         description="what the source writes for a value that it did not send, such as Debezium's "
@@ -163,10 +161,8 @@ _TIME_ZONE = (
 _FOLDER_COLUMNS = "columns whose values are in the names of folders, as in dt=2026-01-31/part-0.csv"
 
 
-_ZONES = (
-    *("Europe/Berlin", "Europe/London", "Europe/Athens", "Europe/Lisbon", "Europe/Moscow", "America/New_York"),
-    *("America/Chicago", "America/Denver", "America/Los_Angeles", "Asia/Kolkata", "Asia/Tokyo", "Australia/Sydney"),
-)
+_ZONES = [f"Europe/{city}" for city in ("Berlin", "London", "Athens", "Lisbon", "Moscow")]
+_ZONES += [f"America/{city}" for city in ("New_York", "Chicago", "Denver", "Los_Angeles")]
 
 
 def _time_zone(value: str) -> str:
@@ -200,8 +196,7 @@ class OpEntry(StrictModel):
     )
     ignore: list[Text] = Field(default=[], description="values of the operation of records that are left out")
     missing: Literal["refuse", "upsert"] = Field(
-        default="refuse",
-        description="what a row without the column, or with null in it, is: upsert: as in a full load beside changes",
+        default="refuse", description="what rows without the column, or with null in it, are: refused, or upserts"
     )
 
 
@@ -209,9 +204,7 @@ class JsonOpEntry(OpEntry):
     """The field that contains the operation of a JSON record."""
 
     row: Text | None = Field(default=None, description="field with the row; without it the row is beside the operation")
-    deleted: Text | None = Field(
-        default=None, description="field of the row: any value but null means that an upsert is a delete"
-    )
+    deleted: Text | None = Field(default=None, description="field of the row: a value but null makes it a delete")
 
 
 class JsonEntry(LandedEntry):
@@ -435,19 +428,8 @@ def list_options(source: _Source) -> dict[str, Any]:
 
 
 # These decide files, their ends, the order, the time of a change; what a package does with its own is not known.
-_READS_NO_VALUE = {
-    "format",
-    "path",
-    "table",
-    "from_version",
-    "names",
-    "files",
-    "leave_out",
-    "extract",
-    "name",
-    "options",
-}
-_READS_NO_VALUE |= {"connector", "state", "partitions", "metadata", "commit_time"}
+_READS_NO_VALUE = {"format", "path", "table", "from_version", "names", "files", "extract", "name", "options"}
+_READS_NO_VALUE |= {"leave_out", "connector", "state", "partitions", "metadata", "commit_time"}
 
 
 def list_reading(source: _Source) -> dict[str, str]:
@@ -455,9 +437,8 @@ def list_reading(source: _Source) -> dict[str, str]:
     options: dict[str, Any] = source.model_dump(mode="json", exclude=_READS_NO_VALUE, exclude_defaults=True)
     if options.pop("op", None):
         # Logs from before these two have no word of them.
-        plain = {"missing": "refuse", "deleted": None}
-        op = source.model_dump(mode="json")["op"]
-        options |= {f"op.{name}": value for name, value in op.items() if (name, value) not in plain.items()}
+        op, new = source.model_dump(mode="json")["op"], {"missing": "refuse", "deleted": None}
+        options |= {f"op.{name}": value for name, value in op.items() if (name, value) not in new.items()}
     if options.get("time_zone") == "UTC":
         del options["time_zone"]
     return {name: json.dumps(value) for name, value in options.items()}

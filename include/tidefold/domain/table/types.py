@@ -21,17 +21,10 @@ PLAIN = ("boolean", "int", "long", "float", "double", "string", "date", "timesta
 MAX_PRECISION = 38
 # How the types are described to people.
 # What other systems call them.
-SQL_NAMES = {
-    **dict.fromkeys(("bigint", "int8", "int64", "serial", "bigserial"), "long"),
-    **dict.fromkeys(("integer", "smallint", "tinyint", "int2", "int4", "int16", "int32"), "int"),
-    **dict.fromkeys(("varchar", "char", "text", "nvarchar", "varchar2", "str", "uuid", "json"), "string"),
-    **dict.fromkeys(("datetime", "datetime2", "timestamptz", "instant"), "timestamp"),
-    **dict.fromkeys(("numeric", "number", "money"), "decimal(18,2)"),
-    **dict.fromkeys(("float8", "float64", "real8"), "double"),
-    **dict.fromkeys(("real", "float4", "float32"), "float"),
-    **dict.fromkeys(("bytea", "blob", "bytes", "varbinary"), "binary"),
-    "bool": "boolean",
-}
+_SQL = {"long": "bigint int8 int64", "int": "integer smallint tinyint int4 int32", "boolean": "bool bit"}
+_SQL |= {"string": "varchar char text nvarchar varchar2 str uuid", "timestamp": "datetime datetime2 timestamptz"}
+_SQL |= {"decimal(18,2)": "numeric number", "double": "float8 float64", "float": "real", "binary": "bytea blob bytes"}
+SQL_NAMES = {name: type_ for type_, names in _SQL.items() for name in names.split()}
 DESCRIBED = f"{', '.join(PLAIN)}, decimal(p,s), array<type>"
 
 _DECIMAL = re.compile(r"decimal\(([1-9]\d?),(\d\d?)\)", re.ASCII)

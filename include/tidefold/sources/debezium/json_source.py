@@ -65,8 +65,8 @@ class KafkaLines:
         if is_document or state.shape.orders_by_file or (reading is not None and not reading.has_offsets):
             return list_by_number(self.feed, self.endings, state)
         names = [entry.name for entry in state.landed]
-        leave_out = self.feed.options.get("leave_out", ())
-        files, problems = list_landed(folder, self.extensions, reading or NameReading.KAFKA, names, leave_out)
+        form, left_out = reading or NameReading.KAFKA, self.feed.options.get("leave_out", ())
+        files, problems = list_landed(folder, self.extensions, form, names, left_out)
         if reading is None and not files and self.takes_any_name(state.shape):
             return list_by_number(self.feed, self.endings, state)
         own, strange = of_topic(files, folder, [p.topic for p in state.positions])

@@ -165,20 +165,13 @@ class FullExtracts:
     def __init__(self, feed: Feed, files: FileFormat) -> None:
         self._root = feed.path
         self._files = files
-        self._patterns: Sequence[str] = feed.options.get("files", ())
-        self._leave_out: Sequence[str] = feed.options.get("leave_out", ())
-        self._record_path = feed.options.get("record_path")
+        options = {"patterns": "files", "leave_out": "leave_out", "record_path": "record_path"}
+        self._of_listing = {own: feed.options[name] for own, name in options.items() if name in feed.options}
         self._options = convert_value(feed.options["extract"], ExtractOptions)
 
     def listing(self, state: LogState) -> Listing:
         """Returns the next complete extract, and the ingested files of earlier ones."""
-        files, problems = list_any(
-            self._root,
-            self._files.endings,
-            patterns=self._patterns,
-            record_path=self._record_path,
-            leave_out=self._leave_out,
-        )
+        files, problems = list_any(self._root, self._files.endings, **self._of_listing)
         extracts, undated = group_extracts(files, self._options.date_format)
         beside = {path for one in extracts for path in self._files_beside(one)}
         others = [problem for problem in problems if problem.file not in beside]

@@ -134,8 +134,8 @@ def dialect_of(data: bytes, whole: bool, titles: Sequence[str] = (), escape: str
     escape = escape or ("\\" if shown else "")
     # As a run reads it: the escape in a null is none.
     marks = CsvMarks.of(delimiter, '"', escape, _NULLS)
-    ends = re.escape(delimiter)
-    marked = re.sub(rf'(?<![^{ends}\n])""(?=[{ends}\r\n]|$)', _EMPTY, marks.mark(text.encode()).decode())
+    empty = rf'(?<![^{re.escape(delimiter)}\n])""(?=[{re.escape(delimiter)}\r\n]|$)'
+    marked = re.sub(empty, _EMPTY, marks.mark(text.encode()).decode())
     reader = csv.reader(io.StringIO(marked, newline=""), delimiter=delimiter, escapechar=escape or None)
     listed = [["\\N" if cell == NULL.decode() else cell for cell in row] for row in reader]
     emptied = {at for row in listed for at, cell in enumerate(row) if cell == _EMPTY}
@@ -158,9 +158,10 @@ def dialect_of(data: bytes, whole: bool, titles: Sequence[str] = (), escape: str
     skip = before or int(bool(repaired))
     refused = len(below) - len(body) - bool(sums)
     quoted = tuple(name for at, name in enumerate(names) if at in emptied)
-    return Dialect(
-        encodings[0], delimiter, names, header, rows, nulls, named, escape, skip, encodings, refused, sums, quoted
+    dialect = Dialect(
+        encodings[0], delimiter, names, header, rows, nulls, named, escape, skip, encodings, refused, sums
     )
+    return replace(dialect, quoted=quoted)
 
 
 def has_blanks_behind(dialect: Dialect) -> bool:

@@ -269,7 +269,7 @@ class _Ops:
         if op.delete == ANY:
             return decoded.op != NULL, row
         if decoded.op is None:
-            return self._is_marked(row), row
+            return False, row
         text = str(decoded.op).lower() if isinstance(decoded.op, bool) else str(decoded.op)
         if text in op.ignore:
             return None, row

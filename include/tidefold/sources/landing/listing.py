@@ -6,7 +6,7 @@ Hidden and temporary files are skipped. A file with an unusable name is reported
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import BinaryIO, TypeAlias
 
@@ -15,17 +15,7 @@ from tidefold.domain.source_progress import LandedFileRecord, NameReading
 from tidefold.domain.table.table_spec import Engine
 from tidefold.errors import InvalidInputError
 from tidefold.sources.api import Feed, Listing
-from tidefold.sources.landing.folders import (
-    LINES,
-    LandedName,
-    LandingPlace,
-    ListedFile,
-    Place,
-    Stamp,
-    find_time,
-    folder_at,
-    name_at,
-)
+from tidefold.sources.landing.folders import LINES, LandedName, ListedFile, Place, Stamp, find_time, folder_at, name_at
 from tidefold.sources.landing.problems import (
     FileProblem,
     report_changed,
@@ -120,7 +110,7 @@ def list_landed(
     files: list[LandedFile] = []
     problems: list[FileProblem] = []
     refused: list[LandedName] = []
-    for one in _list_wanted(place, known, leave_out):
+    for one in _leave_out(place.list_files(known), leave_out):
         try:
             landed = LandedName.parse(one.name.rpartition("/")[2], extensions, reading)
         except InvalidInputError as error:
@@ -176,7 +166,7 @@ def list_any(
     place = folder_at(folder)
     files: list[LandedFile] = []
     problems: list[FileProblem] = []
-    for one in _list_wanted(place, known, leave_out):
+    for one in _leave_out(place.list_files(known), leave_out):
         name = one.name
         if one.unsafe:
             problems.append(report_unsafe(name, one.unsafe.kind))
@@ -197,11 +187,9 @@ def sort_by_arrival(files: Sequence[LandedFile]) -> list[LandedFile]:
     return sorted(files, key=lambda file: (file.time or 0 if dated else 0, file.name))
 
 
-def _list_wanted(place: LandingPlace, known: Collection[str], leave_out: Sequence[str]) -> Iterator[ListedFile]:
-    for one in place.list_files(known):
-        names = (one.name, one.name.rpartition("/")[2])
-        if not any(fnmatch.fnmatchcase(name, pattern) for name in names for pattern in leave_out):
-            yield one
+def _leave_out(files: Iterable[ListedFile], patterns: Sequence[str]) -> list[ListedFile]:
+    tried = ((file, (file.name, file.name.rpartition("/")[2])) for file in files)
+    return [file for file, names in tried if not any(fnmatch.filter(names, pattern) for pattern in patterns)]
 
 
 def _is_wanted(name: str, endings: Sequence[str], patterns: Sequence[str]) -> bool:
