@@ -316,6 +316,19 @@ def test_feeds_that_cannot_be_read_are_named(person: Person) -> None:
     assert logs["fire"]["source"]["files"]
 
 
+def test_a_column_of_few_values_is_no_key_for_its_name(person: Person) -> None:
+    keys = [(order, line) for order in range(98) for line in (1, 2, 3)]
+    rows = [f"I,{order},{line},a,2026-11-01 10:00:00\n" for order, line in keys]
+    rows += [f"U,{order},{line},b,2026-11-02 10:00:00\n" for order, line in keys]
+    person.land("order_lines/c-2026-11-01.csv", "op,order_id,line,v,at\n" + "".join(rows))
+    init(person)
+    assert set(yaml.safe_load((person.folder / "tidefold.yaml").read_text())["logs"]["order_lines"]["key"]) == {
+        "line",
+        "order_id",
+    }
+    assert f"with {len(keys)} rows" in person.call("run", "order_lines").stdout
+
+
 def test_a_key_is_explained_as_it_is_shown(person: Person) -> None:
     person.land("o/o-2026-11-01.csv", "id,d,at\n1,5.50,2026-11-01 10:00:00\n")
     write(person, "format: csv", "d: 'decimal(12,2)', at: timestamp")

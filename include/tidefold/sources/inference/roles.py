@@ -192,6 +192,8 @@ def find_keys(
     unique = [name for name in fit if _is_unique((name,), told) or again.get(name, 0) >= _SOME]
     # A key that was deleted may be inserted again.
     named = [name for name in fit if key_score(log, name) >= (2 if op else 3) and name not in unique]
+    # The number of a line has few values; together with another column it may be the key.
+    named = [name for name in named if len({row.get(name) for row in rows}) ** 2 >= len(rows)]
     keys = sorted(unique, key=lambda name: (-key_score(log, name), -again.get(name, 0)))
     if not keys and not named:
         ids = sorted(fit, key=lambda name: -key_score(log, name))[:5]
