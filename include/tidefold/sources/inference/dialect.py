@@ -172,7 +172,9 @@ def has_blanks_behind(dialect: Dialect) -> bool:
 
 def is_split_twice(dialect: Dialect) -> bool:
     """Whether nothing stands between each second pair of delimiters: two characters separate the values."""
-    return len(dialect.names) > _FEW and bool(dialect.rows) and not any(any(row[1::2]) for row in dialect.rows)
+    names = dialect.rows[0] if dialect.rows else ()  # With empty names among them, they looked like a row.
+    is_named = len(names) > _FEW and not any(map(_DATA.fullmatch, filter(None, names)))
+    return is_named and not any(any(row[1::2]) for row in dialect.rows)
 
 
 def _count_before_header(rows: Sequence[Sequence[str]]) -> int:

@@ -54,6 +54,7 @@ _ORDERS = (
 # Not `event` or `action`: in an object they are usually business data.
 _OPERATION = re.compile(r"_*(op|oper|operation|operation_?name|op_?type|change_?type|cdc_?op|dml_?type)", re.IGNORECASE)
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_NO_CONTROL = 'select(.metadata["record-type"] != "control")'
 _CLOCK = re.compile(r"\d{19}\.\d{10}", re.ASCII)
 _TYPES = {"S", "N", "B", "BOOL", "NULL", "M", "L", "SS", "NS", "BS"}
 
@@ -113,7 +114,7 @@ def _explain_pairs(lines: Sequence[Mapping[str, Any]]) -> str | None:
 def _explain_nested_operation(lines: Sequence[Mapping[str, Any]]) -> str | None:
     """Explains lines whose operation lies in an object: without it, deleted rows would stay."""
     # DMS writes control lines, which have no row.
-    rows = [line for line in lines if any(isinstance(line.get(name), dict) for name in _ROW_FIELDS)]
+    rows = [line for line in lines if not _is_control(line)]
     lines, is_mixed = rows or lines, 0 < len(rows) < len(lines)
     objects = [n for n in (lines[0] if lines else ()) if all(isinstance(line.get(n), dict) for line in lines)]
     if find_ops([n for n in (lines[0] if lines else ()) if n not in objects], lines):
@@ -127,8 +128,13 @@ def _explain_nested_operation(lines: Sequence[Mapping[str, Any]]) -> str | None:
         path = f"{name}.{ops[0].column}"
         text = f"the operation lies in `{path}`, where no log reads it: write it beside the row"
         command = _command(path, _find_order(lines), row)
-        return f"{text} (`{command.replace(chr(39), f'{chr(39)}select({row}) | ', 1) if is_mixed else command}`)"
+        return f"{text} (`{command.replace('{', f'{_NO_CONTROL} | {{', 1) if is_mixed else command}`)"
     return None
+
+
+def _is_control(line: Mapping[str, Any]) -> bool:
+    about = line.get("metadata")
+    return isinstance(about, dict) and about.get("record-type") == "control"
 
 
 def _command(op: str, order: str, row: str) -> str:
