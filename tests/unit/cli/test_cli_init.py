@@ -80,8 +80,8 @@ def test_an_existing_file_is_left_as_it_is(folder: Path) -> None:
     [
         ({"a": 1}, None, "postgresql", "which columns tell rows apart?"),
         ({"a": 1}, {"a": 1}, "db2", "only postgresql, mysql, mariadb, sqlserver, oracle are supported"),
-        ({"_a": 1}, {"_a": 1}, "postgresql", "begins with `_`"),
-        ({"a b": 1}, {"a b": 1}, "postgresql", "cannot be the name of a column"),
+        ({"_": 1}, {"_": 1}, "postgresql", "begins with `_`"),
+        ({"€ $": 1}, {"€ $": 1}, "postgresql", "cannot be the name of a column"),
         ({"a": 1.5}, {"a": 1.5}, "postgresql", "of type double"),
         ({"a": 1, "x\n  evil: {}": 1}, {"a": 1}, "postgresql", "cannot be the name of a column"),
     ],
@@ -96,6 +96,15 @@ def test_what_cannot_be_used_is_left_out_as_a_comment(
     assert why in json.loads(done.stdout)["left_out"]["other"][0]
     assert list(load_config(Path("tidefold.yaml")).logs) == ["good"]
     assert "  # other:" in Path("tidefold.yaml").read_text().splitlines()
+
+
+@pytest.mark.parametrize("name", ["_a", "a b", "x: [y] # 'z"])
+def test_a_name_that_no_table_has_becomes_an_alias(name: str, folder: Path) -> None:
+    land(folder / "landing/other", "other", {name: 1}, {name: 1})
+    assert init("landing").exit_code == 0
+    log = load_config(Path("tidefold.yaml")).logs["other"]
+    assert [column.aliases for column in log.shape.columns] == [(name,)]
+    assert log.shape.key == (log.shape.columns[0].name,)
 
 
 def test_nothing_landed_writes_nothing(folder: Path) -> None:

@@ -16,7 +16,6 @@ from tidefold.domain.wording import count_noun
 from tidefold.errors import TidefoldError
 from tidefold.operations.doctor.finding import DoctorFinding, FindingLevel
 from tidefold.sources.api import Feed, Source, UnfitFileError, source_of
-from tidefold.sources.inference.dialect import read_beginning
 from tidefold.sources.landing.listing import LandedFile, open_landed
 from tidefold.sources.landing.plan import FileTask
 from tidefold.sources.landing.problems import FileProblem
@@ -88,7 +87,10 @@ def _layout_of(feed: Feed, file: LandedFile) -> tuple[str, object]:
         if feed.format not in _LINES:
             with open_landed(file) as stream:
                 return letters, tuple(pq.read_schema(stream).names)
-        line = read_beginning(file, 1 << 16)[0].partition(b"\n")[0]
+        if file.packed:
+            return letters, None
+        with open_landed(file) as stream:
+            line = stream.read(1 << 16).partition(b"\n")[0]
     except _UNREADABLE:
         return letters, None
     names = tuple(re.findall(rb'"(\w+)" *:', line))
@@ -103,12 +105,13 @@ def _try_file(log: LogConfig, source: Source, file: LandedFile) -> LandedMisfit 
             return _of_problem(log.id, ending.problem)
         until = ending.complete
         if until > _MOST_BYTES:
-            until = read_beginning(file, _MOST_BYTES)[0].rfind(b"\n") + 1
+            with open_landed(file) as stream:
+                until = stream.read(_MOST_BYTES).rfind(b"\n") + 1
         with _FirstRefusal() as refusals:
             account = source.parse(FileTask(file, until), log.shape, refusals).account
     except UnfitFileError as unfit:
         return _of_problem(log.id, unfit.problem)
-    except TidefoldError:
+    except (TidefoldError, OSError):
         return None
     if not (refused := sum(account.refused.values())):
         return None

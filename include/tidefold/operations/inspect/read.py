@@ -258,7 +258,7 @@ def one_key(shape: TableSpec, text: str) -> OneKey:
         try:
             values[name] = _convert(asked[name], types.field(name).type)
         except (pa.ArrowException, ArithmeticError, ValueError) as error:
-            message = f"`{name}` is {asked[name]!r}, a value of the wrong type: it is of type {told[name]}."
+            message = f"`{text}` has a value of the wrong type: `{name}` is of type {told[name]}."
             raise InvalidInputError("READ_KEY", message, hint="Give a value of that type.") from error
     row = pa.Table.from_pylist([values], schema=change_schema(shape))
     [key_group] = with_key_groups(row, shape).column("_kg").to_pylist()

@@ -312,8 +312,8 @@ def _propose_log(
         keys = roles.find_keys(log, columns, inserted, None)
         key = keys[0] if keys else ()
         questions = [roles.key_question(log, keys, inserted, None)]
-    names = {column.name: name_column(column).name for column in columns}
-    columns, key = tuple(map(name_column, columns)), tuple(names.get(name, name) for name in key)
+    named = {column.name: name_column(column, of_json=True) for column in columns}
+    columns, key = tuple(named.values()), tuple(named[name].name if name in named else name for name in key)
     connector = next((str(v["source"].get("connector")) for v in values if isinstance(v.get("source"), dict)), "")
     notes = _notes(columns, connector, shared)
     if values and not any(map(_is_envelope, values)):

@@ -164,7 +164,8 @@ def propose_rows(feed: SampledFeed) -> ProposedLog:
     ignored = tuple(c.name for c in columns if c.type is None or _INDEX.fullmatch(c.name))
     # The folders of extracts have their date, which is in no row.
     by_folder = () if extract else feed.folder_columns
-    named = {column.name: name_column(column) for column in (*columns, *by_folder) if column.name not in ignored}
+    is_json, listed = feed.format == "json", (*columns, *by_folder)
+    named = {c.name: name_column(c, of_json=is_json) for c in listed if c.name not in ignored}
     notes = [*feed.notes, *([] if named or feed.notes else ["no column was found"])]
     options = {**feed.options, **zone, **_list_options(feed, op, extract, by_folder)}
     if op and outer:
@@ -303,9 +304,12 @@ def _explain_unwrapped(feed: SampledFeed, op: roles.OpCandidate | None) -> tuple
     )
 
 
-def name_column(column: ProposedColumn) -> ProposedColumn:
-    """Returns the column with a name that a table can have; the source's own name becomes an alias."""
-    if _COLUMN.fullmatch(column.name):
+def name_column(column: ProposedColumn, *, of_json: bool = False) -> ProposedColumn:
+    """Returns the column with a name that a table can have; the source's own name becomes an alias.
+
+    of_json: no decoder of JSON finds a name with quotes or control characters.
+    """
+    if _COLUMN.fullmatch(column.name) or (of_json and re.search(r'[\\"\x00-\x1f]', column.name)):
         return column
     name = re.sub(r"\W+", "_", column.name).strip("_")[:128]
     if not _COLUMN.fullmatch(name):
