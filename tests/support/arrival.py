@@ -41,7 +41,7 @@ class Landing:
         text = rows if isinstance(rows, str) else _text(name, rows)
         for folder in sorted((self.folder / "landing").iterdir()):
             if not logs or folder.name in logs:
-                (folder / name).parent.mkdir(exist_ok=True)
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
                 (folder / name).write_text(text)
 
     def edit(self, old: str, new: str) -> None:

@@ -31,11 +31,11 @@ from tidefold.storage.safe_files import UnsafeFileError
 from tidefold.typed_json import convert_value
 
 NAME_FIELD = "{extract}"
-_DIRECTIVES = {"%Y": r"\d{4}", **dict.fromkeys(("%m", "%d", "%H", "%M", "%S"), r"\d{2}")}
+_DIRECTIVES = {"%Y": r"\d{4}", **dict.fromkeys(("%m", "%d", "%H", "%M", "%S"), r"\d{2}"), "%f": r"\d{3,4}"}
 _TIMES = ("T%H-%M-%S", "T%H:%M:%S", "T%H%M%S", "T%H-%M", "T%H:%M", "T%H%M", "")
-_ISO = tuple(f"{date}{time}" for time in _TIMES for date in ("%Y-%m-%d", "%Y%m%d", "%d.%m.%Y"))
+_ISO = ("%Y%m%d-%H%M%S%f", *(f"{date}{time}" for time in _TIMES for date in ("%Y-%m-%d", "%Y%m%d", "%d.%m.%Y")))
 # Digits after a date are a part number or a time. That decides whether files are one extract.
-_UNCLEAR = re.compile(r"T\d|[-_.]?\d{4}|.*\bhour=\d", re.IGNORECASE)
+_UNCLEAR = re.compile(r"T\d|[-_.]?(\d{4}|\d\d?(h|am|pm)\b|\d\d[-_:.]\d\d[-_:.]\d\d)|.*\bhour=\d", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ def find_date(name: str, date_format: str | None) -> DatedName | None:
 
 @cache
 def _pattern(date_format: str) -> re.Pattern[str]:
-    parts = re.split(r"(%[YmdHMS])", date_format)
+    parts = re.split(r"(%[YmdHMSf])", date_format)
     return re.compile(rf"(?<!\d){''.join(_DIRECTIVES.get(part) or re.escape(part) for part in parts)}(?!\d)")
 
 

@@ -17,6 +17,7 @@ from tidefold.sources.inference.proposal import ProposedLog, log_ids
 from tidefold.sources.json_lines.source import Json
 from tidefold.sources.landing.folders import Place, folder_at, read_folders
 from tidefold.sources.landing.listing import LandedFile, list_any
+from tidefold.sources.landing.name_times import UUID
 
 # Folders that sinks and Spark make again and again: `partition=0`, `dt=2026-11-01`, `2026`, `11`, `2026-11-01`.
 _CHANGING = re.compile(
@@ -25,6 +26,11 @@ _CHANGING = re.compile(
     re.ASCII | re.IGNORECASE,
 )
 # Parts of names that change from file to file: dates, numbers, parts and random ids.
+_RANDOM = re.compile(
+    rf"{UUID}|(?<![^\W_])(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{{4,}}(?![^\W_])|"
+    r"(?<![^\W_])(?=[^\W_]{5,}(?![^\W_]))[^\W_]*\d[^\W\d_][^\W_]*(?![^\W_])|(?<=\d)[ap]m\b",
+    re.IGNORECASE,
+)
 _PART = re.compile(r"(part|batch|chunk|file|export|dump|full|delta|inc|incremental|snapshot)?[-_.]?\d+|[0-9a-f]{8,}")
 
 
@@ -52,6 +58,7 @@ def stem_of(file: LandedFile) -> str:
     """Returns the common part of the names of a feed: `orders` of `orders_2026-11-01.csv`."""
     stem = PurePosixPath(file.name).name.split(".")[0] if file.name.count(".") <= 2 else PurePosixPath(file.name).name
     stem = re.sub(r"\.(csv|tsv|txt|log|parquet|jsonl?|ndjson|gz|snappy|zstd?|c\d+)\b", "", stem, flags=re.IGNORECASE)
+    stem = _RANDOM.sub("", stem)
     stem = re.sub(r"\d{4}[-_.]?\d\d[-_.]?\d\d([-_.T ]?\d\d[-_.:]?\d\d([-_.:]?\d\d)?)?Z?", "", stem)
     stem = _PART.sub("", stem)
     return re.sub(r"[-_.+ ]+$|^[-_.+ ]+", "", re.sub(r"[-_.+ ]{2,}", "_", stem)).casefold()

@@ -11,7 +11,7 @@ from typing import Any
 
 from tidefold.domain.table.types import parse_type
 from tidefold.sources.inference.proposal import ProposalQuestion, ProposedColumn
-from tidefold.sources.landing.folders import find_time
+from tidefold.sources.landing.name_times import find_time
 
 Data = Sequence[Mapping[str, Any]]
 

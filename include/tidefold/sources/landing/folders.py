@@ -9,16 +9,14 @@ import os
 import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, Protocol, TypeAlias
 from urllib.parse import unquote
-from zoneinfo import ZoneInfo
 
 from tidefold.domain.log_state import LogState
 from tidefold.domain.source_progress import NameReading
 from tidefold.errors import InvalidInputError, NotFoundError, RefusedError, StorageError
+from tidefold.sources.landing.name_times import UUID
 from tidefold.sources.landing.streams import is_packed_name
 from tidefold.storage import require_extra
 from tidefold.storage.azure.address import SCHEMES as AZURE_SCHEMES
@@ -232,46 +230,10 @@ _PLUS = re.compile(r"(?P<topic>[\w.-]{1,249})\+(?P<partition>\d{1,9})\+(?P<start
 _DASH = re.compile(r"(?P<topic>[\w.-]{1,249})-(?P<partition>\d{1,9})-(?P<start>\d{1,18})" + _TAIL, re.ASCII)
 
 
-_DAY = r"(?<!\d)(\d{4})([-_.]?)(\d\d)\2(\d\d)"
-_CLOCK = r"(?:T(\d\d)[:-]?(\d\d)(?:[:-]?(\d\d))?|[_ -]?(\d\d)[:-]?(\d\d)[:-]?(\d\d)|[_ -](\d\d)[:-](\d\d))"
-_TIME = re.compile(rf"{_DAY}(?:{_CLOCK}(?!\d)(?:[.,](\d{{1,6}})(?![^\W_]))?(Z?)|(?!\d))")
-_DOTTED = re.compile(r"(?<!\d)(?<!\d[-.])(\d\d)\.(\d\d)\.(\d{4})(?!\d)")
-
-
-@lru_cache(1 << 16)
-def find_time(path: str, zone: str | None = None) -> int | None:
-    """Returns the time in the name of a file, else in its innermost folder that has one, in microseconds since 1970.
-
-    It is an ISO 8601 date or date-time, with or without separators; its date may be `31.01.2026`. None: there is none,
-    or a name has two.
-    zone: the time zone of names without `Z`; None: UTC.
-    """
-    for name in reversed(path.split("/")):
-        times = {
-            time
-            for match in _TIME.finditer(_DOTTED.sub(r"\3-\2-\1", name))
-            if (time := _read_time(match, zone)) is not None
-        }
-        if times:
-            return times.pop() if len(times) == 1 else None
-    return None
-
-
 def read_folders(path: str) -> dict[str, str | None]:
     """Returns the values that the names of a file's folders have, as in `dt=2026-01-31/part-0.csv`; None: null."""
     pairs = (part.split("=", 1) for part in path.split("/")[:-1] if "=" in part)
     return {name: None if value == "__HIVE_DEFAULT_PARTITION__" else unquote(value) for name, value in pairs}
-
-
-def _read_time(match: re.Match[str], zone: str | None) -> int | None:
-    year, _, month, day, *clock, fraction, utc = match.groups()
-    hour, minute, second = [*(int(part) for part in clock if part is not None), 0, 0, 0][:3]
-    try:
-        moment = datetime(int(year), int(month), int(day), hour, minute, second)
-    except ValueError:
-        return None
-    zoned = moment.replace(tzinfo=UTC if utc or zone is None else ZoneInfo(zone))
-    return int(zoned.timestamp()) * 1_000_000 + int((fraction or "").ljust(6, "0"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,9 +266,6 @@ class LandedName:
         return is_packed_name(f".{self.extension}")
 
 
-_UUID = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
-
-
 def pattern_for(name: str) -> str:
     """A pattern for the names of files of the same kind: `*.log.gz` for `1793520000.log.gz`."""
     own = PurePosixPath(name).name
@@ -315,7 +274,7 @@ def pattern_for(name: str) -> str:
     if ending and own.endswith(ending):
         return f"*{ending}"
     # Dates, numbers and random ids differ from file to file; the words stay.
-    return re.sub(rf"{_UUID}|[^\W_]*\d[^\W_]*", "*", own.replace("[", "[[]"))
+    return re.sub(rf"{UUID}|[^\W_]*\d[^\W_]*", "*", own.replace("[", "[[]"))
 
 
 def is_dash_name(name: str, extensions: Collection[str] = LINES) -> bool:

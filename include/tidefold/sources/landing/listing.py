@@ -15,7 +15,8 @@ from tidefold.domain.source_progress import LandedFileRecord, NameReading
 from tidefold.domain.table.table_spec import Engine
 from tidefold.errors import InvalidInputError
 from tidefold.sources.api import Feed, Listing
-from tidefold.sources.landing.folders import LINES, LandedName, ListedFile, Place, Stamp, find_time, folder_at, name_at
+from tidefold.sources.landing.folders import LINES, LandedName, ListedFile, Place, Stamp, folder_at, name_at
+from tidefold.sources.landing.name_times import find_time, is_unclear, natural_order
 from tidefold.sources.landing.problems import (
     FileProblem,
     report_changed,
@@ -182,9 +183,9 @@ def list_any(
 
 
 def sort_by_arrival(files: Sequence[LandedFile]) -> list[LandedFile]:
-    """Returns files that are ingested together as they are numbered: by time if all names have one, else by name."""
+    """Returns files that are ingested together as they are numbered: by time if all names have one, then by name."""
     dated = all(file.time is not None for file in files)
-    return sorted(files, key=lambda file: (file.time or 0 if dated else 0, file.name))
+    return sorted(files, key=lambda file: (file.time or 0 if dated else 0, natural_order(file.name)))
 
 
 def _leave_out(files: Iterable[ListedFile], patterns: Sequence[str]) -> list[ListedFile]:
@@ -262,7 +263,8 @@ def of_topic(
 def list_by_number(feed: Feed, endings: Sequence[str], state: LogState) -> Listing:
     """Returns all files with these endings.
 
-    If `file` orders the log, the first file decides whether names have a time. Files of the other kind are problems.
+    If `file` orders the log, the first file with a clear name decides whether names have a time. Files of the other kind
+    and those with an unclear name are problems.
     """
     taken = {entry.name for entry in state.landed}
     files, problems = list_any(
@@ -280,8 +282,11 @@ def list_by_number(feed: Feed, endings: Sequence[str], state: LogState) -> Listi
     new = [file for file in files if file.name not in taken]
     # Versions of a history need a time.
     needs_time = state.shape.merge.engine is Engine.HISTORY and not state.shape.column_order
-    is_dated = needs_time or (bool(new) and new[0].time is not None)
+    unclear = {file.name for file in new if is_unclear(file.name)}
+    is_dated = needs_time or next((file.time is not None for file in new if file.name not in unclear), False)
     reading = state.names or (NameReading.DATED if is_dated else NameReading.ANY)
-    other = {file.name for file in new if (file.time is not None) != (reading is NameReading.DATED)}
-    misfits = tuple(report_file_time(name, dated=reading is NameReading.DATED) for name in sorted(other))
+    other = unclear | {file.name for file in new if (file.time is not None) != (reading is NameReading.DATED)}
+    misfits = tuple(
+        report_file_time(name, dated=reading is NameReading.DATED, is_unclear=name in unclear) for name in sorted(other)
+    )
     return Listing(tuple(replace(f, names=reading) for f in files if f.name not in other), (*problems, *misfits))

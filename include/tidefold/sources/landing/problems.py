@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -82,14 +83,23 @@ def report_unplaced(name: str) -> FileProblem:
     return FileProblem(name, "LANDED_NAME", message, "Land it under such a name.", blocking=False)
 
 
-def report_file_time(name: str, *, dated: bool) -> FileProblem:
-    """Reports a file whose name lacks the time that the names of the log have (`dated`), or has one that they lack."""
+def report_file_time(name: str, *, dated: bool, is_unclear: bool = False) -> FileProblem:
+    """Reports a file whose name lacks the time that the names of the log have (`dated`), or has one that they lack.
+
+    is_unclear: digits follow its date, and do not say how they order files.
+    """
     kind = "no time, or more than one" if dated else "a time"
     others = "each file of this log has one" if dated else "the first file of this log had none"
+    if is_unclear:
+        kind, others = "a date", "the digits after it are no time and no small number"
     message = f"The name of `{name}` has {kind}, but {others}, and `order: file` puts the files in order."
-    hint = "Land it under a name such as `orders-2026-01-31.csv` or `orders-2026-01-31T06-00.csv`."
+    own = PurePosixPath(name)
+    stem = re.match("[a-z]*", own.name, re.IGNORECASE)
+    begin, ending = stem[0] if stem and stem[0] else "file", "".join(re.findall(r"\.[a-z]+\b", own.name)[-2:])
+    hint = f"Land it under a name such as `{begin}-2026-01-31{ending}` or `{begin}-2026-01-31T06-00{ending}`."
     if not dated:
-        hint = "Land it under a name without a time. Or feed the files to a new log, from the first dated file on."
+        hint = f"Land it under a name without a time, such as `{begin}-1{ending}`. Or feed the files to a new log, from "
+        hint += "the first dated file on."
     return FileProblem(name, "LANDED_TIME", message, hint)
 
 

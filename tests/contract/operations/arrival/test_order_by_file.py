@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from support.arrival import Landing, Row
-from tidefold.sources.landing.folders import find_time
+from tidefold.sources.landing.name_times import find_time, is_unclear
 
 COLUMNS = "columns: {id: long, v: string}"
 HOUR = 3_600_000_000
@@ -75,8 +76,8 @@ def test_a_column_and_then_the_file(tmp_path: Path) -> None:
     at.run()
     at.land("2026-11-02T06-00.csv", [{"id": 1, "v": "early", "day": "2026-11-01"}])
     at.run()
-    assert values(at) == ["early"]  # `T12` is no time: the name has the date alone.
-    at.land("2026-11-02T07-00.csv", [{"id": 1, "v": "later", "day": "2026-11-01"}])
+    assert values(at) == ["late"]
+    at.land("2026-11-02T13-00.csv", [{"id": 1, "v": "later", "day": "2026-11-01"}])
     at.land("2026-11-03.csv", [{"id": 1, "v": "older day", "day": "2026-10-31"}])
     at.run()
     assert values(at) == ["later"]
@@ -109,11 +110,10 @@ def test_a_history_has_no_version_that_equals_the_one_before(tmp_path: Path) -> 
         ("orders_19700102.csv.gz", 24),
         ("19700102T0600.csv", 30),
         ("1970-01-02T06-00-00Z.csv", 30),
-        ("19700102_060000_7.csv", 30),
+        ("19700102_060000.csv", 30),
         ("19700102060000.csv", 30),
         ("dt=1970-01-02/part-0.csv", 24),
         ("1970-01-01/1970-01-02.csv", 24),
-        ("19700102-0001.csv", 24),
         ("from-1970-01-02-to-1970-01-03.csv", None),
         ("orders-7.csv", None),
         ("1793520000.csv", None),
@@ -130,6 +130,80 @@ def test_a_history_has_no_version_that_equals_the_one_before(tmp_path: Path) -> 
 )
 def test_times_in_names(name: str, hours: int | None) -> None:
     assert find_time(name) == (None if hours is None else hours * HOUR)
+
+
+# The name of an older file, and that of a newer one: what each feed calls its files.
+PAIRS = [
+    ("20261101-1100010000", "20261101-1200010000"),  # AWS DMS
+    ("20261101-110000999", "20261101-120000456"),  # Qlik
+    ("2026_11_01_1793530800000_0", "2026_11_01_1793534400000_0"),  # Airbyte
+    ("o_2026-11-01_11.00.00", "o_2026-11-01_12.00.00"),
+    ("o_20261101T110000456Z", "o_20261101T110000999Z"),
+    ("20261101110000456", "20261101110000999"),
+    ("o-2026-11-01-9", "o-2026-11-01-10"),
+    ("o-2026-11-01-9h", "o-2026-11-01-10h"),
+    ("o-2026-11-01-11AM", "o-2026-11-01-1PM"),
+    ("o-2026-11-01-001", "o-2026-11-01-002"),
+    ("o-2026-11-01-part-0001", "o-2026-11-01-part-0002"),
+    ("o-2026-11-01_p2", "o-2026-11-01_p10"),
+    ("o-2026-11-01-1-9", "o-2026-11-01-1-10"),
+    ("o-2026-11-01T11-00-00+0200", "o-2026-11-01T10-00-00+0000"),
+    ("20261101_080000_00002_x7k2p_0f1e2d3c-aaaa-bbbb-cccc-0123456789ab",
+     "20261101_080000_00012_a7k2p_0a1e2d3c-aaaa-bbbb-cccc-0123456789ab"),  # Trino
+    ("dt=2026-11-01/hour=9/z", "dt=2026-11-01/hour=10/a"),
+    ("year=2026/month=9/day=30/hour=9/z", "year=2026/month=10/day=1/hour=8/a"),
+    ("2026/11/01/09/z", "2026/11/01/10/a"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("older", "newer"), PAIRS)
+def test_names_order_by_all_that_they_say(older: str, newer: str) -> None:
+    first, second = find_time(f"{older}.csv"), find_time(f"{newer}.csv")
+    assert first is not None
+    assert second is not None
+    assert first < second
+
+
+@pytest.mark.parametrize(("older", "newer"), [PAIRS[0], PAIRS[9], PAIRS[15]])
+def test_a_late_file_finds_its_place_by_all_that_its_name_says(older: str, newer: str, tmp_path: Path) -> None:
+    at = Landing.make(tmp_path / "at", {"o": f"key: [id]\n{COLUMNS}\norder: file"}, "format: csv")
+    for name, value in ((newer, "newer"), (older, "older")):
+        at.land(f"{name}.csv", rows(value))
+        at.run()
+    assert (values(at), at.snapshots("o")[0]["ties"]) == (["newer"], 0)
+
+
+@pytest.mark.parametrize(("older", "newer"), [PAIRS[6], ("o_9", "o_10"), ("hour=9/z", "hour=10/a")])
+def test_files_of_one_run_count_by_the_numbers_of_their_names(older: str, newer: str, tmp_path: Path) -> None:
+    for order in ("file", "[n]"):
+        columns = "columns: {id: long, v: string, n: {type: long, default: 1}}"
+        at = Landing.make(tmp_path / order, {"o": f"key: [id]\n{columns}\norder: {order}"}, "format: csv")
+        at.land(f"{newer}.csv", rows("newer"))
+        at.land(f"{older}.csv", rows("older"))
+        at.run()
+        assert values(at) == ["newer"], order
+
+
+@pytest.mark.parametrize("name", ["o-20261101-999999999999", "o-20261101-000061", "o-20261101110000-12345678"])
+def test_digits_after_a_date_that_nothing_reads_are_refused(name: str, tmp_path: Path) -> None:
+    at = Landing.make(tmp_path / "at", {"o": f"key: [id]\n{COLUMNS}\norder: file"}, "format: csv")
+    at.land(f"{name}.csv", rows("older"))
+    assert is_unclear(f"{name}.csv")
+    assert "LANDED_TIME" in at.run(code=2).output
+
+
+def test_the_advice_for_a_name_leads_to_one_that_is_taken(tmp_path: Path) -> None:
+    for number, (first, refused) in enumerate((("o-2025-11-01", "LOAD00000001"), ("o", "o-2026-11-01"))):
+        at = Landing.make(tmp_path / str(number), {"o": f"key: [id]\n{COLUMNS}\norder: file"}, "format: csv")
+        at.land(f"{first}.csv", rows("first"))
+        at.run()
+        at.land(f"{refused}.csv", rows("second"))
+        told = at.run(code=2).output
+        [advice, *_] = re.findall(r"under a name[^`]*`([^`]+)\.csv`", told)
+        (at.folder / f"landing/o/{refused}.csv").unlink()
+        at.land(f"{advice}.csv", rows("second"))
+        at.run()
+        assert values(at) == ["second"]
 
 
 def test_a_time_zone_counts_for_names_without_z() -> None:
