@@ -33,6 +33,7 @@ from tidefold.domain.table.table_spec_validation import (
 from tidefold.domain.table.types import parse_type
 from tidefold.errors import InvalidInputError
 from tidefold.sources.api import custom_sources
+from tidefold.sources.records.text_forms import UNITS
 from tidefold.yaml_files.document import ConfigProblem, YamlDocument, YamlPath, format_place
 
 _NO_TEXT = ("binary", "array")
@@ -176,8 +177,9 @@ def _any_names(entry: LogConfig, source: JsonEntry) -> Iterator[Mistake]:
 
 
 def _encodings(entry: LogConfig, where: str) -> Iterator[Mistake]:
+    allowed = UNITS if isinstance(entry.source, CsvEntry) else ()
     for name, column in entry.columns.items():
-        if column.encoding:
+        if column.encoding and (column.type != "timestamp" or column.encoding not in allowed):
             message = f"has an encoding, which has no effect {where}."
             yield "ENCODING_WITHOUT_EFFECT", ("columns", name), message, "Remove it."
 

@@ -21,6 +21,7 @@ Interactive = Annotated[
     bool, typer.Option("--interactive", "-i", help="Ask about everything that the files do not show.")
 ]
 
+_KINDS = {"proved": "proved by the sample", "assumed": "assumed", "answered": "your answers", "open": "questions"}
 _READERS = (
     "Does every reader of the tables support Delta's deletion vectors? Spark with Delta 3.2 or newer, DuckDB, Polars "
     "and `tidefold read` do; deltalake's to_pandas does not (docs/reading.md)."
@@ -52,6 +53,7 @@ def init(
         list_assumptions,
         render,
         render_sets,
+        sort_lines,
     )
     from tidefold.sources.inference.layout import find_transaction_topics, propose_sets
     from tidefold.storage import open_store
@@ -74,7 +76,8 @@ def init(
     marks = interactive and any(not log.appends for log in proposed)
     vectors = marks and typer.confirm(_READERS, default=False, err=True)
     _create(path, render(proposed, paths, base, store_id, vectors=vectors) + ends)
-    _report(terminal, [log.id for log in proposed if log.id not in left_out], left_out, guesses, sets)
+    lines = {log.id: sort_lines(log) for log in proposed if log.columns}
+    _report(terminal, [log.id for log in proposed if log.id not in left_out], left_out, guesses, sets, lines)
     _warn(terminal, directory, proposed, topics)
 
 
@@ -142,9 +145,11 @@ def _report(
     left_out: Mapping[str, Sequence[str]],
     guesses: Mapping[str, Sequence[str]],
     sets: Sequence[ProposedSet],
+    lines: Mapping[str, Mapping[str, Sequence[str]]],
 ) -> None:
     path = terminal.config_path
-    data = {"config": str(path.absolute()), "logs": list(active), "left_out": left_out, "assumed": guesses}
+    data: dict[str, object] = {"lines": lines}
+    data |= {"config": str(path.absolute()), "logs": list(active), "left_out": left_out, "assumed": guesses}
     data["sets"] = {one.id: list(one.logs) for one in sets}
     named = f": {', '.join(active)}" if active else ""
     waiting = f"; {count_noun(len(left_out), 'more log')} as a comment, with questions" if left_out else ""
@@ -155,6 +160,9 @@ def _report(
         terminal.note("\n".join(f"question: {log}: {note}" for note in notes))
     for one in sets:
         terminal.note(f"set: {_describe_set(one)}")
+    for log, kinds in lines.items():
+        told = ". ".join(f"{_KINDS[kind]}: {', '.join(names)}" for kind, names in kinds.items())
+        terminal.note(f"lines of {log}: {told}")
     if left_out:
         terminal.note(
             "next: answer what the file marks with QUESTION and remove the `# ` there, then `tidefold validate`"

@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from tidefold.config import log_mistakes
+from tidefold.domain.table.table_spec import VERSION
 from tidefold.presentation.tables import mask_control_characters
 from tidefold.sources.inference.layout import ProposedSet
 from tidefold.sources.inference.proposal import ProposalQuestion, ProposedColumn, ProposedLog
@@ -82,6 +83,20 @@ def list_assumptions(log: ProposedLog) -> list[str]:
     """Lists the assumptions, which hold until a person corrects them, with their evidence."""
     assumed = [_describe_assumption(question) for question in log.questions if question.sure and question.because]
     return [*assumed, f"ignored = {', '.join(log.ignored)}. Reason: no type fits these."] if log.ignored else assumed
+
+
+def sort_lines(log: ProposedLog) -> dict[str, list[str]]:
+    """Returns the lines of a log by what stands behind them: the sample, an assumption, an answer, or nothing yet."""
+    kinds: dict[str, list[str]] = {"proved": [], "assumed": [], "answered": [], "open": []}
+    for question in log.questions:
+        kind = "open" if not question.sure else "assumed" if question.because else "answered"
+        kinds[kind].append(question.about)
+    kinds["assumed"] += [name for name, _ in log.options if name == "time_zone"] + ["ignored"] * bool(log.ignored)
+    told = {about for abouts in kinds.values() for about in abouts}
+    order = [] if log.appends or log.order == VERSION else ["order"]
+    lines = ["format", *(name for name, _ in log.options), *(["key"] if log.key else []), "columns", *order]
+    kinds["proved"] = [name for name in lines if name not in told]
+    return {kind: list(dict.fromkeys(abouts)) for kind, abouts in kinds.items() if abouts}
 
 
 def _describe_assumption(question: ProposalQuestion) -> str:
@@ -175,6 +190,7 @@ def _entry(log: ProposedLog, path: str) -> dict[str, object]:
         "key": list(log.key),
         "columns": {c.name: _format_type(c) for c in log.columns},
         **({"merge": "append"} if log.appends else {"order": log.order or list(log.order_by)}),
+        **({"merge": log.merge} if log.merge else {}),
         **({"ignored": list(log.ignored)} if log.ignored else {}),
     }
 
@@ -225,6 +241,8 @@ def _log_lines(log: ProposedLog, path: str, *, vectors: bool) -> Iterator[str]:
     order = _word(log.order) if log.order else f"[{', '.join(map(_word, log.order_by)) or '?'}]"
     if not log.appends:
         yield f"    order: {order} # decides which of two changes is the later one"
+        if log.merge:
+            yield f"    merge: {log.merge} # what a row lacks stays as it was"
         yield f"    {'' if vectors else '# '}deletion_vectors: true # {_VECTORS}"
     yield "    # on_bad_record: quarantine # the default; or fail: a bad record makes the run ingest nothing of the log"
     yield "    quality:"

@@ -17,8 +17,8 @@ from tidefold.domain.table.types import PLAIN, SQL_NAMES, canonical, parse_type,
 from tidefold.yaml_files.messages import StrictModel, Text, explain_unknown_value, mistake
 
 _ENCODINGS = (
-    *("base64", "string", "number", "boolean", "days", "iso", "micros", "millis", "nanos", "base64url", "hex"),
-    *("text", "json", "decimal"),
+    *("base64", "string", "number", "boolean", "days", "iso", "micros", "millis", "seconds", "nanos"),
+    *("base64url", "hex", "text", "json", "decimal"),
 )
 _TYPE = {
     "anyOf": [

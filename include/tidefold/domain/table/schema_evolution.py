@@ -40,7 +40,7 @@ class Policy(StrEnum):
 
 
 # Encodings that can read one text, or one number, as different values; and pairs of them that read both alike.
-_ALIKE = ({"days", "micros", "millis", "nanos", "any"}, {"base64", "base64url", "hex", "string", "any"})
+_ALIKE = ({"days", "micros", "millis", "seconds", "nanos", "any"}, {"base64", "base64url", "hex", "string", "any"})
 _SAME = ({"days", "any"}, {"micros", "any"}, {"string", "any"})
 _WORDS = ("op.upsert", "op.delete", "op.ignore")
 # Policies under which the configuration may make a change.

@@ -80,7 +80,7 @@ _ENCODINGS = {
     "decimal": ("base64", "string", "number", "any"),
     "string": ("text", "json", "decimal", "days", "micros", "millis", "nanos"),
     "date": ("days", "iso", "any"),
-    "timestamp": ("micros", "millis", "nanos", "iso", "any"),
+    "timestamp": ("micros", "millis", "seconds", "nanos", "iso", "any"),
     "binary": ("base64", "base64url", "hex"),
 }
 

@@ -59,7 +59,7 @@ _UNNAMED: dict[str, dict[str, tuple[str, ...]]] = {
     "int8": {"boolean": ("number",), "decimal": ("number",)},
     "int16": {"boolean": ("number",), "decimal": ("number",)},
     "int32": {"boolean": ("number",), "date": ("days",), "decimal": ("number",)},
-    "int64": {"timestamp": ("micros", "millis", "nanos"), "decimal": ("number",)},
+    "int64": {"timestamp": ("micros", "millis", "seconds", "nanos"), "decimal": ("number",)},
     "string": {"binary": ("base64", "base64url", "hex"), "date": ("iso",), "timestamp": ("iso",)},
 }
 
@@ -103,11 +103,11 @@ def columns_by(schema: Any) -> dict[str, ToldColumn]:
 
 
 def numeric_forms(schema: Any) -> dict[str, tuple[str, str]]:
-    """Type and encoding of the columns that a row has as numbers or base64 alone, by the schema of the row."""
+    """Type and encoding of the columns that a row has as numbers or base64, by the schema of the row."""
     forms = {}
     for name, field in _fields(schema).items():
         type_text = _type_told(field)
-        if type_text.partition("(")[0] in ("decimal", "date", "timestamp"):
+        if type_text.partition("(")[0] in ("decimal", "date", "timestamp", "double", "float"):
             form = _form(field, Column(name, type_text), parse_type(type_text))
             forms[name] = (type_text, form.encoding if form.scale is None else f"{form.encoding}({form.scale})")
     return forms

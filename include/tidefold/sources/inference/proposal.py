@@ -8,6 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 
+_LACKED = "some records lack it, and are null there"
+
+
 @dataclass(frozen=True, slots=True)
 class ProposedColumn:
     """A column as the sample shows it.
@@ -17,6 +20,7 @@ class ProposedColumn:
     encoding: how the source writes the values, if that is not the default.
     alias: the name in the source, if a table cannot have that name.
     optional: records may lack the column.
+    other: another type that fits all of the sample.
     """
 
     name: str
@@ -25,11 +29,16 @@ class ProposedColumn:
     encoding: str = ""
     alias: str = ""
     optional: bool = False
+    other: str = ""
 
     def make_optional(self) -> ProposedColumn:
         """Returns the column as one that records may lack."""
         note = f"{self.note}; " if self.note else ""
-        return replace(self, optional=True, note=f"{note}some records lack it, and are null there")
+        return replace(self, optional=True, note=f"{note}{_LACKED}")
+
+    def make_required(self) -> ProposedColumn:
+        """Returns the column as one that only deletes lack."""
+        return replace(self, optional=False, note=self.note.removesuffix(_LACKED).removesuffix("; "))
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +71,7 @@ class ProposedLog:
     refused: how many more rows of the sample a run would refuse.
     op_column: the column that is proposed to say what a row does.
     appends: as it is proposed, each row is one more row of the table.
+    merge: the merge engine; empty: the default.
     has_transactions: its changes name their transactions, or only an initial snapshot has landed.
     """
 
@@ -84,6 +94,7 @@ class ProposedLog:
     ignored: tuple[str, ...] = ()
     has_transactions: bool = False
     appends: bool = False
+    merge: str = ""
     refused: int = 0
     op_column: ProposedColumn | None = None
 

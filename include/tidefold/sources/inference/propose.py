@@ -35,8 +35,8 @@ from tidefold.sources.inference.layout import (
     stem_of,
     strange_stems,
 )
+from tidefold.sources.inference.operations import OpCandidate, find_ops, text_of
 from tidefold.sources.inference.proposal import ProposedColumn, ProposedLog, log_ids
-from tidefold.sources.inference.roles import OpCandidate, text_of
 from tidefold.sources.inference.rows import (
     UNWRAPPED,
     SampledFeed,
@@ -248,7 +248,7 @@ def _row_field(rows: Sequence[dict[str, Any]]) -> tuple[str, OpCandidate | None]
     """Returns the field that contains the rows, and the field with the operation; empty if the lines are the rows."""
     names = _names(rows)
     objects = [n for n in names if any(isinstance(row.get(n), dict) for row in rows)]
-    ops = roles.find_ops([n for n in names if n not in objects], rows)
+    ops = find_ops([n for n in names if n not in objects], rows)
     op = ops[0] if ops and not ops[0].any_deletes else None
     of_rows = [row for row in rows if op is None or text_of(row.get(op.column)) not in op.ignore]
     always = [name for name in objects if of_rows and all(isinstance(row.get(name), dict) for row in of_rows)]
@@ -308,10 +308,12 @@ def _propose_log(
     )
     key, questions = _key(sample), []
     if not key:
-        inserted = [v["after"] for v in values if v.get("op") in ("r", "c") and isinstance(v.get("after"), dict)]
-        keys = roles.find_keys(log, columns, inserted, None)
+        by_op = [(v.get("op"), v["after"]) for v in values if isinstance(v.get("after"), dict)]
+        inserted = [row for op, row in by_op if op in ("r", "c")]
+        once = [[row for op, row in by_op if op == "r"]]  # A snapshot has each row once.
+        keys = roles.find_keys(log, columns, inserted, None, once=once)
         key = keys[0] if keys else ()
-        questions = [roles.key_question(log, keys, inserted, None)]
+        questions = [roles.key_question(log, keys, inserted, None, once=once)]
     named = {column.name: name_column(column, of_json=True) for column in columns}
     columns, key = tuple(named.values()), tuple(named[name].name if name in named else name for name in key)
     connector = next((str(v["source"].get("connector")) for v in values if isinstance(v.get("source"), dict)), "")

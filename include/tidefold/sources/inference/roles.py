@@ -1,51 +1,19 @@
-"""Finds the roles of columns in sampled rows: which has the operation, which are the key, which give the order."""
+"""Finds the roles of columns in sampled rows: which are the key, which give the order."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations, pairwise
 from typing import Any
 
 from tidefold.domain.table.types import parse_type
+from tidefold.sources.inference.operations import Data, OpCandidate, text_of
 from tidefold.sources.inference.proposal import ProposalQuestion, ProposedColumn
-from tidefold.sources.landing.name_times import find_time
+from tidefold.sources.landing.name_times import find_time, is_unclear
 
-Data = Sequence[Mapping[str, Any]]
-
-_OP_NAME = re.compile(
-    r"_*(op|oper|operation|operation_?name|op_?type|change_?type|change_?op(er)?|cdc_?op(eration)?|dml|dml_?type|action|event|event_?type|"
-    r"row_?kind|kind|header__change_oper|metadata\$action)",
-    re.IGNORECASE,
-)
-_DELETED_NAME = re.compile(r"_*(\w+_)?((is_?)?deleted(_flag)?|(is_?)?tombstone)", re.IGNORECASE)
-_DELETED_AT_NAME = re.compile(r"_*(\w+_)?deleted_?(at|on|time|date|ts|timestamp)", re.IGNORECASE)
-# Words that programs use for operations: each family has words for upserts and words for deletes.
-_MESSAGES = ("schema", "state", "activate_version", "batch")
-_FAMILIES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
-    (("c", "i", "u", "r"), ("d",)),
-    (("insert", "update", "upsert", "create", "read"), ("delete",)),
-    (("inserted", "updated", "upserted", "created"), ("deleted",)),
-    (("add", "modify", "replace"), ("remove",)),
-    (("added", "modified", "changed", "replaced"), ("removed",)),
-    (("new", "changed"), ("gone", "removed")),
-    (("+i", "+u"), ("-d",)),
-    (("snapshot", "load"), ()),
-    (("put", "set"), ("del",)),
-)
-# Programs that write an update as two rows: the column, and its words for new, removed, and former rows.
-_WITH_IMAGES: tuple[tuple[re.Pattern[str], tuple[str, ...], tuple[str, ...], tuple[str, ...]], ...] = (
-    (re.compile(r"__\$operation"), ("2", "4"), ("1",), ("3",)),
-    (re.compile(r"header__change_oper"), ("I", "U"), ("D",), ("B",)),
-    (re.compile(r"_change_type"), ("insert", "update_postimage"), ("delete",), ("update_preimage",)),
-)
-_MAXWELL = ("insert", "update", "bootstrap-insert"), ("delete",), ("bootstrap-start", "bootstrap-complete")
-# The words that `op` knows by default.
-_DEFAULT = ({"upsert", "insert", "update", "c", "r", "u", "I", "U"}, {"delete", "d", "D"})
-_INSERTS = {"i", "c", "r", "insert", "create", "read", "inserted", "created", "add", "added", "new", "+i", "snapshot"}
-_FALSE, _TRUE = {"false", "f", "0", "n", "no"}, {"true", "t", "1", "y", "yes"}
 _KEY_NAMES = re.compile(r"key|uuid|guid|pk|code|sku|isin|email|number|no|nr", re.IGNORECASE)
 _ORDER_NAMES = re.compile(
     r"_*((last_?)?(updated?|modified|changed?|mod)(_?(at|on|ts|time|date|timestamp|dt|utc|ms|us))?|"
@@ -55,11 +23,23 @@ _ORDER_NAMES = re.compile(
     r"load(ed)?(_?(at|on|date|time|ts))?|as_?of(_?date)?|valid_?from|ingest(ed)?_?(at|ts|time))",
     re.IGNORECASE,
 )
+# What counts the changes of the source, as its tool writes it.
+_OWN_ORDER = re.compile(
+    r"_ab_cdc_(cursor|lsn|log_pos)|(header_)?_?change_seq|hvr_integ_(seq|key)|_change_ordinal|_*\$?((start|commit|change)_)?lsn",
+    re.IGNORECASE,
+)
+_OWN_POSITION = re.compile(r"pos|ccid", re.IGNORECASE)
+_RESTARTS = "_change_ordinal"
+_OWN_NOTE = "the source's own order"
+_COUNTED = re.compile(r"\d{10,}", re.ASCII)
+_POSITION = re.compile(r"(\d{4}[-/.]\d\d|\d\d[-/.]\d\d[-/.]\d{2,4}).*|0x[0-9a-f]+|[0-9a-f]+/[0-9a-f]+|[0-9a-f:]{10,}", re.IGNORECASE)
 _CREATED_NAME = re.compile(r"_*(created?|occurred|happened|received)(_?(at|on|ts|time|date|ms|us))?", re.IGNORECASE)
 _WHENCE = re.compile(
     r"schema|database|db|table|(table|schema|source|stream|topic)_?name|source|stream|topic|partition", re.IGNORECASE
 )
 _LONG_TEXT, _SEVERAL = 64, 2
+# A key has a value for every so many rows at least.
+_MOST_ROWS = 20
 # A key that this share of a file and the next one have comes again.
 _SOME = 0.1
 # A column with at most this share of ties orders rows; the file decides between these.
@@ -71,49 +51,6 @@ _DATE_LIKE = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class OpCandidate:
-    """The column that contains the operation of a row.
-
-    sure: its name and all its values are of a known kind.
-    usual: nothing needs to be listed.
-    any_deletes: every value is a delete, and null is not.
-    ignore: the values on lines that are not rows.
-    """
-
-    column: str
-    upsert: tuple[str, ...]
-    delete: tuple[str, ...]
-    sure: bool
-    usual: bool = False
-    any_deletes: bool = False
-    ignore: tuple[str, ...] = ()
-
-    @property
-    def option(self) -> dict[str, Any]:
-        """Returns the option as `tidefold.yaml` has it."""
-        if self.any_deletes:
-            return {"column": self.column, "delete": "any"}
-        if self.ignore:
-            lists = {"upsert": list(self.upsert), "delete": list(self.delete), "ignore": list(self.ignore)}
-            return {"column": self.column, **lists}
-        lists = {} if self.usual else {"upsert": list(self.upsert), "delete": list(self.delete)}
-        return {"column": self.column, **lists}
-
-    def is_insert(self, row: Mapping[str, Any]) -> bool:
-        return text_of(row.get(self.column)).casefold() in _INSERTS
-
-    def is_delete(self, row: Mapping[str, Any]) -> bool:
-        if self.any_deletes:
-            return row.get(self.column) is not None
-        return text_of(row.get(self.column)) in self.delete
-
-
-def text_of(value: Any) -> str:
-    """Returns the text by which a value is compared."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
 def describes_row(name: str) -> bool:
     """Returns whether a field beside a row tells, by its name, when or whence it came, and so is no column."""
     return name.startswith("_") or bool(
@@ -121,86 +58,60 @@ def describes_row(name: str) -> bool:
     )
 
 
-def find_ops(names: Sequence[str], rows: Data) -> list[OpCandidate]:
-    """Returns columns that may contain the operation, the likeliest first."""
-    ops = [op for name in names if (op := _op(name, rows))]
-    return sorted(ops, key=lambda op: (not op.sure, not any(map(op.is_delete, rows))))
-
-
-def _op(name: str, rows: Data) -> OpCandidate | None:
-    values = [row.get(name) for row in rows]
-    if values and _DELETED_AT_NAME.fullmatch(name):
-        return OpCandidate(name, (), (), name.startswith("_"), any_deletes=True)
-    if not values or any(v is None or not isinstance(v, str | bool | int) for v in values):
-        return None
-    seen = {text_of(v) for v in values}
-    if _DELETED_NAME.fullmatch(name) and {s.casefold() for s in seen} <= _FALSE | _TRUE:
-        return _flag(name, seen)
-    lower = {s.casefold() for s in seen}
-    for names, upserts, deletes, before in _WITH_IMAGES:
-        if names.fullmatch(name) and seen <= {*upserts, *deletes, *before}:
-            return OpCandidate(name, upserts, deletes, sure=True, ignore=before)
-    if "record" in lower and lower <= {"record", *_MESSAGES}:
-        records, messages = (tuple(_match_case(word, seen) for word in words) for words in (("record",), _MESSAGES))
-        return OpCandidate(name, records, (), sure=True, ignore=messages)
-    if name == "type" and "bootstrap-insert" in seen and seen <= {*_MAXWELL[0], *_MAXWELL[1], *_MAXWELL[2]}:
-        return OpCandidate(name, _MAXWELL[0], _MAXWELL[1], sure=True, ignore=_MAXWELL[2])
-    families = [(ups, downs) for ups, downs in _FAMILIES if lower & {*ups, *downs}]
-    words = {word for ups, downs in families for word in (*ups, *downs)}
-    # A column `type` is usually business data, unless its values are inserts and updates.
-    named = bool(_OP_NAME.fullmatch(name)) or (name == "type" and lower <= {*_FAMILIES[1][0], *_FAMILIES[1][1]})
-    removes = {word for _, downs in families for word in downs}
-    # A column of any other name must have both upserts and deletes.
-    if not words or not lower <= words or not (named or (lower & removes and lower - removes)):
-        return None
-    upsert = [*dict.fromkeys(_match_case(word, seen) for ups, _ in families for word in ups)]
-    delete = [*dict.fromkeys(_match_case(word, seen) for _, downs in families for word in downs if word not in upsert)]
-    usual = seen <= _DEFAULT[0] | _DEFAULT[1]
-    return OpCandidate(name, tuple(upsert), tuple(delete), named, usual)
-
-
-def _match_case(word: str, seen: Iterable[str]) -> str:
-    """Returns a known word in the upper or lower case that the file uses."""
-    same = next((s for s in seen if s.casefold() == word), None)
-    if same is not None:
-        return same
-    listed = list(seen)
-    if all(s.isupper() for s in listed):
-        return word.upper()
-    return word.title() if all(s.istitle() for s in listed) else word
-
-
-def _flag(name: str, seen: set[str]) -> OpCandidate:
-    """Returns the candidate of a delete flag, with both of its values even if the sample has only one."""
-    pairs = (("false", "true"), ("f", "t"), ("0", "1"), ("n", "y"), ("no", "yes"))
-    low, high = next(pair for pair in pairs if {s.casefold() for s in seen} & set(pair))
-    return OpCandidate(name, (_match_case(low, seen),), (_match_case(high, seen),), name.startswith("_"))
-
-
 def find_keys(
-    log: str, columns: Sequence[ProposedColumn], rows: Data, op: OpCandidate | None, parts: Sequence[Data] = ()
+    log: str,
+    columns: Sequence[ProposedColumn],
+    rows: Data,
+    op: OpCandidate | None,
+    parts: Sequence[Data] = (),
+    once: Sequence[Data] = (),
 ) -> list[tuple[str, ...]]:
     """Returns columns that may be the key, the likeliest first; several together only if none alone is unique.
 
     parts: the rows of each file. A key may come once in each: as an update, or in each full extract.
+    once: rows that have each key once: those of one snapshot or extract.
     """
-    fit = [c.name for c in columns if _can_be_key(c, rows)]
+    usable = [c.name for c in columns if _can_be_key(c, rows)]
     inserts = [row for row in rows if op and op.is_insert(row)]
     told = inserts if len(inserts) >= _SEVERAL else rows
+    once = [*once, [row for row in rows if op and op.is_of_snapshot(row)]]
+    repeated = find_repeated(usable, once)
+    fit = [name for name in usable if name not in repeated and not _has_few_values(name, rows)]
     several = [part for part in parts if len(part) >= _SEVERAL] if op is None else []
     again = {name: _find_again((name,), several) for name in fit if all(_is_unique((name,), part) for part in several)}
     unique = [name for name in fit if _is_unique((name,), told) or again.get(name, 0) >= _SOME]
     # A key that was deleted may be inserted again.
     named = [name for name in fit if key_score(log, name) >= (2 if op else 3) and name not in unique]
-    # The number of a line has few values; together with another column it may be the key.
-    named = [name for name in named if len({row.get(name) for row in rows}) ** 2 >= len(rows)]
     keys = sorted(unique, key=lambda name: (-key_score(log, name), -again.get(name, 0)))
-    if not keys and not named:
-        ids = sorted(fit, key=lambda name: -key_score(log, name))[:5]
-        pairs = [pair for size in (2, 3) for pair in combinations(ids, size) if _is_unique(pair, told)]
-        return pairs[:3]
+    orders = {c.name for c in columns if order_score(c) >= 2}
+    if not named and {*keys} <= orders:
+        ids = sorted({*usable} - orders, key=lambda name: (-key_score(log, name), usable.index(name)))[:5]
+        return [*_find_sets(ids, told, several), *((name,) for name in keys)]
     best = [(name,) for name in keys if key_score(log, name) == 3]
     return [*best, *((name,) for name in named), *((name,) for name in keys if key_score(log, name) < 3)]
+
+
+def _find_sets(names: Sequence[str], rows: Data, parts: Sequence[Data]) -> list[tuple[str, ...]]:
+    """Returns the smallest sets of columns that are unique: in each file, if they come again in others; else in all."""
+    for among, share in ((parts, _FEW), ([rows], 0.0)):
+        sets: list[tuple[str, ...]] = []
+        for one in (one for size in (2, 3) for one in combinations(names, size)):
+            is_larger = any({*one} > {*smaller} for smaller in sets)
+            if among and not is_larger and all(_is_unique(one, part) for part in among):
+                sets += [one] if _find_again(one, among) >= share else []
+        if sets:
+            return sets[:3]
+    return []
+
+
+def find_repeated(names: Sequence[str], once: Sequence[Data]) -> list[str]:
+    """Returns the columns that have a value twice among rows that have each key once."""
+    return [name for name in names if any(len(part) >= _SEVERAL and not _is_unique((name,), part) for part in once)]
+
+
+def _has_few_values(name: str, rows: Data) -> bool:
+    """Whether a column has so few values that it only counts or groups rows."""
+    return _MOST_ROWS * len({row.get(name) for row in rows}) < len(rows)
 
 
 def find_shared(key: Sequence[str], parts: Sequence[Data]) -> float:
@@ -295,19 +206,31 @@ def find_orders(columns: Sequence[ProposedColumn], rows: Data, key: Sequence[str
     changes = max(1, len(distinct) - count(*key))
     fit = [c for c in columns if c.name not in key and _can_order(c) and not _count_nulls(c, rows) and rows]
     ties = {c.name: (len(distinct) - count(*key, c.name)) / changes for c in fit}
-    likely = [c for c in fit if ties[c.name] <= _FEW or order_score(c) == 2]
+    likely = [c for c in fit if ties[c.name] <= _FEW or order_score(c) >= 2]
     return {c.name: ties[c.name] for c in sorted(likely, key=lambda c: (-order_score(c), ties[c.name] > 0))}
 
 
 def order_score(column: ProposedColumn) -> int:
-    """Returns 2 if the name suggests a change time or version, 1 for a time, 0 for a number."""
+    """Returns 3 for the source's own order, 2 if the name suggests a change time or version, 1 for a time, else 0."""
+    if _OWN_ORDER.fullmatch(column.name) or column.note == _OWN_NOTE:
+        return 3
     if _ORDER_NAMES.fullmatch(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", column.name)):
         return 2
     return 1 if column.type in ("timestamp", "date") and not column.name.casefold().startswith("creat") else 0
 
 
+def read_position(column: ProposedColumn, rows: Data, *, as_any: bool) -> ProposedColumn:
+    """Returns a column whose digits are the source's own order as a number. as_any: values in quotes are texts."""
+    texts = [row.get(column.name) for row in rows if row.get(column.name) is not None]
+    is_own = _OWN_ORDER.fullmatch(column.name) or _OWN_POSITION.fullmatch(column.name)
+    is_counted = all(isinstance(one, str) and _COUNTED.fullmatch(one) and int(one) < 2**63 for one in texts)
+    if not (is_own and texts and is_counted and column.type in ("string", "long")):
+        return column
+    return replace(column, type="long", encoding="any" if as_any else "", note=_OWN_NOTE)
+
+
 def _can_order(column: ProposedColumn) -> bool:
-    named = order_score(column) == 2 or _CREATED_NAME.fullmatch(column.name)
+    named = order_score(column) >= 2 or _CREATED_NAME.fullmatch(column.name)
     return column.type in ("timestamp", "date") or (column.type in ("int", "long") and bool(named))
 
 
@@ -316,10 +239,18 @@ def _count_nulls(column: ProposedColumn, rows: Data) -> int:
 
 
 def key_question(
-    log: str, keys: Sequence[tuple[str, ...]], rows: Data, op: OpCandidate | None, parts: Sequence[Data] = ()
+    log: str,
+    keys: Sequence[tuple[str, ...]],
+    rows: Data,
+    op: OpCandidate | None,
+    parts: Sequence[Data] = (),
+    once: Sequence[Data] = (),
 ) -> ProposalQuestion:
-    """Asks which columns are the key."""
+    """Asks which columns are the key. once: see `find_keys`."""
     text = "which columns tell rows apart? If rows only come, set `merge: append` in the place of `key`."
+    once = [*once, [row for row in rows if op and op.is_of_snapshot(row)]]
+    for name in find_repeated([name for name in (rows[0] if rows else ()) if key_score(log, name) == 3], once):
+        text += f" `{name}` alone does not: it comes twice in one snapshot or file."
     if not keys:
         none = "No column was found whose values differ in all rows."
         return ProposalQuestion("key", f"{text} {none}{'' if op else ' As written, each row is one more.'}")
@@ -345,7 +276,7 @@ def add_files(columns: Sequence[ProposedColumn], orders: Mapping[str, float]) ->
     if "file" in scores:
         return [*orders]
     dated = {name for name in orders if scores[name][1] == "date"}
-    kept = [name for name in orders if name not in dated or scores[name][0] == 2]
+    kept = [name for name in orders if name not in dated or scores[name][0] >= 2]
     return [*(f"{name}, file" if name in dated or orders[name] else name for name in kept), "file"]
 
 
@@ -366,10 +297,16 @@ def order_question(
     text = "which column says of two rows of a key which one is the newer?"
     scores = {name: order_score(c) for c in columns for name in (c.name, f"{c.name}, file")}
     best, second, *_ = *(scores.get(name, 0) for name in orders), 0, 0
-    nulls = {c.name: _count_nulls(c, rows) for c in columns if order_score(c) == 2 and _can_order(c)}
+    nulls = {c.name: _count_nulls(c, rows) for c in columns if order_score(c) >= 2 and _can_order(c)}
     if best < 2 and (gap := next((name for name in nulls if nulls[name]), None)):
         count = f"{nulls[gap]:,} of {len(rows):,} rows"
         text += f" `{gap}` has nulls ({count}), and a row without an order is refused: fill it."
+        return ProposalQuestion("order", text, tuple(orders))
+    unread = next((c for c in columns if order_score(c) > max(best, 1) and _is_unread(c, rows)), None)
+    if unread:
+        example = next(row[unread.name] for row in rows if row.get(unread.name) is not None)
+        text += f" `{unread.name}` says it, but as text, which orders nothing: {example}. Land it as a whole number of "
+        text += "at most 18 digits, or as a time of ISO 8601 with at most 6 digits behind the second."
         return ProposalQuestion("order", text, tuple(orders))
     if not orders:
         text += " No such column was found: land one, as the time of the change or of the export"
@@ -382,8 +319,17 @@ def order_question(
         because = "its name says when a row changed. Where it is the same, the later file or row counts"
     if ties[first] > _FEW:
         text += f" `{first}` is the same in different rows of a key."
-    sure = best == 2 and second < 2 and ties[first] <= _FEW
+    if first == _RESTARTS:
+        text += f" `{first}` begins again with each scan of the table: it orders the rows of one file only."
+    sure = best >= 2 and second < best and ties[first] <= _FEW and first != _RESTARTS
     return ProposalQuestion("order", text, tuple(orders), sure, because if sure else "it is a time that is never null")
+
+
+def _is_unread(column: ProposedColumn, rows: Data) -> bool:
+    """Whether a column has times or positions that no run reads as a time or a number."""
+    texts = [row[column.name] for row in rows if row.get(column.name) is not None]
+    is_text = column.type == "string" or bool(column.type and column.type.startswith("decimal"))
+    return is_text and bool(texts) and all(_POSITION.fullmatch(str(one)) for one in texts)
 
 
 def _file_question(text: str, names: Sequence[str], is_alone: bool) -> ProposalQuestion:
@@ -391,6 +337,7 @@ def _file_question(text: str, names: Sequence[str], is_alone: bool) -> ProposalQ
         text += " If each file has all rows of the table, answer `extract: full`: below `source`, without `order`."
     unread = [name for name in names if find_time(name) is None]
     is_odd = bool(unread) and (len(unread) < len(names) or all(map(_DATE_LIKE.search, unread)))
+    is_odd = is_odd or any(map(is_unclear, unread))
     if is_odd:
         text += (
             f" No time can be read for sure from the name `{unread[0]}`. Land files under names such as "
@@ -399,16 +346,3 @@ def _file_question(text: str, names: Sequence[str], is_alone: bool) -> ProposalQ
     how = "the time in its name" if names and not unread else "arrival"
     because = f"no column says when a row changed, so the later file counts: by {how}"
     return ProposalQuestion("order", text, ("file",), not (is_alone or is_odd), because)
-
-
-def op_question(ops: Sequence[OpCandidate], rows: Data) -> ProposalQuestion | None:
-    """Asks which column marks deleted rows; None if no column looks like it."""
-    if not ops:
-        return None
-    best = ops[0]
-    reason = f"it says {', '.join(sorted({text_of(row.get(best.column)) for row in rows}))}"
-    if best.any_deletes:
-        reason = "its name says when a row was deleted"
-    return ProposalQuestion(
-        "op", "does this column say what a row does?", tuple(op.column for op in ops), best.sure, reason
-    )

@@ -16,6 +16,8 @@ from tidefold.sources.api import PLACEHOLDER
 from tidefold.sources.debezium.envelope import envelope_reader
 from tidefold.sources.extract.source import find_date
 from tidefold.sources.inference import roles
+from tidefold.sources.inference.absences import Lack, find_lacks
+from tidefold.sources.inference.operations import Data, OpCandidate, find_ops, op_question
 from tidefold.sources.inference.proposal import ProposalQuestion, ProposedColumn, ProposedLog
 from tidefold.sources.inference.values import UNZONED
 from tidefold.sources.records.accounting import FilePosition, ReaderPosition
@@ -131,6 +133,7 @@ class SampledFeed:
     refused: int = 0
 
 
+_PARTIAL, _COLUMNS = "partial", "columns."
 # An answer to the question of the order.
 _EXTRACT = "extract: full"
 _NO_ZONE = "ASSUMED time_zone = UTC. Reason: its times have no zone. Another zone moves every one of them."
@@ -138,13 +141,25 @@ _NO_ZONE = "ASSUMED time_zone = UTC. Reason: its times have no zone. Another zon
 
 def propose_rows(feed: SampledFeed) -> ProposedLog:
     """Returns the log with its best candidates, and a question for each choice that the sample does not prove."""
-    ops = roles.find_ops([c.name for c in feed.columns], feed.rows)
+    as_any = feed.format == "json"
+    feed = replace(feed, columns=tuple(roles.read_position(c, feed.rows, as_any=as_any) for c in feed.columns))
+    ops = find_ops([c.name for c in feed.columns], feed.rows)
     op = ops[0] if ops else None
     # A mark of deletes in the row, beside what lines say that are no rows.
     outer = next((one for one in ops if feed.row_field and op and op.any_deletes and one.ignore), None)
-    columns = [c for c in feed.columns if c.name not in {one.column for one in (op, outer) if one}]
+    lacks = find_lacks(feed.columns, [*feed.parts.values()] or [feed.rows], op)
+    columns = [
+        c if lacks.get(c.name, Lack.OLDER) is not Lack.NEVER or feed.format != "json" else c.make_required()
+        for c in feed.columns
+        if c.name not in {one.column for one in (op, outer) if one}
+    ]
     parts = [part for part in feed.parts.values() if part]
     keys = [feed.key] if feed.key else roles.find_keys(feed.id, columns, feed.rows, op, parts)
+    once: Sequence[Data] = ()
+    is_ordered = feed.key or feed.ordered or op or not keys or roles.find_orders(columns, feed.rows, keys[0])
+    if not is_ordered and (len(parts) == 1 or roles.find_shared(keys[0], parts) >= _HALF):
+        once = parts  # Nothing orders the rows of a file, and each file may have all of them.
+        keys = roles.find_keys(feed.id, columns, feed.rows, op, parts, once)
     key = keys[0] if keys else ()
     extract = None if op else _find_extract(feed, key)
     feed = replace(feed, ordered=feed.ordered or extract is not None)
@@ -152,12 +167,15 @@ def propose_rows(feed: SampledFeed) -> ProposedLog:
     orders = roles.add_files(columns, ties) if feed.format in _BY_FILE and not feed.ordered else [*ties]
     questions = [*feed.questions]
     zone = _assume_zone(feed, columns)
-    if question := roles.op_question(ops, feed.rows):
+    if question := op_question(ops, feed.rows):
         questions.append(question)
     empty = not feed.rows and bool(feed.notes)  # Then no question is needed.
     if not feed.key and not empty:
-        questions.append(roles.key_question(feed.id, keys, feed.rows, op, parts))
+        questions.append(roles.key_question(feed.id, keys, feed.rows, op, parts, once))
     appends = not keys and not op and not empty and not feed.ordered
+    unsent = [c.name for c in columns if lacks.get(c.name) is Lack.UNCLEAR and not appends and not extract]
+    questions += [_ask_merge(unsent)] if unsent else []
+    questions += ask_types([c for c in columns if c.type])
     questions += [extract] if extract else []
     if not feed.ordered and not empty and not appends:
         questions.append(_ask_order(feed, columns, orders, ties, is_alone=op is None and _is_one_day(feed)))
@@ -186,12 +204,37 @@ def propose_rows(feed: SampledFeed) -> ProposedLog:
         sampled=feed.sampled,
         order_by=_split_order(orders[0], named) if orders and not appends else (),
         appends=appends,
+        merge=_PARTIAL if unsent else "",
         questions=tuple(questions),
         ignored=ignored,
         warnings=(*_explain_unwrapped(feed, op), *_explain_refused(feed, op), *([_NO_ZONE] if zone else [])),
         refused=feed.refused,
         op_column=next((name_column(c) for c in feed.columns if op and c.name == op.column and c.type), None),
     )
+
+
+def _ask_merge(names: Sequence[str]) -> ProposalQuestion:
+    text = f"some rows lack {', '.join(names)}. Are these null there, or as they were? As they were: `merge: partial`. "
+    return ProposalQuestion("merge", f"{text}Null: remove that line", (_PARTIAL, "last"))
+
+
+def ask_types(columns: Sequence[ProposedColumn]) -> list[ProposalQuestion]:
+    """Returns the assumptions on columns whose values fit another type as well."""
+    kinds: dict[tuple[str | None, str, str], list[ProposedColumn]] = {}
+    for column in columns:
+        if column.other:
+            kinds.setdefault((column.type, column.encoding, column.other), []).append(column)
+    because = {"double": "JSON does not say whether numbers with a point are exact", "long": "numbers since 1970, by name"}
+    return [
+        ProposalQuestion(
+            f"{_COLUMNS}{', '.join(column.name for column in members)}",
+            f"which type has it? {members[0].note}",
+            (f"{type_}", other),
+            sure=True,
+            because=because[other],
+        )
+        for (type_, _, other), members in kinds.items()
+    ]
 
 
 def _ask_order(
@@ -216,7 +259,7 @@ def _assume_zone(feed: SampledFeed, columns: Iterable[ProposedColumn]) -> dict[s
 
 def _list_options(
     feed: SampledFeed,
-    op: roles.OpCandidate | None,
+    op: OpCandidate | None,
     extract: ProposalQuestion | None,
     by_folder: Sequence[ProposedColumn],
 ) -> dict[str, Any]:
@@ -264,7 +307,7 @@ def _find_extract(feed: SampledFeed, key: Sequence[str]) -> ProposalQuestion | N
     return ProposalQuestion("extract", text, (marker,), bool(feed.marker), why.replace("a file", "a date"))
 
 
-def _explain_refused(feed: SampledFeed, op: roles.OpCandidate | None) -> tuple[str, ...]:
+def _explain_refused(feed: SampledFeed, op: OpCandidate | None) -> tuple[str, ...]:
     why = "they have another number of values than the header, or text behind a closing quote"
     bad = feed.refused
     # Other numbers of JSON were read as decimals.
@@ -287,7 +330,7 @@ def _split_order(order: str, named: Mapping[str, ProposedColumn]) -> tuple[str, 
     return tuple(named[part].name if part in named else part for part in parts)
 
 
-def _explain_unwrapped(feed: SampledFeed, op: roles.OpCandidate | None) -> tuple[str, ...]:
+def _explain_unwrapped(feed: SampledFeed, op: OpCandidate | None) -> tuple[str, ...]:
     """Describes what rows lack that Debezium's ExtractNewRecordState took out of their envelopes; empty: it did not."""
     marks = [column.name for column in feed.columns if UNWRAPPED.fullmatch(column.name)]
     unsent = any(is_placeholder(value) for row in feed.rows for value in row.values())
@@ -336,6 +379,14 @@ def apply_answers(log: ProposedLog, answers: Mapping[str, str]) -> ProposedLog:
         options |= {"decimal": mark, "thousands": "." if mark == "," else ","}
     if "timestamp_formats" in chosen:
         options["timestamp_formats"] = list(chosen["timestamp_formats"])
+    if chosen.get("merge") == ("last",):
+        log = replace(log, merge="")
+    for question in log.questions:
+        wanted = answers.get(question.about, "").strip()
+        if question.about.startswith(_COLUMNS) and wanted and wanted != question.candidates[0]:
+            changed = question.about.removeprefix(_COLUMNS).split(", ")
+            retyped = (replace(c, type=wanted, encoding="", note="") if (c.alias or c.name) in changed else c for c in columns)
+            columns = tuple(retyped)
     left = tuple(
         replace(question, sure=True, because="") if question.about in chosen else question for question in log.questions
     )

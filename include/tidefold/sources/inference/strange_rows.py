@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from tidefold.sources.inference.roles import find_ops
+from tidefold.sources.inference.operations import find_ops
 
 _DYNAMODB = (
     "its values are DynamoDB's typed JSON: write the rows alone "

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from tidefold.domain.wording import count_noun
 from tidefold.sources.inference.proposal import ProposedColumn
-from tidefold.sources.records.text_forms import FORMATS, NUMBER_MARKS, PLAIN, Spelling, in_normal_form, is_as
+from tidefold.sources.records.text_forms import FORMATS, NUMBER_MARKS, PLAIN, Spelling, find_unit, in_normal_form, is_as
 
 _WHOLE = re.compile(r"-?(0|[1-9]\d*)", re.ASCII)
 _FRACTION = re.compile(r"-?\d+\.\d+", re.ASCII)
@@ -35,9 +35,9 @@ _TIMES = re.compile(
     r"(^|_)(ts|time|timestamp|at|on|date|datetime|created|updated|modified|changed)(_|$)|_?(ms|us)$", re.IGNORECASE
 )
 _BOOLEANS = {"true", "false", "True", "False", "TRUE", "FALSE", "t", "f"}
-# Whole numbers that may be a time of the years 2000 to 2100, by their unit.
-_EPOCHS = {"millis": (946_684_800_000, 4_102_444_800_000), "micros": (946_684_800_000_000, 4_102_444_800_000_000)}
 _MOST_DIGITS, _MONEY_SCALE, _DIGITS = 38, 4, 18
+# Digits behind the point of numbers in JSON, which does not say whether they are exact.
+_ROOM = 9
 # Words for no value, too short to be certain.
 _GAPS = ("na", "-", "--", "?", "n.a.", "k.a.", "#n/a")
 _NAMED_ONLY = ("%Y%m%d%H%M%S", "%Y%m%d")
@@ -98,6 +98,8 @@ def column_of_texts(name: str, seen: Sequence[str | None], spelling: Spelling = 
     values = (is_respelled and respell(values, spelling)) or values
     if not values:
         return TextColumn(ProposedColumn(name, "string", "only nulls seen: check the type"))
+    if all(map(_is_long, values)) and (moment := _time_of(name, list(map(int, values)))):
+        return TextColumn(moment)
     if formats := _formats(name, values):
         timed = any("%H" in format_ or "%I" in format_ for format_ in formats)
         return TextColumn(ProposedColumn(name, "timestamp" if timed else "date", f"as {values[0]}"), formats)
@@ -179,19 +181,18 @@ def _fraction(name: str, values: Sequence[Decimal], encoding: str = "") -> Propo
     """Proposes decimal for money: numbers with equally many decimal places, or a column with such a name."""
     scales = {max(0, -int(value.as_tuple().exponent)) for value in values}
     scale, digits = max(scales), max(1, *(value.adjusted() + 1 for value in values))
-    even = len(scales) == 1 and not encoding_is_number(encoding)
-    money = bool(MONEY.search(name)) or (encoding_is_number(encoding) and scale <= 2)
-    if scale <= _MONEY_SCALE and (money or even) and digits + max(scale, 2) <= _MOST_DIGITS:
+    room = max(_ROOM, 2 * scale)
+    if encoding == "number":
+        if scale > _ROOM or digits + room > _MOST_DIGITS:
+            return ProposedColumn(name, "double")
+        note = f"{count_noun(scale, 'digit')} behind the point seen, {room} fit; `double` takes any, inexactly"
+        return ProposedColumn(name, f"decimal({_MOST_DIGITS},{room})", note, other="double")
+    if scale <= _MONEY_SCALE and (MONEY.search(name) or len(scales) == 1) and digits + max(scale, 2) <= _MOST_DIGITS:
         seen, scale = count_noun(scale, "digit"), max(scale, 2)
         note = f"{seen} behind the point seen: more than {scale} are refused; `double` takes any, inexactly"
         precision = min(max(_DIGITS, digits + scale + 2), _MOST_DIGITS)
-        return ProposedColumn(name, f"decimal({precision},{scale})", note, "" if encoding == "number" else encoding)
+        return ProposedColumn(name, f"decimal({precision},{scale})", note, encoding)
     return ProposedColumn(name, "double")
-
-
-def encoding_is_number(encoding: str) -> bool:
-    """Whether the encoding is a number. JSON writes 1.5 for 1.50."""
-    return encoding == "number"
 
 
 def _formats(name: str, values: Sequence[str]) -> tuple[str, ...]:
@@ -229,10 +230,14 @@ def _whole(name: str, values: Sequence[int]) -> ProposedColumn:
     low, high = min(values), max(values)
     if low < -(2**63) or high >= 2**63:
         return ProposedColumn(name, f"decimal({_MOST_DIGITS},0)", "too long for `long`")
-    for unit, (first, last) in _EPOCHS.items():
-        if first <= low and high <= last and _TIMES.search(name):
-            return ProposedColumn(name, "timestamp", f"{unit} since 1970; `long` keeps the number", unit)
-    return ProposedColumn(name, "long", whole_number_note(values))
+    return _time_of(name, values) or ProposedColumn(name, "long", whole_number_note(values))
+
+
+def _time_of(name: str, values: Sequence[int]) -> ProposedColumn | None:
+    """Returns a column of numbers since 1970, if its name and all values say so."""
+    unit = find_unit(min(values), max(values)) if _TIMES.search(name) else ""
+    note = f"{unit} since 1970; `long` keeps the number"
+    return ProposedColumn(name, "timestamp", note, unit, other="long") if unit else None
 
 
 def _text(name: str, values: Sequence[str]) -> ProposedColumn:

@@ -24,7 +24,15 @@ from tidefold.sources.api import PLACEHOLDER
 from tidefold.sources.records.accounting import late_change
 from tidefold.sources.records.errors import RefusedRecordError
 from tidefold.sources.records.record_types import own_names
-from tidefold.sources.records.text_forms import NUMBER_MARKS, PLAIN, Spelling, find_format, in_normal_form
+from tidefold.sources.records.text_forms import (
+    NUMBER_MARKS,
+    PLAIN,
+    UNITS,
+    Spelling,
+    find_format,
+    find_unit,
+    in_normal_form,
+)
 from tidefold.sources.records.unavailable_values import placeholder_of
 
 # Instead of words for deletes: every value is one.
@@ -256,6 +264,10 @@ def _invalid(value: Any, column: Column, spelling: Spelling) -> str:
     what = f"{shown}, not a valid {column.type}.{f' Expected: {right}.' if right else ''}"
     if not isinstance(value, bytes):
         return what
+    if column.encoding:
+        return f"{shown}, not a whole number of {column.encoding} since 1970."
+    if name == "timestamp" and re.fullmatch("[0-9]{1,18}", text) and (unit := find_unit(int(text), int(text))):
+        return f"{what} To read it, set `{column.name}: {{type: timestamp, encoding: {unit}}}` under `columns`."
     if format_ := find_format(text, column.type):
         return f"{what} To read it, set `timestamp_formats: [{json.dumps(format_)}]` under `source`."
     marks = " or ".join(_find_marks(text, name, spelling))
@@ -349,6 +361,8 @@ def of_text(values: pa.Array, column: Column, spelling: Spelling = PLAIN) -> tup
     """Converts texts (as bytes) to the column's type; also returns the rows whose text is not valid."""
     texts, unfit = _cast(values, pa.string())
     type_ = parse_type(column.type)
+    if unit := UNITS.get(column.encoding):
+        return _of_numbers(texts, {*unfit}, column, unit)
     texts = in_normal_form(texts, type_.name, spelling)
     matches = pc.match_substring_regex(texts, _TEXTS[type_.name]) if _TEXTS[type_.name] else pc.is_valid(texts)
     misfits = {*unfit, *_not(matches, texts)}
@@ -360,6 +374,14 @@ def of_text(values: pa.Array, column: Column, spelling: Spelling = PLAIN) -> tup
         rows = pc.indices_nonzero(pc.fill_null(edges, fill_value=False))
         misfits |= {*rows.filter(pc.match_substring_regex(texts.take(rows), _NOT_ZERO)).to_pylist()}
     return _without(converted, misfits), sorted(misfits)
+
+
+def _of_numbers(texts: pa.Array, unfit: set[int], column: Column, unit: int) -> tuple[pa.Array, Sequence[int]]:
+    """Converts numbers since 1970 to timestamps. unit: its microseconds."""
+    wide = unfit | {*_not(pc.match_substring_regex(texts, f"^-?[0-9]{{1,{19 - len(str(unit))}}}$"), texts)}
+    moments = pc.multiply(_without(texts, wide).cast(pa.int64()), unit).cast(arrow_type(column.type))
+    misfits = wide | {*_not(in_range(moments, column), moments)}
+    return _without(moments, misfits), sorted(misfits)
 
 
 def of_values(values: pa.Array, column: Column, spelling: Spelling = PLAIN) -> tuple[pa.Array, Sequence[int]]:

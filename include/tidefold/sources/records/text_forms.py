@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
@@ -20,6 +21,10 @@ FORMATS = (
     "%d-%b-%y %I.%M.%S.%f %p", "%d-%b-%y %H:%M:%S", "%d-%b-%y", "%b %d, %Y, %I:%M:%S %p", "%b %d, %Y",
     "%d/%b/%y %I:%M %p", "%d/%b/%Y %H:%M:%S", "%d-%b-%y %I.%M.%S %p", "%d-%b-%Y %I:%M:%S %p",
 )  # fmt: skip
+_TOUCHING = "(?:%[YymdHIMSj]){2,}"
+# Microseconds in the units of whole numbers since 1970; and those of the years 2000 to 2100.
+UNITS = {"seconds": 1_000_000, "millis": 1000, "micros": 1}
+_CENTURY = (946_684_800_000_000, 4_102_444_800_000_000)
 # The decimal point and the mark between thousands, the likeliest first.
 NUMBER_MARKS = ((".", ""), (",", ""), (",", "."), (".", ","), (",", " "), (".", " "), (".", "'"), (",", "'"))
 _NUMBERS = ("int", "long", "float", "double", "decimal")
@@ -103,9 +108,7 @@ def _parse_times(texts: pa.Array, type_: str, spelling: Spelling) -> pa.Array:
 
 def _iso(text: str, type_: str, spelling: Spelling) -> str:
     for format_ in spelling.formats:
-        try:
-            at = datetime.strptime(text, format_)
-        except ValueError:
+        if (at := _parse_time(text, format_)) is None:
             continue
         if type_ == "timestamp":
             return at.isoformat() if at.tzinfo else _in_utc(at, spelling.time_zone)
@@ -143,10 +146,32 @@ def find_format(text: str, type_: str) -> str:
 
 def is_as(text: str, format_: str) -> bool:
     """Whether a text is a time in this format."""
-    if not text[:1].isalnum():
-        return False
+    return text[:1].isalnum() and _parse_time(text, format_) is not None
+
+
+def _parse_time(text: str, format_: str) -> datetime | None:
+    """Returns the time; None: the text is none. Where directives touch, each needs all of its digits."""
+    widths = _list_widths(format_)
     try:
-        datetime.strptime(text, format_)
+        return datetime.strptime(text, format_) if widths is None or widths.fullmatch(text) else None
     except ValueError:
-        return False
-    return True
+        return None
+
+
+@cache
+def _list_widths(format_: str) -> re.Pattern[str] | None:
+    """Returns what texts of a format look like; None: no directives touch. Python alone takes a digit for two."""
+
+    def widen(match: re.Match[str]) -> str:
+        digits = sum({"Y": 4, "j": 3}.get(name, 2) for name in match[1][1::2]) if match[1] else 0
+        return rf"\d{{{digits}}}" + (r"\d{1,6}" if match[2] else "") if digits else ".+"
+
+    if not re.search(_TOUCHING, format_):
+        return None
+    spaced = re.escape(format_).replace(r"\ ", r"\s+")
+    return re.compile(re.sub(rf"({_TOUCHING})(%f)?|%.", widen, spaced), re.IGNORECASE)
+
+
+def find_unit(low: int, high: int) -> str:
+    """Returns the unit in which numbers from `low` to `high` are times of 2000 to 2100, since 1970; empty: none."""
+    return next((u for u, micros in UNITS.items() if low * micros >= _CENTURY[0] and high * micros < _CENTURY[1]), "")

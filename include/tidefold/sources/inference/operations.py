@@ -1,0 +1,196 @@
+"""Finds the column that says what a row does: insert, update, delete, or how a row was before."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tidefold.sources.inference.proposal import ProposalQuestion
+
+Data = Sequence[Mapping[str, Any]]
+
+# Names of nothing else; and names that may be business data, too.
+_ONLY_OPERATION = (
+    r"op|oper|operation|op_?type|operation_?type|change_?type|change_?op(er)?|cdc_?op(eration)?|dml|dml_?type|row_?kind|"
+    r"hvr_?op|enttyp|header__change_oper|__\$operation|metadata\$action"
+)
+_OP_NAME = re.compile(
+    rf"_*({_ONLY_OPERATION}|operation_?name|action|event|event_?type|kind)|_sign",
+    re.IGNORECASE,
+)
+_SURELY_OP_NAME = re.compile(rf"_*({_ONLY_OPERATION})|_sign", re.IGNORECASE)
+_DELETED_NAME = re.compile(r"_*(\w+_)?((is_?)?deleted(_flag)?|(is_?)?tombstone)", re.IGNORECASE)
+_DELETED_AT_NAME = re.compile(r"_*(\w+_)?deleted_?(at|on|time|date|ts|timestamp)", re.IGNORECASE)
+# Words that programs use for operations: each family has words for upserts and words for deletes.
+_MESSAGES = ("schema", "state", "activate_version", "batch")
+_FAMILIES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
+    (("c", "i", "u", "r"), ("d",)),
+    (("insert", "update", "upsert", "create", "read"), ("delete",)),
+    (("inserted", "updated", "upserted", "created"), ("deleted",)),
+    (("add", "modify", "replace"), ("remove",)),
+    (("added", "modified", "changed", "replaced"), ("removed",)),
+    (("new", "changed"), ("gone", "removed")),
+    (("snapshot", "load"), ()),
+    (("put", "set"), ("del",)),
+)
+_ANY_NAME = re.compile(".*", re.DOTALL)
+# Programs that write an update as two rows: the column, and its words for new, removed, and former rows.
+_WITH_IMAGES: tuple[tuple[re.Pattern[str], tuple[str, ...], tuple[str, ...], tuple[str, ...]], ...] = (
+    (re.compile(r"__\$operation"), ("2", "4"), ("1",), ("3",)),
+    (re.compile(r"header__change_oper", re.IGNORECASE), ("i", "u"), ("d",), ("b",)),
+    (_ANY_NAME, ("insert", "update_postimage"), ("delete",), ("update_preimage",)),
+    (_ANY_NAME, ("insert", "update_after"), ("delete",), ("update_before",)),
+    (_ANY_NAME, ("+i", "+u"), ("-d",), ("-u",)),
+    (re.compile(r"enttyp", re.IGNORECASE), ("pt", "up"), ("dl",), ("ub",)),
+)
+# The words that `op` knows by default.
+_DEFAULT = ({"upsert", "insert", "update", "c", "r", "u", "I", "U"}, {"delete", "d", "D"})
+_SNAPSHOT = {"r", "read", "snapshot", "load"}
+_INSERTS = {"i", "c", "insert", "create", "inserted", "created", "add", "added", "new", "+i", "pt"} | _SNAPSHOT
+_FALSE, _TRUE = {"false", "f", "0", "n", "no"}, {"true", "t", "1", "y", "yes"}
+_MOST_WORDS, _LONGEST_WORD = 12, 20
+
+
+@dataclass(frozen=True, slots=True)
+class OpCandidate:
+    """The column that contains the operation of a row.
+
+    sure: its name and all its values are of a known kind.
+    usual: nothing needs to be listed.
+    any_deletes: every value is a delete, and null is not.
+    ignore: the values on lines that are not rows.
+    has_gaps: some rows have none.
+    unknown: its values that no list has.
+    """
+
+    column: str
+    upsert: tuple[str, ...]
+    delete: tuple[str, ...]
+    sure: bool
+    usual: bool = False
+    any_deletes: bool = False
+    ignore: tuple[str, ...] = ()
+    has_gaps: bool = False
+    unknown: tuple[str, ...] = ()
+
+    @property
+    def option(self) -> dict[str, Any]:
+        """Returns the option as `tidefold.yaml` has it."""
+        if self.any_deletes:
+            return {"column": self.column, "delete": "any"}
+        lists = {} if self.usual else {"upsert": list(self.upsert), "delete": list(self.delete)}
+        lists |= {"ignore": list(self.ignore)} if self.ignore else {}
+        return {"column": self.column, **lists, **({"missing": "upsert"} if self.has_gaps else {})}
+
+    def is_insert(self, row: Mapping[str, Any]) -> bool:
+        return _plain(row.get(self.column)) in _INSERTS
+
+    def is_of_snapshot(self, row: Mapping[str, Any]) -> bool:
+        """Whether the operation says that the row was read, not changed."""
+        return _plain(row.get(self.column)) in _SNAPSHOT
+
+    def is_delete(self, row: Mapping[str, Any]) -> bool:
+        if self.any_deletes:
+            return row.get(self.column) is not None
+        return text_of(row.get(self.column)) in self.delete
+
+
+def text_of(value: Any) -> str:
+    """Returns the text by which a value is compared."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _plain(value: Any) -> str:
+    """Returns the word of a value, whatever its case and the blanks around it."""
+    return text_of(value).strip().casefold()
+
+
+def find_ops(names: Sequence[str], rows: Data) -> list[OpCandidate]:
+    """Returns columns that may contain the operation, the likeliest first."""
+    ops = [op for name in names if (op := _op(name, rows))]
+    return sorted(ops, key=lambda op: (not op.sure, not any(map(op.is_delete, rows))))
+
+
+def _op(name: str, rows: Data) -> OpCandidate | None:
+    if rows and _DELETED_AT_NAME.fullmatch(name):
+        return OpCandidate(name, (), (), name.startswith("_"), any_deletes=True)
+    values = [row.get(name) for row in rows]
+    seen = {text_of(v) for v in values if isinstance(v, str | bool | int)}
+    is_word = all(v is None or isinstance(v, str | bool | int) for v in values)
+    if not seen or not is_word or len(seen) > _MOST_WORDS or max(map(len, seen)) > _LONGEST_WORD:
+        return None
+    has_gaps = None in values
+    if _DELETED_NAME.fullmatch(name) and {*map(_plain, seen)} <= _FALSE | _TRUE:
+        return replace(_flag(name, seen), has_gaps=has_gaps)
+    if found := _with_images(name, seen) or _of_families(name, seen):
+        return replace(found, has_gaps=has_gaps, sure=found.sure and not has_gaps)
+    return None
+
+
+def _with_images(name: str, seen: Collection[str]) -> OpCandidate | None:
+    lower = {*map(_plain, seen)}
+    for names, upserts, deletes, before in _WITH_IMAGES:
+        is_shown = names is not _ANY_NAME or lower & {*before, upserts[1]} or upserts[0] == "+i"
+        # Delta's words are small, those of Iceberg are not.
+        is_shown = is_shown or (name == "_change_type" and ({*seen} == lower) is ("update_preimage" in before))
+        if names.fullmatch(name) and is_shown and lower <= {*upserts, *deletes, *before}:
+            lists = [tuple(_spell(words, seen)) for words in (upserts, deletes, before)]
+            return OpCandidate(name, lists[0], lists[1], sure=True, ignore=lists[2])
+    if "record" in lower and lower <= {"record", *_MESSAGES}:
+        return OpCandidate(name, _spell(["record"], seen), (), sure=True, ignore=_spell(_MESSAGES, seen))
+    return None
+
+
+def _of_families(name: str, seen: Collection[str]) -> OpCandidate | None:
+    lower = {*map(_plain, seen)}
+    families = [(ups, downs) for ups, downs in _FAMILIES if lower & {*ups, *downs}]
+    words = {word for ups, downs in families for word in (*ups, *downs)}
+    # A column `type` is usually business data, unless its values are inserts and updates.
+    named = bool(_OP_NAME.fullmatch(name)) or (name == "type" and lower <= {*_FAMILIES[1][0], *_FAMILIES[1][1]})
+    removes = {word for _, downs in families for word in downs}
+    # A column of any other name must have both upserts and deletes.
+    is_known = bool(words) and lower <= words and (named or bool(lower & removes and lower - removes))
+    if not is_known and not _SURELY_OP_NAME.fullmatch(name):
+        return None
+    upsert = _spell([word for ups, _ in families for word in ups], seen)
+    delete = _spell([word for _, downs in families for word in downs if word not in map(_plain, upsert)], seen)
+    unknown = tuple(sorted(text for text in seen if _plain(text) not in words))
+    usual = bool(words) and {*seen} <= _DEFAULT[0] | _DEFAULT[1]
+    return OpCandidate(name, upsert, delete, named and is_known, usual, unknown=unknown)
+
+
+def _spell(words: Sequence[str], seen: Collection[str]) -> tuple[str, ...]:
+    """Returns known words as the file writes them: each way that was seen, else in its case, with its blanks."""
+    listed = sorted(seen)
+    width = max(map(len, listed)) if any(s != s.rstrip() for s in listed) else 0
+    spelled = []
+    for word in words:
+        cased = word.upper() if all(s == s.upper() for s in listed) else word
+        cased = word.title() if word.isalpha() and len(word) > 1 and all(s.istitle() for s in listed) else cased
+        spelled += [s for s in listed if _plain(s) == word] or [cased.ljust(width)]
+    return tuple(dict.fromkeys(spelled))
+
+
+def _flag(name: str, seen: Collection[str]) -> OpCandidate:
+    """Returns the candidate of a delete flag, with both of its values even if the sample has only one."""
+    pairs = (("false", "true"), ("f", "t"), ("0", "1"), ("n", "y"), ("no", "yes"))
+    low, high = next(pair for pair in pairs if {*map(_plain, seen)} & {*pair})
+    return OpCandidate(name, _spell([low], seen), _spell([high], seen), name.startswith("_"))
+
+
+def op_question(ops: Sequence[OpCandidate], rows: Data) -> ProposalQuestion | None:
+    """Asks which column marks deleted rows; None if no column looks like it."""
+    if not ops:
+        return None
+    best = ops[0]
+    said = sorted({text_of(row[best.column]) for row in rows if row.get(best.column) is not None})
+    text, reason = "does this column say what a row does?", f"it says {', '.join(said)}"
+    if best.any_deletes:
+        reason = "its name says when a row was deleted"
+    elif best.has_gaps and not best.sure:
+        text += f" It {reason.removeprefix('it ')}; rows without it would be upserts, as in a full load beside changes."
+    if best.unknown:
+        text += f" Nothing says what {', '.join(map(repr, best.unknown))} means: list it."
+    return ProposalQuestion("op", text, tuple(op.column for op in ops), best.sure, reason)
