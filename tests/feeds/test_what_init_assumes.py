@@ -1,4 +1,4 @@
-"""`init` assumes only what the sample proves: each feed becomes its rows, or a question says why not (decision 0026)."""
+"""`init` assumes only what the sample proves: a feed becomes its rows, or a question says why not (decision 0026)."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ import io
 import json
 import re
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
 from deltalake import DeltaTable
+from typer.testing import CliRunner
 
 from support.person import Person
+from tidefold.cli.app import app
 
 Files = Mapping[str, str | bytes]
 
@@ -34,7 +35,9 @@ def begin(person: Person, files: Files) -> list[str]:
 
 def configured(person: Person, name: str) -> str:
     """Returns the line of a key in the file that `init` wrote, also in a comment."""
-    found = re.search(rf"(?m)^(?:  # )? *{re.escape(name)}: (.*?)(?: # .*)?$", (person.folder / "tidefold.yaml").read_text())
+    found = re.search(
+        rf"(?m)^(?:  # )? *{re.escape(name)}: (.*?)(?: # .*)?$", (person.folder / "tidefold.yaml").read_text()
+    )
     return found[1] if found else ""
 
 
@@ -64,19 +67,23 @@ def asked(said: Sequence[str], about: str) -> str:
     return next((line for line in said if line.startswith(f"question: o: {about}: ")), "")
 
 
+AT = datetime(2026, 11, 1, 10, tzinfo=UTC), datetime(2026, 11, 1, 11, 3, 20, tzinfo=UTC)
+
+
+def parts_of(micros: int) -> tuple[datetime, ...]:
+    return tuple(at + timedelta(microseconds=micros) for at in AT)
+
+
 @pytest.mark.parametrize(
     ("texts", "times"),
     [
-        (("1793531000", "1793527200"), (datetime(2026, 11, 1, 11, 3, 20, tzinfo=UTC), datetime(2026, 11, 1, 10, tzinfo=UTC))),
-        (("1793531000123", "1793527200456"), (
-            datetime(2026, 11, 1, 11, 3, 20, 123_000, UTC), datetime(2026, 11, 1, 10, 0, 0, 456_000, UTC))),
-        (("1793531000123456", "1793527200456789"), (
-            datetime(2026, 11, 1, 11, 3, 20, 123_456, UTC), datetime(2026, 11, 1, 10, 0, 0, 456_789, UTC))),
-        (("20261101110320", "20261101100000"), (
-            datetime(2026, 11, 1, 11, 3, 20, tzinfo=UTC), datetime(2026, 11, 1, 10, tzinfo=UTC))),
+        (("1793527200", "1793531000"), AT),
+        (("1793527200123", "1793531000123"), parts_of(123_000)),
+        (("1793527200123456", "1793531000123456"), parts_of(123_456)),
+        (("20261101100000", "20261101110320"), AT),
         (("179353100", "17935272000"), (179_353_100, 17_935_272_000)),
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("form", ["csv", "json"])
 def test_digits_are_a_time_only_if_they_have_all_digits_of_one(
     texts: Sequence[str], times: Sequence[Any], form: str, person: Person
@@ -121,7 +128,9 @@ def test_the_hint_of_seconds_reads_them(person: Person) -> None:
 def changelog(op: str, *ops: str, gaps: int = 0) -> Files:
     """Rows 1 to 3, of which 1 is updated and 2 deleted. gaps: rows without an operation in front, in a file alone."""
     events = [(1, "new"), (2, "new"), (3, "new"), (1, "paid"), (2, "new")]
-    rows = [f"{id_},{v},2026-11-01 09:00:0{at},{said}" for at, ((id_, v), said) in enumerate(zip(events, ops, strict=True))]
+    rows = [
+        f"{id_},{v},2026-11-01 09:00:0{at},{said}" for at, ((id_, v), said) in enumerate(zip(events, ops, strict=True))
+    ]
     if not gaps:
         return {"o.csv": "\n".join([f"id,v,ts,{op}", *rows, ""])}
     load = [row.rpartition(",")[0] for row in rows[:gaps]]
@@ -182,7 +191,10 @@ def test_what_an_update_does_not_bring_is_asked(files: Files, keeps: bool, perso
     assert "null there, or as they were" in asked(begin(person, files), "merge")
     answer(person, **({} if keeps else {"merge": ""}))
     is_json = "o-1.csv" not in files
-    assert table(person, "id", "a", "b") == [(1, "x" if keeps or not is_json else None, "y" if keeps or is_json else None), (2, "v", "w")]
+    assert table(person, "id", "a", "b") == [
+        (1, "x" if keeps or not is_json else None, "y" if keeps or is_json else None),
+        (2, "v", "w"),
+    ]
 
 
 def test_only_older_files_without_a_column_are_null(person: Person) -> None:
@@ -191,8 +203,16 @@ def test_only_older_files_without_a_column_are_null(person: Person) -> None:
     assert table(person, "id", "b") == [(1, "y"), (2, None)]
 
 
+def test_rows_in_a_field_lack_nothing(person: Person) -> None:
+    rows = [{"type": "RECORD", "record": {"id": n, "v": "a", "updated_at": n}} for n in range(3)]
+    begin(person, {"o.jsonl": lines({"type": "SCHEMA", "stream": "o"}, *rows, {"type": "STATE", "value": {}})})
+    assert configured(person, "v") == "string"
+
+
 def test_deletes_with_their_key_alone_make_no_column_null(person: Person) -> None:
-    rows = [{"op": op, "id": id_, "n": "a", "ts": f"2026-11-01T10:00:0{id_}Z"} for op, id_ in (("insert", 1), ("insert", 2))]
+    rows = [
+        {"op": op, "id": id_, "n": "a", "ts": f"2026-11-01T10:00:0{id_}Z"} for op, id_ in (("insert", 1), ("insert", 2))
+    ]
     said = begin(person, {"o.jsonl": lines(*rows, {"op": "delete", "id": 2, "ts": "2026-11-01T11:00:00Z"})})
     assert (asked(said, "merge"), configured(person, "n")) == ("", "string")
     assert table(person, "id", "n") == [(1, "a")]
@@ -287,9 +307,20 @@ def test_the_schema_beside_a_row_says_that_a_number_is_double(person: Person) ->
 
 
 def test_part_files_of_any_job_are_one_kind(person: Person) -> None:
-    ids = ("5bc8fbbc-bde5-4099-8164-d8399f767c45", "8f0c1a2e-1111-4bbb-8ccc-0123456789ab", "cd613e30-d8f1-4adf-91b7-584a2265b1f5")
-    for form in ("part-00000-{}-c000.csv", "20261101_08000{n}_00012_x7k2p_{}.csv", "{}.csv", "shop-1-2026-11-01-10-00-0{n}-de11cc9{n}.csv"):
-        files = {form.format(id_, n=n): f"id,updated_at\n{n},2026-11-01 10:00:00\n" for n, id_ in enumerate(ids)}
+    ids = (
+        "5bc8fbbc-bde5-4099-8164-d8399f767c45",
+        "8f0c1a2e-1111-4bbb-8ccc-0123456789ab",
+        "cd613e30-d8f1-4adf-91b7-584a2265b1f5",
+    )
+    for form in (
+        "part-00000-{}-c000.csv",
+        "20261101_08000{n}_00012_x7k2p_{}.csv",
+        "{}.csv",
+        "shop-1-2026-11-01-10-00-0{n}-de11cc9{n}.csv",
+    ):
+        files = {
+            form.format(id_, n=n) + ".csv": f"id,updated_at\n{n},2026-11-01 10:00:00\n" for n, id_ in enumerate(ids)
+        }
         said = begin(person, files)
         assert said[0].endswith("names 1 log: o."), (form, said)
 
@@ -307,21 +338,13 @@ def test_init_says_what_is_proved_and_what_is_answered(person: Person) -> None:
     [told] = [line for line in said if line.startswith("lines of o: ")]
     assert told == "lines of o: proved by the sample: format, columns. assumed: key, order. questions: op"
     (person.folder / "tidefold.yaml").unlink()
-    from typer.testing import CliRunner
-
-    from tidefold.cli.app import app
-
     done = CliRunner().invoke(app, ["init", "landing", "-i"], input="\n\n\n\n")
     assert "your answers: op, key, order" in done.output, done.output
 
 
-def test_what_a_person_answers_of_numbers_is_written(person: Person, tmp_path: Path) -> None:
+def test_what_a_person_answers_of_numbers_is_written(person: Person) -> None:
     begin(person, {"o.jsonl": lines(*({"id": n, "v": n + 0.5, "updated_at": n} for n in range(3)))})
     (person.folder / "tidefold.yaml").unlink()
-    from typer.testing import CliRunner
-
-    from tidefold.cli.app import app
-
     done = CliRunner().invoke(app, ["init", "landing", "-i"], input="\ndouble\n\n\n")
     assert done.exit_code == 0, done.output
     assert configured(person, "v") == "double"

@@ -249,7 +249,7 @@ def test_all_types_make_the_columns_of_a_change_set() -> None:
     columns = [Column("id", "decimal(9,2)", "string")]
     row: dict[str, Any] = {"id": "7.5"}
     values = {"boolean": True, "number": 1, "base64": "YQ==", "string": "1", "days": 1, "micros": 1, "millis": 1}
-    values |= {"nanos": 1000, "base64url": "YQ==", "hex": "61", "any": 1}
+    values |= {"seconds": 1, "nanos": 1000, "base64url": "YQ==", "hex": "61", "any": 1}
     iso = {"date": "1970-01-02", "timestamp": "1970-01-01T00:00:00.000001Z"}
     for type_ in ("boolean", "decimal(30,2)", "date", "timestamp", "binary", "array<timestamp>", "array<decimal(9,1)>"):
         element = parse_type(type_).element or parse_type(type_)

@@ -17,9 +17,10 @@ import pytest
 from tidefold.domain.log_state import Column
 from tidefold.sources.inference.dialect import dialect_of
 from tidefold.sources.inference.json_samples import find_record_path
+from tidefold.sources.inference.operations import find_ops
 from tidefold.sources.inference.proposal import ProposalQuestion, ProposedColumn, ProposedLog
 from tidefold.sources.inference.propose import propose
-from tidefold.sources.inference.roles import find_keys, find_ops, find_orders, key_question
+from tidefold.sources.inference.roles import find_keys, find_orders, key_question
 from tidefold.sources.inference.strange_rows import explain_strange_rows
 from tidefold.sources.inference.values import column_of_texts, column_of_values
 from tidefold.sources.landing.folders import pattern_for
@@ -66,8 +67,10 @@ def test_formats_are_all_that_fit_every_text() -> None:
     ("name", "values", "type_", "encoding"),
     [
         ("n", [1, None], "long", ""),
-        ("price", [Decimal("1.5"), 2], "decimal(18,2)", ""),
-        ("x", [Decimal("1.125"), 2], "double", ""),
+        ("price", [Decimal("1.5"), 2], "decimal(38,9)", ""),
+        ("x", [Decimal("1.123456"), 2], "decimal(38,12)", ""),
+        ("x", [Decimal("0.1000000000000000055"), 2], "double", ""),
+        ("updated_at", [1_795_226_336], "timestamp", "seconds"),
         ("price", ["1.50"], "decimal(18,2)", "string"),
         ("at", ["2026-01-31T08:00:00Z"], "timestamp", "iso"),
         ("day", ["2026-01-31"], "date", "iso"),

@@ -17,7 +17,7 @@ from tidefold.sources.inference.proposal import ProposedLog, log_ids
 from tidefold.sources.json_lines.source import Json
 from tidefold.sources.landing.folders import Place, folder_at, read_folders
 from tidefold.sources.landing.listing import LandedFile, list_any
-from tidefold.sources.landing.name_times import UUID
+from tidefold.sources.landing.name_times import UUID, natural_order
 
 # Folders that sinks and Spark make again and again: `partition=0`, `dt=2026-11-01`, `2026`, `11`, `2026-11-01`.
 _CHANGING = re.compile(
@@ -49,7 +49,7 @@ def landing_folder(files: Iterable[LandedFile]) -> PurePosixPath:
 def by_folder(files: Sequence[LandedFile]) -> dict[PurePosixPath, list[LandedFile]]:
     """Groups files by the folder that one log would read."""
     folders: dict[PurePosixPath, list[LandedFile]] = defaultdict(list)
-    for file in sorted(files, key=lambda file: file.name):
+    for file in sorted(files, key=lambda file: natural_order(file.name)):
         folders[landing_folder([file])].append(file)
     return dict(folders)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -116,17 +116,15 @@ def find_ops(names: Sequence[str], rows: Data) -> list[OpCandidate]:
 def _op(name: str, rows: Data) -> OpCandidate | None:
     if rows and _DELETED_AT_NAME.fullmatch(name):
         return OpCandidate(name, (), (), name.startswith("_"), any_deletes=True)
-    values = [row.get(name) for row in rows]
-    seen = {text_of(v) for v in values if isinstance(v, str | bool | int)}
-    is_word = all(v is None or isinstance(v, str | bool | int) for v in values)
+    values = {row.get(name) for row in rows if isinstance(row.get(name), Hashable)}
+    has_gaps, seen = None in values, {*map(text_of, values - {None})}
+    is_word = all(isinstance(row.get(name), str | bool | int | None) for row in rows)
     if not seen or not is_word or len(seen) > _MOST_WORDS or max(map(len, seen)) > _LONGEST_WORD:
         return None
-    has_gaps = None in values
     if _DELETED_NAME.fullmatch(name) and {*map(_plain, seen)} <= _FALSE | _TRUE:
         return replace(_flag(name, seen), has_gaps=has_gaps)
-    if found := _with_images(name, seen) or _of_families(name, seen):
-        return replace(found, has_gaps=has_gaps, sure=found.sure and not has_gaps)
-    return None
+    op = _with_images(name, seen) or _of_families(name, seen)
+    return replace(op, has_gaps=has_gaps, sure=op.sure and not has_gaps) if op else None
 
 
 def _with_images(name: str, seen: Collection[str]) -> OpCandidate | None:
@@ -178,6 +176,20 @@ def _flag(name: str, seen: Collection[str]) -> OpCandidate:
     pairs = (("false", "true"), ("f", "t"), ("0", "1"), ("n", "y"), ("no", "yes"))
     low, high = next(pair for pair in pairs if {*map(_plain, seen)} & {*pair})
     return OpCandidate(name, _spell([low], seen), _spell([high], seen), name.startswith("_"))
+
+
+def find_lacks(names: Sequence[str], parts: Sequence[Data], op: OpCandidate | None) -> dict[str, bool]:
+    """Returns the columns that rows lack which are no deletes, each with whether only older files lack it.
+
+    parts: the rows of each file, the oldest first.
+    """
+    kept = [[row for row in part if not (op and op.is_delete(row))] for part in parts]
+    lacks = {}
+    for name in names:
+        shares = [sum(name in row for row in part) / len(part) for part in kept if part]
+        if any(share < 1 for share in shares):
+            lacks[name] = shares == sorted(shares) and {*shares} <= {0, 1}
+    return lacks
 
 
 def op_question(ops: Sequence[OpCandidate], rows: Data) -> ProposalQuestion | None:

@@ -8,9 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 
-_LACKED = "some records lack it, and are null there"
-
-
 @dataclass(frozen=True, slots=True)
 class ProposedColumn:
     """A column as the sample shows it.
@@ -34,11 +31,7 @@ class ProposedColumn:
     def make_optional(self) -> ProposedColumn:
         """Returns the column as one that records may lack."""
         note = f"{self.note}; " if self.note else ""
-        return replace(self, optional=True, note=f"{note}{_LACKED}")
-
-    def make_required(self) -> ProposedColumn:
-        """Returns the column as one that only deletes lack."""
-        return replace(self, optional=False, note=self.note.removesuffix(_LACKED).removesuffix("; "))
+        return replace(self, optional=True, note=f"{note}some records lack it, and are null there")
 
 
 @dataclass(frozen=True, slots=True)

@@ -203,7 +203,12 @@ def _propose_lines(log: str, folder: PurePosixPath, files: Sequence[LandedFile])
     named_by_folders = find_folder_columns(files, [column.name for column in feed.columns])
     folder_columns = tuple(column_of_values(name, texts) for name, texts in named_by_folders.items())
     options = {**patterns_of(files, Json.endings), **feed.options, **({"record_path": path} if path else {})}
-    parts = {file.name: sample_files([file], read_objects) for file in choose_sample(files)} if not notes else {}
+    field = feed.row_field or feed.options.get("row", "")
+    sampled = {file.name: sample_files([file], read_objects) for file in choose_sample(files)} if not notes else {}
+    parts = {
+        name: [{**line, **line[field]} for line in part if isinstance(line.get(field), dict)] if field else part
+        for name, part in sampled.items()
+    }
     return propose_rows(replace(feed, notes=tuple(notes), options=options, folder_columns=folder_columns, parts=parts))
 
 
@@ -240,7 +245,7 @@ def _json_feed(
             column = ProposedColumn(name, told[name][0], "as the schema beside the rows says", told[name][1])
         elif column.type is None:
             column = ProposedColumn(name, "string", "objects or values of several kinds, as JSON", "json")
-        columns.append(column if all(name in row for row in rows) else column.make_optional())
+        columns.append(column)
     return SampledFeed(log, topic, str(folder), "json", tuple(columns), rows, sampled, options, row_field=field)
 
 

@@ -32,7 +32,9 @@ _OWN_POSITION = re.compile(r"pos|ccid", re.IGNORECASE)
 _RESTARTS = "_change_ordinal"
 _OWN_NOTE = "the source's own order"
 _COUNTED = re.compile(r"\d{10,}", re.ASCII)
-_POSITION = re.compile(r"(\d{4}[-/.]\d\d|\d\d[-/.]\d\d[-/.]\d{2,4}).*|0x[0-9a-f]+|[0-9a-f]+/[0-9a-f]+|[0-9a-f:]{10,}", re.IGNORECASE)
+_POSITION = re.compile(
+    r"(\d{4}[-/.]\d\d|\d\d[-/.]\d\d[-/.]\d{2,4}).*|0x[0-9a-f]+|[0-9a-f]+/[0-9a-f]+|[0-9a-f:]{10,}", re.IGNORECASE
+)
 _CREATED_NAME = re.compile(r"_*(created?|occurred|happened|received)(_?(at|on|ts|time|date|ms|us))?", re.IGNORECASE)
 _WHENCE = re.compile(
     r"schema|database|db|table|(table|schema|source|stream|topic)_?name|source|stream|topic|partition", re.IGNORECASE
@@ -41,7 +43,7 @@ _LONG_TEXT, _SEVERAL = 64, 2
 # A key has a value for every so many rows at least.
 _MOST_ROWS = 20
 # A key that this share of a file and the next one have comes again.
-_SOME = 0.1
+_SOME, _MOST = 0.1, 0.8
 # A column with at most this share of ties orders rows; the file decides between these.
 _FEW = 0.5
 # What may be a date in a name, with the day first, without a century, or as a week or a number of seconds.
@@ -93,7 +95,7 @@ def find_keys(
 
 def _find_sets(names: Sequence[str], rows: Data, parts: Sequence[Data]) -> list[tuple[str, ...]]:
     """Returns the smallest sets of columns that are unique: in each file, if they come again in others; else in all."""
-    for among, share in ((parts, _FEW), ([rows], 0.0)):
+    for among, share in ((parts, _MOST), ([rows], 0.0)):
         sets: list[tuple[str, ...]] = []
         for one in (one for size in (2, 3) for one in combinations(names, size)):
             is_larger = any({*one} > {*smaller} for smaller in sets)
@@ -341,7 +343,7 @@ def _file_question(text: str, names: Sequence[str], is_alone: bool) -> ProposalQ
     if is_odd:
         text += (
             f" No time can be read for sure from the name `{unread[0]}`. Land files under names such as "
-            "`orders-2026-01-31.csv`; those without a time count by arrival."
+            "`orders-2026-01-31.csv`: a run takes files whose names all have a time, or none."
         )
     how = "the time in its name" if names and not unread else "arrival"
     because = f"no column says when a row changed, so the later file counts: by {how}"

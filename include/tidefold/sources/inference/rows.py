@@ -16,8 +16,7 @@ from tidefold.sources.api import PLACEHOLDER
 from tidefold.sources.debezium.envelope import envelope_reader
 from tidefold.sources.extract.source import find_date
 from tidefold.sources.inference import roles
-from tidefold.sources.inference.absences import Lack, find_lacks
-from tidefold.sources.inference.operations import Data, OpCandidate, find_ops, op_question
+from tidefold.sources.inference.operations import Data, OpCandidate, find_lacks, find_ops, op_question
 from tidefold.sources.inference.proposal import ProposalQuestion, ProposedColumn, ProposedLog
 from tidefold.sources.inference.values import UNZONED
 from tidefold.sources.records.accounting import FilePosition, ReaderPosition
@@ -147,11 +146,10 @@ def propose_rows(feed: SampledFeed) -> ProposedLog:
     op = ops[0] if ops else None
     # A mark of deletes in the row, beside what lines say that are no rows.
     outer = next((one for one in ops if feed.row_field and op and op.any_deletes and one.ignore), None)
-    lacks = find_lacks(feed.columns, [*feed.parts.values()] or [feed.rows], op)
+    lacks = find_lacks([c.name for c in feed.columns], [*feed.parts.values()] or [feed.rows], op)
+    beside = {one.column for one in (op, outer) if one}
     columns = [
-        c if lacks.get(c.name, Lack.OLDER) is not Lack.NEVER or feed.format != "json" else c.make_required()
-        for c in feed.columns
-        if c.name not in {one.column for one in (op, outer) if one}
+        c if c.optional or c.name not in lacks else c.make_optional() for c in feed.columns if c.name not in beside
     ]
     parts = [part for part in feed.parts.values() if part]
     keys = [feed.key] if feed.key else roles.find_keys(feed.id, columns, feed.rows, op, parts)
@@ -173,9 +171,9 @@ def propose_rows(feed: SampledFeed) -> ProposedLog:
     if not feed.key and not empty:
         questions.append(roles.key_question(feed.id, keys, feed.rows, op, parts, once))
     appends = not keys and not op and not empty and not feed.ordered
-    unsent = [c.name for c in columns if lacks.get(c.name) is Lack.UNCLEAR and not appends and not extract]
-    questions += [_ask_merge(unsent)] if unsent else []
-    questions += ask_types([c for c in columns if c.type])
+    is_asked = not (appends or extract or all(lacks.get(c.name, True) for c in columns))
+    questions += [_ask_merge([c.name for c in columns if not lacks.get(c.name, True)])] if is_asked else []
+    questions += _ask_types(columns)
     questions += [extract] if extract else []
     if not feed.ordered and not empty and not appends:
         questions.append(_ask_order(feed, columns, orders, ties, is_alone=op is None and _is_one_day(feed)))
@@ -204,7 +202,7 @@ def propose_rows(feed: SampledFeed) -> ProposedLog:
         sampled=feed.sampled,
         order_by=_split_order(orders[0], named) if orders and not appends else (),
         appends=appends,
-        merge=_PARTIAL if unsent else "",
+        merge=_PARTIAL if is_asked else "",
         questions=tuple(questions),
         ignored=ignored,
         warnings=(*_explain_unwrapped(feed, op), *_explain_refused(feed, op), *([_NO_ZONE] if zone else [])),
@@ -218,22 +216,20 @@ def _ask_merge(names: Sequence[str]) -> ProposalQuestion:
     return ProposalQuestion("merge", f"{text}Null: remove that line", (_PARTIAL, "last"))
 
 
-def ask_types(columns: Sequence[ProposedColumn]) -> list[ProposalQuestion]:
+def _ask_types(columns: Sequence[ProposedColumn]) -> list[ProposalQuestion]:
     """Returns the assumptions on columns whose values fit another type as well."""
-    kinds: dict[tuple[str | None, str, str], list[ProposedColumn]] = {}
+    kinds: dict[tuple[str, str], list[str]] = {}
     for column in columns:
-        if column.other:
-            kinds.setdefault((column.type, column.encoding, column.other), []).append(column)
-    because = {"double": "JSON does not say whether numbers with a point are exact", "long": "numbers since 1970, by name"}
+        if column.type and column.other:
+            kinds.setdefault((column.type, column.other), []).append(column.name)
+    because = {
+        "double": "JSON does not say whether numbers with a point are exact",
+        "long": "numbers since 1970, by name",
+    }
+    text = "which type have these numbers?"
     return [
-        ProposalQuestion(
-            f"{_COLUMNS}{', '.join(column.name for column in members)}",
-            f"which type has it? {members[0].note}",
-            (f"{type_}", other),
-            sure=True,
-            because=because[other],
-        )
-        for (type_, _, other), members in kinds.items()
+        ProposalQuestion(f"{_COLUMNS}{', '.join(names)}", text, kind, sure=True, because=because[kind[1]])
+        for kind, names in kinds.items()
     ]
 
 
@@ -385,8 +381,10 @@ def apply_answers(log: ProposedLog, answers: Mapping[str, str]) -> ProposedLog:
         wanted = answers.get(question.about, "").strip()
         if question.about.startswith(_COLUMNS) and wanted and wanted != question.candidates[0]:
             changed = question.about.removeprefix(_COLUMNS).split(", ")
-            retyped = (replace(c, type=wanted, encoding="", note="") if (c.alias or c.name) in changed else c for c in columns)
-            columns = tuple(retyped)
+            retyped = {
+                c: replace(c, type=wanted, encoding="", note="") for c in columns if (c.alias or c.name) in changed
+            }
+            columns = tuple(retyped.get(c, c) for c in columns)
     left = tuple(
         replace(question, sure=True, because="") if question.about in chosen else question for question in log.questions
     )

@@ -98,8 +98,6 @@ def column_of_texts(name: str, seen: Sequence[str | None], spelling: Spelling = 
     values = (is_respelled and respell(values, spelling)) or values
     if not values:
         return TextColumn(ProposedColumn(name, "string", "only nulls seen: check the type"))
-    if all(map(_is_long, values)) and (moment := _time_of(name, list(map(int, values)))):
-        return TextColumn(moment)
     if formats := _formats(name, values):
         timed = any("%H" in format_ or "%I" in format_ for format_ in formats)
         return TextColumn(ProposedColumn(name, "timestamp" if timed else "date", f"as {values[0]}"), formats)
@@ -107,7 +105,8 @@ def column_of_texts(name: str, seen: Sequence[str | None], spelling: Spelling = 
         return TextColumn(ProposedColumn(name, "string", _text_note(values)))
     for type_, fits in _TEXT_TYPES.items():
         if all(map(fits, values)):
-            return TextColumn(ProposedColumn(name, type_, _note_of(type_, values)))
+            moment = _time_of(name, [*map(int, values)]) if type_ == "long" else None
+            return TextColumn(moment or ProposedColumn(name, type_, _note_of(type_, values)))
     if all(map(_WHOLE.fullmatch, values)):
         return TextColumn(ProposedColumn(name, f"decimal({_MOST_DIGITS},0)", "too long for `long`"))
     if all(_FRACTION.fullmatch(v) or _WHOLE.fullmatch(v) for v in values):

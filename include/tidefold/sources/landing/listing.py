@@ -263,8 +263,8 @@ def of_topic(
 def list_by_number(feed: Feed, endings: Sequence[str], state: LogState) -> Listing:
     """Returns all files with these endings.
 
-    If `file` orders the log, the first file with a clear name decides whether names have a time. Files of the other kind
-    and those with an unclear name are problems.
+    If `file` orders the log, the first file with a clear name decides whether names have a time. Files of the other
+    kind, and those with an unclear name, are problems.
     """
     taken = {entry.name for entry in state.landed}
     files, problems = list_any(

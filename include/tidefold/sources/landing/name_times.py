@@ -75,23 +75,23 @@ def _read_day(match: re.Match[str]) -> datetime | None:
 def _place(day: datetime, rest: str, zone: str | None) -> int:
     """Returns the time of a day and of what follows it. What is too large for the unit of the time is unclear."""
     moment, micros, room, spelled = day, 0, _DAYS, None
-    found = next((one for pattern in _CLOCKS if (one := pattern.match(rest))), None)
-    if found:
-        hour, _, minute, second, fraction, spelled = found.groups()
+    part = next((one for pattern in _CLOCKS if (one := pattern.match(rest))), None)
+    if part:
+        hour, _, minute, second, fraction, spelled = part.groups()
         if int(hour) > 23 or int(minute or 0) > 59 or int(second or 0) > 59:
             return _UNCLEAR
         moment += timedelta(hours=int(hour), minutes=int(minute or 0), seconds=int(second or 0))
         micros, room = _fraction(fraction) if second else (0, _MINUTES if minute else _HOURS)
     elif re.match(r"T?\d|[_ -]\d{6}(?!\d)", rest):
         return _UNCLEAR
-    elif found := _HOUR.search(rest):
-        hours = int(found[1] or found[2])
-        hours = hours % 12 + 12 * (found[3].lower() == "pm") if found[3] else hours
+    elif part := _HOUR.search(rest):
+        hours = int(part[1] or part[2])
+        hours = hours % 12 + 12 * (part[3].lower() == "pm") if part[3] else hours
         moment, room = moment + timedelta(hours=hours), _HOURS
-    elif (found := _EPOCH.search(rest)) and abs(int(found[1]) - day.timestamp()) < 2 * 86_400:
-        moment, spelled = datetime.fromtimestamp(int(found[1]), UTC), "Z"
-        micros, room = _fraction(found[2])
-    counted = _count(rest[: found.start()] + rest[found.end() :] if found else rest)
+    elif (part := _EPOCH.search(rest)) and abs(int(part[1]) - day.timestamp()) < 2 * 86_400:
+        moment, spelled = datetime.fromtimestamp(int(part[1]), UTC), "Z"
+        micros, room = _fraction(part[2])
+    counted = _count(rest[: part.start()] + rest[part.end() :] if part else rest)
     if counted is None or counted >= room:
         return _UNCLEAR
     if spelled is None:

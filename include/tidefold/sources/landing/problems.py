@@ -98,7 +98,9 @@ def report_file_time(name: str, *, dated: bool, is_unclear: bool = False) -> Fil
     begin, ending = stem[0] if stem and stem[0] else "file", "".join(re.findall(r"\.[a-z]+\b", own.name)[-2:])
     hint = f"Land it under a name such as `{begin}-2026-01-31{ending}` or `{begin}-2026-01-31T06-00{ending}`."
     if not dated:
-        hint = f"Land it under a name without a time, such as `{begin}-1{ending}`. Or feed the files to a new log, from "
+        hint = (
+            f"Land it under a name without a time, such as `{begin}-1{ending}`. Or feed the files to a new log, from "
+        )
         hint += "the first dated file on."
     return FileProblem(name, "LANDED_TIME", message, hint)
 

@@ -16,8 +16,8 @@ from tidefold.domain.source_progress import NameReading
 from tidefold.errors import CorruptError
 from tidefold.sources.api import PLACEHOLDER, Feed, RecordReader, Source, UnfitFileError
 from tidefold.sources.landing.folders import folder_at
-from tidefold.sources.landing.name_times import find_time
 from tidefold.sources.landing.listing import LandedFile
+from tidefold.sources.landing.name_times import find_time
 from tidefold.sources.landing.plan import FileTask
 from tidefold.sources.landing.streams import (
     CutShortError,
