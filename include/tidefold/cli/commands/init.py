@@ -21,7 +21,6 @@ Interactive = Annotated[
     bool, typer.Option("--interactive", "-i", help="Ask about everything that the files do not show.")
 ]
 
-_KINDS = {"proved": "proved by the sample", "assumed": "assumed", "answered": "your answers", "open": "questions"}
 _READERS = (
     "Does every reader of the tables support Delta's deletion vectors? Spark with Delta 3.2 or newer, DuckDB, Polars "
     "and `tidefold read` do; deltalake's to_pandas does not (docs/reading.md)."
@@ -148,8 +147,13 @@ def _report(
     lines: Mapping[str, Mapping[str, Sequence[str]]],
 ) -> None:
     path = terminal.config_path
-    data: dict[str, object] = {"lines": lines}
-    data |= {"config": str(path.absolute()), "logs": list(active), "left_out": left_out, "assumed": guesses}
+    data: dict[str, object] = {
+        "config": str(path.absolute()),
+        "logs": list(active),
+        "left_out": left_out,
+        "assumed": guesses,
+    }
+    data["lines"] = lines
     data["sets"] = {one.id: list(one.logs) for one in sets}
     named = f": {', '.join(active)}" if active else ""
     waiting = f"; {count_noun(len(left_out), 'more log')} as a comment, with questions" if left_out else ""
@@ -161,8 +165,8 @@ def _report(
     for one in sets:
         terminal.note(f"set: {_describe_set(one)}")
     for log, kinds in lines.items():
-        told = ". ".join(f"{_KINDS[kind]}: {', '.join(names)}" for kind, names in kinds.items())
-        terminal.note(f"lines of {log}: {told}")
+        answers = f"; answered: {', '.join(kinds['answered'])}" if kinds["answered"] else ""
+        terminal.note(f"proved by the sample: {log}: {', '.join(kinds['proved'])}{answers}")
     if left_out:
         terminal.note(
             "next: answer what the file marks with QUESTION and remove the `# ` there, then `tidefold validate`"

@@ -86,17 +86,12 @@ def list_assumptions(log: ProposedLog) -> list[str]:
 
 
 def sort_lines(log: ProposedLog) -> dict[str, list[str]]:
-    """Returns the lines of a log by what stands behind them: the sample, an assumption, an answer, or nothing yet."""
-    kinds: dict[str, list[str]] = {"proved": [], "assumed": [], "answered": [], "open": []}
-    for question in log.questions:
-        kind = "open" if not question.sure else "assumed" if question.because else "answered"
-        kinds[kind].append(question.about)
-    kinds["assumed"] += [name for name, _ in log.options if name == "time_zone"] + ["ignored"] * bool(log.ignored)
-    told = {about for abouts in kinds.values() for about in abouts}
+    """Returns the lines of a log that the sample proves, and those that a person answered."""
+    others = {"time_zone", *(question.about for question in log.questions)}
     order = [] if log.appends or log.order == VERSION else ["order"]
     lines = ["format", *(name for name, _ in log.options), *(["key"] if log.key else []), "columns", *order]
-    kinds["proved"] = [name for name in lines if name not in told]
-    return {kind: list(dict.fromkeys(abouts)) for kind, abouts in kinds.items() if abouts}
+    answered = [question.about for question in log.questions if question.sure and not question.because]
+    return {"proved": [name for name in lines if name not in others], "answered": answered}
 
 
 def _describe_assumption(question: ProposalQuestion) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 from tidefold.sources.inference.proposal import ProposalQuestion
 
 Data = Sequence[Mapping[str, Any]]
+Parts = Sequence[Data]
 
 # Names of nothing else; and names that may be business data, too.
 _ONLY_OPERATION = (
@@ -178,7 +179,7 @@ def _flag(name: str, seen: Collection[str]) -> OpCandidate:
     return OpCandidate(name, _spell([low], seen), _spell([high], seen), name.startswith("_"))
 
 
-def find_lacks(names: Sequence[str], parts: Sequence[Data], op: OpCandidate | None) -> dict[str, bool]:
+def find_lacks(names: Sequence[str], parts: Parts, op: OpCandidate | None) -> dict[str, bool]:
     """Returns the columns that rows lack which are no deletes, each with whether only older files lack it.
 
     parts: the rows of each file, the oldest first.
@@ -192,10 +193,10 @@ def find_lacks(names: Sequence[str], parts: Sequence[Data], op: OpCandidate | No
     return lacks
 
 
-def op_question(ops: Sequence[OpCandidate], rows: Data) -> ProposalQuestion | None:
-    """Asks which column marks deleted rows; None if no column looks like it."""
+def op_question(ops: Sequence[OpCandidate], rows: Data) -> list[ProposalQuestion]:
+    """Asks which column marks deleted rows; nothing if no column looks like it."""
     if not ops:
-        return None
+        return []
     best = ops[0]
     said = sorted({text_of(row[best.column]) for row in rows if row.get(best.column) is not None})
     text, reason = "does this column say what a row does?", f"it says {', '.join(said)}"
@@ -205,4 +206,4 @@ def op_question(ops: Sequence[OpCandidate], rows: Data) -> ProposalQuestion | No
         text += f" It {reason.removeprefix('it ')}; rows without it would be upserts, as in a full load beside changes."
     if best.unknown:
         text += f" Nothing says what {', '.join(map(repr, best.unknown))} means: list it."
-    return ProposalQuestion("op", text, tuple(op.column for op in ops), best.sure, reason)
+    return [ProposalQuestion("op", text, tuple(op.column for op in ops), best.sure, reason)]

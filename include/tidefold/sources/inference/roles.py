@@ -10,7 +10,7 @@ from itertools import combinations, pairwise
 from typing import Any
 
 from tidefold.domain.table.types import parse_type
-from tidefold.sources.inference.operations import Data, OpCandidate, text_of
+from tidefold.sources.inference.operations import Data, OpCandidate, Parts, text_of
 from tidefold.sources.inference.proposal import ProposalQuestion, ProposedColumn
 from tidefold.sources.landing.name_times import find_time, is_unclear
 
@@ -61,12 +61,7 @@ def describes_row(name: str) -> bool:
 
 
 def find_keys(
-    log: str,
-    columns: Sequence[ProposedColumn],
-    rows: Data,
-    op: OpCandidate | None,
-    parts: Sequence[Data] = (),
-    once: Sequence[Data] = (),
+    log: str, columns: Sequence[ProposedColumn], rows: Data, op: OpCandidate | None, parts: Parts = (), once: Parts = ()
 ) -> list[tuple[str, ...]]:
     """Returns columns that may be the key, the likeliest first; several together only if none alone is unique.
 
@@ -76,7 +71,6 @@ def find_keys(
     usable = [c.name for c in columns if _can_be_key(c, rows)]
     inserts = [row for row in rows if op and op.is_insert(row)]
     told = inserts if len(inserts) >= _SEVERAL else rows
-    once = [*once, [row for row in rows if op and op.is_of_snapshot(row)]]
     repeated = find_repeated(usable, once)
     fit = [name for name in usable if name not in repeated and not _has_few_values(name, rows)]
     several = [part for part in parts if len(part) >= _SEVERAL] if op is None else []
@@ -93,7 +87,7 @@ def find_keys(
     return [*best, *((name,) for name in named), *((name,) for name in keys if key_score(log, name) < 3)]
 
 
-def _find_sets(names: Sequence[str], rows: Data, parts: Sequence[Data]) -> list[tuple[str, ...]]:
+def _find_sets(names: Sequence[str], rows: Data, parts: Parts) -> list[tuple[str, ...]]:
     """Returns the smallest sets of columns that are unique: in each file, if they come again in others; else in all."""
     for among, share in ((parts, _MOST), ([rows], 0.0)):
         sets: list[tuple[str, ...]] = []
@@ -106,7 +100,7 @@ def _find_sets(names: Sequence[str], rows: Data, parts: Sequence[Data]) -> list[
     return []
 
 
-def find_repeated(names: Sequence[str], once: Sequence[Data]) -> list[str]:
+def find_repeated(names: Sequence[str], once: Parts) -> list[str]:
     """Returns the columns that have a value twice among rows that have each key once."""
     return [name for name in names if any(len(part) >= _SEVERAL and not _is_unique((name,), part) for part in once)]
 
@@ -116,26 +110,26 @@ def _has_few_values(name: str, rows: Data) -> bool:
     return _MOST_ROWS * len({row.get(name) for row in rows}) < len(rows)
 
 
-def find_shared(key: Sequence[str], parts: Sequence[Data]) -> float:
+def find_shared(key: Sequence[str], parts: Parts) -> float:
     """Returns the lowest share of the keys of a file that the next file has, too; 0 for one file."""
     keys = [{tuple(row.get(name) for name in key) for row in part} for part in parts]
     return min((len(one & other) / len(one) for one, other in pairwise(keys)), default=0.0)
 
 
-def _find_again(key: Sequence[str], parts: Sequence[Data]) -> float:
+def _find_again(key: Sequence[str], parts: Parts) -> float:
     """Returns the lowest share of the keys of a file that other files have, too; 0 for one file."""
     keys = [{tuple(row.get(name) for name in key) for row in part} for part in parts]
     counts = Counter(value for part in keys for value in part)
     return min((sum(counts[value] > 1 for value in part) / len(part) for part in keys), default=0.0)
 
 
-def find_same(parts: Sequence[Data]) -> float:
+def find_same(parts: Parts) -> float:
     """Returns the lowest share of the rows of a file that the next file has, too; 0 for one file."""
     rows = [set(map(_freeze, part)) for part in parts]
     return min((len(one & other) / len(one) for one, other in pairwise(rows)), default=0.0)
 
 
-def is_window(key: Sequence[str], parts: Sequence[Data]) -> bool:
+def is_window(key: Sequence[str], parts: Parts) -> bool:
     """Whether the rows that each file has no longer are, by some column, those before all that it has."""
 
     def place(row: Mapping[str, Any], name: str) -> tuple[int, str]:
@@ -241,16 +235,10 @@ def _count_nulls(column: ProposedColumn, rows: Data) -> int:
 
 
 def key_question(
-    log: str,
-    keys: Sequence[tuple[str, ...]],
-    rows: Data,
-    op: OpCandidate | None,
-    parts: Sequence[Data] = (),
-    once: Sequence[Data] = (),
+    log: str, keys: Sequence[tuple[str, ...]], rows: Data, op: OpCandidate | None, parts: Parts = (), once: Parts = ()
 ) -> ProposalQuestion:
     """Asks which columns are the key. once: see `find_keys`."""
     text = "which columns tell rows apart? If rows only come, set `merge: append` in the place of `key`."
-    once = [*once, [row for row in rows if op and op.is_of_snapshot(row)]]
     for name in find_repeated([name for name in (rows[0] if rows else ()) if key_score(log, name) == 3], once):
         text += f" `{name}` alone does not: it comes twice in one snapshot or file."
     if not keys:

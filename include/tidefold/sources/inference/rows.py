@@ -152,29 +152,22 @@ def propose_rows(feed: SampledFeed) -> ProposedLog:
         c if c.optional or c.name not in lacks else c.make_optional() for c in feed.columns if c.name not in beside
     ]
     parts = [part for part in feed.parts.values() if part]
-    keys = [feed.key] if feed.key else roles.find_keys(feed.id, columns, feed.rows, op, parts)
-    once: Sequence[Data] = ()
-    is_ordered = feed.key or feed.ordered or op or not keys or roles.find_orders(columns, feed.rows, keys[0])
-    if not is_ordered and (len(parts) == 1 or roles.find_shared(keys[0], parts) >= _HALF):
-        once = parts  # Nothing orders the rows of a file, and each file may have all of them.
-        keys = roles.find_keys(feed.id, columns, feed.rows, op, parts, once)
+    snapshot = [row for row in feed.rows if op and op.is_of_snapshot(row)]
+    once = [*_find_extracts(feed, columns, op, parts), snapshot]
+    keys = [feed.key] if feed.key else roles.find_keys(feed.id, columns, feed.rows, op, parts, once)
     key = keys[0] if keys else ()
     extract = None if op else _find_extract(feed, key)
     feed = replace(feed, ordered=feed.ordered or extract is not None)
     ties = {} if feed.ordered else roles.find_orders(columns, feed.rows, key)
     orders = roles.add_files(columns, ties) if feed.format in _BY_FILE and not feed.ordered else [*ties]
-    questions = [*feed.questions]
     zone = _assume_zone(feed, columns)
-    if question := op_question(ops, feed.rows):
-        questions.append(question)
+    questions = [*feed.questions, *op_question(ops, feed.rows)]
     empty = not feed.rows and bool(feed.notes)  # Then no question is needed.
     if not feed.key and not empty:
         questions.append(roles.key_question(feed.id, keys, feed.rows, op, parts, once))
     appends = not keys and not op and not empty and not feed.ordered
-    is_asked = not (appends or extract or all(lacks.get(c.name, True) for c in columns))
-    questions += [_ask_merge([c.name for c in columns if not lacks.get(c.name, True)])] if is_asked else []
-    questions += _ask_types(columns)
-    questions += [extract] if extract else []
+    unsent = [c.name for c in columns if not (lacks.get(c.name, True) or appends or extract)]
+    questions += [*_ask_merge(unsent), *_ask_types(columns), *([extract] if extract else [])]
     if not feed.ordered and not empty and not appends:
         questions.append(_ask_order(feed, columns, orders, ties, is_alone=op is None and _is_one_day(feed)))
     ignored = tuple(c.name for c in columns if c.type is None or _INDEX.fullmatch(c.name))
@@ -202,7 +195,7 @@ def propose_rows(feed: SampledFeed) -> ProposedLog:
         sampled=feed.sampled,
         order_by=_split_order(orders[0], named) if orders and not appends else (),
         appends=appends,
-        merge=_PARTIAL if is_asked else "",
+        merge=_PARTIAL if unsent else "",
         questions=tuple(questions),
         ignored=ignored,
         warnings=(*_explain_unwrapped(feed, op), *_explain_refused(feed, op), *([_NO_ZONE] if zone else [])),
@@ -211,9 +204,19 @@ def propose_rows(feed: SampledFeed) -> ProposedLog:
     )
 
 
-def _ask_merge(names: Sequence[str]) -> ProposalQuestion:
+def _find_extracts(
+    feed: SampledFeed, columns: Sequence[ProposedColumn], op: OpCandidate | None, parts: Sequence[Data]
+) -> Sequence[Data]:
+    """Returns the rows of each file, if nothing orders them and each file may have all rows; else nothing."""
+    keys = [] if feed.key or feed.ordered or op else roles.find_keys(feed.id, columns, feed.rows, op, parts)
+    if not keys or roles.find_orders(columns, feed.rows, keys[0]):
+        return ()
+    return parts if len(parts) == 1 or roles.find_shared(keys[0], parts) >= _HALF else ()
+
+
+def _ask_merge(names: Sequence[str]) -> list[ProposalQuestion]:
     text = f"some rows lack {', '.join(names)}. Are these null there, or as they were? As they were: `merge: partial`. "
-    return ProposalQuestion("merge", f"{text}Null: remove that line", (_PARTIAL, "last"))
+    return [ProposalQuestion("merge", f"{text}Null: remove that line", (_PARTIAL, "last"))] if names else []
 
 
 def _ask_types(columns: Sequence[ProposedColumn]) -> list[ProposalQuestion]:
