@@ -34,8 +34,8 @@ def _init(who: Person, kind: Kind) -> None:
 
 def _plain(value: Any) -> Any:
     """A number as a decimal, whatever its type: JSON has no other. A text that looks like one stays a text."""
-    if isinstance(value, float):
-        return Decimal(repr(value)).quantize(Decimal("0.01"))
+    if isinstance(value, float | Decimal):
+        return Decimal(repr(value) if isinstance(value, float) else value).normalize()
     return value.isoformat() if isinstance(value, datetime) else value
 
 

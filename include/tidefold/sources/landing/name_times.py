@@ -21,6 +21,8 @@ _CLOCKS = (
 _HOUR = re.compile(r"(?<![^\W_])(?:(?:h|hh|hour)=(\d\d?)|(\d\d?)(?:h|(am|pm)))(?![^\W_])", re.IGNORECASE)
 _EPOCH = re.compile(r"(?<![^\W_])(\d{10})(\d{3}|\d{6})?(?![^\W_])")
 UUID = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
+# What orders nothing: ids of any job, of a transaction of Databricks, and the partition beside an offset of Kafka.
+_IDS = re.compile(rf"{UUID}|(?<![^\W_])tid-\d+|\+\d+(?=\+\d{{10}})")
 _COUNTER = re.compile(
     r"(?<![^\W_])(?:p|part|page|chunk|batch|seq|no|nr|file|run|v|version)?(\d+)(?![^\W_])", re.IGNORECASE
 )
@@ -92,7 +94,7 @@ def _place(day: datetime, rest: str, zone: str | None) -> int:
         moment, spelled = datetime.fromtimestamp(int(part[1]), UTC), "Z"
         micros, room = _fraction(part[2])
     counted = _count(rest[: part.start()] + rest[part.end() :] if part else rest)
-    if counted is None or counted >= room:
+    if counted >= room:
         return _UNCLEAR
     if spelled is None:
         moment = moment.replace(tzinfo=UTC if zone is None else ZoneInfo(zone))
@@ -105,11 +107,9 @@ def _fraction(digits: str | None) -> tuple[int, int]:
     return int((digits or "").ljust(6, "0")), 10 ** (6 - len(digits or ""))
 
 
-def _count(rest: str) -> int | None:
-    """Returns the numbers that stand alone, without ids, as one. None: a later one is too large."""
+def _count(rest: str) -> int:
+    """Returns the numbers that stand alone, without ids, as one. A later one decides between files with the same before it."""
     counted = 0
-    for place, number in enumerate(_COUNTER.findall(re.sub(UUID, "", rest))):
-        if place and int(number) >= 1000:
-            return None
-        counted = counted * 1000 + int(number) if place else int(number)
+    for number in _COUNTER.findall(_IDS.sub("", rest)):
+        counted = counted * max(1000, 10 ** len(number)) + int(number)
     return counted
