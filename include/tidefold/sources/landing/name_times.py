@@ -108,7 +108,7 @@ def _fraction(digits: str | None) -> tuple[int, int]:
 
 
 def _count(rest: str) -> int:
-    """Returns the numbers that stand alone, without ids, as one. A later one decides between files with the same before it."""
+    """Returns the numbers that stand alone, without ids, as one. A later one decides between equal ones."""
     counted = 0
     for number in _COUNTER.findall(_IDS.sub("", rest)):
         counted = counted * max(1000, 10 ** len(number)) + int(number)
