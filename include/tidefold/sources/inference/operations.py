@@ -44,6 +44,7 @@ _WITH_IMAGES: tuple[tuple[re.Pattern[str], tuple[str, ...], tuple[str, ...], tup
     (_ANY_NAME, ("insert", "update_postimage"), ("delete",), ("update_preimage",)),
     (_ANY_NAME, ("insert", "update_after"), ("delete",), ("update_before",)),
     (_ANY_NAME, ("+i", "+u"), ("-d",), ("-u",)),
+    (_ANY_NAME, ("insert", "bootstrap-insert", "update"), ("delete",), ("bootstrap-start", "bootstrap-complete")),
     (re.compile(r"enttyp", re.IGNORECASE), ("pt", "up"), ("dl",), ("ub",)),
 )
 # The words that `op` knows by default.
@@ -198,8 +199,8 @@ def op_question(ops: Sequence[OpCandidate], rows: Data) -> list[ProposalQuestion
     if not ops:
         return []
     best = ops[0]
-    said = sorted({text_of(row[best.column]) for row in rows if row.get(best.column) is not None})
-    text, reason = "does this column say what a row does?", f"it says {', '.join(said)}"
+    words = sorted({text_of(row[best.column]) for row in rows if row.get(best.column) is not None})
+    text, reason = "does this column say what a row does?", f"it says {', '.join(words)}"
     if best.any_deletes:
         reason = "its name says when a row was deleted"
     elif best.has_gaps and not best.sure:

@@ -40,8 +40,6 @@ _WHENCE = re.compile(
     r"schema|database|db|table|(table|schema|source|stream|topic)_?name|source|stream|topic|partition", re.IGNORECASE
 )
 _LONG_TEXT, _SEVERAL = 64, 2
-# A key has a value for every so many rows at least.
-_MOST_ROWS = 20
 # A key that this share of a file and the next one have comes again.
 _SOME, _MOST = 0.1, 0.8
 # A column with at most this share of ties orders rows; the file decides between these.
@@ -106,8 +104,8 @@ def find_repeated(names: Sequence[str], once: Parts) -> list[str]:
 
 
 def _has_few_values(name: str, rows: Data) -> bool:
-    """Whether a column has so few values that it only counts or groups rows."""
-    return _MOST_ROWS * len({row.get(name) for row in rows}) < len(rows)
+    """Whether a column has so few values that it only counts or groups rows, as the number of a line."""
+    return len({row.get(name) for row in rows}) ** 2 < len(rows)
 
 
 def find_shared(key: Sequence[str], parts: Parts) -> float:
