@@ -286,6 +286,11 @@ def test_a_column_that_says_when_but_cannot_be_read_is_asked(column: str, value:
     assert value in question
 
 
+def test_a_change_time_beside_an_lsn_is_enough(person: Person) -> None:
+    said = begin(person, {"o.csv": "id,v,lsn,updated_at\n1,a,0/16B2D50,2026-11-01\n2,b,0/16B2D51,2026-11-02\n"})
+    assert not asked(said, "order")
+
+
 def test_an_order_that_begins_again_in_each_scan_is_asked(person: Person) -> None:
     said = begin(person, {"o.csv": "id,v,_change_type,_change_ordinal\n1,a,INSERT,0\n2,a,INSERT,0\n1,a,DELETE,1\n"})
     assert "begins again" in asked(said, "order")

@@ -129,7 +129,7 @@ FRESH = [
         {"readings/sensors-2026-11-02.ndjson": _lines({"sensor_id": "s1", "ts": 1793606400, "c": -3.25})},
         ("sensor_id",),
         {("s1",): {"c": -3.25}, ("s2",): {"c": 2.0}},
-        "sensor_id\n\n",
+        "sensor_id\n\n\n\n",
     ),
     FreshFeed(
         "upper case, leading zeros, numbers for days",
@@ -199,6 +199,7 @@ FRESH = [
         {"users/2.jsonl": _lines({"id": 1, "name": "a", "mail": "a@x", "updated_at": "2026-11-02T08:00:00Z"})},
         ("id",),
         {(1,): {"mail": "a@x"}, (2,): {"mail": "b@x"}},
+        "\npartial\n\n",
     ),
     FreshFeed(
         "a version counter instead of a time",

@@ -290,7 +290,7 @@ def order_question(
         count = f"{nulls[gap]:,} of {len(rows):,} rows"
         text += f" `{gap}` has nulls ({count}), and a row without an order is refused: fill it."
         return ProposalQuestion("order", text, tuple(orders))
-    unread = next((c for c in columns if order_score(c) > max(best, 1) and _is_unread(c, rows)), None)
+    unread = next((c for c in columns if best < 2 <= order_score(c) and _is_unread(c, rows)), None)
     if unread:
         example = next(row[unread.name] for row in rows if row.get(unread.name) is not None)
         text += f" `{unread.name}` says it, but as text, which orders nothing: {example}. Land it as a whole number of "
