@@ -232,5 +232,5 @@ def add_fields(golden: Golden, found: Fields) -> None:
                 assert read_manifest(store, log, snapshot).snapshot == snapshot.id
                 collect(Manifest, json.loads(store.read(LogPaths(log).manifest(snapshot.id))), found)
     for entry in store.list("changelog/intents"):
-        brought = entry.path.endswith("arrivals.json")
+        brought = "/arrivals-" in entry.path
         collect(tuple[Taking, ...] if brought else Intent, json.loads(store.read(entry.path)), found)

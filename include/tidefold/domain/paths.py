@@ -197,4 +197,4 @@ def check_log_id(log: str) -> str:
 
 
 # Older forms were never released; they are refused by name.
-STORED_FORMAT = 6
+STORED_FORMAT = 7

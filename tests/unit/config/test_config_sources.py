@@ -68,7 +68,7 @@ def test_rows_without_offsets_need_an_order(
     [
         ("{id: int, seq: long, v: binary}", "SOURCE_TYPE"),
         ('{id: int, seq: long, v: "array<int>"}', "SOURCE_TYPE"),
-        ("{id: int, seq: long, v: {type: timestamp, encoding: millis}}", "ENCODING_WITHOUT_EFFECT"),
+        ("{id: int, seq: long, v: {type: timestamp, encoding: millis}}", None),
         ('{id: int, seq: long, v: "decimal(5,2)"}', None),
     ],
 )

@@ -1,7 +1,7 @@
-"""Makes the golden store `v6-set.tar.gz`: two logs in a set, with what `make_v6.py` has of single logs as its tools. It
+"""Makes the golden store `v7-set.tar.gz`: two logs in a set, with what `make_v7.py` has of single logs as its tools. It
 was run by the code of the commit that added the archive, and is kept as it was run.
 
-    PYTHONPATH=include .venv/bin/python tests/data/golden/make_v6_set.py tests/data/golden/v6-set.tar.gz
+    PYTHONPATH=include .venv/bin/python tests/data/golden/make_v7_set.py tests/data/golden/v7-set.tar.gz
 
 Each transaction of the source moves an amount from a row of `left` to a row of `right`, so the sum of all amounts is
 the same at each point. The truth has the rows of both tables at each point, from dicts that take every transaction.
@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from make_v6 import KEPT_VERSIONS, LANDED_AT, listed, of_table, pack
+from make_v7 import KEPT_VERSIONS, LANDED_AT, listed, of_table, pack
 
 from tidefold.compute.runners import in_process
 from tidefold.domain.log_state import Verdict

@@ -1,7 +1,7 @@
-"""Makes the golden store `v6-whole-life.tar.gz`. It was run by the code of the commit that added
+"""Makes the golden store `v7-whole-life.tar.gz`. It was run by the code of the commit that added
 the archive, and is kept as it was run.
 
-    PYTHONPATH=include .venv/bin/python tests/data/golden/make_v6.py tests/data/golden/v6-whole-life.tar.gz
+    PYTHONPATH=include .venv/bin/python tests/data/golden/make_v7.py tests/data/golden/v7-whole-life.tar.gz
 
 Everything goes through the operations that users call, in one process instead of Spark, with a verdict given by hand
 instead of by the gate. Rows, snapshots and sqns are the same each time; random names and instants are not. The truth
