@@ -20,6 +20,7 @@ from tidefold.domain.source_progress import NO_COMMIT
 from tidefold.domain.table.table_spec import MARIADB, MONGODB, ORACLE, POSTGRESQL, SQLSERVER, Engine
 from tidefold.sources.api import RecordReader
 from tidefold.sources.debezium.connect_schema import column_names, columns_by, forms_of, schema_beside
+from tidefold.sources.debezium.late_checks import LateKeys, checks_late
 from tidefold.sources.debezium.ordering import FIRST, INITIAL, LAST, STREAMED, OrderOf, former_key, order_of
 from tidefold.sources.records import record_types
 from tidefold.sources.records.accounting import FilePosition, OrderPoint, ReaderPosition, takes_delete
@@ -206,18 +207,21 @@ class EnvelopeLog:
     """What the records of one log are judged by.
 
     upsert: the operation of an insert or update.
+    keys: of the transaction that is read; None: the source never has two rows under one key.
     """
 
     shape: TableSpec
     decoder: EnvelopeDecoder
     order_of: OrderOf
     upsert: int
+    keys: LateKeys | None
 
 
 def envelope_reader(shape: TableSpec, schema: Mapping[str, Any] | None = None) -> RecordReader:
     """Returns the reader of a log's lines. `schema`: see EnvelopeDecoder. Raises RefusedRecordError."""
     upsert = MERGE if shape.merge.engine is Engine.AGGREGATE else UPSERT
-    return partial(read_record, EnvelopeLog(shape, EnvelopeDecoder(shape, schema), order_of(shape.order), upsert))
+    keys = LateKeys() if checks_late(shape) else None
+    return partial(read_record, EnvelopeLog(shape, EnvelopeDecoder(shape, schema), order_of(shape.order), upsert, keys))
 
 
 def read_record(log: EnvelopeLog, at: ReaderPosition, line: bytes) -> None:
@@ -238,7 +242,11 @@ def read_record(log: EnvelopeLog, at: ReaderPosition, line: bytes) -> None:
         if isinstance(change, str):
             at.count(change)
         elif at.is_alone or advance(log, at, change.order, record.value.source, record.value.op):
-            append(at, change)
+            settled = log.keys.follow(at, change, record, text) if log.keys and not at.is_alone else change
+            if settled is None:
+                at.count("ignored")
+            else:
+                append(at, settled)
         else:
             at.account.resent += 1
     except RefusedRecordError as refused:

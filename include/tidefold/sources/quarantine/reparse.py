@@ -35,7 +35,7 @@ from tidefold.storage import Store, compute_sha256
 from tidefold.typed_json import decode_json
 
 # Refused for their position in the file, which does not change.
-OF_THEIR_PLACE = frozenset(("OFFSET_ORDER", "OFFSET_TWICE", "TORN_LINE", "LINE_TOO_LONG"))
+OF_THEIR_PLACE = frozenset(("OFFSET_ORDER", "OFFSET_TWICE", "TORN_LINE", "LINE_TOO_LONG", "KEY_TAKEN_OVER"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -291,8 +291,8 @@ class ReaderPosition:
     """
 
     __slots__ = (
-        "_last", "_last_line", "_marks", "_only", "_says_offset", "account", "batch", "deleted", "is_alone", "line",
-        "number", "offset", "place", "placeholder", "stream", "unsent",
+        "_drained", "_last", "_last_line", "_marks", "_only", "_says_offset", "_undone", "account", "batch", "deleted",
+        "is_alone", "line", "number", "offset", "place", "placeholder", "stream", "unsent",
     )  # fmt: skip
 
     def __init__(self, place: FilePosition, shape: TableSpec) -> None:
@@ -310,6 +310,8 @@ class ReaderPosition:
         # The delete may have come with an earlier file; then nothing is newer.
         self.deleted: OrderPoint | None = place.stream.max_order or None
         self._marks = self.placeholder.marks(shape)
+        # How many changes were drained, and which of the batch do not count.
+        self._drained, self._undone = 0, set[int]()
         # The offset and the text of the record before; the offset of the only record, if it is read alone.
         self._last, self._last_line = place.start - 1, b""
         self._only: int | None = None
@@ -361,7 +363,28 @@ class ReaderPosition:
     def drain_batch(self) -> Batch:
         """The changes since the last call."""
         batch, self.batch = self.batch, Batch()
+        self._drained += len(batch.ops)
+        if self._undone:
+            kept, self._undone = Batch(), self._undone
+            for number, one in enumerate(batch.each()):
+                if number not in self._undone:
+                    kept.extend(one)
+            batch, self._undone = kept, set()
         return batch
+
+    @property
+    def next_change(self) -> int:
+        """The number of the next change of the file."""
+        return self._drained + len(self.batch.ops)
+
+    def undo(self, changes: list[int]) -> bool:
+        """Takes changes back, and counts their records as ignored. Returns False if one was drained."""
+        if changes[0] < self._drained:
+            return False
+        self._undone.update(number - self._drained for number in changes)
+        self.account.changes -= len(changes)
+        self.account.ignored += len(changes)
+        return True
 
     def is_new(self, topic: str | None, partition: int | None, offset: int | None) -> bool:
         """Checks the place of a record; what it does not say is that of its file, with offsets counted.

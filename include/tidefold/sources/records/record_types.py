@@ -39,6 +39,7 @@ class SourceBlock(msgspec.Struct, gc=False):
     scn: int | str | None = None
     commit_scn: int | str | None = None
     ord: int | None = None
+    txId: int | str | None = None
 
     @property
     def committed(self) -> int | None:

@@ -31,6 +31,7 @@ class Rows:
         self._columns = [(record_types.field(i), c.name) for i, c in enumerate(shape.columns)]
         self._keys = [(field, name) for field, name in self._columns if name in shape.key]
         self._of: Callable[[Any], Any] = attrgetter(*(f for f, _ in self._keys)) if self._keys else lambda row: None
+        self.key_of, self.fields = self._of, [field for field, _ in self._columns]
         self._nothing: Mapping[str, None] = dict.fromkeys(field for field, _ in self._columns)
         self._conversions = conversions(shape, forms)
         self._shape = shape
@@ -70,6 +71,10 @@ class Rows:
                 raise RefusedRecordError("KEY_NULL", "Neither the key of the record nor `before` has the key columns.")
             values[field] = fields[0]
         return self.convert(self._row(**{**self._nothing, **values}))
+
+    def image(self, before: msgspec.Raw) -> Any:
+        """The row in a complete `before`."""
+        return self.convert(msgspec.json.decode(before, type=self._row | None))
 
     def nothing(self) -> Any:
         """A row without any value."""
