@@ -198,16 +198,16 @@ def _moves(pipeline: Pipeline, state: LogState, look: SecondLook) -> Iterator[_M
 def _find_deleted_key(
     pipeline: Pipeline, state: LogState, one: Refused, row: Row, order: tuple[int, ...]
 ) -> Key | None:
-    """Returns the key of the delete with the same order right before this insert. A tombstone may be between them.
+    """Returns the key of the delete with the same order before this insert; None: there is not exactly one.
 
-    An earlier file may have brought the delete. None if there is not exactly one.
+    An earlier file may have brought it. Sinks of values alone count no tombstones, so offsets say nothing.
     """
     keys, last = set(), one.landed.sqn or since(state, one.landed) - 1
     for change_set in state.change_sets:
         if change_set.sqn <= last and (not change_set.high or change_set.high >= order):
             changes = aligner_to_newest(state).changes(read_change_set(pipeline.store, change_set), change_set.schema)
             near = (pc.field("_op") == DELETE) & (pc.field("_partition") == row["_partition"])
-            near &= (pc.field("_offset") < row["_offset"]) & (pc.field("_offset") >= row["_offset"] - 2)
+            near &= pc.field("_offset") < row["_offset"]
             for deleted in changes.filter(near).to_pylist():
                 if order_of_row(deleted, state.shape) == order:
                     keys.add(key_of_row(deleted, state.shape))

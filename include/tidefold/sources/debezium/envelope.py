@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -242,9 +243,10 @@ def read_record(log: EnvelopeLog, at: ReaderPosition, line: bytes) -> None:
         if isinstance(change, str):
             at.count(change)
         elif at.is_alone or advance(log, at, change.order, record.value.source, record.value.op):
-            settled = log.keys.follow(at, change, record, text) if log.keys and not at.is_alone else change
+            settled = follow(log.keys, log, at, record, change, text) if log.keys and not at.is_alone else change
             if settled is None:
                 at.count("ignored")
+                at.deleted = change.order if change.op == DELETE else None
             else:
                 append(at, settled)
         else:
@@ -253,6 +255,38 @@ def read_record(log: EnvelopeLog, at: ReaderPosition, line: bytes) -> None:
         if not is_sent_again(log, at, text, refused):
             raise
         at.account.resent += 1
+
+
+def follow(
+    keys: LateKeys, log: EnvelopeLog, at: ReaderPosition, record: DecodedRecord, change: Change, line: bytes
+) -> Change | None:
+    """The change to append instead of this one; None: the record changes no row. Raises RefusedRecordError."""
+    value = record.value
+    transaction = change.order[0] if value.source.txId is None else value.source.txId
+    if transaction != keys.transaction:
+        keys.begin(transaction)
+    if keys.asks and value.before is not None:
+        before = at.place.before(str(transaction).encode())
+        is_blind = before is None and at.place.stream.max_order[:1] in ((), change.order[:1])
+        keys.adopt(None if is_blind else _recall(log, at, before or ()))
+    settled: Change | None = keys.follow(at, change, record, line)
+    return settled
+
+
+def _recall(log: EnvelopeLog, at: ReaderPosition, lines: Iterable[bytes]) -> LateKeys:
+    """The keys of a transaction after its records in earlier files."""
+    keys, scratch = LateKeys(), ReaderPosition(at.place, log.shape)
+    keys.asks = False
+    for line in lines:
+        scratch.begin(line, 0)
+        scratch.preview(line)
+        with suppress(RefusedRecordError):
+            record = log.decoder.decode(line, at.place)
+            change = judge(log, scratch, record)
+            if not isinstance(change, str):
+                follow(keys, log, scratch, record, change, line)
+                scratch.deleted = change.order if change.op == DELETE else None
+    return keys
 
 
 def judge(log: EnvelopeLog, at: ReaderPosition, record: DecodedRecord) -> Change | str:

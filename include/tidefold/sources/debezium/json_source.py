@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
+from itertools import islice
 from pathlib import PurePosixPath
 from typing import BinaryIO
 
@@ -20,7 +22,7 @@ from tidefold.sources.debezium.envelope import envelope_reader
 from tidefold.sources.landing.completeness import Ending, ending_of
 from tidefold.sources.landing.folders import LINES, choose_reading, folder_at, is_dash_name
 from tidefold.sources.landing.listing import LandedFile, list_by_number, list_landed, of_topic
-from tidefold.sources.landing.plan import FileTask, TakenFile, TakenRecords
+from tidefold.sources.landing.plan import BEFORE, UNREADABLE, FileTask, TakenFile, TakenRecords
 from tidefold.sources.landing.problems import FileProblem
 from tidefold.sources.landing.streams import file_chunks, number_lines, read_blocks
 from tidefold.sources.quarantine.writer import QuarantineWriter
@@ -121,7 +123,30 @@ class KafkaLines:
             earlier=TakenRecords(task.earlier, self._read_taken) if task.earlier else None,
             placeholder=self.feed.placeholder,
             name=file.name,
+            before=partial(self._find_before, task),
         )
+
+    def _find_before(self, task: FileTask, text: bytes) -> list[bytes] | None:
+        """Returns the records with this text right before those of a task, oldest first; None: they are gone."""
+        found: list[bytes] = []
+        begun = [(task.file, task.records)] if task.records else []
+        for file, records in [*begun, *((file, None) for file in task.before)]:
+            taken = TakenFile(file.name, file.root, file.name, file.packed, file.size, "", file.start, ())
+            here, is_first = [], True
+            try:
+                with folder_at(file.root).open(file.name) as stream:
+                    for number, line in enumerate(islice(self.texts(stream, taken), records)):
+                        if text in line:
+                            here.append(line)
+                        elif not number:
+                            is_first = False
+            except UNREADABLE:
+                return None
+            found[:0] = here
+            if not (here and is_first):
+                return found
+        is_first = (task.before or (task.file,))[-1].start == 0 or not task.next_offset
+        return found if is_first and len(task.before) < BEFORE else None
 
     def texts(self, stream: BinaryIO, file: TakenFile) -> Iterator[bytes]:
         """Yields the text of each record of a file, as its reader gets it, up to the ingested length."""

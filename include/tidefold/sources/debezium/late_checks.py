@@ -1,13 +1,13 @@
 """Which of two rows under one key a record means, if the source checks keys at the end of a transaction (decision 0069).
 
 Such a source sends the `c` of a key that still has a row, then the `d` of that row. Only a complete `before` tells the
-two rows apart, and PostgreSQL demands REPLICA IDENTITY FULL of a key that it checks late. This module follows the rows
-that the current transaction put under each key.
+two rows apart. PostgreSQL has it for each key that it checks late, because that needs REPLICA IDENTITY FULL.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -15,7 +15,7 @@ import msgspec
 from tidefold.changelog.schema import UPSERT
 from tidefold.domain.log_state import TableSpec
 from tidefold.domain.table.table_spec import ORACLE, POSTGRESQL, Engine
-from tidefold.sources.records.accounting import ReaderPosition
+from tidefold.sources.records.accounting import OrderPoint, ReaderPosition
 from tidefold.sources.records.errors import RefusedRecordError
 from tidefold.sources.records.record_types import NOTHING
 from tidefold.sources.records.row_decoder import Rows
@@ -42,82 +42,135 @@ _images = make_decoder(_Image)
 
 
 class _Occupant(msgspec.Struct):
-    """A row that the transaction put under a key. changes: the numbers of the changes that wrote it."""
+    """A row that the transaction put under a key.
+
+    row: None: its record was refused.
+    order, offsets: of its insert, and of all its records in this file.
+    is_moved: it had another key before.
+    """
 
     row: Any
-    changes: list[int]
+    order: OrderPoint
+    offsets: list[int]
+    is_moved: bool
+
+
+class _Key(msgspec.Struct):
+    """A key in a transaction.
+
+    rows: what the transaction put there, oldest first.
+    settled: the order of the last record that changed no row; the source may send it again.
+    is_free: the row from before the transaction ended after another row came.
+    """
+
+    rows: list[_Occupant] = msgspec.field(default_factory=list)
+    settled: OrderPoint = ()
+    is_free: bool = False
 
 
 class LateKeys:
-    """The keys of one file's current transaction, each with the rows that the transaction put there, oldest first."""
+    """The keys of the transaction that is read from one file."""
 
     def __init__(self) -> None:
-        self._transaction: Any = None
-        self._open: dict[Any, list[_Occupant]] = {}
-        # Lines with a `before`; empty after an update without one, which shows that `before` has keys alone.
+        self.transaction: Any = None
+        # Whether the transaction may have begun in an earlier file that was not looked at.
+        self.asks = True
+        self.is_blind = False
+        self._open: dict[Any, _Key] = {}
+        # Lines with a `before`.
         self._images: deque[bytes] = deque(maxlen=_MOST_IMAGES)
+        # The last update had no `before`: then that of a delete has the key alone.
         self._has_keys_alone = False
+
+    def begin(self, transaction: Any) -> None:
+        """Begins a transaction. Only the first one of a file may have begun before it."""
+        self.asks, self.is_blind = self.asks and self.transaction is None, False
+        self.transaction, self._open = transaction, {}
+
+    def adopt(self, earlier: LateKeys | None) -> None:
+        """Adds what earlier files brought of the transaction; None: they are gone."""
+        self.asks, self.is_blind = False, earlier is None
+        for key, one in earlier._open.items() if earlier else ():
+            for row in one.rows:
+                row.offsets = []
+            one.rows += self._open[key].rows if key in self._open else []
+            self._open[key] = one
+        self._images.extendleft(reversed(earlier._images if earlier else ()))
 
     def follow(self, at: ReaderPosition, change: Any, record: Any, line: bytes) -> Any:
         """The change to append instead of this one; None: the record changes no row. Raises RefusedRecordError."""
         value, rows = record.value, record.rows
-        transaction = change.order[0] if value.source.txId is None else value.source.txId
-        if value.op in ("r", "t") or transaction != self._transaction:
-            self._transaction, self._open = transaction, {}
-        if value.op == "c":
+        op, order = value.op, change.order
+        if op == "c":
             if len(self._open) >= _MOST_KEYS:
                 del self._open[next(iter(self._open))]
-            self._open.setdefault(rows.key_of(change.row), []).append(_Occupant(change.row, [at.next_change]))
-        elif value.op in ("u", "d"):
-            if value.op == "u":
+            one, row = self._open.setdefault(rows.key_of(change.row), _Key()), change.row
+            if one.rows and (one.rows[-1].order, one.rows[-1].row) == (order, row):
+                one.rows[-1].offsets.append(at.known_offset)  # It was sent again.
+            else:
+                one.rows.append(_Occupant(row, order, [at.known_offset], at.deleted == order))
+        elif op == "t":
+            self._open = {}
+        elif op != "r":
+            if op == "u":
                 self._has_keys_alone = value.before is None
-            if self._open and rows.key_of(change.row) in self._open:
+            key = rows.key_of(change.row) if self._open or self.is_blind else None
+            if key in self._open:
                 change = self._meet(at, change, rows, line)
+            elif self.is_blind and value.before is not None:
+                self._is_of_another(_image_of(line, rows), [], rows)
             if value.before is not None:
                 self._images.append(line)
         return change
 
     def _meet(self, at: ReaderPosition, change: Any, rows: Rows, line: bytes) -> Any:
-        key = rows.key_of(change.row)
-        there, before = self._open[key], _image_of(line, rows)
-        met = next((one for one in reversed(there) if one.row == before), None)
-        if met is None and self._is_of_another(before, there, rows):
-            if change.op == UPSERT:
-                raise _undecided("An update of the row that had this key before cannot be kept beside the new row.")
-            # The row from before the transaction ends, so that another delete of the key means the new one.
-            if len(there) == 1:
-                del self._open[key]
+        one, before = self._open[rows.key_of(change.row)], _image_of(line, rows)
+        if one.settled == change.order and change.op != UPSERT:
             return None
-        met = met or there[-1]
+        met = next((row for row in reversed(one.rows) if row.row == before), None)
+        if met is None and one.rows and not one.is_free and self._is_of_another(before, one.rows, rows):
+            if change.op == UPSERT:
+                raise _undecided("It changes a row whose key another row has taken.")
+            one.is_free, one.settled = True, change.order
+            return None
+        if met is None and change.op != UPSERT:
+            # Its `before` has the key alone: the source checks the key at once, and the newest row ends.
+            one.rows.clear()
+        if not one.rows:
+            return change
+        met = met or one.rows[-1]
         if change.op == UPSERT:
             met.row = change.row
-            met.changes.append(at.next_change)
-            return change if met is there[-1] else None
-        return self._end(at, change, key, met)
+            met.offsets.append(at.known_offset)
+            return change if met is one.rows[-1] else None
+        return self._end(at, change, one, met)
 
-    def _end(self, at: ReaderPosition, change: Any, key: Any, met: _Occupant) -> Any:
+    def _end(self, at: ReaderPosition, change: Any, one: _Key, met: _Occupant) -> Any:
         """A row that the transaction brought ends. What was under the key before it is there again."""
-        there = self._open[key]
-        is_newest = met is there[-1]
-        there.remove(met)
-        if not is_newest:
-            return None
-        if there:
-            there[-1].changes.append(at.next_change)
-            return msgspec.structs.replace(change, op=UPSERT, row=there[-1].row)
-        del self._open[key]
-        if not at.undo(met.changes):
+        is_newest, is_here = met is one.rows[-1], bool(met.offsets) and min(met.offsets) >= 0
+        one.rows.remove(met)
+        if is_newest and one.rows:
+            one.rows[-1].offsets.append(at.known_offset)
+            return msgspec.structs.replace(change, op=UPSERT, row=one.rows[-1].row)
+        if is_newest and one.is_free:
             return change
+        if is_newest and not is_here:
+            if met.is_moved:
+                raise _undecided("Its row came with an earlier file, and may have taken the key of another row.")
+            return change
+        one.settled = change.order
+        if is_newest:
+            at.undo(met.offsets)
         return None
 
-    def _is_of_another(self, before: Any, there: list[_Occupant], rows: Rows) -> bool:
+    def _is_of_another(self, before: Any, there: Sequence[_Occupant], rows: Rows) -> bool:
         """Whether `before` is that of a row which the transaction did not bring. Raises RefusedRecordError.
 
         A `before` with the key alone has one made-up value in each other column. So a column is real if it has two.
         """
         if before is None or self._has_keys_alone:
             return False
-        differs = [name for name in rows.fields if all(getattr(one.row, name) != getattr(before, name) for one in there)]
+        differs = [name for name in rows.values if all(getattr(one.row, name) != getattr(before, name) for one in there)]
         others = [image for line in self._images if (image := _image_of(line, rows)) is not None]
         if any(getattr(image, name) != getattr(before, name) for image in others for name in differs):
             return True

@@ -142,8 +142,9 @@ def _holds_floats(field: Mapping[str, Any]) -> bool:
 def _with_named_numbers(record: Mapping[str, Any], floats: Iterable[str]) -> Mapping[str, Any]:
     """JSON has no number for NaN and the infinities: Debezium writes them as texts, an encoder as null."""
     value = record.get("value", record)
-    row = value.get("after") if isinstance(value, dict) else None
-    if isinstance(row, dict):
+    for row in (value.get("after"), value.get("before")) if isinstance(value, dict) else ():
+        if not isinstance(row, dict):
+            continue
         for name in floats:
             row[name] = _name_number(row.get(name))
     return record

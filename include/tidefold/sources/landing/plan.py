@@ -19,7 +19,7 @@ from tidefold.sources.landing.streams import BLOCK, CutShortError, DamagedError,
 # Two files of a partition overlap if a sink exports a range again, if a file is renamed, or if two producers count
 # from the same beginning. Only the text of a record distinguishes these cases, never its number alone.
 _BEYOND = 1 << 63
-_UNREADABLE = (OSError, ValueError, CutShortError, DamagedError, ShrunkError)
+UNREADABLE = (OSError, ValueError, CutShortError, DamagedError, ShrunkError)
 
 
 class Match(Enum):
@@ -90,7 +90,7 @@ class TakenRecords:
                 record = next(self._records, (_BEYOND, b""))
                 if record[0] > self._offset:
                     self._offset, self._text = record
-        except _UNREADABLE:
+        except UNREADABLE:
             self._intact[file.name] = False
             return Match.UNKNOWN, file.name
         same = self._offset == offset and self._text == text
@@ -117,6 +117,8 @@ def _has_bytes(file: TakenFile) -> bool:
 
 # How many bytes to parse one byte of gzip stands for: Debezium's JSON shrinks 15 to 45 times.
 _GZIP_WEIGHT = 20
+# A task names so many files before its own.
+BEFORE = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +136,7 @@ class FileTask:
     most: how many records to take; None: all.
     earlier: the files that brought the taken offsets.
     lines: the numbers of the rows to take; None: all.
+    before: the files right before it in its partition, the nearest first.
     """
 
     file: LandedFile
@@ -151,6 +154,7 @@ class FileTask:
     most: int | None = None
     earlier: tuple[TakenFile, ...] = ()
     lines: frozenset[int] | None = None
+    before: tuple[LandedFile, ...] = ()
 
     @property
     def from_beginning(self) -> bool:
@@ -206,8 +210,8 @@ def plan_files(files: Sequence[LandedFile], endings: Mapping[str, Ending], state
         position = next((p for p in state.positions if p.partition == partition), None)
         landed = [] if members[0].is_numbered else [p for p in state.landed if p.partition == partition]
         covered = _intervals(landed)
-        for file in members:
-            newest = file is members[-1]
+        for at, file in enumerate(members):
+            newest, before = file is members[-1], tuple(reversed(members[max(0, at - BEFORE) : at]))
             step = _step(file, taken.get(file.name, _TakenSoFar()), endings.get(file.name), newest)
             if isinstance(step, FileProblem):
                 problems.append(step)
@@ -217,6 +221,7 @@ def plan_files(files: Sequence[LandedFile], endings: Mapping[str, Ending], state
                 left[file.name] = endings.get(file.name, Ending(0))
             if until is not None:
                 task = _task(file, until, taken.get(file.name, _TakenSoFar()), position, covered, newest)
+                task = task if file.is_numbered else replace(task, before=before)
                 take.append(replace(task, earlier=_earlier(file, landed, names)) if task.taken else task)
     return FilePlan(_sort_by_arrival(take), left, tuple(problems))
 

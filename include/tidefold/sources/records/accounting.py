@@ -6,7 +6,7 @@ Every record is counted as exactly one of: change, tombstone, repeated, re-sent,
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -47,6 +47,7 @@ class FilePosition:
     earlier: the records that were taken at offsets that the file may bring again.
     placeholder: what the source writes for a value that it did not send.
     name: the path of the file below the log's folder.
+    before: finds the records with a text right before this file, oldest first; None: they are gone.
     """
 
     topic: str
@@ -62,6 +63,7 @@ class FilePosition:
     earlier: TakenRecords | None = None
     placeholder: str = PLACEHOLDER
     name: str = ""
+    before: Callable[[bytes], list[bytes] | None] = lambda text: []
 
 
 @dataclass(slots=True)
@@ -291,8 +293,8 @@ class ReaderPosition:
     """
 
     __slots__ = (
-        "_drained", "_last", "_last_line", "_marks", "_only", "_says_offset", "_undone", "account", "batch", "deleted",
-        "is_alone", "line", "number", "offset", "place", "placeholder", "stream", "unsent",
+        "_last", "_last_line", "_marks", "_only", "_says_offset", "account", "batch", "deleted",
+        "is_alone", "line", "number", "offset", "place", "placeholder", "stream", "undone", "unsent",
     )  # fmt: skip
 
     def __init__(self, place: FilePosition, shape: TableSpec) -> None:
@@ -310,8 +312,8 @@ class ReaderPosition:
         # The delete may have come with an earlier file; then nothing is newer.
         self.deleted: OrderPoint | None = place.stream.max_order or None
         self._marks = self.placeholder.marks(shape)
-        # How many changes were drained, and which of the batch do not count.
-        self._drained, self._undone = 0, set[int]()
+        # The offsets of changes that were taken back.
+        self.undone = set[int]()
         # The offset and the text of the record before; the offset of the only record, if it is read alone.
         self._last, self._last_line = place.start - 1, b""
         self._only: int | None = None
@@ -363,28 +365,13 @@ class ReaderPosition:
     def drain_batch(self) -> Batch:
         """The changes since the last call."""
         batch, self.batch = self.batch, Batch()
-        self._drained += len(batch.ops)
-        if self._undone:
-            kept, self._undone = Batch(), self._undone
-            for number, one in enumerate(batch.each()):
-                if number not in self._undone:
-                    kept.extend(one)
-            batch, self._undone = kept, set()
         return batch
 
-    @property
-    def next_change(self) -> int:
-        """The number of the next change of the file."""
-        return self._drained + len(self.batch.ops)
-
-    def undo(self, changes: list[int]) -> bool:
-        """Takes changes back, and counts their records as ignored. Returns False if one was drained."""
-        if changes[0] < self._drained:
-            return False
-        self._undone.update(number - self._drained for number in changes)
-        self.account.changes -= len(changes)
-        self.account.ignored += len(changes)
-        return True
+    def undo(self, offsets: Collection[int]) -> None:
+        """Takes changes of the file back, and counts their records as ignored."""
+        self.undone.update(offsets)
+        self.account.changes -= len(offsets)
+        self.account.ignored += len(offsets)
 
     def is_new(self, topic: str | None, partition: int | None, offset: int | None) -> bool:
         """Checks the place of a record; what it does not say is that of its file, with offsets counted.

@@ -8,6 +8,7 @@ from itertools import islice
 from typing import BinaryIO
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tidefold.domain.log_state import TableSpec
 from tidefold.sources.api import ParsedFile, RecordReader, SchemaStopError, UnfitFileError
@@ -177,7 +178,10 @@ def take_records(
             size = 0
     builder.add(at.drain_batch())
     at.account.stream = at.stream.position
-    return builder.to_table()
+    table = builder.to_table()
+    if at.undone and table is not None:
+        table = table.filter(~pc.field("_offset").isin(at.undone))
+    return table if table is not None and table.num_rows else None
 
 
 def _number_lines(chunks: Iterable[Chunk], at: ReaderPosition, number: int) -> Iterator[RecordText]:

@@ -31,7 +31,7 @@ class Rows:
         self._columns = [(record_types.field(i), c.name) for i, c in enumerate(shape.columns)]
         self._keys = [(field, name) for field, name in self._columns if name in shape.key]
         self._of: Callable[[Any], Any] = attrgetter(*(f for f, _ in self._keys)) if self._keys else lambda row: None
-        self.key_of, self.fields = self._of, [field for field, _ in self._columns]
+        self.key_of, self.values = self._of, [field for field, name in self._columns if name not in shape.key]
         self._nothing: Mapping[str, None] = dict.fromkeys(field for field, _ in self._columns)
         self._conversions = conversions(shape, forms)
         self._shape = shape
