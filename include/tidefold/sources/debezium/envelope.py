@@ -268,12 +268,12 @@ def follow(
     if keys.asks and value.before is not None:
         before = at.place.before(str(transaction).encode())
         is_blind = before is None and at.place.stream.max_order[:1] in ((), change.order[:1])
-        keys.adopt(None if is_blind else _recall(log, at, before or ()))
+        keys.adopt(None if is_blind else _recall(log, at, transaction, before or ()))
     settled: Change | None = keys.follow(at, change, record, line)
     return settled
 
 
-def _recall(log: EnvelopeLog, at: ReaderPosition, lines: Iterable[bytes]) -> LateKeys:
+def _recall(log: EnvelopeLog, at: ReaderPosition, transaction: Any, lines: Iterable[bytes]) -> LateKeys:
     """The keys of a transaction after its records in earlier files."""
     keys, scratch = LateKeys(), ReaderPosition(at.place, log.shape)
     keys.asks = False
@@ -286,7 +286,7 @@ def _recall(log: EnvelopeLog, at: ReaderPosition, lines: Iterable[bytes]) -> Lat
             if not isinstance(change, str):
                 follow(keys, log, scratch, record, change, line)
                 scratch.deleted = change.order if change.op == DELETE else None
-    return keys
+    return keys if keys.transaction == transaction else LateKeys()
 
 
 def judge(log: EnvelopeLog, at: ReaderPosition, record: DecodedRecord) -> Change | str:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+from msgspec.structs import astuple
 
 from tidefold.changelog.schema import UPSERT
 from tidefold.domain.log_state import TableSpec
@@ -44,15 +45,16 @@ _images = make_decoder(_Image)
 class _Occupant(msgspec.Struct):
     """A row that the transaction put under a key.
 
-    row: None: its record was refused.
-    order, offsets: of its insert, and of all its records in this file.
+    order, offsets: of its insert, and of all its records.
     is_moved: it had another key before.
+    is_here: all its records are in this file.
     """
 
     row: Any
     order: OrderPoint
     offsets: list[int]
     is_moved: bool
+    is_here: bool = True
 
 
 class _Key(msgspec.Struct):
@@ -61,11 +63,13 @@ class _Key(msgspec.Struct):
     rows: what the transaction put there, oldest first.
     settled: the order of the last record that changed no row; the source may send it again.
     is_free: the row from before the transaction ended after another row came.
+    is_unclear: an earlier file brought a row that ended under another one.
     """
 
     rows: list[_Occupant] = msgspec.field(default_factory=list)
     settled: OrderPoint = ()
     is_free: bool = False
+    is_unclear: bool = False
 
 
 class LateKeys:
@@ -92,7 +96,7 @@ class LateKeys:
         self.asks, self.is_blind = False, earlier is None
         for key, one in earlier._open.items() if earlier else ():
             for row in one.rows:
-                row.offsets = []
+                row.is_here = False
             one.rows += self._open[key].rows if key in self._open else []
             self._open[key] = one
         self._images.extendleft(reversed(earlier._images if earlier else ()))
@@ -102,9 +106,7 @@ class LateKeys:
         value, rows = record.value, record.rows
         op, order = value.op, change.order
         if op == "c":
-            if len(self._open) >= _MOST_KEYS:
-                del self._open[next(iter(self._open))]
-            one, row = self._open.setdefault(rows.key_of(change.row), _Key()), change.row
+            one, row = self._hold(rows.key_of(change.row)), change.row
             if one.rows and (one.rows[-1].order, one.rows[-1].row) == (order, row):
                 one.rows[-1].offsets.append(at.known_offset)  # It was sent again.
             else:
@@ -117,17 +119,24 @@ class LateKeys:
             key = rows.key_of(change.row) if self._open or self.is_blind else None
             if key in self._open:
                 change = self._meet(at, change, rows, line)
+            elif op == "d" and not self.is_blind:
+                self._hold(rows.key_of(change.row)).is_free = True
             elif self.is_blind and value.before is not None:
                 self._is_of_another(_image_of(line, rows), [], rows)
             if value.before is not None:
                 self._images.append(line)
         return change
 
+    def _hold(self, key: Any) -> _Key:
+        if len(self._open) >= _MOST_KEYS:
+            del self._open[next(iter(self._open))]
+        return self._open.setdefault(key, _Key())
+
     def _meet(self, at: ReaderPosition, change: Any, rows: Rows, line: bytes) -> Any:
         one, before = self._open[rows.key_of(change.row)], _image_of(line, rows)
         if one.settled == change.order and change.op != UPSERT:
             return None
-        met = next((row for row in reversed(one.rows) if row.row == before), None)
+        met = next((row for row in reversed(one.rows) if before and astuple(row.row) == astuple(before)), None)
         if met is None and one.rows and not one.is_free and self._is_of_another(before, one.rows, rows):
             if change.op == UPSERT:
                 raise _undecided("It changes a row whose key another row has taken.")
@@ -147,20 +156,21 @@ class LateKeys:
 
     def _end(self, at: ReaderPosition, change: Any, one: _Key, met: _Occupant) -> Any:
         """A row that the transaction brought ends. What was under the key before it is there again."""
-        is_newest, is_here = met is one.rows[-1], bool(met.offsets) and min(met.offsets) >= 0
+        is_newest = met is one.rows[-1]
         one.rows.remove(met)
         if is_newest and one.rows:
             one.rows[-1].offsets.append(at.known_offset)
             return msgspec.structs.replace(change, op=UPSERT, row=one.rows[-1].row)
         if is_newest and one.is_free:
             return change
-        if is_newest and not is_here:
-            if met.is_moved:
+        if is_newest and (one.is_unclear or not met.is_here):
+            if one.is_unclear or met.is_moved:
                 raise _undecided("Its row came with an earlier file, and may have taken the key of another row.")
             return change
         one.settled = change.order
-        if is_newest:
+        if met.is_here:
             at.undo(met.offsets)
+        one.is_unclear |= not met.is_here
         return None
 
     def _is_of_another(self, before: Any, there: Sequence[_Occupant], rows: Rows) -> bool:
