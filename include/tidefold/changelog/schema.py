@@ -72,6 +72,15 @@ def _arrow_type(type_: Type) -> pa.DataType:
     return pa.decimal128(type_.precision, type_.scale) if type_.name == "decimal" else _ARROW[type_.name]
 
 
+# A delete that is half of an update has the number of its row, less this: so it is before the insert.
+BEFORE_INSERTS = 1 << 40
+
+
+def number_of(offset: int) -> int:
+    """Returns the number of the row, or the offset, of a change."""
+    return offset + BEFORE_INSERTS if offset < -1 else offset
+
+
 def order_columns(shape: TableSpec) -> tuple[str, ...]:
     """Returns the names of the order columns, most significant first."""
     return tuple(f"_o{i}" for i in range(shape.order_width))

@@ -198,6 +198,9 @@ class OpEntry(StrictModel):
     missing: Literal["refuse", "upsert"] = Field(
         default="refuse", description="what rows without the column, or with null in it, are: refused, or upserts"
     )
+    pairs: bool = Field(
+        default=False, description="an update is a delete and an upsert of one order, which stand in a file in any row"
+    )
 
 
 class JsonOpEntry(OpEntry):

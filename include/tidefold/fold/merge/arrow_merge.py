@@ -209,6 +209,8 @@ class _KeyOrder:
 TIED = "tied"
 # This many are listed by name. The others are only counted.
 LISTED = 20
+# A delete that is half of an update is no tie with the other half.
+_IS_TIED = "_offset >= -1"
 _DECIDING = (Engine.LAST, Engine.FIRST, Engine.PARTIAL, Engine.HISTORY)
 MARKS = (UNRESOLVED, TIE, ALIVE)
 
@@ -253,7 +255,7 @@ def find_ties(connection: duckdb.DuckDBPyConnection, shape: TableSpec) -> Listed
     connection.execute(f"CREATE TEMP TABLE {TIED} AS SELECT {key} FROM live LIMIT 0")
     order = ", ".join(order_columns(shape))
     rest = ", ".join(quote_name(column.name) for column in values(shape))
-    relation = f"(SELECT {key}, {order}, _op, _absent{', ' if rest else ''}{rest} FROM live{_select_deletes(shape)})"
+    relation = f"(SELECT {key}, {order}, _op, _absent{', ' if rest else ''}{rest} FROM live WHERE {_IS_TIED}{_select_deletes(shape)})"
     [(count,)] = connection.execute(
         f"SELECT count(*) FROM (SELECT 1 FROM {relation} GROUP BY {key}, {order} HAVING count(*) > 1)"
     ).fetchall()
@@ -288,7 +290,7 @@ def _select_deletes(shape: TableSpec) -> str:
     nothing = "".join(", NULL" for _ in values(shape))
     key, order = key_list(shape), ", ".join(order_columns(shape))
     newest = f"(SELECT {key}, max([{order}]) AS _newest FROM live GROUP BY {key}) USING ({key})"
-    gone = f"hidden JOIN {newest} WHERE _column = '' AND {order_of(shape, '_order')} = _newest"
+    gone = f"hidden JOIN {newest} WHERE _column = '' AND _order[-1] >= -1 AND {order_of(shape, '_order')} = _newest"
     return f" UNION ALL SELECT {key}, {orders}, {DELETE}, NULL{nothing} FROM {gone}"
 
 

@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import zip_longest
 from typing import Any
 
-from tidefold.changelog.schema import CLEAR, DELETE, MERGE, UPSERT, order_columns, place_columns
+from tidefold.changelog.schema import CLEAR, DELETE, MERGE, UPSERT, number_of, order_columns, place_columns
 from tidefold.domain.commit_times import iso_instant
 from tidefold.domain.explain.key_history import (
     ChangeOutcome,
@@ -329,7 +329,7 @@ class _Explaining:
             order=change.order,
             topic=landed.topic if landed else None,
             partition=values["_partition"],
-            offset=values["_offset"],
+            offset=number_of(values["_offset"]),
             committed=iso_instant(values["_ts"]),
             sqn=change.sqn,
             first=source.begin,
@@ -341,7 +341,7 @@ class _Explaining:
             snapshot=told.snapshot,
             run=told.run or None,
             values={c.name: values[c.name] for c in state.shape.columns},
-            record=self._finder.find(landed, values["_offset"]) if landed else "",
+            record=self._finder.find(landed, number_of(values["_offset"])) if landed else "",
             at=_format_order(change.order, state.shape),
             is_numbered=state.names is not None and not state.names.has_offsets,
         )

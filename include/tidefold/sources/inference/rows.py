@@ -272,7 +272,9 @@ def _list_options(
         column = next(name_column(one).name for one in feed.columns if one.name == sums["column"])
         options["op"] = {**sums, "column": column}
     if op:
-        options["op"] = {**op.option, **({"row": feed.row_field} if feed.row_field else {})}
+        # The stream of a Snowflake table, whose rows have no order.
+        pairs = {"pairs": True} if any(one.name.upper() == "METADATA$ISUPDATE" for one in feed.columns) else {}
+        options["op"] = {**op.option, **({"row": feed.row_field} if feed.row_field else {}), **pairs}
     return options
 
 

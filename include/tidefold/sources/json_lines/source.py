@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from tidefold.changelog.schema import DELETE, MERGE, UPSERT
+from tidefold.changelog.schema import BEFORE_INSERTS, DELETE, MERGE, UPSERT
 from tidefold.domain.log_state import Column, TableSpec
 from tidefold.domain.table.table_spec import COLUMNS, Engine
 from tidefold.domain.table.types import parse_type
@@ -383,4 +383,6 @@ class JsonReader:
         if refused := late_change(order[0] if order else None, place.horizon):
             raise refused
         at.account.changes += 1
-        at.batch.add(op, order, at.number if place.alone else record.offset, time, row, absent)
+        number, pairs = at.number, self._options.op is not None and self._options.op.pairs
+        number -= BEFORE_INSERTS if pairs and op == DELETE else 0
+        at.batch.add(op, order, number if place.alone else record.offset, time, row, absent)

@@ -10,7 +10,7 @@ from itertools import groupby
 import msgspec
 import pyarrow as pa
 
-from tidefold.changelog.schema import CLEAR
+from tidefold.changelog.schema import CLEAR, number_of
 from tidefold.domain.log_state import LandedFileRecord, LogState, TableSpec
 from tidefold.domain.source_progress import NameReading
 from tidefold.errors import CorruptError
@@ -177,7 +177,7 @@ def _look_at_file(
         place = look.table.schema.get_field_index("_partition")
         partition = pa.repeat(pa.scalar(look.partition, pa.int32()), look.table.num_rows)
         look.table = look.table.set_column(place, "_partition", partition)
-        numbers = look.table.column("_offset").to_pylist()
+        numbers = [number_of(number) for number in look.table.column("_offset").to_pylist()]
     look.changes = [of_line[number] for number in numbers]
     look.refused = [_renew_reason(of_line[number], refused) for number, refused in refusals.items()]
     look.others = [(one, "ignored") for line, one in of_line.items() if line not in {*numbers, *refusals}]

@@ -16,7 +16,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidefold.changelog.schema import DELETE, MERGE, UPSERT, arrow_type, change_schema, order_columns
+from tidefold.changelog.schema import BEFORE_INSERTS, DELETE, MERGE, UPSERT, arrow_type, change_schema, order_columns
 from tidefold.domain.log_state import Column, TableSpec
 from tidefold.domain.table.table_spec import Deletes, Engine
 from tidefold.domain.table.types import parse_type, parse_value
@@ -49,6 +49,7 @@ class OpColumn(msgspec.Struct, frozen=True):
     upsert, delete: its words for them. `any`: every value that no other list has; with deletes, null is an upsert.
     ignore: its words for rows that do not count.
     missing: `upsert`: so are rows without the column, or with null in it. `refuse`: they are refused.
+    pairs: an update is a delete and an upsert of one order, in any rows of a file.
     """
 
     column: str
@@ -56,6 +57,7 @@ class OpColumn(msgspec.Struct, frozen=True):
     delete: tuple[str, ...] | str
     ignore: tuple[str, ...] = ()
     missing: str = "refuse"
+    pairs: bool = False
 
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
@@ -135,6 +137,8 @@ class Changes:
         columns = {c.name: self._column(rows, c, deletes, made) for c in self._shape.columns}
         name = self._rules.offset
         offsets = pa.array(numbers, pa.int64()) if name is None else _combine(rows, name)
+        if self._rules.op and self._rules.op.pairs and name is None:
+            offsets = pc.if_else(deletes, pc.subtract(offsets, BEFORE_INSERTS), offsets)
         self._check_late(columns, made)
         keep = self._select_changes(rows.num_rows, deletes, made)
         parts = {"_offset": offsets}
