@@ -209,8 +209,6 @@ class _KeyOrder:
 TIED = "tied"
 # This many are listed by name. The others are only counted.
 LISTED = 20
-# A delete that is half of an update is no tie with the other half.
-_IS_TIED = "_offset >= -1"
 _DECIDING = (Engine.LAST, Engine.FIRST, Engine.PARTIAL, Engine.HISTORY)
 MARKS = (UNRESOLVED, TIE, ALIVE)
 
@@ -255,7 +253,9 @@ def find_ties(connection: duckdb.DuckDBPyConnection, shape: TableSpec) -> Listed
     connection.execute(f"CREATE TEMP TABLE {TIED} AS SELECT {key} FROM live LIMIT 0")
     order = ", ".join(order_columns(shape))
     rest = ", ".join(quote_name(column.name) for column in values(shape))
-    relation = f"(SELECT {key}, {order}, _op, _absent{', ' if rest else ''}{rest} FROM live WHERE {_IS_TIED}{_select_deletes(shape)})"
+    names = f"{key}, {order}, _op, _absent{', ' if rest else ''}{rest}"
+    # A delete that is half of an update is no tie with the other half.
+    relation = f"(SELECT {names} FROM live WHERE _offset >= -1{_select_deletes(shape)})"
     [(count,)] = connection.execute(
         f"SELECT count(*) FROM (SELECT 1 FROM {relation} GROUP BY {key}, {order} HAVING count(*) > 1)"
     ).fetchall()

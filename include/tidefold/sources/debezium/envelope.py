@@ -243,7 +243,8 @@ def read_record(log: EnvelopeLog, at: ReaderPosition, line: bytes) -> None:
         if isinstance(change, str):
             at.count(change)
         elif at.is_alone or advance(log, at, change.order, record.value.source, record.value.op):
-            settled = follow(log.keys, log, at, record, change, text) if log.keys and not at.is_alone else change
+            keys = None if at.is_alone or record.value.op == "r" else log.keys
+            settled = follow(keys, log, at, record, change, text) if keys else change
             if settled is None:
                 at.count("ignored")
                 at.deleted = change.order if change.op == DELETE else None
@@ -262,7 +263,7 @@ def follow(
 ) -> Change | None:
     """The change to append instead of this one; None: the record changes no row. Raises RefusedRecordError."""
     value = record.value
-    transaction = change.order[0] if value.source.txId is None else value.source.txId
+    transaction = change.order[0] if value.source.transaction is None else value.source.transaction
     if transaction != keys.transaction:
         keys.begin(transaction)
     if keys.asks and value.before is not None:

@@ -1,7 +1,7 @@
-"""Which of two rows under one key a record means, if the source checks keys at the end of a transaction (decision 0069).
+"""Which of two rows under one key a record means, if the source checks keys late, at the end of a transaction.
 
 Such a source sends the `c` of a key that still has a row, then the `d` of that row. Only a complete `before` tells the
-two rows apart. PostgreSQL has it for each key that it checks late, because that needs REPLICA IDENTITY FULL.
+two rows apart. PostgreSQL has it for each key that it checks late: that needs REPLICA IDENTITY FULL (decision 0069).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class _Image(msgspec.Struct):
 _images = make_decoder(_Image)
 
 
-class _Occupant(msgspec.Struct):
+class _Occupant(msgspec.Struct, gc=False):
     """A row that the transaction put under a key.
 
     order, offsets: of its insert, and of all its records.
@@ -52,7 +52,7 @@ class _Occupant(msgspec.Struct):
 
     row: Any
     order: OrderPoint
-    offsets: list[int]
+    offsets: tuple[int, ...]
     is_moved: bool
     is_here: bool = True
 
@@ -80,7 +80,8 @@ class LateKeys:
         # Whether the transaction may have begun in an earlier file that was not looked at.
         self.asks = True
         self.is_blind = False
-        self._open: dict[Any, _Key] = {}
+        # A key that has one row is that row, and one whose row from before ended is None: most never mean more.
+        self._open: dict[Any, _Key | _Occupant | None] = {}
         # Lines with a `before`.
         self._images: deque[bytes] = deque(maxlen=_MOST_IMAGES)
         # The last update had no `before`: then that of a delete has the key alone.
@@ -89,51 +90,68 @@ class LateKeys:
     def begin(self, transaction: Any) -> None:
         """Begins a transaction. Only the first one of a file may have begun before it."""
         self.asks, self.is_blind = self.asks and self.transaction is None, False
-        self.transaction, self._open = transaction, {}
+        self.transaction = transaction
+        if self._open:
+            self._open = {}
 
     def adopt(self, earlier: LateKeys | None) -> None:
         """Adds what earlier files brought of the transaction; None: they are gone."""
         self.asks, self.is_blind = False, earlier is None
-        for key, one in earlier._open.items() if earlier else ():
+        for key in earlier._open if earlier else ():
+            one, rows = earlier._hold(key), self._hold(key).rows if key in self._open else []
             for row in one.rows:
                 row.is_here = False
-            one.rows += self._open[key].rows if key in self._open else []
+            one.rows += rows
             self._open[key] = one
         self._images.extendleft(reversed(earlier._images if earlier else ()))
 
     def follow(self, at: ReaderPosition, change: Any, record: Any, line: bytes) -> Any:
         """The change to append instead of this one; None: the record changes no row. Raises RefusedRecordError."""
         value, rows = record.value, record.rows
-        op, order = value.op, change.order
-        if op == "c":
-            one, row = self._hold(rows.key_of(change.row)), change.row
-            if one.rows and (one.rows[-1].order, one.rows[-1].row) == (order, row):
-                one.rows[-1].offsets.append(at.known_offset)  # It was sent again.
-            else:
-                one.rows.append(_Occupant(row, order, [at.known_offset], at.deleted == order))
-        elif op == "t":
+        op = value.op
+        if op == "u":
+            self._has_keys_alone = value.before is None
+        if op == "t":
             self._open = {}
-        elif op != "r":
-            if op == "u":
-                self._has_keys_alone = value.before is None
-            key = rows.key_of(change.row) if self._open or self.is_blind else None
+        elif op == "c":
+            if not self._has_keys_alone:
+                self._add(
+                    rows.key_of(change.row),
+                    _Occupant(change.row, change.order, (at.known_offset,), at.deleted == change.order),
+                )
+        elif op == "d" or self._open or self.is_blind:
+            key = rows.key_of(change.row)
             if key in self._open:
                 change = self._meet(at, change, rows, line)
-            elif op == "d" and not self.is_blind:
-                self._hold(rows.key_of(change.row)).is_free = True
             elif self.is_blind and value.before is not None:
-                self._is_of_another(_image_of(line, rows), [], rows)
-            if value.before is not None:
-                self._images.append(line)
+                self._is_of_another(_image_of(line, rows), (), rows)
+            elif op == "d" and not self._has_keys_alone:
+                self._add(key, None)
+        if value.before is not None:
+            self._images.append(line)
         return change
 
+    def _add(self, key: Any, row: _Occupant | None) -> None:
+        """Puts a row under a key; None: the row that was there ended."""
+        if key not in self._open:
+            if len(self._open) >= _MOST_KEYS:
+                del self._open[next(iter(self._open))]
+            self._open[key] = row
+            return
+        there = self._hold(key).rows
+        if row and there and (there[-1].order, there[-1].row) == (row.order, row.row):
+            there[-1].offsets += row.offsets  # It was sent again.
+        elif row:
+            there.append(row)
+
     def _hold(self, key: Any) -> _Key:
-        if len(self._open) >= _MOST_KEYS:
-            del self._open[next(iter(self._open))]
-        return self._open.setdefault(key, _Key())
+        one = self._open[key]
+        if not isinstance(one, _Key):
+            one = self._open[key] = _Key([one] if one else [], is_free=one is None)
+        return one
 
     def _meet(self, at: ReaderPosition, change: Any, rows: Rows, line: bytes) -> Any:
-        one, before = self._open[rows.key_of(change.row)], _image_of(line, rows)
+        one, before = self._hold(rows.key_of(change.row)), _image_of(line, rows)
         if one.settled == change.order and change.op != UPSERT:
             return None
         met = next((row for row in reversed(one.rows) if before and astuple(row.row) == astuple(before)), None)
@@ -150,8 +168,10 @@ class LateKeys:
         met = met or one.rows[-1]
         if change.op == UPSERT:
             met.row = change.row
-            met.offsets.append(at.known_offset)
-            return change if met is one.rows[-1] else None
+            if met is not one.rows[-1]:
+                return None
+            met.offsets += (at.known_offset,)
+            return change
         return self._end(at, change, one, met)
 
     def _end(self, at: ReaderPosition, change: Any, one: _Key, met: _Occupant) -> Any:
@@ -159,7 +179,7 @@ class LateKeys:
         is_newest = met is one.rows[-1]
         one.rows.remove(met)
         if is_newest and one.rows:
-            one.rows[-1].offsets.append(at.known_offset)
+            one.rows[-1].offsets += (at.known_offset,)
             return msgspec.structs.replace(change, op=UPSERT, row=one.rows[-1].row)
         if is_newest and one.is_free:
             return change
@@ -180,12 +200,13 @@ class LateKeys:
         """
         if before is None or self._has_keys_alone:
             return False
-        differs = [name for name in rows.values if all(getattr(one.row, name) != getattr(before, name) for one in there)]
+        told = {name: getattr(before, name) for name in rows.values}
+        differs = [name for name in told if all(getattr(one.row, name) != told[name] for one in there)]
         others = [image for line in self._images if (image := _image_of(line, rows)) is not None]
-        if any(getattr(image, name) != getattr(before, name) for image in others for name in differs):
+        if there and any(getattr(image, name) != told[name] for image in others for name in differs):
             return True
-        if any(getattr(before, name) for name in differs):
-            raise _undecided("Two rows may have had its key in this transaction, and no record shows which one it ends.")
+        if any(told[name] for name in differs):
+            raise _undecided("Two rows may have had its key in this transaction. No record shows which one it ends.")
         return False
 
 

@@ -39,7 +39,7 @@ class SourceBlock(msgspec.Struct, gc=False):
     scn: int | str | None = None
     commit_scn: int | str | None = None
     ord: int | None = None
-    txId: int | str | None = None
+    transaction: int | str | None = msgspec.field(default=None, name="txId")
 
     @property
     def committed(self) -> int | None:

@@ -523,3 +523,15 @@ def test_files_that_overlap_and_grow_change_nothing(made: Pipeline, tmp_path: Pa
     assert count_refused(made, "items") == []
     assert rows(made) == rows(truth)
     check_counts(made)
+
+
+@pytest.mark.parametrize("gap", [0, 1, 5])
+def test_values_alone_whose_key_changes_between_two_files(made: Pipeline, tmp_path: Path, gap: int) -> None:
+    """The sink writes no tombstones, so the name of the second file may be further on than the offsets counted."""
+    values = [item(0, 1, text="large"), item(1, 7), *moved(2, 1, 5, headers=False)]
+    lines = [one["value"] for one in values if one["value"]]
+    land(tmp_path, 0, lines[:3])
+    land(tmp_path, 3 + gap, lines[3:])
+    take(made)
+    assert rows(made) == {5: (1, "large"), 7: (1, "t1001")}
+    assert count_refused(made, "items") == []

@@ -18,7 +18,7 @@ COLUMNS = "{id: long, n: int, text: string}"
 
 
 class Source:
-    """A table whose key is checked at the end of a transaction (`late`), or at once. A row is an id, a key and values."""
+    """A table whose key is checked at the end of a transaction (`late`), or at once, by the ids of its rows."""
 
     def __init__(self, random_: random.Random, late: bool, full: bool, headers: bool) -> None:
         self.random, self.late, self.full, self.headers = random_, late, full, headers
