@@ -56,7 +56,9 @@ def find_waiting_ties(changes: Iterable[pa.Table], shape: TableSpec) -> pa.Table
         for number, part in enumerate([change_schema(shape).empty_table(), *changes]):
             connection.register("part", part)
             into = "INSERT INTO waiting" if number else "CREATE TEMP TABLE waiting AS"
-            connection.execute(f"{into} SELECT {names}, {hash_content(shape)} AS _content FROM part")
+            connection.execute(
+                f"{into} SELECT {names}, {hash_content(shape)} AS _content FROM part WHERE _offset >= -1"
+            )
         return connection.sql(f"SELECT {names} {group_ties(shape, 'waiting', '_content')}").to_arrow_table()
 
 

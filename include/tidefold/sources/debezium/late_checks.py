@@ -97,13 +97,15 @@ class LateKeys:
     def adopt(self, earlier: LateKeys | None) -> None:
         """Adds what earlier files brought of the transaction; None: they are gone."""
         self.asks, self.is_blind = False, earlier is None
-        for key in earlier._open if earlier else ():
+        if earlier is None:
+            return
+        for key in earlier._open:
             one, rows = earlier._hold(key), self._hold(key).rows if key in self._open else []
             for row in one.rows:
                 row.is_here = False
             one.rows += rows
             self._open[key] = one
-        self._images.extendleft(reversed(earlier._images if earlier else ()))
+        self._images.extendleft(reversed(earlier._images))
 
     def follow(self, at: ReaderPosition, change: Any, record: Any, line: bytes) -> Any:
         """The change to append instead of this one; None: the record changes no row. Raises RefusedRecordError."""
