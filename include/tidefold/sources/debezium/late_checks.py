@@ -22,7 +22,6 @@ from tidefold.sources.records.record_types import NOTHING
 from tidefold.sources.records.row_decoder import Rows
 from tidefold.typed_json import make_decoder
 
-REASON = "KEY_TAKEN_OVER"
 # A transaction with more open keys forgets the oldest; a `before` is compared with so many others.
 _MOST_KEYS, _MOST_IMAGES = 100_000, 16
 
@@ -159,7 +158,7 @@ class LateKeys:
         met = next((row for row in reversed(one.rows) if before and astuple(row.row) == astuple(before)), None)
         if met is None and one.rows and not one.is_free and self._is_of_another(before, one.rows, rows):
             if change.op == UPSERT:
-                raise _undecided("It changes a row whose key another row has taken.")
+                raise _refuse("It changes a row whose key another row has taken.")
             one.is_free, one.settled = True, change.order
             return None
         if met is None and change.op != UPSERT:
@@ -187,7 +186,7 @@ class LateKeys:
             return change
         if is_newest and (one.is_unclear or not met.is_here):
             if one.is_unclear or met.is_moved:
-                raise _undecided("Its row came with an earlier file, and may have taken the key of another row.")
+                raise _refuse("Its row came with an earlier file, and may have taken the key of another row.")
             return change
         one.settled = change.order
         if met.is_here:
@@ -208,12 +207,12 @@ class LateKeys:
         if there and any(getattr(image, name) != told[name] for image in others for name in differs):
             return True
         if any(told[name] for name in differs):
-            raise _undecided("Two rows may have had its key in this transaction. No record shows which one it ends.")
+            raise _refuse("Two rows may have had its key in this transaction. No record shows which one it ends.")
         return False
 
 
-def _undecided(why: str) -> RefusedRecordError:
-    return RefusedRecordError(REASON, why)
+def _refuse(why: str) -> RefusedRecordError:
+    return RefusedRecordError("KEY_TAKEN_OVER", why)
 
 
 def _image_of(line: bytes, rows: Rows) -> Any:
