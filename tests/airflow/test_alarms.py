@@ -134,11 +134,12 @@ def test_the_first_failed_step_is_the_cause() -> None:
     }  # fmt: skip
 
 
-def test_without_alarms_in_the_configuration_nothing_is_counted(tmp_path: Path) -> None:
+def test_without_alarms_in_the_configuration_a_failed_run_is_counted_and_nobody_is_told(tmp_path: Path) -> None:
+    """`status` names it."""
     made = make_pipeline(tmp_path)
     put(made, [{"id": 1, "text": "a"}])
     assert end_run(made, "1", **FAILS) == {}
-    assert made.store.list("logs/accounts/alarms") == []
+    assert len(made.store.list("logs/accounts/alarms")) == 1
 
 
 @pytest.mark.parametrize("path", ["no_such_module.tell", f"{__name__}.nothing", "tell", f"{__name__}.ALARMED"])

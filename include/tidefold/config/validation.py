@@ -30,10 +30,9 @@ from tidefold.domain.table.table_spec_validation import (
     merge_mistakes,
     type_mistakes,
 )
-from tidefold.domain.table.types import parse_type
+from tidefold.domain.table.types import UNITS, parse_type
 from tidefold.errors import InvalidInputError
 from tidefold.sources.api import custom_sources
-from tidefold.sources.records.text_forms import UNITS
 from tidefold.yaml_files.document import ConfigProblem, YamlDocument, YamlPath, format_place
 
 _NO_TEXT = ("binary", "array")

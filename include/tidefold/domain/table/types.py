@@ -19,12 +19,14 @@ if TYPE_CHECKING:
 # Types without parameters.
 PLAIN = ("boolean", "int", "long", "float", "double", "string", "date", "timestamp", "binary")
 MAX_PRECISION = 38
-# How the types are described to people.
+# Encodings of a timestamp as a whole number since 1970: microseconds in each unit.
+UNITS = {"seconds": 1_000_000, "millis": 1000, "micros": 1}
 # What other systems call them.
 _SQL = {"long": "bigint int8 int64", "int": "integer smallint tinyint int4 int32", "boolean": "bool bit"}
 _SQL |= {"string": "varchar char text nvarchar varchar2 str uuid", "timestamp": "datetime datetime2 timestamptz"}
 _SQL |= {"decimal(18,2)": "numeric number", "double": "float8 float64", "float": "real", "binary": "bytea blob bytes"}
 SQL_NAMES = {name: type_ for type_, names in _SQL.items() for name in names.split()}
+# How the types are described to people.
 DESCRIBED = f"{', '.join(PLAIN)}, decimal(p,s), array<type>"
 
 _DECIMAL = re.compile(r"decimal\(([1-9]\d?),(\d\d?)\)", re.ASCII)

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from tidefold.changelog.schema import BEFORE_INSERTS, DELETE, MERGE, UPSERT, arrow_type, change_schema, order_columns
 from tidefold.domain.log_state import Column, TableSpec
 from tidefold.domain.table.table_spec import Deletes, Engine
-from tidefold.domain.table.types import parse_type, parse_value
+from tidefold.domain.table.types import UNITS, parse_type, parse_value
 from tidefold.sources.api import PLACEHOLDER
 from tidefold.sources.records.accounting import late_change
 from tidefold.sources.records.errors import RefusedRecordError
@@ -27,7 +27,6 @@ from tidefold.sources.records.record_types import own_names
 from tidefold.sources.records.text_forms import (
     NUMBER_MARKS,
     PLAIN,
-    UNITS,
     Spelling,
     find_format,
     find_unit,

@@ -12,6 +12,8 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidefold.domain.table.types import UNITS
+
 # Ways to write a time that are no ISO 8601; the first two differ where the day is 12 at most.
 FORMATS = (
     "%d/%m/%Y %H:%M:%S", "%m/%d/%Y %H:%M:%S", "%d/%m/%Y %H:%M", "%m/%d/%Y %H:%M", "%d/%m/%Y", "%m/%d/%Y",
@@ -22,8 +24,7 @@ FORMATS = (
     "%d/%b/%y %I:%M %p", "%d/%b/%Y %H:%M:%S", "%d-%b-%y %I.%M.%S %p", "%d-%b-%Y %I:%M:%S %p",
 )  # fmt: skip
 _TOUCHING = "(?:%[YymdHIMSj]){2,}"
-# Microseconds in the units of whole numbers since 1970; and those of the years 2000 to 2100.
-UNITS = {"seconds": 1_000_000, "millis": 1000, "micros": 1}
+# The microseconds of the years 2000 to 2100.
 _CENTURY = (946_684_800_000_000, 4_102_444_800_000_000)
 # The decimal point and the mark between thousands, the likeliest first.
 NUMBER_MARKS = ((".", ""), (",", ""), (",", "."), (".", ","), (",", " "), (".", " "), (".", "'"), (",", "'"))
