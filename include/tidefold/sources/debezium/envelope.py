@@ -335,7 +335,8 @@ def _find_order(log: EnvelopeLog, at: ReaderPosition, source: SourceBlock, op: s
         return order
     # Only `r` is a row of a snapshot: see `advance`.
     is_initial = op == "r" and source.snapshot in INITIAL
-    at.account.is_early |= order[0] == NO_COMMIT and not is_initial
+    if order[0] == NO_COMMIT and not is_initial:
+        at.account.is_early = True
     return at.stream.place(order, is_initial, op == "r")
 
 

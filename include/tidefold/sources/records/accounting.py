@@ -188,8 +188,17 @@ class StreamOrder:
         Raises RefusedRecordError for an event that was not sent before and has no place among those that were.
         """
         commit, event = order
-        base, last, *more = self.early or (NO_COMMIT, NO_COMMIT)
-        if not is_no_commit(commit, self.early, self.max_order):
+        early, high = self.early, self.max_order
+        # Nearly all records: no snapshot has to be remembered, and the commit is that of the record before or a newer one.
+        if (
+            high
+            and (not early or early[2:] > (0,))
+            and (high[0] == commit or high[1] <= commit)
+            and high[0] not in early
+        ):
+            return order
+        base, last, *more = early or (NO_COMMIT, NO_COMMIT)
+        if not is_no_commit(commit, early, high):
             if self.early and more in ([], [0]):
                 self.early = *self.early, commit
             return order
