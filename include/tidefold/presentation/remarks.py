@@ -57,9 +57,11 @@ def alarm_lines(statuses: Iterable[LogStatus]) -> list[str]:
 
 
 def _describe_failed_run(status: LogStatus) -> Iterable[str]:
-    """Says why the newest run failed, unless an alarm or the gate says it."""
+    """Says why the newest run failed, unless an alarm, the gate or the snapshot says it."""
     runs = status.runs
     if runs is None or not runs.failures or status.why or any(a.kind is AlarmKind.FAILURES for a in status.alarms):
+        return
+    if status.latest and status.latest.unresolved and "[UNAVAILABLE_VALUE]" in runs.error:
         return
     yield (
         f"the newest run failed, first at {format_minute(runs.since)} UTC: {runs.error} "

@@ -70,6 +70,8 @@ def test_a_savepoint_is_told_in_one_line_and_in_json(pipeline: Pipeline, tmp_pat
                 "signalled": [],
                 "begun": [],
                 "ended": [],
+                "early": [],
+                "replaced": 0,
             },
         }
     ]

@@ -189,13 +189,9 @@ class StreamOrder:
         """
         commit, event = order
         early, high = self.early, self.max_order
-        # Nearly all records: no snapshot has to be remembered, and the commit is that of the record before or a newer one.
-        if (
-            high
-            and (not early or early[2:] > (0,))
-            and (high[0] == commit or high[1] <= commit)
-            and high[0] not in early
-        ):
+        # Nearly all records: the commit is that of the record before, or behind it, and no first transaction is open.
+        is_plain = high and (commit == high[0] or commit >= high[1]) and high[0] not in early
+        if is_plain and (not early or early[2:] > (0,)):
             return order
         base, last, *more = early or (NO_COMMIT, NO_COMMIT)
         if not is_no_commit(commit, early, high):

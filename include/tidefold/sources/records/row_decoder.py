@@ -28,6 +28,7 @@ class Rows:
         self.envelope: Callable[[Any], Any] = make_decoder(record_types.envelope_type(shape, forms) | None).decode
         self.key: Callable[[Any], Any] = make_decoder(record_types.key_type(shape, forms) | None).decode
         self._row = record_types.row_type(shape, forms)
+        self._before: Callable[[Any], Any] = make_decoder(self._row | None).decode
         self._columns = [(record_types.field(i), c.name) for i, c in enumerate(shape.columns)]
         self._keys = [(field, name) for field, name in self._columns if name in shape.key]
         self._of: Callable[[Any], Any] = attrgetter(*(f for f, _ in self._keys)) if self._keys else lambda row: None
@@ -74,7 +75,7 @@ class Rows:
 
     def image(self, before: msgspec.Raw) -> Any:
         """The row in a complete `before`."""
-        return self.convert(msgspec.json.decode(before, type=self._row | None))
+        return self.convert(self._before(before))
 
     def nothing(self) -> Any:
         """A row without any value."""
