@@ -6,6 +6,8 @@ changes since, in order. So chains of changes, swaps, and changes there and back
 
 A snapshot that a signal asked for shows the table at a later moment than its place in the stream. Its rows do not count
 for a change that was committed before they were read.
+
+Unwrapped records have no order. The offset stands for it, and the delete right before the insert has the old key.
 """
 
 from __future__ import annotations
@@ -129,15 +131,16 @@ def _place(event: tuple[Place, Row]) -> Place:
 
 def _complete(move: _Move, rows: _KnownRows, state: LogState, refused: Collection[RefusedKey]) -> bool:
     """Fills the row. Returns False if it cannot be filled (yet)."""
-    if move.old is None or (len(state.positions) > 1 and not _has_passed(move, rows, state)):
+    order = _find_order(move, rows, state.shape)
+    if move.old is None or (len(state.positions) > 1 and not _has_passed(move, order, rows, state)):
         return False
     committed = move.row["_ts"]
     late = [one[:-1] for one in rows.apart if committed is None or one[-1] >= committed]
-    row, whole_at = _row_before(move.old, move.order, rows, state.shape, late)
-    by_stream, _ = _row_before(move.old, move.order, rows, state.shape, [one[:-1] for one in rows.apart])
+    row, whole_at = _row_before(move.old, order, rows, state.shape, late)
+    by_stream, _ = _row_before(move.old, order, rows, state.shape, [one[:-1] for one in rows.apart])
     for one in refused:
         is_old = one.key is not None and one.key in (move.text, tuple(map(str, move.old)))
-        if is_old and (one.order is None or (one.order < move.order and (whole_at is None or one.order >= whole_at))):
+        if is_old and (one.order is None or (one.order < order and (whole_at is None or one.order >= whole_at))):
             return False
     missing = move.row["_absent"]
     if row is None or any(name not in row for name in missing):
@@ -151,9 +154,26 @@ def _complete(move: _Move, rows: _KnownRows, state: LogState, refused: Collectio
     return True
 
 
-def _has_passed(move: _Move, rows: _KnownRows, state: LogState) -> bool:
+def _order_of(row: Row, shape: TableSpec) -> tuple[int, ...]:
+    return order_of_row(row, shape) or place_of_row(row, shape)
+
+
+def _find_order(move: _Move, rows: _KnownRows, shape: TableSpec) -> tuple[int, ...]:
+    """Returns the order of a change; without one of the source, the place of the delete of the old key before it."""
+    order = move.order
+    before = [one for one in rows.events.get(move.old, ()) if one[0] < order and not shape.order_width]
+    for place, row in reversed(before):
+        if row["_op"] != DELETE:
+            break
+        order = place
+    return order
+
+
+def _has_passed(move: _Move, order: tuple[int, ...], rows: _KnownRows, state: LogState) -> bool:
     """Whether the delete of the old key was ingested, or cannot come from any partition any more."""
     events = rows.events.get(move.old, ())
+    if not state.shape.order_width:  # Offsets of two partitions have no order.
+        return order < move.order and {row["_partition"] for _, row in events} == {move.row["_partition"]}
     deleted = any(row["_op"] == DELETE and order_of_row(row, state.shape) == move.order for _, row in events)
     return deleted or all(position.stream.max_order > move.order for position in state.positions)
 
@@ -168,7 +188,7 @@ def _row_before(
     row, whole_at = rows.base.get(key), None
     clears = [(place, one) for place, one in rows.events.get(None, ()) if one["_op"] == CLEAR]
     for _, event in sorted([*rows.events.get(key, ()), *clears], key=_place):
-        at = order_of_row(event, shape)
+        at = _order_of(event, shape)
         if at >= order:
             break
         if at in without:
@@ -188,7 +208,7 @@ def _moves(pipeline: Pipeline, state: LogState, look: SecondLook) -> Iterator[_M
     assert look.former_table is not None
     shape = state.shape
     for one, row, former in zip(look.moved, look.moved_table.to_pylist(), look.former_table.to_pylist(), strict=True):
-        order = order_of_row(row, shape)
+        order = _order_of(row, shape)
         old: Key | None = key_of_row(former, shape)
         if old is None or None in old:
             old = _find_deleted_key(pipeline, state, one, row, order)
@@ -222,7 +242,10 @@ def _base_of(state: LogState, order: tuple[int, ...]) -> tuple[Snapshot | None] 
         if snapshot is None or snapshot.state is not State.COMPLETED or not snapshot.in_main_lineage:
             continue
         reached = positions_at(state, snapshot.to_sqn)
-        if all(position.stream.max_order < order for position in reached) and snapshot.to_sqn >= state.truncated_to:
+        ends = [p.stream.max_order for p in reached]
+        if not state.shape.order_width:
+            ends = [(p.partition, p.next_offset) for p in reached if p.partition == order[0]]
+        if all(end < order for end in ends) and snapshot.to_sqn >= state.truncated_to:
             return (snapshot,)
     return None if state.truncated_to or any(layer.imported for layer in lineage) else (None,)
 
@@ -237,6 +260,9 @@ def _read(pipeline: Pipeline, state: LogState, moves: Sequence[_Move]) -> _Known
         return None
     signalled = sorted({one for at in state.positions for one in at.stream.signalled if one[:-1] < moves[-1].order})
     limits = [*(min(one[:-1], moves[0].order) for one in signalled), moves[0].order]
+    if not state.shape.order_width:
+        # The delete of the old key comes right before, with its tombstone or without.
+        limits = [(limits[0][0], limits[0][1] - 1), *limits]
     bases = ((at, _base_of(state, limit)) for at, limit in enumerate(limits))
     at, before = next(((at, before) for at, before in bases if before), (0, None))
     if before is None:
@@ -286,15 +312,16 @@ def _base_rows(
     return {key: row for key, row in rows.items() if key in keys}
 
 
-def read_refused_keys(records: Iterable[Refused], key: Sequence[str]) -> list[RefusedKey]:
+def read_refused_keys(records: Iterable[Refused], shape: TableSpec) -> list[RefusedKey]:
     """Returns position, key and order of refused records, as far as they can be read."""
+    key, by_place = shape.key, not shape.order_width
     return [
         RefusedKey(
             one.entry.file,
             one.entry.line,
-            _key_of(one.entry.record, key),
+            key_in(one.entry.record, key) if by_place else _key_of(one.entry.record, key),
             old_key_of(one.entry.record, key) if one.entry.reason == REASON else None,
-            one.entry.order,
+            (one.landed.partition, one.entry.offset) if by_place and one.entry.offset is not None else one.entry.order,
             one.entry.reason == REASON,
         )
         for one in records

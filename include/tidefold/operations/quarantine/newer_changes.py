@@ -51,16 +51,17 @@ class Decision:
 class Awaited:
     """Changes of a key that wait for values of the row under the old key.
 
-    orders: their orders; the delete of the old key has the same one.
+    orders: their orders; the delete of the old key has the same one. Without an order of the source: places of deletes.
     keys: the texts of the old keys, each with the highest order of a change that waits for it.
     """
 
     orders: frozenset[Order] = frozenset()
     keys: Mapping[tuple[str, ...], Order] = field(default_factory=dict)
 
-    def has(self, key: Key, order: Order, deleted: Iterable[Place]) -> bool:
-        """Whether a change waits for what the key was at this order. The key was deleted at these places."""
-        return self.keys.get(tuple(map(str, key)), ()) > order or any(place[:-2] in self.orders for place in deleted)
+    def has(self, key: Key, at: Place, deleted: Iterable[Place]) -> bool:
+        """Whether a change waits for what the key was at this place. The key was deleted at these places."""
+        waits = self.keys.get(tuple(map(str, key)), ()) > (at[:-2] or at)
+        return waits or any((place[:-2] or place) in self.orders for place in deleted)
 
 
 @dataclass(slots=True)
@@ -92,7 +93,7 @@ class NewerChanges:
         if not _counts_the_last(shape):
             return Decision("newer")
         silent = frozenset(row["_absent"] or ())
-        is_awaited = awaited.has(key, place[:-2], (one[0] for one in later if one[2]))
+        is_awaited = awaited.has(key, place, (one[0] for one in later if one[2]))
         gone = self.cleared >= place or row["_op"] == DELETE or any(one[0] == place for one in later)
         streamed = [one for one in later if one[0][:-2] not in self.signalled]
         if gone or (not is_awaited and any(deleted or left <= silent for _, _, deleted, left in streamed)):

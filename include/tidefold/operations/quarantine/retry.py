@@ -217,11 +217,13 @@ def _sort_records(pipeline: Pipeline, state: LogState, records: Sequence[Refused
     refused: list[RefusedKey] = []
     if any(look.moved or state.shape.key for look in looks):
         entries = (one for path in quarantine_files(state) for one in read_refused(pipeline.store, state, path))
-        refused = read_refused_keys(entries, state.shape.key)
+        refused = read_refused_keys(entries, state.shape)
     # A delete with the order of a refused record is the other half of a key change, whatever the reason of the refusal.
     orders = frozenset(one.order for one in refused if one.order is not None)
     # The other half of the last delete that landed may come with the next ingest.
     orders |= {p.stream.max_order for p in state.positions if p.stream.max_order}
+    if not state.shape.order_width:
+        orders |= {(p.partition, p.next_offset - back) for p in state.positions for back in (1, 2)}
     waiting = sorted((one.order or _AFTER_ALL, one.old_key) for one in refused if one.is_moved and one.old_key)
     awaited = Awaited(orders, {old_key: order for order, old_key in waiting})
     for look in looks:

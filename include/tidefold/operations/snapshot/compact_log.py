@@ -136,9 +136,11 @@ def _find_needed(state: LogState) -> Sequence[int] | None:
 
     A change of a key takes values from the row of its old key. It may wait, or land later than the delete of that key.
     """
-    if state.shape.order in (ARRIVAL, POSITION, VERSION, COLUMNS):
+    if state.shape.order in (ARRIVAL, VERSION, COLUMNS):
         return None
     is_waiting = any(entry.key_changes for entry in state.landed)
+    if state.shape.order == POSITION and not is_waiting:
+        return min(((p.partition, p.next_offset - 2) for p in state.positions), default=())
     return () if is_waiting else min((position.stream.max_order for position in state.positions), default=())
 
 

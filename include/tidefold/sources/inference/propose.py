@@ -170,7 +170,8 @@ def _propose_kafka_rows(
         )
     if strange:
         feed = replace(feed, rows=(), columns=(), notes=(strange,))
-    return propose_rows(replace(feed, key=key, ordered=True, notes=(*notes, *feed.notes)))
+    named = any("headers" in line for line in lines)
+    return propose_rows(replace(feed, key=key, ordered=True, has_headers=named, notes=(*notes, *feed.notes)))
 
 
 def _propose_lines(log: str, folder: PurePosixPath, files: Sequence[LandedFile]) -> ProposedLog:

@@ -105,6 +105,7 @@ class SampledFeed:
     sampled: what was sampled.
     key: the key of the records, if they have one.
     ordered: whether the offset of a record orders it.
+    has_headers: whether records have headers, which may name the former key.
     notes, questions: what is already open.
     row_field: the field of a record that contains the row, if the record itself is not the row.
     parts: the rows by the name of their file.
@@ -123,6 +124,7 @@ class SampledFeed:
     options: Mapping[str, Any] = field(default_factory=dict)
     key: tuple[str, ...] = ()
     ordered: bool = False
+    has_headers: bool = False
     notes: tuple[str, ...] = ()
     questions: tuple[ProposalQuestion, ...] = ()
     row_field: str = ""
@@ -339,6 +341,8 @@ def _explain_unwrapped(feed: SampledFeed, op: OpCandidate | None) -> tuple[str, 
         return ()
     shown = f"{', '.join(marks)}: " if marks else ""
     kept = "its row keeps the value" if feed.ordered else "its record is refused, because columns order the log"
+    if feed.ordered and not feed.has_headers:
+        kept += ". They have no headers with the former key: land `headers`, or a changed key leaves its row out"
     deletes = "" if op else "Deletes are seen only if they come as null values (tombstones). "
     return (
         f"{shown}these rows look like those of Debezium's ExtractNewRecordState. They lack the position in the source, "

@@ -15,6 +15,7 @@ from tidefold.domain.table.table_spec import COLUMNS, Engine
 from tidefold.domain.table.types import parse_type
 from tidefold.sources.api import Feed, RecordReader
 from tidefold.sources.debezium.json_source import KafkaLines, offset_in
+from tidefold.sources.debezium.ordering import former_key
 from tidefold.sources.landing.folders import read_folders
 from tidefold.sources.records.accounting import OrderPoint, ReaderPosition, late_change, takes_delete
 from tidefold.sources.records.columnar_changes import ANY, UPSERTS, OpColumn
@@ -25,6 +26,7 @@ from tidefold.sources.records.errors import (
     head_of,
     infer_type,
     missing_column,
+    not_sent,
     unknown_column,
 )
 from tidefold.sources.records.extended_json import to_plain
@@ -169,9 +171,10 @@ NULL = msgspec.Raw(b"null")
 
 
 class Record(RecordHead):
-    """A record with its position in Kafka, and its time there (milliseconds since 1970)."""
+    """A record with its position in Kafka, its time there (milliseconds since 1970) and its headers."""
 
     timestamp: int | None = None
+    headers: msgspec.Raw = NULL
 
     @property
     def time(self) -> int | None:
@@ -330,7 +333,18 @@ class JsonReader:
         elif deletes:
             self._delete(at, record, self._key_of(record) if value == NULL else value)
         else:
-            self._append(at, record, self._upsert, *self._rows(value).row(value, at.unsent))
+            row, absent = self._rows(value).row(value, at.unsent)
+            if absent and self._shape.replaces_rows and (former := self._former_row(record)):
+                if not at.is_alone:
+                    raise not_sent(absent, moved=True)
+                at.batch.add(DELETE, (), at.known_offset, record.time, former)
+            self._append(at, record, self._upsert, row, absent)
+
+    def _former_row(self, record: Record) -> Any:
+        """The row under the old key that the headers name, by which values are looked up; None: they name none."""
+        key = former_key(msgspec.json.decode(record.headers)) if b"__debezium.oldkey" in bytes(record.headers) else None
+        text = msgspec.Raw(msgspec.json.encode(key))
+        return self._rows(text).key(text) if isinstance(key, dict) else None
 
     def _add_folders(self, name: str, value: msgspec.Raw) -> msgspec.Raw:
         """Returns the row with the columns that the names of the file's folders have."""
