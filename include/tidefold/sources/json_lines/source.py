@@ -37,7 +37,8 @@ from tidefold.sources.records.unavailable_values import Placeholder
 from tidefold.typed_json import convert_value, make_decoder
 
 # It also reads lines of JSON with their Kafka position: in each line, or by the name of the file and the line number.
-_UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+NULL = msgspec.Raw(b"null")
 
 
 class PlainRows:
@@ -81,7 +82,7 @@ class PlainRows:
         """
         try:
             row = self._decode_row(data)
-        except _UNDECODABLE as error:
+        except UNDECODABLE as error:
             raise self._refusal(data, str(error), [c.name for c in self._shape.columns]) from error
         absent = take_unsent(row, self._unsent, self._shape, placeholder) if placeholder else []
         row = convert_row(row, self._conversions)
@@ -96,7 +97,7 @@ class PlainRows:
         """Returns a row with only its key and its order, for a delete. Raises RefusedRecordError."""
         try:
             key = self._decode_key(data)
-        except _UNDECODABLE as error:
+        except UNDECODABLE as error:
             raise self._refusal(data, str(error), []) from error
         key = convert_row(key, self._conversions)
         return self._row(**{name: getattr(key, name) for name in self._fields.values() if hasattr(key, name)})
@@ -164,10 +165,6 @@ def _form(column: Column) -> Form:
     type_ = parse_type(column.type)
     usual = "number" if (type_.element or type_).name == "decimal" else ""
     return form_of(type_, column.encoding or usual)
-
-
-UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-NULL = msgspec.Raw(b"null")
 
 
 class Record(RecordHead):

@@ -38,7 +38,7 @@ def moved(old: int, new: int, n: int = 1, headers: bool = True, tombstone: bool 
     """A change of the key, as it arrives without its envelope."""
     gone = row(old, 0, None, "true", **({"newkey": new} if headers else {}))
     null = [{"key": {"id": old}, "value": None}] if tombstone else []
-    return [gone, *null, row(new, n, **({"oldkey": old} if headers else {}))]
+    return [gone, *null, row(new, n, UNSENT, "false", **({"oldkey": old} if headers else {}))]
 
 
 class Shop:
