@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from torture import page
+from torture.beginning import Beginning
 from torture.capture import Capture, CaptureError, Java
 from torture.exports import LOG, Exports
 from torture.person import FoundError, Landing, Person
@@ -64,7 +65,7 @@ class Seed:
         self.plan = draw_plan(number, server.connector)
         self.form, self.modes = self.plan.form, self.plan.modes
         self.kinds = random_kinds(self.rnd, server.connector, self.modes)
-        self.tables = random_tables(self.rnd, server.connector, self.kinds, TABLES, self.form == "unwrapped")
+        self.tables = random_tables(self.rnd, self.kinds, TABLES, self.plan)
         for table in self.tables:
             if table.policy in ("ignored", "nullable"):
                 table.expected = ("extra", self.kinds[self.rnd.choice(sorted(self.kinds))])
@@ -79,7 +80,7 @@ class Seed:
             topics["transactions"] = f"p{number}.transaction"
         topics[LOG] = LOG
         self.capture = Capture(java, self.folder, self._properties(space), self.plan.rotate)
-        self.landing = Landing(self.capture.out, self.folder / "landing", topics)
+        self.landing = Landing(self.capture.out, self.folder / "landing", topics, self.plan.landed)
         # What the person does depends on when files arrive, so it draws by itself: the workload is the seed's alone.
         self.hand = random.Random(f"person {number}")
         self.person = Person(self.hand, self.folder, self.landing, self.tables, self.modes)
@@ -96,7 +97,7 @@ class Seed:
             "database.user": self.server.user,
             "database.password": "x" if self.server.connector == "postgresql" else "",
             "table.include.list": f"{space}[.]({names})",
-            "snapshot.mode": "initial",
+            "snapshot.mode": "no_data" if self.plan.unseen else "initial",
             "signal.data.collection": f"{space}.signals",
             "skipped.operations": "none",
             "incremental.snapshot.chunk.size": 9,
@@ -163,8 +164,10 @@ class Seed:
         altered: set[str] = set()
         self._blocked = False
         for step in range(steps):
-            if step == begins and not self.capture.running:
-                self.capture.start(kill=rnd.choice((0, 0, rnd.randint(20, 200))) if phase else 0)
+            if not phase and not step:
+                Beginning(self.plan, self.server, self.work, self.capture, self._slot).start()
+            elif step == begins and not self.capture.running:
+                self.capture.start(kill=rnd.choice((0, 0, rnd.randint(20, 200))))
             if step == steps // 2:
                 self.work.end_spanning()
             for deed in (deed for when, deed in self.plan.deeds[phase] if when == step):

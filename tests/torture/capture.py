@@ -113,14 +113,19 @@ class Capture:
         self.running = False
         self.kills += 1
 
+    def is_killed(self) -> bool:
+        """Whether the engine has ended itself, as it was told; then it no longer runs."""
+        if self._java.poll() is None:
+            return False
+        self.kills += self.running
+        self.running = False
+        return True
+
     def await_marker(self, topic: str, marker: int, seconds: float = 120) -> None:
         """Until the row `marker` of the marker's table is in the files; a killed engine is started again."""
         deadline = time.monotonic() + seconds
         while not self._has(topic, marker):
-            code = self._java.poll()
-            if code is not None:
-                self.running = False
-                self.kills += 1
+            if self.is_killed():
                 self.start()
             if time.monotonic() > deadline:
                 raise CaptureError(f"marker {marker} did not come within {seconds:.0f} s")

@@ -21,35 +21,62 @@ _STOPS = ("UNKNOWN_COLUMN", "MISSING_COLUMN", "DECIMAL_SCALE", "LANDED_REFUSED")
 _WAITS = "LANDED_WAITING"
 
 
+_DECODER = json.JSONDecoder()
+
+
 class FoundError(Exception):
     """What the product did and must not do."""
+
+
+def _split(line: str) -> tuple[str, int, str]:
+    """A captured record without its headers, its offset, and its value; each as it was written."""
+    begin = line.index('"offset":') + len('"offset":')
+    offset, end = _DECODER.raw_decode(line, begin)
+    _, end = _DECODER.raw_decode(line, end + len(',"key":'))
+    begin = end + len(',"value":')
+    _, end = _DECODER.raw_decode(line, begin)
+    return line[:end], offset, line[begin:end]
 
 
 class Landing:
     """The landing folder: what was captured arrives there in pieces, also in the middle of a line."""
 
-    def __init__(self, captured: Path, folder: Path, topics: dict[str, str]) -> None:
-        self.captured, self.folder, self.topics = captured, folder, topics
+    def __init__(self, captured: Path, folder: Path, topics: dict[str, str], landed: str = "whole") -> None:
+        self.captured, self.folder, self.topics, self.landed = captured, folder, topics, landed
         self._arrived: dict[Path, int] = {}
-        self._closed: set[Path] = set()
 
     def arrive(self, rnd: random.Random, share: float) -> None:
         """Of each topic so much of what has not arrived, in order; 1: everything."""
         for topic in self.topics.values():
             files = sorted((self.captured / topic).glob("*.jsonl"))
-            left = sum(file.stat().st_size - self._arrived.get(file, 0) for file in files)
+            written = {file: shown for file in files if (shown := self._write(file))[1]}
+            left = sum(len(data) - self._arrived.get(file, 0) for file, (_, data) in written.items())
             budget = left if share >= 1 else int(left * min(1.0, share * rnd.uniform(0, 2)))
-            for file in files:
-                budget -= self._grow(file, budget, last=file == files[-1], packed=share >= 1 and rnd.random() < 0.3)
+            for file, (name, data) in written.items():
+                packed = share >= 1 and rnd.random() < 0.3 and file != files[-1]
+                budget -= self._grow(file, file.with_name(name), data, budget, packed)
 
-    def _grow(self, file: Path, budget: int, last: bool, packed: bool) -> int:
-        begun, data = self._arrived.get(file, 0), file.read_bytes()
+    def _write(self, file: Path) -> tuple[str, bytes]:
+        """The name and the text of a captured file as its sink would have written it."""
+        data = file.read_bytes()
+        if self.landed == "whole":
+            return file.name, data
+        records = [_split(line) for line in data[: data.rfind(b"\n") + 1].decode().split("\n")[:-1]]
+        if self.landed == "values":
+            # A sink of values writes no tombstones, and names a file by the first record in it.
+            records = [one for one in records if one[2] != "null"]
+        start = records[0][1] if records else 0
+        text = "".join((value if self.landed == "values" else f"{head}}}") + "\n" for head, _, value in records)
+        return f"{file.name.rpartition('+')[0]}+{start:010d}.jsonl", text.encode()
+
+    def _grow(self, file: Path, shown: Path, data: bytes, budget: int, packed: bool) -> int:
+        begun = self._arrived.get(file, 0)
         piece = data[begun : begun + max(budget, 0)]
         if not piece:
             return 0
-        target = self.folder / file.parent.name / file.name
+        target = self.folder / file.parent.name / shown.name
         target.parent.mkdir(parents=True, exist_ok=True)
-        if not begun and len(piece) == len(data) and packed and not last:
+        if not begun and len(piece) == len(data) and packed:
             Path(f"{target}.gz").write_bytes(gzip.compress(data, 1))
         else:
             with target.open("ab") as growing:

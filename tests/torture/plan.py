@@ -23,9 +23,20 @@ _CHANCES = {
 }
 
 
+# What lands of a record; a log without the rest knows less (docs/debezium.md).
+LANDED = ("whole", "no headers", "values")
+# When a transaction commits that was open while the connector began: before it reads the tables, after it, or after
+# the connector was killed while it read them, or was started again before it saw any commit.
+OVERLAPS = ("at once", "late", "killed", "restarted")
+
+
 @dataclass(frozen=True)
 class Plan:
     """`deeds` has, for each phase, what happens besides transactions: the step and the deed, in order.
+
+    landed: one of LANDED. overlap: one of OVERLAPS, or empty.
+    deferred: whether some tables have keys that are checked at the end of a transaction.
+    unseen: whether the connector makes no snapshot, so that it sends values of rows that nobody has seen.
 
     rotate: records of a captured file; few of them cut snapshots, whose chunks have nine rows.
     begins: for each phase the step at which a stopped engine starts again; 0: it was not stopped.
@@ -39,6 +50,20 @@ class Plan:
     rotate: int
     deeds: tuple[tuple[tuple[int, str], ...], ...]
     begins: tuple[int, ...]
+    landed: str
+    overlap: str
+    deferred: bool
+    unseen: bool
+
+    @property
+    def leaves_out(self) -> bool:
+        """Whether rows are left out of a table, because a value of them was never sent.
+
+        Only PostgreSQL leaves values out. An unwrapped record without headers does not name its former key.
+        """
+        return self.connector == "postgresql" and (
+            self.unseen or (self.form == "unwrapped" and self.landed != "whole")
+        )
 
     @property
     def modes(self) -> dict[str, str]:
@@ -55,7 +80,9 @@ class Plan:
         deeds = {deed.removesuffix(" again") for phase in self.deeds for _, deed in phase}
         values = {f"schemas {self.schemas}", f"decimals {self.decimal}", f"bytes {self.binary}"}
         values |= {f"files of {self.rotate} records", *(["engine stopped"] if any(self.begins) else [])}
-        return values | deeds
+        values |= {f"landed {self.landed}", *([f"open at the start: {self.overlap}"] if self.overlap else [])}
+        flags = {"deferred keys": self.deferred, "no first snapshot": self.unseen, "rows left out": self.leaves_out}
+        return values | deeds | {name for name, value in flags.items() if value}
 
 
 def draw_plan(number: int, connector: str = "") -> Plan:
@@ -76,6 +103,7 @@ def draw_plan(number: int, connector: str = "") -> Plan:
             later = min(first + rnd.randrange(2), PHASES - 1)
             deeds[later].append((rnd.randrange(STEPS // 2 + 1, STEPS), "come back"))
     begins = tuple(rnd.randrange(STEPS) if phase and rnd.random() < 0.3 else 0 for phase in range(PHASES))
+    unseen = _is_unseen(connector, form, nth)
     return Plan(
         connector,
         form,
@@ -85,7 +113,26 @@ def draw_plan(number: int, connector: str = "") -> Plan:
         ROTATIONS[place % len(ROTATIONS)],
         tuple(tuple(sorted(phase)) for phase in deeds),
         begins,
+        _landed(form, nth),
+        "" if unseen else _overlap(form, nth),
+        connector == "postgresql" and place % 3 != 1,
+        unseen,
     )
+
+
+def _landed(form: str, nth: int) -> str:
+    if form == "unwrapped":
+        return LANDED[nth % len(LANDED)]
+    return "values" if form == "envelope" and nth % 3 == 2 else "whole"
+
+
+def _is_unseen(connector: str, form: str, nth: int) -> bool:
+    """In a set every table needs its first snapshot."""
+    return connector == "postgresql" and (form, nth) in {("envelope", 1), ("envelope", 4), ("unwrapped", 0)}
+
+
+def _overlap(form: str, nth: int) -> str:
+    return OVERLAPS[(nth if form == "set" else nth * 2 // 3) % len(OVERLAPS)]
 
 
 def _draw_deeds(rnd: random.Random, form: str) -> list[tuple[int, str]]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from torture.kinds import Kind, maria_kinds, maria_text, postgres_kinds, quoted, text
+from torture.plan import Plan
 from torture.servers import Server, Session
 
 Key = tuple[str, ...]
@@ -32,7 +33,7 @@ class Alteration:
 class Table:
     """`keys` are the literals of the keys of its rows; `held` those that an open transaction of another session has.
     `history` has each alteration; `policy` says how the person who runs tidefold meets a new column; `moves`: whether
-    keys of its rows change.
+    keys of its rows change; `deferred`: whether its keys are checked at the end of a transaction.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Table:
     numbers: int = 0
     locked: bool = False
     moves: bool = True
+    deferred: bool = False
     expected: tuple[str, Kind] | None = None
 
     @property
@@ -97,6 +99,8 @@ def _renamed(kind: Kind, name: str) -> Kind:
 
 
 _SHAPES = (("int",), ("bigint",), ("text",), ("uuid",), ("int", "text"), ("date", "bigint"), ("text", "int", "date"))
+# Of the tables whose keys are checked late, the deeds of a plan may alter the first.
+_DEFERRED = (0, 2)
 _POLICIES = ("stop", "stop", "evolve", "quarantine", "ignored", "nullable")
 
 
@@ -108,20 +112,20 @@ def random_kinds(rnd: random.Random, connector: str, modes: dict[str, str]) -> d
     return {kind.name: kind for kind in kinds if kind.fits(modes)}
 
 
-def random_tables(
-    rnd: random.Random, connector: str, kinds: dict[str, Kind], number: int, unwrapped: bool = False
-) -> list[Table]:
+def random_tables(rnd: random.Random, kinds: dict[str, Kind], number: int, plan: Plan) -> list[Table]:
     """Tables of which the last has no key, and every one of the others a large column.
 
-    unwrapped: nothing shows which of their records come again, so each has a key. Large values that were not sent
-    cannot follow a key, so keys change only where all values are sent.
+    Where nothing shows which records come again, each has a key. No row that the connector never sent moves to another
+    key, unless its values are sent: such a record waits for a value that no record has.
     """
+    connector, unwrapped = plan.connector, plan.form == "unwrapped"
     keys = _key_kinds(connector, kinds)
     shapes = [shape for shape in _SHAPES if set(shape) <= set(keys)]
     large = [kind for kind in kinds.values() if kind.large]
     tables = []
     for place in range(number):
-        shape = () if place == number - 1 and not unwrapped else rnd.choice(shapes)
+        is_keyless = place == number - 1 and not unwrapped and plan.landed == "whole"
+        shape = () if is_keyless else rnd.choice(shapes)
         some = rnd.sample(sorted(kinds), rnd.randint(4, 9))
         columns = {f"c{n}": kinds[name] for n, name in enumerate(some)}
         columns["big"] = rnd.choice(large)
@@ -129,10 +133,11 @@ def random_tables(
         policy = "stop" if not shape or place < 2 else rnd.choice(_POLICIES)
         if place < 2 and "numeric-scaled" in kinds:
             columns[SCALED] = kinds["numeric-scaled"]
-        identity = rnd.random() < (0.4 if unwrapped else 0.15)
+        deferred = plan.deferred and place in _DEFERRED
+        identity = rnd.random() < (0.4 if unwrapped else 0.15) or deferred
         key = {f"k{n}": keys[name] for n, name in enumerate(shape)}
-        moves = identity or not unwrapped or connector != "postgresql"
-        tables.append(Table(f"t{place}", key, columns, policy, identity, moves=moves))
+        moves = identity or not plan.unseen
+        tables.append(Table(f"t{place}", key, columns, policy, identity, moves=moves, deferred=deferred))
     return tables
 
 
@@ -141,7 +146,8 @@ def create(table: Table, server: Server, session: Session) -> None:
     lines = [f"{q(name)} {kind.ddl} not null" for name, kind in table.key.items()]
     lines += [f"{q(name)} {kind.ddl}" for name, kind in table.columns.items()]
     if table.key:
-        lines.append(f"primary key ({', '.join(map(q, table.key))})")
+        when = " deferrable initially deferred" if table.deferred else ""
+        lines.append(f"primary key ({', '.join(map(q, table.key))}){when}")
     session.execute(f"create table {q(table.name)} ({', '.join(lines)})")
     if server.connector == "postgresql":
         for name, kind in table.columns.items():

@@ -6,7 +6,9 @@ import json
 import random
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
+from torture import deferred
 from torture.kinds import Kind
 from torture.servers import Server
 from torture.tables import SCALED, WITH_DEFAULT, Alteration, Key, Table, literal
@@ -29,19 +31,19 @@ class Workload:
 
     # -- statements ---------------------------------------------------------------------------------------------
 
-    def _t(self, table: Table) -> str:
+    def name(self, table: Table) -> str:
         return self.server.quote(table.name)
 
-    def _where(self, table: Table, key: Key) -> str:
+    def where(self, table: Table, key: Key) -> str:
         return " and ".join(f"{self.server.quote(n)}={v}" for n, v in zip(table.key, key, strict=True))
 
-    def _insert(self, table: Table, keys: list[Key]) -> str:
+    def insert_rows(self, table: Table, keys: list[Key]) -> str:
         names = ", ".join(map(self.server.quote, [*table.key, *table.columns]))
         rows = [f"({', '.join([*key, *(literal(kind, self.rnd) for kind in table.columns.values())])})" for key in keys]
         table.keys.update(keys)
-        return f"insert into {self._t(table)} ({names}) values {', '.join(rows)}"
+        return f"insert into {self.name(table)} ({names}) values {', '.join(rows)}"
 
-    def _update(self, table: Table, key: Key, to: Key | None = None, values: bool = True) -> str:
+    def update_row(self, table: Table, key: Key, to: Key | None = None, values: bool = True) -> str:
         small = [name for name, kind in table.columns.items() if not kind.large] or list(table.columns)
         some = self.rnd.sample(small, self.rnd.randint(1, min(3, len(small)))) if values else []
         large = [name for name, kind in table.columns.items() if kind.large]
@@ -53,25 +55,25 @@ class Workload:
             table.keys.discard(key)
             table.keys.add(to)
         sets = ", ".join(f"{self.server.quote(name)}={value}" for name, value in new.items())
-        return f"update {self._t(table)} set {sets} where {self._where(table, key)}"
+        return f"update {self.name(table)} set {sets} where {self.where(table, key)}"
 
     def _delete(self, table: Table, key: Key) -> str:
         table.keys.discard(key)
-        return f"delete from {self._t(table)} where {self._where(table, key)}"
+        return f"delete from {self.name(table)} where {self.where(table, key)}"
 
-    def _some(self, table: Table, number: int = 1) -> list[Key]:
+    def some(self, table: Table, number: int = 1) -> list[Key]:
         free = sorted(table.keys - table.held)
         return self.rnd.sample(free, min(number, len(free)))
 
     # -- what a transaction may do ------------------------------------------------------------------------------
 
     def insert(self, table: Table) -> list[str]:
-        return [self._insert(table, [table.new_key(self.rnd) for _ in range(self.rnd.choice((1, 1, 2, 6)))])]
+        return [self.insert_rows(table, [table.new_key(self.rnd) for _ in range(self.rnd.choice((1, 1, 2, 6)))])]
 
     def copy(self, table: Table) -> list[str]:
         """Rows of one COPY, whose records have one LSN."""
-        insert = self._insert(table, [table.new_key(self.rnd) for _ in range(self.rnd.randint(2, 30))])
-        name, file = self._t(table), self.server.copy_file
+        insert = self.insert_rows(table, [table.new_key(self.rnd) for _ in range(self.rnd.randint(2, 30))])
+        name, file = self.name(table), self.server.copy_file
         staged = insert.replace(f"insert into {name} (", "insert into staged (", 1)
         return [
             f"create temp table staged (like {name} including defaults)",
@@ -86,53 +88,53 @@ class Workload:
         self.session.execute(*self.copy(self.rnd.choice(self.tables)))
 
     def update(self, table: Table) -> list[str]:
-        return [self._update(table, key) for key in self._some(table, self.rnd.choice((1, 2, 4)))]
+        return [self.update_row(table, key) for key in self.some(table, self.rnd.choice((1, 2, 4)))]
 
     def delete(self, table: Table) -> list[str]:
-        return [self._delete(table, key) for key in self._some(table)]
+        return [self._delete(table, key) for key in self.some(table)]
 
     def again(self, table: Table) -> list[str]:
         """Deleted and inserted again at once."""
-        return [made for key in self._some(table) for made in (self._delete(table, key), self._insert(table, [key]))]
+        return [made for key in self.some(table) for made in (self._delete(table, key), self.insert_rows(table, [key]))]
 
     def chain(self, table: Table) -> list[str]:
         """A key changes, and changes again; in between the row may change."""
         made = []
-        for key in self._some(table):
+        for key in self.some(table):
             for _ in range(self.rnd.randint(1, 4)):
                 to = table.new_key(self.rnd)
-                made.append(self._update(table, key, to, values=self.rnd.random() < 0.4))
+                made.append(self.update_row(table, key, to, values=self.rnd.random() < 0.4))
                 key = to
                 if self.rnd.random() < 0.3:
-                    made.append(self._update(table, key))
+                    made.append(self.update_row(table, key))
             if self.rnd.random() < 0.15:
                 made.append(self._delete(table, key))
         return made
 
     def swap(self, table: Table) -> list[str]:
-        both = self._some(table, 2)
+        both = self.some(table, 2)
         if len(both) < 2:
             return []
         one, two = both
         between = table.new_key(self.rnd)
         steps = ((one, between), (two, one), (between, two))
-        return [self._update(table, a, b, values=self.rnd.random() < 0.3) for a, b in steps]
+        return [self.update_row(table, a, b, values=self.rnd.random() < 0.3) for a, b in steps]
 
     def there_and_back(self, table: Table) -> list[str]:
         made = []
-        for key in self._some(table):
+        for key in self.some(table):
             away = table.new_key(self.rnd)
-            made.append(self._update(table, key, away, values=self.rnd.random() < 0.3))
+            made.append(self.update_row(table, key, away, values=self.rnd.random() < 0.3))
             if self.rnd.random() < 0.5:
-                made.append(self._update(table, away))
-            made.append(self._update(table, away, key, values=self.rnd.random() < 0.3))
+                made.append(self.update_row(table, away))
+            made.append(self.update_row(table, away, key, values=self.rnd.random() < 0.3))
         return made
 
     def reuse(self, table: Table) -> list[str]:
         """A row moves away, and another takes its old key."""
         made = []
-        for key in self._some(table):
-            made += [self._update(table, key, table.new_key(self.rnd), values=False), self._insert(table, [key])]
+        for key in self.some(table):
+            made += [self.update_row(table, key, table.new_key(self.rnd), values=False), self.insert_rows(table, [key])]
         return made
 
     # -- transactions -------------------------------------------------------------------------------------------
@@ -148,10 +150,12 @@ class Workload:
             actions |= {self.update: 7, self.delete: 2, self.again: 1}
         if table.key and table.moves:
             actions |= {self.chain: 2, self.swap: 1, self.there_and_back: 1, self.reuse: 1}
+        if table.deferred:
+            actions |= {partial(deed, self): 1 for deed in deferred.DEEDS}
         action = self.rnd.choices(list(actions), list(actions.values()))[0]
         made = action(table)
         if made:
-            self._count(action.__name__)
+            self._count(f"deferred {action.func.__name__}" if isinstance(action, partial) else action.__name__)
         return made
 
     def transaction(self) -> None:
@@ -190,7 +194,7 @@ class Workload:
         if not table.locked:
             self._count("truncate")
             table.keys = set()
-            self.session.execute(f"truncate table {self._t(table)}", *self.insert(table))
+            self.session.execute(f"truncate table {self.name(table)}", *self.insert(table))
 
     def begin_spanning(self) -> None:
         """A transaction of another session, which stays open while others commit, until `end_spanning`."""
@@ -198,24 +202,41 @@ class Workload:
         if self._open or table.locked or not table.moves:
             return
         self._count("transaction: spans phases")
-        held = set(self._some(table, 3)) if table.key else set()
+        held = set(self.some(table, 3)) if table.key else set()
         before, statements = set(table.keys), []
         for key in sorted(held):
             to = table.new_key(self.rnd)
-            statements.append(self._update(table, key, to, values=self.rnd.random() < 0.5))
-            statements.append(self._update(table, to))
+            statements.append(self.update_row(table, key, to, values=self.rnd.random() < 0.5))
+            statements.append(self.update_row(table, to))
         new = [table.new_key(self.rnd) for _ in range(3)]
-        statements.append(self._insert(table, new))
+        statements.append(self.insert_rows(table, new))
         after = table.keys - before
         table.keys = before
         table.held, table.locked = held, True
         self.other.execute("begin", *statements)
         self._open = [(table, after)]
 
-    def end_spanning(self) -> None:
-        for table, after in self._open:
-            commit = self.rnd.random() < 0.8
+    def begin_overlap(self) -> None:
+        """A transaction of another session on all tables, open until `end_spanning`."""
+        self._count("transaction: open at the start")
+        self.other.execute("begin")
+        for table in self.tables:
+            before, held = set(table.keys), self.some(table, 3) if table.key else []
+            statements = []
+            for deed, key in zip(("update", "delete", "move"), held, strict=False):
+                to = table.new_key(self.rnd) if deed == "move" and table.moves else None
+                statements.append(self._delete(table, key) if deed == "delete" else self.update_row(table, key, to))
+            statements.append(self.insert_rows(table, [table.new_key(self.rnd) for _ in range(2)]))
+            self.other.execute(*statements)
+            after = table.keys - (before - {*held})
+            table.keys, table.held, table.locked = before, {*held}, True
+            self._open.append((table, after))
+
+    def end_spanning(self, commits: bool = False) -> None:
+        commit = not self._open or commits or self.rnd.random() < 0.8
+        if self._open:
             self.other.execute("commit" if commit else "rollback")
+        for table, after in self._open:
             if commit:
                 table.keys = (table.keys - table.held) | after
             table.held, table.locked = set(), False
@@ -236,7 +257,7 @@ class Workload:
             return None
         self._names += 1
         self._count(f"alter: {deed or drawn.what}")
-        q, t = self.server.quote, self._t(table)
+        q, t = self.server.quote, self.name(table)
         if drawn.what == "add":
             assert drawn.kind is not None
             default = "" if drawn.default is None else f" not null default {drawn.default}"
