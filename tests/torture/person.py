@@ -110,7 +110,9 @@ SET = "all"
 
 
 class Person:
-    """Calls tidefold's commands. `accounts` has, a table, every count that `ingest` reported."""
+    """Calls tidefold's commands. `accounts` has, a table, every count that `ingest` reported, and `exits` the exit code
+    of its newest `run`.
+    """
 
     def __init__(self, rnd: random.Random, folder: Path, landing: Landing, tables: list[Table], modes: dict[str, str]):
         self.rnd, self.folder, self.landing, self.modes = rnd, folder, landing, modes
@@ -120,6 +122,8 @@ class Person:
         self.accounts: dict[str, Counter[str]] = {name: Counter() for name in landing.topics if name != "transactions"}
         self.done: Counter[str] = Counter()
         self._met: dict[str, int] = {}
+        self._exit = 0
+        self.exits: dict[str, int] = {}
 
     # -- commands -----------------------------------------------------------------------------------------------
 
@@ -127,6 +131,7 @@ class Person:
         line = [*arguments, "--config", str(self.path), "--format", "json"]
         result = CliRunner().invoke(app, line)
         self.done[arguments[0]] += 1
+        self._exit = result.exit_code
         said = (
             f"tidefold {' '.join(arguments)}: exit {result.exit_code}: {result.stdout[-3000:]} {result.stderr[-1500:]}"
         )
@@ -151,6 +156,9 @@ class Person:
             entry = self.config["logs"].pop(by_topic[topic])
             if not table.key and entry.pop("key", None):
                 entry["merge"] = "append"  # The answer to the question for the key, which had candidates.
+            if self.landing.landed == "values":
+                entry.pop("merge", None)
+                entry["key"] = list(table.key)  # No record says it: the answer to a question, or to an assumption.
             if list(entry.get("key", [])) != list(table.key):
                 raise FoundError(f"init proposes the key {entry.get('key')} for {topic}, which has {list(table.key)}")
             self.config["logs"][table.name] = self._described(table, entry)
@@ -309,7 +317,9 @@ class Person:
         self.write()
         # A log that stops holds its set; the comparison after the phase shows whether it still does.
         held = ("SET_HELD",) if self.modes["form"] == "set" else ()
-        for step, outcomes in self.call("run", *logs, allowed=(0, 2, 3))["steps"].items():
+        steps = self.call("run", *logs, allowed=(0, 2, 3))["steps"]
+        self.exits |= dict.fromkeys(logs or self.tables, self._exit)
+        for step, outcomes in steps.items():
             for outcome in outcomes:
                 if step == "quality" and "source snapshot" in outcome["message"]:
                     # Its end has not landed yet; the comparison after the phase shows whether the log still waits.
@@ -336,6 +346,12 @@ class Person:
                 self.meet(told | self.refused())
                 self.publish()
         raise FoundError(f"blocked: the set is still held: {self.call('sets')}")
+
+    def status(self, name: str) -> dict[str, Any]:
+        """What `tidefold status` says of the newest snapshot of a log."""
+        [log] = self.call("status", name, allowed=(0, 2, 3))["logs"]
+        found: dict[str, Any] = log["latest"]
+        return found
 
     def upkeep(self) -> None:
         """Something that must not change what a reader finds."""

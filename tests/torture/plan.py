@@ -61,9 +61,7 @@ class Plan:
 
         Only PostgreSQL leaves values out. An unwrapped record without headers does not name its former key.
         """
-        return self.connector == "postgresql" and (
-            self.unseen or (self.form == "unwrapped" and self.landed != "whole")
-        )
+        return self.connector == "postgresql" and (self.unseen or (self.form == "unwrapped" and self.landed != "whole"))
 
     @property
     def modes(self) -> dict[str, str]:
@@ -103,17 +101,19 @@ def draw_plan(number: int, connector: str = "") -> Plan:
             later = min(first + rnd.randrange(2), PHASES - 1)
             deeds[later].append((rnd.randrange(STEPS // 2 + 1, STEPS), "come back"))
     begins = tuple(rnd.randrange(STEPS) if phase and rnd.random() < 0.3 else 0 for phase in range(PHASES))
-    unseen = _is_unseen(connector, form, nth)
+    unseen, landed = _is_unseen(connector, form, nth), _landed(form, nth)
+    # In small files of values alone a change of a key often lies at the border of two.
+    size = 0 if (form, landed) == ("envelope", "values") else place % len(ROTATIONS)
     return Plan(
         connector,
         form,
         schemas,
         decimal,
         modes[place % len(modes)],
-        ROTATIONS[place % len(ROTATIONS)],
+        ROTATIONS[size],
         tuple(tuple(sorted(phase)) for phase in deeds),
         begins,
-        _landed(form, nth),
+        landed,
         "" if unseen else _overlap(form, nth),
         connector == "postgresql" and place % 3 != 1,
         unseen,

@@ -115,8 +115,8 @@ def random_kinds(rnd: random.Random, connector: str, modes: dict[str, str]) -> d
 def random_tables(rnd: random.Random, kinds: dict[str, Kind], number: int, plan: Plan) -> list[Table]:
     """Tables of which the last has no key, and every one of the others a large column.
 
-    Where nothing shows which records come again, each has a key. No row that the connector never sent moves to another
-    key, unless its values are sent: such a record waits for a value that no record has.
+    Each has a key where nothing shows which records come again, or which rows never came. No row that the connector
+    never sent moves to another key, unless its values are sent: such a record waits for a value that no record has.
     """
     connector, unwrapped = plan.connector, plan.form == "unwrapped"
     keys = _key_kinds(connector, kinds)
@@ -124,7 +124,7 @@ def random_tables(rnd: random.Random, kinds: dict[str, Kind], number: int, plan:
     large = [kind for kind in kinds.values() if kind.large]
     tables = []
     for place in range(number):
-        is_keyless = place == number - 1 and not unwrapped and plan.landed == "whole"
+        is_keyless = place == number - 1 and not (unwrapped or plan.unseen) and plan.landed == "whole"
         shape = () if is_keyless else rnd.choice(shapes)
         some = rnd.sample(sorted(kinds), rnd.randint(4, 9))
         columns = {f"c{n}": kinds[name] for n, name in enumerate(some)}

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from torture.plan import BINARY_MODES, CONNECTORS, ROTATIONS, draw_plan
+from torture.plan import BINARY_MODES, CONNECTORS, LANDED, OVERLAPS, ROTATIONS, draw_plan
 
 SEEDS = 30
 # How often each form tries it at least, for one database.
@@ -20,6 +20,20 @@ EACH = {
     "unwrapped": {"kill": 3, "engine stopped": 2, "alter": 3, "incremental": 3, "blocking": 3}
     | {"drop": 3, "come back": 3, "scale": 2, "decimals precise": 2, "decimals string": 2},
 }
+# What lands of a record, and which transactions are open while the connector begins.
+WHOLE = {
+    "envelope": {"landed whole": 2, "landed values": 2, "open at the start: at once": 1},
+    "set": {"landed whole": 3} | {f"open at the start: {when}": 1 for when in ("at once", "late", "killed")},
+    "unwrapped": {f"landed {what}": 2 for what in LANDED} | {"open at the start: late": 1},
+}
+POSTGRESQL = {
+    "envelope": {"deferred keys": 4, "no first snapshot": 2, "rows left out": 2}
+    | {f"open at the start: {when}": 1 for when in OVERLAPS},
+    "set": {"deferred keys": 2},
+    "unwrapped": {"deferred keys": 4, "no first snapshot": 1, "rows left out": 5}
+    | {f"open at the start: {when}": 1 for when in OVERLAPS},
+}
+POSTGRESQL = {form: {**wanted, "copy": 2} for form, wanted in POSTGRESQL.items()}
 
 
 @pytest.mark.parametrize("connector", CONNECTORS)
@@ -31,8 +45,7 @@ def test_thirty_seeds_try_each_dimension_with_each_database_and_form(connector: 
         if (plan.connector, plan.form) == (connector, form):
             tried.update(plan.dimensions)
     wanted = EACH[form] | {f"files of {count} records": 1 for count in ROTATIONS}
-    if connector == "postgresql":
-        wanted |= {"copy": 2}
+    wanted |= WHOLE[form] | (POSTGRESQL[form] if connector == "postgresql" else {})
     assert {name: tried[name] for name, least in wanted.items() if tried[name] < least} == {}
 
 
@@ -61,3 +74,15 @@ def test_a_column_comes_back_after_it_was_dropped() -> None:
 def test_a_seed_is_drawn_from_its_number_alone() -> None:
     assert draw_plan(17) == draw_plan(17)
     assert draw_plan(17) != draw_plan(19)
+
+
+def test_keys_change_in_small_files_of_values_alone() -> None:
+    plans = [plan for number in range(SEEDS) if (plan := draw_plan(number)).form == "envelope"]
+    assert {plan.rotate for plan in plans if plan.landed == "values"} == {min(ROTATIONS)}
+
+
+def test_an_unwrapped_record_with_headers_leaves_no_row_out() -> None:
+    plans = [draw_plan(number) for number in range(SEEDS)]
+    named = [plan for plan in plans if (plan.form, plan.landed, plan.unseen) == ("unwrapped", "whole", False)]
+    assert "postgresql" in {plan.connector for plan in named}
+    assert not any(plan.leaves_out for plan in named)
