@@ -87,6 +87,7 @@ class Seed:
         # What the person does depends on when files arrive, so it draws by itself: the workload is the seed's alone.
         self.hand = random.Random(f"person {number}")
         self.person = Person(self.hand, self.folder, self.landing, self.tables, self.modes)
+        self.person.leaves_out = self.plan.leaves_out
         self.exports = Exports(random.Random(f"exports {number}"), self.folder, self.work)
 
     def _properties(self, space: str) -> dict[str, object]:
