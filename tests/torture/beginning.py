@@ -55,7 +55,9 @@ class Beginning:
         self._await("the slot waits for the second transaction", lambda: self._found(waits.format(number)))
         self.work.begin_overlap()
         second.execute("commit")
-        self._await("the slot is made", lambda: self._found(f"{self._of_slot} and confirmed_flush_lsn is not null"))
+        self._await(
+            "the slot is made", lambda: self._found(f"select 1 {self._of_slot} and confirmed_flush_lsn is not null")
+        )
         first.close()
         second.close()
 
@@ -67,6 +69,7 @@ class Beginning:
     def _start_again(self) -> None:
         if self.plan.overlap == "killed":
             self._await("the engine is killed", self.capture.is_killed)
+            self._await("its connection is gone", self._is_alone)
             self.capture.start()
             self._await_stream()
         else:
@@ -75,14 +78,24 @@ class Beginning:
 
     def _await_stream(self) -> None:
         """Until the connector has made its snapshot, if it makes one, and reads changes."""
-        streams = f"{self._of_slot} and confirmed_flush_lsn is not null and active"
+        streams = f"select 1 {self._of_slot} and confirmed_flush_lsn is not null and active"
         if self.server.connector == "mariadb":
             streams = "select 1 from information_schema.processlist where command like 'Binlog Dump%'"
         self._await("the connector reads changes", lambda: self._found(streams))
 
+    def _is_alone(self) -> bool:
+        """Ends what a killed engine left at the server, which would look like the next one. True: nothing is left."""
+        query, end = f"select active_pid {self._of_slot} and active", "select pg_terminate_backend({})"
+        if self.server.connector == "mariadb":
+            query, end = "select id from information_schema.processlist where command like 'Binlog Dump%'", "kill {}"
+        left = self.work.session.rows(query)
+        for (number,) in left:
+            self.work.session.rows(end.format(number))
+        return not left
+
     @property
     def _of_slot(self) -> str:
-        return f"select 1 from pg_replication_slots where slot_name = '{self._slot}'"
+        return f"from pg_replication_slots where slot_name = '{self._slot}'"
 
     def _found(self, query: str) -> bool:
         return bool(self.work.session.rows(query))
