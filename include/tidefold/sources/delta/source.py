@@ -7,6 +7,7 @@ landed file whose only offset is the version.
 from __future__ import annotations
 
 import hashlib
+from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -176,15 +177,23 @@ class DeltaFeed:
 
     def check_keys(self, rows: pa.Table, shape: TableSpec, version: int) -> None:
         """Raises RefusedError if inserted rows share a key: only one of them would stay, and a delete takes all."""
-        names = [column.name for column in shape.columns if column.name in rows.column_names]
+        if not shape.key:
+            return
+        key, names = list(shape.key), [column.name for column in shape.columns if column.name in rows.column_names]
         added = rows.filter(pc.is_in(rows.column(CHANGE), pa.array([INSERT, AFTER]))).select(names)
-        keys = added.group_by(names).aggregate([]).group_by(list(shape.key)).aggregate([([], "count_all")])
-        twice = keys.filter(pc.greater(keys.column("count_all"), 1)).select(list(shape.key))
-        if shape.key and twice.num_rows:
+        counts = added.select(key).group_by(key).aggregate([([], "count_all")])
+        again = counts.filter(pc.greater(counts.column("count_all"), 1)).select(key)
+        # Arrow neither groups by arrays nor joins them.
+        numbered = added.select(key).append_column("row", pa.array(range(added.num_rows), pa.int64()))
+        places = numbered.join(again, keys=key, join_type="left semi").column("row")
+        forms: dict[str, set[str]] = defaultdict(set)
+        for row in added.take(places).to_pylist():
+            forms[str({name: row[name] for name in key})].add(repr(row))
+        if shared := [own for own, texts in forms.items() if len(texts) > 1]:
             raise RefusedError(
                 "DELTA_SOURCE_KEYS",
-                f"Version {version} of `{self._address}` has {twice.num_rows:,} keys with different rows, as "
-                f"{twice.slice(0, 1).to_pylist()[0]}. tidefold cannot tell which row is right.",
+                f"Version {version} of `{self._address}` has {len(shared):,} keys with different rows, as {shared[0]}. "
+                "tidefold cannot tell which row is right.",
             )
 
     def find_time(self, version: int) -> int | None:
