@@ -18,6 +18,7 @@ WAITS = {
     "support/airflow_stack.py": (1, "Airflow's state can only be asked for"),
     "support/s3_server.py": (1, "the delay that a test asks the server for"),
     "torture/__main__.py": (2, "a workload's pauses by chance; Debezium's progress can only be asked for"),
+    "torture/beginning.py": (1, "which transactions the server waits for can only be asked for"),
     "torture/capture.py": (1, "Debezium's progress can only be asked for"),
     "torture/servers.py": (1, "a database's first answer"),
     "versions/live.py": (2, "Airflow's state can only be asked for"),

@@ -302,6 +302,9 @@ def count_failures(
 
 def _count_run(pipeline: Pipeline, run: str, logs: Sequence[str], errors: Mapping[str, str]) -> None:
     def count(log: str) -> None:
+        # The store is another program's, and `status` says so.
+        if any(code in errors.get(log, "") for code in ("[LEDGER_OLDER]", "[LEDGER_NEWER]")):
+            return
         before = find_alarm_record(pipeline.store, log) or AlarmRecord()
         _write_if_changed(pipeline, log, before, record_run(before, run, errors.get(log), now()))
 
