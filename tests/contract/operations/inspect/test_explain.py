@@ -220,9 +220,12 @@ def test_rows_that_were_imported_are_said_to_be(tmp_path: Path) -> None:
 
 
 def test_records_that_were_sent_again_are_told(tmp_path: Path) -> None:
+    def committed(offset: int, order: int) -> dict[str, Any]:
+        return record(offset, order=order, sequence=f'["{order}","{order}"]')
+
     made = make_landing(tmp_path)
-    land(tmp_path, 0, [record(0, order=10), record(1, order=20)])
-    land(tmp_path, 2, [record(2, order=10), record(3, order=20), record(4, order=30)])
+    land(tmp_path, 0, [committed(0, 10), committed(1, 20)])
+    land(tmp_path, 2, [committed(2, 10), committed(3, 20), committed(4, 30)])
     outcome = take(made)
     found = explain_key(made, "items", '{"id": 1}', live=True)
     assert [(one.offset, one.fate) for one in found.changes] == [
