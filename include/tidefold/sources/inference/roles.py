@@ -31,7 +31,7 @@ _OWN_ORDER = re.compile(
 _OWN_POSITION = re.compile(r"pos|ccid", re.IGNORECASE)
 _RESTARTS = "_change_ordinal"
 _OWN_NOTE = "the source's own order"
-_COUNTED = re.compile(r"\d{10,}", re.ASCII)
+_COUNTED = re.compile(r"\d{10,40}", re.ASCII)
 _POSITION = re.compile(
     r"(\d{4}[-/.]\d\d|\d\d[-/.]\d\d[-/.]\d{2,4}).*|0x[0-9a-f]+|[0-9a-f]+/[0-9a-f]+|[0-9a-f:]{10,}", re.IGNORECASE
 )
