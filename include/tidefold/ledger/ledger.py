@@ -80,7 +80,8 @@ class Ledger(StateLedger[LogState, Evidence]):
 
     def peek(self, shape: TableSpec) -> LogState:
         """Returns the newest state, or the state that `begin` would write now. Writes nothing."""
-        return self.find() or self._first(shape)
+        newest = self._newest()
+        return _unless_gone(newest) or self._first(shape, newest)
 
     def begin(self, shape: TableSpec, fence: int | None = None) -> LogState:
         """Returns the state. A new log starts empty, and an empty log accepts another table definition.
@@ -88,10 +89,11 @@ class Ledger(StateLedger[LogState, Evidence]):
         Raises SupersededError if change sets were announced under another fence.
         """
         for _ in range(TRIES):
-            if (state := self.find()) is not None:
+            newest = self._newest()
+            if (state := _unless_gone(newest)) is not None:
                 break
-            # Another process may begin the log in the same moment: its beginning is as good.
-            first = self._first(shape)
+            # Another process may begin the log in the same moment: its beginning is as good, and has this version.
+            first = self._first(shape, newest)
             if fence is not None:
                 require_fence(first, fence)
             self.require_current(first)
@@ -102,8 +104,8 @@ class Ledger(StateLedger[LogState, Evidence]):
         _not_dropped(state)
         return self.commit(lambda empty: with_shape(empty, shape)) if with_shape(state, shape) != state else state
 
-    def _first(self, shape: TableSpec) -> LogState:
-        before = self._newest() or LogState(self._name, shape)
+    def _first(self, shape: TableSpec, newest: LogState | None) -> LogState:
+        before = newest or LogState(self._name, shape)
         first = LogState(self._name, shape, before.version + 1, before.epoch, last_snapshot=before.last_snapshot)
         # What was announced to the log of that name before is refused, as is everything that it numbered.
         return replace(first, fence=before.fence, generation=before.generation, former=before.former)

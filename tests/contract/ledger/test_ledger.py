@@ -44,6 +44,22 @@ def test_beginning_twice_is_beginning_once(ledger: Ledger) -> None:
     assert ledger.begin(SHAPE).version == 1
 
 
+def test_what_another_process_begins_and_appends_meanwhile_stays(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fault: a second beginning, with nothing in it, came after the first change of the other process."""
+    ledger, other, read = Ledger(store, "accounts"), Ledger(store, "accounts"), Ledger._newest
+
+    def read_late(self: Ledger) -> object:
+        found = read(self)
+        if self is ledger and found is None:
+            other.begin(SHAPE)
+            other.commit(lambda state: appended(state))
+        return found
+
+    monkeypatch.setattr(Ledger, "_newest", read_late)
+    assert ledger.begin(SHAPE).last_sqn == 1
+    assert ledger.read().version == 2
+
+
 def test_a_move_that_changes_nothing_writes_nothing(store: Store, ledger: Ledger) -> None:
     before = store.list("")
     ledger.commit(lambda state: state)
