@@ -20,8 +20,9 @@ from support.pipelines import judge_all, put
 from tables import KEPT, machine
 from tidefold.compute.runners import in_process
 from tidefold.domain.snapshot.claim import KindPolicy
+from tidefold.operations.requests import Fold
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import Fold, materialize
+from tidefold.operations.snapshot.materialize import materialize
 from tidefold.wiring import open_pipeline
 
 PAGE = Path(__file__).parents[1] / "docs" / "scale.md"

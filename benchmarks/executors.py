@@ -29,9 +29,10 @@ from tables import KEPT, machine
 from tidefold.changelog.schema import UPSERT, change_schema
 from tidefold.compute.runners import on_spark
 from tidefold.domain.snapshot.claim import KindPolicy
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.requests import Fold
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import Fold, materialize
+from tidefold.operations.snapshot.materialize import materialize
 from tidefold.spark.submit import job_env, spark_conf
 from tidefold.wiring import open_pipeline
 

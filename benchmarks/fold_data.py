@@ -19,9 +19,10 @@ from tidefold.changelog.writer import Changelog
 from tidefold.compute.runners import Runner, in_threads
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot.claim import KindPolicy
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.requests import Fold
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import Fold, materialize
+from tidefold.operations.snapshot.materialize import materialize
 from tidefold.wiring import open_pipeline
 
 COLUMNS = ("id", "amount", "seen", "city", "text")

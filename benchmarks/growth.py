@@ -35,15 +35,16 @@ from support.pipelines import put_table
 from tables import folder
 from tidefold.changelog.schema import UPSERT, change_schema
 from tidefold.compute.runners import in_process
+from tidefold.operations.ground.outcome import Outcome
+from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.ingest.ingest import ingest
 from tidefold.operations.inspect.status import status
-from tidefold.operations.outcome import Outcome
-from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.quality.judge import judge
+from tidefold.operations.requests import Fold
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import Fold, materialize
+from tidefold.operations.snapshot.materialize import materialize
 from tidefold.storage import StoredObject
 from tidefold.storage.local_store import LocalStore
 from tidefold.wiring import open_pipeline

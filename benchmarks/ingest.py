@@ -24,8 +24,8 @@ import ingest_key_changes
 from tables import HEAD, Row, folder, machine, ratios, seconds, write_page
 from tidefold.changelog.segment import read_change_set
 from tidefold.compute.runners import on_spark
+from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.ingest.ingest import ingest
-from tidefold.operations.pipeline import Pipeline
 from tidefold.spark.submit import job_env, spark_conf
 from tidefold.wiring import open_pipeline
 

@@ -16,8 +16,9 @@ from tables import HEAD, PAGES, Row, folder, ratios, seconds
 from tidefold.compute.runners import in_process
 from tidefold.domain.snapshot.claim import KindPolicy
 from tidefold.operations.ingest.ingest import ingest
+from tidefold.operations.requests import Fold
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import Fold, materialize
+from tidefold.operations.snapshot.materialize import materialize
 from tidefold.wiring import open_pipeline
 
 TITLE = "## Changes of a key"

@@ -29,7 +29,7 @@ from tables import HEAD, Row, folder, machine, ratios, seconds, write_page
 from tidefold.compute.runners import in_threads, on_spark
 from tidefold.config import Config
 from tidefold.domain.snapshot.claim import KindPolicy
-from tidefold.operations.inspect.read import ReadRequest, What, read_rows
+from tidefold.operations.ground.read import ReadRequest, What, read_rows
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
 from tidefold.spark.data_source import register

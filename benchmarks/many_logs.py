@@ -18,11 +18,12 @@ from pathlib import Path
 from support.page_store import client
 from support.pipelines import judge_all, put
 from tidefold.compute.runners import in_process
+from tidefold.operations.ground.outcome import Outcome
+from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.inspect.status import status
-from tidefold.operations.outcome import Outcome
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.requests import Fold, find_busy_logs
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import Fold, find_busy_logs, materialize
+from tidefold.operations.snapshot.materialize import materialize
 from tidefold.spark.dispatch import run_without_spark
 from tidefold.spark.full_run import FullRun
 from tidefold.spark.steps import AnyStep

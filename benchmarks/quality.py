@@ -35,10 +35,11 @@ from tidefold.domain.log_state import Column, SnapshotKind, TableSpec
 from tidefold.domain.paths import DataFileName, data_path
 from tidefold.domain.snapshot.manifest import DataFile, Manifest
 from tidefold.domain.source_progress import NO_PROGRESS
-from tidefold.operations.outcome import Status
+from tidefold.operations.ground.outcome import Status
 from tidefold.operations.quality.judge import judge
+from tidefold.operations.requests import Fold
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import Fold, materialize
+from tidefold.operations.snapshot.materialize import materialize
 from tidefold.quality.report.result import SAMPLES
 from tidefold.quality.run import expectations as gate
 from tidefold.quality.run.engine import Meter

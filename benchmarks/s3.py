@@ -18,10 +18,11 @@ from support.s3_server import ENVIRONMENT, S3Bucket, S3Server
 from tables import machine, write_page
 from tidefold.compute.runners import in_threads
 from tidefold.domain.snapshot.claim import KindPolicy
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.requests import Fold
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import Fold, materialize
+from tidefold.operations.snapshot.materialize import materialize
 from tidefold.storage.s3.traffic import Traffic, read_traffic
 from tidefold.wiring import open_pipeline
 

@@ -18,7 +18,7 @@ from typing import Any
 from support.bank_sets import BANK, ENDS, KEYS, LOGS, TOPICS, config, make_bank, run
 from support.counted import counting
 from tables import HEAD, Row, folder, machine, ratios, seconds, write_page
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.pipeline import Pipeline
 
 TRANSACTIONS = int(os.environ.get("TRANSACTIONS", "20000"))
 ROUNDS = int(os.environ.get("ROUNDS", "5"))

@@ -29,17 +29,18 @@ from tidefold.compute.runners import in_process, in_threads
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot.claim import KindPolicy, RestoreMode, RestorePoint
 from tidefold.domain.table.table_spec import Column, TableSpec
-from tidefold.operations.outcome import Outcome
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.outcome import Outcome
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.requests import Fold, Restore
 from tidefold.operations.restore.export import restore_to
 from tidefold.operations.snapshot.compact_log import take_tail
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import Fold, Restore, materialize
+from tidefold.operations.snapshot.materialize import materialize
 from tidefold.spark.submit import job_env, spark_conf
 from tidefold.wiring import open_pipeline
 
 if TYPE_CHECKING:
-    from tidefold.operations.outcome import Outcome
+    from tidefold.operations.ground.outcome import Outcome
 
 ROWS, ROUNDS = int(os.environ.get("ROWS", "5000000")), int(os.environ.get("ROUNDS", "5"))
 PARTS = os.environ.get("PARTS", "full,files,tail,local").split(",")

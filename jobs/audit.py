@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 from pyspark.sql import SparkSession
 
-from tidefold.operations.outcome import Outcome
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.outcome import Outcome
+from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.quality.judge import audit
 from tidefold.quality.run.spark_rows import JUDGED_AT_ONCE, SparkEngine
 from tidefold.spark.job_main import run_job

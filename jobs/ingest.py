@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from pyspark.sql import SparkSession
 
 from tidefold.compute.runners import on_spark
+from tidefold.operations.ground.outcome import Outcome
+from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.ingest.ingest import execute, prepare
-from tidefold.operations.outcome import Outcome
-from tidefold.operations.pipeline import Pipeline
 from tidefold.spark.job_main import run_job
 from tidefold.spark.steps import IngestStep
 

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 
 from pyspark.sql import SparkSession
 
-from tidefold.operations.outcome import Outcome
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.outcome import Outcome
+from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.verify.check_readers import check_readers
 from tidefold.read.delta_reader import SparkDeltaReader
 from tidefold.spark.job_main import run_job

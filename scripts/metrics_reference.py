@@ -39,15 +39,15 @@ def describe_metrics() -> Iterator[str]:
 
 def _list_steps() -> dict[str, type[Any]]:
     """The tasks of a run, and the details of their outcomes."""
-    from tidefold.operations.ingest.ingest_outcome import IngestDetails
-    from tidefold.operations.quality.judge import JudgementDetails
-    from tidefold.operations.retention.details import (
+    from tidefold.operations.ground.removal_details import (
         CleanDetails,
         LocalRetentionDetails,
         SubsumeDetails,
         TruncateDetails,
     )
-    from tidefold.operations.snapshot.details import PublicationDetails, StagedDetails
+    from tidefold.operations.ground.snapshot_details import PublicationDetails, StagedDetails
+    from tidefold.operations.ingest.ingest_outcome import IngestDetails
+    from tidefold.operations.quality.judge import JudgementDetails
 
     return {
         "ingest": IngestDetails,

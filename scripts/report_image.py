@@ -20,13 +20,14 @@ from demo.truth import BANK
 from tidefold.cli.sample import prepare
 from tidefold.compute.runners import in_process
 from tidefold.compute.spark_session import spark_session
+from tidefold.operations.ground.outcome import Outcome
+from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.ingest.ingest import ingest
-from tidefold.operations.outcome import Outcome
-from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.quality.judge import JudgementDetails, judge
+from tidefold.operations.requests import Fold
 from tidefold.operations.snapshot.abort import abort
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import Fold, materialize
+from tidefold.operations.snapshot.materialize import materialize
 from tidefold.quality.run.spark_rows import SparkEngine
 from tidefold.spark.submit import job_env, spark_conf
 from tidefold.wiring import open_pipeline

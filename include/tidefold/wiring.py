@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from tidefold.config import Config, load_config
 from tidefold.config.models.spark import is_one_process
-from tidefold.operations.pipeline import Pipeline, now
+from tidefold.operations.ground.pipeline import Pipeline, now
 from tidefold.storage import open_store
 from tidefold.storage.identity import IdentityGuard
 from tidefold.storage.local_copies.copies import open_roots

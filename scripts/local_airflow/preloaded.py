@@ -19,6 +19,7 @@ _OF_DAG_FILES = (
 _OF_TASKS = (
     "tidefold.wiring",
     "tidefold.operations.ingest.ingest",
+    "tidefold.operations.requests",
     "tidefold.operations.snapshot.materialize",
     "tidefold.operations.snapshot.confirm",
     "duckdb",

@@ -14,8 +14,8 @@ from airflow.triggers.callback import CallbackTrigger
 
 from support.pipelines import CONFIG, make_pipeline, put
 from tidefold.domain.alarms import AlarmRecord
+from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.inspect.alarms import find_alarm_record
-from tidefold.operations.pipeline import Pipeline
 from tidefold_airflow import operators
 from tidefold_airflow.observability import notify
 from tidefold_airflow.operators.confirm import find_errors

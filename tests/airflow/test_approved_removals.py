@@ -17,12 +17,13 @@ from airflow.sdk.execution_time import hitl
 from support.pipelines import judge_all, make_pipeline, put
 from tidefold.compute.runners import in_process
 from tidefold.domain.log_state import State
-from tidefold.operations.pipeline import Pipeline
-from tidefold.operations.retention.details import EVERYTHING, Approved
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.ground.removal_details import EVERYTHING, Approved
+from tidefold.operations.requests import Fold
 from tidefold.operations.retention.references import tag
 from tidefold.operations.snapshot.abort import abort
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import Fold, materialize
+from tidefold.operations.snapshot.materialize import materialize
 from tidefold.wiring import open_pipeline
 from tidefold_airflow import operators
 from tidefold_airflow.operators.retention import TidefoldRetentionOperator

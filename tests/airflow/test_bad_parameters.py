@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 from support.lives import PUBLISHED, abort, claim, judge, live, make_pipeline, stage, take
 from tidefold.cli.app import app
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.pipeline import Pipeline
 from tidefold_airflow import operators
 from tidefold_airflow.operators.approve import Answer, _decide
 from tidefold_airflow.operators.restore import TidefoldRestoreOperator

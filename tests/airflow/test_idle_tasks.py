@@ -18,14 +18,15 @@ from airflow.ti_deps.deps.trigger_rule_dep import TriggerRuleDep
 from support.pipelines import judge_all, make_pipeline, put
 from tidefold.compute.runners import in_process
 from tidefold.domain.snapshot import transitions
+from tidefold.operations.ground.outcome import Status
+from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.local_copies.manage import retain_local
-from tidefold.operations.outcome import Status
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.requests import Fold
 from tidefold.operations.retention.clean import clean
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import Fold, materialize
+from tidefold.operations.snapshot.materialize import materialize
 from tidefold.wiring import open_pipeline
 from tidefold_airflow.dags.factory import Options, tidefold_dag, tidefold_group
 from tidefold_airflow.dags.settings import AS_CONFIGURED

@@ -21,11 +21,12 @@ from tidefold.compute.runners import in_process
 from tidefold.domain.log_state import SnapshotKind
 from tidefold.domain.snapshot.claim import WatchedAttempt
 from tidefold.errors import RefusedError
+from tidefold.operations.ground.heartbeat import find_stalled
+from tidefold.operations.ground.pipeline import Pipeline, now
 from tidefold.operations.ingest.stop_resume import stop
-from tidefold.operations.pipeline import Pipeline, now
+from tidefold.operations.requests import Fold
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.heartbeat import find_stalled
-from tidefold.operations.snapshot.materialize import Fold, materialize
+from tidefold.operations.snapshot.materialize import materialize
 from tidefold.wiring import open_pipeline
 from tidefold_airflow import operators
 from tidefold_airflow.dags.factory import tidefold_dag

@@ -11,7 +11,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from support.pipelines import make_pipeline
 from tidefold.errors import AlreadyExistsError, ConflictError, InvalidInputError, StorageError, TidefoldError
-from tidefold.operations.outcome import Outcome, Status
+from tidefold.operations.ground.outcome import Outcome, Status
 from tidefold.spark.result_file import read_outcomes, write_outcomes
 from tidefold_airflow.operators.base import report, result_path
 from tidefold_airflow.operators.run_context import TaskScope, airflow_errors

@@ -13,7 +13,7 @@ from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from support.pipelines import CONFIG, make_pipeline, put
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.spark.local_server import free_port
 from tidefold_airflow.operators import TidefoldMaterializeOperator
 from tidefold_airflow.operators.run_context import CONNECT_CONNECTION, find_server

@@ -16,8 +16,8 @@ from support.fake_approvals import ASKS, FakeAirflow, execute
 from support.pipelines import judge_all
 from tidefold.compute.runners import in_process
 from tidefold.domain.log_state import State
+from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.ingest.ingest import ingest
-from tidefold.operations.pipeline import Pipeline
 from tidefold_airflow import operators
 from tidefold_airflow.observability import assets
 from tidefold_airflow.operators import approval_run

@@ -23,7 +23,7 @@ from support.bank_sets import (
     run,
 )
 from support.pipelines import judge_all
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.sets.restore import find_earlier_version
 from tidefold_airflow import operators
 

@@ -30,8 +30,8 @@ from support.airflow_stack import SELDOM, running, wait_until, words_of
 from support.landing import record, text_of
 from tidefold.domain.paths import LogPaths
 from tidefold.ledger import read_manifest
-from tidefold.operations.ingest.recovery import PATIENCE, find_abandoned, recover_run
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.ground.recovery import PATIENCE, find_abandoned, recover_run
 from tidefold.wiring import open_pipeline
 
 LOGS = ("items", "notes")

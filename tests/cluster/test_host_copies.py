@@ -32,12 +32,13 @@ from tidefold.domain.log_state import SnapshotKind
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
 from tidefold.ledger import read_manifest
+from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.ingest.ingest import ingest
 from tidefold.operations.local_copies.manage import retain_local
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.requests import Fold, Restore, SnapshotRequest
 from tidefold.operations.snapshot.compact_log import take_tail
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import Fold, Restore, SnapshotRequest, materialize
+from tidefold.operations.snapshot.materialize import materialize
 from tidefold.storage.local_copies.host_copies import read_hosts
 from tidefold.wiring import open_pipeline
 

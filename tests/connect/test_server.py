@@ -36,14 +36,14 @@ from tidefold.domain.alarms import AlarmKind, AlarmThresholds
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
 from tidefold.ledger import read_manifest
+from tidefold.operations.ground.outcome import Status
+from tidefold.operations.ground.pipeline import Pipeline, now
 from tidefold.operations.inspect.alarms import find_alarms
 from tidefold.operations.inspect.status import status
-from tidefold.operations.outcome import Status
-from tidefold.operations.pipeline import Pipeline, now
+from tidefold.operations.requests import Fold
 from tidefold.operations.restore.restore import Restore
 from tidefold.operations.retention.clean import clean
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import Fold
 from tidefold.spark import local_server
 from tidefold.spark.connect import run_patiently
 from tidefold.spark.dispatch import run_without_spark

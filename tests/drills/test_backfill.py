@@ -24,7 +24,7 @@ from tidefold.cli.sample import LOGS, prepare
 from tidefold.domain.commit_times import micros
 from tidefold.domain.log_state import LogState, Snapshot, State
 from tidefold.domain.paths import LogPaths
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.wiring import open_pipeline
 
 BACKFILL = "tidefold_backfill"

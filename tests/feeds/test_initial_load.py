@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 from support.pipelines import ingest_and_publish
 from tidefold.cli.app import app
 from tidefold.compute.runners import in_process
+from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.ingest.ingest import ingest
-from tidefold.operations.pipeline import Pipeline
 from tidefold.wiring import open_pipeline
 
 PAGE = Path(__file__).parents[2] / "docs" / "initial-load.md"

@@ -33,8 +33,9 @@ from tidefold.fold.inputs import SourcePlaces
 from tidefold.fold.plan import FoldTask
 from tidefold.fold.plan_fold import plan_fold
 from tidefold.ledger import Ledger, read_manifest, write_manifest
-from tidefold.operations.ingest import recovery
-from tidefold.operations.retention.subsume import find_files_to_delete, plan_forgotten, plan_sweep
+from tidefold.operations.ground import recovery
+from tidefold.operations.ground.sweep import plan_forgotten, plan_sweep
+from tidefold.operations.retention.subsume import find_files_to_delete
 from tidefold.operations.retention.truncate import plan_release
 
 _TABLE = pa.table({"_kg": pa.array([0], pa.int32()), "_op": pa.array([UPSERT], pa.int8())})

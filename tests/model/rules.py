@@ -13,7 +13,7 @@ from tidefold.domain.commit_times import tag_of
 from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind, State, Verdict
 from tidefold.domain.retention import references
 from tidefold.domain.snapshot import claim, transitions
-from tidefold.operations.ingest import recovery
+from tidefold.operations.ground import recovery
 
 RUNS = ("run-a", "run-b", "run-c")
 NAMES = ("x", "y")

@@ -37,7 +37,7 @@ from support.old_ledgers import (
 )
 from support.pipelines import judge_all
 from tidefold.errors import TidefoldError
-from tidefold.operations.outcome import Outcome
+from tidefold.operations.ground.outcome import Outcome
 from tidefold.operations.restore.rebuild import rebuild
 from tidefold.operations.retention import references
 from tidefold.operations.retention.clean import clean

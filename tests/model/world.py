@@ -27,7 +27,7 @@ from tidefold.errors import ConflictError, NotFoundError, RefusedError, UnknownO
 from tidefold.fold.inputs import SourcePlaces
 from tidefold.fold.plan_fold import plan_fold
 from tidefold.ledger import Ledger, read_manifest, serialization
-from tidefold.operations.ingest import recovery
+from tidefold.operations.ground import recovery
 from tidefold.operations.retention.truncate import plan_orphans, plan_release
 
 LOGS = ("accounts", "tellers")

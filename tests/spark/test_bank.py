@@ -15,12 +15,12 @@ from support.pipelines import contents
 from tidefold.cli.sample import LOGS, PHASES, land, prepare
 from tidefold.compute.runners import on_spark
 from tidefold.domain.paths import LogPaths
+from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.ingest import ingest
-from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.quality import judge
+from tidefold.operations.requests import Fold
 from tidefold.operations.snapshot import materialize
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import Fold
 from tidefold.quality.run.spark_rows import SparkEngine
 from tidefold.wiring import open_pipeline
 

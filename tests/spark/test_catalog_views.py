@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from support.bank_sets import ENDS, KEYS, LOGS, SET, config, count_records, land, make_bank, replay, run
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.sets.read import write_views
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from tidefold.domain.log_state import Column
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot.claim import KindPolicy, RestoreMode, RestorePoint
 from tidefold.domain.table.schema_evolution import Policies, Policy
-from tidefold.operations.ingest.schema_update import apply_configured_schema
-from tidefold.operations.pipeline import Pipeline
-from tidefold.operations.snapshot.materialize import Fold, Restore
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.ground.schema_update import apply_configured_schema
+from tidefold.operations.requests import Fold, Restore
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

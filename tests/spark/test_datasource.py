@@ -20,12 +20,13 @@ from tidefold.changelog.schema import DELETE
 from tidefold.compute.runners import in_process
 from tidefold.domain.log_state import SnapshotKind
 from tidefold.domain.snapshot import claim
-from tidefold.operations.inspect.read import ReadRequest, What, plan_read, read_rows
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.ground.read import ReadRequest, What, plan_read, read_rows
+from tidefold.operations.requests import Fold
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import Fold, materialize
+from tidefold.operations.snapshot.materialize import materialize
 from tidefold.read.plan import ReadPlan
 from tidefold.spark.data_source import register
 

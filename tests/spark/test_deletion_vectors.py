@@ -12,11 +12,12 @@ from tidefold.changelog.schema import DELETE
 from tidefold.compute.runners import on_spark
 from tidefold.domain.paths import data_path
 from tidefold.ledger import read_manifest
-from tidefold.operations.outcome import Outcome
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.outcome import Outcome
+from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.quality.judge import judge
+from tidefold.operations.requests import Fold
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import Fold, materialize
+from tidefold.operations.snapshot.materialize import materialize
 from tidefold.quality.run import count_memory
 from tidefold.quality.run.spark_rows import SparkEngine
 

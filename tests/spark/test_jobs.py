@@ -19,9 +19,10 @@ from support.pipelines import judge_all, make_pipeline, put, table_rows
 from tidefold.compute.runners import in_process, on_spark
 from tidefold.domain.log_state import State
 from tidefold.errors import SupersededError
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.requests import Fold
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import Fold, materialize
+from tidefold.operations.snapshot.materialize import materialize
 from tidefold.spark.request import Request, make_argument
 from tidefold.spark.result_file import read_outcomes
 from tidefold.spark.steps import MaterializeStep

@@ -11,9 +11,10 @@ from support.pipelines import judge_all, make_pipeline, put, table_rows
 from tidefold.changelog.schema import DELETE
 from tidefold.compute.runners import in_process, on_spark
 from tidefold.domain.paths import LogPaths
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.requests import Fold
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import Fold, materialize
+from tidefold.operations.snapshot.materialize import materialize
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -17,7 +17,7 @@ from support.staging import ROWS, Row, complete, give_suite, judge_one, make_pip
 from tidefold.domain.log_state import LogState
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot import transitions
-from tidefold.operations.outcome import Outcome
+from tidefold.operations.ground.outcome import Outcome
 from tidefold.operations.quality.judge import judge
 from tidefold.quality.run import expectations
 from tidefold.quality.run.expectations import evaluate

@@ -15,7 +15,7 @@ import yaml
 from support.planning import heavy
 from support.staging import ROWS, complete, judge_one, stage
 from tidefold.domain.log_state import State
-from tidefold.operations.outcome import Outcome
+from tidefold.operations.ground.outcome import Outcome
 from tidefold.operations.quality.judge import audit
 from tidefold.quality.run.spark_rows import SparkEngine
 from tidefold.spark.steps import AuditStep

@@ -31,8 +31,8 @@ from tidefold.delta.data_files import deletions
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.verify.expected_files import ReaderProof
 from tidefold.ledger import read_manifest
-from tidefold.operations.outcome import Outcome
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.outcome import Outcome
+from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.verify.check_readers import check_readers
 from tidefold.operations.verify.scope import find_proof
 from tidefold.read.delta_reader import SparkDeltaReader

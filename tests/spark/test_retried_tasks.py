@@ -16,9 +16,10 @@ from support.spark_work import LosesItsFirstAnswer
 from tidefold.compute.runners import Runner, TaskAnswer, TaskWork, on_spark
 from tidefold.domain.paths import LogPaths
 from tidefold.operations.ingest.ingest import ingest
+from tidefold.operations.requests import Fold
 from tidefold.operations.retention.clean import clean
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import Fold, materialize
+from tidefold.operations.snapshot.materialize import materialize
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

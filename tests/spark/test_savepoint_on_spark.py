@@ -16,7 +16,8 @@ from tidefold.cli.app import app
 from tidefold.compute.runners import on_spark
 from tidefold.domain.external_snapshot import Ownership
 from tidefold.domain.log_state import SnapshotKind
-from tidefold.operations.snapshot.materialize import Import, materialize
+from tidefold.operations.requests import Import
+from tidefold.operations.snapshot.materialize import materialize
 from tidefold.spark.dispatch import run_without_spark
 from tidefold.spark.steps import MaterializeStep
 

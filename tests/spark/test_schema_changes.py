@@ -14,10 +14,11 @@ from tidefold.domain.log_state import Column
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot.claim import KindPolicy
 from tidefold.domain.table.schema_evolution import Policies, Policy
-from tidefold.operations.ingest.schema_update import apply_configured_schema
+from tidefold.operations.ground.schema_update import apply_configured_schema
 from tidefold.operations.quality.judge import judge
+from tidefold.operations.requests import Fold
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import Fold, materialize
+from tidefold.operations.snapshot.materialize import materialize
 from tidefold.quality.run.spark_rows import SparkEngine
 
 if TYPE_CHECKING:

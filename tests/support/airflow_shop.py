@@ -29,7 +29,7 @@ from support.spark_events import SparkJob
 from tidefold.domain.commit_times import micros
 from tidefold.domain.log_state import LogState
 from tidefold.domain.paths import LogPaths
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.spark.local_server import LocalServer, find_running
 
 LOGS = ("items", "notes")

@@ -15,7 +15,7 @@ import psutil
 from local_airflow.processes import Register, members
 from local_airflow.stack import LocalAirflow
 from tidefold.errors import NotFoundError
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.pipeline import Pipeline
 
 # DAG files do not change while a test looks, so Airflow reads them once. The scheduler looks for work twice a second
 # instead of five times. Other tests need the CPU.

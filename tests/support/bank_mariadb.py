@@ -11,7 +11,7 @@ from typing import Any
 from support import bank_sets
 from support.bank_sets import ENDS, KEYS, LOGS, read_set
 from support.captured_bank import CapturedBank
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.pipeline import Pipeline
 
 TOPICS = {**{log: f"bank.bank.{log}" for log in LOGS}, ENDS: "bank.transaction"}
 BANK = CapturedBank(Path(__file__).parents[1] / "data" / "bank_mariadb", TOPICS)

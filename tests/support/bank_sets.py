@@ -16,13 +16,14 @@ from support.captured_bank import CapturedBank
 from support.pipelines import judge_all
 from tidefold.compute.runners import in_process
 from tidefold.domain.log_state import State
+from tidefold.operations.ground.outcome import Outcome
+from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.ingest.ingest import ingest
-from tidefold.operations.outcome import Outcome
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.requests import Fold
 from tidefold.operations.sets.confirm import confirm_logs
 from tidefold.operations.sets.read import find_tables
 from tidefold.operations.snapshot.abort import abort
-from tidefold.operations.snapshot.materialize import Fold, materialize
+from tidefold.operations.snapshot.materialize import materialize
 from tidefold.wiring import open_pipeline
 
 LOGS = ("accounts", "branches", "tellers", "history")

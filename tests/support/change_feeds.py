@@ -12,9 +12,10 @@ from deltalake import DeltaTable, QueryBuilder
 from support.pipelines import CONFIG, judge_all
 from tidefold.compute.runners import in_process
 from tidefold.domain.paths import LogPaths
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.requests import SnapshotRequest
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import SnapshotRequest, materialize
+from tidefold.operations.snapshot.materialize import materialize
 
 Row = dict[str, Any]
 LOG = "accounts"

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.pipeline import Pipeline
 
 _COUNTS = ("changes", "tombstones", "ignored", "quarantined", "unproved", "repeated", "resent")
 

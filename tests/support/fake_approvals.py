@@ -11,7 +11,7 @@ from airflow.sdk.exceptions import AirflowRuntimeError, ErrorType
 from airflow.sdk.execution_time.comms import ErrorResponse, GetDagRun, TriggerDagRun
 
 import tidefold_airflow.operators  # noqa: F401 (before the assets, which import one of them)
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.pipeline import Pipeline
 from tidefold_airflow.observability import assets
 
 ASKS = "dag_approval"

@@ -14,7 +14,7 @@ from support.pipelines import CONFIG, make_pipeline
 from tidefold.domain.paths import LogPaths, data_path
 from tidefold.errors import StorageError, TidefoldError, UnknownOutcomeError
 from tidefold.ledger import read_manifest
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.storage.local_store import LocalStore
 
 

@@ -26,15 +26,16 @@ from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot.claim import RestorePoint
 from tidefold.domain.snapshot.manifest import Manifest
 from tidefold.ledger import Ledger, read_manifest
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.ground.read import ReadRequest, What, read_rows
 from tidefold.operations.ingest.ingest import ingest
-from tidefold.operations.inspect.read import ReadRequest, What, read_rows
 from tidefold.operations.local_copies.manage import retain_local
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.requests import Fold, Restore
 from tidefold.operations.retention.clean import clean
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import Fold, Restore, materialize
+from tidefold.operations.snapshot.materialize import materialize
 from tidefold.wiring import open_pipeline
 
 _FOLDER = Path(__file__).parents[1] / "data/golden"

@@ -6,10 +6,11 @@ from tidefold.compute.runners import in_process
 from tidefold.domain.commit_times import micros
 from tidefold.domain.log_state import LogState, Snapshot, State, Verdict
 from tidefold.domain.snapshot import transitions
-from tidefold.operations.outcome import Outcome
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.outcome import Outcome
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.requests import PointInTime
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import PointInTime, materialize
+from tidefold.operations.snapshot.materialize import materialize
 
 DAY = 86_400_000_000
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from tidefold.compute.runners import Runner, TaskAnswer, TaskWork, in_process
 from tidefold.fold import inputs
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.pipeline import Pipeline
 
 
 def run_then(act: Callable[[], object]) -> Runner:

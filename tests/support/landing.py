@@ -13,11 +13,12 @@ from tidefold.changelog.segment import read_change_set
 from tidefold.compute.runners import in_process
 from tidefold.config import load_config
 from tidefold.domain.log_state import LogState
+from tidefold.operations.ground.outcome import Outcome
+from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.ingest.ingest import has_work, ingest, prepare
-from tidefold.operations.outcome import Outcome
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.requests import Fold
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import Fold, materialize
+from tidefold.operations.snapshot.materialize import materialize
 from tidefold.storage import open_store
 
 TOPIC = "shop.public.items"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from support.landing import record
 from tidefold.changelog.segment import read_change_set
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.wiring import open_pipeline
 
 LOG = """

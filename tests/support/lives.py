@@ -11,7 +11,7 @@ from tidefold.domain.ingest.append import append
 from tidefold.domain.log_state import LogState, SnapshotKind
 from tidefold.domain.snapshot import claim as claims
 from tidefold.domain.snapshot import transitions
-from tidefold.operations.pipeline import Pipeline, now
+from tidefold.operations.ground.pipeline import Pipeline, now
 from tidefold.operations.snapshot.attempt import hash_request
 from tidefold.quality.suite.suite import load_suite
 from tidefold.wiring import open_pipeline

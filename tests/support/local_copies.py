@@ -19,13 +19,14 @@ from tidefold.changelog.segment import read_index
 from tidefold.compute.runners import in_process
 from tidefold.domain.retention.local_copies import CopyName, segment_of
 from tidefold.errors import NotFoundError
+from tidefold.operations.ground.outcome import Outcome
+from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.ingest import parse
 from tidefold.operations.ingest.ingest import ingest
 from tidefold.operations.local_copies.manage import snapshots_here
-from tidefold.operations.outcome import Outcome
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.requests import Fold
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import Fold, materialize
+from tidefold.operations.snapshot.materialize import materialize
 from tidefold.storage import StoredObject
 from tidefold.storage.local_copies.roots import LocalRoots
 from tidefold.storage.local_store import LocalStore

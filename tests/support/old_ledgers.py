@@ -12,12 +12,13 @@ from support.pipelines import judge_all, rows_of, table_rows
 from tidefold.compute.runners import in_process
 from tidefold.domain.log_state import LogState, State
 from tidefold.domain.paths import LogPaths
+from tidefold.operations.ground.outcome import Outcome
+from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.ingest.ingest import ingest
-from tidefold.operations.outcome import Outcome
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.requests import Fold
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.fold import PointInTime
-from tidefold.operations.snapshot.materialize import Fold, materialize
+from tidefold.operations.snapshot.materialize import materialize
 from tidefold.wiring import open_pipeline
 
 LOG = "accounts"

@@ -18,8 +18,9 @@ from tidefold.compute.runners import in_process
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot import transitions
 from tidefold.ledger import read_manifest
+from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.ingest.ingest import ingest
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.requests import Fold
 from tidefold.operations.restore.export import drill
 from tidefold.operations.retention.references import hold, register, tag
 from tidefold.operations.retention.subsume import subsume
@@ -27,7 +28,7 @@ from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot.abort import abort
 from tidefold.operations.snapshot.compact_log import take_tail
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import Fold, materialize
+from tidefold.operations.snapshot.materialize import materialize
 from tidefold.quality.report.result import CheckResult, Circumstances, Findings, conclude
 from tidefold.quality.report.verdict_store import store_judgement, store_report, verdict_of
 from tidefold.wiring import open_pipeline

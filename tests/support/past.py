@@ -17,11 +17,12 @@ from support.pipelines import judge_all
 from tidefold.cli.sample import LOGS
 from tidefold.compute.runners import in_process
 from tidefold.domain.commit_times import micros
+from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.ingest.ingest import ingest
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.requests import Fold
 from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import Fold, materialize
+from tidefold.operations.snapshot.materialize import materialize
 
 KEYS = {"accounts": "aid", "branches": "bid", "tellers": "tid"}
 Rows = dict[int, dict[str, Any]]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tidefold.operations.pipeline import Pipeline
-from tidefold.operations.snapshot.materialize import SnapshotRequest
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.requests import SnapshotRequest
 from tidefold.spark.steps import AuditStep, MaterializeStep, PreparedLog, QualityStep
 
 

@@ -15,10 +15,11 @@ from tidefold.domain.retention.local_copies import CopyName
 from tidefold.domain.snapshot.claim import KindPolicy, RestoreMode, RestorePoint
 from tidefold.domain.snapshot.manifest import DataFile
 from tidefold.ledger import read_manifest
-from tidefold.operations.outcome import Outcome
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.outcome import Outcome
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.requests import Fold, Restore
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import Fold, Restore, materialize
+from tidefold.operations.snapshot.materialize import materialize
 from tidefold.storage.local_copies.copies import discard
 
 LOG = "accounts"

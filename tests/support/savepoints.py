@@ -15,13 +15,14 @@ from support.pipelines import CONFIG, copy_pipeline, judge_all, make_pipeline, p
 from tidefold.changelog.schema import DELETE
 from tidefold.compute.runners import in_process
 from tidefold.domain.external_snapshot import Layout, Ownership
-from tidefold.operations.inspect.read import ReadRequest, read_rows
-from tidefold.operations.outcome import Outcome
-from tidefold.operations.pipeline import Pipeline
-from tidefold.operations.savepoint.external import open_address
+from tidefold.operations.ground.originals import open_address
+from tidefold.operations.ground.outcome import Outcome
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.ground.read import ReadRequest, read_rows
+from tidefold.operations.requests import Fold, Import
 from tidefold.operations.savepoint.take import SavepointRequest, take_savepoint
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import Fold, Import, materialize
+from tidefold.operations.snapshot.materialize import materialize
 
 Rows = dict[int, str | None]
 FIRST: Rows = {i: f"a {i}" for i in range(40)}

@@ -36,9 +36,10 @@ from tidefold.domain.snapshot import transitions
 from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
 from tidefold.errors import TidefoldError
 from tidefold.ledger import read_manifest
+from tidefold.operations.ground.outcome import Outcome
+from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.ingest.ingest import ingest
-from tidefold.operations.outcome import Outcome
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.requests import Fold, PointInTime, Restore
 from tidefold.operations.retention import clean as clean_module
 from tidefold.operations.retention.clean import clean, drop
 from tidefold.operations.retention.subsume import subsume
@@ -46,7 +47,7 @@ from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot.abort import abort
 from tidefold.operations.snapshot.compact_log import compact_log, take_tail
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import Fold, PointInTime, Restore, materialize
+from tidefold.operations.snapshot.materialize import materialize
 from tidefold.storage import Store
 
 LOGS = ("items", "orders")

@@ -13,7 +13,7 @@ from tidefold.changelog.writer.rows_to_arrow import change_table
 from tidefold.domain.ingest.append import IngestedFile, append
 from tidefold.domain.log_state import LandedFileRecord, Position
 from tidefold.domain.source_progress import StreamPosition
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.pipeline import Pipeline
 
 TOPIC = "writer"
 

@@ -23,7 +23,7 @@ from tidefold.domain.snapshot import transitions
 from tidefold.domain.snapshot.manifest import DataFile, Manifest
 from tidefold.domain.source_progress import NO_PROGRESS
 from tidefold.ledger import write_manifest
-from tidefold.operations.outcome import Outcome
+from tidefold.operations.ground.outcome import Outcome
 from tidefold.operations.quality.judge import judge
 from tidefold.quality.run.spark_rows import SparkEngine
 from tidefold.wiring import Pipeline, open_pipeline

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from support.effort import choose
 from support.landing import fold_waiting, land, take
 from tidefold.domain.paths import LogPaths
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.wiring import open_pipeline
 
 Operation = dict[str, Any]

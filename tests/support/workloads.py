@@ -17,9 +17,10 @@ from tidefold.changelog.writer import Changelog
 from tidefold.changelog.writer.settings import WriterSettings
 from tidefold.compute.runners import Runner, in_process
 from tidefold.domain.snapshot.claim import KindPolicy
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.requests import Fold
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import Fold, materialize
+from tidefold.operations.snapshot.materialize import materialize
 from tidefold.wiring import open_pipeline
 
 LOG, ROWS = "accounts", 100_000

@@ -15,11 +15,11 @@ from tidefold.cli.spark_submit import SparkApplication
 from tidefold.cli.terminal import Terminal
 from tidefold.domain.log_state import Stopped
 from tidefold.errors import RefusedError
-from tidefold.operations.outcome import Outcome, Status, for_each_log
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.heartbeat import find_stalled
+from tidefold.operations.ground.outcome import Outcome, Status, for_each_log
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.requests import Fold, SnapshotRequest
 from tidefold.operations.savepoint.take import SavepointRequest, take_savepoint
-from tidefold.operations.snapshot.heartbeat import find_stalled
-from tidefold.operations.snapshot.materialize import Fold, SnapshotRequest
 from tidefold.spark.full_run import FullRun
 from tidefold.spark.steps import IngestStep
 from tidefold.storage.s3.traffic import read_traffic

@@ -25,8 +25,8 @@ from tidefold.config.models.spark import is_connect
 from tidefold.errors import InvalidInputError, NotFoundError, TidefoldError
 from tidefold.operations.doctor.finding import FindingLevel
 from tidefold.operations.doctor.machine import OLDEST_JAVA, find_java, judge_java
-from tidefold.operations.outcome import Outcome
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.outcome import Outcome
+from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.spark import local_server
 from tidefold.spark.connect import run_patiently
 from tidefold.spark.dispatch import run_without_spark

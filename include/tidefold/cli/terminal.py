@@ -28,7 +28,7 @@ from tidefold.errors import InvalidInputError, TidefoldError
 from tidefold.presentation.tables import mask_control_characters
 
 if TYPE_CHECKING:
-    from tidefold.operations.pipeline import Pipeline
+    from tidefold.operations.ground.pipeline import Pipeline
 
 _WIDTH = 100
 _BUG_CODE = 1

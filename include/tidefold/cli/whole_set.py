@@ -15,7 +15,7 @@ from tidefold.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from tidefold.domain.snapshot.claim import RestoreMode
-    from tidefold.operations.pipeline import Pipeline
+    from tidefold.operations.ground.pipeline import Pipeline
     from tidefold.operations.restore.export import Trial
 
 OfSet = Annotated[

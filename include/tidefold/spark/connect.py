@@ -15,8 +15,8 @@ from tidefold.config import Config
 from tidefold.config.models.spark import is_connect, is_one_process
 from tidefold.domain.wording import EngineName
 from tidefold.errors import InvalidInputError, RefusedError, wrap_unexpected
-from tidefold.operations.outcome import Outcome
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.outcome import Outcome
+from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.spark.dispatch import run_without_spark
 from tidefold.spark.steps import AnyStep, load_job
 from tidefold.spark.submit import archive_code, scratch_folder

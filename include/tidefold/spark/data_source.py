@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from tidefold.domain.key_groups import Share
-    from tidefold.operations.inspect.read import What
+    from tidefold.operations.ground.read import What
     from tidefold.read.plan import ReadPlan
 
 _OPTIONS = ("config", "log", "what", "snapshot", "since", "key", "share", "distribution", "set")
@@ -65,7 +65,7 @@ def register(spark: SparkSession) -> None:
 
 def plan_of(options: Mapping[str, str]) -> ReadPlan:
     """The plan that the options ask for. Raises InvalidInputError for unknown ones, and what `plan_read` raises."""
-    from tidefold.operations.inspect.read import ReadRequest, What, plan_read
+    from tidefold.operations.ground.read import ReadRequest, What, plan_read
     from tidefold.wiring import open_pipeline
 
     for name in options:
@@ -96,7 +96,7 @@ def _require_option(options: Mapping[str, str], name: str) -> str:
 
 
 def _what(options: Mapping[str, str]) -> What:
-    from tidefold.operations.inspect.read import What
+    from tidefold.operations.ground.read import What
 
     value = options.get("what", What.TABLE)
     if value not in [what.value for what in What]:

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 
 from tidefold.domain.log_state import LogState, State
 from tidefold.errors import TidefoldError
+from tidefold.operations.ground.outcome import Outcome, Status, for_each_log, map_logs
+from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.inspect.status import explain_left_out
-from tidefold.operations.outcome import Outcome, Status, for_each_log, map_logs
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.requests import FEW_LOGS, PointInTime, SnapshotRequest, has_nothing_to_fold
 from tidefold.operations.sets.confirm import confirm_logs, confirm_past
 from tidefold.operations.snapshot.abort import abort
-from tidefold.operations.snapshot.materialize import FEW_LOGS, PointInTime, SnapshotRequest, has_nothing_to_fold
 from tidefold.spark.steps import AnyStep, IngestStep, MaterializeStep, QualityStep
 
 # The log has everything up to the error, and that is folded.

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from tidefold.operations.outcome import Details, Outcome
+from tidefold.operations.ground.outcome import Details, Outcome
 from tidefold.storage.safe_files import make_private_folder
 from tidefold.typed_json import decode_json
 

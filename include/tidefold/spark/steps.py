@@ -15,19 +15,14 @@ import msgspec
 from tidefold.compute.runners import in_process, in_threads
 from tidefold.errors import wrap_unexpected
 from tidefold.installation import job_folder
+from tidefold.operations.ground.outcome import Outcome, Status, for_each_log
+from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.ingest import ingest
 from tidefold.operations.ingest.stages import Planned
-from tidefold.operations.outcome import Outcome, Status, for_each_log
-from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.quality import judge
 from tidefold.operations.quality.judge import Case
-from tidefold.operations.snapshot.materialize import (
-    Import,
-    SnapshotPlan,
-    SnapshotRequest,
-    materialize,
-    prepare,
-)
+from tidefold.operations.requests import Import, SnapshotRequest
+from tidefold.operations.snapshot.materialize import SnapshotPlan, materialize, prepare
 from tidefold.operations.verify import check_readers
 from tidefold.quality.run.duckdb_rows import DuckDBEngine, open_engines
 

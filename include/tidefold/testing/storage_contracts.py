@@ -20,11 +20,11 @@ from tidefold.compute.runners import in_threads
 from tidefold.domain.log_state import Column, TableSpec
 from tidefold.domain.paths import LogPaths
 from tidefold.errors import AlreadyExistsError, InvalidInputError, NotFoundError, RefusedError
-from tidefold.operations.outcome import Outcome
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.outcome import Outcome
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.requests import Fold
 from tidefold.operations.restore.export import restore_to
 from tidefold.operations.retention.clean import clean
-from tidefold.operations.snapshot.materialize import Fold
 from tidefold.spark.dispatch import run_without_spark
 from tidefold.spark.full_run import FullRun
 from tidefold.spark.steps import AnyStep

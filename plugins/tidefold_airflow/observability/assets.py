@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from tidefold.config import Config
     from tidefold.domain.log_state import Snapshot
-    from tidefold.operations.pipeline import Pipeline
+    from tidefold.operations.ground.pipeline import Pipeline
 
 # The tables that a run publishes are only known at its end: the confirm task has this outlet, and its events name the
 # tables.

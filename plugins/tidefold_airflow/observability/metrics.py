@@ -13,11 +13,11 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from tidefold.domain.alarms import AlarmKind
-from tidefold.operations.outcome import Status
+from tidefold.operations.ground.outcome import Status
 
 if TYPE_CHECKING:
+    from tidefold.operations.ground.outcome import Outcome
     from tidefold.operations.inspect.status import LogStatus
-    from tidefold.operations.outcome import Outcome
     from tidefold.operations.sets.status import SetStatus
 
 _log = logging.getLogger(__name__)

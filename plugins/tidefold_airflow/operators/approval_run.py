@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tidefold.errors import InvalidInputError, RefusedError
-from tidefold.operations.outcome import Outcome, Status
+from tidefold.operations.ground.outcome import Outcome, Status
 from tidefold_airflow.airflow_versions import find_run
 from tidefold_airflow.operators.run_context import TaskScope
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from airflow.sdk import Param
 
 from tidefold.errors import GateFailedError
-from tidefold.operations.outcome import Outcome, Status, for_each_log
+from tidefold.operations.ground.outcome import Outcome, Status, for_each_log
 from tidefold_airflow.airflow_versions import wait_for_answer
 from tidefold_airflow.operators.approval_run import find_asked, needs_answer
 from tidefold_airflow.operators.base import Summary, TidefoldLogOperator, report

@@ -14,8 +14,8 @@ from airflow.sdk.bases.operatorlink import BaseOperatorLink
 from airflow.sdk.execution_time.xcom import XCom
 
 from tidefold.errors import TidefoldError
-from tidefold.operations.outcome import Outcome, Status
-from tidefold.operations.retention.details import EVERYTHING, hosts_of
+from tidefold.operations.ground.outcome import Outcome, Status
+from tidefold.operations.ground.removal_details import EVERYTHING, hosts_of
 from tidefold.storage.s3.traffic import read_traffic
 from tidefold.storage.safe_files import make_private_folder
 from tidefold_airflow.airflow_versions import AirflowException, AirflowFailException, DownstreamTasksSkipped
@@ -142,7 +142,7 @@ class TidefoldLogOperator(BaseOperator):
 
     def act_on_all(self, scope: TaskScope) -> list[Outcome]:
         """Returns one outcome for each log."""
-        from tidefold.operations.outcome import for_each_log
+        from tidefold.operations.ground.outcome import for_each_log
 
         return for_each_log(scope.logs, lambda log: self.act(scope, log))
 
@@ -208,7 +208,8 @@ def _is_idle(task: Any, scope: TaskScope) -> bool:
 
 def _is_folded(scope: TaskScope, kind: str | None) -> bool:
     from tidefold.domain.snapshot.claim import KindPolicy
-    from tidefold.operations.snapshot.materialize import Fold, prepare
+    from tidefold.operations.requests import Fold
+    from tidefold.operations.snapshot.materialize import prepare
 
     request = Fold(scope.run, kind=KindPolicy(kind) if kind else None)
     try:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from tidefold.domain.log_state import Snapshot
-    from tidefold.operations.outcome import Outcome
+    from tidefold.operations.ground.outcome import Outcome
 
 
 class TidefoldAbortOperator(TidefoldLogOperator):
@@ -93,8 +93,8 @@ class TidefoldListLogsOperator(TidefoldLogOperator):
             else:
                 scope = open_scope(self.config, self.logs, context, self.only)
         from tidefold.operations.inspect.status import status
+        from tidefold.operations.requests import FEW_LOGS, find_busy_logs
         from tidefold.operations.sets.status import read_sets
-        from tidefold.operations.snapshot.materialize import FEW_LOGS, find_busy_logs
 
         statuses = status(scope.pipeline, scope.logs)
         send(of_status(statuses, datetime.now(UTC)))

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tidefold.errors import InvalidInputError
-from tidefold.operations.outcome import Status
+from tidefold.operations.ground.outcome import Status
 from tidefold_airflow.airflow_versions import AirflowSkipException
 from tidefold_airflow.operators.base import Summary, TidefoldLogOperator, report
 from tidefold_airflow.operators.run_context import (
@@ -26,7 +26,7 @@ from tidefold_airflow.operators.spark import TidefoldSnapshotOperator
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from tidefold.operations.outcome import Outcome
+    from tidefold.operations.ground.outcome import Outcome
     from tidefold.operations.restore.restore import Restore
     from tidefold.operations.sets.restore import RestoreSet
 
@@ -71,7 +71,7 @@ class TidefoldRestoreOperator(TidefoldSnapshotOperator):
 
     def _plan(self, scope: TaskScope) -> Any:
         from tidefold.domain.snapshot import claim
-        from tidefold.operations.outcome import Outcome
+        from tidefold.operations.ground.outcome import Outcome
         from tidefold.operations.restore.restore import RestorePlanDetails, explain
 
         [log] = scope.logs

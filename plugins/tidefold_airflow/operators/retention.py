@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from tidefold.operations.outcome import Status
-from tidefold.operations.retention.details import EVERYTHING, Approved, removals_of
+from tidefold.operations.ground.outcome import Status
+from tidefold.operations.ground.removal_details import EVERYTHING, Approved, removals_of
 from tidefold_airflow.airflow_versions import AirflowSkipException
 from tidefold_airflow.operators.approve import ApprovalQuestion, ask, read_answer
 from tidefold_airflow.operators.base import Summary, TidefoldLogOperator, find_idle_retention, report, skip
@@ -19,7 +19,7 @@ from tidefold_airflow.operators.run_context import TaskScope, airflow_errors, op
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from tidefold.operations.outcome import Outcome
+    from tidefold.operations.ground.outcome import Outcome
 
 _LISTED = 20
 
@@ -70,7 +70,7 @@ class TidefoldRetentionOperator(TidefoldLogOperator):
 
     def remove(self, scope: TaskScope, dry_run: bool, approved: Approved) -> list[Outcome]:
         """Returns one outcome for each log. A dry run changes nothing. Removes only what is approved."""
-        from tidefold.operations.outcome import for_each_log
+        from tidefold.operations.ground.outcome import for_each_log
 
         return for_each_log(scope.logs, lambda log: self.remove_of(scope, log, dry_run, approved))
 
@@ -79,7 +79,7 @@ class TidefoldRetentionOperator(TidefoldLogOperator):
         raise NotImplementedError
 
     def _log_plans(self, planned: list[Outcome]) -> list[Outcome]:
-        from tidefold.operations.retention.details import bounds_of
+        from tidefold.operations.ground.removal_details import bounds_of
 
         for outcome in planned:
             for bound in bounds_of(outcome):

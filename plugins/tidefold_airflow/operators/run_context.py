@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tidefold.errors import InvalidInputError, RefusedError, TidefoldError
 from tidefold.installation import default_config
-from tidefold.operations.outcome import Status
+from tidefold.operations.ground.outcome import Status
 from tidefold_airflow.airflow_versions import AirflowException, AirflowFailException, AirflowNotFoundException
 
 if TYPE_CHECKING:

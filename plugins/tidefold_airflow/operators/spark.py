@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidefold.config.models.spark import Scheduled, is_connect
 from tidefold.errors import GateFailedError, InvalidInputError
-from tidefold.operations.outcome import ErrorInfo, Status
+from tidefold.operations.ground.outcome import ErrorInfo, Status
 from tidefold_airflow.airflow_versions import AirflowSkipException
 from tidefold_airflow.operators.approval_run import explain_open, still_waits
 from tidefold_airflow.operators.base import (
@@ -41,8 +41,8 @@ from tidefold_airflow.operators.spark_submit import TidefoldSubmitOperator
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from tidefold.operations.outcome import Outcome
-    from tidefold.operations.snapshot.materialize import Fold, PointInTime, SnapshotRequest
+    from tidefold.operations.ground.outcome import Outcome
+    from tidefold.operations.requests import Fold, PointInTime, SnapshotRequest
     from tidefold.spark.steps import AnyStep
 
 # How long a task without `execution_timeout` waits for a Spark Connect server, and how long before it another ends.
@@ -244,8 +244,8 @@ class TidefoldMaterializeOperator(TidefoldSnapshotOperator):
 
     def _build_request(self, scope: TaskScope) -> Fold:
         from tidefold.domain.snapshot.claim import KindPolicy
-        from tidefold.operations.snapshot.heartbeat import find_stalled
-        from tidefold.operations.snapshot.materialize import Fold
+        from tidefold.operations.ground.heartbeat import find_stalled
+        from tidefold.operations.requests import Fold
 
         kind = KindPolicy(self.kind) if self.kind else None
         if self.takeover_after is None:
@@ -354,8 +354,8 @@ class TidefoldAsOfOperator(TidefoldSnapshotOperator):
         self.as_of = as_of
 
     def _build_request(self, scope: TaskScope) -> PointInTime:
+        from tidefold.operations.requests import PointInTime
         from tidefold.operations.snapshot.fold import parse_instant
-        from tidefold.operations.snapshot.materialize import PointInTime
 
         # A log without commit times is no failure if it was not named.
         return PointInTime(scope.run, parse_instant(str(self.as_of)), skip_undated=not self.logs)

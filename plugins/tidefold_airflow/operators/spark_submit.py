@@ -22,7 +22,7 @@ from tidefold_airflow.operators.run_context import TaskScope
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from tidefold.operations.outcome import Outcome
+    from tidefold.operations.ground.outcome import Outcome
     from tidefold.spark.steps import AnyStep
 
 _LATER = "airflow.providers.openlineage.utils.spark"

@@ -11,7 +11,7 @@ from tidefold_airflow.operators.run_context import TaskScope, airflow_errors
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from tidefold.operations.outcome import Outcome
+    from tidefold.operations.ground.outcome import Outcome
     from tidefold_airflow.operators.base import Summary
 
 

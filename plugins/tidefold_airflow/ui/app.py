@@ -20,7 +20,7 @@ from starlette.responses import HTMLResponse, Response
 from tidefold.config import Config, load_config
 from tidefold.domain.log_state import LogState
 from tidefold.errors import TidefoldError
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.wiring import connect
 from tidefold_airflow.ui import responses
 from tidefold_airflow.ui.request import (

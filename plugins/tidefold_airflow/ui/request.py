@@ -13,7 +13,7 @@ from tidefold.errors import InvalidInputError, NotFoundError
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-    from tidefold.operations.pipeline import Pipeline
+    from tidefold.operations.ground.pipeline import Pipeline
 
 T = TypeVar("T")
 # Lines of one page, and ledgers that one page reads at most to find them.

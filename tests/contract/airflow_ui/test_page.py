@@ -28,9 +28,9 @@ from tidefold.domain.retention.log_bounds import bounds
 from tidefold.domain.verify.expected_files import ScrubBudget
 from tidefold.domain.wording import in_units
 from tidefold.errors import StorageError
+from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.inspect.status import status
 from tidefold.operations.local_copies.manage import retain_local
-from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.quarantine.inspect import count_refused, show_refused
 from tidefold.operations.retention.clean import clean
 from tidefold.operations.retention.subsume import subsume

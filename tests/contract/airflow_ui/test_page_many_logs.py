@@ -18,8 +18,9 @@ from starlette.testclient import TestClient
 from support.page_store import DAG, client, run_id
 from support.pipelines import put
 from tidefold.compute.runners import in_process
-from tidefold.operations.pipeline import Pipeline
-from tidefold.operations.snapshot.materialize import Fold, materialize
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.requests import Fold
+from tidefold.operations.snapshot.materialize import materialize
 from tidefold.storage.local_store import LocalStore
 from tidefold.wiring import open_pipeline
 from tidefold_airflow.ui.app import build_app

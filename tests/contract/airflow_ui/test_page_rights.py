@@ -13,7 +13,7 @@ from fastapi.routing import APIRoute
 from starlette.testclient import TestClient
 
 from support.page_store import DAG, Story, everything, run_id, tell
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.wiring import open_pipeline
 from tidefold_airflow.ui.app import build_app
 from tidefold_airflow.ui.mount import pipeline_name, snapshot_path

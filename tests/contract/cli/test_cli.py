@@ -26,7 +26,7 @@ from tidefold.cli.terminal import Format, Terminal
 from tidefold.domain.log_state import Snapshot
 from tidefold.domain.snapshot.transitions import override
 from tidefold.errors import InvalidInputError, NotFoundError
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.quality.report.result import ValidationResult
 from tidefold.quality.report.verdict_store import store_judgement
 from tidefold.spark.request import make_argument

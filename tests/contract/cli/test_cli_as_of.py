@@ -13,10 +13,11 @@ from support.instants import day, kept_as_of, staged
 from support.pipelines import CONFIG, contents, judge_all, make_pipeline, put
 from tidefold.cli.app import app
 from tidefold.compute.runners import in_process
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.requests import Fold
 from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import Fold, materialize
+from tidefold.operations.snapshot.materialize import materialize
 
 
 @pytest.fixture

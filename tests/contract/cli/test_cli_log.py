@@ -24,11 +24,12 @@ from tidefold.changelog.write_intents import Intent, IntentLog, begin
 from tidefold.cli import full_run, spark_submit
 from tidefold.cli.app import app
 from tidefold.compute.runners import in_process
-from tidefold.operations.ingest.recovery import PATIENCE
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.heartbeat import LEAST_PATIENCE
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.ground.recovery import PATIENCE
+from tidefold.operations.requests import Fold
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.heartbeat import LEAST_PATIENCE
-from tidefold.operations.snapshot.materialize import Fold, materialize
+from tidefold.operations.snapshot.materialize import materialize
 from tidefold.spark.request import Request, make_argument
 from tidefold.spark.submit import Command
 

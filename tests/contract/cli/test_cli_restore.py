@@ -19,9 +19,9 @@ from support.pipelines import contents, judge_all, rows_of, table_rows
 from support.restoring import LOG, SECOND, THIRD, Bench, bench, configured, copy_of, files_of, flip, spoil
 from tidefold.cli.app import app
 from tidefold.cli.output.outcomes import BucketLine, read_lines
-from tidefold.operations.outcome import Details
-from tidefold.operations.pipeline import Pipeline
-from tidefold.operations.snapshot.details import FailedRead, FilesRead, ReadDetails, ReadSources
+from tidefold.operations.ground.outcome import Details
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.ground.snapshot_details import FailedRead, FilesRead, ReadDetails, ReadSources
 
 PROJECT = Path(tidefold.__file__).resolve().parents[2]
 

@@ -13,7 +13,7 @@ from support.pipelines import make_pipeline, table_rows
 from support.savepoints import THIRD, finish, make, saved_rows
 from tidefold.cli.app import app
 from tidefold.domain.external_snapshot import Layout
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.savepoint import take as operation
 from tidefold.storage.addresses import meeting, overlap
 

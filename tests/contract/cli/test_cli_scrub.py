@@ -13,10 +13,11 @@ from typer.testing import CliRunner, Result
 from support.pipelines import judge_all, make_pipeline, put
 from tidefold.cli.app import app
 from tidefold.compute.runners import in_process
+from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.inspect.status import status as read_status
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.requests import Fold
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import Fold, materialize
+from tidefold.operations.snapshot.materialize import materialize
 from tidefold.presentation.tables import proof_lines
 
 

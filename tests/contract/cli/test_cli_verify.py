@@ -16,9 +16,10 @@ from support.pipelines import judge_all, make_pipeline, put
 from tidefold.cli.app import app
 from tidefold.cli.output.outcomes import ProgressLine
 from tidefold.compute.runners import in_process
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.requests import Fold
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import Fold, materialize
+from tidefold.operations.snapshot.materialize import materialize
 
 PROJECT = Path(tidefold.__file__).resolve().parents[2]
 

@@ -16,9 +16,9 @@ from tidefold.cli.terminal import Format, Terminal
 from tidefold.config import Config
 from tidefold.domain.snapshot.claim import WatchedAttempt
 from tidefold.errors import InvalidInputError
-from tidefold.operations.outcome import Outcome, Status
-from tidefold.operations.pipeline import Pipeline
-from tidefold.operations.snapshot.materialize import Fold
+from tidefold.operations.ground.outcome import Outcome, Status
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.requests import Fold
 from tidefold.spark import job_main
 from tidefold.spark.job_main import run_job
 from tidefold.spark.request import LONGEST_ARGUMENT, Request, make_argument, parse_argument

@@ -14,7 +14,8 @@ from tidefold.compute.broadcast_work import BroadcastWork, TaskWork
 from tidefold.compute.runners import TaskAnswer, deal_hands, in_process
 from tidefold.domain.key_groups import KeyGroups
 from tidefold.fold.fold_bucket import FoldWork, deal
-from tidefold.operations.snapshot.materialize import Fold, materialize
+from tidefold.operations.requests import Fold
+from tidefold.operations.snapshot.materialize import materialize
 
 
 def test_bytes_grow_with_buckets_and_change_sets_and_not_with_their_product() -> None:

@@ -23,10 +23,11 @@ from tidefold.errors import CorruptError
 from tidefold.fold import inputs
 from tidefold.fold.inputs import MANY, CachePool, ChangeCache
 from tidefold.fold.plan import ChangeSetIndex
-from tidefold.operations.inspect.read import ReadRequest, What, read_rows
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.ground.read import ReadRequest, What, read_rows
+from tidefold.operations.requests import Fold
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import Fold, materialize
+from tidefold.operations.snapshot.materialize import materialize
 
 
 @pytest.fixture(scope="module")

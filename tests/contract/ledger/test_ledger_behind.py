@@ -32,10 +32,10 @@ from tidefold.domain.log_state import LogState, Snapshot, State
 from tidefold.domain.paths import DataFileName
 from tidefold.domain.retention import references
 from tidefold.errors import CorruptError, TidefoldError
-from tidefold.operations.inspect.read import ReadRequest, plan_read
+from tidefold.operations.ground.outcome import Outcome, Status
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.ground.read import ReadRequest, plan_read
 from tidefold.operations.inspect.status import status
-from tidefold.operations.outcome import Outcome, Status
-from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.quality.judge import audit
 from tidefold.operations.retention.clean import clean, drop
 from tidefold.operations.retention.subsume import subsume

@@ -30,8 +30,8 @@ from support.old_ledgers import (
 from support.pipelines import contents
 from tidefold.domain.ledger_evidence import Evidence, needs_high_water_mark, require_known
 from tidefold.errors import CorruptError, StorageError, TidefoldError
+from tidefold.operations.ground.outcome import Outcome
 from tidefold.operations.ingest.stop_resume import stop
-from tidefold.operations.outcome import Outcome
 from tidefold.operations.restore.export import drill
 from tidefold.operations.restore.rebuild import rebuild
 from tidefold.operations.retention import references

@@ -21,8 +21,8 @@ from faults.sets import DAMAGES, MOVED_AWAY, Life, copy, land_share, look, make_
 from support.bank_sets import LOGS, replay
 from support.faults import Killed
 from tidefold.cli.app import app
-from tidefold.operations.pipeline import Pipeline
-from tidefold.operations.sets import publish
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.publish import publish_set as publish
 from tidefold.operations.sets.confirm import confirm_logs
 from tidefold.wiring import open_pipeline
 

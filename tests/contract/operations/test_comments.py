@@ -11,10 +11,11 @@ from support.pipelines import CONFIG, judge_all, make_pipeline, put, table_rows
 from tidefold.compute.runners import in_process
 from tidefold.delta.published_table import delta_state
 from tidefold.domain.paths import LogPaths
-from tidefold.operations.outcome import Outcome
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.outcome import Outcome
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.requests import Fold
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import Fold, materialize
+from tidefold.operations.snapshot.materialize import materialize
 from tidefold.operations.verify.verify import Asked, verify
 
 DESCRIBED = CONFIG.replace(

@@ -22,15 +22,16 @@ from tidefold.config import load_config
 from tidefold.domain.snapshot.manifest import Manifest
 from tidefold.errors import InvalidInputError, StorageError
 from tidefold.ledger import read_manifest
+from tidefold.operations.ground.outcome import Outcome
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.ground.read import ReadRequest, What, read_rows
 from tidefold.operations.ingest.ingest import ingest
-from tidefold.operations.inspect.read import ReadRequest, What, read_rows
-from tidefold.operations.outcome import Outcome
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.requests import Fold
 from tidefold.operations.retention.clean import clean
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import Fold, materialize
+from tidefold.operations.snapshot.materialize import materialize
 from tidefold.storage.local_store import LocalStore
 from tidefold.wiring import open_pipeline
 

@@ -16,8 +16,9 @@ from tidefold.compute.runners import in_process
 from tidefold.domain.snapshot.claim import KindPolicy, RestoreMode, RestorePoint
 from tidefold.fold.inputs import Inputs
 from tidefold.fold.plan import Input
-from tidefold.operations.inspect.read import ReadRequest, What, read_rows
-from tidefold.operations.snapshot.materialize import Restore, materialize
+from tidefold.operations.ground.read import ReadRequest, What, read_rows
+from tidefold.operations.requests import Restore
+from tidefold.operations.snapshot.materialize import materialize
 
 
 @pytest.fixture(scope="module")

@@ -47,19 +47,20 @@ from tidefold.domain.paths import STORED_FORMAT, LogPaths
 from tidefold.domain.retention import log_bounds
 from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
 from tidefold.errors import CorruptError, TidefoldError
+from tidefold.operations.ground.outcome import Outcome
+from tidefold.operations.ground.read import ReadRequest, What
 from tidefold.operations.ingest.ingest import ingest
 from tidefold.operations.inspect.explain_key import explain_key
-from tidefold.operations.inspect.read import ReadRequest, What
 from tidefold.operations.inspect.status import history, status
-from tidefold.operations.outcome import Outcome
 from tidefold.operations.quarantine.inspect import count_refused
+from tidefold.operations.requests import Fold
 from tidefold.operations.retention.clean import clean, drop
 from tidefold.operations.retention.references import hold, tag
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot.compact_log import compact_log, take_tail
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import Fold, materialize
+from tidefold.operations.snapshot.materialize import materialize
 from tidefold.operations.verify.verify import verify
 
 # What this version writes and no archive has yet: allowed until it is released, then an archive has it (decision 0013).

@@ -22,10 +22,11 @@ from tidefold.compute.runners import in_process
 from tidefold.domain.paths import STORED_FORMAT
 from tidefold.domain.sets.set_state import SetState
 from tidefold.errors import TidefoldError
+from tidefold.operations.ground.outcome import Outcome
+from tidefold.operations.ground.read import ReadRequest
 from tidefold.operations.ingest.ingest import ingest
-from tidefold.operations.inspect.read import ReadRequest
 from tidefold.operations.inspect.status import status
-from tidefold.operations.outcome import Outcome
+from tidefold.operations.requests import Fold
 from tidefold.operations.retention.clean import clean
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
@@ -33,7 +34,7 @@ from tidefold.operations.sets.confirm import confirm_logs
 from tidefold.operations.sets.read import find_tables, rebuild_set
 from tidefold.operations.sets.restore import RestoreSet, restore_set
 from tidefold.operations.sets.status import read_sets, release_set
-from tidefold.operations.snapshot.materialize import Fold, materialize
+from tidefold.operations.snapshot.materialize import materialize
 from tidefold.operations.verify.verify import verify
 
 NAME, LOGS = "pair", ("left", "right")

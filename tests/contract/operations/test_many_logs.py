@@ -14,9 +14,10 @@ import pytest
 from support.pipelines import judge_all, put, table_rows
 from tidefold.compute.runners import in_process
 from tidefold.domain.snapshot.claim import KindPolicy
-from tidefold.operations.outcome import Outcome, map_logs
-from tidefold.operations.pipeline import Pipeline
-from tidefold.operations.snapshot.materialize import FEW_LOGS, Fold, has_nothing_to_fold, materialize
+from tidefold.operations.ground.outcome import Outcome, map_logs
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.requests import FEW_LOGS, Fold, has_nothing_to_fold
+from tidefold.operations.snapshot.materialize import materialize
 from tidefold.spark.dispatch import run_without_spark
 from tidefold.spark.full_run import FullRun
 from tidefold.spark.steps import AnyStep

@@ -12,12 +12,13 @@ from support.pipelines import CONFIG, judge_all, make_pipeline, put
 from tidefold.compute.runners import in_process
 from tidefold.domain.external_snapshot import Ownership
 from tidefold.domain.paths import LogPaths
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.requests import Fold, Import
 from tidefold.operations.retention.clean import drop
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.savepoint.take import SavepointRequest, take_savepoint
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import Fold, Import, materialize
+from tidefold.operations.snapshot.materialize import materialize
 
 FEW_BUCKETS = CONFIG.replace("buckets: 4", "buckets: 2")
 

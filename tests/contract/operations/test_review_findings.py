@@ -15,12 +15,13 @@ from tidefold.compute.runners import TaskAnswer, TaskWork, in_process
 from tidefold.domain.paths import LogPaths
 from tidefold.errors import CorruptError, RefusedError, StorageError
 from tidefold.ledger import Ledger
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.requests import Fold
 from tidefold.operations.retention.clean import drop
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.snapshot import materialize as stage_module
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import Fold, materialize
+from tidefold.operations.snapshot.materialize import materialize
 from tidefold.storage.local_store import LocalStore
 
 

@@ -20,16 +20,17 @@ from tidefold.domain.external_snapshot import Ownership
 from tidefold.domain.log_state import Column
 from tidefold.domain.paths import LogPaths
 from tidefold.errors import StorageError
-from tidefold.operations.ingest.schema_update import apply_configured_schema
-from tidefold.operations.outcome import Outcome
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.outcome import Outcome
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.ground.schema_update import apply_configured_schema
+from tidefold.operations.requests import Fold, Import
 from tidefold.operations.retention.clean import drop
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.savepoint.take import SavepointRequest, take_savepoint
 from tidefold.operations.snapshot.abort import abort
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import Fold, Import, materialize
+from tidefold.operations.snapshot.materialize import materialize
 from tidefold.storage.s3 import store as s3_store
 
 Rows = dict[int, str | None]

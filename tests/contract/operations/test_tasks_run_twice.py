@@ -25,17 +25,18 @@ from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
 from tidefold.errors import StorageError
 from tidefold.fold.inputs import ChangeCache
 from tidefold.fold.plan import ChangeSetIndex
-from tidefold.operations.ingest import recovery
+from tidefold.operations.ground import recovery
+from tidefold.operations.ground.originals import open_address
+from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.ingest.ingest import ingest
 from tidefold.operations.local_copies.manage import retain_local
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.requests import Fold, Import, Restore
 from tidefold.operations.restore import export
 from tidefold.operations.retention.clean import clean
 from tidefold.operations.savepoint import take
-from tidefold.operations.savepoint.external import open_address
 from tidefold.operations.snapshot.abort import abort
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import Fold, Import, Restore, materialize
+from tidefold.operations.snapshot.materialize import materialize
 
 EACH_WAY = pytest.mark.parametrize("way", WAYS)
 

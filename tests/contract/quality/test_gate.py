@@ -16,7 +16,7 @@ from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot import transitions
 from tidefold.errors import CorruptError, StorageError, SupersededError
 from tidefold.ledger import read_manifest
-from tidefold.operations.outcome import Outcome
+from tidefold.operations.ground.outcome import Outcome
 from tidefold.operations.quality import judge as judge_module
 from tidefold.operations.quality.judge import Case, judge
 from tidefold.quality.run.duckdb_rows import open_duckdb

@@ -18,12 +18,13 @@ from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot import transitions
 from tidefold.errors import CorruptError
 from tidefold.ledger import read_manifest
-from tidefold.operations.outcome import Outcome
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.outcome import Outcome
+from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.quality import judge as judge_module
 from tidefold.operations.quality.judge import Case, audit, judge
+from tidefold.operations.requests import Fold
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import Fold, materialize
+from tidefold.operations.snapshot.materialize import materialize
 from tidefold.quality.run import count_memory
 
 VECTORS = CONFIG.replace(

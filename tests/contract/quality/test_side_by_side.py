@@ -9,8 +9,8 @@ import pytest
 
 from support.counting_engine import CountingEngine
 from support.staging import ROWS, Row, stage
-from tidefold.operations.outcome import Outcome
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.outcome import Outcome
+from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.quality.judge import judge
 from tidefold.quality.run.duckdb_rows import open_duckdb
 from tidefold.spark.steps import QualityStep

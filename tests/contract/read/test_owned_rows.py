@@ -18,15 +18,16 @@ from tidefold.domain.key_groups import Redistribution, RedistributionMode, Share
 from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
 from tidefold.errors import RefusedError
 from tidefold.ledger import read_manifest
-from tidefold.operations.inspect.read import ReadRequest, What, read_rows
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.originals import open_address
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.ground.read import ReadRequest, What, read_rows
+from tidefold.operations.requests import Fold, Import, SnapshotRequest
 from tidefold.operations.restore.export import restore_to
 from tidefold.operations.restore.restore import Restore
-from tidefold.operations.savepoint.external import open_address
 from tidefold.operations.savepoint.take import SavepointRequest, take_savepoint
 from tidefold.operations.snapshot.compact_log import take_tail
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import Fold, Import, SnapshotRequest, materialize
+from tidefold.operations.snapshot.materialize import materialize
 from tidefold.wiring import open_changelog, open_pipeline
 
 CONFIG = """

@@ -12,10 +12,11 @@ from support.pipelines import judge_all, make_pipeline, put, with_log_shape
 from tidefold.compute.runners import in_process
 from tidefold.domain.key_groups import RedistributionMode, Share
 from tidefold.errors import InvalidInputError
-from tidefold.operations.inspect.read import ReadRequest, What, plan_read, read_rows
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.ground.read import ReadRequest, What, plan_read, read_rows
+from tidefold.operations.requests import Fold
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import Fold, materialize
+from tidefold.operations.snapshot.materialize import materialize
 
 
 @pytest.fixture(scope="module")

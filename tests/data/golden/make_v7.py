@@ -36,11 +36,11 @@ from tidefold.domain.paths import STORED_FORMAT, LogPaths
 from tidefold.domain.retention import log_bounds
 from tidefold.domain.snapshot import transitions
 from tidefold.domain.snapshot.claim import KindPolicy, RestoreMode, RestorePoint
-from tidefold.operations.ingest import recovery
+from tidefold.operations.ground import recovery
 from tidefold.operations.ingest.ingest import ingest
-from tidefold.operations.inspect.read import ReadRequest, What, read_rows
+from tidefold.operations.ground.read import ReadRequest, What, read_rows
 from tidefold.operations.local_copies.manage import copies_here, retain_local
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.retention.clean import drop
 from tidefold.operations.retention.references import hold, register, tag
 from tidefold.operations.retention.subsume import subsume
@@ -48,8 +48,9 @@ from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot.abort import abort
 from tidefold.operations.snapshot.compact_log import compact_log, take_tail
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import Fold, materialize
-from tidefold.operations.snapshot.materialize import Restore as RestoreRequest
+from tidefold.operations.requests import Fold
+from tidefold.operations.snapshot.materialize import materialize
+from tidefold.operations.requests import Restore as RestoreRequest
 from tidefold.operations.verify.verify import verify
 from tidefold.wiring import open_pipeline
 

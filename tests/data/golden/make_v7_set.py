@@ -35,8 +35,8 @@ from tidefold.domain.paths import STORED_FORMAT, LogPaths
 from tidefold.domain.sets.set_state import SetState
 from tidefold.domain.snapshot import transitions
 from tidefold.operations.ingest.ingest import ingest
-from tidefold.operations.inspect.read import ReadRequest, read_rows
-from tidefold.operations.outcome import Outcome
+from tidefold.operations.ground.read import ReadRequest, read_rows
+from tidefold.operations.ground.outcome import Outcome
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.sets import confirm as set_confirm
@@ -44,7 +44,8 @@ from tidefold.operations.sets.read import find_tables
 from tidefold.operations.sets.restore import RestoreSet, restore_set
 from tidefold.operations.sets.status import release_set
 from tidefold.operations.snapshot.abort import abort
-from tidefold.operations.snapshot.materialize import Fold, materialize
+from tidefold.operations.requests import Fold
+from tidefold.operations.snapshot.materialize import materialize
 from tidefold.operations.verify.verify import verify
 from tidefold.wiring import open_pipeline
 

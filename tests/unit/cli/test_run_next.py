@@ -13,8 +13,8 @@ from tidefold.cli.full_run import print_next_steps
 from tidefold.cli.output.outcomes import print_lines
 from tidefold.cli.terminal import Format, Terminal
 from tidefold.errors import NotFoundError
-from tidefold.operations.outcome import Outcome, Status
-from tidefold.operations.snapshot.materialize import Fold
+from tidefold.operations.ground.outcome import Outcome, Status
+from tidefold.operations.requests import Fold
 from tidefold.spark.full_run import FullRun
 
 

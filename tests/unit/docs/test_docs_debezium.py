@@ -11,9 +11,9 @@ from tidefold.cli.terminal import format_cell
 from tidefold.compute.runners import in_process
 from tidefold.config import load_config
 from tidefold.domain.table.types import encodings_of, parse_type
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.ground.read import ReadRequest, What, read_rows
 from tidefold.operations.ingest.ingest import ingest
-from tidefold.operations.inspect.read import ReadRequest, What, read_rows
-from tidefold.operations.pipeline import Pipeline
 from tidefold.storage import open_store
 
 ROOT = Path(__file__).parents[3]

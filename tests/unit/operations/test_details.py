@@ -16,10 +16,8 @@ import pytest
 
 import tidefold.operations
 from tidefold.domain.log_state import SnapshotKind
-from tidefold.operations.ingest.ingest_outcome import IngestDetails
-from tidefold.operations.outcome import Details, ErrorInfo, Outcome, Status
-from tidefold.operations.quarantine.retry import RetryDetails, SettledDetails
-from tidefold.operations.snapshot.details import (
+from tidefold.operations.ground.outcome import Details, ErrorInfo, Outcome, Status
+from tidefold.operations.ground.snapshot_details import (
     AbortDetails,
     CompactionDetails,
     DrillDetails,
@@ -37,6 +35,8 @@ from tidefold.operations.snapshot.details import (
     StagedRestore,
     TailDetails,
 )
+from tidefold.operations.ingest.ingest_outcome import IngestDetails
+from tidefold.operations.quarantine.retry import RetryDetails, SettledDetails
 from tidefold.spark.result_file import read_outcomes, write_outcomes
 
 
@@ -240,10 +240,12 @@ def test_an_error_crosses_with_its_details(tmp_path: Path) -> None:
     assert read_outcomes(tmp_path / "result.json") == [outcome]
 
 
-@pytest.mark.parametrize("place", ["os:system", "tidefold.operations.outcome:Outcome", "tidefold.operations.none:No"])
+@pytest.mark.parametrize(
+    "place", ["os:system", "tidefold.operations.ground.outcome:Outcome", "tidefold.operations.none:No"]
+)
 def test_only_details_are_made_from_a_result(place: str, tmp_path: Path) -> None:
     write_outcomes(tmp_path / "result.json", [Outcome("items", Status.TAKEN, "text")])
     written = (tmp_path / "result.json").read_text()
-    (tmp_path / "result.json").write_text(written.replace("tidefold.operations.outcome:Details", place))
+    (tmp_path / "result.json").write_text(written.replace("tidefold.operations.ground.outcome:Details", place))
     with pytest.raises((TypeError, ImportError)):
         read_outcomes(tmp_path / "result.json")

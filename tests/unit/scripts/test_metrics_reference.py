@@ -9,13 +9,14 @@ from pathlib import Path
 from metrics_reference import describe_metrics
 from support.pipelines import judge_all, make_pipeline, put
 from tidefold.compute.runners import in_process
+from tidefold.operations.ground.outcome import Outcome
 from tidefold.operations.inspect.status import status
-from tidefold.operations.outcome import Outcome
+from tidefold.operations.requests import Fold
 from tidefold.operations.retention.clean import clean
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import Fold, materialize
+from tidefold.operations.snapshot.materialize import materialize
 from tidefold_airflow.observability.metrics import of_alarms, of_outcomes, of_status
 
 PAGE = "\n".join(describe_metrics())

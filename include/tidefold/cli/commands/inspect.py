@@ -31,9 +31,9 @@ def status(terminal: Terminal, logs: Logs = None) -> int:
     Next: tidefold history LOG, tidefold report LOG
     """
     from tidefold.cli.output.outcomes import exit_code
+    from tidefold.operations.ground.pipeline import now
     from tidefold.operations.inspect.status import status as read_status
     from tidefold.operations.local_copies.inventory import local_use
-    from tidefold.operations.pipeline import now
     from tidefold.operations.sets.status import read_sets, set_lines
     from tidefold.presentation.remarks import alarm_lines, remarks
     from tidefold.presentation.tables import (
@@ -325,7 +325,7 @@ def diff(
     Next: tidefold restore LOG ID --log-position replay, if the later snapshot is wrong
     """
     from tidefold.domain.wording import in_units
-    from tidefold.operations.inspect.read import diff as act
+    from tidefold.operations.inspect.diff import diff as act
     from tidefold.presentation.tables import plain_table
 
     pipeline = terminal.pipeline()

@@ -13,7 +13,7 @@ from tidefold.errors import TidefoldError
 from tidefold.presentation.tables import format_place
 
 if TYPE_CHECKING:
-    from tidefold.operations.outcome import Outcome
+    from tidefold.operations.ground.outcome import Outcome
     from tidefold.operations.quarantine.inspect import ReasonCount, RefusedRecord
 
 _SHOWN = 200
@@ -42,7 +42,7 @@ def list_reasons(terminal: Terminal, logs: Logs = None) -> int:
 
     Next: tidefold quarantine show LOG
     """
-    from tidefold.operations.outcome import Outcome
+    from tidefold.operations.ground.outcome import Outcome
     from tidefold.operations.quarantine.inspect import count_refused
     from tidefold.operations.quarantine.next_step import advise_on_log
     from tidefold.presentation.tables import plain_table
@@ -105,7 +105,7 @@ def retry(terminal: Terminal, log: Log, code: Code = None) -> int:
 
     Next: tidefold materialize LOG, if records became changes
     """
-    from tidefold.operations.outcome import for_each_log
+    from tidefold.operations.ground.outcome import for_each_log
     from tidefold.operations.quarantine.retry import RetryDetails
     from tidefold.operations.quarantine.retry import retry as act
 
@@ -138,7 +138,7 @@ def settle(
     """
     import getpass
 
-    from tidefold.operations.outcome import for_each_log
+    from tidefold.operations.ground.outcome import for_each_log
     from tidefold.operations.quarantine.retry import settle as act
 
     pipeline, who = terminal.pipeline(), by or getpass.getuser()

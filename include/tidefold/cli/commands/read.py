@@ -14,7 +14,7 @@ from tidefold.domain.key_groups import RedistributionMode, Share
 from tidefold.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from tidefold.operations.inspect.read import ReadRequest
+    from tidefold.operations.ground.read import ReadRequest
 
 WithNewChanges = Annotated[bool, typer.Option("--live", help="Include changes that are ingested but not folded.")]
 LogRows = Annotated[bool, typer.Option("--changes", help="Show change sets instead of rows, in the order of the log.")]
@@ -67,7 +67,7 @@ def read(
 
     Next: tidefold materialize LOG
     """
-    from tidefold.operations.inspect.read import read_rows
+    from tidefold.operations.ground.read import read_rows
     from tidefold.presentation.tables import row_table
 
     wanted = _parse_wanted(live, snapshot, changes, since)
@@ -93,7 +93,7 @@ def read(
 
 
 def _parse_wanted(live: bool, snapshot: int | None, changes: bool, since: int | None) -> ReadRequest:
-    from tidefold.operations.inspect.read import ReadRequest, What
+    from tidefold.operations.ground.read import ReadRequest, What
 
     options = [("--live", live), ("--snapshot", snapshot is not None), ("--changes", changes)]
     several = [name for name, is_given in options if is_given]

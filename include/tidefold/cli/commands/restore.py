@@ -17,7 +17,7 @@ from tidefold.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from tidefold.domain.key_groups import KeyGroups
-    from tidefold.operations.pipeline import Pipeline
+    from tidefold.operations.ground.pipeline import Pipeline
 
 OldId = Annotated[
     int | None,
@@ -274,8 +274,8 @@ def import_(
     Next: tidefold quality LOG, then tidefold confirm LOG
     """
     from tidefold.cli.spark_submit import run_step
-    from tidefold.operations.savepoint.external import open_address
-    from tidefold.operations.snapshot.materialize import Import
+    from tidefold.operations.ground.originals import open_address
+    from tidefold.operations.requests import Import
     from tidefold.spark.steps import MaterializeStep
 
     pipeline = terminal.pipeline()

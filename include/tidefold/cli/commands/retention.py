@@ -9,7 +9,7 @@ import typer
 from tidefold.cli.output.outcomes import print_outcomes, print_removals
 from tidefold.cli.terminal import DryRun, Log, Logs, Terminal, choose_logs
 from tidefold.errors import InvalidInputError
-from tidefold.operations.outcome import for_each_log
+from tidefold.operations.ground.outcome import for_each_log
 
 
 def subsume(terminal: Terminal, logs: Logs = None, dry_run: DryRun = False) -> int:

@@ -19,7 +19,7 @@ from tidefold.errors import NotFoundError, RefusedError, TidefoldError, Unavaila
 
 if TYPE_CHECKING:
     from tidefold.config import Config, SetConfig
-    from tidefold.operations.pipeline import Pipeline
+    from tidefold.operations.ground.pipeline import Pipeline
 
 
 def demo(
@@ -40,7 +40,7 @@ def demo(
     from tidefold.cli.output.outcomes import exit_code
     from tidefold.cli.sample import LOGS, PHASES, SMALL, land, prepare
     from tidefold.cli.terminal import run_id
-    from tidefold.operations.snapshot.materialize import Fold
+    from tidefold.operations.requests import Fold
     from tidefold.spark.jars import find_delta_jars
     from tidefold.spark.submit import QUICK_COMPILER
 

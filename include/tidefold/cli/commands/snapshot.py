@@ -24,7 +24,7 @@ from tidefold.cli.terminal import (
     run_id,
 )
 from tidefold.errors import TidefoldError
-from tidefold.operations.outcome import for_each_log
+from tidefold.operations.ground.outcome import for_each_log
 
 
 def run(
@@ -47,9 +47,9 @@ def run(
     """
     from tidefold.cli.commands.read import read
     from tidefold.cli.full_run import open_run, print_next_steps, print_run
+    from tidefold.operations.ground.snapshot_details import PublicationDetails
     from tidefold.operations.inspect.status import count_failures
-    from tidefold.operations.snapshot.details import PublicationDetails
-    from tidefold.operations.snapshot.materialize import Fold
+    from tidefold.operations.requests import Fold
 
     pipeline = terminal.pipeline()
     request = Fold(run_id(run), takeover, kind)
@@ -116,7 +116,7 @@ def materialize(
     """
     from tidefold.cli.full_run import find_takeovers
     from tidefold.cli.spark_submit import run_step
-    from tidefold.operations.snapshot.materialize import Fold
+    from tidefold.operations.requests import Fold
     from tidefold.spark.steps import MaterializeStep
 
     request = Fold(run_id(run), takeover, kind)
@@ -142,7 +142,7 @@ def quality(terminal: Terminal, logs: Logs = None, run: RunId = None, recount: R
     Next: tidefold confirm LOG, or tidefold report LOG if it failed
     """
     from tidefold.cli.spark_submit import run_step
-    from tidefold.operations.outcome import Status
+    from tidefold.operations.ground.outcome import Status
     from tidefold.spark.steps import QualityStep
 
     pipeline = terminal.pipeline()
@@ -209,7 +209,7 @@ def as_of(
     Next: tidefold read LOG --snapshot ID, tidefold diff LOG, tidefold restore LOG ID --log-position skip
     """
     from tidefold.cli.full_run import open_run, print_run
-    from tidefold.operations.outcome import for_each_log
+    from tidefold.operations.ground.outcome import for_each_log
     from tidefold.operations.snapshot.fold import PointInTime, explain_point_in_time, parse_instant
 
     request = PointInTime(run_id(run), parse_instant(at), takeover)

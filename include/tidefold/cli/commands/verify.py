@@ -11,11 +11,11 @@ from tidefold.cli.output.outcomes import ProgressLine, make_runner, print_outcom
 from tidefold.cli.terminal import LogOrSet, Logs, SnapshotId, Terminal, choose_logs, run_id
 from tidefold.cli.whole_set import OfSet, VersionNumber, WholeSet, require_log, require_no_log
 from tidefold.errors import CorruptError, InvalidInputError
-from tidefold.operations.outcome import Status
+from tidefold.operations.ground.outcome import Status
 
 if TYPE_CHECKING:
     from tidefold.domain.verify.expected_files import ScrubBudget
-    from tidefold.operations.pipeline import Pipeline
+    from tidefold.operations.ground.pipeline import Pipeline
 
 Deep = Annotated[bool, typer.Option("--deep/--quick", help="Read all bytes, or check only presence and length.")]
 Repair = Annotated[bool, typer.Option("--repair", help="Repair damaged files from a copy that is proved to be intact.")]
@@ -44,7 +44,7 @@ def verify(
 
     Next: tidefold restore LOG ID --log-position replay, if no intact copy is left
     """
-    from tidefold.operations.outcome import for_each_log
+    from tidefold.operations.ground.outcome import for_each_log
     from tidefold.operations.verify.verify import Asked
     from tidefold.operations.verify.verify import verify as act
 
@@ -94,7 +94,7 @@ def scrub(
 
     Next: tidefold status, or tidefold verify LOG to read all files at once
     """
-    from tidefold.operations.outcome import for_each_log
+    from tidefold.operations.ground.outcome import for_each_log
     from tidefold.operations.verify.scrub import scrub as act
 
     budget = _budget(share, bytes)

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from tidefold.cli.terminal import Terminal
 from tidefold.domain.wording import count_noun, in_units
 from tidefold.errors import GateFailedError
-from tidefold.operations.outcome import Outcome, Status
+from tidefold.operations.ground.outcome import Outcome, Status
 
 if TYPE_CHECKING:
     from tidefold.compute.runners import Runner
     from tidefold.domain.verify.expected_files import Damage
-    from tidefold.operations.outcome import Details
+    from tidefold.operations.ground.outcome import Details
     from tidefold.operations.restore.restore import BucketPlan, RestorePlanDetails, WayPlan
 
 
@@ -58,7 +58,7 @@ def print_removals(terminal: Terminal, verb: str, outcomes: Sequence[Outcome], *
 
     after: as for `print_outcomes`.
     """
-    from tidefold.operations.retention.details import bounds_of, paths_of
+    from tidefold.operations.ground.removal_details import bounds_of, paths_of
 
     code = print_outcomes(terminal, verb, outcomes, after=after)
     for outcome in outcomes:
@@ -146,7 +146,7 @@ _LINES = 20
 
 def read_lines(details: Details) -> Iterator[str]:
     """Yields a line for each source with its number of bytes, and a line for each source that failed."""
-    from tidefold.operations.snapshot.details import ReadDetails
+    from tidefold.operations.ground.snapshot_details import ReadDetails
 
     read = details.read if isinstance(details, ReadDetails) else None
     if not isinstance(details, ReadDetails) or read is None:

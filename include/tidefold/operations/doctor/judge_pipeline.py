@@ -18,7 +18,7 @@ from tidefold.config.models.spark import Scheduled
 from tidefold.domain.wording import count_noun, format_age, in_units
 from tidefold.operations.doctor.finding import DoctorFinding, FindingLevel
 from tidefold.operations.doctor.pipeline_probes import ClockSkew, LandingProbe, RewrittenRows, StoreProbe, WaitingFiles
-from tidefold.operations.outcome import ErrorInfo
+from tidefold.operations.ground.outcome import ErrorInfo
 
 _LISTED = 3
 _ADDRESS = re.compile(r"\w+://(?:[^/@\s]*@)?([\w.-]+:\d+)")

@@ -13,7 +13,7 @@ from tidefold.config import Config
 from tidefold.domain.snapshot.claim import MARKED_SHARE
 from tidefold.errors import NotFoundError, RefusedError, TidefoldError
 from tidefold.ledger import Ledger, SetLedger
-from tidefold.operations.outcome import ErrorInfo
+from tidefold.operations.ground.outcome import ErrorInfo
 from tidefold.operations.quality.suites import find_suite_errors
 from tidefold.sources.landing.folders import folder_at
 from tidefold.storage import Store, open_store

@@ -22,7 +22,7 @@ from tidefold.domain.log_state import LandedFileRecord, LogState, Position, Tabl
 from tidefold.domain.source_progress import is_no_commit
 from tidefold.domain.table.table_spec import ARRIVAL, COLUMNS, POSITION, POSTGRESQL, VERSION
 from tidefold.errors import RefusedError, TidefoldError, from_wire
-from tidefold.operations.ingest.copied_files import find_used_up, may_come_again, read_name
+from tidefold.operations.ground.copied_files import find_used_up, may_come_again, read_name
 from tidefold.operations.ingest.parse import FileResult, Parsed
 from tidefold.operations.ingest.stages import Accounted, Failed, Planned
 from tidefold.sources.landing.plan import FileTask, limit_plan, plan_files

@@ -16,10 +16,10 @@ from tidefold.compute.runners import Runner
 from tidefold.domain.ingest.append import IngestedFile, append
 from tidefold.domain.uploads import NO_UPLOADS
 from tidefold.errors import RefusedError, TidefoldError, from_wire
+from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.ingest.extract_task import ExtractDifference, ExtractTask, find_difference
 from tidefold.operations.ingest.parse import TASK_BYTES, IngestRun
 from tidefold.operations.ingest.stages import Accounted, ExtractTaken, plan_own_rows
-from tidefold.operations.pipeline import Pipeline
 from tidefold.read.plan import ReadTask
 from tidefold.sources.extract.source import (
     ROW_RANK,

@@ -16,7 +16,10 @@ from tidefold.domain.table.schema_evolution import ChangeKind, Policy, add_found
 from tidefold.domain.table.table_spec_validation import column_mistakes
 from tidefold.domain.table.types import schemas_of
 from tidefold.errors import InvalidInputError, RefusedError, StorageError, TidefoldError, wrap_unexpected
-from tidefold.operations.ingest import recovery
+from tidefold.operations.ground import recovery
+from tidefold.operations.ground.outcome import Outcome, Status, map_logs
+from tidefold.operations.ground.pipeline import Pipeline, now
+from tidefold.operations.ground.schema_update import add_found_columns, select_columns
 from tidefold.operations.ingest.account import account_files
 from tidefold.operations.ingest.extract import apply_extract
 from tidefold.operations.ingest.ingest_outcome import (
@@ -28,16 +31,13 @@ from tidefold.operations.ingest.ingest_outcome import (
     format_reasons,
     join_outcomes,
 )
+from tidefold.operations.ingest.limit_to_points import limit_to_points
 from tidefold.operations.ingest.parse import IngestRun, parse_round
 from tidefold.operations.ingest.resolve_operations import resolve_operations
-from tidefold.operations.ingest.schema_update import add_found_columns, select_columns
 from tidefold.operations.ingest.stages import Accounted, Committed, Failed, Planned, files_to_parse, plan_log
-from tidefold.operations.outcome import Outcome, Status, map_logs
-from tidefold.operations.pipeline import Pipeline, now
 from tidefold.operations.quarantine.key_changes import REASON as KEY_CHANGE
 from tidefold.operations.quarantine.next_step import advise_on_refused, explain_refused_offsets
 from tidefold.operations.quarantine.retry import RetryDetails, retry
-from tidefold.operations.sets.limit_ingest import limit_to_points
 from tidefold.operations.snapshot.compact_log import compact_if_due
 
 _log = logging.getLogger(__name__)

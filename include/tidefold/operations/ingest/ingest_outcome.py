@@ -20,9 +20,9 @@ from tidefold.domain.source_progress import LandedFileRecord
 from tidefold.domain.uploads import UploadTotals
 from tidefold.domain.wording import count_noun
 from tidefold.errors import InvalidInputError
+from tidefold.operations.ground.outcome import Details, ErrorInfo, Outcome, Status, omit_if_none
+from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.ingest.stages import Accounted, Failed
-from tidefold.operations.outcome import Details, ErrorInfo, Outcome, Status, omit_if_none
-from tidefold.operations.pipeline import Pipeline
 
 _COUNTS = ("records", "changes", "tombstones", "repeated", "quarantined", "resent", "unproved", "ignored")
 # The message shows these counts only if they are not zero.

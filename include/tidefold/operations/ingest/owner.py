@@ -11,7 +11,7 @@ from dataclasses import replace
 from tidefold.domain.landing_problems import NO_PROBLEMS
 from tidefold.domain.log_state import LandedFileRecord, LogState
 from tidefold.errors import RefusedError
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.sources.landing.listing import LandedFile, open_landed
 
 

@@ -25,8 +25,8 @@ from tidefold.domain.retention.local_copies import CopyName
 from tidefold.domain.source_progress import NO_POSITION, StreamPosition
 from tidefold.domain.uploads import NO_UPLOADS, ONCE, RetryPolicy, UploadTotals
 from tidefold.errors import StorageError, TidefoldError, WireError, to_wire, wrap_unexpected
+from tidefold.operations.ground.pipeline import Pipeline, now
 from tidefold.operations.local_copies.inventory import without_room
-from tidefold.operations.pipeline import Pipeline, now
 from tidefold.sources.api import Feed, ParsedFile, SchemaStopError, Source, UnfitFileError, source_of
 from tidefold.sources.landing.plan import FileTask
 from tidefold.sources.landing.problems import FileProblem, report_schema_stop

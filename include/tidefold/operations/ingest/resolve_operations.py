@@ -21,9 +21,9 @@ from tidefold.changelog.schema import CLEAR, DELETE, MERGE, MERGE_SOURCE, MERGE_
 from tidefold.changelog.segment import read_change_set
 from tidefold.domain.ingest.append import IngestedFile, append
 from tidefold.domain.table.table_spec import TableSpec
+from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.ingest.parse import IngestRun, write_segment_with_copy
 from tidefold.operations.ingest.stages import Accounted, plan_own_rows
-from tidefold.operations.pipeline import Pipeline
 from tidefold.read.task import read_task
 from tidefold.sources.records.change_batches import fill_key_groups, with_commit_times
 

@@ -15,13 +15,12 @@ from tidefold.domain.log_state import LogState
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.uploads import NO_UPLOADS, UploadTotals
 from tidefold.errors import InvalidInputError, TidefoldError
+from tidefold.operations.ground.outcome import Outcome
+from tidefold.operations.ground.pipeline import Pipeline, find_horizon
+from tidefold.operations.ground.read import ReadRequest, What, plan_from
+from tidefold.operations.ground.schema_update import apply_configured_schema
 from tidefold.operations.ingest.owner import accept_folder
 from tidefold.operations.ingest.parse import TASK_BYTES, FileResult, LogFiles
-from tidefold.operations.ingest.schema_update import apply_configured_schema
-from tidefold.operations.inspect.read import ReadRequest, What, plan_from
-from tidefold.operations.outcome import Outcome
-from tidefold.operations.pipeline import Pipeline
-from tidefold.operations.snapshot.attempt import find_horizon
 from tidefold.read.plan import ReadPlan
 from tidefold.sources.api import Feed, Listing, source_of
 from tidefold.sources.landing.completeness import Ending

@@ -9,8 +9,8 @@ from tidefold.domain.log_state import LogState, Stopped
 from tidefold.domain.snapshot.claim import name_span
 from tidefold.domain.wording import shorten_reason
 from tidefold.errors import InvalidInputError
-from tidefold.operations.outcome import Outcome, Status
-from tidefold.operations.pipeline import Pipeline, apply_transition, now
+from tidefold.operations.ground.outcome import Outcome, Status
+from tidefold.operations.ground.pipeline import Pipeline, apply_transition, now
 
 
 def stop(pipeline: Pipeline, log: str, address: str, by: str, why: str) -> Stopped:

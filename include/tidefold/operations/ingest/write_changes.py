@@ -10,8 +10,8 @@ from tidefold.changelog.writer.rows_to_arrow import Changes
 from tidefold.config import count_bytes
 from tidefold.domain.uploads import UploadTotals
 from tidefold.errors import RefusedError
-from tidefold.operations.outcome import Details, Outcome, Status
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.outcome import Details, Outcome, Status
+from tidefold.operations.ground.pipeline import Pipeline
 
 # Called with the number of changes that the log has of this writer; returns those after them, in order.
 ReadChanges = Callable[[int], Iterable[Changes]]

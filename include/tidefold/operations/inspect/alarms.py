@@ -11,7 +11,7 @@ from tidefold.domain.commit_times import format_instant
 from tidefold.domain.log_state import State
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.wording import format_age, format_minute
-from tidefold.operations.numbered_record import find_newest, read_record, write_record
+from tidefold.operations.ground.numbered_record import find_newest, read_record, write_record
 from tidefold.storage import Store
 
 if TYPE_CHECKING:

@@ -33,9 +33,9 @@ from tidefold.domain.log_state import ChangeSet, LandedFileRecord, LogState, Sna
 from tidefold.domain.snapshot.transitions import require_readable
 from tidefold.domain.table.table_spec import FILE, Engine, Group, TableSpec
 from tidefold.errors import CorruptError, NotFoundError
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.ground.read import ReadRequest, What, find_published, one_key, plan_from, require_state
 from tidefold.operations.inspect.find_record import RecordFinder
-from tidefold.operations.inspect.read import ReadRequest, What, find_published, one_key, plan_from, require_state
-from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.quarantine.inspect import RefusedRecord, find_refused_of
 from tidefold.read.plan import ReadPlan, ReadTask
 from tidefold.read.task import SQN, read_task

@@ -17,11 +17,11 @@ from tidefold.domain.uploads import UploadTotals
 from tidefold.domain.verify.expected_files import ProofRecord
 from tidefold.domain.wording import count_noun
 from tidefold.errors import InvalidInputError, NotFoundError, TidefoldError
+from tidefold.operations.ground.outcome import Outcome, Status, map_logs
+from tidefold.operations.ground.pipeline import Pipeline, now
 from tidefold.operations.inspect.alarms import find_alarm_record, find_alarms, write_alarm_record
 from tidefold.operations.local_copies.inventory import LocalUse, local_use
 from tidefold.operations.local_copies.manage import copies_here
-from tidefold.operations.outcome import Outcome, Status, map_logs
-from tidefold.operations.pipeline import Pipeline, now
 from tidefold.operations.verify.scope import find_proof
 from tidefold.quality.report.result import CheckResult
 from tidefold.quality.report.verdict_store import find_judgement

@@ -12,10 +12,10 @@ from tidefold.domain.retention.local_copies import CopyName, segments_needed
 from tidefold.domain.wording import count_noun, in_units
 from tidefold.errors import TidefoldError, wrap_unexpected
 from tidefold.ledger import read_manifest
-from tidefold.operations.outcome import Outcome, Status, for_each_log
-from tidefold.operations.pipeline import Pipeline
-from tidefold.operations.retention.details import Approved, LocalRetentionDetails, UnvisitedHost
-from tidefold.operations.snapshot.details import LocalCopyDetails
+from tidefold.operations.ground.outcome import Outcome, Status, for_each_log
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.ground.removal_details import Approved, LocalRetentionDetails, UnvisitedHost
+from tidefold.operations.ground.snapshot_details import LocalCopyDetails
 from tidefold.storage import Store, StoredObject
 from tidefold.storage.local_copies.host_copies import (
     HeldCopies,

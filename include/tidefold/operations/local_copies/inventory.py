@@ -23,7 +23,7 @@ from tidefold.domain.retention.local_copies import (
 from tidefold.domain.snapshot.manifest import Manifest
 from tidefold.errors import CorruptError, NotFoundError, StorageError, TidefoldError, wrap_unexpected
 from tidefold.ledger import Ledger
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.storage import Store
 from tidefold.storage.local_copies.copies import discard_files
 from tidefold.storage.local_copies.roots import LocalRoots

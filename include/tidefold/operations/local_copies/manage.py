@@ -17,12 +17,12 @@ from tidefold.domain.retention.local_copies import CopyName, LocalFile, bytes_on
 from tidefold.domain.snapshot.manifest import Manifest
 from tidefold.domain.wording import count_noun, in_units
 from tidefold.errors import CorruptError, TidefoldError, wrap_unexpected
+from tidefold.operations.ground.outcome import Outcome, Status, for_each_log
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.ground.removal_details import EVERYTHING, Approved, LocalRetentionDetails, WarningDetails
+from tidefold.operations.ground.snapshot_details import LocalCopyDetails
 from tidefold.operations.local_copies.hosts import note_copied, retain_on_hosts, with_hosts
 from tidefold.operations.local_copies.inventory import Seen, SegmentCopy, find_unneeded, look
-from tidefold.operations.outcome import Outcome, Status, for_each_log
-from tidefold.operations.pipeline import Pipeline
-from tidefold.operations.retention.details import EVERYTHING, Approved, LocalRetentionDetails, WarningDetails
-from tidefold.operations.snapshot.details import LocalCopyDetails
 from tidefold.storage import Store
 from tidefold.storage.local_copies.copies import copies, copy_snapshot, discard, discard_files, gaps
 from tidefold.storage.local_copies.host_copies import HostCopied

@@ -10,8 +10,8 @@ import pyarrow as pa
 from tidefold.changelog.segment import WrittenChangeSet, write_parts
 from tidefold.changelog.writer.retry import run_attempts
 from tidefold.changelog.writer.settings import Metrics
+from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.local_copies.inventory import without_room
-from tidefold.operations.pipeline import Pipeline
 from tidefold.storage.mirrored_stream import create_duplicating
 
 

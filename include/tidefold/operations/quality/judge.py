@@ -18,8 +18,8 @@ from tidefold.domain.table.types import shape_at
 from tidefold.domain.wording import EngineName
 from tidefold.errors import CorruptError, NotFoundError, StorageError, TidefoldError
 from tidefold.ledger import read_manifest
-from tidefold.operations.outcome import Details, Outcome, Status, for_each_log, omit_if_none
-from tidefold.operations.pipeline import Pipeline, now
+from tidefold.operations.ground.outcome import Details, Outcome, Status, for_each_log, omit_if_none
+from tidefold.operations.ground.pipeline import Pipeline, now
 from tidefold.operations.quality.suites import load_configured_suite
 from tidefold.operations.quarantine.next_step import advise_on_refused, has_extracts
 from tidefold.quality.report.result import Circumstances, Findings, HistoryPoint, ValidationResult, conclude, point_of

@@ -9,8 +9,8 @@ from itertools import islice
 from tidefold.domain.ingest.quarantine_retry import quarantine_files
 from tidefold.domain.log_state import LandedFileRecord, LogState
 from tidefold.errors import CorruptError, NotFoundError, RefusedError
-from tidefold.operations.inspect.read import require_state
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.ground.read import require_state
 from tidefold.operations.quarantine.key_changes import key_in
 from tidefold.sources.quarantine.reparse import Refused, read_refused
 

@@ -31,9 +31,9 @@ from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.log_state import LogState, Snapshot, State, TableSpec
 from tidefold.domain.source_progress_history import positions_at
 from tidefold.fold.merge.compaction import of_keys
-from tidefold.operations.ingest.schema_update import aligner_to_newest
-from tidefold.operations.inspect.read import ReadRequest, plan_from
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.ground.read import ReadRequest, plan_from
+from tidefold.operations.ground.schema_update import aligner_to_newest
 from tidefold.operations.quarantine.newer_changes import Key, Place, Row, key_of_row, order_of_row, place_of_row
 from tidefold.read.task import read_task
 from tidefold.sources.debezium.ordering import former_key

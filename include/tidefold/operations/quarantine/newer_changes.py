@@ -23,7 +23,7 @@ from tidefold.domain.log_state import LogState, TableSpec
 from tidefold.domain.source_progress import LandedFileRecord
 from tidefold.domain.table.table_spec import MARIADB, MONGODB, MYSQL, ORACLE, POSTGRESQL, SQLSERVER, Engine
 from tidefold.fold.merge.compaction import of_keys
-from tidefold.operations.ingest.schema_update import aligner_to_newest
+from tidefold.operations.ground.schema_update import aligner_to_newest
 from tidefold.sources.quarantine.reparse import Refused, SecondLook
 from tidefold.sources.records.accounting import COUNTING
 from tidefold.storage import Store

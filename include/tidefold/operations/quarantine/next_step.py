@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from tidefold.config import SourceEntry
 from tidefold.domain.log_state import LogState
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.sources.landing.folders import start_in
 from tidefold.sources.landing.problems import FileProblem
 

@@ -38,13 +38,13 @@ from tidefold.domain.paths import CHANGELOG, LogPaths
 from tidefold.domain.source_progress import NameReading
 from tidefold.domain.wording import shorten_reason
 from tidefold.errors import ConflictError, RefusedError
-from tidefold.operations.ingest import recovery
-from tidefold.operations.ingest.copied_files import decide_copies
-from tidefold.operations.ingest.schema_update import apply_configured_schema
-from tidefold.operations.inspect.read import require_state
+from tidefold.operations.ground import recovery
+from tidefold.operations.ground.copied_files import decide_copies
+from tidefold.operations.ground.outcome import Details, Outcome, Status
+from tidefold.operations.ground.pipeline import Pipeline, find_horizon, now
+from tidefold.operations.ground.read import require_state
+from tidefold.operations.ground.schema_update import apply_configured_schema
 from tidefold.operations.local_copies.segments import write_segment
-from tidefold.operations.outcome import Details, Outcome, Status
-from tidefold.operations.pipeline import Pipeline, now
 from tidefold.operations.quarantine.inspect import require_none_refused
 from tidefold.operations.quarantine.key_changes import (
     REASON,
@@ -55,7 +55,6 @@ from tidefold.operations.quarantine.key_changes import (
 )
 from tidefold.operations.quarantine.newer_changes import Awaited, Decision, ResentProof, find_newer
 from tidefold.operations.quarantine.next_step import advise_on_refused, can_read_again
-from tidefold.operations.snapshot.attempt import find_horizon
 from tidefold.sources.api import PLACEHOLDER, source_of
 from tidefold.sources.quarantine.reparse import (
     Refused,

@@ -41,13 +41,13 @@ from tidefold.errors import (
 )
 from tidefold.fold.fold_bucket import deal
 from tidefold.fold.plan import Address, FoldResult
-from tidefold.operations.inspect.read import ReadRequest, plan_read
+from tidefold.operations.ground.outcome import ErrorInfo, Outcome, Status
+from tidefold.operations.ground.pipeline import Pipeline, find_current_limit, now
+from tidefold.operations.ground.read import ReadRequest, plan_read
+from tidefold.operations.ground.snapshot_details import DrillDetails, ExportDetails, ReadSources
 from tidefold.operations.local_copies.manage import places_of
-from tidefold.operations.outcome import ErrorInfo, Outcome, Status
-from tidefold.operations.pipeline import Pipeline, find_current_limit, now
 from tidefold.operations.restore.plan import Into, RestorePlan, find_rows, plan_restore
 from tidefold.operations.restore.target_location import DESCRIPTION, claim_location, clear, open_place
-from tidefold.operations.snapshot.details import DrillDetails, ExportDetails, ReadSources
 from tidefold.operations.snapshot.task_results import describe_reads, find_failed_reads, require_rows
 from tidefold.storage import Store, compute_sha256
 from tidefold.storage.safe_files import make_private_folder

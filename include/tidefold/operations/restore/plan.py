@@ -35,8 +35,8 @@ from tidefold.fold.plan import (
     number_ways,
 )
 from tidefold.fold.plan_fold import files_of, require_joined, sort_by_weight
-from tidefold.operations.pipeline import Pipeline
-from tidefold.operations.snapshot.confirm import find_manifest
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.publish.publish_log import find_manifest
 
 _log = logging.getLogger(__name__)
 # One way to make all rows: a manifest (None: the empty table) and the change sets to fold into it.

@@ -25,11 +25,11 @@ from tidefold.ledger.evidence import (
     read_commit_facts,
     read_mark,
 )
-from tidefold.operations.outcome import Details, Outcome, Status
-from tidefold.operations.pipeline import Pipeline
-from tidefold.operations.retention.subsume import find_with_files
-from tidefold.operations.sets.publish import finish_set
-from tidefold.operations.snapshot.confirm import note_completion, read_manifest_or_copy, roll_forward
+from tidefold.operations.ground.outcome import Details, Outcome, Status
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.ground.sweep import find_with_files
+from tidefold.operations.publish.publish_log import note_completion, read_manifest_or_copy, roll_forward
+from tidefold.operations.publish.publish_set import finish_set
 from tidefold.operations.verify.check_delta_tables import check_published_table
 from tidefold.operations.verify.scope import scope_of
 from tidefold.operations.verify.verify import Asked, Verification

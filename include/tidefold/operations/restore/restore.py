@@ -20,11 +20,12 @@ from tidefold.domain.table.types import find_dropped_columns
 from tidefold.errors import NotFoundError, StorageError
 from tidefold.fold.inputs import Inputs
 from tidefold.fold.plan import Address, FoldTask, Input, Recipe
+from tidefold.operations.ground.originals import with_originals
+from tidefold.operations.ground.outcome import Details, Outcome, Status
+from tidefold.operations.ground.pipeline import Pipeline, now
+from tidefold.operations.ground.snapshot_details import FailedRead
 from tidefold.operations.local_copies.manage import places_of
-from tidefold.operations.outcome import Details, Outcome, Status
-from tidefold.operations.pipeline import Pipeline, now
 from tidefold.operations.restore.plan import Into, find_rows_of_attempt, plan_restore
-from tidefold.operations.savepoint.external import with_originals
 from tidefold.operations.snapshot.attempt import (
     Attempt,
     Claimant,
@@ -37,7 +38,6 @@ from tidefold.operations.snapshot.attempt import (
     new_token,
     require_no_set,
 )
-from tidefold.operations.snapshot.details import FailedRead
 from tidefold.operations.snapshot.task_results import find_failed_reads
 
 

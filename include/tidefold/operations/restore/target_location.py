@@ -11,8 +11,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tidefold.errors import AlreadyExistsError, InvalidInputError, RefusedError, TidefoldError
-from tidefold.operations.pipeline import Pipeline
-from tidefold.operations.savepoint.external import open_address, require_target
+from tidefold.operations.ground.originals import open_address, require_target
+from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.storage import Store
 from tidefold.storage.addresses import require_apart
 

@@ -23,11 +23,12 @@ from tidefold.domain.retention.log_bounds import oldest_version
 from tidefold.domain.snapshot import point_in_time, transitions
 from tidefold.domain.wording import count_noun, in_units
 from tidefold.errors import ConflictError, NotFoundError, RefusedError, TidefoldError
-from tidefold.operations.ingest import recovery
-from tidefold.operations.local_copies.manage import forget
-from tidefold.operations.outcome import Outcome, Status, for_each_log
-from tidefold.operations.pipeline import Pipeline, now
-from tidefold.operations.retention.details import (
+from tidefold.operations.ground import recovery
+from tidefold.operations.ground.heartbeat import INTERVAL, count_heartbeats
+from tidefold.operations.ground.originals import delete_originals, find_owned_originals
+from tidefold.operations.ground.outcome import Outcome, Status, for_each_log
+from tidefold.operations.ground.pipeline import Pipeline, now
+from tidefold.operations.ground.removal_details import (
     EVERYTHING,
     Approved,
     CleanDetails,
@@ -36,7 +37,7 @@ from tidefold.operations.retention.details import (
     name_run,
     name_snapshot,
 )
-from tidefold.operations.retention.subsume import (
+from tidefold.operations.ground.sweep import (
     delete_hidden,
     plan_change_files,
     plan_forgotten,
@@ -45,10 +46,9 @@ from tidefold.operations.retention.subsume import (
     plan_sweep,
     plan_unnamed,
 )
+from tidefold.operations.local_copies.manage import forget
+from tidefold.operations.publish.publish_set import require_alone
 from tidefold.operations.retention.truncate import plan_orphans, plan_release
-from tidefold.operations.savepoint.external import delete_originals, find_owned_originals
-from tidefold.operations.sets.status import require_alone
-from tidefold.operations.snapshot.heartbeat import INTERVAL, count_heartbeats
 from tidefold.storage import Store, StoredObject, delete_files
 from tidefold.storage.safe_files import PATTERN, is_owner_alive
 

@@ -11,9 +11,9 @@ from tidefold.domain.log_state import Consumer, Hold, LogState
 from tidefold.domain.retention import references
 from tidefold.domain.wording import shorten_reason
 from tidefold.errors import InvalidInputError
-from tidefold.operations.outcome import Outcome, Status
-from tidefold.operations.pipeline import Pipeline, apply_transition
-from tidefold.operations.retention.details import ConsumerDetails
+from tidefold.operations.ground.outcome import Outcome, Status
+from tidefold.operations.ground.pipeline import Pipeline, apply_transition
+from tidefold.operations.ground.removal_details import ConsumerDetails
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 

@@ -15,10 +15,10 @@ from tidefold.domain.retention import log_bounds
 from tidefold.domain.wording import in_units
 from tidefold.errors import CorruptError, NotFoundError
 from tidefold.ledger import Ledger
-from tidefold.operations.ingest.recovery import find_needed
-from tidefold.operations.outcome import Outcome, Status
-from tidefold.operations.pipeline import Pipeline, now
-from tidefold.operations.retention.details import EVERYTHING, Approved, TruncateDetails
+from tidefold.operations.ground.outcome import Outcome, Status
+from tidefold.operations.ground.pipeline import Pipeline, now
+from tidefold.operations.ground.recovery import find_needed
+from tidefold.operations.ground.removal_details import EVERYTHING, Approved, TruncateDetails
 from tidefold.storage import Store, StoredObject, delete_files
 
 _log = logging.getLogger(__name__)

@@ -28,9 +28,9 @@ from tidefold.fold.plan import (
     decide_rewrite,
 )
 from tidefold.fold.plan_fold import sort_by_weight
-from tidefold.operations.outcome import Outcome
-from tidefold.operations.pipeline import Pipeline, now
-from tidefold.operations.savepoint.external import Original, check_original, original_at
+from tidefold.operations.ground.originals import Original, check_original, original_at
+from tidefold.operations.ground.outcome import Outcome
+from tidefold.operations.ground.pipeline import Pipeline, now
 from tidefold.operations.snapshot.attempt import (
     Attempt,
     Claimant,

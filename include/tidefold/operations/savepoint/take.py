@@ -35,13 +35,13 @@ from tidefold.errors import InvalidInputError, NotFoundError, RefusedError, Tide
 from tidefold.fold.fold_bucket import deal
 from tidefold.fold.plan import Address, FoldTask, RewriteAction, RewriteDecision
 from tidefold.ledger import read_description, write_description
+from tidefold.operations.ground.originals import with_originals
+from tidefold.operations.ground.outcome import Outcome, Status
+from tidefold.operations.ground.pipeline import Pipeline, find_current_limit
+from tidefold.operations.ground.snapshot_details import ReadSources, SavepointDetails
 from tidefold.operations.local_copies.manage import places_of
-from tidefold.operations.outcome import Outcome, Status
-from tidefold.operations.pipeline import Pipeline, find_current_limit
 from tidefold.operations.restore.plan import Into, RestorePlan, find_rows, plan_restore
 from tidefold.operations.restore.target_location import open_place
-from tidefold.operations.savepoint.external import with_originals
-from tidefold.operations.snapshot.details import ReadSources, SavepointDetails
 from tidefold.operations.snapshot.task_results import decode_results, describe_reads, require_rows
 from tidefold.storage import Store
 from tidefold.typed_json import decode_json

@@ -14,9 +14,9 @@ from tidefold.config import SetConfig
 from tidefold.domain.sets.set_state import SetVersion
 from tidefold.domain.wording import count_noun
 from tidefold.errors import CorruptError
-from tidefold.operations.inspect.read import ReadRequest, read_rows
-from tidefold.operations.outcome import Outcome, Status, for_each_log
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.outcome import Outcome, Status, for_each_log
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.ground.read import ReadRequest, read_rows
 from tidefold.operations.restore.export import Trial, drill
 from tidefold.operations.sets.read import find_set
 

@@ -10,9 +10,10 @@ from tidefold.domain.log_state import LogState, Snapshot, State
 from tidefold.domain.sets.point import SetPoint
 from tidefold.domain.sets.set_state import Member, SetState, decide, decide_again
 from tidefold.errors import ConflictError, GateFailedError, RefusedError, TidefoldError, wrap_unexpected
-from tidefold.operations.outcome import Outcome, Status, for_each_log
-from tidefold.operations.pipeline import Pipeline, now
-from tidefold.operations.sets.publish import publish_decided
+from tidefold.operations.ground.outcome import Outcome, Status, for_each_log
+from tidefold.operations.ground.pipeline import Pipeline, now
+from tidefold.operations.publish.publish_log import roll_forward
+from tidefold.operations.publish.publish_set import publish_decided
 from tidefold.operations.sets.read import StagedVersion, explain_staged, find_restored_version
 from tidefold.operations.snapshot import confirm
 
@@ -67,7 +68,7 @@ def confirm_log(
     if chosen is None or (candidate and candidate.as_of):
         return confirm.confirm(pipeline, log, snapshot, run_id, override_by, why, reconcile)
     if reconcile:
-        confirm.roll_forward(pipeline, log, reconcile)
+        roll_forward(pipeline, log, reconcile)
     if candidate is None:
         confirm.require_no_override([log, *(one for one in chosen.logs if one != log)], override_by, why)
     elif candidate.state is State.STAGED:

@@ -14,8 +14,8 @@ from tidefold.domain.sets.set_state import Member, RebuiltSet, SetState, SetVers
 from tidefold.domain.wording import count_noun
 from tidefold.errors import GateFailedError, InvalidInputError, NotFoundError, RefusedError, TidefoldError
 from tidefold.ledger.evidence import find_set_evidence, list_decisions
-from tidefold.operations.outcome import Details, Outcome, Status
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.outcome import Details, Outcome, Status
+from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.storage.addresses import to_spark
 
 # So many earlier versions are shown to people; programs get all.

@@ -15,11 +15,11 @@ from tidefold.errors import (
     NotFoundError,
     RefusedError,
 )
-from tidefold.operations.outcome import Outcome, Status, for_each_log
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.outcome import Outcome, Status, for_each_log
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.publish.publish_set import give_up_staged
 from tidefold.operations.restore.export import restore_to
 from tidefold.operations.restore.restore import Restore, explain
-from tidefold.operations.sets.publish import give_up_staged
 from tidefold.operations.sets.read import find_set, has_rows_of
 from tidefold.operations.snapshot.abort import abort
 from tidefold.operations.snapshot.attempt import Attempt, Claimant, bring_up_to_date, describe_unclaimed

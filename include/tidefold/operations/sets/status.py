@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from tidefold.config import SetConfig
-from tidefold.domain.log_state import LogState, Snapshot, State
 from tidefold.domain.sets.set_state import SetState, release_snapshots
 from tidefold.domain.wording import count_noun, shorten_reason
-from tidefold.errors import InvalidInputError, RefusedError, TidefoldError
+from tidefold.errors import InvalidInputError, TidefoldError
+from tidefold.operations.ground.outcome import ErrorInfo, Outcome
+from tidefold.operations.ground.pipeline import Pipeline, now
 from tidefold.operations.inspect.status import LogStatus
-from tidefold.operations.outcome import ErrorInfo, Outcome
-from tidefold.operations.pipeline import Pipeline, now
 from tidefold.operations.snapshot.abort import abort
 
 
@@ -131,16 +130,6 @@ def set_lines(status: SetStatus) -> Iterator[str]:
         yield f"set {status.name}: version {status.decided} is decided; the next command publishes the rest of it."
 
 
-def find_undecided(states: Iterable[LogState | None]) -> dict[str, Snapshot]:
-    """Returns the staged snapshots that their gates refused, by log: each may still be let through, or aborted."""
-    attempts = {state.log: state.open_attempt for state in states if state and state.open_attempt}
-    return {
-        log: one
-        for log, one in attempts.items()
-        if one and one.state is State.STAGED and one.verdict and not one.verdict.allows
-    }
-
-
 def abort_version(pipeline: Pipeline, log: str, reason: str, snapshot: int) -> Outcome:
     """Aborts a snapshot, and those that the same run staged for the other logs of its set.
 
@@ -157,15 +146,3 @@ def abort_version(pipeline: Pipeline, log: str, reason: str, snapshot: int) -> O
             with suppress(TidefoldError):
                 abort(pipeline, other, f"`{log}` of its set was aborted: {reason}", snapshot=attempt.id)
     return outcome
-
-
-def require_alone(pipeline: Pipeline, log: str, why: str, hint: str) -> None:
-    """Raises RefusedError (SET_TOGETHER) if the log is in a set.
-
-    why: goes on after "`log` is in set `name`".
-    hint: the next step; `{set}` in it is the name of the set.
-    """
-    chosen = pipeline.config.set_of(log)
-    if chosen:
-        message = f"`{log}` is in set `{chosen.name}`{why}"
-        raise RefusedError("SET_TOGETHER", message, hint=hint.format(set=chosen.name))

@@ -11,12 +11,12 @@ from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot import transitions
 from tidefold.errors import SupersededError, TidefoldError, wrap_unexpected
 from tidefold.ledger.evidence import find_folders
+from tidefold.operations.ground.outcome import Outcome, Status
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.ground.snapshot_details import AbortDetails
+from tidefold.operations.ground.sweep import sweep
 from tidefold.operations.local_copies.manage import prune
-from tidefold.operations.outcome import Outcome, Status
-from tidefold.operations.pipeline import Pipeline
-from tidefold.operations.retention.subsume import sweep
-from tidefold.operations.sets.publish import give_up_staged
-from tidefold.operations.snapshot.details import AbortDetails
+from tidefold.operations.publish.publish_set import give_up_staged
 
 _log = logging.getLogger(__name__)
 

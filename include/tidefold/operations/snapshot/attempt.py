@@ -6,23 +6,22 @@ import hashlib
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
 from tidefold.domain.key_groups import Redistribution
-from tidefold.domain.log_state import LogState, Snapshot, State, TableSpec
+from tidefold.domain.log_state import LogState, Snapshot, TableSpec
 from tidefold.domain.snapshot.claim import KindDecision, KindPolicy, of_run, select_kind
 from tidefold.domain.snapshot.manifest import Manifest
 from tidefold.domain.source_progress import SourceProgress
 from tidefold.domain.table.types import Schema
 from tidefold.fold.plan import FoldTask, Read
-from tidefold.operations.ingest.schema_update import apply_configured_schema
-from tidefold.operations.outcome import Outcome, Status
-from tidefold.operations.pipeline import Pipeline
-from tidefold.operations.sets.publish import finish_set
-from tidefold.operations.sets.status import require_alone
-from tidefold.operations.snapshot.confirm import roll_forward
+from tidefold.operations.ground.outcome import Outcome, Status
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.ground.schema_update import apply_configured_schema
+from tidefold.operations.publish.publish_log import roll_forward
+from tidefold.operations.publish.publish_set import finish_set, require_alone
 
 # Claims a log for one request. Its instant and token are fixed, so two calls on one state give the same result.
 Claimant = Callable[[LogState], LogState]
@@ -89,6 +88,19 @@ class Attempt:
         return any(task.writes_rows for task in self.tasks)
 
 
+class Request(Protocol):
+    """A request for a snapshot. It claims a log and plans its attempt by itself.
+
+    run: the id of the run that asks.
+    """
+
+    @property
+    def run(self) -> str: ...
+    def prepare_claim(self, pipeline: Pipeline, log: str) -> Claimant | None: ...
+    def plan(self, pipeline: Pipeline, state: LogState, snapshot: Snapshot) -> Attempt: ...
+    def describe_unclaimed(self, pipeline: Pipeline, state: LogState) -> Outcome: ...
+
+
 def hash_request(wanted: Mapping[str, Any]) -> str:
     """Returns the sha256 of a request. With it, a different request under the same run id is refused."""
     return hashlib.sha256(msgspec.json.encode(wanted)).hexdigest()
@@ -142,12 +154,3 @@ def describe_unclaimed(state: LogState, run: str, otherwise: str) -> Outcome:
     if mine is None:
         return Outcome(state.log, Status.NOTHING, otherwise)
     return Outcome(state.log, Status.ALREADY, f"snapshot {mine.id} of this run is {mine.state}", mine.id)
-
-
-def find_horizon(pipeline: Pipeline, state: LogState) -> int | None:
-    """Returns the order below which changes are quarantined, because such old deletes are forgotten. None: no limit."""
-    late = pipeline.log(state.log).late
-    if late is None or late.policy != "quarantine":
-        return None
-    announced = (s.horizon for s in state.snapshots if s.state is not State.ABORTED)
-    return max((one for one in announced if one is not None), default=None)

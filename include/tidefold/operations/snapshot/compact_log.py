@@ -25,14 +25,14 @@ from tidefold.domain.table.types import shape_at
 from tidefold.domain.wording import count_noun
 from tidefold.errors import ConflictError, RefusedError, TidefoldError
 from tidefold.fold.merge.compaction import compact_changes, find_waiting_ties
-from tidefold.operations.ingest import recovery
-from tidefold.operations.ingest.schema_update import aligner_to_newest
+from tidefold.operations.ground import recovery
+from tidefold.operations.ground.outcome import Outcome, Status
+from tidefold.operations.ground.pipeline import Pipeline, now
+from tidefold.operations.ground.schema_update import aligner_to_newest
+from tidefold.operations.ground.snapshot_details import CompactionDetails, TailDetails
 from tidefold.operations.local_copies.segments import write_segment
-from tidefold.operations.outcome import Outcome, Status
-from tidefold.operations.pipeline import Pipeline, now
+from tidefold.operations.publish.publish_log import roll_forward
 from tidefold.operations.snapshot.attempt import hash_request
-from tidefold.operations.snapshot.confirm import roll_forward
-from tidefold.operations.snapshot.details import CompactionDetails, TailDetails
 
 _log = logging.getLogger(__name__)
 _KeptLog = log_bounds.LogRetention | None

@@ -22,10 +22,13 @@ from tidefold.errors import InvalidInputError, RefusedError
 from tidefold.fold.plan import RewriteAction, decide_rewrite
 from tidefold.fold.plan_fold import plan_fold
 from tidefold.ledger import read_manifest
+from tidefold.operations.ground.heartbeat import count_heartbeats
+from tidefold.operations.ground.outcome import Outcome, Status
+from tidefold.operations.ground.pipeline import Pipeline, find_last_clean_up, now
+from tidefold.operations.ground.snapshot_details import PointInTimePlanDetails
 from tidefold.operations.local_copies.manage import places_of
-from tidefold.operations.outcome import Outcome, Status
-from tidefold.operations.pipeline import Pipeline, find_last_clean_up, now
-from tidefold.operations.sets.publish import give_up_staged
+from tidefold.operations.publish.publish_log import read_manifest_or_copy
+from tidefold.operations.publish.publish_set import give_up_staged
 from tidefold.operations.snapshot.attempt import (
     Attempt,
     Claimant,
@@ -35,9 +38,6 @@ from tidefold.operations.snapshot.attempt import (
     hash_request,
     new_token,
 )
-from tidefold.operations.snapshot.confirm import read_manifest_or_copy
-from tidefold.operations.snapshot.details import PointInTimePlanDetails
-from tidefold.operations.snapshot.heartbeat import count_heartbeats
 
 
 class Fold(msgspec.Struct, frozen=True, tag="fold"):

@@ -16,7 +16,7 @@ from tidefold.delta.publish import create_snapshot_table, provide_new_files
 from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind, State
 from tidefold.domain.paths import data_path
 from tidefold.domain.snapshot import transitions
-from tidefold.domain.snapshot.claim import KindPolicy, describe_replayed, name_span, of_run
+from tidefold.domain.snapshot.claim import describe_replayed, name_span, of_run
 from tidefold.domain.snapshot.manifest import DataFile, Manifest, home
 from tidefold.domain.wording import describe_ties
 from tidefold.errors import TidefoldError
@@ -25,20 +25,14 @@ from tidefold.fold.merge.arrow_merge import LISTED
 from tidefold.fold.plan import FoldResult, FoldTask
 from tidefold.fold.plan_fold import find_carried_files, sort_by_weight
 from tidefold.ledger import write_manifest
-from tidefold.operations.ingest.stages import has_news
+from tidefold.operations.ground.heartbeat import Heartbeat, heartbeat
+from tidefold.operations.ground.outcome import Outcome, Status
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.ground.snapshot_details import LocalCopyDetails, StagedDetails, StagedImport, StagedRestore
+from tidefold.operations.ground.sweep import sweep
 from tidefold.operations.local_copies.manage import clear_leftovers, copy_staged
-from tidefold.operations.outcome import Outcome, Status, map_logs
-from tidefold.operations.pipeline import Pipeline
-from tidefold.operations.restore.restore import Restore as Restore
-from tidefold.operations.retention.subsume import sweep
-from tidefold.operations.savepoint.import_snapshot import Import as Import
-from tidefold.operations.sets.restore import RestoreSet as RestoreSet
 from tidefold.operations.snapshot.abort import give_up_attempt
-from tidefold.operations.snapshot.attempt import Attempt, Claimant, RestoreInfo
-from tidefold.operations.snapshot.details import LocalCopyDetails, StagedDetails, StagedImport, StagedRestore
-from tidefold.operations.snapshot.fold import Fold as Fold
-from tidefold.operations.snapshot.fold import PointInTime as PointInTime
-from tidefold.operations.snapshot.heartbeat import Heartbeat, heartbeat
+from tidefold.operations.snapshot.attempt import Attempt, Claimant, Request, RestoreInfo
 from tidefold.operations.snapshot.task_results import (
     decode_results,
     describe_reads,
@@ -47,45 +41,6 @@ from tidefold.operations.snapshot.task_results import (
     require_rows,
 )
 from tidefold.storage import Store, compute_sha256, files_at_once, link_data_file
-
-# Each kind of request claims a log and plans its attempt by itself; `materialize` runs any of them.
-SnapshotRequest = Fold | Restore | RestoreSet | Import | PointInTime
-
-
-# A run over at most so many logs shows each of them in each step.
-FEW_LOGS = 100
-
-
-def has_nothing_to_fold(pipeline: Pipeline, state: LogState | None, request: SnapshotRequest) -> bool:
-    """Whether a run would make, judge, publish and abort nothing, unless files have landed. Reads nothing.
-
-    state: of the log; None: it was not started.
-    """
-    if state is None:
-        return True
-    latest = state.latest
-    settled = state.open_attempt is None and not state.unfolded and (latest is None or latest.published)
-    renews = not isinstance(request, Fold) or request.kind is KindPolicy.FULL
-    # Rows expire without any change.
-    return settled and not renews and pipeline.log(state.log).ttl is None
-
-
-def find_busy_logs(pipeline: Pipeline, logs: Sequence[str]) -> list[str]:
-    """Returns the logs with landed files, changes to fold or an open snapshot, and those that cannot be read.
-
-    A listing of the ledger, one version and a listing of the landing folder for each log. Changes nothing.
-    """
-    request = Fold("")
-
-    def is_busy(log: str) -> bool:
-        try:
-            state = pipeline.ledger(log).peek(pipeline.log(log).shape)
-            return not has_nothing_to_fold(pipeline, state, request) or has_news(pipeline, state)
-        except Exception:
-            return True  # The steps report the error.
-
-    busy = map_logs(is_busy, logs, pipeline.at_once)
-    return [log for log, found in zip(logs, busy, strict=True) if found]
 
 
 def stage(pipeline: Pipeline, attempt: Attempt, results: Sequence[FoldResult]) -> Outcome:
@@ -283,7 +238,7 @@ class SnapshotPlan:
     attempt: Attempt
 
 
-def prepare(pipeline: Pipeline, log: str, request: SnapshotRequest) -> SnapshotPlan | Outcome:
+def prepare(pipeline: Pipeline, log: str, request: Request) -> SnapshotPlan | Outcome:
     """Plans a snapshot without claiming the log; an outcome if there is nothing to make. Raises TidefoldError."""
     claimant = request.prepare_claim(pipeline, log)
     if claimant is None:
@@ -327,7 +282,7 @@ class Attempts:
 def materialize(
     pipeline: Pipeline,
     logs: Sequence[str],
-    request: SnapshotRequest,
+    request: Request,
     run: Runner,
     plans: Mapping[str, SnapshotPlan] | None = None,
 ) -> list[Outcome]:
@@ -344,7 +299,7 @@ def materialize(
 def begin(
     pipeline: Pipeline,
     logs: Sequence[str],
-    request: SnapshotRequest,
+    request: Request,
     plans: Mapping[str, SnapshotPlan] | None = None,
 ) -> Iterator[Attempts]:
     """Claims each log and plans its tasks. Within the context, heartbeats show other runs that the attempts live.
@@ -369,7 +324,7 @@ def begin(
 
 
 def _begin(
-    pipeline: Pipeline, log: str, request: SnapshotRequest, heart: Heartbeat, planned: SnapshotPlan | None
+    pipeline: Pipeline, log: str, request: Request, heart: Heartbeat, planned: SnapshotPlan | None
 ) -> Attempt | Outcome:
     ledger = pipeline.ledger(log)
     try:

@@ -9,7 +9,7 @@ from tidefold.domain.external_snapshot import StorageTier
 from tidefold.domain.log_state import ReadFrom
 from tidefold.errors import CorruptError, TidefoldError
 from tidefold.fold.plan import FoldResult, FoldTask, Read
-from tidefold.operations.snapshot.details import FailedRead, FilesRead, ReadSources
+from tidefold.operations.ground.snapshot_details import FailedRead, FilesRead, ReadSources
 from tidefold.typed_json import decode_json
 
 

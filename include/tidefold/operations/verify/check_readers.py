@@ -21,8 +21,8 @@ from tidefold.domain.snapshot.manifest import DataFile, Manifest
 from tidefold.domain.verify.expected_files import ReaderProof
 from tidefold.errors import CorruptError, RefusedError
 from tidefold.ledger import read_manifest
-from tidefold.operations.outcome import ErrorInfo, Outcome, Status, for_each_log
-from tidefold.operations.pipeline import Pipeline, now
+from tidefold.operations.ground.outcome import ErrorInfo, Outcome, Status, for_each_log
+from tidefold.operations.ground.pipeline import Pipeline, now
 from tidefold.operations.verify.check_delta_tables import find_log_differences, find_shown, name_files
 from tidefold.operations.verify.scope import ReaderComparison, ReadersDetails, find_proof, write_proof
 from tidefold.read.delta_reader import FileContent, ReaderColumn, TableContent, TableScan, parse_columns

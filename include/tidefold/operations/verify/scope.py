@@ -15,9 +15,9 @@ from tidefold.domain.verify.expected_files import Copy, Damage, DamageKind, File
 from tidefold.domain.wording import count_noun
 from tidefold.errors import AlreadyExistsError, CorruptError, TidefoldError
 from tidefold.ledger import Ledger, SetLedger
-from tidefold.operations.numbered_record import find_newest, read_record, write_record
-from tidefold.operations.outcome import Details, ErrorInfo, Outcome, Status, omit_if_none
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.numbered_record import find_newest, read_record, write_record
+from tidefold.operations.ground.outcome import Details, ErrorInfo, Outcome, Status, omit_if_none
+from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.storage import Store
 from tidefold.storage.local_copies.copies import copies
 

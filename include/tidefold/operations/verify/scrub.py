@@ -17,8 +17,8 @@ from tidefold.domain.verify.expected_files import Damage, FileRole, ProofRecord,
 from tidefold.domain.wording import in_units
 from tidefold.errors import CorruptError, InvalidInputError, OutdatedLedgerError
 from tidefold.ledger import Ledger
-from tidefold.operations.outcome import Details, ErrorInfo, Outcome, Status
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.outcome import Details, ErrorInfo, Outcome, Status
+from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.verify.scope import (
     VerifyDetails,
     add_error,

@@ -34,8 +34,8 @@ from tidefold.domain.verify.expected_files import (
 )
 from tidefold.errors import CorruptError, NotFoundError, TidefoldError
 from tidefold.ledger import Ledger, read_manifest_at
-from tidefold.operations.outcome import Outcome, Status
-from tidefold.operations.pipeline import Pipeline, now
+from tidefold.operations.ground.outcome import Outcome, Status
+from tidefold.operations.ground.pipeline import Pipeline, now
 from tidefold.operations.verify.check_delta_tables import Stores, check_published_table, list_change_files
 from tidefold.operations.verify.check_files import examine, repair_file, still_named
 from tidefold.operations.verify.scope import (

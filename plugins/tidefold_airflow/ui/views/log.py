@@ -17,10 +17,10 @@ from tidefold.domain.table.table_spec import Column
 from tidefold.domain.table.types import schema_of, schemas_of
 from tidefold.errors import CorruptError, NotFoundError, TidefoldError
 from tidefold.ledger import read_manifest
+from tidefold.operations.ground.pipeline import Pipeline, now
 from tidefold.operations.inspect.status import LogStatus, add_records, find_restorers, status_of
 from tidefold.operations.local_copies.inventory import LocalUse, local_use
 from tidefold.operations.local_copies.manage import copies_here, snapshots_here
-from tidefold.operations.pipeline import Pipeline, now
 from tidefold.presentation.tables import is_drill_old, is_proof_old
 from tidefold.quality.report.result import CheckResult, ValidationResult
 from tidefold.quality.report.verdict_store import find_judgement

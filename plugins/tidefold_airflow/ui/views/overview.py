@@ -12,13 +12,13 @@ from tidefold.domain.paths import LogPaths
 from tidefold.domain.retention.log_bounds import Bound, LogRetention, bounds, find_protected, newest
 from tidefold.domain.snapshot.point_in_time import find_backfill_base
 from tidefold.errors import InvalidInputError
+from tidefold.operations.ground.outcome import Outcome
+from tidefold.operations.ground.pipeline import Pipeline, now
+from tidefold.operations.ground.removal_details import RemovalDetails, paths_of
 from tidefold.operations.inspect.status import LogStatus, add_records, status, status_of, with_alarms
 from tidefold.operations.local_copies.manage import retain_local
-from tidefold.operations.outcome import Outcome
-from tidefold.operations.pipeline import Pipeline, now
 from tidefold.operations.quarantine.inspect import ReasonCount, RefusedRecord, count_refused, show_refused
 from tidefold.operations.retention.clean import STORE, clean
-from tidefold.operations.retention.details import RemovalDetails, paths_of
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.sets.status import SetStatus, read_set_status

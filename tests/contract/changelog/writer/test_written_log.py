@@ -9,8 +9,9 @@ from tidefold.changelog.writer import Changelog
 from tidefold.compute.runners import in_process
 from tidefold.config import load_config
 from tidefold.operations.ingest.ingest import ingest
+from tidefold.operations.requests import Fold
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import Fold, materialize
+from tidefold.operations.snapshot.materialize import materialize
 from tidefold.wiring import open_pipeline
 
 CONFIG = """

@@ -10,7 +10,7 @@ import polars
 import pytest
 
 from support.commands import call
-from tidefold.operations.ingest import recovery
+from tidefold.operations.ground import recovery
 
 CONFIG = """\
 version: 1

@@ -30,16 +30,17 @@ from support.pipelines import contents, judge_all
 from tidefold.compute.runners import TaskAnswer, TaskWork, in_process
 from tidefold.errors import CorruptError
 from tidefold.ledger import read_manifest
+from tidefold.operations.ground.outcome import Outcome
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.ground.read import read_rows
 from tidefold.operations.ingest.ingest import ingest
-from tidefold.operations.inspect.read import read_rows
 from tidefold.operations.inspect.status import status
-from tidefold.operations.outcome import Outcome
-from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.quarantine.retry import retry
+from tidefold.operations.requests import Fold
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import Fold, materialize
+from tidefold.operations.snapshot.materialize import materialize
 from tidefold.presentation.remarks import remarks
 from tidefold.wiring import open_pipeline
 

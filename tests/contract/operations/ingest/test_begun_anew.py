@@ -21,9 +21,9 @@ from tidefold.domain.paths import LogPaths
 from tidefold.domain.retention.references import register
 from tidefold.errors import ConflictError, RefusedError, TidefoldError
 from tidefold.ledger import Ledger
-from tidefold.operations.ingest import recovery
+from tidefold.operations.ground import recovery
+from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.ingest.ingest import ingest
-from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.retention.clean import drop
 from tidefold.storage import StoredObject
 from tidefold.storage.local_store import LocalStore

@@ -13,8 +13,8 @@ import pytest
 
 from support.landing import TOPIC, changes_of, land, make_landing, state_of, take
 from tidefold.config import load_config
-from tidefold.operations.inspect.read import ReadRequest, What, read_rows
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.ground.read import ReadRequest, What, read_rows
 from tidefold.storage import open_store
 
 DATA = Path(__file__).parents[3] / "data/connectors"

@@ -23,11 +23,12 @@ from support.landing_rows import land_parquet, land_text, make_rows_landing
 from support.pipelines import judge_all
 from tidefold.compute.runners import in_process
 from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
-from tidefold.operations.ingest import recovery
-from tidefold.operations.inspect.read import ReadRequest, What, read_rows
-from tidefold.operations.outcome import Outcome, Status
+from tidefold.operations.ground import recovery
+from tidefold.operations.ground.outcome import Outcome, Status
+from tidefold.operations.ground.read import ReadRequest, What, read_rows
+from tidefold.operations.requests import Fold, Restore
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import Fold, Restore, materialize
+from tidefold.operations.snapshot.materialize import materialize
 from tidefold.wiring import Pipeline, open_pipeline
 
 Rows = dict[int, str | None]

@@ -31,8 +31,8 @@ from support.landing import (
 )
 from tidefold.compute.runners import TaskAnswer, TaskWork, in_process
 from tidefold.errors import StorageError
+from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.ingest.ingest import ingest
-from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.retention.clean import drop
 from tidefold.sources.debezium import json_source
 from tidefold.sources.debezium.json_source import DebeziumJson

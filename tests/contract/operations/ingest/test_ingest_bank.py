@@ -16,8 +16,8 @@ from tidefold.changelog.schema import DELETE
 from tidefold.changelog.segment import read_change_set
 from tidefold.compute.runners import in_process
 from tidefold.config import load_config
+from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.ingest.ingest import ingest
-from tidefold.operations.pipeline import Pipeline
 from tidefold.storage import open_store
 
 BANK = Path(__file__).parents[3] / "data" / "bank"

@@ -13,10 +13,11 @@ from support.older import older_program
 from tidefold.changelog.schema import CLEAR, DELETE, MERGE, UPSERT
 from tidefold.compute.runners import in_process
 from tidefold.config import load_config
-from tidefold.operations.inspect.read import ReadRequest, What, read_rows
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.ground.read import ReadRequest, What, read_rows
 from tidefold.operations.quarantine.retry import retry
-from tidefold.operations.snapshot.materialize import Fold, materialize
+from tidefold.operations.requests import Fold
+from tidefold.operations.snapshot.materialize import materialize
 from tidefold.storage import open_store
 
 GROUPS = 16

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from support.effort import choose
 from support.landing import changes_of, land, quarantined, state_of, take
 from tidefold.config import load_config
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.quarantine.retry import retry
 from tidefold.storage import open_store
 

@@ -28,9 +28,9 @@ from tidefold.config import load_config
 from tidefold.domain.log_state import Position
 from tidefold.domain.source_progress import StreamPosition
 from tidefold.domain.source_progress_history import positions_at
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.ground.read import ReadRequest, What, read_rows
 from tidefold.operations.ingest.ingest import ingest
-from tidefold.operations.inspect.read import ReadRequest, What, read_rows
-from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.quarantine.retry import retry
 from tidefold.storage import open_store
 

@@ -22,8 +22,8 @@ from tidefold.domain.log_state import LogState
 from tidefold.domain.paths import INTENTS
 from tidefold.errors import ConflictError, RefusedError, StorageError, TidefoldError, UnknownOutcomeError
 from tidefold.ledger import Ledger
+from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.ingest.ingest import ingest
-from tidefold.operations.pipeline import Pipeline
 from tidefold.sources.debezium import json_source
 
 

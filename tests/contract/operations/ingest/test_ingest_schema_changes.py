@@ -15,8 +15,8 @@ import pytest
 from support.landing import CONFIG, TOPIC, ingest_items, land, make_landing, quarantined, record, state_of, take
 from support.pipelines import contents
 from tidefold.config import load_config
-from tidefold.operations.inspect.read import ReadRequest, What, read_rows
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.ground.read import ReadRequest, What, read_rows
 from tidefold.operations.quarantine.retry import retry
 from tidefold.storage import open_store
 

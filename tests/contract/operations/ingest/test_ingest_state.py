@@ -21,11 +21,12 @@ from tidefold.compute.runners import in_process
 from tidefold.config import ConfigError
 from tidefold.domain.external_snapshot import Layout, Ownership
 from tidefold.domain.snapshot.claim import KindPolicy, RestoreMode, RestorePoint
-from tidefold.operations.pipeline import Pipeline
-from tidefold.operations.savepoint.external import open_address
+from tidefold.operations.ground.originals import open_address
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.requests import Fold, Import, Restore
 from tidefold.operations.savepoint.take import SavepointRequest, take_savepoint
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import Fold, Import, Restore, materialize
+from tidefold.operations.snapshot.materialize import materialize
 from tidefold.wiring import open_pipeline
 
 METADATA = {"op": "metadata", "name": "carts", "kind": "value", "schema": {"id": "int", "text": "string"}}

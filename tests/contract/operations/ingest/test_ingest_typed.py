@@ -21,7 +21,7 @@ import pytest
 
 from support.landing import TOPIC, changes_of, make_landing, quarantined, record, state_of, take
 from tidefold.config import load_config
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.quarantine.retry import retry
 from tidefold.storage import open_store
 

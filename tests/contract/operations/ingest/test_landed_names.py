@@ -15,7 +15,7 @@ from support.landing_rows import land_text, make_rows_landing
 from tidefold.changelog.segment import read_change_set
 from tidefold.domain.source_progress import NameReading
 from tidefold.errors import InvalidInputError
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.pipeline import Pipeline
 
 ORDERED = "json, record: value"
 

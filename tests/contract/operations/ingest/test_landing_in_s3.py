@@ -15,10 +15,10 @@ from support.counted import check
 from support.landing import COUNTS, record, text_of
 from support.s3_server import S3Bucket
 from tidefold.compute.runners import TaskAnswer, TaskWork, in_process
+from tidefold.operations.ground.outcome import Outcome
+from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.ingest.ingest import ingest
 from tidefold.operations.inspect.status import status
-from tidefold.operations.outcome import Outcome
-from tidefold.operations.pipeline import Pipeline
 from tidefold.wiring import open_pipeline
 
 CSV = "{format: csv, path: '%s'}\n    order: [seq]\n    columns: {id: int, text: string, seq: long}"

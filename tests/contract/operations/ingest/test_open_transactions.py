@@ -18,8 +18,8 @@ from support.effort import choose
 from support.landing import TOPIC, land, make_landing, record, take
 from support.older import older_program
 from support.simulated_postgres import play
-from tidefold.operations.inspect.read import ReadRequest, What, read_rows
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.ground.read import ReadRequest, What, read_rows
 from tidefold.operations.quarantine.inspect import count_refused
 from tidefold.operations.quarantine.retry import retry
 

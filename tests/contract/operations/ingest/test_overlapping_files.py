@@ -19,8 +19,8 @@ from support.effort import choose
 from support.landing import COUNTS, TOPIC, land, make_landing, offsets, quarantined, record, state_of, take, text_of
 from tidefold.changelog.segment import read_change_set
 from tidefold.compute.runners import in_process
+from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.ingest.ingest import ingest
-from tidefold.operations.pipeline import Pipeline
 from tidefold.wiring import open_pipeline
 
 CONFIG = """\

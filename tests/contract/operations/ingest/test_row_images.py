@@ -17,8 +17,8 @@ import pytest
 
 from support.landing import TOPIC, land, make_landing, take
 from tidefold.config import load_config
-from tidefold.operations.inspect.read import ReadRequest, What, read_rows
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.ground.read import ReadRequest, What, read_rows
 from tidefold.storage import open_store
 
 CAPTURE = Path(__file__).parents[3] / "data/connectors/mariadb-minimal.jsonl"

@@ -18,11 +18,12 @@ from support.landing import CONFIG, TOPIC, land, offsets, quarantined, record, s
 from support.pipelines import judge_all
 from tidefold.compute.runners import in_process
 from tidefold.config import load_config
-from tidefold.operations.inspect.read import ReadRequest, What, read_rows
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.ground.read import ReadRequest, What, read_rows
+from tidefold.operations.requests import Fold
 from tidefold.operations.retention.clean import drop
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import Fold, materialize
+from tidefold.operations.snapshot.materialize import materialize
 from tidefold.storage import open_store
 
 TEXT = "{id: int, text: string}"

@@ -23,14 +23,15 @@ from tidefold.compute.runners import TaskAnswer, TaskWork, in_process
 from tidefold.domain.ingest.append import names
 from tidefold.domain.paths import INTENTS
 from tidefold.ledger import Ledger
-from tidefold.operations.ingest import recovery
+from tidefold.operations.ground import recovery
+from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.ingest.ingest import ingest
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.requests import Fold
 from tidefold.operations.retention.clean import clean, drop
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import Fold, materialize
+from tidefold.operations.snapshot.materialize import materialize
 
 
 def failing(pipeline: Pipeline, at: int | None = None, fault: Fault | None = None) -> Pipeline:

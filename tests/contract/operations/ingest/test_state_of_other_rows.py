@@ -21,9 +21,10 @@ from tidefold.compute.runners import in_process
 from tidefold.config import ConfigError
 from tidefold.domain.paths import INTENTS
 from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
-from tidefold.operations.inspect.read import ReadRequest, What, read_rows
+from tidefold.operations.ground.read import ReadRequest, What, read_rows
+from tidefold.operations.requests import Restore
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import Restore, materialize
+from tidefold.operations.snapshot.materialize import materialize
 
 HEAD = (QUEUE[0] + ", head: [priority, id]", *QUEUE[1:])
 SHARDS = (

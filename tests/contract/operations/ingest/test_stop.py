@@ -26,13 +26,14 @@ from tidefold.domain.log_state import State, Stopped
 from tidefold.domain.snapshot.manifest import DESCRIPTION
 from tidefold.errors import RefusedError, TidefoldError
 from tidefold.ledger import Ledger
+from tidefold.operations.ground.outcome import Outcome, Status
+from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.ingest import stop_resume as stop_module
 from tidefold.operations.ingest.ingest import ingest
 from tidefold.operations.inspect.status import status
-from tidefold.operations.outcome import Outcome, Status
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.requests import Fold
 from tidefold.operations.sets.confirm import confirm_logs
-from tidefold.operations.snapshot.materialize import Fold, materialize
+from tidefold.operations.snapshot.materialize import materialize
 from tidefold.spark import full_run as spark_full_run
 from tidefold.spark.steps import AnyStep, MaterializeStep
 

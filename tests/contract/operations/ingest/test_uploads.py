@@ -23,14 +23,15 @@ from tidefold.compute.runners import in_process
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.uploads import NO_UPLOADS, RetryPolicy, UploadTotals
 from tidefold.errors import RefusedError, StorageError
+from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.ingest import parse
 from tidefold.operations.ingest.parse import _limit_in_flight
 from tidefold.operations.ingest.write_changes import configure_writer, write_changes
 from tidefold.operations.inspect.status import status
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.requests import Fold
 from tidefold.operations.snapshot.abort import abort
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import Fold, materialize
+from tidefold.operations.snapshot.materialize import materialize
 from tidefold.storage.local_store import LocalStore
 from tidefold.wiring import open_pipeline
 from tidefold_airflow.observability.metrics import of_outcomes, of_status

@@ -33,15 +33,16 @@ from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
 from tidefold.errors import InvalidInputError, NotFoundError
 from tidefold.fold import inputs
 from tidefold.ledger import read_manifest
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.ground.read import ReadRequest, What, read_rows
 from tidefold.operations.ingest.ingest import ingest
 from tidefold.operations.inspect.explain_key import KeyExplained, explain_key
-from tidefold.operations.inspect.read import ReadRequest, What, read_rows
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.requests import Fold, Restore
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot.compact_log import compact_log, take_tail
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import Fold, Restore, materialize
+from tidefold.operations.snapshot.materialize import materialize
 from tidefold.storage.local_store import LocalStore
 
 BANK = Path(__file__).parents[3] / "data" / "bank"
@@ -296,7 +297,7 @@ def test_only_the_key_s_bucket_is_read(tmp_path: Path, monkeypatch: pytest.Monke
 
 def key_groups_of(pipeline: Pipeline, key: int) -> Any:
     from tidefold.domain.key_groups import KeyGroups
-    from tidefold.operations.inspect.read import one_key
+    from tidefold.operations.ground.read import one_key
 
     found = one_key(pipeline.log("accounts").shape, json.dumps({"id": key})).key_group
     return KeyGroups(found, found)

@@ -15,9 +15,9 @@ from tidefold.changelog.writer import Changelog, WriterSettings
 from tidefold.domain.log_state import State
 from tidefold.domain.retention.local_copies import CopyName
 from tidefold.errors import CorruptError
+from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.inspect.status import status
 from tidefold.operations.local_copies.manage import retain_local
-from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.restore.export import restore_to
 from tidefold.operations.snapshot.compact_log import compact_log, take_tail
 from tidefold.operations.snapshot.confirm import confirm

@@ -16,15 +16,16 @@ from tidefold.compute.runners import TaskAnswer, in_process
 from tidefold.domain.retention.local_copies import CopyName
 from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
 from tidefold.fold.fold_bucket import FoldWork
+from tidefold.operations.ground.outcome import Outcome
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.ground.removal_details import Approved
 from tidefold.operations.ingest.ingest import ingest
 from tidefold.operations.local_copies.manage import retain_local
-from tidefold.operations.outcome import Outcome
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.requests import Fold, SnapshotRequest
 from tidefold.operations.restore.restore import Restore
 from tidefold.operations.retention.clean import drop
-from tidefold.operations.retention.details import Approved
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import Fold, SnapshotRequest, materialize
+from tidefold.operations.snapshot.materialize import materialize
 from tidefold.storage.local_copies.host_copies import HostCopies, read_hosts
 from tidefold.storage.local_store import LocalStore
 from tidefold.wiring import open_pipeline

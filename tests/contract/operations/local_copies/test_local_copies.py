@@ -45,10 +45,10 @@ from tidefold.delta.published_table import delta_state
 from tidefold.domain.log_state import State
 from tidefold.domain.paths import LogPaths
 from tidefold.errors import AlreadyExistsError, NotFoundError, RefusedError
-from tidefold.operations.ingest import recovery
+from tidefold.operations.ground import recovery
+from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.inspect.status import status
 from tidefold.operations.local_copies.manage import retain_local
-from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.retention.clean import drop
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate

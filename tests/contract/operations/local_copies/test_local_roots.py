@@ -45,10 +45,10 @@ from tidefold.domain.retention.local_copies import CopyName
 from tidefold.domain.snapshot.manifest import Manifest
 from tidefold.errors import AlreadyExistsError, NotFoundError, StorageError
 from tidefold.ledger import read_manifest, write_manifest
+from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.inspect.status import status
 from tidefold.operations.local_copies.inventory import local_use
 from tidefold.operations.local_copies.manage import clear_leftovers, retain_local
-from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.retention.clean import drop
 from tidefold.operations.snapshot.abort import abort
 from tidefold.operations.snapshot.confirm import confirm

@@ -9,7 +9,8 @@ from typer.testing import CliRunner
 from support.landing import land, make_landing, record, take
 from tidefold.cli.app import app
 from tidefold.compute.runners import in_process
-from tidefold.operations.snapshot.materialize import Fold, materialize
+from tidefold.operations.requests import Fold
+from tidefold.operations.snapshot.materialize import materialize
 
 
 def test_a_table_that_the_source_emptied_passes_its_gate(tmp_path: Path) -> None:

@@ -11,10 +11,11 @@ from support.landing import land, make_landing, record, state_of, take
 from support.pipelines import judge_all
 from tidefold.compute.runners import in_process
 from tidefold.domain.source_progress_history import LandedRange, find_landed_range
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.quarantine.retry import retry, settle
+from tidefold.operations.requests import Fold
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import Fold, materialize
+from tidefold.operations.snapshot.materialize import materialize
 from tidefold.quality.run.run_checks import judge_refused
 from tidefold.quality.suite.check import Severity
 from tidefold.quality.suite.suite import Suite

@@ -13,9 +13,10 @@ from support.landing import land, make_landing, record, take, tombstone
 from support.pipelines import judge_all
 from tidefold.compute.runners import in_process
 from tidefold.config import load_config
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.requests import Fold
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import Fold, materialize
+from tidefold.operations.snapshot.materialize import materialize
 from tidefold.wiring import open_pipeline
 
 ROWS, CHANGES, MOVES = 5_000, 1_000, 20

@@ -13,12 +13,13 @@ from support.landing import COUNTS, land, make_landing, record, state_of, take, 
 from support.older import older_program
 from support.pipelines import judge_all
 from tidefold.compute.runners import in_process
-from tidefold.operations.inspect.read import ReadRequest, What, read_rows
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.ground.read import ReadRequest, What, read_rows
 from tidefold.operations.quarantine.inspect import count_refused
 from tidefold.operations.quarantine.retry import retry
+from tidefold.operations.requests import Fold
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import Fold, materialize
+from tidefold.operations.snapshot.materialize import materialize
 from tidefold.wiring import open_pipeline
 
 COLUMNS = "{id: long, n: int, text: string}"

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from support.landing import fold_waiting, land, make_landing, record, take
-from tidefold.operations.inspect.read import ReadRequest, What, read_rows
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.ground.read import ReadRequest, What, read_rows
 from tidefold.operations.quarantine.inspect import count_refused
 from tidefold.operations.snapshot.compact_log import compact_log
 

@@ -43,22 +43,23 @@ from tidefold.domain.log_state import Stopped
 from tidefold.domain.paths import INTENTS
 from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
 from tidefold.errors import ConflictError, CorruptError, NotFoundError, RefusedError, TidefoldError
-from tidefold.operations.ingest import recovery
+from tidefold.operations.ground import recovery
+from tidefold.operations.ground.originals import open_address
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.ground.read import ReadRequest, What, read_rows
 from tidefold.operations.inspect.explain_key import explain_key
-from tidefold.operations.inspect.read import ReadRequest, What, read_rows
 from tidefold.operations.inspect.status import status
-from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.quarantine import retry as retry_quarantine
 from tidefold.operations.quarantine.inspect import count_refused, show_refused
 from tidefold.operations.quarantine.retry import retry
+from tidefold.operations.requests import Fold, Import, Restore
 from tidefold.operations.retention.clean import clean
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
-from tidefold.operations.savepoint.external import open_address
 from tidefold.operations.savepoint.take import SavepointRequest as SavepointWanted
 from tidefold.operations.savepoint.take import take_savepoint
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import Fold, Import, Restore, materialize
+from tidefold.operations.snapshot.materialize import materialize
 from tidefold.operations.verify.verify import verify
 from tidefold.storage.local_copies.copies import open_roots
 

@@ -9,8 +9,8 @@ import pytest
 
 from support.landing import changes_of, fold_waiting, ingest_items, state_of
 from support.landing_rows import land_parquet, land_text, make_rows_landing
-from tidefold.operations.inspect.read import ReadRequest, What, read_rows
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.ground.read import ReadRequest, What, read_rows
 from tidefold.operations.quarantine.retry import retry
 
 WRONG = "csv, op: {column: op, upsert: [I]}"

@@ -14,12 +14,14 @@ from support.older import older_program
 from support.pipelines import judge_all
 from tidefold.compute.runners import in_process
 from tidefold.config import load_config
-from tidefold.operations.inspect.read import ReadRequest, What, diff, read_rows
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.ground.read import ReadRequest, What, read_rows
+from tidefold.operations.inspect.diff import diff
 from tidefold.operations.quarantine.inspect import count_refused, show_refused
 from tidefold.operations.quarantine.retry import retry
+from tidefold.operations.requests import Fold
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import Fold, materialize
+from tidefold.operations.snapshot.materialize import materialize
 from tidefold.sources.debezium import envelope
 from tidefold.storage import open_store
 from tidefold.wiring import open_pipeline

@@ -18,11 +18,12 @@ from tidefold.compute.runners import Runner, TaskAnswer, TaskWork, in_process
 from tidefold.domain.log_state import Drill, State
 from tidefold.domain.snapshot import transitions
 from tidefold.errors import InvalidInputError, NotFoundError, RefusedError, StorageError
+from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.inspect.status import history, status
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.requests import Fold
 from tidefold.operations.restore.export import Trial, drill
 from tidefold.operations.snapshot.compact_log import take_tail
-from tidefold.operations.snapshot.materialize import Fold, materialize
+from tidefold.operations.snapshot.materialize import materialize
 
 
 @pytest.fixture(scope="module")

@@ -46,13 +46,13 @@ from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
 from tidefold.errors import InvalidInputError, NotFoundError, RefusedError, TidefoldError
 from tidefold.fold import inputs
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground import originals as external
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.requests import Restore
 from tidefold.operations.restore.export import restore_to
 from tidefold.operations.restore.plan import RestoredRows
 from tidefold.operations.restore.restore import explain
-from tidefold.operations.savepoint import external
 from tidefold.operations.snapshot.compact_log import take_tail
-from tidefold.operations.snapshot.materialize import Restore
 from tidefold.storage import open_store
 from tidefold.storage.local_store import LocalStore
 

@@ -20,8 +20,8 @@ from tidefold.compute.runners import in_process
 from tidefold.domain.key_groups import KeyGroups, bucket_ranges
 from tidefold.domain.snapshot.claim import KindPolicy, RestoreMode
 from tidefold.domain.snapshot.manifest import DataFile
-from tidefold.operations.outcome import Outcome
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.outcome import Outcome
+from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.restore.export import restore_to
 from tidefold.operations.snapshot.compact_log import take_tail
 

@@ -11,7 +11,7 @@ import pytest
 from support.pipelines import CONFIG, contents, make_pipeline
 from support.savepoints import bring, make, save
 from tidefold.errors import RefusedError
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.restore.export import Trial, drill, restore_to
 
 TARGETS = CONFIG.replace("store: store", "store: store\ntargets: [allowed, s3://bucket/allowed]")

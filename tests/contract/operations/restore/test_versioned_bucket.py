@@ -13,13 +13,14 @@ from support.pipelines import CONFIG, judge_all, make_pipeline, put, table_rows
 from support.s3_server import S3Bucket
 from tidefold.compute.runners import in_process
 from tidefold.errors import CorruptError
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.requests import Fold
 from tidefold.operations.retention.clean import clean
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot.abort import abort
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import Fold, materialize
+from tidefold.operations.snapshot.materialize import materialize
 from tidefold.operations.verify.verify import Asked, verify
 from tidefold.wiring import open_pipeline
 

@@ -15,8 +15,8 @@ from support.pipelines import make_pipeline, table_rows
 from support.restoring import LOG, Rows, configured, cycle, publish, restore
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot.claim import KindPolicy, RestoreMode
-from tidefold.operations.outcome import Outcome
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.outcome import Outcome
+from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.retention.clean import clean
 from tidefold.operations.retention.references import tag
 from tidefold.operations.retention.subsume import subsume

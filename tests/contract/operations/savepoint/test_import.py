@@ -36,14 +36,15 @@ from tidefold.domain.log_state import SnapshotKind, State
 from tidefold.domain.paths import STORED_FORMAT, LogPaths
 from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
 from tidefold.domain.snapshot.manifest import DESCRIPTION
-from tidefold.operations.outcome import Outcome
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.outcome import Outcome
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.requests import Fold, Import, Restore
 from tidefold.operations.retention.clean import drop
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.snapshot.abort import abort
 from tidefold.operations.snapshot.compact_log import take_tail
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import Fold, Import, Restore, materialize
+from tidefold.operations.snapshot.materialize import materialize
 from tidefold.operations.verify.verify import Asked, verify
 
 OTHER_BUCKETS = KEEPING.replace("buckets: 4", "buckets: 3")

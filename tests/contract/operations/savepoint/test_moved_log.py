@@ -15,12 +15,13 @@ from support.savepoints import bring_in
 from tidefold.changelog.writer import Changelog, WriterSettings
 from tidefold.compute.runners import in_process
 from tidefold.domain.external_snapshot import Layout, Ownership
-from tidefold.operations.outcome import Outcome
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.outcome import Outcome
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.requests import Fold, Import
 from tidefold.operations.restore.rebuild import rebuild
 from tidefold.operations.savepoint.take import SavepointRequest, take_savepoint
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import Fold, Import, materialize
+from tidefold.operations.snapshot.materialize import materialize
 from tidefold.wiring import open_pipeline
 
 ALL = {1: "t1005", 2: "t1001", 4: "t1006", 5: "t1007"}

@@ -21,11 +21,12 @@ from tidefold.domain.paths import STORED_FORMAT
 from tidefold.domain.snapshot.manifest import BEGUN, DESCRIPTION
 from tidefold.errors import InvalidInputError, NotFoundError, RefusedError, TidefoldError
 from tidefold.ledger import read_description
-from tidefold.operations.pipeline import Pipeline
-from tidefold.operations.savepoint.external import open_address
+from tidefold.operations.ground.originals import open_address
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.requests import Fold
 from tidefold.operations.savepoint.take import SavepointRequest, take_savepoint
 from tidefold.operations.snapshot.compact_log import take_tail
-from tidefold.operations.snapshot.materialize import Fold, materialize
+from tidefold.operations.snapshot.materialize import materialize
 from tidefold.wiring import open_pipeline
 
 

@@ -24,10 +24,10 @@ from tidefold.domain.snapshot.manifest import BEGUN, DESCRIPTION
 from tidefold.errors import RefusedError, TidefoldError
 from tidefold.fold import inputs
 from tidefold.ledger import read_description, read_manifest
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground import originals as external
+from tidefold.operations.ground.originals import open_address
+from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.retention.clean import drop
-from tidefold.operations.savepoint import external
-from tidefold.operations.savepoint.external import open_address
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.storage import Store, open_store
 

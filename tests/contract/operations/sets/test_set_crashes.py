@@ -16,11 +16,12 @@ from support.pipelines import judge_all
 from tidefold.compute.runners import in_process
 from tidefold.domain.log_state import State
 from tidefold.errors import TidefoldError
+from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.ingest.ingest import ingest
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.requests import Fold
 from tidefold.operations.sets.confirm import confirm_logs
 from tidefold.operations.snapshot.abort import abort
-from tidefold.operations.snapshot.materialize import Fold, materialize
+from tidefold.operations.snapshot.materialize import materialize
 from tidefold.wiring import open_pipeline
 
 FIRST = {"accounts": 310, "branches": 20, "tellers": 20, "history": 12, ENDS: 12}

@@ -24,7 +24,7 @@ from support.bank_mariadb import (
     replay,
 )
 from support.bank_sets import ENDS, KEYS, LOGS, read_alone, read_set, run
-from tidefold.operations.outcome import Status
+from tidefold.operations.ground.outcome import Status
 
 ALL = {name: count_records(name) for name in (*LOGS, ENDS)}
 LAST = list_transactions()[-1]

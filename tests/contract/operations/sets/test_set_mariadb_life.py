@@ -12,13 +12,14 @@ from support.bank_sets import ENDS, LOGS, run
 from support.pipelines import judge_all
 from tidefold.compute.runners import in_process
 from tidefold.domain.log_state import State
+from tidefold.operations.ground.outcome import Outcome
+from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.inspect.status import status
-from tidefold.operations.outcome import Outcome
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.requests import SnapshotRequest
 from tidefold.operations.sets.confirm import confirm_logs
 from tidefold.operations.sets.restore import RestoreSet, find_earlier_version, restore_set
 from tidefold.operations.sets.status import read_sets
-from tidefold.operations.snapshot.materialize import SnapshotRequest, materialize
+from tidefold.operations.snapshot.materialize import materialize
 
 ALL = {name: count_records(name) for name in (*LOGS, ENDS)}
 LAST = list_transactions()[-1]

@@ -28,8 +28,8 @@ from support.bank_sets import (
 from tidefold.cli.app import app
 from tidefold.domain.commit_times import format_instant
 from tidefold.domain.snapshot.point_in_time import find_kept
-from tidefold.operations.inspect.read import ReadRequest, read_rows
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.ground.read import ReadRequest, read_rows
 from tidefold.wiring import open_pipeline
 
 ALL = {name: count_records(name) for name in (*LOGS, ENDS)}

@@ -31,8 +31,8 @@ from support.effort import list_moments
 from support.faults import Fault, FaultyStore, Killed
 from tidefold.compute.runners import in_process
 from tidefold.errors import RefusedError, TidefoldError
-from tidefold.operations.outcome import Outcome, Status
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.outcome import Outcome, Status
+from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.sets.confirm import confirm_log, confirm_logs
 from tidefold.operations.sets.restore import RestoreSet, export_set, find_earlier_version, restore_set
 from tidefold.operations.snapshot.abort import abort

@@ -28,8 +28,8 @@ from support.bank_sets import (
     replay,
     run,
 )
+from tidefold.operations.ground.outcome import Status
 from tidefold.operations.ingest.stages import plan_log
-from tidefold.operations.outcome import Status
 from tidefold.operations.retention.clean import drop
 
 

@@ -22,7 +22,7 @@ from deltalake import DeltaTable
 
 from support.captured_bank import CapturedBank
 from support.commands import call
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.sets.read import find_tables
 
 LOGS = ("acc", "tills", "notes")

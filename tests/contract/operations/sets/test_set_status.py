@@ -18,9 +18,9 @@ from support.bank_sets import ALL, ENDS, LOGS, land, make_bank, run
 from support.page_store import client
 from tidefold.cli.app import app
 from tidefold.compute.runners import in_process
+from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.ingest.ingest import ingest
 from tidefold.operations.inspect.status import status
-from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.sets.status import SetStatus, read_sets, set_lines
 from tidefold_airflow.observability.metrics import of_sets
 from tidefold_airflow.ui.app import build_app

@@ -19,8 +19,8 @@ from support.pipelines import judge_all
 from tidefold.compute.runners import in_process
 from tidefold.domain.log_state import State
 from tidefold.errors import TidefoldError
-from tidefold.operations.outcome import Outcome
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.outcome import Outcome
+from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.sets.confirm import confirm_logs
 from tidefold.operations.sets.restore import RestoreSet, restore_set
 from tidefold.operations.snapshot.abort import abort

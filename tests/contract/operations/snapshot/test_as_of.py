@@ -20,11 +20,14 @@ from tidefold.domain.paths import LogPaths
 from tidefold.domain.retention import log_bounds, references
 from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
 from tidefold.errors import CorruptError, InvalidInputError, RefusedError
+from tidefold.operations.ground.heartbeat import Heartbeat
+from tidefold.operations.ground.outcome import Outcome, Status
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.ground.read import ReadRequest, read_rows
+from tidefold.operations.inspect.diff import diff
 from tidefold.operations.inspect.explain_key import explain_key
-from tidefold.operations.inspect.read import ReadRequest, diff, read_rows
 from tidefold.operations.inspect.status import history, status
-from tidefold.operations.outcome import Outcome, Status
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.requests import Fold, PointInTime, Restore
 from tidefold.operations.restore.export import drill
 from tidefold.operations.retention.clean import clean, drop
 from tidefold.operations.retention.references import untag
@@ -36,8 +39,7 @@ from tidefold.operations.snapshot.abort import abort
 from tidefold.operations.snapshot.compact_log import compact_log, take_tail
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.fold import explain_point_in_time, parse_instant
-from tidefold.operations.snapshot.heartbeat import Heartbeat
-from tidefold.operations.snapshot.materialize import Fold, PointInTime, Restore, materialize
+from tidefold.operations.snapshot.materialize import materialize
 from tidefold.operations.verify.verify import verify
 from tidefold.spark.dispatch import run_without_spark
 from tidefold.spark.steps import MaterializeStep

@@ -14,7 +14,7 @@ from support.past import KEYS, Rows, land, published, rows_before
 from tidefold.cli.sample import LOGS, prepare
 from tidefold.domain.commit_times import micros
 from tidefold.domain.paths import LogPaths
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.wiring import open_pipeline
 
 FIRST = datetime(2025, 11, 1, tzinfo=UTC)

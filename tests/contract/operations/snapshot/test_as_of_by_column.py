@@ -14,11 +14,12 @@ from tidefold.compute.runners import in_process
 from tidefold.config import ConfigError
 from tidefold.domain.commit_times import micros
 from tidefold.domain.log_state import State
+from tidefold.operations.ground.outcome import Outcome
+from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.ingest.ingest import ingest
 from tidefold.operations.inspect.status import status
-from tidefold.operations.outcome import Outcome
-from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.quarantine.retry import retry
+from tidefold.operations.requests import Fold, PointInTime
 from tidefold.operations.retention import subsume as subsume_module
 from tidefold.operations.retention import truncate as truncate_module
 from tidefold.operations.retention.subsume import subsume
@@ -26,7 +27,7 @@ from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot import compact_log as compact_module
 from tidefold.operations.snapshot.compact_log import compact_log
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import Fold, PointInTime, materialize
+from tidefold.operations.snapshot.materialize import materialize
 from tidefold.wiring import open_pipeline
 
 HEAD = "op,id,text,at\n"

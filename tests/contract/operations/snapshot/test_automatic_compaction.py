@@ -26,13 +26,14 @@ from tidefold.domain.retention.log_bounds import CompactionTrigger, LogRetention
 from tidefold.domain.table.table_spec import Engine
 from tidefold.errors import StorageError
 from tidefold.fold.merge.compaction import compact_changes
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.ground.read import ReadRequest, What, read_rows
 from tidefold.operations.ingest.ingest import ingest
-from tidefold.operations.inspect.read import ReadRequest, What, read_rows
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.requests import Fold
 from tidefold.operations.snapshot import compact_log as operation
 from tidefold.operations.snapshot.compact_log import compact_log, take_tail
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import Fold, materialize
+from tidefold.operations.snapshot.materialize import materialize
 
 LOG = "accounts"
 

@@ -26,12 +26,13 @@ from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot.claim import KindPolicy, RestoreMode, RestorePoint
 from tidefold.domain.table.table_spec import Engine
 from tidefold.fold.merge import merge as merge_module
-from tidefold.operations.inspect.read import ReadRequest, What, read_rows
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.ground.read import ReadRequest, What, read_rows
+from tidefold.operations.requests import Fold, Restore
 from tidefold.operations.restore.rebuild import rebuild
 from tidefold.operations.snapshot.compact_log import compact_log
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import Fold, Restore, materialize
+from tidefold.operations.snapshot.materialize import materialize
 from tidefold.operations.verify.verify import verify
 
 LOG = "accounts"

@@ -16,7 +16,8 @@ from tidefold.compute.runners import in_process, in_threads
 from tidefold.delta.data_files import write_data_file
 from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.paths import DataFileName
-from tidefold.operations.snapshot.materialize import Fold, materialize
+from tidefold.operations.requests import Fold
+from tidefold.operations.snapshot.materialize import materialize
 from tidefold.storage import object_client, open_store
 
 SCHEMA = pa.schema([pa.field("id", pa.int64())])

@@ -31,12 +31,13 @@ from tidefold.domain.paths import CHANGE_FOLDER, LogPaths
 from tidefold.domain.snapshot.claim import KindPolicy, RestoreMode, RestorePoint
 from tidefold.domain.table.schema_evolution import Policies, Policy
 from tidefold.errors import RefusedError, TidefoldError
-from tidefold.operations.ingest.schema_update import apply_configured_schema
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.ground.schema_update import apply_configured_schema
+from tidefold.operations.requests import Fold, Restore, SnapshotRequest
 from tidefold.operations.retention.clean import clean
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import Fold, Restore, SnapshotRequest, materialize
+from tidefold.operations.snapshot.materialize import materialize
 from tidefold.operations.verify.verify import Asked, verify
 
 KINDS = (KindPolicy.FULL, KindPolicy.INCREMENTAL)

@@ -20,11 +20,12 @@ from support.pipelines import CONFIG, contents, judge_all, make_pipeline, put, s
 from tidefold.changelog.schema import DELETE
 from tidefold.domain.log_state import State
 from tidefold.errors import TidefoldError
+from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.local_copies.manage import retain_local
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.requests import Fold
 from tidefold.operations.snapshot.abort import abort
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import Fold, materialize
+from tidefold.operations.snapshot.materialize import materialize
 
 # Each bucket means more calls, and each call that fails means two runs.
 FEW_BUCKETS = CONFIG.replace("buckets: 4", "buckets: 2")

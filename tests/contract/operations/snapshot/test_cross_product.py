@@ -24,12 +24,13 @@ from tidefold.domain.external_snapshot import Layout, Ownership
 from tidefold.domain.snapshot.claim import KindPolicy
 from tidefold.errors import StorageError
 from tidefold.fold.merge import merge as merge_module
-from tidefold.operations.inspect.read import ReadRequest, What, read_rows
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.ground.read import ReadRequest, What, read_rows
 from tidefold.operations.inspect.status import status
 from tidefold.operations.local_copies.manage import retain_local
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.requests import Fold
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import Fold, materialize
+from tidefold.operations.snapshot.materialize import materialize
 from tidefold.operations.verify.verify import verify
 
 ENGINES = {

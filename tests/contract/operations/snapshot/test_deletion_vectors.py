@@ -30,12 +30,14 @@ from tidefold.domain.snapshot.manifest import Manifest
 from tidefold.errors import RefusedError
 from tidefold.fold.merge import merge
 from tidefold.ledger import read_manifest
-from tidefold.operations.inspect.read import ReadRequest, diff, read_rows
-from tidefold.operations.outcome import Outcome
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.outcome import Outcome
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.ground.read import ReadRequest, read_rows
+from tidefold.operations.inspect.diff import diff
+from tidefold.operations.requests import Fold, Restore, SnapshotRequest
 from tidefold.operations.restore.export import Trial, drill
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import Fold, Restore, SnapshotRequest, materialize
+from tidefold.operations.snapshot.materialize import materialize
 from tidefold.operations.verify.verify import verify
 from tidefold.quality.run.bucket_counts import file_rows
 from tidefold.wiring import open_pipeline

@@ -20,14 +20,16 @@ from tidefold.config import Config
 from tidefold.domain.external_snapshot import Layout
 from tidefold.domain.log_state import Expire, SnapshotKind
 from tidefold.domain.snapshot.claim import KindPolicy
-from tidefold.operations.inspect.read import ReadRequest, What, diff, read_rows
-from tidefold.operations.outcome import Outcome
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.outcome import Outcome
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.ground.read import ReadRequest, What, read_rows
+from tidefold.operations.inspect.diff import diff
+from tidefold.operations.requests import Fold
 from tidefold.operations.restore.export import restore_to
 from tidefold.operations.snapshot import fold as fold_module
 from tidefold.operations.snapshot.compact_log import take_tail
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import Fold, materialize
+from tidefold.operations.snapshot.materialize import materialize
 
 NOW = datetime.now(UTC)
 YOUNG, OLD = set(range(30)), set(range(30, 40))

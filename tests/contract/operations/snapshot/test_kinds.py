@@ -29,15 +29,16 @@ from tidefold.domain.retention.log_bounds import with_files
 from tidefold.domain.snapshot.claim import KindPolicy, RestoreMode, RestorePoint
 from tidefold.fold.merge import merge
 from tidefold.ledger import read_manifest
-from tidefold.operations.inspect.read import ReadRequest, read_rows
+from tidefold.operations.ground.outcome import Outcome
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.ground.read import ReadRequest, read_rows
 from tidefold.operations.local_copies.manage import retain_local
-from tidefold.operations.outcome import Outcome
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.requests import Fold, Restore
 from tidefold.operations.retention.clean import clean
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import Fold, Restore, materialize
+from tidefold.operations.snapshot.materialize import materialize
 from tidefold.operations.verify.verify import verify
 
 Rows = dict[int, str | None]

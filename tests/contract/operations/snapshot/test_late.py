@@ -10,12 +10,13 @@ import pytest
 
 from support.pipelines import judge_all
 from tidefold.compute.runners import in_process
+from tidefold.operations.ground.outcome import Outcome
+from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.ingest.ingest import ingest
-from tidefold.operations.outcome import Outcome
-from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.quarantine.retry import retry
+from tidefold.operations.requests import Fold
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import Fold, materialize
+from tidefold.operations.snapshot.materialize import materialize
 from tidefold.wiring import open_pipeline
 
 LOG = "accounts"

@@ -10,19 +10,12 @@ import pytest
 from support.pipelines import judge_all, make_pipeline, put, table_rows
 from tidefold.compute.runners import in_process
 from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
-from tidefold.operations.outcome import Outcome
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.outcome import Outcome
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.requests import Fold, Import, PointInTime, Restore
 from tidefold.operations.snapshot import fold as fold_module
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import (
-    Fold,
-    Import,
-    PointInTime,
-    Restore,
-    SnapshotPlan,
-    materialize,
-    prepare,
-)
+from tidefold.operations.snapshot.materialize import SnapshotPlan, materialize, prepare
 
 LOG = "accounts"
 

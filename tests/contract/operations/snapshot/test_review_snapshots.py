@@ -25,15 +25,16 @@ from tidefold.domain.retention import log_bounds
 from tidefold.domain.snapshot.claim import KindPolicy, RestoreMode, RestorePoint
 from tidefold.errors import CorruptError, StorageError
 from tidefold.ledger import read_manifest
-from tidefold.operations.inspect.read import ReadRequest, read_rows
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.ground.read import ReadRequest, read_rows
+from tidefold.operations.requests import Fold, Restore
 from tidefold.operations.restore.export import Trial, drill, restore_to
 from tidefold.operations.retention.clean import clean, drop
 from tidefold.operations.retention.subsume import find_files_to_delete
 from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot.abort import abort
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import Fold, Restore, materialize
+from tidefold.operations.snapshot.materialize import materialize
 from tidefold.wiring import open_pipeline
 
 ROWS = {i: f"a {i}" for i in range(40)}

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from tidefold.cli.sample import PHASES, land, prepare
 from tidefold.domain.wording import EngineName
-from tidefold.operations.outcome import Status
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.outcome import Status
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.requests import Fold
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import Fold
 from tidefold.spark.dispatch import run_without_spark
 from tidefold.spark.steps import AnyStep, IngestStep, MaterializeStep, QualityStep
 from tidefold.wiring import open_pipeline

@@ -34,18 +34,20 @@ from tidefold.domain.snapshot.claim import KindPolicy, RestoreMode, RestorePoint
 from tidefold.domain.table.schema_evolution import Policies, Policy, describe_schemas
 from tidefold.domain.table.table_spec import Deletes, Engine, Group, Merge
 from tidefold.errors import RefusedError, TidefoldError
-from tidefold.operations.ingest.schema_update import apply_configured_schema
+from tidefold.operations.ground.outcome import Outcome
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.ground.read import ReadRequest, What, read_rows
+from tidefold.operations.ground.schema_update import apply_configured_schema
+from tidefold.operations.inspect.diff import diff
 from tidefold.operations.inspect.explain_key import explain_key
-from tidefold.operations.inspect.read import ReadRequest, What, diff, read_rows
 from tidefold.operations.inspect.status import status
-from tidefold.operations.outcome import Outcome
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.requests import Fold, Restore
 from tidefold.operations.restore.export import restore_to
 from tidefold.operations.savepoint.take import SavepointRequest as Saving
 from tidefold.operations.savepoint.take import take_savepoint
 from tidefold.operations.snapshot.compact_log import compact_log, take_tail
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import Fold, Restore, materialize
+from tidefold.operations.snapshot.materialize import materialize
 
 Row = dict[str, Any]
 ALL = Policies(*[Policy.EVOLVE] * 6)

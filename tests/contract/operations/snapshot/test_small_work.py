@@ -18,13 +18,13 @@ from tidefold.compute.runners import in_process
 from tidefold.config import QualityConfig
 from tidefold.domain.log_state import ChangeSetLocation
 from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
+from tidefold.operations.ground.outcome import Outcome
+from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.ingest import ingest
-from tidefold.operations.outcome import Outcome
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.requests import Fold, PointInTime, Restore
 from tidefold.operations.snapshot import materialize
 from tidefold.operations.snapshot.compact_log import take_tail
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import Fold, PointInTime, Restore
 from tidefold.sources.landing import folders
 from tidefold.spark.dispatch import DispatchResult, run_without_spark
 from tidefold.spark.steps import AnyStep, AuditStep, IngestStep, MaterializeStep, QualityStep

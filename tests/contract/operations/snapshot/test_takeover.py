@@ -18,11 +18,12 @@ from tidefold.domain.log_state import Snapshot, State
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot.claim import WatchedAttempt
 from tidefold.errors import InvalidInputError, SupersededError
-from tidefold.operations.outcome import Outcome
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.heartbeat import LEAST_PATIENCE, Heartbeat, count_heartbeats, find_stalled, heartbeat
+from tidefold.operations.ground.outcome import Outcome
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.requests import Fold
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.heartbeat import LEAST_PATIENCE, Heartbeat, count_heartbeats, find_stalled, heartbeat
-from tidefold.operations.snapshot.materialize import Fold, materialize
+from tidefold.operations.snapshot.materialize import materialize
 from tidefold.spark.request import Request, make_argument
 from tidefold.spark.steps import MaterializeStep
 from tidefold.storage.local_store import LocalStore

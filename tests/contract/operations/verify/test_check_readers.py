@@ -25,13 +25,14 @@ from tidefold.domain.log_state import Snapshot
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
 from tidefold.ledger import read_manifest
+from tidefold.operations.ground.outcome import Outcome, Status
+from tidefold.operations.ground.pipeline import Pipeline, now
 from tidefold.operations.inspect.alarms import find_alarms
 from tidefold.operations.inspect.status import status
-from tidefold.operations.outcome import Outcome, Status
-from tidefold.operations.pipeline import Pipeline, now
+from tidefold.operations.requests import Fold
 from tidefold.operations.restore.restore import Restore
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import Fold, materialize
+from tidefold.operations.snapshot.materialize import materialize
 from tidefold.operations.verify.check_readers import check_readers, plan_scan
 from tidefold.operations.verify.scope import add_readers
 from tidefold.operations.verify.verify import verify

@@ -23,8 +23,8 @@ from tidefold.domain.paths import LogPaths, record_path
 from tidefold.domain.verify.expected_files import ProofRecord, ScrubBudget
 from tidefold.errors import CorruptError
 from tidefold.ledger import read_manifest
-from tidefold.operations.outcome import Outcome
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.outcome import Outcome
+from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.retention.clean import drop
 from tidefold.operations.verify.scope import find_proof, write_proof
 from tidefold.operations.verify.scrub import scrub

@@ -32,14 +32,16 @@ from tidefold.domain.table.table_spec import Column, TableSpec
 from tidefold.domain.verify.expected_files import Damage, DamageKind, FileRole, StoredLocation
 from tidefold.errors import NotFoundError, StorageError
 from tidefold.ledger import read_manifest
+from tidefold.operations.ground.outcome import Outcome
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.ground.sweep import manifest_files
 from tidefold.operations.local_copies.manage import retain_local
-from tidefold.operations.outcome import Outcome
-from tidefold.operations.pipeline import Pipeline
-from tidefold.operations.retention.subsume import manifest_files, subsume
+from tidefold.operations.requests import Fold, Restore
+from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.snapshot.abort import abort
 from tidefold.operations.snapshot.compact_log import take_tail
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import Fold, Restore, materialize
+from tidefold.operations.snapshot.materialize import materialize
 from tidefold.operations.verify import verify as verification
 from tidefold.operations.verify.scope import _hint
 from tidefold.operations.verify.verify import Asked, verify

@@ -9,8 +9,8 @@ import pytest
 from support.lives import PUBLISHED, Move, abort, claim, judge, live, make_pipeline, stage, take
 from tidefold.domain.log_state import State
 from tidefold.errors import NotFoundError
+from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.inspect.status import LogStatus, history, newest_report, status
-from tidefold.operations.pipeline import Pipeline
 
 
 @pytest.fixture

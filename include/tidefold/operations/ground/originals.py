@@ -18,7 +18,7 @@ from tidefold.domain.snapshot.manifest import DELTA_LOG, DESCRIPTION, SavedFile,
 from tidefold.domain.source_progress_history import progress_at
 from tidefold.errors import CorruptError, InvalidInputError, NotFoundError, RefusedError, TidefoldError
 from tidefold.ledger import Ledger, read_description, read_manifest
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.storage import Store, open_store
 from tidefold.storage.addresses import find_schemes, require_apart, require_within
 

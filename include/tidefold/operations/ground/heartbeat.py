@@ -20,7 +20,7 @@ from tidefold.domain.log_state import Snapshot, State
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot.claim import WatchedAttempt
 from tidefold.errors import InvalidInputError, NotFoundError, TidefoldError
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.storage import Store
 from tidefold.typed_json import decode_json
 

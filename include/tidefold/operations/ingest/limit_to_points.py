@@ -8,21 +8,20 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from tidefold.config import SetConfig
-from tidefold.domain.log_state import Snapshot
+from tidefold.domain.log_state import LogState, Snapshot, State
 from tidefold.domain.sets.point import FoundPoint, SetPoint, explain_missing_ends, find_point
 from tidefold.domain.sets.progress import LogProgress, SourceRecord, follow_records
 from tidefold.domain.sets.set_state import move_point
 from tidefold.errors import ConflictError, NotFoundError, RefusedError, TidefoldError, wrap_unexpected
+from tidefold.operations.ground.outcome import Outcome
+from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.ingest.stages import Planned, plan_log
-from tidefold.operations.outcome import Outcome
-from tidefold.operations.pipeline import Pipeline
-from tidefold.operations.sets.publish import publish_decided
-from tidefold.operations.sets.status import find_undecided
+from tidefold.operations.publish.publish_set import publish_decided
 from tidefold.sources.api import Feed
 from tidefold.sources.debezium.transactions import LandedEnds, read_ends, read_records
 from tidefold.sources.landing.folders import name_at
@@ -239,3 +238,13 @@ def _find_table(pipeline: Pipeline, landed: LandedEnds, plan: Planned) -> str:
             "topic does.",
         )
     return topic.removeprefix(f"{landed.prefix}.")
+
+
+def find_undecided(states: Iterable[LogState | None]) -> dict[str, Snapshot]:
+    """Returns the staged snapshots that their gates refused, by log: each may still be let through, or aborted."""
+    attempts = {state.log: state.open_attempt for state in states if state and state.open_attempt}
+    return {
+        log: one
+        for log, one in attempts.items()
+        if one and one.state is State.STAGED and one.verdict and not one.verdict.allows
+    }

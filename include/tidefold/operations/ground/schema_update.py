@@ -10,7 +10,7 @@ from tidefold.changelog.schema import Aligner
 from tidefold.domain.log_state import LogState
 from tidefold.domain.source_progress import TTL_DAYS, FollowedTtl
 from tidefold.domain.table.schema_evolution import add_found, evolve
-from tidefold.operations.pipeline import Pipeline, now
+from tidefold.operations.ground.pipeline import Pipeline, now
 
 
 def apply_configured_schema(pipeline: Pipeline, state: LogState, run: str = "") -> LogState:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from tidefold.domain.log_state import Snapshot, State
 from tidefold.domain.sets.set_state import SetState, give_up, record_published
 from tidefold.domain.snapshot import transitions
-from tidefold.errors import CorruptError
+from tidefold.errors import CorruptError, RefusedError
 from tidefold.ledger import SetLedger
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.pipeline import Pipeline
 
 
 def publish_decided(pipeline: Pipeline, ledger: SetLedger, state: SetState) -> SetState:
@@ -25,7 +25,7 @@ def publish_decided(pipeline: Pipeline, ledger: SetLedger, state: SetState) -> S
 def _publish_member(pipeline: Pipeline, log: str, snapshot: int) -> int:
     """Completes and publishes one snapshot, and returns the version of its table."""
     # Commands that only look for an open decision do not load deltalake.
-    from tidefold.operations.snapshot.confirm import roll_forward
+    from tidefold.operations.publish.publish_log import roll_forward
 
     ledger = pipeline.ledger(log)
     member = ledger.read().snapshot(snapshot)
@@ -73,3 +73,15 @@ def give_up_staged(pipeline: Pipeline, log: str, snapshot: Snapshot | None) -> N
         return state if decided and decided.snapshot == snapshot.id else give_up(state, log, snapshot.id)
 
     publish_decided(pipeline, ledger, ledger.commit(transition))
+
+
+def require_alone(pipeline: Pipeline, log: str, why: str, hint: str) -> None:
+    """Raises RefusedError (SET_TOGETHER) if the log is in a set.
+
+    why: goes on after "`log` is in set `name`".
+    hint: the next step; `{set}` in it is the name of the set.
+    """
+    chosen = pipeline.config.set_of(log)
+    if chosen:
+        message = f"`{log}` is in set `{chosen.name}`{why}"
+        raise RefusedError("SET_TOGETHER", message, hint=hint.format(set=chosen.name))

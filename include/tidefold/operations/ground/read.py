@@ -1,9 +1,9 @@
-"""Reads rows of snapshots, live tables and logs, and compares the rows of two of them."""
+"""Reads rows of snapshots, live tables and logs."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Generator, Iterable, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from enum import StrEnum
@@ -14,20 +14,17 @@ import pyarrow.compute as pc
 
 from tidefold.changelog.key_group_hash import with_key_groups
 from tidefold.changelog.schema import change_schema, table_schema
-from tidefold.changelog.segment import Indexes, read_change_set
 from tidefold.config.models.sources import StateJsonEntry
-from tidefold.domain.key_groups import SPLIT, KeyGroups, OwnedRows, RedistributionMode, Share, bucket_ranges
+from tidefold.domain.key_groups import SPLIT, OwnedRows, RedistributionMode, Share
 from tidefold.domain.log_state import ChangeSet, LogState, Snapshot, SnapshotKind, TableSpec
-from tidefold.domain.snapshot.manifest import DataFile, Deletions, Manifest
+from tidefold.domain.snapshot.manifest import Manifest
 from tidefold.domain.snapshot.transitions import require_readable
-from tidefold.domain.table.table_spec import rename_columns
-from tidefold.domain.table.types import column_origins, find_dropped_columns, shape_at
+from tidefold.domain.table.types import shape_at
 from tidefold.errors import InvalidInputError, NotFoundError, RefusedError
 from tidefold.ledger import read_manifest
-from tidefold.operations.pipeline import Pipeline, find_current_limit
-from tidefold.read.plan import OneKey, ReadPlan, ReadTask
-from tidefold.read.task import KINDS, Difference, compare, plan_schema, read_task
-from tidefold.storage import Store
+from tidefold.operations.ground.pipeline import Pipeline, find_current_limit
+from tidefold.read.plan import OneKey, ReadPlan
+from tidefold.read.task import plan_schema, read_task
 from tidefold.typed_json import decode_json
 
 
@@ -274,119 +271,3 @@ def _convert(value: str | int | bool, kind: pa.DataType) -> object:
     if pa.types.is_decimal(kind) and not isinstance(value, bool):
         return pa.scalar(Decimal(value), kind).as_py()
     return pa.scalar(value, kind).as_py()
-
-
-# Files that both snapshots share are not read: the same name and sha256 mean the same rows.
-@dataclass(slots=True)
-class Diff:
-    """The differences of two snapshots.
-
-    counts: the number of rows by kind of change.
-    rows: the first of these rows.
-    files: the files of both snapshots; a shared one counts once. files_read: how many of them were opened.
-    left_out: columns that only one of the two has.
-    """
-
-    log: str
-    before: int
-    after: int
-    files: int
-    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(KINDS, 0))
-    rows: list[Difference] = field(default_factory=list)
-    files_read: int = 0
-    bytes_read: int = 0
-    left_out: tuple[str, ...] = ()
-
-    @property
-    def total(self) -> int:
-        return sum(self.counts.values())
-
-
-def diff(pipeline: Pipeline, log: str, before: int, after: int, limit: int = 20) -> Diff:
-    """Compares the rows of snapshot `before` with snapshot `after`; either may be tail-only.
-
-    Snapshots of different schemas are compared by their common columns. Raises NotFoundError if a snapshot is not
-    retained, RefusedError if a value does not fit the newer schema, CorruptError if a file is not as confirmed.
-    """
-    state = require_state(pipeline, log)
-    plans, left_out = _alike([plan_from(pipeline, state, ReadRequest(snapshot=one)) for one in (before, after)])
-    named = {_content(file) for plan in plans for file in plan.files}
-    difference = Diff(log, before, after, len(named), left_out=left_out)
-    for key_groups in _ranges(plans):
-        tasks = _tasks(pipeline.store, plans, key_groups)
-        if any(task.files or task.change_sets for task in tasks):
-            _add(pipeline.store, difference, plans, tasks, limit)
-    return difference
-
-
-def _alike(plans: Sequence[ReadPlan]) -> tuple[list[ReadPlan], tuple[str, ...]]:
-    """Returns both reads with only the common columns, in the newer schema's types; and the other columns."""
-    older, newer = sorted(plans, key=lambda plan: plan.schema)
-    if older.schema == newer.schema:
-        return [*plans], ()
-    schemas = max((plan.schemas for plan in plans), key=len)
-    origins = column_origins(schemas, older.schema, newer.schema)
-    common = tuple(c for c in newer.shape.columns if origins[c.name].name is not None)
-    added = (name for name, former in origins.items() if former.name is None)
-    shape = rename_columns(newer.shape, common, {c.name: c.name for c in common})
-    alike = [
-        replace(p, shape=replace(shape, buckets=p.shape.buckets), schema=newer.schema, schemas=schemas) for p in plans
-    ]
-    return alike, (*added, *find_dropped_columns(schemas, older.schema, newer.schema))
-
-
-def _add(store: Store, difference: Diff, plans: Sequence[ReadPlan], tasks: Sequence[ReadTask], limit: int) -> None:
-    before, after = (read_task(store, plan, task) for plan, task in zip(plans, tasks, strict=True))
-    compared = compare(before, after, plans[0].shape, limit - len(difference.rows))
-    for kind, count in compared.counts.items():
-        difference.counts[kind] += count
-    difference.rows += compared.rows
-    difference.files_read += sum(len(task.files) for task in tasks)
-    difference.bytes_read += sum(file.bytes for task in tasks for file in task.files)
-
-
-def _content(file: DataFile) -> tuple[str, str, Deletions | None]:
-    return file.name, file.sha256, file.deletions
-
-
-def _tasks(store: Store, plans: Sequence[ReadPlan], key_groups: KeyGroups) -> tuple[ReadTask, ReadTask]:
-    """Returns what to read of each side, without files that cannot differ."""
-    first, second = (_task(store, plan, key_groups) for plan in plans)
-    if first.change_sets == second.change_sets and _contents(first) == _contents(second):
-        return ReadTask(key_groups, (), ()), ReadTask(key_groups, (), ())
-    if first.change_sets or second.change_sets:
-        return first, second
-    # Each key is in one file of a snapshot, so shared files contain no key of the other files.
-    shared = _contents(first) & _contents(second)
-    one, other = (replace(t, files=tuple(f for f in t.files if _content(f) not in shared)) for t in (first, second))
-    return one, other
-
-
-def _contents(task: ReadTask) -> set[tuple[str, str, Deletions | None]]:
-    return {_content(file) for file in task.files}
-
-
-def _task(store: Store, plan: ReadPlan, key_groups: KeyGroups) -> ReadTask:
-    files = tuple(f for f in plan.files if f.key_groups.meets(key_groups))
-    near = (c for c in plan.change_sets if c.key_groups.meets(key_groups))
-    indexes: Indexes = {}
-    # The range of a change set covers nearly every bucket, but it may have no change in one of them.
-    filled = (c for c in near if read_change_set(store, c, key_groups, indexes).num_rows)
-    return ReadTask(key_groups, files, tuple(filled))
-
-
-def _ranges(plans: Iterable[ReadPlan]) -> Iterator[KeyGroups]:
-    """Yields ranges of key groups that no file or bucket of either side crosses; their buckets may differ in number."""
-    spans: list[KeyGroups] = []
-    for plan in plans:
-        spans += bucket_ranges(plan.shape.key_groups, plan.shape.buckets)
-        spans += [file.key_groups for file in plan.files]
-    spans.sort()
-    current = spans[0]
-    for span in spans[1:]:
-        if span.first <= current.last:
-            current = KeyGroups(current.first, max(current.last, span.last))
-        else:
-            yield current
-            current = span
-    yield current

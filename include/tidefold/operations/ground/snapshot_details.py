@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidefold.domain.log_state import SnapshotKind
-from tidefold.operations.outcome import Details, empty_if_none, inline_keys, omit_if_none
+from tidefold.operations.ground.outcome import Details, empty_if_none, inline_keys, omit_if_none
 from tidefold.storage.local_copies.copies import Copied
 
 

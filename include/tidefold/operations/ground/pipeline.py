@@ -11,7 +11,7 @@ from tidefold.config.models.sources import StateJsonEntry
 from tidefold.domain.log_state import Expire, LogState, Snapshot, State
 from tidefold.errors import NotFoundError
 from tidefold.ledger import ComparedFields, Items, Ledger, SetLedger, Versions
-from tidefold.operations.outcome import Outcome, Status
+from tidefold.operations.ground.outcome import Outcome, Status
 from tidefold.storage import Store, logs_at_once
 from tidefold.storage.local_copies.host_copies import HostFolders
 from tidefold.storage.local_copies.roots import LocalRoots
@@ -107,3 +107,12 @@ def find_current_limit(pipeline: Pipeline, state: LogState, snapshot: Snapshot |
     if state.log not in pipeline.config.logs or (snapshot and snapshot.as_of):
         return None
     return pipeline.log_of(state).expire(now())
+
+
+def find_horizon(pipeline: Pipeline, state: LogState) -> int | None:
+    """Returns the order below which changes are quarantined, because such old deletes are forgotten. None: no limit."""
+    late = pipeline.log(state.log).late
+    if late is None or late.policy != "quarantine":
+        return None
+    announced = (s.horizon for s in state.snapshots if s.state is not State.ABORTED)
+    return max((one for one in announced if one is not None), default=None)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tidefold.domain.retention.log_bounds import Bound
-from tidefold.operations.outcome import Details, Outcome, omit_if_none
+from tidefold.operations.ground.outcome import Details, Outcome, omit_if_none
 
 _CUT = "change sets up to "
 
