@@ -88,7 +88,7 @@ class Attempt:
         return any(task.writes_rows for task in self.tasks)
 
 
-class Request(Protocol):
+class AttemptRequest(Protocol):
     """A request for a snapshot. It claims a log and plans its attempt by itself.
 
     run: the id of the run that asks.

@@ -32,7 +32,7 @@ from tidefold.operations.ground.snapshot_details import LocalCopyDetails, Staged
 from tidefold.operations.ground.sweep import sweep
 from tidefold.operations.local_copies.manage import clear_leftovers, copy_staged
 from tidefold.operations.snapshot.abort import give_up_attempt
-from tidefold.operations.snapshot.attempt import Attempt, Claimant, Request, RestoreInfo
+from tidefold.operations.snapshot.attempt import Attempt, AttemptRequest, Claimant, RestoreInfo
 from tidefold.operations.snapshot.task_results import (
     decode_results,
     describe_reads,
@@ -238,7 +238,7 @@ class SnapshotPlan:
     attempt: Attempt
 
 
-def prepare(pipeline: Pipeline, log: str, request: Request) -> SnapshotPlan | Outcome:
+def prepare(pipeline: Pipeline, log: str, request: AttemptRequest) -> SnapshotPlan | Outcome:
     """Plans a snapshot without claiming the log; an outcome if there is nothing to make. Raises TidefoldError."""
     claimant = request.prepare_claim(pipeline, log)
     if claimant is None:
@@ -282,7 +282,7 @@ class Attempts:
 def materialize(
     pipeline: Pipeline,
     logs: Sequence[str],
-    request: Request,
+    request: AttemptRequest,
     run: Runner,
     plans: Mapping[str, SnapshotPlan] | None = None,
 ) -> list[Outcome]:
@@ -299,7 +299,7 @@ def materialize(
 def begin(
     pipeline: Pipeline,
     logs: Sequence[str],
-    request: Request,
+    request: AttemptRequest,
     plans: Mapping[str, SnapshotPlan] | None = None,
 ) -> Iterator[Attempts]:
     """Claims each log and plans its tasks. Within the context, heartbeats show other runs that the attempts live.
@@ -324,7 +324,7 @@ def begin(
 
 
 def _begin(
-    pipeline: Pipeline, log: str, request: Request, heart: Heartbeat, planned: SnapshotPlan | None
+    pipeline: Pipeline, log: str, request: AttemptRequest, heart: Heartbeat, planned: SnapshotPlan | None
 ) -> Attempt | Outcome:
     ledger = pipeline.ledger(log)
     try:
