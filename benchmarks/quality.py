@@ -42,7 +42,7 @@ from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
 from tidefold.quality.report.result import SAMPLES
 from tidefold.quality.run import expectations as gate
-from tidefold.quality.run.engine import Meter
+from tidefold.quality.run.cost import Meter
 from tidefold.quality.run.expectations import load
 from tidefold.quality.run.run_checks import Baseline, ValidationContext, run_checks
 from tidefold.quality.run.spark_rows import SparkEngine

@@ -10,8 +10,8 @@ from tidefold.compute.runners import in_process
 from tidefold.domain.snapshot.manifest import Manifest
 from tidefold.domain.wording import EngineName
 from tidefold.quality.run.bucket_counts import bucket_counter
+from tidefold.quality.run.cost import Meter
 from tidefold.quality.run.count_memory import CountMemory
-from tidefold.quality.run.engine import Meter
 from tidefold.quality.run.spark_rows import SparkRows
 from tidefold.storage import Store
 

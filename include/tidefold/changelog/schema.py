@@ -28,6 +28,7 @@ from tidefold.domain.log_state import TableSpec
 from tidefold.domain.table.table_spec import ARRIVAL as ARRIVAL
 from tidefold.domain.table.table_spec import VALID_FROM, Engine
 from tidefold.domain.table.types import (
+    MAX_PRECISION,
     ColumnOrigin,
     Schema,
     Type,
@@ -70,6 +71,22 @@ def _arrow_type(type_: Type) -> pa.DataType:
     if type_.element is not None:
         return pa.list_(_arrow_type(type_.element))
     return pa.decimal128(type_.precision, type_.scale) if type_.name == "decimal" else _ARROW[type_.name]
+
+
+def find_column_type(type_: pa.DataType) -> str | None:
+    """Returns the type of a column that holds all values of an Arrow type; None: there is none."""
+    if pa.types.is_timestamp(type_):
+        return "timestamp"
+    if pa.types.is_decimal(type_) and type_.precision <= MAX_PRECISION:
+        return f"decimal({type_.precision},{type_.scale})"
+    if type_ in (pa.uint64(), pa.null()):
+        return "long" if type_ == pa.uint64() else "string"
+    wider = {pa.int8(): "int", pa.int16(): "int", pa.large_string(): "string", pa.large_binary(): "binary"}
+    wider |= {pa.uint8(): "int", pa.uint16(): "int", pa.uint32(): "long"}
+    names = {**{kind: name for name, kind in _ARROW.items()}, **wider}
+    if pa.types.is_list(type_):
+        return f"array<{names[type_.value_type]}>" if type_.value_type in names else None
+    return names.get(type_)
 
 
 # A delete that is half of an update has the number of its row, less this: so it is before the insert.

@@ -1,58 +1,23 @@
-"""The protocol of sources, and those that there are, by format.
-
-A feed is the configured input of a log, as plain values that Spark tasks receive.
-"""
+"""The protocol of sources, and what they return."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from importlib import import_module
-from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Any, Protocol, cast
-
-from tidefold.errors import NotFoundError
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from tidefold.domain.log_state import LogState, TableSpec
+    from tidefold.sources.feed import Feed
     from tidefold.sources.landing.completeness import Ending
-    from tidefold.sources.landing.listing import LandedFile
+    from tidefold.sources.landing.listing import LandedFile, Listing
     from tidefold.sources.landing.plan import FileTask
     from tidefold.sources.landing.problems import FileProblem
     from tidefold.sources.quarantine.writer import QuarantineWriter
     from tidefold.sources.records.accounting import Account, ReaderPosition
     from tidefold.sources.records.errors import RefusedRecordError
-
-# What Debezium writes for a value that did not change and was not sent.
-PLACEHOLDER = "__debezium_unavailable_value"
-
-
-@dataclass(frozen=True, slots=True)
-class Feed:
-    """The configured input of a log.
-
-    path: the absolute folder, or the address.
-    options: keys that only this format has, as JSON values.
-    """
-
-    format: str
-    path: str
-    options: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def placeholder(self) -> str:
-        """What the source writes for a value that it did not send."""
-        return str(self.options.get("placeholder", PLACEHOLDER))
-
-
-@dataclass(frozen=True, slots=True)
-class Listing:
-    """The files of a log, ordered by partition, start and name, and the problems of the others."""
-
-    files: tuple[LandedFile, ...]
-    problems: tuple[FileProblem, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,52 +76,3 @@ class Source(Protocol):
 
     def reader(self, shape: TableSpec) -> RecordReader | None:
         """Returns the reader of refused records from the quarantine; None: they cannot be read alone."""
-
-
-# Imported when they are needed: each brings libraries of its own.
-_CLASSES = {
-    "csv": "tidefold.sources.files.base:Csv",
-    "debezium-avro": "tidefold.sources.debezium.typed_records:DebeziumAvro",
-    "debezium-json": "tidefold.sources.debezium.json_source:DebeziumJson",
-    "debezium-parquet": "tidefold.sources.debezium.typed_records:DebeziumParquet",
-    "delta": "tidefold.sources.extract.delta:DeltaExtracts",
-    "delta-cdf": "tidefold.sources.delta.source:DeltaFeed",
-    "json": "tidefold.sources.json_lines.source:Json",
-    "parquet": "tidefold.sources.files.parquet:Parquet",
-    "state-json": "tidefold.sources.state.source:StateJson",
-}
-FORMATS = tuple(_CLASSES)
-CUSTOM = "custom"
-# Where installed packages name their sources. A configuration cannot have code loaded from anywhere else.
-GROUP = "tidefold.sources"
-
-
-def custom_sources() -> tuple[str, ...]:
-    """The names of the sources that installed packages bring."""
-    return tuple(sorted({point.name for point in entry_points(group=GROUP)}))
-
-
-def source_of(feed: Feed) -> Source:
-    """The source that reads a feed. Raises NotFoundError when the package that brings it is not installed."""
-    if feed.format == CUSTOM:
-        return _custom(feed)
-    module, _, name = _CLASSES[feed.format].partition(":")
-    source: Any = getattr(import_module(module), name)(feed)
-    if not feed.options.get("extract") or feed.format == "delta":
-        return cast("Source", source)
-    from tidefold.sources.extract.source import FullExtracts
-
-    return FullExtracts(feed, source)
-
-
-def _custom(feed: Feed) -> Source:
-    name = str(feed.options["name"])
-    points = [point for point in entry_points(group=GROUP) if point.name == name]
-    if not points:
-        raise NotFoundError(
-            "SOURCE_UNKNOWN",
-            f"No installed package provides a source `{name}`.",
-            hint=f"Install the package that provides it. Installed sources: {', '.join(custom_sources()) or 'none'}.",
-        )
-    source: Source = points[0].load()(Feed(feed.format, feed.path, feed.options["options"]))
-    return source

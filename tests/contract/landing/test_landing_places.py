@@ -18,7 +18,8 @@ from deltalake import DeltaTable, write_deltalake
 from support.landing_places import OBJECT_STORES, PLACES, DiskBucket, LandingBucket
 from tidefold.errors import NotFoundError, StorageError
 from tidefold.sources.landing import object_folder
-from tidefold.sources.landing.folders import LandingPlace, ReplacedFileError, Stamp, folder_at, name_at
+from tidefold.sources.landing.folders import folder_at, name_at
+from tidefold.sources.landing.landing_place import LandingPlace, ReplacedFileError, Stamp
 from tidefold.sources.landing.object_folder import split_names
 from tidefold.storage.s3.client import Bucket
 

@@ -30,8 +30,8 @@ from tidefold.domain.source_progress import SourceProgress
 from tidefold.errors import TidefoldError
 from tidefold.quality.run import count_memory
 from tidefold.quality.run.bucket_counts import bucket_counter
+from tidefold.quality.run.cost import Reuse
 from tidefold.quality.run.count_memory import Counts, Query, adds_up, counts_duplicates, decode_counts, encode_counts
-from tidefold.quality.run.engine import Reuse
 from tidefold.quality.run.expectations import evaluate
 from tidefold.quality.run.spark_rows import SparkRows
 from tidefold.quality.suite.check import Check

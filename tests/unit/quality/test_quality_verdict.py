@@ -22,7 +22,7 @@ from tidefold.quality.report.verdict_store import (
     verdict_of,
     verdict_path,
 )
-from tidefold.quality.run.engine import CostPart
+from tidefold.quality.run.cost import CostPart
 from tidefold.quality.run.statistics import ColumnStatistics
 from tidefold.storage.store import MemoryStore
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from tidefold.sources.api import FORMATS, Feed, source_of
+from tidefold.sources.feed import Feed
+from tidefold.sources.formats import FORMATS, source_of
 
 NEEDED = {"state-json": {"kind": "value", "state_key": ["id"]}}
 

@@ -12,7 +12,7 @@ from support.reading import FileReading
 from tidefold.changelog.schema import DELETE, MERGE, UPSERT
 from tidefold.domain.log_state import Column, TableSpec
 from tidefold.domain.table.table_spec import COLUMNS, POSITION, Deletes, Engine, Merge
-from tidefold.sources.api import Feed
+from tidefold.sources.feed import Feed
 from tidefold.sources.json_lines.source import Json
 from tidefold.sources.records.accounting import FilePosition, LateOffsetError, ReaderPosition
 from tidefold.sources.records.change_batches import TableBuilder

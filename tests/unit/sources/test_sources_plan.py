@@ -10,7 +10,7 @@ from support.builders import SHAPE
 from tidefold.domain.log_state import LandedFileRecord, LogState, Position
 from tidefold.domain.source_progress import StreamPosition
 from tidefold.sources.landing.completeness import Ending
-from tidefold.sources.landing.folders import Stamp
+from tidefold.sources.landing.landing_place import Stamp
 from tidefold.sources.landing.listing import LandedFile
 from tidefold.sources.landing.plan import FilePlan, bins, newest_files, plan_files
 

@@ -11,7 +11,6 @@ import pytest
 from tidefold.domain.sets.point import SetPoint
 from tidefold.domain.sets.progress import TransactionEnd
 from tidefold.errors import RefusedError
-from tidefold.sources.api import Feed
 from tidefold.sources.debezium.ordering import (
     ChangeHead,
     PlaceBlock,
@@ -21,6 +20,7 @@ from tidefold.sources.debezium.ordering import (
     parse_end_id,
 )
 from tidefold.sources.debezium.transactions import read_ends
+from tidefold.sources.feed import Feed
 
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 FILE_7_POSITION_345 = 7 * 10**10 + 345

@@ -27,7 +27,7 @@ from tidefold.domain.key_groups import Redistribution, RedistributionMode
 from tidefold.domain.log_state import Expire
 from tidefold.domain.table.schema_evolution import Policies
 from tidefold.domain.table.table_spec import ARRIVAL, COLUMNS, POSITION, Column, Engine, TableSpec
-from tidefold.sources.api import Feed
+from tidefold.sources.feed import Feed
 from tidefold.yaml_files.messages import StrictModel, Text
 
 

@@ -15,7 +15,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
 from tidefold.domain.table.table_spec import COLUMNS, POSITION, VERSION
-from tidefold.sources.api import PLACEHOLDER
+from tidefold.sources.feed import PLACEHOLDER
 from tidefold.yaml_files.messages import StrictModel, Text, mistake, mistakes_below
 
 _UPSERTS = ["upsert", "insert", "update", "c", "r", "u", "I", "U"]

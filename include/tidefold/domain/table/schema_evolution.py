@@ -14,10 +14,11 @@ from tidefold.domain.table.table_spec import Column, Engine, TableSpec, rename_c
 from tidefold.domain.table.types import (
     Schema,
     encodings_of,
+    first_schema,
     has_text,
     join_decimal,
     parse_type,
-    schemas_of,
+    schema_of,
     widens,
     without_source_details,
 )
@@ -371,3 +372,19 @@ def _require_allowed(state: LogState, differences: tuple[SchemaChange, ...], pol
         hint=_hint(state)
         or f"{wider} the old {place} back{allow if able else ''}. {_advise_to_begin_again(state.log)}",
     )
+
+
+def schemas_of(state: LogState) -> tuple[Schema, ...]:
+    """Returns all known schemas of a log, oldest first; at least one."""
+    return state.schemas or (first_schema(state.shape.columns),)
+
+
+def shape_at(state: LogState, schema: int) -> TableSpec:
+    """Returns the table definition of the log with this schema."""
+    schemas = schemas_of(state)
+    newest, wanted = schemas[-1], schema_of(schemas, schema)
+    if wanted.id == newest.id:
+        return state.shape
+    names_then = {number: column.name for column, number in zip(wanted.columns, wanted.ids, strict=True)}
+    names = {name: names_then[number] for name, number in newest.named.items() if number in names_then}
+    return rename_columns(state.shape, wanted.columns, names)

@@ -11,10 +11,10 @@ from decimal import Decimal, InvalidOperation
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from tidefold.domain.table.table_spec import Column, TableSpec, rename_columns
+from tidefold.domain.table.table_spec import Column, TableSpec
 
 if TYPE_CHECKING:
-    from tidefold.domain.log_state import LogState
+    pass
 
 # Types without parameters.
 PLAIN = ("boolean", "int", "long", "float", "double", "string", "date", "timestamp", "binary")
@@ -283,22 +283,6 @@ def first_schema(columns: tuple[Column, ...]) -> Schema:
 def without_source_details(column: Column) -> Column:
     """Returns a column without the settings of its source: only what concerns its values in the table."""
     return replace(column, encoding="", aliases=(), optional=False)
-
-
-def schemas_of(state: LogState) -> tuple[Schema, ...]:
-    """Returns all known schemas of a log, oldest first; at least one."""
-    return state.schemas or (first_schema(state.shape.columns),)
-
-
-def shape_at(state: LogState, schema: int) -> TableSpec:
-    """Returns the table definition of the log with this schema."""
-    schemas = schemas_of(state)
-    newest, wanted = schemas[-1], schema_of(schemas, schema)
-    if wanted.id == newest.id:
-        return state.shape
-    names_then = {number: column.name for column, number in zip(wanted.columns, wanted.ids, strict=True)}
-    names = {name: names_then[number] for name, number in newest.named.items() if number in names_then}
-    return rename_columns(state.shape, wanted.columns, names)
 
 
 def schema_of(schemas: Sequence[Schema], schema: int) -> Schema:

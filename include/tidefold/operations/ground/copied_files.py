@@ -8,7 +8,7 @@ from functools import partial
 from tidefold.domain.ingest.quarantine_retry import quarantine_files
 from tidefold.domain.log_state import LandedFileRecord, LogState
 from tidefold.domain.source_progress import NameReading
-from tidefold.sources.api import Feed
+from tidefold.sources.feed import Feed
 from tidefold.sources.landing.folders import read_folders
 from tidefold.sources.landing.name_times import find_time
 from tidefold.sources.quarantine.reparse import Refused, read_refused

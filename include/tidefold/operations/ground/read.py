@@ -19,7 +19,7 @@ from tidefold.domain.key_groups import SPLIT, OwnedRows, RedistributionMode, Sha
 from tidefold.domain.log_state import ChangeSet, LogState, Snapshot, SnapshotKind, TableSpec
 from tidefold.domain.snapshot.manifest import Manifest
 from tidefold.domain.snapshot.transitions import require_readable
-from tidefold.domain.table.types import shape_at
+from tidefold.domain.table.schema_evolution import shape_at
 from tidefold.errors import InvalidInputError, NotFoundError, RefusedError
 from tidefold.ledger import read_manifest
 from tidefold.operations.ground.pipeline import Pipeline, find_current_limit

@@ -12,9 +12,8 @@ import msgspec
 
 from tidefold.changelog import write_intents
 from tidefold.compute.runners import Runner
-from tidefold.domain.table.schema_evolution import ChangeKind, Policy, add_found, changes
+from tidefold.domain.table.schema_evolution import ChangeKind, Policy, add_found, changes, schemas_of
 from tidefold.domain.table.table_spec_validation import column_mistakes
-from tidefold.domain.table.types import schemas_of
 from tidefold.errors import InvalidInputError, RefusedError, StorageError, TidefoldError, wrap_unexpected
 from tidefold.operations.ground import recovery
 from tidefold.operations.ground.outcome import Outcome, Status, map_logs

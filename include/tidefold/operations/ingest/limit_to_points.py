@@ -22,8 +22,8 @@ from tidefold.operations.ground.outcome import Outcome
 from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.ingest.stages import Planned, plan_log
 from tidefold.operations.publish.publish_set import publish_decided
-from tidefold.sources.api import Feed
 from tidefold.sources.debezium.transactions import LandedEnds, read_ends, read_records
+from tidefold.sources.feed import Feed
 from tidefold.sources.landing.folders import name_at
 
 _TRIES = 5

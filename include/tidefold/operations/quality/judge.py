@@ -14,7 +14,7 @@ from tidefold.domain.log_state import LogState, Snapshot, State
 from tidefold.domain.snapshot import transitions
 from tidefold.domain.snapshot.manifest import Manifest
 from tidefold.domain.source_progress_history import find_landed_range
-from tidefold.domain.table.types import shape_at
+from tidefold.domain.table.schema_evolution import shape_at
 from tidefold.domain.wording import EngineName
 from tidefold.errors import CorruptError, NotFoundError, StorageError, TidefoldError
 from tidefold.ledger import read_manifest
@@ -34,9 +34,10 @@ from tidefold.quality.report.verdict_store import (
     verdict_path,
 )
 from tidefold.quality.run.bucket_counts import JUDGE_AGAIN, check_files
+from tidefold.quality.run.cost import Reuse
 from tidefold.quality.run.count_memory import CountMemory
 from tidefold.quality.run.duckdb_rows import can_judge
-from tidefold.quality.run.engine import QualityEngine, Reuse
+from tidefold.quality.run.engine import QualityEngine
 from tidefold.quality.run.expectations import load
 from tidefold.quality.run.run_checks import Baseline, Target, ValidationContext, account_rows, run_checks
 from tidefold.quality.suite.check import REFERENCES, Check

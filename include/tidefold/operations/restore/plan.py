@@ -19,8 +19,9 @@ from tidefold.domain.log_state import ChangeSet, Expire, LogState, Snapshot, Sna
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot.manifest import Manifest
 from tidefold.domain.snapshot.point_in_time import older
+from tidefold.domain.table.schema_evolution import shape_at
 from tidefold.domain.table.table_spec import Engine
-from tidefold.domain.table.types import find_dropped_columns, shape_at
+from tidefold.domain.table.types import find_dropped_columns
 from tidefold.errors import CorruptError, TidefoldError
 from tidefold.fold.inputs import Inputs, SourcePlaces
 from tidefold.fold.plan import (

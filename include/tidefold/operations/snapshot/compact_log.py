@@ -20,8 +20,8 @@ from tidefold.domain.log_state import ChangeSet, LogState, SnapshotKind, State
 from tidefold.domain.paths import CHANGELOG
 from tidefold.domain.retention import log_bounds
 from tidefold.domain.snapshot import claim
+from tidefold.domain.table.schema_evolution import shape_at
 from tidefold.domain.table.table_spec import ARRIVAL, COLUMNS, POSITION, VERSION
-from tidefold.domain.table.types import shape_at
 from tidefold.domain.wording import count_noun
 from tidefold.errors import ConflictError, RefusedError, TidefoldError
 from tidefold.fold.merge.compaction import compact_changes, find_waiting_ties

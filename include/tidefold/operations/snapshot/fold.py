@@ -16,7 +16,7 @@ from tidefold.domain.snapshot import claim, point_in_time
 from tidefold.domain.snapshot.claim import KindPolicy
 from tidefold.domain.snapshot.point_in_time import UNDATED_HINT, came_later, find_kept
 from tidefold.domain.source_progress_history import progress_at
-from tidefold.domain.table.types import shape_at
+from tidefold.domain.table.schema_evolution import shape_at
 from tidefold.domain.wording import count_noun
 from tidefold.errors import InvalidInputError, RefusedError
 from tidefold.fold.plan import RewriteAction, decide_rewrite

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tidefold.domain.log_state import LogState, Snapshot
 from tidefold.domain.snapshot.manifest import Manifest
 from tidefold.domain.wording import count_noun
-from tidefold.quality.run.engine import CostPart, Reuse
+from tidefold.quality.run.cost import CostPart, Reuse
 from tidefold.quality.run.statistics import ColumnStatistics
 from tidefold.quality.suite.check import Check, Severity, canonical
 

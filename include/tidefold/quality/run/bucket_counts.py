@@ -28,8 +28,8 @@ from tidefold.domain.snapshot.manifest import DataFile, Manifest
 from tidefold.errors import CorruptError, TidefoldError
 from tidefold.fold.merge.arrow_merge import rows_of
 from tidefold.quality.run import count_memory
+from tidefold.quality.run.cost import Reuse
 from tidefold.quality.run.count_memory import CountMemory, CountRow, Counts, Query, ShareAnswer, ShareWork
-from tidefold.quality.run.engine import Reuse
 from tidefold.quality.run.expectations import not_computed
 from tidefold.storage import Store, open_store
 from tidefold.storage.delta_tables import convert_errors, open_table

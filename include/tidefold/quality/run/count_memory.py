@@ -23,7 +23,7 @@ from tidefold.domain.log_state import TableSpec
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot.manifest import DataFile, Manifest
 from tidefold.errors import AlreadyExistsError, CorruptError, TidefoldError
-from tidefold.quality.run.engine import Reuse
+from tidefold.quality.run.cost import Reuse
 from tidefold.storage import Store
 from tidefold.typed_json import decode_json
 

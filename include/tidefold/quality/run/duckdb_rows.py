@@ -22,8 +22,9 @@ from tidefold.domain.wording import EngineName
 from tidefold.errors import StorageError, TidefoldError
 from tidefold.quality.report.result import clip_text
 from tidefold.quality.run.bucket_counts import JUDGE_AGAIN, file_rows
+from tidefold.quality.run.cost import Meter
 from tidefold.quality.run.count_memory import CountMemory
-from tidefold.quality.run.engine import Meter, SqlDialect
+from tidefold.quality.run.engine import SqlDialect
 from tidefold.quality.run.expectations import translate_regex
 from tidefold.quality.suite.check import Check
 from tidefold.storage import Store

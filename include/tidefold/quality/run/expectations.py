@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from tidefold.errors import InvalidInputError, TidefoldError
 from tidefold.quality.report.result import SAMPLES, CheckResult, as_text, clip_text, key_text, result
-from tidefold.quality.run.engine import JudgedRows, Meter
+from tidefold.quality.run.cost import Meter
+from tidefold.quality.run.engine import JudgedRows
 from tidefold.quality.suite.check import Check, Severity
 from tidefold.typed_json import pause_collection
 from tidefold.yaml_files.messages import suggest

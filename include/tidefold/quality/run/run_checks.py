@@ -16,8 +16,9 @@ from tidefold.domain.wording import count_noun
 from tidefold.errors import TidefoldError
 from tidefold.quality.report.result import SAMPLES, CheckResult, Findings, as_text, clip_text, key_text, result
 from tidefold.quality.run.bucket_counts import UNIQUE, can_count
+from tidefold.quality.run.cost import Meter, Reuse
 from tidefold.quality.run.duckdb_rows import can_judge
-from tidefold.quality.run.engine import JudgedRows, Meter, Reuse
+from tidefold.quality.run.engine import JudgedRows
 from tidefold.quality.run.expectations import evaluate, not_computed
 from tidefold.quality.run.statistics import ColumnStatistics, RowStatistics, collect, find_wanted_columns, shift
 from tidefold.quality.suite.check import (

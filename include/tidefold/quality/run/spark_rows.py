@@ -22,9 +22,10 @@ from tidefold.domain.wording import EngineName
 from tidefold.errors import TidefoldError
 from tidefold.quality.report.result import clip_text
 from tidefold.quality.run.bucket_counts import JUDGE_AGAIN, TABLE, CountRows, bucket_counter, can_count, file_rows
+from tidefold.quality.run.cost import Meter
 from tidefold.quality.run.count_memory import CountMemory
 from tidefold.quality.run.duckdb_rows import can_judge_expectation, open_duckdb
-from tidefold.quality.run.engine import Meter, SqlDialect
+from tidefold.quality.run.engine import SqlDialect
 from tidefold.quality.run.expectations import load_for_spark
 from tidefold.storage import Store, open_store
 

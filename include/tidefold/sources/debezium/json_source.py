@@ -17,11 +17,12 @@ import msgspec
 from tidefold.domain.log_state import LogState, TableSpec
 from tidefold.domain.source_progress import NameReading
 from tidefold.domain.table.table_spec import Engine
-from tidefold.sources.api import Feed, Listing, ParsedFile, RecordReader
+from tidefold.sources.api import ParsedFile, RecordReader
 from tidefold.sources.debezium.envelope import envelope_reader
+from tidefold.sources.feed import Feed
 from tidefold.sources.landing.completeness import Ending, ending_of
 from tidefold.sources.landing.folders import LINES, choose_reading, folder_at, is_dash_name
-from tidefold.sources.landing.listing import LandedFile, list_by_number, list_landed, of_topic
+from tidefold.sources.landing.listing import LandedFile, Listing, list_by_number, list_landed, of_topic
 from tidefold.sources.landing.plan import BEFORE, UNREADABLE, FileTask, TakenFile, TakenRecords
 from tidefold.sources.landing.problems import FileProblem
 from tidefold.sources.landing.streams import file_chunks, number_lines, read_blocks

@@ -21,7 +21,7 @@ from deltalake.fs import DeltaStorageHandler
 
 from tidefold.domain.log_state import LogState, Position, TableSpec
 from tidefold.errors import CorruptError, InvalidInputError, NotFoundError, RefusedError, StorageError, TidefoldError
-from tidefold.sources.api import Feed, Listing, ParsedFile, UnfitFileError
+from tidefold.sources.api import ParsedFile, UnfitFileError
 from tidefold.sources.delta.log import (
     DeltaCommit,
     commit_path,
@@ -42,11 +42,12 @@ from tidefold.sources.delta.rows import (
     snapshot_rows,
     without_unchanged_keys,
 )
+from tidefold.sources.feed import Feed
 from tidefold.sources.files.base import RowTaker, misfit
 from tidefold.sources.files.parquet import misfit_type
 from tidefold.sources.landing.completeness import Ending
-from tidefold.sources.landing.folders import Stamp
-from tidefold.sources.landing.listing import LandedFile
+from tidefold.sources.landing.landing_place import Stamp
+from tidefold.sources.landing.listing import LandedFile, Listing
 from tidefold.sources.landing.plan import FileTask
 from tidefold.sources.landing.problems import FileProblem, report_unfit_schema
 from tidefold.sources.quarantine.writer import QuarantineWriter

@@ -10,9 +10,10 @@ from dataclasses import replace
 import pyarrow as pa
 
 from tidefold.domain.log_state import LogState, TableSpec
-from tidefold.sources.api import Listing, ParsedFile
+from tidefold.sources.api import ParsedFile
 from tidefold.sources.delta.source import DeltaFeed
 from tidefold.sources.extract.source import time_of
+from tidefold.sources.landing.listing import Listing
 from tidefold.sources.landing.plan import FileTask
 from tidefold.sources.quarantine.writer import QuarantineWriter
 

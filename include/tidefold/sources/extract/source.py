@@ -20,10 +20,11 @@ from tidefold.changelog.schema import change_schema
 from tidefold.domain.log_state import LogState, TableSpec
 from tidefold.domain.table.table_spec import POSITION
 from tidefold.errors import InvalidInputError, StorageError
-from tidefold.sources.api import Feed, Listing, ParsedFile, Source
+from tidefold.sources.api import ParsedFile, Source
+from tidefold.sources.feed import Feed
 from tidefold.sources.landing.completeness import Ending
 from tidefold.sources.landing.folders import folder_at
-from tidefold.sources.landing.listing import LandedFile, list_any
+from tidefold.sources.landing.listing import LandedFile, Listing, list_any
 from tidefold.sources.landing.plan import FileTask
 from tidefold.sources.landing.problems import FileProblem, report_changed
 from tidefold.sources.quarantine.writer import QuarantineWriter

@@ -18,11 +18,12 @@ from pyarrow import csv
 
 from tidefold.domain.log_state import LogState, TableSpec
 from tidefold.domain.table.table_spec import Engine
-from tidefold.sources.api import Feed, Listing, ParsedFile, UnfitFileError
+from tidefold.sources.api import ParsedFile, UnfitFileError
+from tidefold.sources.feed import Feed
 from tidefold.sources.files.csv_marks import STRAY, CsvMarks
 from tidefold.sources.landing.completeness import Ending, begins_as_named, csv_ending
 from tidefold.sources.landing.folders import read_folders
-from tidefold.sources.landing.listing import LandedFile, list_by_number
+from tidefold.sources.landing.listing import LandedFile, Listing, list_by_number
 from tidefold.sources.landing.plan import FileTask
 from tidefold.sources.landing.problems import FileProblem, report_unfit_schema, report_wrong_content
 from tidefold.sources.landing.streams import Blocks, DamagedError, Fingerprint, unzip

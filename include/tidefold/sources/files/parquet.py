@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from tidefold.changelog.schema import find_column_type
 from tidefold.domain.log_state import TableSpec
 from tidefold.sources.api import ParsedFile, UnfitFileError
 from tidefold.sources.files.base import AnyFiles, RowTaker, fit_hint, misfit, number_rows
@@ -72,10 +73,7 @@ class Parquet(AnyFiles):
             names = own_names(shape, schema.names)
             schema = pa.schema([f.with_name(name) for f, name in zip(schema, names, strict=True)])
             if why := misfit([*schema.names, *taker.folders], shape, self.rules.beside_in(schema.names)):
-                # Not at the top: it proposes the columns of all formats.
-                from tidefold.sources.inference.files import column_of_field
-
-                types = {field.name: column_of_field(field).type or "string" for field in schema}
+                types = {field.name: find_column_type(field.type) or "string" for field in schema}
                 hint = fit_hint([*names, *taker.folders], shape, self.rules.beside, task.file.name, types)
                 problem = report_unfit_schema(task.file.name, why, stops=bool(task.stops))
                 raise UnfitFileError(replace(problem, hint=hint))

@@ -13,12 +13,11 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tidefold.changelog.schema import arrow_type
+from tidefold.changelog.schema import find_column_type
 from tidefold.domain.table.table_spec import VERSION
-from tidefold.domain.table.types import PLAIN
 from tidefold.errors import CorruptError
-from tidefold.sources.api import Feed
 from tidefold.sources.debezium.typed_records import DebeziumAvro, DebeziumParquet
+from tidefold.sources.feed import Feed
 from tidefold.sources.files.base import Csv
 from tidefold.sources.files.parquet import Parquet, open_parquet, plain_schema, read_batches
 from tidefold.sources.inference import layout, roles
@@ -36,7 +35,8 @@ from tidefold.sources.inference.layout import find_folder_columns, find_marker
 from tidefold.sources.inference.proposal import ProposalQuestion, ProposedColumn, ProposedLog, log_ids
 from tidefold.sources.inference.rows import SampledFeed, name_column, propose_rows
 from tidefold.sources.inference.values import UNZONED, column_of_texts, find_spellings
-from tidefold.sources.landing.folders import Place, explain_table, folder_at, name_at
+from tidefold.sources.landing.folders import explain_table, folder_at, name_at
+from tidefold.sources.landing.landing_place import Place
 from tidefold.sources.landing.listing import LandedFile, list_any, open_landed
 from tidefold.sources.landing.problems import explain_foreign
 from tidefold.sources.landing.streams import CutShortError, DamagedError
@@ -248,23 +248,16 @@ def _find_time(name: str, values: Sequence[Any]) -> ProposedColumn | None:
 
 def column_of_field(field: pa.Field) -> ProposedColumn:
     """Returns a column whose type holds all values of the field's type."""
-    type_ = field.type
-    if pa.types.is_timestamp(type_):
-        return ProposedColumn(field.name, "timestamp", "" if type_.tz else UNZONED)
-    if pa.types.is_decimal(type_) and type_.precision <= 38:
-        return ProposedColumn(field.name, f"decimal({type_.precision},{type_.scale})")
-    wider = {pa.int8(): "int", pa.int16(): "int", pa.large_string(): "string", pa.large_binary(): "binary"}
-    wider |= {pa.uint8(): "int", pa.uint16(): "int", pa.uint32(): "long"}
-    if type_ == pa.uint64():
-        return ProposedColumn(field.name, "long", f"numbers from {2**63} on are refused")
-    names = {**{arrow_type(name): name for name in PLAIN}, **wider}
-    if type_ in names:
-        return ProposedColumn(field.name, names[type_])
-    if pa.types.is_list(type_) and type_.value_type in names:
-        return ProposedColumn(field.name, f"array<{names[type_.value_type]}>")
-    if pa.types.is_null(type_):
-        return ProposedColumn(field.name, "string", "only nulls seen: check the type")
-    return ProposedColumn(field.name, None, f"no type fits {type_}")
+    type_, note = find_column_type(field.type), ""
+    if type_ is None:
+        note = f"no type fits {field.type}"
+    elif pa.types.is_timestamp(field.type) and not field.type.tz:
+        note = UNZONED
+    elif field.type == pa.uint64():
+        note = f"numbers from {2**63} on are refused"
+    elif pa.types.is_null(field.type):
+        note = "only nulls seen: check the type"
+    return ProposedColumn(field.name, type_, note)
 
 
 def find_tables(directory: Place) -> dict[PurePosixPath, str]:

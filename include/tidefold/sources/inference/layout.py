@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from tidefold.domain.table.table_spec import MARIADB, MYSQL, POSTGRESQL
-from tidefold.sources.api import Feed
 from tidefold.sources.debezium.transactions import has_markers
 from tidefold.sources.debezium.typed_records import DebeziumAvro, DebeziumParquet
 from tidefold.sources.extract.source import find_date
+from tidefold.sources.feed import Feed
 from tidefold.sources.inference.proposal import ProposedLog, log_ids
 from tidefold.sources.json_lines.source import Json
-from tidefold.sources.landing.folders import Place, folder_at, read_folders
+from tidefold.sources.landing.folders import folder_at, read_folders
+from tidefold.sources.landing.landing_place import Place
 from tidefold.sources.landing.listing import LandedFile, list_any
 from tidefold.sources.landing.name_times import UUID, natural_order
 

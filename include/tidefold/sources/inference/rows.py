@@ -12,9 +12,9 @@ import msgspec
 
 from tidefold.domain.table.table_spec import VERSION, Column, TableSpec
 from tidefold.domain.table.table_spec_validation import column_mistakes
-from tidefold.sources.api import PLACEHOLDER
 from tidefold.sources.debezium.envelope import envelope_reader
 from tidefold.sources.extract.source import find_date
+from tidefold.sources.feed import PLACEHOLDER
 from tidefold.sources.inference import roles
 from tidefold.sources.inference.operations import Data, OpCandidate, find_lacks, find_ops, op_question
 from tidefold.sources.inference.proposal import ProposalQuestion, ProposedColumn, ProposedLog

@@ -13,9 +13,10 @@ from tidefold.changelog.schema import BEFORE_INSERTS, DELETE, MERGE, UPSERT
 from tidefold.domain.log_state import Column, TableSpec
 from tidefold.domain.table.table_spec import COLUMNS, Engine
 from tidefold.domain.table.types import parse_type
-from tidefold.sources.api import Feed, RecordReader
+from tidefold.sources.api import RecordReader
 from tidefold.sources.debezium.json_source import KafkaLines, offset_in
 from tidefold.sources.debezium.ordering import former_key
+from tidefold.sources.feed import Feed
 from tidefold.sources.landing.folders import read_folders
 from tidefold.sources.records.accounting import OrderPoint, ReaderPosition, late_change, takes_delete
 from tidefold.sources.records.columnar_changes import ANY, UPSERTS, OpColumn

@@ -7,7 +7,7 @@ from typing import Any, BinaryIO, cast
 
 from azure.core import MatchConditions
 
-from tidefold.sources.landing.folders import Stamp
+from tidefold.sources.landing.landing_place import Stamp
 from tidefold.sources.landing.object_folder import ObjectFolder, StampPage
 from tidefold.storage.azure.address import AzureAddress
 from tidefold.storage.azure.client import ONCE, Container, is_folder

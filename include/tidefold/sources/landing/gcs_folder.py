@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any, BinaryIO
 
-from tidefold.sources.landing.folders import Stamp
+from tidefold.sources.landing.landing_place import Stamp
 from tidefold.sources.landing.object_folder import ObjectFolder, StampPage
 from tidefold.storage.gcs.address import GcsAddress, GcsEndpoint
 from tidefold.storage.gcs.client import GcsBucket

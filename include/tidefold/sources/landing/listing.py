@@ -14,8 +14,9 @@ from tidefold.domain.log_state import LogState
 from tidefold.domain.source_progress import LandedFileRecord, NameReading
 from tidefold.domain.table.table_spec import Engine
 from tidefold.errors import InvalidInputError
-from tidefold.sources.api import Feed, Listing
-from tidefold.sources.landing.folders import LINES, LandedName, ListedFile, Place, Stamp, folder_at, name_at
+from tidefold.sources.feed import Feed
+from tidefold.sources.landing.folders import LINES, LandedName, folder_at, name_at
+from tidefold.sources.landing.landing_place import ListedFile, Place, Stamp
 from tidefold.sources.landing.name_times import find_time, is_unclear, natural_order
 from tidefold.sources.landing.problems import (
     FileProblem,
@@ -290,3 +291,11 @@ def list_by_number(feed: Feed, endings: Sequence[str], state: LogState) -> Listi
         report_file_time(name, dated=reading is NameReading.DATED, is_unclear=name in unclear) for name in sorted(other)
     )
     return Listing(tuple(replace(f, names=reading) for f in files if f.name not in other), (*problems, *misfits))
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The files of a log, ordered by partition, start and name, and the problems of the others."""
+
+    files: tuple[LandedFile, ...]
+    problems: tuple[FileProblem, ...] = ()

@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 from typing import BinaryIO, ClassVar, TypeAlias, TypeVar, cast
 
 from tidefold.errors import NotFoundError
-from tidefold.sources.landing.folders import TABLE_MARKS, ListedFile, ReplacedFileError, Stamp, is_visible
+from tidefold.sources.landing.landing_place import TABLE_MARKS, ListedFile, ReplacedFileError, Stamp, is_visible
 from tidefold.storage.object_client import ObjectClient
 from tidefold.storage.object_store import RangeReader
 

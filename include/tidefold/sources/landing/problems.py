@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from tidefold.errors import ConflictError, InvalidInputError, TidefoldError
-from tidefold.sources.landing.folders import ReplacedFileError, pattern_for
+from tidefold.sources.landing.folders import pattern_for
+from tidefold.sources.landing.landing_place import ReplacedFileError
 from tidefold.storage.safe_files import UnsafeFileError
 
 _UTF16 = "is UTF-16: write it as UTF-8 (`iconv -f UTF-16 -t UTF-8 FILE`)"

@@ -7,7 +7,7 @@ from typing import Any, BinaryIO, cast
 
 from s3fs.core import S3File
 
-from tidefold.sources.landing.folders import Stamp
+from tidefold.sources.landing.landing_place import Stamp
 from tidefold.sources.landing.object_folder import BLOCK, ObjectFolder, StampPage
 from tidefold.storage.s3.address import S3Address, S3Endpoint
 from tidefold.storage.s3.client import FAILURES, Bucket

@@ -14,7 +14,8 @@ from tidefold.changelog.schema import CLEAR, number_of
 from tidefold.domain.log_state import LandedFileRecord, LogState, TableSpec
 from tidefold.domain.source_progress import NameReading
 from tidefold.errors import CorruptError
-from tidefold.sources.api import PLACEHOLDER, Feed, RecordReader, Source, UnfitFileError
+from tidefold.sources.api import RecordReader, Source, UnfitFileError
+from tidefold.sources.feed import PLACEHOLDER, Feed
 from tidefold.sources.landing.folders import folder_at
 from tidefold.sources.landing.listing import LandedFile
 from tidefold.sources.landing.name_times import find_time

@@ -13,7 +13,7 @@ from typing import Any
 from tidefold.domain.log_state import TableSpec
 from tidefold.domain.source_progress import IMPORTED, NO_COMMIT, NO_POSITION, SIGNALLED, StreamPosition, is_no_commit
 from tidefold.domain.table.table_spec import Deletes, Engine
-from tidefold.sources.api import PLACEHOLDER
+from tidefold.sources.feed import PLACEHOLDER
 from tidefold.sources.landing.plan import Match, TakenRecords
 from tidefold.sources.records.errors import RefusedRecordError
 from tidefold.sources.records.record_types import SourceBlock

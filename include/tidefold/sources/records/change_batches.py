@@ -17,7 +17,7 @@ from tidefold.changelog.key_group_hash import with_key_groups
 from tidefold.changelog.schema import CLEAR, MERGE, UPSERT, arrow_type, change_schema, has_absent, order_columns
 from tidefold.domain.log_state import Column, TableSpec
 from tidefold.domain.table.types import parse_value
-from tidefold.sources.api import Feed
+from tidefold.sources.feed import Feed
 from tidefold.sources.records.accounting import Batch
 from tidefold.sources.records.record_types import field
 

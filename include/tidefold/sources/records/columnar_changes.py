@@ -20,7 +20,7 @@ from tidefold.changelog.schema import BEFORE_INSERTS, DELETE, MERGE, UPSERT, arr
 from tidefold.domain.log_state import Column, TableSpec
 from tidefold.domain.table.table_spec import Deletes, Engine
 from tidefold.domain.table.types import UNITS, parse_type, parse_value
-from tidefold.sources.api import PLACEHOLDER
+from tidefold.sources.feed import PLACEHOLDER
 from tidefold.sources.records.accounting import late_change
 from tidefold.sources.records.errors import RefusedRecordError
 from tidefold.sources.records.record_types import own_names

@@ -16,9 +16,11 @@ from tidefold.changelog.schema import CLEAR, DELETE, MERGE, MERGE_SOURCE, MERGE_
 from tidefold.domain.log_state import LogState, TableSpec
 from tidefold.domain.source_progress import TTL_DAYS
 from tidefold.domain.table.types import widens
-from tidefold.sources.api import Feed, Listing, RecordReader
+from tidefold.sources.api import RecordReader
 from tidefold.sources.debezium.json_source import KafkaLines, offset_in
+from tidefold.sources.feed import Feed
 from tidefold.sources.json_lines.source import NULL, UNDECODABLE, Lines, PlainRows
+from tidefold.sources.landing.listing import Listing
 from tidefold.sources.landing.problems import FileProblem
 from tidefold.sources.records.accounting import ReaderPosition
 from tidefold.sources.records.errors import RefusedRecordError, not_sent

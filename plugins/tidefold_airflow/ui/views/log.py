@@ -12,9 +12,9 @@ from tidefold.domain.log_state import LogState, Position, Snapshot, SnapshotKind
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.retention.log_bounds import Bound, bounds
 from tidefold.domain.snapshot.manifest import DataFile
-from tidefold.domain.table.schema_evolution import describe_schemas
+from tidefold.domain.table.schema_evolution import describe_schemas, schemas_of
 from tidefold.domain.table.table_spec import Column
-from tidefold.domain.table.types import schema_of, schemas_of
+from tidefold.domain.table.types import schema_of
 from tidefold.errors import CorruptError, NotFoundError, TidefoldError
 from tidefold.ledger import read_manifest
 from tidefold.operations.ground.pipeline import Pipeline, now

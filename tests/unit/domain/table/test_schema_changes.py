@@ -11,7 +11,7 @@ from support.builders import appended, manifest_of, new_log, verdict_for
 from tidefold.domain.ingest.append import append, check_shape, require_fence
 from tidefold.domain.log_state import Column, LogState, SnapshotKind, State, TableSpec
 from tidefold.domain.snapshot import claim, transitions
-from tidefold.domain.table.schema_evolution import ChangeKind, Policies, Policy, changes_of, evolve
+from tidefold.domain.table.schema_evolution import ChangeKind, Policies, Policy, changes_of, evolve, shape_at
 from tidefold.domain.table.table_spec import COLUMNS, Engine, Group, Merge
 from tidefold.domain.table.types import (
     FIRST,
@@ -21,7 +21,6 @@ from tidefold.domain.table.types import (
     keeps_values,
     must_rewrite,
     parse_value,
-    shape_at,
     steps,
     widens,
 )
