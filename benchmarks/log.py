@@ -33,7 +33,7 @@ from tidefold.domain.log_state import (
 )
 from tidefold.domain.source_progress import StreamPosition
 from tidefold.ledger import Ledger
-from tidefold.operations.inspect.status import status_of
+from tidefold.operations.inspect.log_status import status_of
 from tidefold.storage import Store
 from tidefold.storage.local_store import LocalStore
 

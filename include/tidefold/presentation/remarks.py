@@ -11,7 +11,7 @@ from tidefold.domain.snapshot.snapshot_signal import incremental_snapshot_signal
 from tidefold.domain.wording import count_noun, describe_ties, format_minute
 
 if TYPE_CHECKING:
-    from tidefold.operations.inspect.status import LogStatus
+    from tidefold.operations.inspect.log_status import LogStatus
 
 
 def remarks(statuses: Sequence[LogStatus]) -> list[str]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tidefold.config import LogConfig
     from tidefold.domain.log_state import Drill, ReadFrom, Snapshot
     from tidefold.domain.verify.expected_files import ProofRecord, ReaderProof
-    from tidefold.operations.inspect.status import LogStatus
+    from tidefold.operations.inspect.log_status import LogStatus
     from tidefold.operations.local_copies.inventory import LocalUse
 
 

@@ -17,7 +17,7 @@ from tidefold.operations.ground.outcome import Status
 
 if TYPE_CHECKING:
     from tidefold.operations.ground.outcome import Outcome
-    from tidefold.operations.inspect.status import LogStatus
+    from tidefold.operations.inspect.log_status import LogStatus
     from tidefold.operations.sets.status import SetStatus
 
 _log = logging.getLogger(__name__)

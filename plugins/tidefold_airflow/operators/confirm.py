@@ -238,7 +238,7 @@ class TidefoldAlarmsOperator(TidefoldLogOperator):
 
     def execute(self, context: Context) -> Summary:
         """Finds and sends the alarms. If no task returned the chosen logs, the run counts as failed for all logs."""
-        from tidefold.operations.inspect.status import find_run_alarms, keep_run_alarms
+        from tidefold.operations.inspect.run_alarms import find_run_alarms, keep_run_alarms
 
         with airflow_errors():
             scope = open_scope(self.config, self.logs or (), context, self.only)

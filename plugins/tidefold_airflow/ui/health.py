@@ -11,7 +11,7 @@ from tidefold.domain.commit_times import NEVER, iso_instant
 from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind, State
 from tidefold.domain.source_progress import latest_commit_time
 from tidefold.operations.ground.outcome import Outcome
-from tidefold.operations.inspect.status import LogStatus
+from tidefold.operations.inspect.log_status import LogStatus
 from tidefold.presentation.remarks import remarks
 from tidefold.presentation.tables import describe_damage
 

@@ -48,7 +48,7 @@ def run(
     from tidefold.cli.commands.read import read
     from tidefold.cli.full_run import open_run, print_next_steps, print_run
     from tidefold.operations.ground.snapshot_details import PublicationDetails
-    from tidefold.operations.inspect.status import count_failures
+    from tidefold.operations.inspect.run_alarms import count_failures
     from tidefold.operations.requests import Fold
 
     pipeline = terminal.pipeline()

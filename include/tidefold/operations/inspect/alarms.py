@@ -1,10 +1,9 @@
-"""Finds the alarms of a log from its status, the thresholds and the instant. Pure."""
+"""Finds the alarms of a log from its status, the thresholds and the instant. Keeps the record of its runs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from tidefold.domain.alarms import AlarmKind, AlarmRecord, AlarmThresholds, LogAlarm
 from tidefold.domain.commit_times import format_instant
@@ -12,10 +11,8 @@ from tidefold.domain.log_state import State
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.wording import format_age, format_minute
 from tidefold.operations.ground.numbered_record import find_newest, read_record, write_record
+from tidefold.operations.inspect.log_status import LogStatus
 from tidefold.storage import Store
-
-if TYPE_CHECKING:
-    from tidefold.operations.inspect.status import LogStatus
 
 # Below this size a growing log raises no alarm: a small table with many changes costs next to nothing.
 GROWTH_FLOOR = 1_000_000_000

@@ -13,7 +13,7 @@ from tidefold.domain.wording import count_noun, shorten_reason
 from tidefold.errors import InvalidInputError, TidefoldError
 from tidefold.operations.ground.outcome import ErrorInfo, Outcome
 from tidefold.operations.ground.pipeline import Pipeline, now
-from tidefold.operations.inspect.status import LogStatus
+from tidefold.operations.inspect.log_status import LogStatus
 from tidefold.operations.snapshot.abort import abort
 
 

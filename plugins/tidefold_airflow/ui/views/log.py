@@ -18,7 +18,8 @@ from tidefold.domain.table.types import schema_of
 from tidefold.errors import CorruptError, NotFoundError, TidefoldError
 from tidefold.ledger import read_manifest
 from tidefold.operations.ground.pipeline import Pipeline, now
-from tidefold.operations.inspect.status import LogStatus, add_records, find_restorers, status_of
+from tidefold.operations.inspect.log_status import LogStatus, status_of
+from tidefold.operations.inspect.status import add_records, find_restorers
 from tidefold.operations.local_copies.inventory import LocalUse, local_use
 from tidefold.operations.local_copies.manage import copies_here, snapshots_here
 from tidefold.presentation.tables import is_drill_old, is_proof_old

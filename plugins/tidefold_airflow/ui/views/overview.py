@@ -15,7 +15,8 @@ from tidefold.errors import InvalidInputError
 from tidefold.operations.ground.outcome import Outcome
 from tidefold.operations.ground.pipeline import Pipeline, now
 from tidefold.operations.ground.removal_details import RemovalDetails, paths_of
-from tidefold.operations.inspect.status import LogStatus, add_records, status, status_of, with_alarms
+from tidefold.operations.inspect.log_status import LogStatus, status_of
+from tidefold.operations.inspect.status import add_records, status, with_alarms
 from tidefold.operations.local_copies.manage import retain_local
 from tidefold.operations.quarantine.inspect import ReasonCount, RefusedRecord, count_refused, show_refused
 from tidefold.operations.retention.clean import STORE, clean

@@ -11,7 +11,8 @@ from support.landing import ingest_items, land, make_landing, record, store_file
 from support.landing_rows import FOLDER, land_text, make_rows_landing
 from tidefold.domain.landing_problems import LISTED, LandingProblem
 from tidefold.operations.ground.pipeline import Pipeline
-from tidefold.operations.inspect.status import LogStatus, status
+from tidefold.operations.inspect.log_status import LogStatus
+from tidefold.operations.inspect.status import status
 from tidefold.presentation.remarks import remarks
 from tidefold.wiring import open_pipeline
 

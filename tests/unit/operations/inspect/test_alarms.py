@@ -32,7 +32,8 @@ from tidefold.domain.wording import format_age
 from tidefold.errors import InvalidInputError, StorageError
 from tidefold.operations.ground.outcome import Outcome
 from tidefold.operations.inspect.alarms import find_alarm_record, find_alarms, write_alarm_record
-from tidefold.operations.inspect.status import LogStatus, status
+from tidefold.operations.inspect.log_status import LogStatus
+from tidefold.operations.inspect.status import status
 from tidefold.wiring import open_pipeline
 
 NOW = datetime(2026, 11, 5, 12, tzinfo=UTC)

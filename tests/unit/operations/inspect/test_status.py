@@ -10,7 +10,8 @@ from support.lives import PUBLISHED, Move, abort, claim, judge, live, make_pipel
 from tidefold.domain.log_state import State
 from tidefold.errors import NotFoundError
 from tidefold.operations.ground.pipeline import Pipeline
-from tidefold.operations.inspect.status import LogStatus, history, newest_report, status
+from tidefold.operations.inspect.log_status import LogStatus
+from tidefold.operations.inspect.status import history, newest_report, status
 
 
 @pytest.fixture
