@@ -19,7 +19,7 @@ from tidefold.domain.log_state import LogState, Snapshot, State
 from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.requests import Fold
 from tidefold.operations.snapshot.abort import abort
-from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.confirm import Confirmation, Override, confirm
 from tidefold.operations.snapshot.materialize import materialize
 from tidefold_airflow import operators
 from tidefold_airflow.dags.factory import Options, tidefold_dag, tidefold_group
@@ -215,7 +215,7 @@ def test_the_answer_is_compared_with_the_ledger(
     if how == "aborted":
         abort(pipeline, "accounts", "by hand", snapshot=1)
     elif how == "let through":
-        confirm(pipeline, "accounts", 1, override_by="bob", why="fine")
+        confirm(pipeline, "accounts", Confirmation(snapshot=1, override=Override("bob", "fine")))
     else:
         of = {"manifest": "ab" * 32}
     before = state_of(pipeline)
@@ -227,7 +227,7 @@ def test_the_answer_is_compared_with_the_ledger(
 @pytest.mark.parametrize("how", ["waits", "published", "aborted"])
 def test_what_is_left_open_is_aborted_when_its_run_ends(pipeline: Pipeline, airflow: FakeAirflow, how: str) -> None:
     if how == "published":
-        confirm(pipeline, "accounts", 1, override_by="bob", why="fine")
+        confirm(pipeline, "accounts", Confirmation(snapshot=1, override=Override("bob", "fine")))
     elif how == "aborted":
         abort(pipeline, "accounts", "by hand", snapshot=1)
     found, _, _ = execute(operators.TidefoldUnansweredOperator, pipeline, "x", log="accounts", snapshot=1)

@@ -22,7 +22,7 @@ from tidefold.operations.ground.removal_details import EVERYTHING, Approved
 from tidefold.operations.requests import Fold
 from tidefold.operations.retention.references import tag
 from tidefold.operations.snapshot.abort import abort
-from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.confirm import Confirmation, confirm
 from tidefold.operations.snapshot.materialize import materialize
 from tidefold.wiring import open_pipeline
 from tidefold_airflow import operators
@@ -35,7 +35,7 @@ RETENTION = "store: store\nlocal: {mode: files, path: copies}\nretention: {snaps
 def publish(pipeline: Pipeline, run: str) -> None:
     put(pipeline, [{"id": i, "text": run} for i in range(5)])
     fold(pipeline, run)
-    confirm(pipeline, "accounts", run_id=run)
+    confirm(pipeline, "accounts", Confirmation(run=run))
 
 
 def fold(pipeline: Pipeline, run: str) -> None:

@@ -37,7 +37,7 @@ from tidefold.operations.ingest.ingest import ingest
 from tidefold.operations.local_copies.manage import retain_local
 from tidefold.operations.requests import Fold, Restore, SnapshotRequest
 from tidefold.operations.snapshot.compact_log import take_tail
-from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.confirm import Confirmation, confirm
 from tidefold.operations.snapshot.materialize import materialize
 from tidefold.storage.local_copies.host_copies import read_hosts
 from tidefold.wiring import open_pipeline
@@ -103,7 +103,7 @@ class Hosts:
         [outcome] = outcomes
         assert outcome.status == "staged", outcome
         judge_all(self.pipeline, LOG)
-        confirm(self.pipeline, LOG, run_id=run)
+        confirm(self.pipeline, LOG, Confirmation(run=run))
         shown = DeltaTable(self.pipeline.store.uri(LogPaths(LOG).table)).to_pyarrow_table().to_pylist()
         assert {row["id"]: row["text"] for row in shown} == self.rows
         assert len(shown) == len(self.rows)

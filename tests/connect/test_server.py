@@ -43,7 +43,7 @@ from tidefold.operations.inspect.status import status
 from tidefold.operations.requests import Fold
 from tidefold.operations.restore.restore import Restore
 from tidefold.operations.retention.clean import clean
-from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.confirm import Confirmation, confirm
 from tidefold.spark import local_server
 from tidefold.spark.connect import run_patiently
 from tidefold.spark.dispatch import run_without_spark
@@ -125,7 +125,7 @@ def test_a_death_in_the_middle_of_each_step_changes_no_row(
         assert run(step) == [wanted, wanted]
         assert mark.exists()
     for log in PAIR:
-        assert confirm(pipeline, log, run_id="run").status == Status.PUBLISHED
+        assert confirm(pipeline, log, Confirmation(run="run")).status == Status.PUBLISHED
         assert len(table_rows(pipeline, log)) == 50
     # What a killed worker had written, and another one wrote again.
     removed = [path for outcome in clean(pipeline, PAIR) for path in outcome.facts.get("paths", ())]
@@ -195,7 +195,7 @@ def test_delta_s_reader_reads_back_what_was_published_and_a_damaged_file_is_an_a
     request = Restore("back", RestorePoint(1, RestoreMode.REPLAY), by="me")
     for step in (MaterializeStep(request), QualityStep("back")):
         assert run_patiently(pipeline, step, PAIR[:1], server.connection, lambda: 0, print)[0].error is None
-    assert confirm(pipeline, PAIR[0], run_id="back").status == Status.PUBLISHED
+    assert confirm(pipeline, PAIR[0], Confirmation(run="back")).status == Status.PUBLISHED
     assert run(back)[0] == Status.WHOLE
     assert not status(pipeline, PAIR[:1], proofs=True)[0].proof.readers.error  # type: ignore[union-attr]
 
@@ -204,7 +204,7 @@ def publish(run: Callable[[AnyStep], list[str]], pipeline: Pipeline, name: str) 
     for step in (IngestStep(), MaterializeStep(Fold(name)), QualityStep(name)):
         run(step)
     for log in PAIR:
-        assert confirm(pipeline, log, run_id=name).status == Status.PUBLISHED
+        assert confirm(pipeline, log, Confirmation(run=name)).status == Status.PUBLISHED
 
 
 def deadly(whole: Callable[[Any], Runner], mark: Path, victim: str, spark: SparkSession) -> Runner:

@@ -20,7 +20,7 @@ from tidefold.operations.ingest import ingest
 from tidefold.operations.quality import judge
 from tidefold.operations.requests import Fold
 from tidefold.operations.snapshot import materialize
-from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.confirm import Confirmation, confirm
 from tidefold.quality.run.spark_rows import SparkEngine
 from tidefold.wiring import open_pipeline
 
@@ -57,7 +57,7 @@ def run(pipeline: Pipeline, spark: SparkSession, name: str) -> dict[str, list[st
         "ingest": ingest.ingest(pipeline, LOGS, runner),
         "materialize": materialize.materialize(pipeline, LOGS, Fold(name), runner),
         "quality": judge.judge(pipeline, LOGS, name, SparkEngine(spark)),
-        "confirm": [confirm(pipeline, log, run_id=name) for log in LOGS],
+        "confirm": [confirm(pipeline, log, Confirmation(run=name)) for log in LOGS],
     }
     return {step: [o.status for o in outcomes] for step, outcomes in steps.items()}
 

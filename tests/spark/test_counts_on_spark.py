@@ -15,7 +15,7 @@ from support.workloads import LOG, append, copied, fold, local, opened, uniform
 from tidefold.compute.runners import on_spark
 from tidefold.domain.paths import LogPaths
 from tidefold.operations.quality.judge import judge
-from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.confirm import Confirmation, confirm
 from tidefold.quality.run.spark_rows import SparkEngine
 from tidefold.spark.data_source import register
 
@@ -70,7 +70,7 @@ def test_the_gate(spark: SparkSession, root: Path) -> None:
     append(root, local(root, 1_000, 4))
     check("Spark: changes in 4 of 128 key groups", counted_jobs(spark, lambda: fold(root, "a", runner=on_spark(spark))))
     check("Spark: the gate, 3 checks", counted_jobs(spark, lambda: judge(opened(root), [LOG], "a", SparkEngine(spark))))
-    assert confirm(opened(root), LOG, run_id="a").status == "published"
+    assert confirm(opened(root), LOG, Confirmation(run="a")).status == "published"
 
 
 def test_reads(spark: SparkSession, root: Path) -> None:

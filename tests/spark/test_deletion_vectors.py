@@ -16,7 +16,7 @@ from tidefold.operations.ground.outcome import Outcome
 from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.quality.judge import judge
 from tidefold.operations.requests import Fold
-from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.confirm import Confirmation, confirm
 from tidefold.operations.snapshot.materialize import materialize
 from tidefold.quality.run import count_memory
 from tidefold.quality.run.spark_rows import SparkEngine
@@ -41,7 +41,7 @@ def pipeline(tmp_path: Path, spark: SparkSession) -> Pipeline:
     made = make_pipeline(tmp_path, VECTORS)
     put(made, [{"id": i, "text": f"a {i}"} for i in range(200)])
     judged(made, spark, "run-1")
-    confirm(made, "accounts", run_id="run-1")
+    confirm(made, "accounts", Confirmation(run="run-1"))
     put(made, [{"id": 1, "text": "b"}, {"id": 2, "text": None, "_op": DELETE}, {"id": 300, "text": "new"}])
     return made
 
@@ -52,7 +52,7 @@ def test_the_gate_and_readers_see_the_rows_that_count(pipeline: Pipeline, spark:
     assert any(f.deletions for f in read_manifest(pipeline.store, "accounts", state.snapshots[-1]).files)
     # With a row that was marked the key would be there twice.
     assert (outcome.status, outcome.facts["rows"]) == ("passed", 200)
-    confirm(pipeline, "accounts", run_id="run-2")
+    confirm(pipeline, "accounts", Confirmation(run="run-2"))
     expected = {i: {1: "b", 300: "new"}.get(i, f"a {i}") for i in (*range(200), 300) if i != 2}
     found = spark.read.format("delta").load(pipeline.store.uri("tables/accounts"))
     assert {row.id: row.text for row in found.collect()} == table_rows(pipeline) == expected

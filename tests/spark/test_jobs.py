@@ -21,7 +21,7 @@ from tidefold.domain.log_state import State
 from tidefold.errors import SupersededError
 from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.requests import Fold
-from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.confirm import Confirmation, confirm
 from tidefold.operations.snapshot.materialize import materialize
 from tidefold.spark.request import Request, make_argument
 from tidefold.spark.result_file import read_outcomes
@@ -158,7 +158,7 @@ def test_a_job_that_sleeps_through_its_retry_is_refused_when_it_wakes(
     application.wake()
     assert "superseded by attempt 2" in application.read_until("accounts: ")
     with pytest.raises(SupersededError):
-        confirm(pipeline, "accounts", snapshot=1)
+        confirm(pipeline, "accounts", Confirmation(snapshot=1))
     assert [e.path for e in pipeline.store.list("tables")] == before
     assert pipeline.store.list("snapshots/accounts/0000000001") == []
     assert table_rows(pipeline) == ROWS

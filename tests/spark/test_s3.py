@@ -15,7 +15,7 @@ from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.ingest.ingest import ingest
 from tidefold.operations.quality.judge import judge
 from tidefold.operations.requests import Fold
-from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.confirm import Confirmation, confirm
 from tidefold.operations.snapshot.materialize import materialize
 from tidefold.quality.run.spark_rows import SparkEngine
 from tidefold.wiring import open_pipeline
@@ -44,7 +44,7 @@ def test_a_cycle_on_spark_in_s3(pipeline: Pipeline, spark: SparkSession) -> None
     staged(pipeline, spark, "run-1")
     [judged] = judge(pipeline, ["accounts"], "run-1", SparkEngine(spark))
     assert judged.status == "passed", judged
-    assert confirm(pipeline, "accounts", run_id="run-1").status == "published"
+    assert confirm(pipeline, "accounts", Confirmation(run="run-1")).status == "published"
     assert table_rows(pipeline) == rows
 
     # The gate looks at the rows of the new files, too: most of them gone is a failure.

@@ -21,7 +21,7 @@ from tidefold.operations.ingest import ingest
 from tidefold.operations.quality import judge
 from tidefold.operations.requests import Fold
 from tidefold.operations.snapshot import materialize
-from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.confirm import Confirmation, confirm
 from tidefold.quality.run.spark_rows import SparkEngine
 from tidefold.wiring import open_pipeline
 
@@ -70,7 +70,7 @@ def run(pipeline: Pipeline, spark: SparkSession, name: str) -> list[str]:
         *ingest.ingest(pipeline, logs, runner),
         *materialize.materialize(pipeline, logs, Fold(name), runner),
         *judge.judge(pipeline, logs, name, SparkEngine(spark)),
-        confirm(pipeline, "items", run_id=name),
+        confirm(pipeline, "items", Confirmation(run=name)),
     ]
     return [outcome.status for outcome in outcomes]
 

@@ -34,7 +34,7 @@ from tidefold.operations.requests import Fold, Restore
 from tidefold.operations.retention.clean import clean
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
-from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.confirm import Confirmation, confirm
 from tidefold.operations.snapshot.materialize import materialize
 from tidefold.wiring import open_pipeline
 
@@ -163,7 +163,7 @@ def fold(golden: Golden, log: str, run: str, restore: RestorePoint | None = None
     assert staged.status == "staged", staged
     assert staged.snapshot
     judge_all(golden.pipeline, log)
-    assert confirm(golden.pipeline, log, run_id=run).status == "published"
+    assert confirm(golden.pipeline, log, Confirmation(run=run)).status == "published"
     return staged.snapshot
 
 

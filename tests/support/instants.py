@@ -9,7 +9,7 @@ from tidefold.domain.snapshot import transitions
 from tidefold.operations.ground.outcome import Outcome
 from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.requests import PointInTime
-from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.confirm import Confirmation, confirm
 from tidefold.operations.snapshot.materialize import materialize
 
 DAY = 86_400_000_000
@@ -46,7 +46,7 @@ def kept_as_of(pipeline: Pipeline, at: int, run: str, log: str = "accounts") -> 
     if made.status != "staged" and not (made.status == "already" and "STAGED" in made.message):
         return made
     judged(pipeline, run, log)
-    return confirm(pipeline, log, run_id=run)
+    return confirm(pipeline, log, Confirmation(run=run))
 
 
 def snapshot_of(pipeline: Pipeline, outcome: Outcome) -> Snapshot:

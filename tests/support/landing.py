@@ -17,7 +17,7 @@ from tidefold.operations.ground.outcome import Outcome
 from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.ingest.ingest import has_work, ingest, prepare
 from tidefold.operations.requests import Fold
-from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.confirm import Confirmation, confirm
 from tidefold.operations.snapshot.materialize import materialize
 from tidefold.storage import open_store
 
@@ -127,7 +127,7 @@ def fold_waiting(pipeline: Pipeline, run: str) -> None:
     assert outcome.error_code is None, outcome
     if state_of(pipeline).open_attempt:
         judge_all(pipeline, "items")
-        confirm(pipeline, "items", run_id=run)
+        confirm(pipeline, "items", Confirmation(run=run))
 
 
 def state_of(pipeline: Pipeline) -> LogState:

@@ -25,7 +25,7 @@ from tidefold.operations.ingest import parse
 from tidefold.operations.ingest.ingest import ingest
 from tidefold.operations.local_copies.manage import snapshots_here
 from tidefold.operations.requests import Fold
-from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.confirm import Confirmation, confirm
 from tidefold.operations.snapshot.materialize import materialize
 from tidefold.storage import StoredObject
 from tidefold.storage.local_copies.roots import LocalRoots
@@ -73,7 +73,7 @@ def cycle(pipeline: Pipeline, run: str, logs: list[str] = PAIR) -> list[Outcome]
     for log in logs:
         outcomes.append(stage(pipeline, run, log))
         judge_all(pipeline, log)
-        confirm(pipeline, log, run_id=run)
+        confirm(pipeline, log, Confirmation(run=run))
     return outcomes
 
 

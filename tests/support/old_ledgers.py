@@ -16,7 +16,7 @@ from tidefold.operations.ground.outcome import Outcome
 from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.ingest.ingest import ingest
 from tidefold.operations.requests import Fold
-from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.confirm import Confirmation, confirm
 from tidefold.operations.snapshot.fold import PointInTime
 from tidefold.operations.snapshot.materialize import materialize
 from tidefold.wiring import open_pipeline
@@ -60,7 +60,7 @@ def fold(root: Path, run: str, as_of: int | None = None, **asking: Any) -> Outco
 
 def publish(root: Path, run: str) -> None:
     judge_all(opened(root))
-    assert confirm(opened(root), LOG, run_id=run).status == "published"
+    assert confirm(opened(root), LOG, Confirmation(run=run)).status == "published"
 
 
 def copied(root: Path, target: Path) -> Path:

@@ -27,7 +27,7 @@ from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot.abort import abort
 from tidefold.operations.snapshot.compact_log import take_tail
-from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.confirm import Confirmation, Override, confirm
 from tidefold.operations.snapshot.materialize import materialize
 from tidefold.quality.report.result import CheckResult, Circumstances, Findings, conclude
 from tidefold.quality.report.verdict_store import store_judgement, store_report, verdict_of
@@ -123,7 +123,7 @@ class Story:
 
     def cycle(self, log: str, number: int) -> int:
         made = self.stage(log, number)
-        confirm(self.pipeline, log, run_id=run_id(number))
+        confirm(self.pipeline, log, Confirmation(run=run_id(number)))
         return made
 
 
@@ -150,7 +150,11 @@ def _accounts(story: Story, runs: int) -> None:
             abort(pipeline, "accounts", f"not now: {story.text}", run_id=run_id(number))
         elif number == 4:
             made = story.stage("accounts", number, passed=False)
-            confirm(pipeline, "accounts", made, override_by=f"ana {story.text}", why=f"known, {story.text}")
+            confirm(
+                pipeline,
+                "accounts",
+                Confirmation(snapshot=made, override=Override(f"ana {story.text}", f"known, {story.text}")),
+            )
             tag(pipeline, "accounts", "month-end", made)
         else:
             story.cycle("accounts", number)

@@ -21,7 +21,7 @@ from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.ingest.ingest import ingest
 from tidefold.operations.requests import Fold
 from tidefold.operations.retention.truncate import truncate
-from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.confirm import Confirmation, confirm
 from tidefold.operations.snapshot.materialize import materialize
 
 KEYS = {"accounts": "aid", "branches": "bid", "tellers": "tid"}
@@ -43,7 +43,7 @@ def published(pipeline: Pipeline, run: str) -> None:
     assert not [outcome for outcome in outcomes if outcome.error_code]
     for log in LOGS:
         judge_all(pipeline, log)
-        confirm(pipeline, log, run_id=run)
+        confirm(pipeline, log, Confirmation(run=run))
         truncate(pipeline, log)
 
 

@@ -21,7 +21,7 @@ from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.ground.read import ReadRequest, read_rows
 from tidefold.operations.requests import Fold, Import
 from tidefold.operations.savepoint.take import SavepointRequest, take_savepoint
-from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.confirm import Confirmation, confirm
 from tidefold.operations.snapshot.materialize import materialize
 
 Rows = dict[int, str | None]
@@ -41,7 +41,7 @@ def changed(pipeline: Pipeline, rows: Rows, changes: Rows) -> Rows:
 
 def finish(pipeline: Pipeline, run: str) -> Outcome:
     judge_all(pipeline)
-    return confirm(pipeline, "accounts", run_id=run)
+    return confirm(pipeline, "accounts", Confirmation(run=run))
 
 
 def cycle(pipeline: Pipeline, run: str) -> Outcome:

@@ -46,7 +46,7 @@ from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot.abort import abort
 from tidefold.operations.snapshot.compact_log import compact_log, take_tail
-from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.confirm import Confirmation, confirm
 from tidefold.operations.snapshot.materialize import materialize
 from tidefold.storage import Store
 
@@ -184,7 +184,7 @@ def cycle(pipeline: Pipeline, run: str, restore: RestorePoint | None = None, log
     fold(pipeline, run, restore, logs)
     judge(pipeline, logs)
     for log in logs:
-        confirm(pipeline, log, run_id=run)
+        confirm(pipeline, log, Confirmation(run=run))
 
 
 def keep(pipeline: Pipeline) -> None:
@@ -219,7 +219,7 @@ def _as_of(pipeline: Pipeline) -> None:
     done(materialize(pipeline, LOGS, PointInTime("backfill", at), runner(pipeline.store)))
     for log in LOGS:
         judged(pipeline, "backfill", log)
-        confirm(pipeline, log, run_id="backfill")
+        confirm(pipeline, log, Confirmation(run="backfill"))
 
 
 def _dropped(pipeline: Pipeline) -> None:
@@ -248,7 +248,7 @@ SCENARIOS = (
 
 
 def _confirm(pipeline: Pipeline, log: str) -> None:
-    confirm(pipeline, log, run_id="run")
+    confirm(pipeline, log, Confirmation(run="run"))
 
 
 def templates(folder: Path) -> Stage:

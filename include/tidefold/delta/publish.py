@@ -65,11 +65,13 @@ class Publication:
     description: comments and properties of the table.
     write_feed: writes the change data feed; None: the table has none.
     facts: further facts for the commit, such as the point of a set.
+    reconcile: replace the files that other programs committed (such as OPTIMIZE), instead of refusing.
     """
 
     description: TableDescription = field(default_factory=TableDescription)
     write_feed: FeedWriter | None = None
     facts: Mapping[str, str] = field(default_factory=dict)
+    reconcile: bool = False
 
 
 def publish(
@@ -77,7 +79,6 @@ def publish(
     manifest: Manifest,
     digest: str,
     previous: Published | None,
-    reconcile: bool = False,
     how: Publication | None = None,
 ) -> int:
     """Publishes a completed snapshot as exactly one new version of the table, and returns that version.
@@ -86,9 +87,8 @@ def publish(
     `previous`, CorruptError if a file of the snapshot is missing, ConflictError if other writers are always faster.
 
     digest: sha256 of the manifest, which identifies the commit.
-    reconcile: replace the files that other programs committed (such as OPTIMIZE), instead of refusing.
     """
-    attempt = PublishAttempt(store, manifest, digest, previous, reconcile, how or Publication())
+    attempt = PublishAttempt(store, manifest, digest, previous, how or Publication())
     for _ in range(_TRIES):
         with convert_errors(LogPaths(manifest.log).table):
             version = attempt.try_publish()
@@ -243,7 +243,6 @@ class PublishAttempt:
     manifest: Manifest
     digest: str
     previous: Published | None
-    reconcile: bool
     how: Publication
     _feed: Sequence[DataFile] | None = None
 
@@ -264,7 +263,7 @@ class PublishAttempt:
             return self._create(path)
         if (done := version_of(table, self.digest, self.previous)) is not None:
             return self._sync(done)
-        require_untouched(store, table, manifest, self.previous, self.reconcile)
+        require_untouched(store, table, manifest, self.previous, self.how.reconcile)
         _provide_files(store, manifest, active_files(table))
         return self.commit(table)
 

@@ -204,10 +204,15 @@ def _pointless(state: LogState, snapshot: int | str) -> Outcome:
 def _decide(scope: TaskScope, log: str, staged: Snapshot, answer: Answer) -> Outcome:
     from tidefold.operations.sets.confirm import confirm_log
     from tidefold.operations.sets.status import abort_version
+    from tidefold.operations.snapshot.confirm import Confirmation, Override
 
     if answer.approved:
         # `confirm` refuses an override without a name or a reason, as on the command line.
-        outcome = confirm_log(scope.pipeline, log, staged.id, override_by=answer.by or " ", why=answer.why or " ")
+        outcome = confirm_log(
+            scope.pipeline,
+            log,
+            Confirmation(snapshot=staged.id, override=Override(answer.by or " ", answer.why or " ")),
+        )
         # Another table of the set needs an answer too. The last answer publishes the set.
         return (find_asked(scope, log) or outcome) if outcome.error else outcome
     who = f"rejected by {answer.by}" if answer.by else "rejected"

@@ -156,11 +156,12 @@ class TidefoldConfirmOperator(TidefoldLogOperator):
     def act(self, scope: TaskScope, log: str) -> Outcome:
         from tidefold.errors import GateFailedError
         from tidefold.operations.sets.confirm import confirm_log
+        from tidefold.operations.snapshot.confirm import Confirmation
 
         if log in self._waiting and self.approval_dag:
             return still_waits(scope, log, self.approval_dag)
         try:
-            outcome = confirm_log(scope.pipeline, log, run_id=scope.run)
+            outcome = confirm_log(scope.pipeline, log, Confirmation(run=scope.run))
         except GateFailedError:
             staged = scope.pipeline.ledger(log).read().open_of(scope.run)
             if self.approval_dag is None or staged is None:

@@ -16,7 +16,7 @@ from tidefold.compute.runners import in_process
 from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.requests import Fold
 from tidefold.operations.retention.truncate import truncate
-from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.confirm import Confirmation, confirm
 from tidefold.operations.snapshot.materialize import materialize
 
 
@@ -30,7 +30,7 @@ def pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
         put(made, [{"id": number, "text": "a", "_ts": day(number)}])
     materialize(made, ["accounts"], Fold("run-1"), in_process)
     judge_all(made)
-    confirm(made, "accounts", run_id="run-1")
+    confirm(made, "accounts", Confirmation(run="run-1"))
     for number in (3, 4):
         put(made, [{"id": number, "text": "a", "_ts": day(number)}])
     return made

@@ -28,7 +28,7 @@ from tidefold.operations.ground.heartbeat import LEAST_PATIENCE
 from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.ground.recovery import PATIENCE
 from tidefold.operations.requests import Fold
-from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.confirm import Confirmation, confirm
 from tidefold.operations.snapshot.materialize import materialize
 from tidefold.spark.request import Request, make_argument
 from tidefold.spark.submit import Command
@@ -52,7 +52,7 @@ def pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
 def cycle(pipeline: Pipeline, run: str) -> None:
     materialize(pipeline, ["accounts"], Fold(run), in_process)
     judge_all(pipeline)
-    assert confirm(pipeline, "accounts", run_id=run).status == "published"
+    assert confirm(pipeline, "accounts", Confirmation(run=run)).status == "published"
 
 
 def call(*arguments: str) -> Result:

@@ -27,7 +27,7 @@ from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot.abort import abort
 from tidefold.operations.snapshot.compact_log import take_tail
-from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.confirm import Confirmation, confirm
 from tidefold.operations.snapshot.materialize import materialize
 
 KEEPS_TWO = CONFIG.replace("store: store", "store: store\nretention: {snapshots: 2}")
@@ -55,7 +55,7 @@ def take(pipeline: Pipeline, step: str, number: int, reconcile: bool = False) ->
         "put": lambda: put(pipeline, [*changes, {"id": number * 10, "text": None, "_op": DELETE}]),
         "materialize": lambda: materialize(pipeline, ["accounts"], Fold(f"run-{number}"), in_process),
         "judge": lambda: judge_all(pipeline),
-        "confirm": lambda: confirm(pipeline, "accounts", run_id=f"run-{number}", reconcile=reconcile),
+        "confirm": lambda: confirm(pipeline, "accounts", Confirmation(run=f"run-{number}", reconcile=reconcile)),
         "subsume": lambda: subsume(pipeline, "accounts"),
         "truncate": lambda: truncate(pipeline, "accounts"),
         "tail": lambda: take_tail(pipeline, "accounts", f"tail-{number}"),
@@ -161,7 +161,7 @@ def test_a_publisher_that_sleeps_through_two_publishes_publishes_nothing(
 
     monkeypatch.setattr(publishing.PublishAttempt, "commit", sleeps)
     shown = table(pipeline).version()
-    outcome = confirm(pipeline, "accounts", run_id="run-3")
+    outcome = confirm(pipeline, "accounts", Confirmation(run="run-3"))
     assert outcome.status == "published"
     assert table(pipeline).version() == shown + 2
     assert table_rows(pipeline) == rows_after(5)
@@ -186,7 +186,7 @@ def test_a_publisher_that_wakes_after_its_snapshot_was_replaced_shows_no_old_row
         return real(*arguments)
 
     monkeypatch.setattr(publishing.PublishAttempt, "try_publish", sleeps)
-    confirm(pipeline, "accounts", run_id="run-3")
+    confirm(pipeline, "accounts", Confirmation(run="run-3"))
     assert table_rows(pipeline) == rows_after(6)
     abort(pipeline, "accounts", "nothing is open")
     assert table_rows(pipeline) == rows_after(6)

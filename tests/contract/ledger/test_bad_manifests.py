@@ -32,7 +32,7 @@ from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot.abort import abort
 from tidefold.operations.snapshot.compact_log import compact_log, take_tail
-from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.confirm import Confirmation, confirm
 from tidefold.operations.snapshot.materialize import materialize
 
 PATHS = LogPaths("accounts")
@@ -47,7 +47,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
         put(made, [{"id": i, "text": f"{number} {i}"} for i in range(20)])
         materialize(made, ["accounts"], Fold(f"run-{number}"), in_process)
         judge_all(made)
-        assert confirm(made, "accounts", run_id=f"run-{number}").status == "published"
+        assert confirm(made, "accounts", Confirmation(run=f"run-{number}")).status == "published"
     put(made, [{"id": 1, "text": "waits"}])
     put(made, [{"id": 1, "text": "waits more"}])
     return made.config.path.parent
@@ -321,7 +321,7 @@ def test_78_a_ledger_that_names_a_table_version_that_is_not_there(pipeline: Pipe
     judge_all(pipeline)
     before = {p: b for p, b in contents(store).items() if "/ledger/" not in p}
     with pytest.raises(TidefoldError) as refused:
-        confirm(pipeline, "accounts", run_id="run-3")
+        confirm(pipeline, "accounts", Confirmation(run="run-3"))
     assert refused.value.code == "FOREIGN_COMMIT"
     assert refused.value.hint
     after = {p: b for p, b in contents(store).items() if "/ledger/" not in p}

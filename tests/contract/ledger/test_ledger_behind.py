@@ -42,7 +42,7 @@ from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.savepoint.take import SavepointRequest, take_savepoint
 from tidefold.operations.snapshot.abort import abort
-from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.confirm import Confirmation, confirm
 from tidefold.operations.verify.scrub import scrub
 from tidefold.operations.verify.verify import verify
 
@@ -332,7 +332,7 @@ def test_a_snapshot_as_of_an_instant_outlives_an_older_ledger(tmp_path: Path) ->
     at = record(4)["value"]["source"]["ts_us"]
     number = fold(root, "backfill", as_of=at).snapshot or 0
     _judge(root, number)
-    confirm(opened(root), LOG, run_id="backfill")
+    confirm(opened(root), LOG, Confirmation(run="backfill"))
     rows = rows_of(opened(root).store.uri(PATHS.snapshot(number)))
     for count in (1, 2):
         other = copied(root, tmp_path.parent / f"{tmp_path.name}-{count}")

@@ -30,7 +30,7 @@ from tidefold.operations.requests import Fold
 from tidefold.operations.retention.clean import clean
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
-from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.confirm import Confirmation, confirm
 from tidefold.operations.snapshot.materialize import materialize
 from tidefold.storage.local_store import LocalStore
 from tidefold.wiring import open_pipeline
@@ -83,7 +83,7 @@ def publish(pipeline: Pipeline, run: str) -> Manifest:
     [outcome] = materialize(pipeline, [LOG], Fold(run), in_process)
     assert outcome.status == "staged", outcome
     judge_all(pipeline, LOG)
-    assert confirm(pipeline, LOG, run_id=run).status == "published"
+    assert confirm(pipeline, LOG, Confirmation(run=run)).status == "published"
     latest = pipeline.ledger(LOG).read().latest
     assert latest
     return read_manifest(pipeline.store, LOG, latest)
@@ -258,7 +258,7 @@ def test_14_a_clean_up_deletes_only_what_the_ledger_has_released(tmp_path: Path)
     subsume(pipeline, LOG)
     truncate(pipeline, LOG)
     judge_all(pipeline, LOG)
-    assert confirm(pipeline, LOG, run_id="run-9").status == "published"
+    assert confirm(pipeline, LOG, Confirmation(run="run-9")).status == "published"
     assert rows(pipeline)[:2] == [(0, 3, "3"), (1, 9, "under way")]
     assert (tmp_path / "store/tables/items/_data/notes.txt").exists()
     assert (tmp_path / "store/changelog/stranger.bin").exists()

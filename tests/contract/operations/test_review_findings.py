@@ -20,7 +20,7 @@ from tidefold.operations.requests import Fold
 from tidefold.operations.retention.clean import drop
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.snapshot import materialize as stage_module
-from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.confirm import Confirmation, confirm
 from tidefold.operations.snapshot.materialize import materialize
 from tidefold.storage.local_store import LocalStore
 
@@ -34,7 +34,7 @@ def cycle(pipeline: Pipeline, number: int) -> None:
     put(pipeline, [{"id": number, "text": str(number)}])
     materialize(pipeline, ["accounts"], Fold(f"run-{number}"), in_process)
     judge_all(pipeline)
-    confirm(pipeline, "accounts", run_id=f"run-{number}")
+    confirm(pipeline, "accounts", Confirmation(run=f"run-{number}"))
 
 
 def test_a_table_that_was_left_by_hand_is_not_taken_for_ours(pipeline: Pipeline, tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def test_a_retired_snapshot_is_confirmed_already_and_its_run_makes_no_second(pip
     for number in (1, 2, 3):
         cycle(pipeline, number)
     subsume(pipeline, "accounts")
-    outcome = confirm(pipeline, "accounts", snapshot=1)
+    outcome = confirm(pipeline, "accounts", Confirmation(snapshot=1))
     assert (outcome.status, outcome.message.endswith("DELETED since")) == ("already", True)
     put(pipeline, [{"id": 4, "text": "4"}])
     [again] = materialize(pipeline, ["accounts"], Fold("run-1"), in_process)

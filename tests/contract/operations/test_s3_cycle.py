@@ -29,7 +29,7 @@ from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.savepoint.take import SavepointRequest, take_savepoint
 from tidefold.operations.snapshot.abort import abort
-from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.confirm import Confirmation, confirm
 from tidefold.operations.snapshot.materialize import materialize
 from tidefold.storage.s3 import store as s3_store
 
@@ -53,7 +53,7 @@ def cycle(pipeline: Pipeline, run: str) -> Outcome:
     staged = fold(pipeline, run)
     assert staged.status == "staged", staged
     judge_all(pipeline)
-    return confirm(pipeline, "accounts", run_id=run)
+    return confirm(pipeline, "accounts", Confirmation(run=run))
 
 
 def grow(pipeline: Pipeline, rounds: int) -> dict[int, Rows]:
@@ -121,7 +121,7 @@ def check_fold_and_confirm(pipeline: Pipeline, s3: S3Bucket) -> None:
     assert len({path for path in read if path.endswith(".parquet")}) == new
     judge_all(pipeline)
     s3.server.heal()
-    assert confirm(pipeline, "accounts", run_id="run-6").status == "published"
+    assert confirm(pipeline, "accounts", Confirmation(run="run-6")).status == "published"
     asked = [(method, address) for method, address in s3.server.requests() if "_data" in address]
     looked = [address for method, address in asked if method == "HEAD" and address.endswith(".parquet?")]
     assert len(looked) == new
@@ -138,7 +138,7 @@ def test_a_new_file_that_was_lost_is_put_back_before_it_is_published(pipeline: P
     new = [e.path for e in store.list(f"{table}/_data") if e.path.removeprefix(f"{table}/") not in shown]
     assert new
     store.delete(new)
-    confirm(pipeline, "accounts", run_id="next")
+    confirm(pipeline, "accounts", Confirmation(run="next"))
     assert table_rows(pipeline) == {**history[1], 1: "x"}
 
 
@@ -150,7 +150,7 @@ def test_commits_whose_answers_are_lost_are_published_once(pipeline: Pipeline, s
     outcome = cycle(pipeline, "run-2")
     assert (outcome.status, outcome.facts["table_version"]) == ("published", 1)
     assert table_rows(pipeline) == {**history[1], 1: "once"}
-    assert confirm(pipeline, "accounts", run_id="run-2").facts["table_version"] == 1
+    assert confirm(pipeline, "accounts", Confirmation(run="run-2")).facts["table_version"] == 1
 
 
 @pytest.mark.parametrize("method", ["GET", "PUT"])
@@ -163,11 +163,11 @@ def test_a_table_that_is_not_shown_is_an_error_and_published_later(
     judge_all(pipeline)
     s3.server.fail(method, "tables/accounts/_delta_log", status=403, code="AccessDenied", times=99)
     with pytest.raises(StorageError) as failed:
-        confirm(pipeline, "accounts", run_id="run-2")
+        confirm(pipeline, "accounts", Confirmation(run="run-2"))
     assert "\x1b" not in failed.value.message
     s3.server.heal()
     assert table_rows(pipeline) == history[1]
-    assert confirm(pipeline, "accounts", run_id="run-2").status == "published"
+    assert confirm(pipeline, "accounts", Confirmation(run="run-2")).status == "published"
     assert table_rows(pipeline) == {**history[1], 1: "later"}
 
 

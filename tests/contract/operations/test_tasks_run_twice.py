@@ -35,7 +35,7 @@ from tidefold.operations.restore import export
 from tidefold.operations.retention.clean import clean
 from tidefold.operations.savepoint import take
 from tidefold.operations.snapshot.abort import abort
-from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.confirm import Confirmation, confirm
 from tidefold.operations.snapshot.materialize import materialize
 
 EACH_WAY = pytest.mark.parametrize("way", WAYS)
@@ -215,7 +215,7 @@ def _cycle(pipeline: Pipeline, run: str, runner: Runner) -> None:
     [outcome] = materialize(pipeline, ["accounts"], Fold(run), runner)
     assert outcome.status == "staged", outcome
     judge_all(pipeline)
-    assert confirm(pipeline, "accounts", run_id=run).status == "published"
+    assert confirm(pipeline, "accounts", Confirmation(run=run)).status == "published"
 
 
 @pytest.mark.parametrize("when", ["staged", "published", "aborted"])
@@ -234,7 +234,7 @@ def test_a_fold_task_that_ends_late_changes_nothing(tmp_path: Path, when: str) -
         abort(pipeline, "accounts", "refused", run_id="run-2")
         completed = [1]
     else:
-        assert confirm(pipeline, "accounts", run_id="run-2").status == "published"
+        assert confirm(pipeline, "accounts", Confirmation(run="run-2")).status == "published"
     zombies.awake()
     assert table_rows(pipeline) == (BEFORE if when == "aborted" else BEFORE | {7: "b 7"})
     clean(pipeline, ["accounts"])

@@ -23,7 +23,7 @@ from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.quality import judge as judge_module
 from tidefold.operations.quality.judge import Case, audit, judge
 from tidefold.operations.requests import Fold
-from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.confirm import Confirmation, confirm
 from tidefold.operations.snapshot.materialize import materialize
 from tidefold.quality.run import count_memory
 
@@ -41,7 +41,7 @@ def pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
     give_suite(made, 9)
     put(made, [{"id": i, "text": f"a {i}"} for i in range(200)])
     assert judged(made, "run-1").message == "snapshot 1 passed: 5 checks passed"
-    confirm(made, "accounts", run_id="run-1")
+    confirm(made, "accounts", Confirmation(run="run-1"))
     return made
 
 
@@ -199,7 +199,7 @@ def test_lives_of_a_real_log(pipeline: Pipeline, seed: int) -> None:
         taken += reused.reuse.taken
         [outcome] = judge(pipeline, ["accounts"], run, ENGINE)
         if outcome.status == "passed" and chance.random() < 0.8:
-            assert confirm(pipeline, "accounts", run_id=run).error is None
+            assert confirm(pipeline, "accounts", Confirmation(run=run)).error is None
         else:
             pipeline.ledger("accounts").commit(lambda state: transitions.abort(state, state.snapshots[-1].id, "next"))
     assert taken

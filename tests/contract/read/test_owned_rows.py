@@ -26,7 +26,7 @@ from tidefold.operations.restore.export import restore_to
 from tidefold.operations.restore.restore import Restore
 from tidefold.operations.savepoint.take import SavepointRequest, take_savepoint
 from tidefold.operations.snapshot.compact_log import take_tail
-from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.confirm import Confirmation, confirm
 from tidefold.operations.snapshot.materialize import materialize
 from tidefold.wiring import open_changelog, open_pipeline
 
@@ -67,7 +67,7 @@ def publish(pipeline: Pipeline, request: SnapshotRequest) -> int:
     [outcome] = materialize(pipeline, ["state"], request, in_process)
     assert outcome.status == "staged", outcome
     judge_all(pipeline, "state")
-    confirm(pipeline, "state", run_id=request.run)
+    confirm(pipeline, "state", Confirmation(run=request.run))
     assert outcome.snapshot
     return outcome.snapshot
 

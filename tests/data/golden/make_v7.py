@@ -47,6 +47,7 @@ from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot.abort import abort
 from tidefold.operations.snapshot.compact_log import compact_log, take_tail
+from tidefold.operations.snapshot.confirm import Confirmation
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.requests import Fold
 from tidefold.operations.snapshot.materialize import materialize
@@ -189,7 +190,7 @@ class Life:
     def fold(self, run: str, *logs: str, back: RestorePoint | None = None) -> None:
         self.stage(run, *logs, back=back)
         for log in logs:
-            assert confirm(self.pipeline, log, run_id=run).status == "published"
+            assert confirm(self.pipeline, log, Confirmation(run=run)).status == "published"
 
     def tail(self, run: str, log: str) -> None:
         outcome = take_tail(self.pipeline, log, run)

@@ -254,10 +254,12 @@ def confirm(
     Next: read the table with any Delta reader; tidefold status
     """
     from tidefold.operations.sets.confirm import confirm_log
+    from tidefold.operations.snapshot.confirm import Confirmation, Override
 
     pipeline = terminal.pipeline()
     log_id = pipeline.log(log).id
-    outcome = confirm_log(pipeline, log_id, snapshot, override_by=override_by, why=reason, reconcile=reconcile)
+    override = Override(override_by or "", reason or "") if override_by or reason else None
+    outcome = confirm_log(pipeline, log_id, Confirmation(snapshot, None, override, reconcile))
     return print_outcomes(terminal, "confirm", [outcome])
 
 

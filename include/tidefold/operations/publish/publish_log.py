@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 
 import msgspec
@@ -109,9 +110,9 @@ def roll_forward(pipeline: Pipeline, log: str, reconcile: bool = False) -> int |
         return None
     ledger.require_current(state)
     manifest = read_manifest(pipeline.store, log, latest)
-    how = describe_publication(pipeline, log, latest)
+    how = replace(describe_publication(pipeline, log, latest), reconcile=reconcile)
     shown = _find_published(pipeline, state)
-    version = publish(pipeline.store, manifest, latest.manifest or "", shown, reconcile, how)
+    version = publish(pipeline.store, manifest, latest.manifest or "", shown, how)
     ledger.commit(lambda state: transitions.record_publication(state, latest.id, version, now()))
     _log.info("%s: snapshot %d is version %d of the table", log, latest.id, version)
     shorten_log(pipeline.store, log, version)

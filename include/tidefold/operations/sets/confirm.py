@@ -15,7 +15,7 @@ from tidefold.operations.ground.pipeline import Pipeline, now
 from tidefold.operations.publish.publish_log import roll_forward
 from tidefold.operations.publish.publish_set import publish_decided
 from tidefold.operations.sets.read import StagedVersion, explain_staged, find_restored_version
-from tidefold.operations.snapshot import confirm
+from tidefold.operations.snapshot.confirm import OPEN, Confirmation, confirm, let_through, require_no_override
 
 if TYPE_CHECKING:
     from tidefold.operations.sets.checks import UnequalSums
@@ -29,7 +29,7 @@ def confirm_logs(pipeline: Pipeline, logs: Sequence[str], run_id: str | None) ->
     A set that is held does not stop other sets and logs.
     """
     alone = [log for log in logs if pipeline.config.set_of(log) is None]
-    outcomes = {o.log: o for o in for_each_log(alone, lambda log: confirm.confirm(pipeline, log, run_id=run_id))}
+    outcomes = {o.log: o for o in for_each_log(alone, lambda log: confirm(pipeline, log, Confirmation(run=run_id)))}
     for chosen in pipeline.config.sets.values():
         if any(log in chosen.logs for log in logs):
             outcomes |= confirm_set(pipeline, chosen, run_id)
@@ -41,39 +41,32 @@ def confirm_past(pipeline: Pipeline, logs: Sequence[str], run_id: str) -> list[O
 
     A log of a set that got none is not changed.
     """
+    wanted = Confirmation(run=run_id)
 
     def act(log: str) -> Outcome:
         state = pipeline.ledger(log).find()
-        snapshot = confirm.choose_snapshot(state, None, run_id) if state else None
+        snapshot = wanted.choose(state) if state else None
         if snapshot is None and pipeline.config.set_of(log):
             return Outcome(log, Status.NOTHING, "this run made no snapshot of it")
-        return confirm.confirm(pipeline, log, run_id=run_id)
+        return confirm(pipeline, log, wanted)
 
     return for_each_log(logs, act)
 
 
-def confirm_log(
-    pipeline: Pipeline,
-    log: str,
-    snapshot: int | None = None,
-    run_id: str | None = None,
-    override_by: str | None = None,
-    why: str | None = None,
-    reconcile: bool = False,
-) -> Outcome:
-    """Confirms one snapshot; if its log is in a set, the whole set. The other arguments are those of `confirm`."""
+def confirm_log(pipeline: Pipeline, log: str, wanted: Confirmation = OPEN) -> Outcome:
+    """Confirms one snapshot; if its log is in a set, the whole set."""
     chosen = pipeline.config.set_of(log)
     state = pipeline.ledger(log).find() if chosen else None
-    candidate = confirm.choose_snapshot(state, snapshot, run_id) if state else None
+    candidate = wanted.choose(state) if state else None
     if chosen is None or (candidate and candidate.as_of):
-        return confirm.confirm(pipeline, log, snapshot, run_id, override_by, why, reconcile)
-    if reconcile:
-        roll_forward(pipeline, log, reconcile)
+        return confirm(pipeline, log, wanted)
+    if wanted.reconcile:
+        roll_forward(pipeline, log, wanted.reconcile)
     if candidate is None:
-        confirm.require_no_override([log, *(one for one in chosen.logs if one != log)], override_by, why)
+        require_no_override([log, *(one for one in chosen.logs if one != log)], wanted.override)
     elif candidate.state is State.STAGED:
-        confirm.let_through(pipeline, log, candidate.id, override_by, why)
-    return confirm_set(pipeline, chosen, candidate.run if candidate else run_id)[log]
+        let_through(pipeline, log, candidate.id, wanted.override)
+    return confirm_set(pipeline, chosen, candidate.run if candidate else wanted.run)[log]
 
 
 def confirm_set(pipeline: Pipeline, chosen: SetConfig, run_id: str | None) -> dict[str, Outcome]:

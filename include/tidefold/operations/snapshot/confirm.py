@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind, State
 from tidefold.domain.snapshot import claim, transitions
@@ -14,52 +15,74 @@ from tidefold.operations.publish.publish_log import note_completion, roll_forwar
 from tidefold.operations.publish.publish_set import require_alone
 
 
-def confirm(
-    pipeline: Pipeline,
-    log: str,
-    snapshot: int | None = None,
-    run_id: str | None = None,
-    override_by: str | None = None,
-    why: str | None = None,
-    reconcile: bool = False,
-) -> Outcome:
-    """Confirms a snapshot (by id, by run, or the open one), then publishes it. With `reconcile`, the publication also
-    replaces files that other programs committed to the table.
+@dataclass(frozen=True, slots=True)
+class Override:
+    """Who lets a refused snapshot through, and why."""
+
+    by: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmation:
+    """The request to confirm a snapshot: by id, by run, or the open one.
+
+    override: None: only a passing verdict lets it through.
+    reconcile: the publication also replaces files that other programs committed to the table.
+    """
+
+    snapshot: int | None = None
+    run: str | None = None
+    override: Override | None = None
+    reconcile: bool = False
+
+    def choose(self, state: LogState) -> Snapshot | None:
+        """Returns the snapshot that is meant; None: there is none."""
+        if self.snapshot is not None:
+            return transitions.require_snapshot(state, self.snapshot)
+        return state.open_attempt if self.run is None else claim.of_run(state, self.run)
+
+
+OPEN = Confirmation()
+
+
+def confirm(pipeline: Pipeline, log: str, wanted: Confirmation = OPEN) -> Outcome:
+    """Confirms a snapshot, then publishes it.
 
     Raises RefusedError: no passing verdict, superseded, foreign commits in the table. Confirming twice is `already`.
     """
     ledger = pipeline.ledger(log)
     if not ledger.exists():
         return Outcome(log, Status.NOTHING, "nothing was ingested yet")
-    chosen = choose_snapshot(ledger.read(), snapshot, run_id)
+    chosen = wanted.choose(ledger.read())
     if chosen and chosen.as_of:
-        return _confirm_point_in_time(pipeline, log, chosen, override_by, why)
+        return _confirm_point_in_time(pipeline, log, chosen, wanted.override)
     require_alone(
         pipeline,
         log,
         ", whose tables are published together.",
         hint="`tidefold run` or `tidefold confirm` publishes the whole set.",
     )
-    rolled = roll_forward(pipeline, log, reconcile)
+    rolled = roll_forward(pipeline, log, wanted.reconcile)
     if chosen is None or (rolled is not None and chosen.id == rolled):
         if rolled is None:
-            require_no_override([log], override_by, why)
+            require_no_override([log], wanted.override)
             return Outcome(log, Status.NOTHING, "no snapshot waits for confirmation")
         return _outcome(log, Status.PUBLISHED, transitions.require_snapshot(ledger.read(), rolled))
     if chosen.published or chosen.kind is SnapshotKind.TAIL:
         return _outcome(log, Status.ALREADY, chosen)
-    let_through(pipeline, log, chosen.id, override_by, why)
+    let_through(pipeline, log, chosen.id, wanted.override)
     ledger.commit(lambda state: transitions.confirm(state, chosen.id))
-    roll_forward(pipeline, log, reconcile)
+    roll_forward(pipeline, log, wanted.reconcile)
     return _outcome(log, Status.PUBLISHED, transitions.require_snapshot(ledger.read(), chosen.id))
 
 
-def require_no_override(logs: Sequence[str], override_by: str | None, why: str | None) -> None:
+def require_no_override(logs: Sequence[str], override: Override | None) -> None:
     """Raises RefusedError (NOTHING_TO_OVERRIDE) if somebody overrides the gate, but no snapshot waits.
 
     logs: the log, then the others of its set.
     """
-    if override_by or why:
+    if override:
         named = " ".join(logs)
         raise RefusedError(
             "NOTHING_TO_OVERRIDE",
@@ -68,20 +91,18 @@ def require_no_override(logs: Sequence[str], override_by: str | None, why: str |
         )
 
 
-def let_through(pipeline: Pipeline, log: str, snapshot: int, override_by: str | None, why: str | None) -> None:
+def let_through(pipeline: Pipeline, log: str, snapshot: int, override: Override | None) -> None:
     """Records who lets a refused snapshot through, and why, if anybody does."""
-    if override_by or why:
-        pipeline.ledger(log).commit(lambda state: transitions.override(state, snapshot, override_by or "", why or ""))
+    if override:
+        pipeline.ledger(log).commit(lambda state: transitions.override(state, snapshot, override.by, override.why))
 
 
-def _confirm_point_in_time(
-    pipeline: Pipeline, log: str, snapshot: Snapshot, override_by: str | None, why: str | None
-) -> Outcome:
+def _confirm_point_in_time(pipeline: Pipeline, log: str, snapshot: Snapshot, override: Override | None) -> Outcome:
     """Confirms a snapshot as of an instant. Its tag keeps it; the table and the log do not change."""
     ledger = pipeline.ledger(log)
     before = snapshot.state in (State.COMPLETED, State.SUBSUMED, State.DELETED)
     if not before:
-        let_through(pipeline, log, snapshot.id, override_by, why)
+        let_through(pipeline, log, snapshot.id, override)
         snapshot = transitions.require_snapshot(
             ledger.commit(lambda state: transitions.confirm(state, snapshot.id)), snapshot.id
         )
@@ -93,15 +114,6 @@ def _confirm_point_in_time(
     if snapshot.state is not State.COMPLETED:
         message = f"snapshot {snapshot.id}, as of {snapshot.as_of}, is {snapshot.state} since"
     return Outcome(log, Status.ALREADY if before else Status.COMPLETED, message, snapshot.id, details=details)
-
-
-def choose_snapshot(state: LogState, snapshot: int | None, run_id: str | None) -> Snapshot | None:
-    """Returns a snapshot by its id, by its run, or the open one; None: there is none."""
-    if snapshot is not None:
-        return transitions.require_snapshot(state, snapshot)
-    if run_id is not None:
-        return claim.of_run(state, run_id)
-    return state.open_attempt if state.open_attempt else None
 
 
 def _outcome(log: str, status: Status, snapshot: Snapshot) -> Outcome:

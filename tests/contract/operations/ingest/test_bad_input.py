@@ -39,7 +39,7 @@ from tidefold.operations.quarantine.retry import retry
 from tidefold.operations.requests import Fold
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
-from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.confirm import Confirmation, confirm
 from tidefold.operations.snapshot.materialize import materialize
 from tidefold.presentation.remarks import remarks
 from tidefold.wiring import open_pipeline
@@ -427,7 +427,7 @@ def publish(pipeline: Pipeline, run: str) -> Outcome:
     [outcome] = materialize(pipeline, ["items"], Fold(run), in_process)
     if outcome.status == "staged":
         judge_all(pipeline, "items")
-        assert confirm(pipeline, "items", run_id=run).status == "published"
+        assert confirm(pipeline, "items", Confirmation(run=run)).status == "published"
     return outcome
 
 

@@ -27,7 +27,7 @@ from tidefold.operations.ground import recovery
 from tidefold.operations.ground.outcome import Outcome, Status
 from tidefold.operations.ground.read import ReadRequest, What, read_rows
 from tidefold.operations.requests import Fold, Restore
-from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.confirm import Confirmation, confirm
 from tidefold.operations.snapshot.materialize import materialize
 from tidefold.wiring import Pipeline, open_pipeline
 
@@ -61,7 +61,7 @@ def fold(pipeline: Pipeline, run: str) -> None:
     assert outcome.error_code is None, outcome
     if state_of(pipeline).open_attempt:
         judge_all(pipeline, "items")
-        confirm(pipeline, "items", run_id=run)
+        confirm(pipeline, "items", Confirmation(run=run))
 
 
 def hint_of(pipeline: Pipeline) -> str:
@@ -289,7 +289,7 @@ def test_what_a_restore_left_out_comes_back_with_the_next_extract(tmp_path: Path
     [outcome] = materialize(pipeline, ["items"], Restore("back", RestorePoint(1, RestoreMode.SKIP)), in_process)
     assert outcome.error_code is None, outcome
     judge_all(pipeline, "items")
-    confirm(pipeline, "items", run_id="back")
+    confirm(pipeline, "items", Confirmation(run="back"))
     assert live(pipeline) == {1: "a"}
     land_csv(tmp_path, "2026-11-03", {1: "b", 2: "b"})
     assert counts(take(pipeline)) == (2, 0, 0)

@@ -25,7 +25,7 @@ from tidefold.operations.ground.originals import open_address
 from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.requests import Fold, Import, Restore
 from tidefold.operations.savepoint.take import SavepointRequest, take_savepoint
-from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.confirm import Confirmation, confirm
 from tidefold.operations.snapshot.materialize import materialize
 from tidefold.wiring import open_pipeline
 
@@ -390,7 +390,7 @@ def test_every_kind_of_state_comes_back_in_order(kind: str, layout: Layout, tmp_
         assert outcome.error_code is None, outcome
         if outcome.status != "nothing":
             judge_all(other, "items")
-            confirm(other, "items", run_id=run)
+            confirm(other, "items", Confirmation(run=run))
         assert in_order(kind, rows(other)) == HELD[kind]
 
 

@@ -22,7 +22,7 @@ from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.ground.read import ReadRequest, What, read_rows
 from tidefold.operations.requests import Fold
 from tidefold.operations.retention.clean import drop
-from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.confirm import Confirmation, confirm
 from tidefold.operations.snapshot.materialize import materialize
 from tidefold.storage import open_store
 
@@ -346,7 +346,7 @@ def test_a_column_that_was_added_is_in_the_table_and_in_a_table_built_again(tmp_
         [outcome] = materialize(pipeline, ["items"], Fold(f"r{run}"), in_process)
         assert outcome.status == "staged", outcome.message
         judge_all(pipeline, "items")
-        confirm(pipeline, "items", run_id=f"r{run}")
+        confirm(pipeline, "items", Confirmation(run=f"r{run}"))
     table = DeltaTable(pipeline.store.uri("tables/items")).to_pyarrow_table().sort_by("id").to_pylist()
     assert table == [{"id": 1, "text": "aa", "more": 5}, {"id": 2, "text": "bb", "more": None}]
     drop(pipeline, "items", plan=False)
@@ -361,7 +361,7 @@ def test_what_was_taken_before_a_stop_is_folded_and_confirmed(tmp_path: Path) ->
     [outcome] = materialize(pipeline, ["items"], Fold("r1"), in_process)
     assert outcome.status == "staged"
     judge_all(pipeline, "items")
-    assert confirm(pipeline, "items", run_id="r1").error_code is None
+    assert confirm(pipeline, "items", Confirmation(run="r1")).error_code is None
 
 
 @given(data=st.data())

@@ -30,7 +30,7 @@ from tidefold.operations.requests import Fold
 from tidefold.operations.retention.clean import clean, drop
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
-from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.confirm import Confirmation, confirm
 from tidefold.operations.snapshot.materialize import materialize
 
 
@@ -196,7 +196,7 @@ def test_whoever_comes_in_between_tells_the_logs_and_the_writer_finds_it_done(
 def fold(pipeline: Pipeline, log: str, run: str) -> None:
     materialize(pipeline, [log], Fold(run), in_process)
     judge_all(pipeline, log)
-    assert confirm(pipeline, log, run_id=run).status == "published"
+    assert confirm(pipeline, log, Confirmation(run=run)).status == "published"
 
 
 def folded_past(pipeline: Pipeline, root: Path, log: str) -> None:

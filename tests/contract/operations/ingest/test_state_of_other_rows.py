@@ -23,7 +23,7 @@ from tidefold.domain.paths import INTENTS
 from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
 from tidefold.operations.ground.read import ReadRequest, What, read_rows
 from tidefold.operations.requests import Restore
-from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.confirm import Confirmation, confirm
 from tidefold.operations.snapshot.materialize import materialize
 
 HEAD = (QUEUE[0] + ", head: [priority, id]", *QUEUE[1:])
@@ -112,7 +112,7 @@ class TestQueue:
         # The log names the element, so a restore and another fold give the same.
         materialize(pipeline, ["items"], Restore("back", RestorePoint(1, RestoreMode.REPLAY)), in_process)
         judge_all(pipeline, "items")
-        confirm(pipeline, "items", run_id="back")
+        confirm(pipeline, "items", Confirmation(run="back"))
         fold_waiting(pipeline, "run-3")
         assert sorted((row["shard"], row["id"]) for row in rows(pipeline)) == [(1, 1), (2, 3)]
 

@@ -22,7 +22,7 @@ from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.ingest.ingest import ingest
 from tidefold.operations.quarantine.retry import retry
 from tidefold.operations.requests import Fold
-from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.confirm import Confirmation, confirm
 from tidefold.operations.snapshot.materialize import materialize
 from tidefold.wiring import open_pipeline
 
@@ -68,7 +68,7 @@ def cycle(pipeline: Pipeline, run: str) -> list[dict[str, Any]]:
 def fold(pipeline: Pipeline, run: str) -> list[dict[str, Any]]:
     materialize(pipeline, ["items"], Fold(run), in_process)
     judge_all(pipeline, "items")
-    confirm(pipeline, "items", run_id=run)
+    confirm(pipeline, "items", Confirmation(run=run))
     found: list[dict[str, Any]] = DeltaTable(pipeline.store.uri("tables/items")).to_pyarrow_table().to_pylist()
     return sorted(found, key=lambda row: tuple(map(str, row.values())))
 

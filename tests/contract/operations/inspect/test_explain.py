@@ -41,7 +41,7 @@ from tidefold.operations.requests import Fold, Restore
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot.compact_log import compact_log, take_tail
-from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.confirm import Confirmation, confirm
 from tidefold.operations.snapshot.materialize import materialize
 from tidefold.storage.local_store import LocalStore
 
@@ -69,7 +69,7 @@ def fold(pipeline: Pipeline, run: str, log: str = "accounts", restore: RestorePo
     [outcome] = materialize(pipeline, [log], Restore(run, restore) if restore else Fold(run), in_process)
     assert not outcome.error_code, outcome
     judge_all(pipeline, log)
-    assert confirm(pipeline, log, run_id=run).status == "published"
+    assert confirm(pipeline, log, Confirmation(run=run)).status == "published"
 
 
 def of(pipeline: Pipeline, key: int, **how: Any) -> KeyExplained:

@@ -20,7 +20,7 @@ from tidefold.operations.inspect.status import status
 from tidefold.operations.local_copies.manage import retain_local
 from tidefold.operations.restore.export import restore_to
 from tidefold.operations.snapshot.compact_log import compact_log, take_tail
-from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.confirm import Confirmation, confirm
 from tidefold.storage import open_store
 from tidefold.wiring import open_changelog
 
@@ -49,7 +49,7 @@ def publish(pipeline: Pipeline, run: str) -> None:
     outcome = stage(pipeline, run, LOG)
     assert outcome.status == "staged", outcome
     judge_all(pipeline, LOG)
-    confirm(pipeline, LOG, run_id=run)
+    confirm(pipeline, LOG, Confirmation(run=run))
 
 
 def test_a_compacted_segment_is_written_twice(pipeline: Pipeline) -> None:
@@ -110,7 +110,7 @@ def test_the_base_of_a_newer_tail_keeps_its_local_copy(pipeline: Pipeline, tmp_p
     tail = take_tail(pipeline, LOG, "tail")
     assert (tail.snapshot, tail.facts["base"]) == (3, 1)
     judge_all(pipeline, LOG)
-    confirm(pipeline, LOG, run_id="run-2")
+    confirm(pipeline, LOG, Confirmation(run="run-2"))
     retain_local(pipeline, [LOG])
     assert copied(pipeline) == {1, 2}
     segments = {c.location.segment for c in pipeline.ledger(LOG).read().change_sets_in(1, 2)}

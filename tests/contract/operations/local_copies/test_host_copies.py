@@ -24,7 +24,7 @@ from tidefold.operations.local_copies.manage import retain_local
 from tidefold.operations.requests import Fold, SnapshotRequest
 from tidefold.operations.restore.restore import Restore
 from tidefold.operations.retention.clean import drop
-from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.confirm import Confirmation, confirm
 from tidefold.operations.snapshot.materialize import materialize
 from tidefold.storage.local_copies.host_copies import HostCopies, read_hosts
 from tidefold.storage.local_store import LocalStore
@@ -84,7 +84,7 @@ def cycle(pipeline: Pipeline, run: str, hosts: Hosts, request: SnapshotRequest |
     [outcome] = materialize(pipeline, ["items"], request or Fold(run), hosts)
     assert outcome.status == "staged", outcome
     judge_all(pipeline, "items")
-    confirm(pipeline, "items", run_id=run)
+    confirm(pipeline, "items", Confirmation(run=run))
     return outcome
 
 

@@ -14,7 +14,7 @@ from tidefold.domain.source_progress_history import LandedRange, find_landed_ran
 from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.quarantine.retry import retry, settle
 from tidefold.operations.requests import Fold
-from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.confirm import Confirmation, confirm
 from tidefold.operations.snapshot.materialize import materialize
 from tidefold.quality.run.run_checks import judge_refused
 from tidefold.quality.suite.check import Severity
@@ -29,7 +29,7 @@ def staged(pipeline: Pipeline, run: str) -> LandedRange:
     assert state.open_attempt
     found = find_landed_range(state, state.open_attempt)
     judge_all(pipeline, "items")
-    confirm(pipeline, "items", run_id=run)
+    confirm(pipeline, "items", Confirmation(run=run))
     return found
 
 

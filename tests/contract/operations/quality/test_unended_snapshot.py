@@ -14,7 +14,7 @@ from tidefold.domain.source_progress_history import find_landed_range
 from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.requests import Fold
 from tidefold.operations.snapshot.abort import abort
-from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.confirm import Confirmation, confirm
 from tidefold.operations.snapshot.materialize import materialize
 from tidefold.quality.suite.check import Severity
 from tidefold.quality.suite.suite import Suite
@@ -35,7 +35,7 @@ def stage(pipeline: Pipeline, run: str, publishes: bool = True) -> Severity | No
     checks = [c.severity for c in Suite((), 0.5).checks(5, 5, landed) if c.name == "source snapshot"]
     if publishes:
         judge_all(pipeline, "items")
-        confirm(pipeline, "items", run_id=run)
+        confirm(pipeline, "items", Confirmation(run=run))
     else:
         abort(pipeline, "items", "the gate failed")
     return checks[0] if checks else None

@@ -15,7 +15,7 @@ from tidefold.compute.runners import in_process
 from tidefold.config import load_config
 from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.requests import Fold
-from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.confirm import Confirmation, confirm
 from tidefold.operations.snapshot.materialize import materialize
 from tidefold.wiring import open_pipeline
 
@@ -33,7 +33,7 @@ def published(tmp_path: Path) -> Path:
     take(pipeline)
     materialize(pipeline, ["items"], Fold("first"), in_process)
     judge_all(pipeline, "items")
-    assert confirm(pipeline, "items", run_id="first").status == "published"
+    assert confirm(pipeline, "items", Confirmation(run="first")).status == "published"
     return tmp_path
 
 

@@ -18,7 +18,7 @@ from tidefold.operations.ground.read import ReadRequest, What, read_rows
 from tidefold.operations.quarantine.inspect import count_refused
 from tidefold.operations.quarantine.retry import retry
 from tidefold.operations.requests import Fold
-from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.confirm import Confirmation, confirm
 from tidefold.operations.snapshot.materialize import materialize
 from tidefold.wiring import open_pipeline
 
@@ -53,7 +53,7 @@ def fold(pipeline: Pipeline, run: str) -> int:
     [outcome] = materialize(pipeline, ["items"], Fold(run), in_process)
     assert not outcome.error_code, outcome
     judge_all(pipeline, "items")
-    assert confirm(pipeline, "items", run_id=run).status == "published"
+    assert confirm(pipeline, "items", Confirmation(run=run)).status == "published"
     return int(outcome.facts["unresolved"])
 
 

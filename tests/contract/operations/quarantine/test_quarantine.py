@@ -58,7 +58,7 @@ from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.savepoint.take import SavepointRequest as SavepointWanted
 from tidefold.operations.savepoint.take import take_savepoint
-from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.confirm import Confirmation, confirm
 from tidefold.operations.snapshot.materialize import materialize
 from tidefold.operations.verify.verify import verify
 from tidefold.storage.local_copies.copies import open_roots
@@ -84,7 +84,7 @@ def fold(pipeline: Pipeline, run: str, restore: RestorePoint | None = None) -> N
     [outcome] = materialize(pipeline, ["items"], Restore(run, restore) if restore else Fold(run), in_process)
     assert not outcome.error_code, outcome
     judge_all(pipeline, "items")
-    assert confirm(pipeline, "items", run_id=run).status == "published"
+    assert confirm(pipeline, "items", Confirmation(run=run)).status == "published"
 
 
 def check_counts(pipeline: Pipeline) -> None:
@@ -261,7 +261,7 @@ def test_what_landed_before_an_import_stays_out(tmp_path: Path, monkeypatch: pyt
         assert outcome.status == "staged", outcome
         assert retry(made, "items").facts["why"] == {"left_out": 2}
         judge_all(made, "items")
-        confirm(made, "items", run_id="in")
+        confirm(made, "items", Confirmation(run="in"))
         assert retry(made, "items").facts["why"] == {"left_out": 2}
         land(tmp_path, 20, [record(20, 1), record(21, 101)])
         take(made)

@@ -20,7 +20,7 @@ from tidefold.operations.inspect.diff import diff
 from tidefold.operations.quarantine.inspect import count_refused, show_refused
 from tidefold.operations.quarantine.retry import retry
 from tidefold.operations.requests import Fold
-from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.confirm import Confirmation, confirm
 from tidefold.operations.snapshot.materialize import materialize
 from tidefold.sources.debezium import envelope
 from tidefold.storage import open_store
@@ -76,7 +76,7 @@ def fold(pipeline: Pipeline, run: str) -> None:
     [outcome] = materialize(pipeline, ["items"], Fold(run), in_process)
     assert not outcome.error_code, outcome
     judge_all(pipeline, "items")
-    assert confirm(pipeline, "items", run_id=run).status == "published"
+    assert confirm(pipeline, "items", Confirmation(run=run)).status == "published"
 
 
 def check_counts(pipeline: Pipeline) -> None:

@@ -27,7 +27,7 @@ from tidefold.operations.ground.read import ReadRequest, What, read_rows
 from tidefold.operations.quarantine.inspect import count_refused
 from tidefold.operations.quarantine.retry import retry
 from tidefold.operations.requests import Fold
-from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.confirm import Confirmation, confirm
 from tidefold.operations.snapshot.materialize import materialize
 
 GONE = "__debezium_unavailable_value"
@@ -117,7 +117,7 @@ def fold(pipeline: Pipeline, runs: Iterator[int]) -> None:
     assert not outcome.error_code, outcome
     if outcome.status == "staged":
         judge_all(pipeline, "items")
-        assert confirm(pipeline, "items", run_id=run).status == "published"
+        assert confirm(pipeline, "items", Confirmation(run=run)).status == "published"
 
 
 @settings(max_examples=choose(5, 12), deadline=None, suppress_health_check=list(HealthCheck))

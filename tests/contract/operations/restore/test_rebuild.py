@@ -40,7 +40,7 @@ from tidefold.operations.restore.rebuild import rebuild
 from tidefold.operations.retention import references
 from tidefold.operations.retention.clean import clean
 from tidefold.operations.retention.truncate import truncate
-from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.confirm import Confirmation, confirm
 from tidefold.operations.verify.verify import verify
 
 # The whole ledger, all from the second fold on, and all from its publication on.
@@ -109,7 +109,7 @@ def test_a_snapshot_as_of_an_instant_is_kept_by_its_tag(tmp_path: Path) -> None:
         return transitions.judge(state, number, verdict_for(found))
 
     opened(root).ledger(LOG).commit(judged)
-    confirm(opened(root), LOG, run_id="backfill")
+    confirm(opened(root), LOG, Confirmation(run="backfill"))
     before = opened(root).ledger(LOG).read()
     go_back(root, 1_000)
     rebuild(opened(root), LOG, plan=False)
@@ -307,7 +307,7 @@ def test_a_table_that_another_program_restored_is_not_said_to_show_the_newest_sn
     take(root)
     fold(root, "after")
     judge_all(opened(root))
-    assert confirm(opened(root), LOG, run_id="after", reconcile=True).status == "published"
+    assert confirm(opened(root), LOG, Confirmation(run="after", reconcile=True)).status == "published"
     assert published(root) == truth(9)
 
 

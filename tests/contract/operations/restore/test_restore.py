@@ -32,7 +32,7 @@ from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot.abort import abort
 from tidefold.operations.snapshot.compact_log import take_tail
-from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.confirm import Confirmation, confirm
 from tidefold.operations.snapshot.materialize import materialize
 from tidefold.spark.dispatch import run_without_spark
 from tidefold.spark.steps import MaterializeStep
@@ -49,7 +49,7 @@ def cycle(pipeline: Pipeline, run: str, restore: RestorePoint | None = None) -> 
     outcome = fold(pipeline, run, restore)
     assert outcome.status == "staged", outcome
     judge_all(pipeline)
-    assert confirm(pipeline, "accounts", run_id=run).status == "published"
+    assert confirm(pipeline, "accounts", Confirmation(run=run)).status == "published"
     return outcome
 
 
@@ -274,7 +274,7 @@ def restoring(snapshot: int) -> Any:
             raise TidefoldError(outcome.error_code, outcome.message)
         if pipeline.ledger("accounts").read().open_attempt:
             judge_all(pipeline)
-        confirm(pipeline, "accounts", run_id=run)
+        confirm(pipeline, "accounts", Confirmation(run=run))
 
     return act
 

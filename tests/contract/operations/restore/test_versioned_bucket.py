@@ -19,7 +19,7 @@ from tidefold.operations.retention.clean import clean
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot.abort import abort
-from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.confirm import Confirmation, confirm
 from tidefold.operations.snapshot.materialize import materialize
 from tidefold.operations.verify.verify import Asked, verify
 from tidefold.wiring import open_pipeline
@@ -43,7 +43,7 @@ def cycle(pipeline: Pipeline, number: int) -> None:
     put(pipeline, [{"id": i, "text": str(number)} for i in range(number)])
     materialize(pipeline, [LOG], Fold(f"run-{number}"), in_process)
     judge_all(pipeline)
-    assert confirm(pipeline, LOG, run_id=f"run-{number}").status == "published"
+    assert confirm(pipeline, LOG, Confirmation(run=f"run-{number}")).status == "published"
 
 
 def newest_versions(s3: S3Bucket) -> dict[str, str]:

@@ -43,7 +43,7 @@ from tidefold.operations.retention.clean import drop
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.snapshot.abort import abort
 from tidefold.operations.snapshot.compact_log import take_tail
-from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.confirm import Confirmation, confirm
 from tidefold.operations.snapshot.materialize import materialize
 from tidefold.operations.verify.verify import Asked, verify
 
@@ -541,7 +541,7 @@ def test_a_confirmed_import_shows_in_history_and_first_snapshot_ids_rise(tmp_pat
     abort(pipeline, "accounts", "no")
     bring(pipeline, saved, run="again")
     judge_all(pipeline)
-    confirm(pipeline, "accounts", run_id="again")
+    confirm(pipeline, "accounts", Confirmation(run="again"))
     [first, second] = pipeline.ledger("accounts").read().snapshots
     assert (first.state, second.state, second.id) == (State.ABORTED, State.COMPLETED, 2)
     assert second.external

@@ -20,7 +20,7 @@ from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.requests import Fold, Import
 from tidefold.operations.restore.rebuild import rebuild
 from tidefold.operations.savepoint.take import SavepointRequest, take_savepoint
-from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.confirm import Confirmation, confirm
 from tidefold.operations.snapshot.materialize import materialize
 from tidefold.wiring import open_pipeline
 
@@ -31,7 +31,7 @@ def fold(pipeline: Pipeline, run: str, imported: Import | None = None, log: str 
     [outcome] = materialize(pipeline, [log], imported or Fold(run), in_process)
     assert outcome.status == "staged", outcome
     judge_all(pipeline, log)
-    confirm(pipeline, log, run_id=run)
+    confirm(pipeline, log, Confirmation(run=run))
     return outcome
 
 

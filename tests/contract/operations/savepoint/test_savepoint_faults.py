@@ -28,7 +28,7 @@ from tidefold.operations.ground import originals as external
 from tidefold.operations.ground.originals import open_address
 from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.retention.clean import drop
-from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.confirm import Confirmation, confirm
 from tidefold.storage import Store, open_store
 
 
@@ -113,7 +113,7 @@ def importing(pipeline: Pipeline, address: Path, mode: Ownership) -> None:
     attempt = pipeline.ledger("accounts").read().open_attempt
     if attempt and attempt.state is State.STAGED:
         judge_all(pipeline)
-    confirm(pipeline, "accounts", run_id="in")
+    confirm(pipeline, "accounts", Confirmation(run="in"))
 
 
 def on(folder: Path, store: FaultyStore) -> Pipeline:

@@ -37,7 +37,7 @@ from tidefold.operations.savepoint.take import SavepointRequest as Savepoint
 from tidefold.operations.savepoint.take import take_savepoint
 from tidefold.operations.snapshot.abort import abort
 from tidefold.operations.snapshot.compact_log import compact_log, take_tail
-from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.confirm import Confirmation, confirm
 from tidefold.operations.snapshot.fold import explain_point_in_time, parse_instant
 from tidefold.operations.snapshot.materialize import materialize
 from tidefold.operations.verify.verify import verify
@@ -58,7 +58,7 @@ def cycle(pipeline: Pipeline, run: str, restore: RestorePoint | None = None) -> 
     if outcome.status != "staged":
         return outcome
     judge_all(pipeline)
-    return confirm(pipeline, "accounts", run_id=run)
+    return confirm(pipeline, "accounts", Confirmation(run=run))
 
 
 @pytest.fixture
@@ -171,7 +171,7 @@ def test_the_same_run_again_is_the_same_snapshot(pipeline: Pipeline) -> None:
     before = contents(pipeline.config.path.parent)
     again = kept_as_of(pipeline, day(4), "backfill")
     assert (again.status, again.snapshot) == ("already", first.snapshot)
-    assert confirm(pipeline, "accounts", run_id="backfill").status == "already"
+    assert confirm(pipeline, "accounts", Confirmation(run="backfill")).status == "already"
     assert contents(pipeline.config.path.parent) == before
     assert staged(pipeline, day(5), "backfill").error_code == "RUN_CHANGED"
 
@@ -279,9 +279,9 @@ def test_it_stands_beside_the_attempt_of_a_scheduled_run(pipeline: Pipeline) -> 
     with pytest.raises(RefusedError, match="ATTEMPT_OPEN"):
         drop(pipeline, "accounts", plan=False)
     judged(pipeline, "b4")
-    assert confirm(pipeline, "accounts", run_id="b4").status == "completed"
+    assert confirm(pipeline, "accounts", Confirmation(run="b4")).status == "completed"
     judge_all(pipeline)
-    assert confirm(pipeline, "accounts", run_id="run-3").status == "published"
+    assert confirm(pipeline, "accounts", Confirmation(run="run-3")).status == "published"
     assert abort(pipeline, "accounts", "not wanted", run_id="b3").status == "aborted"
     assert ledger.read().as_of_attempts == ()
     assert table_rows(pipeline) == {**rows_as_of(6), 7: "f7"}
@@ -301,8 +301,8 @@ def test_two_runs_at_one_instant_do_not_meet(pipeline: Pipeline) -> None:
     [outcome] = materialize(pipeline, ["accounts"], PointInTime("other", day(3), takeover=True), in_process)
     assert outcome.status == "staged"
     judged(pipeline, "other")
-    assert confirm(pipeline, "accounts", run_id="other").status == "completed"
-    assert confirm(pipeline, "accounts", run_id="b3").status == "nothing"
+    assert confirm(pipeline, "accounts", Confirmation(run="other")).status == "completed"
+    assert confirm(pipeline, "accounts", Confirmation(run="b3")).status == "nothing"
 
 
 def test_while_it_is_open_its_base_and_the_log_behind_it_stay(pipeline: Pipeline) -> None:
@@ -372,9 +372,9 @@ def test_a_tag_of_that_name_is_not_taken_away(pipeline: Pipeline) -> None:
     judged(pipeline, "b4")
     pipeline.ledger("accounts").commit(lambda state: references.tag(state, tag_of(day(4)), 1))
     with pytest.raises(RefusedError, match="TAG_TAKEN"):
-        confirm(pipeline, "accounts", run_id="b4")
+        confirm(pipeline, "accounts", Confirmation(run="b4"))
     untag(pipeline, "accounts", tag_of(day(4)))
-    assert confirm(pipeline, "accounts", run_id="b4").status == "completed"
+    assert confirm(pipeline, "accounts", Confirmation(run="b4")).status == "completed"
 
 
 def test_a_hold_keeps_it_too(pipeline: Pipeline) -> None:

@@ -26,7 +26,7 @@ from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot import compact_log as compact_module
 from tidefold.operations.snapshot.compact_log import compact_log
-from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.confirm import Confirmation, confirm
 from tidefold.operations.snapshot.materialize import materialize
 from tidefold.wiring import open_pipeline
 
@@ -69,7 +69,7 @@ def take(pipeline: Pipeline) -> Outcome:
 def publish(pipeline: Pipeline, run: str) -> None:
     materialize(pipeline, ["items"], Fold(run), in_process)
     judge_all(pipeline, "items")
-    assert confirm(pipeline, "items", run_id=run).status == "published"
+    assert confirm(pipeline, "items", Confirmation(run=run)).status == "published"
 
 
 def land_day(root: Path, pipeline: Pipeline, day: int) -> None:
@@ -85,7 +85,7 @@ def as_of(pipeline: Pipeline, instant: str) -> dict[int, Any]:
     [outcome] = materialize(pipeline, ["items"], PointInTime(run, micros(instant)), in_process)
     assert outcome.status == "staged", outcome
     judged(pipeline, run, "items")
-    done = confirm(pipeline, "items", run_id=run)
+    done = confirm(pipeline, "items", Confirmation(run=run))
     assert done.status == "completed", done
     return snapshot_rows(pipeline, done.snapshot or 0, "items")
 

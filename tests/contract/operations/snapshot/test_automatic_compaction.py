@@ -32,7 +32,7 @@ from tidefold.operations.ingest.ingest import ingest
 from tidefold.operations.requests import Fold
 from tidefold.operations.snapshot import compact_log as operation
 from tidefold.operations.snapshot.compact_log import compact_log, take_tail
-from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.confirm import Confirmation, confirm
 from tidefold.operations.snapshot.materialize import materialize
 
 LOG = "accounts"
@@ -56,7 +56,7 @@ def cycle(pipeline: Pipeline, run: str) -> None:
     [outcome] = materialize(pipeline, [LOG], Fold(run), in_process)
     assert outcome.status == "staged", outcome
     judge_all(pipeline)
-    assert confirm(pipeline, LOG, run_id=run).status == "published"
+    assert confirm(pipeline, LOG, Confirmation(run=run)).status == "published"
 
 
 def wait(pipeline: Pipeline, count: int, text: str = "b") -> None:

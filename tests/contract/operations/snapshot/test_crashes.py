@@ -24,7 +24,7 @@ from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.local_copies.manage import retain_local
 from tidefold.operations.requests import Fold
 from tidefold.operations.snapshot.abort import abort
-from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.confirm import Confirmation, confirm
 from tidefold.operations.snapshot.materialize import materialize
 
 # Each bucket means more calls, and each call that fails means two runs.
@@ -53,7 +53,7 @@ def cycle(pipeline: Pipeline, run: str) -> None:
         raise TidefoldError(outcome.error_code, outcome.message)
     if pipeline.ledger("accounts").read().open_attempt:
         judge_all(pipeline)
-    confirm(pipeline, "accounts", run_id=run)
+    confirm(pipeline, "accounts", Confirmation(run=run))
 
 
 def cycle_then_abort(pipeline: Pipeline, run: str) -> None:

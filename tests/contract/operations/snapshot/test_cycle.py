@@ -26,7 +26,7 @@ from tidefold.operations.ground.outcome import Outcome
 from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.requests import Fold
 from tidefold.operations.snapshot.abort import abort
-from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.confirm import Confirmation, Override, confirm
 from tidefold.operations.snapshot.materialize import materialize
 
 
@@ -43,7 +43,7 @@ def fold(pipeline: Pipeline, run: str, takeover: bool = False) -> Outcome:
 def cycle(pipeline: Pipeline, run: str) -> Outcome:
     assert fold(pipeline, run).status == "staged"
     judge_all(pipeline)
-    return confirm(pipeline, "accounts", run_id=run)
+    return confirm(pipeline, "accounts", Confirmation(run=run))
 
 
 def upserts(ids: Sequence[int], text: str) -> list[dict[str, object]]:
@@ -95,7 +95,7 @@ def test_nothing_new_writes_nothing_at_all(pipeline: Pipeline, tmp_path: Path) -
     assert fold(pipeline, "run-2").status == "nothing"
     assert fold(pipeline, "run-1").status == "already"
     assert confirm(pipeline, "accounts").status == "nothing"
-    assert confirm(pipeline, "accounts", run_id="run-1").status == "already"
+    assert confirm(pipeline, "accounts", Confirmation(run="run-1")).status == "already"
     assert abort(pipeline, "accounts", "no reason").status == "nothing"
     assert contents(tmp_path / "store") == before
 
@@ -118,10 +118,10 @@ def test_a_crash_after_the_delta_commit_does_not_commit_twice(pipeline: Pipeline
     judge_all(pipeline)
     ledger = pipeline.ledger("accounts")
     unpublished = ledger.commit(lambda s: transitions.confirm(s, 2))
-    confirm(pipeline, "accounts", snapshot=2)
+    confirm(pipeline, "accounts", Confirmation(snapshot=2))
     # As if the process had died before the ledger heard of the table version.
     (Path(pipeline.store.uri("")) / LogPaths("accounts").ledger_version(unpublished.version + 1)).unlink()
-    assert confirm(pipeline, "accounts", snapshot=2).facts["table_version"] == 1
+    assert confirm(pipeline, "accounts", Confirmation(snapshot=2)).facts["table_version"] == 1
     assert DeltaTable(pipeline.store.uri(LogPaths("accounts").table)).version() == 1
 
 
@@ -146,13 +146,13 @@ def test_an_override_publishes_what_the_gate_refused_and_names_who(pipeline: Pip
     put(pipeline, upserts([1], "a"))
     fold(pipeline, "run-1")
     judge_all(pipeline, passed=False)
-    assert confirm(pipeline, "accounts", override_by="ann", why="expected").status == "published"
+    assert confirm(pipeline, "accounts", Confirmation(override=Override("ann", "expected"))).status == "published"
     latest = pipeline.ledger("accounts").read().latest
     assert latest
     assert latest.verdict
     assert latest.verdict.override_by == "ann"
     with pytest.raises(RefusedError, match="No snapshot of `accounts` waits") as none:
-        confirm(pipeline, "accounts", override_by="ann", why="again")
+        confirm(pipeline, "accounts", Confirmation(override=Override("ann", "again")))
     assert none.value.code == "NOTHING_TO_OVERRIDE"
 
 
@@ -164,7 +164,7 @@ def test_a_zombie_that_wakes_after_a_retry_is_refused_and_cleans_up(pipeline: Pi
     assert zombie.error_code == "SUPERSEDED"
     assert "superseded by attempt 2" in zombie.message
     with pytest.raises(SupersededError):
-        confirm(pipeline, "accounts", snapshot=1)
+        confirm(pipeline, "accounts", Confirmation(snapshot=1))
     state = pipeline.ledger("accounts").read()
     assert [(s.id, s.state) for s in state.snapshots] == [(1, State.ABORTED), (2, State.COMPLETED)]
     assert len(table_rows(pipeline)) == 20

@@ -36,7 +36,7 @@ from tidefold.operations.ground.read import ReadRequest, read_rows
 from tidefold.operations.inspect.diff import diff
 from tidefold.operations.requests import Fold, Restore, SnapshotRequest
 from tidefold.operations.restore.export import Trial, drill
-from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.confirm import Confirmation, confirm
 from tidefold.operations.snapshot.materialize import materialize
 from tidefold.operations.verify.verify import verify
 from tidefold.quality.run.bucket_counts import file_rows
@@ -58,7 +58,7 @@ def finished(pipeline: Pipeline, asking: SnapshotRequest, log: str = "accounts")
     [outcome] = materialize(pipeline, [log], asking, in_process)
     assert outcome.status == "staged", outcome
     judge_all(pipeline, log)
-    confirm(pipeline, log, run_id=asking.run)
+    confirm(pipeline, log, Confirmation(run=asking.run))
     return outcome
 
 
@@ -316,7 +316,7 @@ def refused(pipeline: Pipeline) -> str:
     codes = set()
     for reconcile in (False, True):
         with pytest.raises(RefusedError) as error:
-            confirm(pipeline, "accounts", run_id="run-5", reconcile=reconcile)
+            confirm(pipeline, "accounts", Confirmation(run="run-5", reconcile=reconcile))
         codes.add(error.value.code)
     [code] = codes
     return code
@@ -344,8 +344,8 @@ def test_what_somebody_else_put_together_can_be_reconciled(marked: Pipeline) -> 
     [_] = materialize(marked, ["accounts"], Fold("run-5"), in_process)
     judge_all(marked)
     with pytest.raises(RefusedError, match="FOREIGN_COMMIT"):
-        confirm(marked, "accounts", run_id="run-5")
-    confirm(marked, "accounts", run_id="run-5", reconcile=True)
+        confirm(marked, "accounts", Confirmation(run="run-5"))
+    confirm(marked, "accounts", Confirmation(run="run-5", reconcile=True))
     assert table_rows(marked) == {**after(FIRST, SECOND, THIRD), 12: "e"}
 
 

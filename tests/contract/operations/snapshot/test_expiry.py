@@ -28,7 +28,7 @@ from tidefold.operations.requests import Fold
 from tidefold.operations.restore.export import restore_to
 from tidefold.operations.snapshot import fold as fold_module
 from tidefold.operations.snapshot.compact_log import take_tail
-from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.confirm import Confirmation, confirm
 from tidefold.operations.snapshot.materialize import materialize
 
 NOW = datetime.now(UTC)
@@ -65,7 +65,7 @@ def cycle(pipeline: Pipeline, run: str) -> Outcome:
     outcome = fold(pipeline, run)
     assert outcome.status == "staged", outcome
     judge_all(pipeline)
-    confirm(pipeline, "accounts", run_id=run)
+    confirm(pipeline, "accounts", Confirmation(run=run))
     return outcome
 
 

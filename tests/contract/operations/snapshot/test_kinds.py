@@ -37,7 +37,7 @@ from tidefold.operations.requests import Fold, Restore
 from tidefold.operations.retention.clean import clean
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
-from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.confirm import Confirmation, confirm
 from tidefold.operations.snapshot.materialize import materialize
 from tidefold.operations.verify.verify import verify
 
@@ -54,7 +54,7 @@ def cycle(pipeline: Pipeline, run: str, kind: KindPolicy | None = None) -> Outco
     outcome = fold(pipeline, run, kind)
     assert outcome.status == "staged", outcome
     judge_all(pipeline)
-    confirm(pipeline, "accounts", run_id=run)
+    confirm(pipeline, "accounts", Confirmation(run=run))
     return outcome
 
 
@@ -192,7 +192,7 @@ def test_a_new_number_of_buckets_takes_effect_in_the_next_full_snapshot(
         [restored] = materialize(config, ["accounts"], asking, in_process)
         assert restored.status == "staged", restored
         judge_all(config)
-        confirm(config, "accounts", run_id=f"back-{number}")
+        confirm(config, "accounts", Confirmation(run=f"back-{number}"))
         assert table_rows(config) == rows_in(config, wanted)
         put(config, [{"id": 7, "text": then[7]}])
         cycle(config, f"on-{number}")
@@ -246,7 +246,7 @@ def test_rows_that_are_too_old_go_in_a_full_snapshot_and_in_a_restore(tmp_path: 
     [restored] = materialize(pipeline, ["accounts"], Restore("back", RestorePoint(1, RestoreMode.SKIP)), in_process)
     assert restored.facts["expired"] == 20
     judge_all(pipeline)
-    confirm(pipeline, "accounts", run_id="back")
+    confirm(pipeline, "accounts", Confirmation(run="back"))
     assert set(rows_in(pipeline, 3)) == {*range(40), 99}
     put(pipeline, [{"id": 100, "text": "old when it came", "at": days_ago(31)}])
     assert cycle(pipeline, "run-4").facts["expired"] == 1
@@ -264,7 +264,7 @@ def test_auto_says_why(pipeline: Pipeline) -> None:
         SnapshotKind.FULL, "there is no snapshot yet whose files could be shared",
     )  # fmt: skip
     judge_all(pipeline)
-    confirm(pipeline, "accounts", run_id="run-1")
+    confirm(pipeline, "accounts", Confirmation(run="run-1"))
     put(pipeline, [{"id": 1, "text": "b"}])
     assert "links" in cycle(pipeline, "run-2", KindPolicy.AUTO).facts["because"]
     config = pipeline.config.model_copy(

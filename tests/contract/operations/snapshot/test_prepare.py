@@ -14,7 +14,7 @@ from tidefold.operations.ground.outcome import Outcome
 from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.requests import Fold, Import, PointInTime, Restore
 from tidefold.operations.snapshot import fold as fold_module
-from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.confirm import Confirmation, confirm
 from tidefold.operations.snapshot.materialize import SnapshotPlan, materialize, prepare
 
 LOG = "accounts"
@@ -42,7 +42,7 @@ def execute(pipeline: Pipeline, request: Fold, found: SnapshotPlan) -> tuple[Out
 
 def publish(pipeline: Pipeline, run: str) -> None:
     judge_all(pipeline)
-    assert confirm(pipeline, LOG, run_id=run).status == "published"
+    assert confirm(pipeline, LOG, Confirmation(run=run)).status == "published"
 
 
 def test_the_plan_that_was_weighed_is_executed(pipeline: Pipeline) -> None:

@@ -11,7 +11,7 @@ from tidefold.domain.wording import EngineName
 from tidefold.operations.ground.outcome import Status
 from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.requests import Fold
-from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.confirm import Confirmation, confirm
 from tidefold.spark.dispatch import run_without_spark
 from tidefold.spark.steps import AnyStep, IngestStep, MaterializeStep, QualityStep
 from tidefold.wiring import open_pipeline
@@ -31,7 +31,7 @@ def test_both_engines_work_in_every_run(tmp_path: Path) -> None:
             assert {o.details.engine for o in found.done if o.status is not Status.NOTHING} <= {EngineName.IN_PROCESS}
             do_the_rest(pipeline, step, found.spark)
         for log in logs:
-            confirm(pipeline, log, run_id=phase)
+            confirm(pipeline, log, Confirmation(run=phase))
 
 
 def do_the_rest(pipeline: Pipeline, step: AnyStep, logs: Sequence[str]) -> None:

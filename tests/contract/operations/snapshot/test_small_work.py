@@ -24,7 +24,7 @@ from tidefold.operations.ingest import ingest
 from tidefold.operations.requests import Fold, PointInTime, Restore
 from tidefold.operations.snapshot import materialize
 from tidefold.operations.snapshot.compact_log import take_tail
-from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.confirm import Confirmation, confirm
 from tidefold.sources.landing import folders
 from tidefold.spark.dispatch import DispatchResult, run_without_spark
 from tidefold.spark.steps import AnyStep, AuditStep, IngestStep, MaterializeStep, QualityStep
@@ -74,7 +74,7 @@ def done(found: DispatchResult) -> list[Outcome]:
 def published(pipeline: Pipeline, run: str = "run-1") -> None:
     for log in LOGS:
         judge_all(pipeline, log)
-        assert confirm(pipeline, log, run_id=run).status == "published"
+        assert confirm(pipeline, log, Confirmation(run=run)).status == "published"
 
 
 def known(pipeline: Pipeline, log: str) -> list[Any]:
@@ -272,7 +272,7 @@ def test_the_gate_is_small_work_too(pipeline: Pipeline) -> None:
             f"; engine: in process ({outcome.facts['bytes_without_spark']:,} bytes to read)"
         )
     for log in LOGS:
-        assert confirm(made, log, run_id="run-1").status == "published"
+        assert confirm(made, log, Confirmation(run="run-1")).status == "published"
     assert [outcome.status for outcome in done(step(made, "audit"))] == ["passed", "passed"]
 
 

@@ -32,7 +32,7 @@ from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot import compact_log as compaction
 from tidefold.operations.snapshot.compact_log import compact_log, take_tail
-from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.confirm import Confirmation, confirm
 from tidefold.operations.snapshot.materialize import materialize
 
 Rows = dict[int, str | None]
@@ -52,7 +52,7 @@ def cycle(pipeline: Pipeline, run: str, restore: RestorePoint | None = None) -> 
     [outcome] = materialize(pipeline, ["accounts"], Restore(run, restore) if restore else Fold(run), in_process)
     assert outcome.status == "staged", outcome
     judge_all(pipeline)
-    assert confirm(pipeline, "accounts", run_id=run).status == "published"
+    assert confirm(pipeline, "accounts", Confirmation(run=run)).status == "published"
     return outcome
 
 
@@ -120,7 +120,7 @@ def test_the_same_run_again_and_nothing_new_write_nothing(pipeline: Pipeline) ->
     again = take_tail(pipeline, "accounts", "tail-1")
     assert (again.status, again.snapshot) == ("already", first)
     assert take_tail(pipeline, "accounts", "tail-2").status == "nothing"
-    assert confirm(pipeline, "accounts", snapshot=first).status == "already"
+    assert confirm(pipeline, "accounts", Confirmation(snapshot=first)).status == "already"
     assert pipeline.store.list("") == before
 
 
@@ -138,7 +138,7 @@ def test_a_tail_beside_an_open_attempt_is_built_on_what_is_complete(pipeline: Pi
     found = tail(pipeline, "tail-1")
     assert rows_read(pipeline, ReadRequest(snapshot=found)) == rows
     judge_all(pipeline)
-    assert confirm(pipeline, "accounts", run_id="run-2").status == "published"
+    assert confirm(pipeline, "accounts", Confirmation(run="run-2")).status == "published"
     assert table_rows(pipeline) == rows
     assert rows_read(pipeline, ReadRequest(snapshot=found)) == rows
 

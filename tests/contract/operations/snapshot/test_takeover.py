@@ -22,7 +22,7 @@ from tidefold.operations.ground.heartbeat import LEAST_PATIENCE, Heartbeat, coun
 from tidefold.operations.ground.outcome import Outcome
 from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.requests import Fold
-from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.confirm import Confirmation, confirm
 from tidefold.operations.snapshot.materialize import materialize
 from tidefold.spark.request import Request, make_argument
 from tidefold.spark.steps import MaterializeStep
@@ -69,10 +69,10 @@ def test_an_attempt_without_progress_is_taken_over_and_its_job_is_refused_when_i
     assert found == {"accounts": WatchedAttempt(attempt, 0)}
     assert fold(pipeline, Fold("run-2", stalled=found)).status == "staged"
     judge_all(pipeline)
-    assert confirm(pipeline, "accounts", run_id="run-2").status == "published"
+    assert confirm(pipeline, "accounts", Confirmation(run="run-2")).status == "published"
     assert len(table_rows(pipeline)) == 20
     with pytest.raises(SupersededError):
-        confirm(pipeline, "accounts", snapshot=attempt.id)
+        confirm(pipeline, "accounts", Confirmation(snapshot=attempt.id))
     beat(pipeline, attempt)  # The job that slept finds out when it stages.
     assert [s.state for s in pipeline.ledger("accounts").read().snapshots] == [State.ABORTED, State.COMPLETED]
 
@@ -106,7 +106,7 @@ def test_a_takeover_names_the_attempt_and_the_heartbeat_that_it_saw(pipeline: Pi
     assert old
     assert old.abort_reason == "superseded by attempt 2, which saw no heartbeat after number 1"
     with pytest.raises(SupersededError) as late:
-        confirm(pipeline, "accounts", snapshot=attempt.id)
+        confirm(pipeline, "accounts", Confirmation(snapshot=attempt.id))
     assert late.value.code == "SUPERSEDED"
 
 
@@ -221,4 +221,4 @@ def test_the_work_of_a_superseded_job_ends_as_its_own_error(pipeline: Pipeline) 
     [late] = materialize(pipeline, ["accounts"], Fold("run-1"), run_then(take_over))
     assert (late.status, late.error_code) == ("error", "SUPERSEDED")
     judge_all(pipeline)
-    assert confirm(pipeline, "accounts", run_id="run-2").status == "published"
+    assert confirm(pipeline, "accounts", Confirmation(run="run-2")).status == "published"

@@ -31,7 +31,7 @@ from tidefold.operations.inspect.alarms import find_alarms
 from tidefold.operations.inspect.status import status
 from tidefold.operations.requests import Fold
 from tidefold.operations.restore.restore import Restore
-from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.confirm import Confirmation, confirm
 from tidefold.operations.snapshot.materialize import materialize
 from tidefold.operations.verify.check_readers import check_readers, plan_scan
 from tidefold.operations.verify.scope import add_readers
@@ -164,7 +164,7 @@ def test_a_sample_reads_each_published_snapshot_once_and_its_difference_is_an_al
     restore = Restore("back", RestorePoint(2, RestoreMode.REPLAY), by="me")
     materialize(pipeline, ["accounts"], restore, in_process)
     judge_all(pipeline)
-    assert confirm(pipeline, "accounts", run_id="back").status is Status.PUBLISHED
+    assert confirm(pipeline, "accounts", Confirmation(run="back")).status is Status.PUBLISHED
     assert sample().status is Status.WHOLE
     assert alarms() == []
     assert all(scan.small and scan.columns and scan.hashed for scan in reader.scans)
