@@ -13,7 +13,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from airflow.triggers.callback import CallbackTrigger
 
 from support.pipelines import CONFIG, make_pipeline, put
-from tidefold.domain.alarms import AlarmRecord
+from tidefold.domain.alarms import AlarmRecord, RunFailure
 from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.inspect.alarms import find_alarm_record
 from tidefold_airflow import operators
@@ -130,7 +130,7 @@ def test_the_first_failed_step_is_the_cause() -> None:
         "confirm": [summary(a="NOT_STAGED"), summary(b="GATE_FAILED")],
     }
     assert find_errors(summaries, ["ingest", "confirm"], ["a", "b", "c"]) == {
-        "a": "ingest: STORAGE", "b": "confirm: GATE_FAILED",
+        "a": RunFailure("ingest: STORAGE", "STORAGE"), "b": RunFailure("confirm: GATE_FAILED", "GATE_FAILED"),
     }  # fmt: skip
 
 

@@ -62,13 +62,21 @@ class LogAlarm:
 
 
 @dataclass(frozen=True, slots=True)
+class RunFailure:
+    """Why a run failed for a log. code: of the error; empty: a gate refused, or a task failed without a word."""
+
+    text: str
+    code: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class AlarmRecord:
     """The record of the newest runs of a log's DAG.
 
     number: counts the records of a log.
     failures: how many runs failed in a row up to the newest; 0: the newest did not fail.
     since: when the first of these failed (ISO 8601, for people).
-    error: why the newest of them failed.
+    error, code: why the newest of them failed.
     sent: the kinds of the alarms that were sent and are not over.
     """
 
@@ -78,17 +86,19 @@ class AlarmRecord:
     since: str = ""
     error: str = ""
     sent: tuple[str, ...] = ()
+    code: str = ""
 
 
-def record_run(before: AlarmRecord, run: str, error: str | None, instant: str) -> AlarmRecord:
+def record_run(before: AlarmRecord, run: str, failure: RunFailure | None, instant: str) -> AlarmRecord:
     """Returns the record after a run. A run that is recorded again replaces its earlier result.
 
-    error: why the run failed; None: it did not.
+    failure: None: it did not fail.
     """
     earlier = before.failures - 1 if before.run == run and before.failures else before.failures
-    if error is None:
-        return replace(before, run=run, failures=0, since="", error="")
-    return replace(before, run=run, failures=earlier + 1, since=before.since or instant, error=error)
+    if failure is None:
+        return replace(before, run=run, failures=0, since="", error="", code="")
+    since = before.since or instant
+    return replace(before, run=run, failures=earlier + 1, since=since, error=failure.text, code=failure.code)
 
 
 def find_unsent(record: AlarmRecord, alarms: Iterable[LogAlarm]) -> list[LogAlarm]:

@@ -61,7 +61,7 @@ def _describe_failed_run(status: LogStatus) -> Iterable[str]:
     runs = status.runs
     if runs is None or not runs.failures or status.why or any(a.kind is AlarmKind.FAILURES for a in status.alarms):
         return
-    if status.latest and status.latest.unresolved and "[UNAVAILABLE_VALUE]" in runs.error:
+    if status.latest and status.latest.unresolved and runs.code == "UNAVAILABLE_VALUE":
         return
     yield (
         f"the newest run failed, first at {format_minute(runs.since)} UTC: {runs.error} "

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from tidefold.domain.alarms import RunFailure
 from tidefold_airflow.observability.assets import TABLES, announce, asset_in, lineage_of
 from tidefold_airflow.observability.metrics import of_alarms, of_sets, of_status, send
 from tidefold_airflow.observability.notify import ALARMS, find_notifiers
@@ -266,18 +267,18 @@ class TidefoldAlarmsOperator(TidefoldLogOperator):
 
 def find_errors(
     summaries: Mapping[str, Sequence[Mapping[str, Any]]], failed: Iterable[str], logs: Sequence[str]
-) -> dict[str, str]:
+) -> dict[str, RunFailure]:
     """Returns, for each log whose run failed, the first failed step and its error code.
 
     summaries: the returned values of each step, in order; a mapped step has several.
     failed: the failed steps. A step that names no log failed for all of them.
     """
-    first: dict[str, str] = {}
+    first: dict[str, RunFailure] = {}
     for step, made in summaries.items():
         named = {log: what.get("error") for summary in made for log, what in summary.items()}
-        errors = {log: f"{step}: {code}" for log, code in named.items() if code}
+        errors = {log: RunFailure(f"{step}: {code}", str(code)) for log, code in named.items() if code}
         if not errors and step in failed:
-            errors = dict.fromkeys(logs, f"{step} failed")
+            errors = dict.fromkeys(logs, RunFailure(f"{step} failed"))
         first = errors | first
     return {log: first[log] for log in logs if log in first}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tidefold.domain.alarms import AlarmRecord, LogAlarm, find_unsent, record_run, record_sent
+from tidefold.domain.alarms import AlarmRecord, LogAlarm, RunFailure, find_unsent, record_run, record_sent
 from tidefold.operations.ground.outcome import Outcome, Status, map_logs
 from tidefold.operations.ground.pipeline import Pipeline, now
 from tidefold.operations.inspect.alarms import find_alarm_record, write_alarm_record
@@ -15,6 +15,8 @@ from tidefold.operations.verify.scope import find_proof
 
 # Characters of an error that an alarm shows.
 _LONGEST_ERROR = 400
+# For each log whose run failed, the cause.
+RunFailures = Mapping[str, RunFailure]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +33,7 @@ class RunAlarms:
     new: Sequence[LogAlarm]
 
 
-def find_run_alarms(pipeline: Pipeline, run: str, logs: Sequence[str], errors: Mapping[str, str]) -> list[RunAlarms]:
+def find_run_alarms(pipeline: Pipeline, run: str, logs: Sequence[str], errors: RunFailures) -> list[RunAlarms]:
     """Finds the alarms of each log with thresholds after a run, and counts the run of the others. Raises StorageError.
 
     errors: for each log whose run failed, the cause.
@@ -41,9 +43,9 @@ def find_run_alarms(pipeline: Pipeline, run: str, logs: Sequence[str], errors: M
     return [_find(pipeline, run, one, errors.get(one.log)) for one in status(pipeline, wanted)]
 
 
-def _find(pipeline: Pipeline, run: str, one: LogStatus, error: str | None) -> RunAlarms:
+def _find(pipeline: Pipeline, run: str, one: LogStatus, failure: RunFailure | None) -> RunAlarms:
     before = find_alarm_record(pipeline.store, one.log) or AlarmRecord()
-    after = record_run(before, run, error, now())
+    after = record_run(before, run, failure, now())
     proof = None if one.error else find_proof(pipeline.store, one.log)
     one = with_alarms(pipeline, replace(one, proof=proof, runs=after))
     return RunAlarms(one, before, after, find_unsent(after, one.alarms))
@@ -67,22 +69,23 @@ def count_failures(
     Raises AlreadyExistsError if another process was faster, StorageError.
     """
     failed = [(step, o) for step, listed in outcomes.items() for o in listed if o.error or o.status is Status.FAILED]
-    errors = {o.log: f"{step}: {_describe_failure(o)}" for step, o in reversed(failed)}
+    errors = {o.log: RunFailure(f"{step}: {_describe(o)}", o.error_code or "") for step, o in reversed(failed)}
     _count_run(pipeline, run, logs, errors)
 
 
-def _count_run(pipeline: Pipeline, run: str, logs: Sequence[str], errors: Mapping[str, str]) -> None:
+def _count_run(pipeline: Pipeline, run: str, logs: Sequence[str], errors: RunFailures) -> None:
     def count(log: str) -> None:
         # The store is another program's, and `status` says so.
-        if any(code in errors.get(log, "") for code in ("[LEDGER_OLDER]", "[LEDGER_NEWER]")):
+        failure = errors.get(log)
+        if failure and failure.code in ("LEDGER_OLDER", "LEDGER_NEWER"):
             return
         before = find_alarm_record(pipeline.store, log) or AlarmRecord()
-        _write_if_changed(pipeline, log, before, record_run(before, run, errors.get(log), now()))
+        _write_if_changed(pipeline, log, before, record_run(before, run, failure, now()))
 
     map_logs(count, logs, pipeline.at_once)
 
 
-def _describe_failure(outcome: Outcome) -> str:
+def _describe(outcome: Outcome) -> str:
     """Returns why an outcome failed, without its next step: the next run has it."""
     error = outcome.error
     return f"[{error.code}] {error.message[:_LONGEST_ERROR]}" if error else str(outcome.status)

@@ -20,6 +20,7 @@ from tidefold.domain.alarms import (
     AlarmRecord,
     AlarmThresholds,
     LogAlarm,
+    RunFailure,
     find_unsent,
     record_run,
     record_sent,
@@ -33,7 +34,9 @@ from tidefold.errors import InvalidInputError, StorageError
 from tidefold.operations.ground.outcome import Outcome
 from tidefold.operations.inspect.alarms import find_alarm_record, find_alarms, write_alarm_record
 from tidefold.operations.inspect.log_status import LogStatus
+from tidefold.operations.inspect.run_alarms import find_run_alarms
 from tidefold.operations.inspect.status import status
+from tidefold.presentation.remarks import remarks
 from tidefold.wiring import open_pipeline
 
 NOW = datetime(2026, 11, 5, 12, tzinfo=UTC)
@@ -174,7 +177,7 @@ def test_failures_are_counted_in_a_row_and_a_repeated_run_once(runs: list[tuple[
     record, results = AlarmRecord(), list[tuple[str, bool]]()
     first = ""
     for i, (run, fails) in enumerate(runs):
-        record = record_run(record, str(run), "no" if fails else None, f"t{i}")
+        record = record_run(record, str(run), RunFailure("no") if fails else None, f"t{i}")
         # A run that fails again, and was the first that failed, failed at its first time.
         first = (first or f"t{i}") if fails else ""
         if results and results[-1][0] == str(run):
@@ -207,14 +210,36 @@ def test_the_record_is_kept_in_the_store_and_a_damaged_one_begins_again(tmp_path
     pipeline = make_pipeline(tmp_path)
     store = pipeline.store
     assert find_alarm_record(store, "accounts") is None
-    first = record_run(AlarmRecord(), "run-1", "no", "t")
+    first = record_run(AlarmRecord(), "run-1", RunFailure("no", "CODE"), "t")
     write_alarm_record(store, "accounts", replace(first, number=1))
     write_alarm_record(store, "accounts", replace(first, number=2, failures=2))
     assert [e.path for e in store.list("logs/accounts/alarms")] == ["logs/accounts/alarms/0000000002.json"]
     found = find_alarm_record(store, "accounts")
-    assert found == AlarmRecord(2, "run-1", 2, "t", "no")
+    assert found == AlarmRecord(2, "run-1", 2, "t", "no", code="CODE")
     (tmp_path / "store/logs/accounts/alarms/0000000002.json").write_text("{")
     assert find_alarm_record(store, "accounts") == AlarmRecord(2)
+
+
+@pytest.mark.parametrize("code", ["LEDGER_OLDER", "LEDGER_NEWER"])
+def test_a_run_is_not_counted_in_a_store_of_another_program(tmp_path: Path, code: str) -> None:
+    """Airflow's tasks return codes, the command line texts: the code decides."""
+    pipeline = make_pipeline(tmp_path)
+    find_run_alarms(pipeline, "run-1", ["accounts"], {"accounts": RunFailure(f"ingest: {code}", code)})
+    assert find_alarm_record(pipeline.store, "accounts") is None
+    find_run_alarms(pipeline, "run-1", ["accounts"], {"accounts": RunFailure(f"ingest: no {code}", "STORAGE")})
+    found = find_alarm_record(pipeline.store, "accounts")
+    assert found is not None
+    assert (found.failures, found.code) == (1, "STORAGE")
+
+
+@pytest.mark.parametrize("text", ["confirm: [UNAVAILABLE_VALUE] one row", "confirm: UNAVAILABLE_VALUE"])
+def test_what_the_snapshot_says_is_not_said_again_of_its_run(text: str) -> None:
+    assert GOOD.latest is not None
+    latest = replace(GOOD.latest, unresolved=1, unresolved_keys=('{"key": {"id": 1}, "columns": ["v"]}',))
+    runs = AlarmRecord(1, "run", 1, ago(hours=1), text, code="UNAVAILABLE_VALUE")
+    assert not any("newest run failed" in line for line in remarks([replace(GOOD, latest=latest, runs=runs)]))
+    other = replace(runs, code="STORAGE")
+    assert any("newest run failed" in line for line in remarks([replace(GOOD, latest=latest, runs=other)]))
 
 
 def configure(folder: Path, alarms: str, own: str = "") -> Path:
