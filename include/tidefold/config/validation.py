@@ -32,7 +32,7 @@ from tidefold.domain.table.table_spec_validation import (
 )
 from tidefold.domain.table.types import UNITS, parse_type
 from tidefold.errors import InvalidInputError
-from tidefold.sources.formats import custom_sources
+from tidefold.sources.api import custom_sources
 from tidefold.yaml_files.document import ConfigProblem, YamlDocument, YamlPath, format_place
 
 _NO_TEXT = ("binary", "array")

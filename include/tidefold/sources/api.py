@@ -1,16 +1,20 @@
-"""The protocol of sources, and what they return."""
+"""The protocol of sources, and those that there are, by format."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from tidefold.errors import NotFoundError
+from tidefold.sources.feed import Feed
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from tidefold.domain.log_state import LogState, TableSpec
-    from tidefold.sources.feed import Feed
     from tidefold.sources.landing.completeness import Ending
     from tidefold.sources.landing.listing import LandedFile, Listing
     from tidefold.sources.landing.plan import FileTask
@@ -76,3 +80,54 @@ class Source(Protocol):
 
     def reader(self, shape: TableSpec) -> RecordReader | None:
         """Returns the reader of refused records from the quarantine; None: they cannot be read alone."""
+
+
+# Imported when they are needed: each brings libraries of its own.
+_CLASSES = {
+    "csv": "tidefold.sources.files.base:Csv",
+    "debezium-avro": "tidefold.sources.debezium.typed_records:DebeziumAvro",
+    "debezium-json": "tidefold.sources.debezium.json_source:DebeziumJson",
+    "debezium-parquet": "tidefold.sources.debezium.typed_records:DebeziumParquet",
+    "delta": "tidefold.sources.extract.delta:DeltaExtracts",
+    "delta-cdf": "tidefold.sources.delta.source:DeltaFeed",
+    "json": "tidefold.sources.json_lines.source:Json",
+    "parquet": "tidefold.sources.files.parquet:Parquet",
+    "state-json": "tidefold.sources.state.source:StateJson",
+}
+_FULL_EXTRACTS = "tidefold.sources.extract.source:FullExtracts"
+FORMATS = tuple(_CLASSES)
+CUSTOM = "custom"
+# Where installed packages name their sources. A configuration cannot have code loaded from anywhere else.
+GROUP = "tidefold.sources"
+
+
+def custom_sources() -> tuple[str, ...]:
+    """The names of the sources that installed packages bring."""
+    return tuple(sorted({point.name for point in entry_points(group=GROUP)}))
+
+
+def source_of(feed: Feed) -> Source:
+    """The source that reads a feed. Raises NotFoundError when the package that brings it is not installed."""
+    if feed.format == CUSTOM:
+        return _custom(feed)
+    source: Source = _load(_CLASSES[feed.format])(feed)
+    whole = feed.options.get("extract") and feed.format != "delta"
+    return cast("Source", _load(_FULL_EXTRACTS)(feed, source)) if whole else source
+
+
+def _load(place: str) -> Any:
+    module, _, name = place.partition(":")
+    return getattr(import_module(module), name)
+
+
+def _custom(feed: Feed) -> Source:
+    name = str(feed.options["name"])
+    points = [point for point in entry_points(group=GROUP) if point.name == name]
+    if not points:
+        raise NotFoundError(
+            "SOURCE_UNKNOWN",
+            f"No installed package provides a source `{name}`.",
+            hint=f"Install the package that provides it. Installed sources: {', '.join(custom_sources()) or 'none'}.",
+        )
+    source: Source = points[0].load()(Feed(feed.format, feed.path, feed.options["options"]))
+    return source

@@ -208,11 +208,8 @@ def _decide(scope: TaskScope, log: str, staged: Snapshot, answer: Answer) -> Out
 
     if answer.approved:
         # `confirm` refuses an override without a name or a reason, as on the command line.
-        outcome = confirm_log(
-            scope.pipeline,
-            log,
-            Confirmation(snapshot=staged.id, override=Override(answer.by or " ", answer.why or " ")),
-        )
+        override = Override(answer.by or " ", answer.why or " ")
+        outcome = confirm_log(scope.pipeline, log, Confirmation(staged.id, override=override))
         # Another table of the set needs an answer too. The last answer publishes the set.
         return (find_asked(scope, log) or outcome) if outcome.error else outcome
     who = f"rejected by {answer.by}" if answer.by else "rejected"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from tidefold.sources.api import FORMATS, source_of
 from tidefold.sources.feed import Feed
-from tidefold.sources.formats import FORMATS, source_of
 
 NEEDED = {"state-json": {"kind": "value", "state_key": ["id"]}}
 

@@ -15,9 +15,8 @@ from tidefold.domain.log_state import LogState
 from tidefold.domain.wording import count_noun
 from tidefold.errors import TidefoldError
 from tidefold.operations.doctor.finding import DoctorFinding, FindingLevel
-from tidefold.sources.api import Source, UnfitFileError
+from tidefold.sources.api import Source, UnfitFileError, source_of
 from tidefold.sources.feed import Feed
-from tidefold.sources.formats import source_of
 from tidefold.sources.landing.listing import LandedFile, open_landed
 from tidefold.sources.landing.plan import FileTask
 from tidefold.sources.landing.problems import FileProblem

@@ -27,9 +27,8 @@ from tidefold.domain.uploads import NO_UPLOADS, ONCE, RetryPolicy, UploadTotals
 from tidefold.errors import StorageError, TidefoldError, WireError, to_wire, wrap_unexpected
 from tidefold.operations.ground.pipeline import Pipeline, now
 from tidefold.operations.local_copies.inventory import without_room
-from tidefold.sources.api import ParsedFile, SchemaStopError, Source, UnfitFileError
+from tidefold.sources.api import ParsedFile, SchemaStopError, Source, UnfitFileError, source_of
 from tidefold.sources.feed import Feed
-from tidefold.sources.formats import source_of
 from tidefold.sources.landing.plan import FileTask
 from tidefold.sources.landing.problems import FileProblem, report_schema_stop
 from tidefold.sources.quarantine.writer import QuarantineWriter

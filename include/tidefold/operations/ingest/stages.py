@@ -22,8 +22,8 @@ from tidefold.operations.ground.schema_update import apply_configured_schema
 from tidefold.operations.ingest.owner import accept_folder
 from tidefold.operations.ingest.parse import TASK_BYTES, FileResult, LogFiles
 from tidefold.read.plan import ReadPlan
+from tidefold.sources.api import source_of
 from tidefold.sources.feed import Feed
-from tidefold.sources.formats import source_of
 from tidefold.sources.landing.completeness import Ending
 from tidefold.sources.landing.folders import explain_table, find_table_above, folder_at
 from tidefold.sources.landing.listing import LandedFile, Listing, find_rewritten

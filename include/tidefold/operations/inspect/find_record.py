@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from tidefold.domain.wording import choose_record_noun
 from tidefold.errors import TidefoldError
-from tidefold.sources.api import SchemaStopError, UnfitFileError
+from tidefold.sources.api import SchemaStopError, UnfitFileError, source_of
 from tidefold.sources.debezium.json_source import KafkaLines
 from tidefold.sources.feed import Feed
-from tidefold.sources.formats import source_of
 from tidefold.sources.landing.folders import LINES, folder_at, start_in
 from tidefold.sources.landing.plan import TakenFile
 from tidefold.sources.landing.streams import (

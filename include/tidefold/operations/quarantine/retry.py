@@ -55,8 +55,8 @@ from tidefold.operations.quarantine.key_changes import (
 )
 from tidefold.operations.quarantine.newer_changes import Awaited, Decision, ResentProof, find_newer
 from tidefold.operations.quarantine.next_step import advise_on_refused, can_read_again
+from tidefold.sources.api import source_of
 from tidefold.sources.feed import PLACEHOLDER
-from tidefold.sources.formats import source_of
 from tidefold.sources.quarantine.reparse import (
     Refused,
     SecondLook,

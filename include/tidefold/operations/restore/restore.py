@@ -26,18 +26,8 @@ from tidefold.operations.ground.pipeline import Pipeline, now
 from tidefold.operations.ground.snapshot_details import FailedRead
 from tidefold.operations.local_copies.manage import places_of
 from tidefold.operations.restore.plan import Into, find_rows_of_attempt, plan_restore
-from tidefold.operations.snapshot.attempt import (
-    Attempt,
-    Claimant,
-    RestoreInfo,
-    bring_up_to_date,
-    choose_kind,
-    describe_unclaimed,
-    find_skipped_range,
-    hash_request,
-    new_token,
-    require_no_set,
-)
+from tidefold.operations.snapshot import attempt
+from tidefold.operations.snapshot.attempt import Attempt, Claimant, RestoreInfo
 from tidefold.operations.snapshot.task_results import find_failed_reads
 
 
@@ -59,19 +49,19 @@ class Restore(msgspec.Struct, frozen=True, tag="restore"):
     def prepare_claim(self, pipeline: Pipeline, log: str) -> Claimant:
         """Raises TidefoldError, also for a log that has ingested nothing."""
         pipeline.ledger(log).read()
-        require_no_set(pipeline, log)
-        bring_up_to_date(pipeline, log, self.run)
+        attempt.require_no_set(pipeline, log)
+        attempt.bring_up_to_date(pipeline, log, self.run)
         return self.claimant(pipeline)
 
     def claimant(self, pipeline: Pipeline) -> Claimant:
-        return partial(self._claim, pipeline, now(), new_token())
+        return partial(self._claim, pipeline, now(), attempt.new_token())
 
     def _claim(self, pipeline: Pipeline, instant: str, token: str, state: LogState) -> LogState:
-        chosen = choose_kind(pipeline, state, self.kind)
+        chosen = attempt.choose_kind(pipeline, state, self.kind)
         wanted: dict[str, Any] = {"kind": self.kind or SnapshotKind.FULL, **({"asked": True} if self.kind else {})}
         asked = claim.Claim(
             run=self.run,
-            request=hash_request({**wanted, "restore": self.point}),
+            request=attempt.hash_request({**wanted, "restore": self.point}),
             kind=chosen.kind,
             instant=instant,
             takeover=self.takeover,
@@ -84,7 +74,7 @@ class Restore(msgspec.Struct, frozen=True, tag="restore"):
         return claim.claim(state, asked)
 
     def describe_unclaimed(self, pipeline: Pipeline, state: LogState) -> Outcome:
-        return describe_unclaimed(state, self.run, "nothing to restore")
+        return attempt.describe_unclaimed(state, self.run, "nothing to restore")
 
     def plan(self, pipeline: Pipeline, state: LogState, snapshot: Snapshot) -> Attempt:
         """Reads manifests only. Raises TidefoldError."""
@@ -98,7 +88,7 @@ class Restore(msgspec.Struct, frozen=True, tag="restore"):
         restored = RestoreInfo(
             mode=self.point.mode,
             snapshot=snapshot.parent if self.point.mode is RestoreMode.CARRY else self.point.snapshot,
-            skipped=find_skipped_range(snapshot),
+            skipped=attempt.find_skipped_range(snapshot),
             replayed=(snapshot.to_sqn + 1, state.last_sqn) if snapshot.to_sqn < state.last_sqn else None,
             dropped_columns=find_dropped_columns(state.schemas, source.schema, snapshot.schema) if source else (),
             unread=planned.failed,
@@ -189,9 +179,9 @@ def explain(pipeline: Pipeline, log: str, request: Restore) -> Outcome:
     claimed = request.claimant(pipeline)(state).open_attempt
     if claimed is None or claimed.run != request.run:
         raise NotFoundError("NOTHING_TO_RESTORE", f"Run `{request.run}` was no restore.")
-    attempt = request.plan(pipeline, state, claimed)
+    planned = request.plan(pipeline, state, claimed)
     look = _Look(Inputs({pipeline.store.address: pipeline.store}))
-    buckets = [_bucket(task, look) for task in sorted(attempt.tasks, key=lambda task: task.bucket)]
+    buckets = [_bucket(task, look) for task in sorted(planned.tasks, key=lambda task: task.bucket)]
     details = RestorePlanDetails(
         restored=request.point.snapshot,
         mode=request.point.mode,
@@ -200,12 +190,12 @@ def explain(pipeline: Pipeline, log: str, request: Restore) -> Outcome:
         because=claimed.kind_reason,
         from_sqn=claimed.from_sqn,
         to_sqn=claimed.to_sqn,
-        manifests=find_failed_reads(attempt.restored.unread if attempt.restored else ()),
+        manifests=find_failed_reads(planned.restored.unread if planned.restored else ()),
         buckets=buckets,
     )
     ways = max((len(bucket.ways) for bucket in buckets), default=0)
     message = f"would restore snapshot {request.point.snapshot} as {claimed.id} in {len(buckets)} buckets"
-    message += f", {ways} ways each at most{_describe_later(request.point.mode, attempt.restored)}"
+    message += f", {ways} ways each at most{_describe_later(request.point.mode, planned.restored)}"
     return Outcome(log, Status.PLANNED, message, details=details)
 
 

@@ -31,17 +31,8 @@ from tidefold.fold.plan_fold import sort_by_weight
 from tidefold.operations.ground.originals import Original, check_original, original_at
 from tidefold.operations.ground.outcome import Outcome
 from tidefold.operations.ground.pipeline import Pipeline, now
-from tidefold.operations.snapshot.attempt import (
-    Attempt,
-    Claimant,
-    RestoreInfo,
-    bring_up_to_date,
-    describe_unclaimed,
-    find_skipped_range,
-    hash_request,
-    new_token,
-    require_no_set,
-)
+from tidefold.operations.snapshot import attempt
+from tidefold.operations.snapshot.attempt import Attempt, Claimant, RestoreInfo
 
 
 class Import(msgspec.Struct, frozen=True, tag="import"):
@@ -59,17 +50,17 @@ class Import(msgspec.Struct, frozen=True, tag="import"):
 
     def prepare_claim(self, pipeline: Pipeline, log: str) -> Claimant:
         """Checks the original before anything changes. Raises TidefoldError."""
-        require_no_set(pipeline, log)
+        attempt.require_no_set(pipeline, log)
         external = check_original(pipeline, log, self.address, self.ownership).external(self.ownership)
         pipeline.ledger(log).begin(pipeline.log(log).shape)
-        bring_up_to_date(pipeline, log, self.run)
-        return partial(self._claim, pipeline, external, now(), new_token())
+        attempt.bring_up_to_date(pipeline, log, self.run)
+        return partial(self._claim, pipeline, external, now(), attempt.new_token())
 
     def _claim(self, pipeline: Pipeline, external: External, instant: str, token: str, state: LogState) -> LogState:
         config, chosen = pipeline.log_of(state), _choose_kind(external)
         asked = claim.Claim(
             run=self.run,
-            request=hash_request({"kind": SnapshotKind.FULL, "import": external}),
+            request=attempt.hash_request({"kind": SnapshotKind.FULL, "import": external}),
             kind=chosen.kind,
             instant=instant,
             takeover=self.takeover,
@@ -81,7 +72,7 @@ class Import(msgspec.Struct, frozen=True, tag="import"):
         return claim.claim(state, asked)
 
     def describe_unclaimed(self, pipeline: Pipeline, state: LogState) -> Outcome:
-        return describe_unclaimed(state, self.run, "nothing to import")
+        return attempt.describe_unclaimed(state, self.run, "nothing to import")
 
     def plan(self, pipeline: Pipeline, state: LogState, snapshot: Snapshot) -> Attempt:
         """Plans the tasks. Raises CorruptError if the original has changed since the claim (I6)."""
@@ -99,7 +90,7 @@ class Import(msgspec.Struct, frozen=True, tag="import"):
         restored = RestoreInfo(
             mode=self.ownership,
             address=external.address,
-            skipped=find_skipped_range(snapshot),
+            skipped=attempt.find_skipped_range(snapshot),
             newest=newest.id if newest else None,
             newest_rows=newest.rows if newest else 0,
             older_by=_find_unsaved(state, external, newest) if newest else None,

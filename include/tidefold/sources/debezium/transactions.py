@@ -14,10 +14,10 @@ from tidefold.domain.sets.point import SetPoint
 from tidefold.domain.sets.progress import SourceRecord, TransactionEnd
 from tidefold.domain.source_progress import NO_POSITION, NameReading
 from tidefold.errors import RefusedError, StorageError, TidefoldError
+from tidefold.sources.api import source_of
 from tidefold.sources.debezium.json_source import DebeziumJson, offset_in
 from tidefold.sources.debezium.ordering import ChangeHead, RecordPlaces, TransactionId, parse_end_id
 from tidefold.sources.feed import Feed
-from tidefold.sources.formats import source_of
 from tidefold.sources.landing.listing import LandedFile, list_landed, open_landed
 from tidefold.sources.landing.plan import FileTask, TakenFile
 from tidefold.sources.landing.streams import CutShortError, DamagedError, ShrunkError, file_chunks, read_blocks

@@ -17,8 +17,7 @@ from tidefold.sources.files.csv_marks import NULL, CsvMarks
 from tidefold.sources.files.parquet import MAGIC, Parquet
 from tidefold.sources.inference.proposal import ProposalQuestion
 from tidefold.sources.json_lines.source import Json
-from tidefold.sources.landing.folders import pattern_for
-from tidefold.sources.landing.landing_place import Place
+from tidefold.sources.landing.folders import Place, pattern_for
 from tidefold.sources.landing.listing import LandedFile, list_any, open_landed
 from tidefold.sources.landing.streams import CutShortError, DamagedError, unzip
 

@@ -35,8 +35,7 @@ from tidefold.sources.inference.layout import find_folder_columns, find_marker
 from tidefold.sources.inference.proposal import ProposalQuestion, ProposedColumn, ProposedLog, log_ids
 from tidefold.sources.inference.rows import SampledFeed, name_column, propose_rows
 from tidefold.sources.inference.values import UNZONED, column_of_texts, find_spellings
-from tidefold.sources.landing.folders import explain_table, folder_at, name_at
-from tidefold.sources.landing.landing_place import Place
+from tidefold.sources.landing.folders import Place, explain_table, folder_at, name_at
 from tidefold.sources.landing.listing import LandedFile, list_any, open_landed
 from tidefold.sources.landing.problems import explain_foreign
 from tidefold.sources.landing.streams import CutShortError, DamagedError

@@ -15,8 +15,7 @@ from tidefold.sources.extract.source import find_date
 from tidefold.sources.feed import Feed
 from tidefold.sources.inference.proposal import ProposedLog, log_ids
 from tidefold.sources.json_lines.source import Json
-from tidefold.sources.landing.folders import folder_at, read_folders
-from tidefold.sources.landing.landing_place import Place
+from tidefold.sources.landing.folders import Place, folder_at, read_folders
 from tidefold.sources.landing.listing import LandedFile, list_any
 from tidefold.sources.landing.name_times import UUID, natural_order
 

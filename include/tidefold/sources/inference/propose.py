@@ -49,8 +49,7 @@ from tidefold.sources.inference.rows import (
 from tidefold.sources.inference.strange_rows import explain_strange_rows
 from tidefold.sources.inference.values import base64_note, column_of_values
 from tidefold.sources.json_lines.source import Json
-from tidefold.sources.landing.folders import name_at
-from tidefold.sources.landing.landing_place import Place
+from tidefold.sources.landing.folders import Place, name_at
 from tidefold.sources.landing.listing import LandedFile, list_any
 from tidefold.sources.records.extended_json import to_plain
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import BinaryIO
+from typing import BinaryIO, TypeAlias
 from urllib.parse import unquote
 
 from tidefold.domain.log_state import LogState
@@ -20,7 +20,6 @@ from tidefold.sources.landing.landing_place import (
     TABLE_MARKS,
     LandingPlace,
     ListedFile,
-    Place,
     Stamp,
     is_hidden,
     is_visible,
@@ -31,6 +30,9 @@ from tidefold.storage import require_extra
 from tidefold.storage.azure.address import SCHEMES as AZURE_SCHEMES
 from tidefold.storage.gcs.address import SCHEME as GCS_SCHEME
 from tidefold.storage.safe_files import UnsafeFileError, list_below, open_regular, stat_regular
+
+# A path, or the address of a folder in an object store, such as `s3://bucket/prefix`.
+Place: TypeAlias = str | os.PathLike[str]
 
 
 def folder_at(address: Place) -> LandingPlace:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from typing import BinaryIO, Protocol, TypeAlias
+from typing import BinaryIO, Protocol
 
 from tidefold.storage.safe_files import UnsafeFileError
 
-# A path, or the address of a folder in an object store, such as `s3://bucket/prefix`.
-Place: TypeAlias = str | os.PathLike[str]
 _TEMPORARY = (".tmp", ".part")
 # What the folder of a table has, by the kind of the table.
 TABLE_MARKS = {"Delta": "_delta_log/*", "Hudi": ".hoodie/*", "Iceberg": "metadata/*.metadata.json"}

@@ -15,8 +15,8 @@ from tidefold.domain.source_progress import LandedFileRecord, NameReading
 from tidefold.domain.table.table_spec import Engine
 from tidefold.errors import InvalidInputError
 from tidefold.sources.feed import Feed
-from tidefold.sources.landing.folders import LINES, LandedName, folder_at, name_at
-from tidefold.sources.landing.landing_place import ListedFile, Place, Stamp
+from tidefold.sources.landing.folders import LINES, LandedName, Place, folder_at, name_at
+from tidefold.sources.landing.landing_place import ListedFile, Stamp
 from tidefold.sources.landing.name_times import find_time, is_unclear, natural_order
 from tidefold.sources.landing.problems import (
     FileProblem,
