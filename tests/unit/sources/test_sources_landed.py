@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from tidefold.domain.source_progress import NameReading
 from tidefold.errors import InvalidInputError, NotFoundError, StorageError
 from tidefold.sources.landing.completeness import csv_ending
-from tidefold.sources.landing.folders import LandedName, stamp_of
-from tidefold.sources.landing.landing_place import Stamp
+from tidefold.sources.landing.folders import LandedName
+from tidefold.sources.landing.landing_place import Stamp, stamp_of
 from tidefold.sources.landing.listing import list_any, list_landed, of_topic, open_landed
 
 

@@ -16,7 +16,7 @@ from tidefold.storage import Store, StoredObject, delete_files
 # files after a sweep. A ledger that was set back may give an id a second time, but never a token.
 
 # Snapshots in these states keep their files.
-_KEPT = (State.COMPLETED, State.STAGED, State.SUBSUMED)
+KEPT = (State.COMPLETED, State.STAGED, State.SUBSUMED)
 # Snapshots in these states get no new files, except from a slow process that does not know the state yet.
 _DECIDED = (State.COMPLETED, State.SUBSUMED, State.DELETED)
 _FIRST_COMMIT = f"_delta_log/{0:020d}.json"
@@ -88,9 +88,9 @@ def plan_forgotten(store: Store, state: LogState) -> tuple[str, ...]:
 
 def _find_kept_names(store: Store, state: LogState) -> frozenset[str] | None:
     """Returns the files in the table's folder that retained snapshots name; None: unknown."""
-    kept = with_files(s for s in state.snapshots if s.manifest and s.state in _KEPT and not s.as_of)
+    kept = with_files(s for s in state.snapshots if s.manifest and s.state in KEPT and not s.as_of)
     try:
-        named = {f.name for s in kept for f in read_manifest(store, state.log, s).files}
+        named = find_names(store, state.log, kept)
     except CorruptError:
         return None
     return frozenset(data_path(LogPaths(state.log).table, name) for name in named)
@@ -107,16 +107,15 @@ def plan_unnamed(store: Store, state: LogState) -> tuple[str, ...]:
         if name and folder in full and _writer(name) == _attempt(full[folder]):
             stored.setdefault(folder, []).append(path)
     try:
-        named = {i: _find_named(store, state.log, full[i]) for i in stored}
+        named = {i: find_names(store, state.log, [s for s in (full[i],) if s.state in KEPT]) for i in stored}
     except CorruptError:
         return ()  # It is unknown which files a damaged manifest names. `verify` reports the damage.
     return tuple(path for i, listed in stored.items() for path in listed if path.rsplit("/", 1)[1] not in named[i])
 
 
-def _find_named(store: Store, log: str, snapshot: Snapshot) -> set[str]:
-    if snapshot.state is State.DELETED:
-        return set()
-    return {f.name for f in read_manifest(store, log, snapshot).files}
+def find_names(store: Store, log: str, snapshots: Iterable[Snapshot]) -> set[str]:
+    """Returns the names of the files of these snapshots. Raises CorruptError."""
+    return {f.name for s in snapshots for f in read_manifest(store, log, s).files}
 
 
 def plan_sweep(store: Store, state: LogState) -> tuple[str, ...]:
@@ -254,3 +253,7 @@ def _name_of(path: str) -> DataFileName | None:
         return DataFileName.parse(name + dot)
     except CorruptError:
         return None
+
+
+# Each returns files of a log that nothing needs.
+LEFTOVERS = (plan_sweep, plan_forgotten, plan_unnamed, plan_halves, plan_manifests)

@@ -37,15 +37,7 @@ from tidefold.operations.ground.removal_details import (
     name_run,
     name_snapshot,
 )
-from tidefold.operations.ground.sweep import (
-    delete_hidden,
-    plan_change_files,
-    plan_forgotten,
-    plan_halves,
-    plan_manifests,
-    plan_sweep,
-    plan_unnamed,
-)
+from tidefold.operations.ground.sweep import LEFTOVERS, delete_hidden, plan_change_files
 from tidefold.operations.local_copies.manage import forget
 from tidefold.operations.publish.publish_set import require_alone
 from tidefold.operations.retention.truncate import plan_orphans, plan_release
@@ -126,10 +118,8 @@ def _clean_log(pipeline: Pipeline, log: str, plan: bool, approved: Approved) -> 
         if plan or not given_up
         else ledger.commit(partial(_abort_attempts, seen=given_up))
     )
-    plans = [plan_sweep, plan_forgotten, plan_unnamed, plan_halves, plan_manifests]
     entry = pipeline.config.logs.get(log)
-    if entry and entry.change_feed:
-        plans.append(plan_change_files)
+    plans = (*LEFTOVERS, plan_change_files) if entry and entry.change_feed else LEFTOVERS
     planned = (*(path for plan_of in plans for path in plan_of(pipeline.store, state)), *_find_aged(pipeline, state))
     going = tuple(path for path in planned if path in approved)
     if not plan:

@@ -10,16 +10,13 @@ from tidefold.domain.paths import LogPaths, data_path
 from tidefold.domain.retention import log_bounds
 from tidefold.domain.wording import count_noun, in_units
 from tidefold.errors import MissingFileError
-from tidefold.ledger import read_manifest
 from tidefold.operations.ground.originals import delete_originals, find_owned_originals
 from tidefold.operations.ground.outcome import Outcome, Status
 from tidefold.operations.ground.pipeline import Pipeline, now
 from tidefold.operations.ground.removal_details import EVERYTHING, Approved, SubsumeDetails, name_snapshot
-from tidefold.operations.ground.sweep import delete_hidden
+from tidefold.operations.ground.sweep import KEPT, delete_hidden, find_names
 from tidefold.operations.publish.publish_set import finish_set
 from tidefold.storage import Store, StoredObject, find_sizes
-
-_WITH_FILES = (State.COMPLETED, State.STAGED, State.SUBSUMED)
 
 
 def subsume(pipeline: Pipeline, log: str, plan: bool = False, approved: Approved = EVERYTHING) -> Outcome:
@@ -68,21 +65,17 @@ def find_files_to_delete(store: Store, state: LogState, retired: Sequence[Snapsh
     paths = LogPaths(state.log)
     going = {s.id for s in retired}
     # A snapshot as of an instant shares no file names, and readers of the table see none of its files.
-    kept = [s for s in state.snapshots if s.state in _WITH_FILES and s.id not in going and not s.as_of]
-    needed = _find_names(store, state, log_bounds.with_files(kept))
+    kept = [s for s in state.snapshots if s.state in KEPT and s.id not in going and not s.as_of]
+    needed = find_names(store, state.log, log_bounds.with_files(kept))
     going_names = set[str]()
     for snapshot in retired:
         # Without a manifest the files were deleted: by a call that this ledger does not know, because it is a backup.
         with suppress(MissingFileError):
-            going_names |= _find_names(store, state, [snapshot])
+            going_names |= find_names(store, state.log, [snapshot])
     beside = sorted(data_path(paths.table, name) for name in going_names - needed)
     sizes = find_sizes(store, f"{paths.table}/_data", beside)
     own = [entry for s in retired for entry in store.list(paths.snapshot(s.id), unfinished=True)]
     return (*own, *(StoredObject(path, sizes[path]) for path in beside if path in sizes))
-
-
-def _find_names(store: Store, state: LogState, snapshots: Sequence[Snapshot]) -> set[str]:
-    return {f.name for s in snapshots for f in read_manifest(store, state.log, s).files}
 
 
 def _describe(

@@ -7,29 +7,21 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import BinaryIO, TypeAlias
+from typing import TypeAlias
 from urllib.parse import unquote
 
 from tidefold.domain.log_state import LogState
 from tidefold.domain.source_progress import NameReading
-from tidefold.errors import InvalidInputError, NotFoundError, RefusedError, StorageError
-from tidefold.sources.landing.landing_place import (
-    TABLE_MARKS,
-    LandingPlace,
-    ListedFile,
-    Stamp,
-    is_hidden,
-    is_visible,
-)
+from tidefold.errors import InvalidInputError, RefusedError
+from tidefold.sources.landing.landing_place import DiskFolder, LandingPlace, find_kind
 from tidefold.sources.landing.name_times import UUID
 from tidefold.sources.landing.streams import is_packed_name
 from tidefold.storage import require_extra
 from tidefold.storage.azure.address import SCHEMES as AZURE_SCHEMES
 from tidefold.storage.gcs.address import SCHEME as GCS_SCHEME
-from tidefold.storage.safe_files import UnsafeFileError, list_below, open_regular, stat_regular
 
 # A path, or the address of a folder in an object store, such as `s3://bucket/prefix`.
 Place: TypeAlias = str | os.PathLike[str]
@@ -60,70 +52,10 @@ def name_at(address: Place) -> str:
     return folder_at(address).address.rpartition("/")[2]
 
 
-class DiskFolder:
-    """A folder of a disk. No link below it is followed."""
-
-    pins = False
-
-    def __init__(self, path: str) -> None:
-        self._root = os.path.abspath(path)
-
-    @property
-    def address(self) -> str:
-        return self._root
-
-    def list_files(self, known: Collection[str] = ()) -> Iterator[ListedFile]:
-        try:
-            # List all names before reading sizes: a sink completes a file before it starts the next one. So once the
-            # next
-            # file is listed, the size of a file is final.
-            for name in sorted(filter(is_visible, list_below(self._root, skip=is_hidden))):
-                try:
-                    yield ListedFile(name, stamp_of(self._root, name))
-                except UnsafeFileError as error:
-                    yield ListedFile(name, Stamp(0, 0, 0.0), error)
-        except OSError as error:
-            raise self._listing_error(error) from error
-
-    def open(self, name: str, stamp: Stamp | None = None) -> BinaryIO:
-        return open_regular(self._root, name)
-
-    def find_tables(self) -> dict[str, str]:
-        tables = {}
-        for folder, names, _ in os.walk(self._root):
-            if kind := _find_kind(folder):
-                tables[os.path.relpath(folder, self._root)] = kind
-                names.clear()
-        return dict(sorted(tables.items()))
-
-    @property
-    def options(self) -> dict[str, str] | None:
-        return None
-
-    def _listing_error(self, error: OSError) -> NotFoundError | StorageError:
-        if error.filename == self._root and isinstance(error, FileNotFoundError | NotADirectoryError):
-            return NotFoundError(
-                "LANDING_MISSING",
-                f"The landing folder `{self._root}` does not exist.",
-                hint="Check `source.path`. If nothing has landed yet, create the folder.",
-            )
-        return StorageError(
-            "LANDING_UNREADABLE",
-            f"`{error.filename or self._root}` cannot be read: {error.strerror or error}.",
-            hint="Nothing was ingested, because it may contain earlier files. Check its permissions and disk, then run "
-            "ingest again.",
-        )
-
-
-def _find_kind(folder: Place) -> str:
-    """Returns which kind of table a folder of a disk is; empty: none."""
-    return next((kind for kind, mark in TABLE_MARKS.items() if next(Path(folder).glob(mark), None)), "")
-
-
 def find_table_above(address: Place) -> str:
     """Returns which kind of table a landing folder of a disk belongs to, as `data` of an Iceberg table; empty: none."""
     folder = Path(os.path.abspath(address))
-    kinds = ((_find_kind(one), folder.relative_to(one).parts[:1]) for one in (folder, *folder.parents[:3]))
+    kinds = ((find_kind(one), folder.relative_to(one).parts[:1]) for one in (folder, *folder.parents[:3]))
     return next((kind for kind, below in kinds if kind and (kind != "Iceberg" or below in ((), ("data",)))), "")
 
 
@@ -131,15 +63,6 @@ def explain_table(kind: str) -> str:
     """Returns why the files of such a table are no feed, and the next step."""
     step = "name it as `table:` of a source `delta-cdf` or `delta`" if kind == "Delta" else "export its rows as files"
     return f"{kind} table: its own log says which of its files count, so they are no feed; {step}"
-
-
-def stamp_of(root: str, name: str) -> Stamp:
-    """The stamp of a file of a folder on a disk as it is now. Raises UnsafeFileError, OSError."""
-    return stamp_from(stat_regular(root, name))
-
-
-def stamp_from(stat: os.stat_result) -> Stamp:
-    return Stamp(stat.st_ino, stat.st_size, stat.st_mtime)
 
 
 # A sink of Confluent's form writes `<topic>+<partition>+<start offset>.<ext>`: no other name looks like that. The dash

@@ -1,12 +1,15 @@
-"""A place where files land, and what a listing says of a file. Each kind of place implements it."""
+"""A place where files land, what its listing says of a file, and the folder of a disk as such a place."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import BinaryIO, Protocol
 
-from tidefold.storage.safe_files import UnsafeFileError
+from tidefold.errors import NotFoundError, StorageError
+from tidefold.storage.safe_files import UnsafeFileError, list_below, open_regular, stat_regular
 
 _TEMPORARY = (".tmp", ".part")
 # What the folder of a table has, by the kind of the table.
@@ -87,8 +90,76 @@ class LandingPlace(Protocol):
 
 def is_visible(name: str) -> bool:
     """Whether a file is neither hidden nor temporary, and in no hidden folder."""
-    return not name.endswith(_TEMPORARY) and not any(is_hidden(part) for part in name.split("/"))
+    return not name.endswith(_TEMPORARY) and not any(_is_hidden(part) for part in name.split("/"))
 
 
-def is_hidden(name: str) -> bool:
+def _is_hidden(name: str) -> bool:
     return name.startswith((".", "_"))
+
+
+class DiskFolder:
+    """A folder of a disk. No link below it is followed."""
+
+    pins = False
+
+    def __init__(self, path: str) -> None:
+        self._root = os.path.abspath(path)
+
+    @property
+    def address(self) -> str:
+        return self._root
+
+    def list_files(self, known: Collection[str] = ()) -> Iterator[ListedFile]:
+        try:
+            # List all names before reading sizes: a sink completes a file before it starts the next one. So the size of
+            # a file is final once the next file is listed.
+            for name in sorted(filter(is_visible, list_below(self._root, skip=_is_hidden))):
+                try:
+                    yield ListedFile(name, stamp_of(self._root, name))
+                except UnsafeFileError as error:
+                    yield ListedFile(name, Stamp(0, 0, 0.0), error)
+        except OSError as error:
+            raise self._listing_error(error) from error
+
+    def open(self, name: str, stamp: Stamp | None = None) -> BinaryIO:
+        return open_regular(self._root, name)
+
+    def find_tables(self) -> dict[str, str]:
+        tables = {}
+        for folder, names, _ in os.walk(self._root):
+            if kind := find_kind(folder):
+                tables[os.path.relpath(folder, self._root)] = kind
+                names.clear()
+        return dict(sorted(tables.items()))
+
+    @property
+    def options(self) -> dict[str, str] | None:
+        return None
+
+    def _listing_error(self, error: OSError) -> NotFoundError | StorageError:
+        if error.filename == self._root and isinstance(error, FileNotFoundError | NotADirectoryError):
+            return NotFoundError(
+                "LANDING_MISSING",
+                f"The landing folder `{self._root}` does not exist.",
+                hint="Check `source.path`. If nothing has landed yet, create the folder.",
+            )
+        return StorageError(
+            "LANDING_UNREADABLE",
+            f"`{error.filename or self._root}` cannot be read: {error.strerror or error}.",
+            hint="Nothing was ingested, because it may contain earlier files. Check its permissions and disk, then run "
+            "ingest again.",
+        )
+
+
+def find_kind(folder: str | os.PathLike[str]) -> str:
+    """Returns which kind of table a folder of a disk is; empty: none."""
+    return next((kind for kind, mark in TABLE_MARKS.items() if next(Path(folder).glob(mark), None)), "")
+
+
+def stamp_of(root: str, name: str) -> Stamp:
+    """The stamp of a file of a folder on a disk as it is now. Raises UnsafeFileError, OSError."""
+    return stamp_from(stat_regular(root, name))
+
+
+def stamp_from(stat: os.stat_result) -> Stamp:
+    return Stamp(stat.st_ino, stat.st_size, stat.st_mtime)

@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 from tidefold.domain.log_state import TableSpec
 from tidefold.sources.api import ParsedFile, RecordReader, SchemaStopError, UnfitFileError
 from tidefold.sources.landing.completeness import begins_as_named
-from tidefold.sources.landing.folders import folder_at, stamp_from, stamp_of
-from tidefold.sources.landing.landing_place import Stamp
+from tidefold.sources.landing.folders import folder_at
+from tidefold.sources.landing.landing_place import Stamp, stamp_from, stamp_of
 from tidefold.sources.landing.listing import open_landed
 from tidefold.sources.landing.plan import FileTask
 from tidefold.sources.landing.problems import (
