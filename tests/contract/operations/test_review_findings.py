@@ -19,7 +19,7 @@ from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.requests import Fold
 from tidefold.operations.retention.clean import drop
 from tidefold.operations.retention.subsume import subsume
-from tidefold.operations.snapshot import materialize as stage_module
+from tidefold.operations.snapshot import stage as stage_module
 from tidefold.operations.snapshot.confirm import Confirmation, confirm
 from tidefold.operations.snapshot.materialize import materialize
 from tidefold.storage.local_store import LocalStore

@@ -9,18 +9,9 @@ from tidefold.errors import TidefoldError
 from tidefold.sources.api import SchemaStopError, UnfitFileError, source_of
 from tidefold.sources.debezium.json_source import KafkaLines
 from tidefold.sources.feed import Feed
+from tidefold.sources.landing import streams
 from tidefold.sources.landing.folders import LINES, folder_at, start_in
 from tidefold.sources.landing.plan import TakenFile
-from tidefold.sources.landing.streams import (
-    CutShortError,
-    DamagedError,
-    Fingerprint,
-    ShrunkError,
-    file_chunks,
-    is_packed_name,
-    number_lines,
-    read_blocks,
-)
 
 if TYPE_CHECKING:
     from tidefold.domain.log_state import LandedFileRecord, LogState
@@ -29,7 +20,7 @@ if TYPE_CHECKING:
 _MOST_BYTES = 64 << 20
 _CHANGED = "which has changed since"
 _UNREADABLE = (
-    OSError, ValueError, CutShortError, DamagedError, UnfitFileError, SchemaStopError, TidefoldError,
+    OSError, ValueError, streams.CutShortError, streams.DamagedError, UnfitFileError, SchemaStopError, TidefoldError,
 )  # fmt: skip
 
 
@@ -52,7 +43,7 @@ class RecordFinder:
         if landed.number not in self._files:
             try:
                 self._files[landed.number] = self._read(self._feed, landed)
-            except ShrunkError:
+            except streams.ShrunkError:
                 self._files[landed.number] = _CHANGED
             except _UNREADABLE:
                 self._files[landed.number] = "which cannot be read now"
@@ -67,7 +58,7 @@ class RecordFinder:
         if not (source is None or isinstance(source, KafkaLines)):
             return {}
         with folder_at(feed.path).open(landed.name) as stream:
-            content = Fingerprint(stream, landed.length)
+            content = streams.Fingerprint(stream, landed.length)
             for _ in content.blocks():
                 pass
             if content.sha256 != landed.checksum:
@@ -78,11 +69,11 @@ class RecordFinder:
 
 def _read_offsets(source: KafkaLines, stream: BinaryIO, feed: Feed, landed: LandedFileRecord) -> dict[int, int]:
     start = start_in(landed.name.rpartition("/")[2])
-    packed = is_packed_name(landed.name)
+    packed = streams.is_packed_name(landed.name)
     taken = TakenFile(landed.name, feed.path, landed.name, packed, landed.length, landed.checksum, start, ())
     lines = source.extensions == LINES
-    chunks = file_chunks(read_blocks(stream, landed.length), packed=packed)
-    texts = number_lines(chunks) if lines else enumerate(source.texts(stream, taken), 1)
+    chunks = streams.file_chunks(streams.read_blocks(stream, landed.length), packed=packed)
+    texts = streams.number_lines(chunks) if lines else enumerate(source.texts(stream, taken), 1)
     offsets: dict[int, int] = {}
     for index, (number, text) in enumerate(texts):
         offset = source.find_offset(text)

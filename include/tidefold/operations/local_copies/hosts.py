@@ -17,24 +17,16 @@ from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.ground.removal_details import Approved, LocalRetentionDetails, UnvisitedHost
 from tidefold.operations.ground.snapshot_details import LocalCopyDetails
 from tidefold.storage import Store, StoredObject
-from tidefold.storage.local_copies.host_copies import (
-    HeldCopies,
-    HostCopied,
-    HostCopies,
-    HostFolders,
-    HostRecord,
-    identify_host,
-    is_mark,
-    read_hosts,
-    write_host,
-)
+from tidefold.storage.local_copies import host_copies
+from tidefold.storage.local_copies.host_copies import HostFolders, HostRecord
 
 _log = logging.getLogger(__name__)
 
 
 def with_hosts(pipeline: Pipeline) -> HostFolders | None:
     """Returns the folders of the hosts, with the names of those that have copies, and logs that they need no more."""
-    return None if pipeline.hosts is None else _name_hosts(pipeline, pipeline.hosts, read_hosts(pipeline.store))
+    hosts = pipeline.hosts
+    return None if hosts is None else _name_hosts(pipeline, hosts, host_copies.read_hosts(pipeline.store))
 
 
 def _name_hosts(pipeline: Pipeline, folders: HostFolders, records: Sequence[HostRecord]) -> HostFolders:
@@ -51,18 +43,18 @@ def _exists(pipeline: Pipeline, log: str) -> bool:
         return True  # Unreadable is not absent (I23).
 
 
-def note_copied(store: Store, name: CopyName, copied: Sequence[HostCopied]) -> LocalCopyDetails:
+def note_copied(store: Store, name: CopyName, copied: Sequence[host_copies.HostCopied]) -> LocalCopyDetails:
     """Adds what the tasks of an attempt copied to the records of their hosts. Returns the sum."""
-    records = {record.host: record for record in read_hosts(store)}
+    records = {record.host: record for record in host_copies.read_hosts(store)}
     for host in {one.host for one in copied if one.files} & records.keys():
         mine = [one for one in copied if one.host == host]
-        before = records[host].logs.get(name.log, HeldCopies())
-        held = HeldCopies(
+        before = records[host].logs.get(name.log, host_copies.HeldCopies())
+        held = host_copies.HeldCopies(
             max(before.snapshot, name.snapshot),
             before.files + sum(one.files for one in mine),
             before.bytes + sum(one.bytes for one in mine),
         )
-        write_host(store, HostRecord(host, records[host].names, {**records[host].logs, name.log: held}))
+        host_copies.write_host(store, HostRecord(host, records[host].names, {**records[host].logs, name.log: held}))
     total = sum(one.bytes for one in copied)
     return LocalCopyDetails(bytes=total, warning=next((one.error for one in copied if one.error), None))
 
@@ -75,8 +67,8 @@ def retain_on_hosts(
     Those have copies of a log, and copied nothing since the newest attempt that copied. Copies of logs that exist no
     more are named with the first log. The next task that copies on a host removes what is not needed.
     """
-    records = read_hosts(pipeline.store)
-    is_here = identify_host() in {record.host for record in records}
+    records = host_copies.read_hosts(pipeline.store)
+    is_here = host_copies.identify_host() in {record.host for record in records}
     here = _name_hosts(pipeline, folders, records) if is_here else None
 
     def find(log: str, dropped: bool = False) -> list[UnvisitedHost]:
@@ -122,11 +114,11 @@ def _remove_retired(
     files = read_manifest(store, state.log, state.latest).files if state.latest else ()
     names = {file.sha256 for file in files} | {path.rpartition("/")[2] for path in segments_needed(state)}
     attempt = state.open_attempt.id if state.open_attempt else state.last_snapshot + 1
-    here, name = HostCopies(replace(hosts, needed=tuple(names))), CopyName(state.log, attempt)
+    here, name = host_copies.HostCopies(replace(hosts, needed=tuple(names))), CopyName(state.log, attempt)
     entries = here.find_retired(name)
-    retired = [entry for entry in entries if not is_mark(entry) and entry.path in approved.of(state.log)]
+    retired = [entry for entry in entries if not host_copies.is_mark(entry) and entry.path in approved.of(state.log)]
     if retired and not plan:
-        here.remove(store, name, [*retired, *filter(is_mark, entries)])
+        here.remove(store, name, [*retired, *filter(host_copies.is_mark, entries)])
     return retired
 
 

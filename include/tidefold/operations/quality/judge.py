@@ -22,17 +22,8 @@ from tidefold.operations.ground.outcome import Details, Outcome, Status, for_eac
 from tidefold.operations.ground.pipeline import Pipeline, now
 from tidefold.operations.quality.suites import load_configured_suite
 from tidefold.operations.quarantine.next_step import advise_on_refused, has_extracts
+from tidefold.quality.report import verdict_store
 from tidefold.quality.report.result import Circumstances, Findings, HistoryPoint, ValidationResult, conclude, point_of
-from tidefold.quality.report.verdict_store import (
-    audit_paths,
-    find_judgement,
-    find_stored_judgement,
-    report_path,
-    store_judgement,
-    store_report,
-    verdict_of,
-    verdict_path,
-)
 from tidefold.quality.run.bucket_counts import JUDGE_AGAIN, check_files
 from tidefold.quality.run.cost import Reuse
 from tidefold.quality.run.count_memory import CountMemory
@@ -118,7 +109,7 @@ def _point(pipeline: Pipeline, log: str, snapshot: Snapshot) -> HistoryPoint:
 def _read_stored(pipeline: Pipeline, log: str, snapshot: Snapshot) -> ValidationResult | None:
     """Returns the stored judgement of a snapshot. None if it cannot be read, because it is only used for comparison."""
     try:
-        return find_judgement(pipeline.store, log, snapshot)
+        return verdict_store.find_judgement(pipeline.store, log, snapshot)
     except CorruptError as error:
         _log.warning("%s", error)
         return None
@@ -190,7 +181,9 @@ def prepare(pipeline: Pipeline, log: str, run_id: str | None) -> Case | Outcome:
     instant = snapshot.started_at if snapshot.as_of is None else str(snapshot.as_of)
     suite = load_configured_suite(pipeline.config, pipeline.log(log), shape_at(state, snapshot.schema))
     of_suite = (log, snapshot.id, snapshot.manifest or "", suite.sha256)
-    return Case(state, snapshot, suite, instant, verdict_path(*of_suite), report_path(*of_suite))
+    return Case(
+        state, snapshot, suite, instant, verdict_store.verdict_path(*of_suite), verdict_store.report_path(*of_suite)
+    )
 
 
 def prepare_audit(pipeline: Pipeline, log: str, run_id: str | None) -> Case | Outcome:
@@ -203,7 +196,9 @@ def prepare_audit(pipeline: Pipeline, log: str, run_id: str | None) -> Case | Ou
     suite = load_configured_suite(pipeline.config, pipeline.log(log), shape_at(state, snapshot.schema))
     # Named by the run, so that a retry finds it; without a run, by the instant.
     name = hashlib.sha256(run_id.encode()).hexdigest()[:16] if run_id else re.sub(r"\D", "", instant)[:14]
-    return Case(state, snapshot, suite, instant, *audit_paths(log, snapshot.id, suite.sha256, name), audit=True)
+    return Case(
+        state, snapshot, suite, instant, *verdict_store.audit_paths(log, snapshot.id, suite.sha256, name), audit=True
+    )
 
 
 def is_judged(pipeline: Pipeline, case: Case) -> bool:
@@ -216,7 +211,7 @@ def is_judged(pipeline: Pipeline, case: Case) -> bool:
 
 def _find_stored(pipeline: Pipeline, case: Case) -> ValidationResult | None:
     log, snapshot = case.state.log, case.snapshot
-    return find_stored_judgement(
+    return verdict_store.find_stored_judgement(
         pipeline.store, log, snapshot.id, snapshot.manifest or "", case.suite.sha256, case.path
     )
 
@@ -296,13 +291,13 @@ def _judge(pipeline: Pipeline, case: Case, engine: QualityEngine | None) -> Outc
     is_stored = judged is not None
     if judged is None:
         memory = None if case.audit else _open_memory(pipeline, case)
-        judged = store_judgement(store, _judge_rows(pipeline, case, engine, memory), case.path)
+        judged = verdict_store.store_judgement(store, _judge_rows(pipeline, case, engine, memory), case.path)
         if memory:
             memory.keep()
     # Also completes a judgement that crashed between the verdict file, the page and the ledger.
-    store_report(store, judged, case.page)
+    verdict_store.store_report(store, judged, case.page)
     if not case.audit:
-        verdict = verdict_of(judged)
+        verdict = verdict_store.verdict_of(judged)
         pipeline.ledger(case.state.log).commit(lambda state: transitions.judge(state, case.snapshot.id, verdict))
     outcome = describe_judgement(judged, report=store.uri(case.page), verdict=store.uri(case.path))
     if is_stored and case.recount:

@@ -16,15 +16,7 @@ from tidefold.domain.snapshot import transitions
 from tidefold.domain.snapshot.manifest import Manifest
 from tidefold.domain.verify.expected_files import Damage, DamageKind
 from tidefold.errors import CorruptError
-from tidefold.ledger import decode_manifest, digest_of
-from tidefold.ledger.evidence import (
-    MANIFEST_FACT,
-    find_evidence,
-    find_folders,
-    find_shown,
-    read_commit_facts,
-    read_mark,
-)
+from tidefold.ledger import decode_manifest, digest_of, evidence
 from tidefold.operations.ground.outcome import Details, Outcome, Status
 from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.ground.sweep import find_with_files
@@ -44,7 +36,7 @@ def rebuild(pipeline: Pipeline, log: str, plan: bool = True) -> Outcome:
     ledger, shape = pipeline.ledger(log), pipeline.log(log).shape
     if ledger.is_current():
         return Outcome(log, Status.NOTHING, "the ledger knows everything that the store shows")
-    proofs, marked = find_proofs(pipeline.store, log, shape), read_mark(pipeline.store, log)
+    proofs, marked = find_proofs(pipeline.store, log, shape), evidence.read_mark(pipeline.store, log)
     segments = frozenset(entry.path for entry in pipeline.store.list(CHANGELOG))
     made: list[Rebuilt] = []
 
@@ -67,7 +59,7 @@ def find_unproved(store: Store, base: LogState, proofs: Sequence[Proof]) -> froz
     proved = {proof.manifest.snapshot for proof in proofs}
     lost = [s for s in base.snapshots if s.id not in proved and s.state is State.COMPLETED]
     named = {file.name for proof in proofs for file in proof.manifest.files}
-    unknown = find_folders(store, base.log) - proved - {s.id for s in base.snapshots}
+    unknown = evidence.find_folders(store, base.log) - proved - {s.id for s in base.snapshots}
     return unknown | find_with_files(store, base.log, lost, named)
 
 
@@ -75,7 +67,7 @@ def _require_proved(store: Store, state: LogState) -> None:
     """Raises CorruptError if the table shows a snapshot whose manifest is missing."""
     try:
         # The rebuild itself gives up the content of lost versions.
-        require_known(state, replace(find_evidence(store, state), high_water_marks=()))
+        require_known(state, replace(evidence.find_evidence(store, state), high_water_marks=()))
     except CorruptError as error:
         raise CorruptError(
             "MANIFEST_LOST",
@@ -89,15 +81,15 @@ def _require_proved(store: Store, state: LogState) -> None:
 
 def find_proofs(store: Store, log: str, shape: TableSpec) -> tuple[Proof, ...]:
     """Returns what manifests and the published table prove about a log's snapshots."""
-    evidence = find_evidence(store, LogState(log, shape))
-    stored = [_read(store, LogPaths(log).manifest(snapshot)) for snapshot in sorted(evidence.manifests)]
-    _require_table(log, [manifest for manifest, _ in stored], evidence.table_version)
-    shown = _find_versions(store, log, [digest for _, digest in stored], evidence.table_version)
+    traces = evidence.find_evidence(store, LogState(log, shape))
+    stored = [_read(store, LogPaths(log).manifest(snapshot)) for snapshot in sorted(traces.manifests)]
+    _require_table(log, [manifest for manifest, _ in stored], traces.table_version)
+    shown = _find_versions(store, log, [digest for _, digest in stored], traces.table_version)
     newest = max((m.snapshot for m, digest in stored if digest in shown), default=0)
     # If the first commits of the table were deleted, the version that showed an older snapshot is unknown.
     is_whole = 0 in shown.values() or not shown
     return tuple(
-        Proof(m, digest, shown.get(digest), m.snapshot in evidence.completed or (not is_whole and m.snapshot < newest))
+        Proof(m, digest, shown.get(digest), m.snapshot in traces.completed or (not is_whole and m.snapshot < newest))
         for m, digest in stored
     )
 
@@ -124,9 +116,9 @@ def _find_versions(store: Store, log: str, digests: Sequence[str], newest: int |
     for entry in store.list(f"{table}/_delta_log"):
         name = entry.path.rsplit("/", 1)[1]
         if name.endswith(".json") and (number := name.removesuffix(".json")).isdecimal():
-            digest = str(read_commit_facts(store, table, int(number)).get(MANIFEST_FACT, ""))
+            digest = str(evidence.read_commit_facts(store, table, int(number)).get(evidence.MANIFEST_FACT, ""))
             versions.setdefault(digest, int(number))
-    shown = None if newest is None else find_shown(store, log, -1, newest)
+    shown = None if newest is None else evidence.find_shown(store, log, -1, newest)
     for digest in digests:
         if shown and newest is not None and digest not in versions and digest.startswith(shown.manifest):
             versions[digest] = newest

@@ -29,15 +29,8 @@ from tidefold.operations.ground.snapshot_details import PointInTimePlanDetails
 from tidefold.operations.local_copies.manage import places_of
 from tidefold.operations.publish.publish_log import read_manifest_or_copy
 from tidefold.operations.publish.publish_set import give_up_staged
-from tidefold.operations.snapshot.attempt import (
-    Attempt,
-    Claimant,
-    bring_up_to_date,
-    choose_kind,
-    describe_unclaimed,
-    hash_request,
-    new_token,
-)
+from tidefold.operations.snapshot import attempt
+from tidefold.operations.snapshot.attempt import Attempt, Claimant
 
 
 class Fold(msgspec.Struct, frozen=True, tag="fold"):
@@ -57,7 +50,7 @@ class Fold(msgspec.Struct, frozen=True, tag="fold"):
         """None: nothing was ever ingested. Raises TidefoldError."""
         if not pipeline.ledger(log).exists():
             return None
-        pipeline.ledger(log).require_table(bring_up_to_date(pipeline, log, self.run))
+        pipeline.ledger(log).require_table(attempt.bring_up_to_date(pipeline, log, self.run))
         if self.takeover or log in self.stalled:
             state = pipeline.ledger(log).read()
             rival = state.open_attempt
@@ -65,17 +58,17 @@ class Fold(msgspec.Struct, frozen=True, tag="fold"):
         return self.claimant(pipeline)
 
     def claimant(self, pipeline: Pipeline) -> Claimant:
-        return partial(self._claim, pipeline, now(), new_token())
+        return partial(self._claim, pipeline, now(), attempt.new_token())
 
     def _claim(self, pipeline: Pipeline, instant: str, token: str, state: LogState) -> LogState:
         config = pipeline.log_of(state)
-        chosen = choose_kind(pipeline, state, self.kind)
+        chosen = attempt.choose_kind(pipeline, state, self.kind)
         wanted: dict[str, Any] = {"kind": self.kind or SnapshotKind.FULL, **({"asked": True} if self.kind else {})}
         expire = config.expire(instant)
         is_due = config.is_cleanup_due(find_last_clean_up(state), instant)
         asked = claim.Claim(
             run=self.run,
-            request=hash_request(wanted),
+            request=attempt.hash_request(wanted),
             kind=chosen.kind,
             instant=instant,
             takeover=self.takeover,
@@ -90,8 +83,8 @@ class Fold(msgspec.Struct, frozen=True, tag="fold"):
 
     def _find_stalled(self, pipeline: Pipeline, state: LogState) -> claim.WatchedAttempt | None:
         """Returns the open attempt if neither the ledger nor a heartbeat shows progress since it was seen."""
-        seen, attempt = self.stalled.get(state.log), state.open_attempt
-        now = count_heartbeats(pipeline.store, state.log, [attempt] if seen and attempt else [])
+        seen, rival = self.stalled.get(state.log), state.open_attempt
+        now = count_heartbeats(pipeline.store, state.log, [rival] if seen and rival else [])
         return seen if now == (seen,) else None
 
     def _renews(self, pipeline: Pipeline, state: LogState, expire: Expire | None, is_due: bool) -> bool:
@@ -104,7 +97,7 @@ class Fold(msgspec.Struct, frozen=True, tag="fold"):
     def describe_unclaimed(self, pipeline: Pipeline, state: LogState) -> Outcome:
         # A fold compares the table. Without one, nobody would hear that it was deleted.
         pipeline.ledger(state.log).require_listed_table(state)
-        return describe_unclaimed(state, self.run, f"nothing new to fold{_describe_waiting(pipeline, state)}")
+        return attempt.describe_unclaimed(state, self.run, f"nothing new to fold{_describe_waiting(pipeline, state)}")
 
     def plan(self, pipeline: Pipeline, state: LogState, snapshot: Snapshot) -> Attempt:
         return plan_changes(pipeline, state, snapshot)
@@ -173,12 +166,12 @@ class PointInTime(msgspec.Struct, frozen=True, tag="point-in-time"):
         return self.claimant(pipeline) if pipeline.ledger(log).exists() else None
 
     def claimant(self, pipeline: Pipeline) -> Claimant:
-        return partial(self._claim, pipeline, now(), new_token())
+        return partial(self._claim, pipeline, now(), attempt.new_token())
 
     def _claim(self, pipeline: Pipeline, instant: str, token: str, state: LogState) -> LogState:
         asked = claim.Claim(
             run=self.run,
-            request=hash_request({"as_of": self.at}),
+            request=attempt.hash_request({"as_of": self.at}),
             kind=SnapshotKind.FULL,
             instant=instant,
             takeover=self.takeover,

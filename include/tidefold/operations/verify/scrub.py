@@ -19,15 +19,8 @@ from tidefold.errors import CorruptError, InvalidInputError, OutdatedLedgerError
 from tidefold.ledger import Ledger
 from tidefold.operations.ground.outcome import Details, ErrorInfo, Outcome, Status
 from tidefold.operations.ground.pipeline import Pipeline
-from tidefold.operations.verify.scope import (
-    VerifyDetails,
-    add_error,
-    add_warning,
-    find_proof,
-    find_set_damage,
-    scope_of,
-    write_proof,
-)
+from tidefold.operations.verify import scope
+from tidefold.operations.verify.scope import VerifyDetails
 from tidefold.operations.verify.verify import Asked, ScrubCursor, Telling, Verification
 
 
@@ -100,13 +93,13 @@ def scrub(
         return Outcome(log, Status.DAMAGED, message, error=info, details=LedgerAlarmDetails(alarms=[alarm]))
     if state is None or state.deletion is not DeletionState.NO:
         return Outcome(log, Status.NOTHING, "the store has no such log")
-    cursor = ScrubCursor(find_proof(pipeline.store, log) or ProofRecord(), budget or ScrubBudget())
-    verification = Verification(pipeline, Asked(repair=repair), tell, scope_of(pipeline, state, None), cursor)
+    cursor = ScrubCursor(scope.find_proof(pipeline.store, log) or ProofRecord(), budget or ScrubBudget())
+    verification = Verification(pipeline, Asked(repair=repair), tell, scope.scope_of(pipeline, state, None), cursor)
     outcome = verification.run()
     after = verification.record(cursor.before)
-    warning = write_proof(pipeline.store, log, lambda newest: after)
+    warning = scope.write_proof(pipeline.store, log, lambda newest: after)
     scrubbed = _add_set_alarm(pipeline, _describe(outcome, verification, after))
-    return add_warning(scrubbed, warning) if warning else scrubbed
+    return scope.add_warning(scrubbed, warning) if warning else scrubbed
 
 
 def _describe(verified: Outcome, verification: Verification, after: ProofRecord) -> Outcome:
@@ -144,12 +137,12 @@ def _describe(verified: Outcome, verification: Verification, after: ProofRecord)
 
 def _add_set_alarm(pipeline: Pipeline, scrubbed: Outcome) -> Outcome:
     """Returns the outcome with one more alarm if the ledger of the log's set is damaged."""
-    error, chosen = find_set_damage(pipeline, scrubbed.log), pipeline.config.set_of(scrubbed.log)
+    error, chosen = scope.find_set_damage(pipeline, scrubbed.log), pipeline.config.set_of(scrubbed.log)
     if error is None or chosen is None:
         return scrubbed
     means = "readers of the set may get tables that do not belong together"
     alarm = Alarm(SetPaths(chosen.name).ledger, f"ledger damaged, {error.code}", means, error.hint)
-    alarmed = add_error(scrubbed, CorruptError(error.code, f"ALARM, {alarm}", hint=error.hint))
+    alarmed = scope.add_error(scrubbed, CorruptError(error.code, f"ALARM, {alarm}", hint=error.hint))
     assert isinstance(alarmed.details, ScrubDetails)
     return replace(alarmed, details=replace(alarmed.details, alarms=[*alarmed.details.alarms, alarm]))
 

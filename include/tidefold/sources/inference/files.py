@@ -31,7 +31,6 @@ from tidefold.sources.inference.dialect import (
     patterns_of,
     read_beginning,
 )
-from tidefold.sources.inference.layout import find_folder_columns, find_marker
 from tidefold.sources.inference.proposal import ProposalQuestion, ProposedColumn, ProposedLog, log_ids
 from tidefold.sources.inference.rows import SampledFeed, name_column, propose_rows
 from tidefold.sources.inference.values import UNZONED, column_of_texts, find_spellings
@@ -107,7 +106,7 @@ def _propose_folder(
     path = str(folder)
     named = "the landing folder itself" if path == "." else path
     sampled = f"Files of {named}, {len(rows):,} rows sampled of {seen}."
-    named_by_folders = find_folder_columns(files, [column.name for column in columns])
+    named_by_folders = layout.find_folder_columns(files, [column.name for column in columns])
     folder_columns = tuple(column_of_texts(name, texts).column for name, texts in named_by_folders.items())
     return propose_rows(
         SampledFeed(
@@ -123,7 +122,7 @@ def _propose_folder(
             questions=questions,
             parts=parts,
             folder_columns=folder_columns,
-            marker=find_marker(files),
+            marker=layout.find_marker(files),
             refused=refused,
         )
     )

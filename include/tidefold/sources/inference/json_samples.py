@@ -12,15 +12,8 @@ from typing import Any
 from tidefold.sources.inference.dialect import is_object, read_beginning
 from tidefold.sources.inference.layout import choose_sample
 from tidefold.sources.inference.strange_rows import is_list_of_objects
+from tidefold.sources.landing import streams
 from tidefold.sources.landing.listing import LandedFile, open_landed
-from tidefold.sources.landing.streams import (
-    CutShortError,
-    DamagedError,
-    Fingerprint,
-    ShrunkError,
-    file_chunks,
-    split_document,
-)
 from tidefold.sources.records.extended_json import to_plain
 
 _RECORDS = 2000
@@ -45,8 +38,8 @@ def _find_path(data: bytes) -> str | None:
     first, _, more = data.partition(b"\n")
     is_line = is_object(first)
     try:
-        documents = [first] if is_line else list(islice(split_document(data, "."), 2))
-    except (CutShortError, DamagedError):
+        documents = [first] if is_line else list(islice(streams.split_document(data, "."), 2))
+    except (streams.CutShortError, streams.DamagedError):
         return None
     is_alone = len(documents) == 1 and not (is_line and more)
     document = json.loads(documents[0]) if is_alone and is_object(documents[0]) else {}
@@ -99,9 +92,9 @@ def raw_lines(file: LandedFile) -> Iterator[bytes]:
     """Yields the lines of a file as far as they can be read."""
     with open_landed(file) as stream:
         try:
-            for chunk in file_chunks(
-                Fingerprint(stream, file.size).blocks(), packed=file.packed, record_path=file.record_path
+            for chunk in streams.file_chunks(
+                streams.Fingerprint(stream, file.size).blocks(), packed=file.packed, record_path=file.record_path
             ):
                 yield from chunk.lines
-        except (CutShortError, DamagedError, ShrunkError):
+        except (streams.CutShortError, streams.DamagedError, streams.ShrunkError):
             return  # A sample does not need the whole file. Ingest reports what is wrong with it.

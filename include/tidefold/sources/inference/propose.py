@@ -14,7 +14,7 @@ from tidefold.domain.source_progress import NameReading
 from tidefold.domain.table.table_spec import MARIADB, MYSQL, ORACLE, POSTGRESQL, SQLSERVER
 from tidefold.domain.wording import count_noun
 from tidefold.sources.debezium.connect_schema import column_names, columns_by, explain_losses, numeric_forms
-from tidefold.sources.inference import roles
+from tidefold.sources.inference import layout, roles
 from tidefold.sources.inference.dialect import find_unnamed, patterns_of
 from tidefold.sources.inference.files import (
     NO_HEADERS,
@@ -26,15 +26,6 @@ from tidefold.sources.inference.files import (
     sample_records,
 )
 from tidefold.sources.inference.json_samples import find_record_path, objects_of, raw_lines, read_objects, sample_files
-from tidefold.sources.inference.layout import (
-    TransactionTopic,
-    by_folder,
-    choose_sample,
-    find_folder_columns,
-    landing_folder,
-    stem_of,
-    strange_stems,
-)
 from tidefold.sources.inference.operations import OpCandidate, find_ops, text_of
 from tidefold.sources.inference.proposal import ProposedColumn, ProposedLog, log_ids
 from tidefold.sources.inference.rows import (
@@ -67,7 +58,7 @@ Topics = dict[str, list[LandedFile]]
 
 
 def propose(
-    directory: Place, headers: Headers = NO_HEADERS, left_out: Sequence[TransactionTopic] = ()
+    directory: Place, headers: Headers = NO_HEADERS, left_out: Sequence[layout.TransactionTopic] = ()
 ) -> list[ProposedLog]:
     """Returns one proposal for each feed with files below `directory`. Raises NotFoundError if it does not exist.
 
@@ -79,7 +70,7 @@ def propose(
     unnamed = find_unnamed(directory, tables)
     skipped = {file.name for topic in left_out for file in topic.files}
     topics, folders = _group_files(directory, tables, unnamed.objects, skipped)
-    homes = {topic: landing_folder(members) for topic, members in topics.items()}
+    homes = {topic: layout.landing_folder(members) for topic, members in topics.items()}
     ids = dict(zip(topics, log_ids(list(topics)), strict=True))
     proposals = []
     for topic, members in topics.items():
@@ -94,10 +85,10 @@ def propose(
     for (format_, topic), members in typed.items():
         [log] = log_ids([topic], [p.id for p in proposals])
         sample = sample_files(members, partial(_read_typed, format_))
-        proposed = _propose_log(log, topic, landing_folder(members), [], sample)
+        proposed = _propose_log(log, topic, layout.landing_folder(members), [], sample)
         proposals.append(replace(proposed, format=format_, options=_names_option(members)))
     for folder, members in folders.items():
-        [log] = log_ids([folder.name or stem_of(members[0]) or name_at(directory)], [p.id for p in proposals])
+        [log] = log_ids([folder.name or layout.stem_of(members[0]) or name_at(directory)], [p.id for p in proposals])
         proposals.append(_propose_lines(log, folder, members))
     others = {file for members in typed.values() for file in members}
     others |= {file for topic in left_out for file in topic.files}
@@ -134,7 +125,7 @@ def _group_files(
             topics.setdefault(match["plus"] or match["dash"], []).append(file)
         else:
             others.append(file)
-    return dict(sorted(topics.items())), by_folder(others)
+    return dict(sorted(topics.items())), layout.by_folder(others)
 
 
 def _is_of_kafka(file: LandedFile) -> bool:
@@ -179,7 +170,7 @@ def _propose_lines(log: str, folder: PurePosixPath, files: Sequence[LandedFile])
     path = find_record_path(files)
     files = [replace(file, record_path=path) for file in files]
     lines = sample_files(files, read_objects)
-    stems = strange_stems(files)
+    stems = layout.strange_stems(files)
     notes = [f"its folder holds files of several kinds ({', '.join(stems[:4])}): give each a folder"] if stems else []
     if not lines:
         notes.append("no line is a JSON object: write one object on each line")
@@ -191,7 +182,7 @@ def _propose_lines(log: str, folder: PurePosixPath, files: Sequence[LandedFile])
         )
     if strange:
         lines, notes = [], [*notes, strange]
-    seen = ", ".join(PurePosixPath(file.name).name for file in choose_sample(files))
+    seen = ", ".join(PurePosixPath(file.name).name for file in layout.choose_sample(files))
     feed = _json_feed(
         log,
         str(folder),
@@ -201,11 +192,13 @@ def _propose_lines(log: str, folder: PurePosixPath, files: Sequence[LandedFile])
         f"Files of {folder}, {count_noun(len(lines), 'record')} of {seen}.",
         True,
     )
-    named_by_folders = find_folder_columns(files, [column.name for column in feed.columns])
+    named_by_folders = layout.find_folder_columns(files, [column.name for column in feed.columns])
     folder_columns = tuple(column_of_values(name, texts) for name, texts in named_by_folders.items())
     options = {**patterns_of(files, Json.endings), **feed.options, **({"record_path": path} if path else {})}
     field = feed.row_field or feed.options.get("row", "")
-    sampled = {file.name: sample_files([file], read_objects) for file in choose_sample(files)} if not notes else {}
+    sampled = (
+        {file.name: sample_files([file], read_objects) for file in layout.choose_sample(files)} if not notes else {}
+    )
     parts = {
         name: [{**line, **line[field]} for line in part if isinstance(line.get(field), dict)] if field else part
         for name, part in sampled.items()
@@ -227,7 +220,7 @@ def _json_feed(
     alone: the lines are the rows.
     """
     options: dict[str, Any] = {"record": "value"} if alone else {}
-    if any(to_plain(line) != line for file in choose_sample(files) for line in islice(raw_lines(file), _FEW)):
+    if any(to_plain(line) != line for file in layout.choose_sample(files) for line in islice(raw_lines(file), _FEW)):
         options["extended_json"] = True
     field, op = _row_field(rows)
     # `format: json` does not read the schema beside a row.

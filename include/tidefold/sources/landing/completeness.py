@@ -12,26 +12,9 @@ from typing import BinaryIO
 
 import msgspec
 
+from tidefold.sources.landing import problems, streams
 from tidefold.sources.landing.listing import LandedFile, open_landed
-from tidefold.sources.landing.problems import (
-    FileProblem,
-    explain_foreign,
-    report_damaged,
-    report_unopened,
-    report_wrong_content,
-)
-from tidefold.sources.landing.streams import (
-    BLOCK,
-    GZIP_MAGIC,
-    MAX_LINE,
-    CutShortError,
-    DamagedError,
-    Fingerprint,
-    ShrunkError,
-    file_chunks,
-    is_packed,
-    unzip,
-)
+from tidefold.sources.landing.problems import FileProblem
 
 _FEW = 64
 
@@ -65,12 +48,12 @@ def inspect_file(file: LandedFile, look: Callable[[BinaryIO], Ending]) -> Ending
         with open_landed(file) as stream:
             return look(stream)
     except OSError as error:
-        return Ending(0, problem=report_unopened(file.name, error))
+        return Ending(0, problem=problems.report_unopened(file.name, error))
 
 
 def _plain_ending(stream: BinaryIO, size: int, taken: int) -> Ending:
     line = _last_line_start(stream, size, taken)
-    if size - line > MAX_LINE:
+    if size - line > streams.MAX_LINE:
         return Ending(line, torn=True)
     stream.seek(line)
     rest = stream.read(size - line)
@@ -91,7 +74,7 @@ def _is_blank(stream: BinaryIO, begin: int, end: int) -> bool:
 def _last_line_start(stream: BinaryIO, size: int, taken: int) -> int:
     position = size
     while position > taken:
-        begin = max(taken, position - BLOCK)
+        begin = max(taken, position - streams.BLOCK)
         stream.seek(begin)
         index = stream.read(position - begin).rfind(b"\n")
         if index >= 0:
@@ -111,17 +94,19 @@ def _is_object(text: bytes) -> bool:
 
 def _whole_ending(stream: BinaryIO, file: LandedFile) -> Ending:
     if not begins_as_named(stream, file):
-        return Ending(0, problem=report_wrong_content(file.name))
-    blocks = Fingerprint(stream, file.size).blocks()
+        return Ending(0, problem=problems.report_wrong_content(file.name))
+    blocks = streams.Fingerprint(stream, file.size).blocks()
     try:
         # Of compressed lines only the compression is checked.
-        document = file_chunks(blocks, packed=file.packed, record_path=file.record_path) if file.record_path else None
-        for _ in document or unzip(blocks):
+        document = (
+            streams.file_chunks(blocks, packed=file.packed, record_path=file.record_path) if file.record_path else None
+        )
+        for _ in document or streams.unzip(blocks):
             pass
-    except (CutShortError, ShrunkError):
+    except (streams.CutShortError, streams.ShrunkError):
         return Ending(0, torn=True)
-    except DamagedError as error:
-        return Ending(0, problem=report_damaged(file.name, str(error)))
+    except streams.DamagedError as error:
+        return Ending(0, problem=problems.report_damaged(file.name, str(error)))
     return Ending(file.size)
 
 
@@ -138,7 +123,7 @@ def csv_ending(file: LandedFile, quote: bytes = b'"', escape: bytes = b"") -> En
 
     def look(stream: BinaryIO) -> Ending:
         if file.size and not begins_as_named(stream, file):
-            return Ending(0, problem=report_wrong_content(file.name, stream.read(len(_PARQUET))))
+            return Ending(0, problem=problems.report_wrong_content(file.name, stream.read(len(_PARQUET))))
         return _whole_ending(stream, file) if file.packed else _ending(stream, file.size, quote, escape)
 
     return inspect_file(file, look)
@@ -148,14 +133,14 @@ def begins_as_named(stream: BinaryIO, file: LandedFile) -> bool:
     """Whether the first bytes match the name: packed only with such a name, and not Parquet. Rewinds the stream."""
     begin = stream.read(len(_PARQUET))
     stream.seek(0)
-    if file.packed and len(begin) < len(GZIP_MAGIC):
+    if file.packed and len(begin) < len(streams.GZIP_MAGIC):
         return True
-    return is_packed(begin) == file.packed and begin != _PARQUET and not explain_foreign(begin)
+    return streams.is_packed(begin) == file.packed and begin != _PARQUET and not problems.explain_foreign(begin)
 
 
 def _ending(stream: BinaryIO, size: int, quote: bytes, escape: bytes) -> Ending:
     complete, within, rest, position, escaped = 0, False, False, 0, False
-    while position < size and (block := stream.read(min(BLOCK, size - position))):
+    while position < size and (block := stream.read(min(streams.BLOCK, size - position))):
         if escape:
             block = _mask_escaped(block, escape, escaped)
             escaped = block.endswith(escape)
@@ -169,7 +154,7 @@ def _ending(stream: BinaryIO, size: int, quote: bytes, escape: bytes) -> Ending:
 
 def _count_lines(stream: BinaryIO, size: int) -> int:
     stream.seek(0)
-    return sum(stream.read(min(BLOCK, size - begin)).count(_END) for begin in range(0, size, BLOCK))
+    return sum(stream.read(min(streams.BLOCK, size - begin)).count(_END) for begin in range(0, size, streams.BLOCK))
 
 
 def _mask_escaped(block: bytes, escape: bytes, first: bool) -> bytes:

@@ -14,7 +14,7 @@ from tidefold.delta import publish
 from tidefold.operations.requests import Fold
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
-from tidefold.operations.snapshot import materialize as materialize_module
+from tidefold.operations.snapshot import stage as stage_module
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
 from tidefold.storage import store
@@ -31,7 +31,7 @@ def test_numbers_of_threads_are_settings(tmp_path: Path, monkeypatch: pytest.Mon
 
         return open_pool
 
-    for module in (materialize_module, copies, publish, store):
+    for module in (stage_module, copies, publish, store):
         monkeypatch.setattr(module, "ThreadPoolExecutor", note(module.__name__.rsplit(".", 1)[1]))
     given = "store: store\nlocal: {mode: files, path: disk, threads: 3}\nsnapshots: {threads: 5}\n"
     given += "retention: {snapshots: 1, grace_versions: 1, threads: 6}\n"
@@ -44,6 +44,6 @@ def test_numbers_of_threads_are_settings(tmp_path: Path, monkeypatch: pytest.Mon
     subsume(pipeline, "accounts")
     truncate(pipeline, "accounts")
     assert begun["store"] == {6}
-    assert begun["materialize"] == {5}
+    assert begun["stage"] == {5}
     assert begun["copies"] == {3}
     assert 5 in begun["publish"]
