@@ -31,6 +31,16 @@ _DATABASE = "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"
 # Airflow sets these variables in its own processes.
 _CONTEXT = "_AIRFLOW_PROCESS_CONTEXT"
 _SECONDS = 300
+OK, WARN, FAIL = FindingLevel.OK, FindingLevel.WARN, FindingLevel.FAIL
+_WAIT_SECONDS = 86_400
+# Less than this is not worth a setting.
+_REWRITTEN_BYTES = 64 << 20
+# With this difference, ages and `ttl` are wrong. S3 refuses requests from 15 minutes on.
+_SKEW_SECONDS = (60, 900)
+_BACKFILLS = (
+    " It starts no run of a backfill while 20 other runs are running (apache/airflow#58554), unless "
+    "AIRFLOW__SCHEDULER__MAX_DAGRUNS_PER_LOOP_TO_SCHEDULE is higher: `make up` sets 200."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,14 +116,6 @@ def _parse_answer(installed: str, output: str, errors: str) -> AirflowSetup:
     except (IndexError, ValueError, KeyError, TypeError):
         lines = errors.strip().splitlines()
         return AirflowSetup(installed, error=lines[-1] if lines else "the process ended without output.")
-
-
-OK, WARN, FAIL = FindingLevel.OK, FindingLevel.WARN, FindingLevel.FAIL
-_WAIT_SECONDS = 86_400
-# Less than this is not worth a setting.
-_REWRITTEN_BYTES = 64 << 20
-# With this difference, ages and `ttl` are wrong. S3 refuses requests from 15 minutes on.
-_SKEW_SECONDS = (60, 900)
 
 
 def judge_store(store: StoreProbe) -> Iterator[DoctorFinding]:
@@ -270,12 +272,6 @@ def judge_airflow(setup: AirflowSetup) -> Iterator[DoctorFinding]:
     elif setup.has_connection is None:
         message = f"Whether Airflow has the connection `{setup.connection}` is not known: AIRFLOW_HOME is not set."
         yield DoctorFinding("airflow", OK, message)
-
-
-_BACKFILLS = (
-    " It starts no run of a backfill while 20 other runs are running (apache/airflow#58554), unless "
-    "AIRFLOW__SCHEDULER__MAX_DAGRUNS_PER_LOOP_TO_SCHEDULE is higher: `make up` sets 200."
-)
 
 
 def _describe_scheduled(setup: AirflowSetup) -> str:

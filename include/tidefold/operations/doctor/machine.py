@@ -37,6 +37,18 @@ _NAME = re.compile(r"[A-Za-z0-9._-]+")
 _CONNECT_SECONDS = 5.0
 # Of Spark Connect; the address of a standalone master always has one.
 _PORT = 15002
+OK, WARN, FAIL = FindingLevel.OK, FindingLevel.WARN, FindingLevel.FAIL
+OLDEST_PYTHON = (3, 11)
+OLDEST_JAVA = 17
+# Accepted, and never run.
+UNTRIED_JAVA = 21
+JAVA_HINT = "Install Java 17 (Debian, Ubuntu: `apt install openjdk-17-jre-headless`) or set JAVA_HOME to it."
+_INSTALL = "Install tidefold again: `pip install tidefold` with its extras, or `make install` in a clone."
+_GIB = 1 << 30
+# Below the first limit a disk counts as full; below the second it is a warning.
+_FREE_BYTES = (500_000_000, 5_000_000_000)
+_FREE_SHARE = (0.01, 0.05)
+_DRIVER_SHARE = 0.8
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,20 +270,6 @@ def _measure(use: str, place: Path) -> DiskUsage:
     stat = os.statvfs(place)
     free, total = stat.f_bavail * stat.f_frsize, stat.f_blocks * stat.f_frsize
     return DiskUsage(use, str(place), free, total, stat.f_favail, stat.f_files)
-
-
-OK, WARN, FAIL = FindingLevel.OK, FindingLevel.WARN, FindingLevel.FAIL
-OLDEST_PYTHON = (3, 11)
-OLDEST_JAVA = 17
-# Accepted, and never run.
-UNTRIED_JAVA = 21
-JAVA_HINT = "Install Java 17 (Debian, Ubuntu: `apt install openjdk-17-jre-headless`) or set JAVA_HOME to it."
-_INSTALL = "Install tidefold again: `pip install tidefold` with its extras, or `make install` in a clone."
-_GIB = 1 << 30
-# Below the first limit a disk counts as full; below the second it is a warning.
-_FREE_BYTES = (500_000_000, 5_000_000_000)
-_FREE_SHARE = (0.01, 0.05)
-_DRIVER_SHARE = 0.8
 
 
 def judge_packages(setup: InstalledPackages) -> Iterator[DoctorFinding]:

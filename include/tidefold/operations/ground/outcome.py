@@ -13,6 +13,8 @@ from tidefold.domain.wording import EngineName
 from tidefold.errors import TidefoldError, wrap_unexpected
 
 _log = logging.getLogger(__name__)
+_NO_KEY = object()
+T = TypeVar("T")
 
 
 class Status(StrEnum):
@@ -75,9 +77,6 @@ class ErrorInfo:
     @classmethod
     def of(cls, error: TidefoldError) -> ErrorInfo:
         return cls(error.code, error.message, error.hint, error.exit_code, error.transient)
-
-
-_NO_KEY = object()
 
 
 def omit_if_none() -> Any:
@@ -207,9 +206,6 @@ def for_each_log(logs: Iterable[str], act: Callable[[str], Outcome], at_once: in
             return Outcome.of_error(log, failure)
 
     return map_logs(try_log, list(logs), at_once)
-
-
-T = TypeVar("T")
 
 
 def map_logs(act: Callable[[str], T], logs: Sequence[str], at_once: int) -> list[T]:

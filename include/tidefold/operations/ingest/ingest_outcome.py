@@ -28,6 +28,10 @@ _COUNTS = ("records", "changes", "tombstones", "repeated", "quarantined", "resen
 # The message shows these counts only if they are not zero.
 _RARE = {"resent": "re-sent", "unproved": "unproved", "ignored": "ignored"}
 _NAMED = 5
+# The codes of problems with the name of a file.
+_OF_NAMES = ("FOREIGN_FILE", "LANDED_NAME", "LANDED_TIME", "EXTRACT_NAME")
+_SHOWN = 600
+_SUMS = ("records", "changes", "tombstones", "ignored", "quarantined", "unproved", "forgotten", "repeated", "resent")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,10 +102,6 @@ def describe_ingest(pipeline: Pipeline, accounted: Accounted) -> Outcome:
     message = f"{'refused' if refused else 'took'} {files}: {', '.join(parts)}"
     status = Status.REFUSED if refused else Status.TAKEN
     return _with_problem(Outcome(accounted.log, status, message, details=details), pipeline, accounted)
-
-
-# The codes of problems with the name of a file.
-_OF_NAMES = ("FOREIGN_FILE", "LANDED_NAME", "LANDED_TIME", "EXTRACT_NAME")
 
 
 def describe_nothing(pipeline: Pipeline, accounted: Accounted) -> Outcome:
@@ -245,10 +245,6 @@ def _details(accounted: Accounted) -> IngestDetails:
 
 def _problems(accounted: Accounted) -> list[Mapping[str, str]]:
     return [{"file": p.file, "code": p.code, "message": p.message, "hint": p.hint} for p in accounted.all_problems]
-
-
-_SHOWN = 600
-_SUMS = ("records", "changes", "tombstones", "ignored", "quarantined", "unproved", "forgotten", "repeated", "resent")
 
 
 def find_problems(accounted: Accounted, folder: str | None, instant: str, advice: str) -> LandingProblems:

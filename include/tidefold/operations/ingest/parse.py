@@ -41,6 +41,10 @@ from tidefold.storage.mirrored_stream import create_duplicating
 from tidefold.typed_json import decode_json
 
 _log = logging.getLogger(__name__)
+# The size of a task, in bytes to parse.
+TASK_BYTES = 64 << 20
+# Parts below this size share a task and a segment with other logs, so that many small logs make few files.
+_SMALL = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,12 +279,6 @@ def _write_segment_on_host(
     copied = host.keep(name, segment, sum(one.location.length for one in written), finals)
     host.record(store, name)
     return written, copied.error
-
-
-# The size of a task, in bytes to parse.
-TASK_BYTES = 64 << 20
-# Parts below this size share a task and a segment with other logs, so that many small logs make few files.
-_SMALL = 8 << 20
 
 
 @dataclass

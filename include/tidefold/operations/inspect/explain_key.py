@@ -51,6 +51,10 @@ REMARKS = {
     RowAgreement.ABSENT: "There is no row: no change of this key is folded.",
     RowAgreement.DIFFERS: "The row differs from the log: `tidefold verify` looks for damage.",
 }
+ShownRow = dict[str, Any]
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# Numbers of files are lower than times in their names.
+_FIRST_TIME = 10**12
 
 
 def why(told: ExplainedChange, winner: KeyChange | None, shape: TableSpec) -> str:
@@ -71,10 +75,6 @@ def why(told: ExplainedChange, winner: KeyChange | None, shape: TableSpec) -> st
         ChangeOutcome.AFTER: "committed after the instant of this view",
         ChangeOutcome.WAITING: "not folded yet",
     }[told.fate]
-
-
-ShownRow = dict[str, Any]
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -375,10 +375,6 @@ def _rank(values: ShownRow, group: Group) -> tuple[int, ...] | None:
         return ()
     ranks = [values[name] for name in group.order]
     return None if None in ranks else tuple(ranks)
-
-
-# Numbers of files are lower than times in their names.
-_FIRST_TIME = 10**12
 
 
 def _format_order(order: tuple[int, ...], shape: TableSpec) -> str:

@@ -28,6 +28,8 @@ from tidefold.storage import Store
 from tidefold.storage.local_copies.copies import discard_files
 from tidefold.storage.local_copies.roots import LocalRoots
 
+_log = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True, slots=True)
 class SegmentCopy:
@@ -93,9 +95,6 @@ def find_unneeded(store: Store, segments: Iterable[SegmentCopy]) -> list[Segment
         return all(need is not None and segment.path not in need for need in needs)
 
     return [segment for segment in segments if goes(segment)]
-
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,6 +53,11 @@ from tidefold.storage import Store, compute_sha256
 from tidefold.storage.safe_files import make_private_folder
 from tidefold.typed_json import decode_json
 
+_log = logging.getLogger(__name__)
+# The next drill on this machine also deletes scratch folders whose owner was killed.
+_LOCK = ".lock"
+_READERS = 4
+
 
 @dataclass(frozen=True, slots=True)
 class Description:
@@ -243,11 +248,6 @@ def _groups(manifest: Manifest, within: KeyGroups | None) -> tuple[int, int, int
     return (within.first, within.last, count) if within else (0, count - 1, count)
 
 
-_log = logging.getLogger(__name__)
-# The next drill on this machine also deletes scratch folders whose owner was killed.
-_LOCK = ".lock"
-
-
 @contextmanager
 def scratch_name(parent: Path, name: str) -> Iterator[Path]:
     """Yields a path below `parent` that only the caller uses. First deletes the scratch folders of killed processes.
@@ -274,9 +274,6 @@ def _remove_abandoned(parent: Path) -> None:
                 shutil.rmtree(parent / lock.name.removesuffix(_LOCK), ignore_errors=True)
                 lock.unlink()
                 _log.info("deleted the scratch folder of a killed process: %s", lock.name.removesuffix(_LOCK))
-
-
-_READERS = 4
 
 
 @dataclass(frozen=True, slots=True)

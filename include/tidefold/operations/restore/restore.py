@@ -30,6 +30,9 @@ from tidefold.operations.snapshot import attempt
 from tidefold.operations.snapshot.attempt import Attempt, Claimant, RestoreInfo
 from tidefold.operations.snapshot.task_results import find_failed_reads
 
+# The lengths of a folder's files by path, or why the folder cannot be listed.
+_Listed = Mapping[str, int] | str
+
 
 class Restore(msgspec.Struct, frozen=True, tag="restore"):
     """Asks for the rows of an older snapshot.
@@ -108,9 +111,6 @@ class Restore(msgspec.Struct, frozen=True, tag="restore"):
 
 
 # Reads names, lengths and manifests. Claims nothing, changes nothing, needs no Spark.
-
-# The lengths of a folder's files by path, or why the folder cannot be listed.
-_Listed = Mapping[str, int] | str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -48,6 +48,11 @@ from tidefold.storage.safe_files import PATTERN, is_owner_alive
 STORE = "(store)"
 # How long an attempt at a snapshot as of an instant may make no progress. It keeps the log from being truncated.
 _PATIENCE = timedelta(days=1)
+_ENDED = (State.DELETED, State.ABORTED)
+# Folders beside the configuration whose entries each belong to one process or job.
+_FOLDERS = ("spark", "results", "log")
+# After this many deleted files, `drop` checks again that the rest still belongs to this log.
+_AT_ONCE = 500
 
 
 def clean(
@@ -160,9 +165,6 @@ def _abort_attempts(state: LogState, seen: Sequence[Snapshot]) -> LogState:
     return state
 
 
-_ENDED = (State.DELETED, State.ABORTED)
-
-
 def find_old_reports(store: Store, state: LogState, instant: str, days: int) -> tuple[str, ...]:
     """Returns reports and verdicts of ended snapshots that were started this many days before an instant (ISO 8601).
 
@@ -175,10 +177,6 @@ def find_old_reports(store: Store, state: LogState, instant: str, days: int) -> 
         return ()
     stored = (entry.path for entry in store.list(f"{LogPaths(state.log).folder}/quality"))
     return tuple(path for path in stored if f"{path.rpartition('/')[0]}/" in folders)
-
-
-# Folders beside the configuration whose entries each belong to one process or job.
-_FOLDERS = ("spark", "results", "log")
 
 
 def find_scratch(base: Path, instant: str, days: int) -> tuple[Path, ...]:
@@ -219,10 +217,6 @@ def _is_left(entry: Path, limit: float) -> bool:
         return all(path.lstat().st_mtime < limit for path in paths)
     except OSError:
         return False  # A process may be writing there. The next call checks again.
-
-
-# After this many deleted files, `drop` checks again that the rest still belongs to this log.
-_AT_ONCE = 500
 
 
 def drop(pipeline: Pipeline, log: str, plan: bool = True) -> Outcome:

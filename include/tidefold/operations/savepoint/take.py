@@ -48,6 +48,11 @@ from tidefold.typed_json import decode_json
 
 # The paths of a finished or unfinished savepoint.
 _OURS = re.compile(rf"({FOLDERS})/.+|({re.escape(DESCRIPTION)}|{re.escape(BEGUN)})(\..+\.part)?")
+_log = logging.getLogger(__name__)
+# Paths of a savepoint are relative to its own address.
+_HERE = "."
+_NOTE_SECONDS = 5.0
+Notify = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,13 +126,6 @@ def remove(store: Store) -> None:
     paths = [e.path for e in store.list("", unfinished=True) if _OURS.fullmatch(e.path)]
     store.delete([path for path in paths if not path.startswith(BEGUN)])
     store.delete([path for path in paths if path.startswith(BEGUN)])
-
-
-_log = logging.getLogger(__name__)
-# Paths of a savepoint are relative to its own address.
-_HERE = "."
-_NOTE_SECONDS = 5.0
-Notify = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)

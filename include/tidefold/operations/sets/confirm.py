@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from tidefold.operations.sets.checks import UnequalSums
 
 _TRIES = 10
+_SUMS = (
+    "Compare the source's own sums. If they agree, look for quarantined records: `tidefold quarantine show LOG`. No "
+    "override publishes unequal sums: correct the source, or remove the rule from `equal_sums`."
+)
 
 
 def confirm_logs(pipeline: Pipeline, logs: Sequence[str], run_id: str | None) -> list[Outcome]:
@@ -135,12 +139,6 @@ def _find_unequal_sums(pipeline: Pipeline, chosen: SetConfig, members: Sequence[
     from tidefold.operations.sets.checks import find_unequal_sums
 
     return find_unequal_sums(pipeline, chosen, {one.log: one.snapshot for one in members})
-
-
-_SUMS = (
-    "Compare the source's own sums. If they agree, look for quarantined records: `tidefold quarantine show LOG`. No "
-    "override publishes unequal sums: correct the source, or remove the rule from `equal_sums`."
-)
 
 
 def _find_candidate(

@@ -19,6 +19,10 @@ from tidefold.storage import Store, compute_sha256, is_lost_by_disk
 # Receives how many bytes were read so far, and how many there are to read.
 TellBytes = Callable[[int, int], None]
 _READERS = 4
+# It never writes to the damaged bytes. It makes a new file, verifies it and renames it, so a reader gets one or the
+# other.
+_CHUNK = 1 << 20
+_UNFINISHED = ".part"
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,12 +140,6 @@ def still_named(copies: Iterable[Copy], named: Collection[StoredLocation]) -> tu
     """Returns the copies without names that nothing needs any more: such a file was deleted on purpose."""
     kept = (Copy(tuple(n for n in c.names if n.place in named), c.harm) if c.harm else c for c in copies)
     return tuple(copy for copy in kept if copy.names)
-
-
-# It never writes to the damaged bytes. It makes a new file, verifies it and renames it, so a reader gets one or the
-# other.
-_CHUNK = 1 << 20
-_UNFINISHED = ".part"
 
 
 def repair_file(stores: Stores, file: StoredFile, copies: Iterable[Copy]) -> StoredLocation:

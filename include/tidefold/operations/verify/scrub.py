@@ -23,6 +23,18 @@ from tidefold.operations.verify import scope
 from tidefold.operations.verify.scope import VerifyDetails
 from tidefold.operations.verify.verify import Asked, ScrubCursor, Telling, Verification
 
+_MEANS = {
+    FileRole.DATA: "the rows of this file are lost for readers of snapshot {ids}, until it is mended",
+    FileRole.MANIFEST: "the files of snapshot {ids} are not known without it, so the snapshot cannot be restored",
+    FileRole.DELTA_LOG: "a reader of snapshot {ids} as a table of its own does not get its rows",
+    FileRole.TABLE: "readers of the published table do not get the rows of snapshot {ids}",
+    FileRole.CHANGE_DATA: "consumers of the change data feed do not get the changes of snapshot {ids}",
+    FileRole.REFUSED: "`quarantine retry` cannot make rows of these records",
+    FileRole.SEGMENT: "a fold or a replay of these changes cannot read them",
+}
+_LOCAL = "restores read the store instead of this local copy"
+_SPARE = "no reader notices it yet, because another copy is good"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScrubDetails(VerifyDetails):
@@ -145,19 +157,6 @@ def _add_set_alarm(pipeline: Pipeline, scrubbed: Outcome) -> Outcome:
     alarmed = scope.add_error(scrubbed, CorruptError(error.code, f"ALARM, {alarm}", hint=error.hint))
     assert isinstance(alarmed.details, ScrubDetails)
     return replace(alarmed, details=replace(alarmed.details, alarms=[*alarmed.details.alarms, alarm]))
-
-
-_MEANS = {
-    FileRole.DATA: "the rows of this file are lost for readers of snapshot {ids}, until it is mended",
-    FileRole.MANIFEST: "the files of snapshot {ids} are not known without it, so the snapshot cannot be restored",
-    FileRole.DELTA_LOG: "a reader of snapshot {ids} as a table of its own does not get its rows",
-    FileRole.TABLE: "readers of the published table do not get the rows of snapshot {ids}",
-    FileRole.CHANGE_DATA: "consumers of the change data feed do not get the changes of snapshot {ids}",
-    FileRole.REFUSED: "`quarantine retry` cannot make rows of these records",
-    FileRole.SEGMENT: "a fold or a replay of these changes cannot read them",
-}
-_LOCAL = "restores read the store instead of this local copy"
-_SPARE = "no reader notices it yet, because another copy is good"
 
 
 @dataclass(frozen=True, slots=True)
