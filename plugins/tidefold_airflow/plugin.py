@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from airflow.plugins_manager import AirflowPlugin
 
-from tidefold_airflow.ui.mount import ICON, PREFIX, LazyPage, address
+from tidefold_airflow.ui.lazy_page import LazyPage
+from tidefold_airflow.ui.mount import ICON, PREFIX, address
 
 
 class TidefoldPlugin(AirflowPlugin):

@@ -29,7 +29,7 @@ plugins, errors = manager._get_plugins()
 after = set(sys.modules) - before
 apps, _ = manager.get_fastapi_plugins()
 views, _ = manager._get_ui_plugins()
-from tidefold_airflow.ui.mount import LazyPage
+from tidefold_airflow.ui.lazy_page import LazyPage
 said = {
     "names": [p.name for p in plugins if "tidefold" in str(p.source)],
     "errors": errors,

@@ -36,7 +36,8 @@ from tidefold.fold.fold_bucket import FoldWork
 from tidefold.fold.plan import Address, FoldResult, FoldTask, Input, Recipe, RewriteAction
 from tidefold.ledger.evidence import ATTEMPT_FACT, EPOCH_FACT, MANIFEST_FACT, SNAPSHOT_FACT
 from tidefold.operations.ingest import parse as parse_module
-from tidefold.operations.snapshot import confirm, materialize
+from tidefold.operations.publish import publish_log
+from tidefold.operations.snapshot import stage
 from tidefold.storage import Store, StoredObject
 
 Rows = dict[int, str | None]
@@ -203,7 +204,6 @@ def publish(
     manifest: Manifest,
     digest: str,
     previous: Published | None,
-    reconcile: bool = False,
     how: Publication | None = None,
 ) -> int:
     """Does what `delta.publish.publish` does, which also provides the files."""
@@ -233,8 +233,8 @@ def publish(
 def simulated_tables() -> Iterator[None]:
     """Within this context the operations use these tables instead of Delta's."""
     with (
-        mock.patch.object(materialize, "create_snapshot_table", create_snapshot_table),
-        mock.patch.object(confirm, "publish", publish),
+        mock.patch.object(stage, "create_snapshot_table", create_snapshot_table),
+        mock.patch.object(publish_log, "publish", publish),
     ):
         yield
 

@@ -1,12 +1,10 @@
-"""Mounts the page in Airflow. The api-server builds it at the first request."""
+"""Where the page is in Airflow: its icon, and the addresses of what it shows."""
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Awaitable, Callable, MutableMapping
 from pathlib import PurePosixPath
-from typing import Any
 from urllib.parse import quote, urlsplit
 
 PREFIX = "/tidefold"
@@ -17,27 +15,6 @@ _SVG = (
     f"stroke-linecap='round'><path d='{_WAVES}'/></svg>"
 )
 ICON = f"data:image/svg+xml,{quote(_SVG)}"
-AsgiScope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-
-
-class LazyPage:
-    """The page as an ASGI app that is built at the first request.
-
-    If it cannot be built, for example because Airflow moved its checks of rights, it shows only an error.
-    """
-
-    def __init__(self) -> None:
-        self._app: Any = None
-
-    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
-        if self._app is None:
-            from tidefold_airflow.ui.access import GUARDS, RUN_GUARDS, find_visible
-            from tidefold_airflow.ui.app import build_app
-
-            self._app = build_app(GUARDS, RUN_GUARDS, find_visible)
-        await self._app(scope, receive, send)
 
 
 def address(path: str) -> str:
