@@ -162,9 +162,7 @@ def find_idle_retention(task: Any, scope: TaskScope) -> list[Skipped]:
 
     If one of them has work and decides about those after it, none: what it retires gives them work.
     """
-    from tidefold_airflow.operators.retention import TidefoldRetentionOperator
-
-    after = [one for one in _list_after(task) if isinstance(one, TidefoldRetentionOperator)]
+    after = [one for one in _list_after(task) if getattr(one, "is_retention", False)]
     idle = [one for one in after if _is_idle(one, scope)]
     decides = any(getattr(one, "skip_idle", False) and one not in idle for one in after)
     return [] if decides else [one.task_id for one in idle]

@@ -34,6 +34,7 @@ class TidefoldRetentionOperator(TidefoldLogOperator):
     :param logs, only, config: As for TidefoldSparkOperator. (templated)
     """
 
+    is_retention = True
     # `dry_run` is a method of all operators.
     template_fields: Sequence[str] = (*TidefoldLogOperator.template_fields, "is_dry_run")
 

@@ -25,8 +25,7 @@ _log = logging.getLogger(__name__)
 
 def with_hosts(pipeline: Pipeline) -> HostFolders | None:
     """Returns the folders of the hosts, with the names of those that have copies, and logs that they need no more."""
-    hosts = pipeline.hosts
-    return None if hosts is None else _name_hosts(pipeline, hosts, host_copies.read_hosts(pipeline.store))
+    return pipeline.hosts and _name_hosts(pipeline, pipeline.hosts, host_copies.read_hosts(pipeline.store))
 
 
 def _name_hosts(pipeline: Pipeline, folders: HostFolders, records: Sequence[HostRecord]) -> HostFolders:

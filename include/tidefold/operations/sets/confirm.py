@@ -15,7 +15,7 @@ from tidefold.operations.ground.pipeline import Pipeline, now
 from tidefold.operations.publish.publish_log import roll_forward
 from tidefold.operations.publish.publish_set import publish_decided
 from tidefold.operations.sets.read import StagedVersion, explain_staged, find_restored_version
-from tidefold.operations.snapshot.confirm import OPEN, Confirmation, confirm, let_through, require_no_override
+from tidefold.operations.snapshot.confirm import Confirmation, confirm, let_through, require_no_override
 
 if TYPE_CHECKING:
     from tidefold.operations.sets.checks import UnequalSums
@@ -57,7 +57,7 @@ def confirm_past(pipeline: Pipeline, logs: Sequence[str], run_id: str) -> list[O
     return for_each_log(logs, act)
 
 
-def confirm_log(pipeline: Pipeline, log: str, wanted: Confirmation = OPEN) -> Outcome:
+def confirm_log(pipeline: Pipeline, log: str, wanted: Confirmation = Confirmation()) -> Outcome:
     """Confirms one snapshot; if its log is in a set, the whole set."""
     chosen = pipeline.config.set_of(log)
     state = pipeline.ledger(log).find() if chosen else None

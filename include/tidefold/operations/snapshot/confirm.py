@@ -43,10 +43,7 @@ class Confirmation:
         return state.open_attempt if self.run is None else claim.of_run(state, self.run)
 
 
-OPEN = Confirmation()
-
-
-def confirm(pipeline: Pipeline, log: str, wanted: Confirmation = OPEN) -> Outcome:
+def confirm(pipeline: Pipeline, log: str, wanted: Confirmation = Confirmation()) -> Outcome:
     """Confirms a snapshot, then publishes it.
 
     Raises RefusedError: no passing verdict, superseded, foreign commits in the table. Confirming twice is `already`.
