@@ -55,7 +55,7 @@ wheel: install ## Build dist/tidefold-*.whl, the package that users install
 wrap: ## Wrap the text of README, CONTRIBUTING, CHANGELOG and docs/*.md at 100 columns
 	$(RUN) scripts/wrap_text.py
 
-errors: install ## Write the table of checks in docs/quality.md from the program
+errors: install ## Write the table of checks in docs/reference/quality.md from the program
 	$(RUN) scripts/suite_reference.py
 
 ##@ Test
@@ -67,7 +67,7 @@ test: install ## 12 minutes: all that decides whether a change may land, with a 
 	@$(RUN) -m test_tiers test $(ARGS)
 
 .PHONY: test-all
-test-all: install ## Hours: every part, one after the other; writes docs/tests.md (PARTS='connect yarn': only these)
+test-all: install ## Hours: every part, one after the other; writes docs/contributors/tests.md (PARTS='connect yarn': only these)
 	@$(RUN) -m test_tiers.everything $(PARTS)
 
 .PHONY: accept-durations
@@ -93,7 +93,7 @@ test-package: install ## About 4 minutes, not part of `make test`: the wheel in 
 	$(RUN) -m pytest tests/package
 
 .PHONY: test-versions
-test-versions: install ## Minutes a cell, not part of `make test`: the package beside other versions of Spark, Airflow and Python; writes docs/versions.md (CELL=spark35,spark40,spark41,airflow31,airflow32,floors)
+test-versions: install ## Minutes a cell, not part of `make test`: the package beside other versions of Spark, Airflow and Python; writes docs/contributors/versions.md (CELL=spark35,spark40,spark41,airflow31,airflow32,floors)
 	PYTHONPATH=include:plugins:scripts:tests $(PYTHON) -m versions $(CELL)
 
 test-drills: install ## About 20 minutes on a quiet machine, not part of `make test`: four scheduled rounds of three DAGs in a real Airflow while an approval waits, a set, and five days of backfills there
@@ -104,61 +104,61 @@ test-standalone: install ## About 3 minutes, not part of `make test`: a short ru
 	$(RUN) -m pytest tests/cluster
 
 .PHONY: test-compose
-test-compose: install ## About 20 minutes: docker-compose.yaml in real containers, by podman as root; writes docs/benchmarks/compose.md (DEBIAN_MIRROR: base images without a registry; CERTIFICATES: a folder of .crt files)
+test-compose: install ## About 20 minutes: docker-compose.yaml in real containers, by podman as root; writes docs/contributors/benchmarks/compose.md (DEBIAN_MIRROR: base images without a registry; CERTIFICATES: a folder of .crt files)
 	PYTHONPATH=include:plugins:scripts:tests $(PYTHON) -m compose
 
 .PHONY: test-cluster
-test-cluster: install ## About 20 minutes, not part of `make test`: outages of workers, executors, driver and S3 on a cluster, through Airflow; writes docs/benchmarks/cluster.md (needs Go; STORIES='driver': only those)
+test-cluster: install ## About 20 minutes, not part of `make test`: outages of workers, executors, driver and S3 on a cluster, through Airflow; writes docs/contributors/benchmarks/cluster.md (needs Go; STORIES='driver': only those)
 	PYTHONPATH=include:plugins:scripts:tests $(PYTHON) -m cluster
 
 .PHONY: test-yarn
-test-yarn: install ## About 30 minutes, not part of `make test`: pipelines on Hadoop's mini YARN, also through Airflow; writes docs/benchmarks/yarn.md (needs Go and a Maven repository; STORIES='client': only those)
+test-yarn: install ## About 30 minutes, not part of `make test`: pipelines on Hadoop's mini YARN, also through Airflow; writes docs/contributors/benchmarks/yarn.md (needs Go and a Maven repository; STORIES='client': only those)
 	PYTHONPATH=include:plugins:scripts:tests $(PYTHON) -m yarn
 
 ##@ Measure
 
-bench: install ## Folding changes by tidefold and by its peers; writes docs/benchmarks/fold.md; the first run fetches a Spark each for Iceberg, Hudi and Paimon (ROWS=10000000: the full one; PEERS=delta,iceberg,hudi,paimon,ducklake; SHARES=0.01,0.1; PARTS=lakes)
+bench: install ## Folding changes by tidefold and by its peers; writes docs/contributors/benchmarks/fold.md; the first run fetches a Spark each for Iceberg, Hudi and Paimon (ROWS=10000000: the full one; PEERS=delta,iceberg,hudi,paimon,ducklake; SHARES=0.01,0.1; PARTS=lakes)
 	ROWS=$(ROWS) ROUNDS=$(ROUNDS) PYTHONPATH=include:plugins:tests:scripts $(PYTHON) benchmarks/fold.py
 
 bench-counts: install ## About a minute: accepts what fixed workloads cost now in calls, bytes, rows and Spark jobs; review the diff of tests/data/counts.json
 	rm -f tests/data/counts.json
 	TIDEFOLD_ACCEPT_COUNTS=1 $(RUN) -m pytest -q tests/contract/operations/test_counts.py tests/contract/operations/quarantine/test_key_change_counts.py tests/contract/operations/ingest/test_landing_in_s3.py tests/spark/test_counts_on_spark.py
 
-bench-ingest: install ## About 4 minutes: taking Debezium's JSON in against Spark's from_json; writes docs/benchmarks/ingest.md
+bench-ingest: install ## About 4 minutes: taking Debezium's JSON in against Spark's from_json; writes docs/contributors/benchmarks/ingest.md
 	PYTHONPATH=include:plugins:tests:scripts $(PYTHON) benchmarks/ingest.py
 
-bench-log: install ## About 2 minutes: what writing a log and its ledger costs; writes docs/benchmarks/log.md
+bench-log: install ## About 2 minutes: what writing a log and its ledger costs; writes docs/contributors/benchmarks/log.md
 	$(RUN) benchmarks/log.py
 
-bench-listing: install ## About a minute: listing 10,000 and 100,000 objects of a landing prefix in S3; writes docs/benchmarks/listing.md
+bench-listing: install ## About a minute: listing 10,000 and 100,000 objects of a landing prefix in S3; writes docs/contributors/benchmarks/listing.md
 	$(RUN) benchmarks/listing.py
 
-bench-long: install ## About 5 minutes: 10,000 small segments, 50 snapshots in a row, memory, reading live; writes docs/benchmarks/longevity.md
+bench-long: install ## About 5 minutes: 10,000 small segments, 50 snapshots in a row, memory, reading live; writes docs/contributors/benchmarks/longevity.md
 	ROWS=$(if $(filter file,$(origin ROWS)),1000000,$(ROWS)) ROUNDS=$(ROUNDS) PYTHONPATH=include:plugins:tests $(PYTHON) benchmarks/longevity.py
 
-bench-quality: install ## About 3 minutes: the quality gate over a million rows, before and after; writes docs/benchmarks/quality.md
+bench-quality: install ## About 3 minutes: the quality gate over a million rows, before and after; writes docs/contributors/benchmarks/quality.md
 	ROWS=$(if $(filter file,$(origin ROWS)),1000000,$(ROWS)) ROUNDS=$(ROUNDS) $(RUN) benchmarks/quality.py
 
-bench-s3: install ## About a minute: requests, bytes and seconds of snapshots in S3; writes docs/benchmarks/s3.md
+bench-s3: install ## About a minute: requests, bytes and seconds of snapshots in S3; writes docs/contributors/benchmarks/s3.md
 	PYTHONPATH=include:plugins:scripts:tests $(PYTHON) benchmarks/s3.py
 
 bench-clients: install ## About a minute: this project's client for S3 against obstore (`pip install obstore` first); prints the tables
 	PYTHONPATH=include:plugins:tests:scripts $(PYTHON) benchmarks/object_clients.py
 
-bench-scale: install ## About 10 minutes, goes on where it was stopped: bytes and CPU of dealing up to 10,000 buckets and 1,000 change sets, ledger requests, runs over 100 to 5,000 logs; writes docs/benchmarks/scale.md
+bench-scale: install ## About 10 minutes, goes on where it was stopped: bytes and CPU of dealing up to 10,000 buckets and 1,000 change sets, ledger requests, runs over 100 to 5,000 logs; writes docs/contributors/benchmarks/scale.md
 	PYTHONPATH=include:plugins:tests:scripts $(PYTHON) benchmarks/scale.py
 
-bench-sets: install ## About 5 minutes: a set of four logs against the same logs alone, in seconds and store calls; writes docs/benchmarks/sets.md
+bench-sets: install ## About 5 minutes: a set of four logs against the same logs alone, in seconds and store calls; writes docs/contributors/benchmarks/sets.md
 	ROUNDS=$(ROUNDS) PYTHONPATH=include:plugins:tests:scripts $(PYTHON) benchmarks/sets.py
 
-bench-capacity: install ## About 3 minutes: a model of the CPU of folds, checked at sizes that it has not seen; writes docs/scale.md
+bench-capacity: install ## About 3 minutes: a model of the CPU of folds, checked at sizes that it has not seen; writes docs/contributors/capacity.md
 	PYTHONPATH=include:tests $(PYTHON) benchmarks/capacity.py
 	$(RUN) scripts/wrap_text.py
 
-bench-run: install ## About an hour: whole runs, cold start included, by tidefold and by the usual job; writes docs/benchmarks/run.md
+bench-run: install ## About an hour: whole runs, cold start included, by tidefold and by the usual job; writes docs/contributors/benchmarks/run.md
 	ROWS=$(if $(filter file,$(origin ROWS)),1000000,$(ROWS)) ROUNDS=$(if $(filter file,$(origin ROUNDS)),5,$(ROUNDS)) SIZES="$(SIZES)" WAYS="$(WAYS)" $(RUN) benchmarks/run.py
 
-bench-growth: install ## About 15 minutes: what one run costs at 100,000 to 10,000,000 rows with the same changes; writes docs/benchmarks/growth.md (WAYS names the parts)
+bench-growth: install ## About 15 minutes: what one run costs at 100,000 to 10,000,000 rows with the same changes; writes docs/contributors/benchmarks/growth.md (WAYS names the parts)
 	PYTHONPATH=include:plugins:scripts:tests $(PYTHON) benchmarks/growth.py
 
 .PHONY: bench-large
@@ -166,20 +166,20 @@ bench-large: install ## About an hour, 12 GB of disk: 100,000,000 rows loaded fr
 	PYTHONPATH=include:plugins:scripts:tests $(PYTHON) benchmarks/large.py
 
 .PHONY: bench-executors
-bench-executors: install ## About 5 minutes: CPU of a fold on one, two and four executors of a cluster; writes its part of docs/scale.md
+bench-executors: install ## About 5 minutes: CPU of a fold on one, two and four executors of a cluster; writes its part of docs/contributors/capacity.md
 	PYTHONPATH=include:plugins:scripts:tests $(PYTHON) benchmarks/executors.py
 	$(RUN) scripts/wrap_text.py
 
-bench-snapshot: install ## About 10 minutes: full snapshots and restores against plain copies and Spark; writes docs/benchmarks/snapshot.md
+bench-snapshot: install ## About 10 minutes: full snapshots and restores against plain copies and Spark; writes docs/contributors/benchmarks/snapshot.md
 	PYTHONPATH=include:plugins:tests $(PYTHON) benchmarks/snapshot.py
 
-fault-matrix: install ## Every operation with every fault; writes docs/reliability.md (POSITIONS=2: calls that are struck for each fault; OPERATIONS="ingest sets": these rows alone)
+fault-matrix: install ## Every operation with every fault; writes docs/contributors/reliability.md (POSITIONS=2: calls that are struck for each fault; OPERATIONS="ingest sets": these rows alone)
 	PYTHONPATH=include:plugins:scripts:tests $(PYTHON) -m faults.matrix $(POSITIONS) $(OPERATIONS)
 
-two-coordinators: install ## 200 rounds of two processes on one log, on disk and on versitygw; writes docs/reliability.md
+two-coordinators: install ## 200 rounds of two processes on one log, on disk and on versitygw; writes docs/contributors/reliability.md
 	PYTHONPATH=include:plugins:scripts:tests $(PYTHON) -m faults.coordinators $(TWO)
 
-unsynced: install ## Every store that a power cut can leave after any call of a life, opened again; writes docs/reliability.md
+unsynced: install ## Every store that a power cut can leave after any call of a life, opened again; writes docs/contributors/reliability.md
 	PYTHONPATH=include:plugins:scripts:tests $(PYTHON) -m faults.unsynced
 
 soak: install ## 8 processes, killed and stopped, on disk and on versitygw (MINUTES=10, STORES=disk,s3); with LIVES=1 also 10,000 random lives and every pair of crashes (SEEDS=200 STRIDE=50: fewer; FIRST: the first seed)
@@ -192,7 +192,7 @@ endif
 DATABASES ?= both
 TORTURE ?= $(CURDIR)/var/torture
 .PHONY: mutants
-mutants: install ## About 6 minutes: takes each behaviour of Flink out in turn, and shows that a test fails; writes docs/flink.md
+mutants: install ## About 6 minutes: takes each behaviour of Flink out in turn, and shows that a test fails; writes docs/contributors/flink.md
 	PYTHONPATH=tests $(PYTHON) -m mutations
 
 .PHONY: mutants-generated

@@ -1,4 +1,4 @@
-"""What docs/benchmarks/fold.md says around its numbers."""
+"""What docs/contributors/benchmarks/fold.md says around its numbers."""
 
 from __future__ import annotations
 

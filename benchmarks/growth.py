@@ -1,4 +1,4 @@
-"""What one run costs at several sizes of a table, with the same changes; writes docs/benchmarks/growth.md.
+"""What one run costs at several sizes of a table, with the same changes; writes docs/contributors/benchmarks/growth.md.
 
     make bench-growth        (SIZES=100000,1000000,10000000 RUNS=11; WAYS=runs,gates,search names the parts; SIZES= only
                              writes the page)
@@ -91,7 +91,7 @@ def main() -> None:
 
 
 def find_buckets(rows: int) -> int:
-    """Returns the number of buckets that docs/tuning.md advises."""
+    """Returns the number of buckets that docs/how-to/tune.md advises."""
     return 8 if rows <= 10_000_000 else 16 if rows <= 50_000_000 else 64
 
 

@@ -1,6 +1,6 @@
 """What taking Debezium's JSON in costs, against Spark's own `from_json` into Parquet: the same files, the same session.
 
-`make bench-ingest` prints a Markdown table and writes it to docs/benchmarks/ingest.md.
+`make bench-ingest` prints a Markdown table and writes it to docs/contributors/benchmarks/ingest.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What changes of a primary key cost in an ingest: values that were not sent are looked up under the old key.
 
 It is a part of `make bench-ingest`. Alone (`python benchmarks/ingest_key_changes.py`) it takes about a minute, needs no
-Spark, and writes its section of docs/benchmarks/ingest.md again.
+Spark, and writes its section of docs/contributors/benchmarks/ingest.md again.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What the changelog writer and the ledger cost on a local disk, measured against plain files in the same run.
 
-`make bench-log` prints a Markdown table and writes it to docs/benchmarks/log.md.
+`make bench-log` prints a Markdown table and writes it to docs/contributors/benchmarks/log.md.
 """
 
 from __future__ import annotations

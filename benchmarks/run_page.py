@@ -1,4 +1,4 @@
-"""Renders docs/benchmarks/run.md from the measured runs."""
+"""Renders docs/contributors/benchmarks/run.md from the measured runs."""
 
 from __future__ import annotations
 

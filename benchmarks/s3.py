@@ -1,4 +1,4 @@
-"""What snapshots in S3 cost in requests, bytes and seconds. `make bench-s3` writes docs/benchmarks/s3.md.
+"""What snapshots in S3 cost in requests, bytes and seconds. `make bench-s3` writes docs/contributors/benchmarks/s3.md.
 
 The server is moto on this machine. It answers each request DELAY seconds later, so that waiting costs what it costs
 across a network. Tasks run in this process, so its client counts every request but those of deltalake.

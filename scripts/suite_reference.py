@@ -1,4 +1,4 @@
-"""Writes the table of checks in docs/quality.md from the classes of the catalogue."""
+"""Writes the table of checks in docs/reference/quality.md from the classes of the catalogue."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ What to do next, with the tables of this demo:
 and with your own:
   ./tidefold init FOLDER   writes a tidefold.yaml from the files that land there
   make up                  Airflow with the DAGs and the page, until `make down`; it prints its address and password
-README.md goes on from here, docs/airflow.md says what each DAG does."""
+README.md goes on from here, docs/how-to/run-in-airflow.md says what each DAG does."""
 
 
 def main() -> int:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from test_tiers.cpu import adopt_orphans, measure_tree
 
-PAGE = Path("docs/tests.md")
+PAGE = Path("docs/contributors/tests.md")
 _BEGIN, _END = "<!-- parts -->", "<!-- end of parts -->"
 _HEAD = ["| part | command | date | commit | outcome | CPU s | minutes |", "|---|---|---|---|---|---|---|"]
 _CLOSING = re.compile(r"^=*\s*(.*\d+ (?:passed|failed|errors?)\b.*?)(?: in [\d.]+s.*)?=*$")

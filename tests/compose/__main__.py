@@ -2,7 +2,7 @@
 
 Needs root, podman and podman-compose. Base images are pulled; where no registry can be reached, DEBIAN_MIRROR makes
 stand-ins (tests/compose/standins). CERTIFICATES: a folder with your company's `.crt` files. It writes
-docs/benchmarks/compose.md.
+docs/contributors/benchmarks/compose.md.
 """
 
 from __future__ import annotations

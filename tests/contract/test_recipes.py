@@ -1,4 +1,4 @@
-"""The commands of docs/recipes.md run: each block on a small pipeline of its own."""
+"""The commands of docs/how-to/spark.md run: each block on a small pipeline of its own."""
 
 from __future__ import annotations
 

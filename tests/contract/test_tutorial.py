@@ -1,4 +1,4 @@
-"""docs/tutorial.md is true: its files are landed, its commands run, and its output is what they print."""
+"""docs/tutorials/first-table.md is true: its files are landed, its commands run, and its output is what they print."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes docs/reliability.md from what the runs recorded in tests/data/reliability.json."""
+"""Writes docs/contributors/reliability.md from what the runs recorded in tests/data/reliability.json."""
 
 from __future__ import annotations
 

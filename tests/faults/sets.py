@@ -1,6 +1,6 @@
 """Sets with damaged ledgers, pages and tables' marks: what commands say, and what readers of the set get.
 
-`python -m faults.sets` plays all of it and writes docs/reliability.md; `make fault-matrix` does it, too.
+`python -m faults.sets` plays all of it and writes docs/contributors/reliability.md; `make fault-matrix` does it, too.
 """
 
 from __future__ import annotations

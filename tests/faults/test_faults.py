@@ -1,6 +1,6 @@
 """A part of the fault matrix, two coordinators and eight processes; the whole of each runs by a command. I11, I20, I29.
 
-`make fault-matrix`, `make two-coordinators` and `make soak` run all of it and write docs/reliability.md.
+`make fault-matrix`, `make two-coordinators` and `make soak` run all of it and write docs/contributors/reliability.md.
 """
 
 from __future__ import annotations

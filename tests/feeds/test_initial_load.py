@@ -1,4 +1,4 @@
-"""A database's own dump is the first content of a log, and its change stream follows: docs/initial-load.md."""
+"""A database's own dump is the first content of a log, and its change stream follows: docs/how-to/land-files.md."""
 
 from __future__ import annotations
 

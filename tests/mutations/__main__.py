@@ -1,6 +1,6 @@
 """Takes one behaviour of Flink out of the program at a time, and shows that a test fails: `make mutants`.
 
-`mutants.toml` lists what is taken out. The outcomes are written into docs/flink.md. Names on the command line: only
+`mutants.toml` lists what is taken out. The outcomes are written into docs/contributors/flink.md. Names on the command line: only
 these rows. The row `DAG` is the wiring of the DAGs, which is no behaviour of Flink; its outcomes are printed.
 """
 
@@ -17,7 +17,7 @@ from pathlib import Path
 from mutations.changed_file import change_file
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs/flink.md"
+PAGE = ROOT / "docs/contributors/flink.md"
 DAGS = "DAG"
 _BEGIN, _END = "<!-- mutants -->", "<!-- end of mutants -->"
 _COPIED = ("include", "plugins", "scripts", "tests", "dags", "docs")
@@ -27,7 +27,7 @@ _COPIED = ("include", "plugins", "scripts", "tests", "dags", "docs")
 class Mutant:
     """One behaviour that is taken out.
 
-    row: the row of docs/flink.md.
+    row: the row of docs/contributors/flink.md.
     without: what the program then does no more.
     file, old, new: the change; `old` occurs once in the file.
     test: the test that must fail.

@@ -202,7 +202,7 @@ class Seed:
         self.capture.await_marker(f"{self.prefix}.marker", self._markers)
 
     def _finish_snapshots(self) -> None:
-        """Signals a blocking snapshot again in which the engine was killed, as docs/debezium.md says."""
+        """Signals a blocking snapshot again in which the engine was killed, as docs/reference/debezium.md says."""
         cut = [table for table in self.tables if self.capture.is_cut_short(f"{self.prefix}.{table.name}")]
         for table in cut:
             self.work.signal_table("blocking", table)
@@ -283,7 +283,7 @@ class Seed:
                 self._compare(f"phase {phase + 1}, kept up")
 
     def _rebuild(self) -> None:
-        # A set is dropped as a whole. A name that was used for two columns cannot be described (docs/schema-change.md).
+        # A set is dropped as a whole. A name that was used for two columns cannot be described (docs/how-to/change-columns.md).
         names = [name for name, table in sorted(self.person.tables.items()) if not table.reused]
         if self.form == "set" or not names:
             return

@@ -210,7 +210,7 @@ def _says_scale(modes: Modes) -> bool:
 def _scaled(type_: str) -> list[Kind]:
     """A decimal, and the one of another scale that it becomes.
 
-    In base64 without a schema such a change cannot be described (docs/schema-change.md).
+    In base64 without a schema such a change cannot be described (docs/how-to/change-columns.md).
     """
     sizes = {"numeric-scaled": (8, 2), "numeric-scaled-4": (12, 4)}
     made = []

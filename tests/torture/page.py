@@ -1,4 +1,4 @@
-"""Writes docs/benchmarks/torture.md from what the runs recorded in tests/data/torture.json.
+"""Writes docs/contributors/benchmarks/torture.md from what the runs recorded in tests/data/torture.json.
 
 `make torture ... RECORD=1` records each seed; `python -m torture.page` writes the page again.
 """

@@ -23,7 +23,7 @@ _CHANCES = {
 }
 
 
-# What lands of a record; a log without the rest knows less (docs/debezium.md).
+# What lands of a record; a log without the rest knows less (docs/reference/debezium.md).
 LANDED = ("whole", "no headers", "values")
 # When a transaction commits that was open while the connector began: before it reads the tables, after it, or after
 # the connector was killed while it read them, or was started again before it saw any commit.
@@ -136,7 +136,7 @@ def _overlap(form: str, nth: int) -> str:
 
 
 def _draw_deeds(rnd: random.Random, form: str) -> list[tuple[int, str]]:
-    # Unwrapped records have no truncates (docs/debezium.md).
+    # Unwrapped records have no truncates (docs/reference/debezium.md).
     chances = {deed: chance for deed, chance in _CHANCES.items() if (deed, form) != ("truncate", "unwrapped")}
     return [(rnd.randrange(STEPS), deed) for deed, chance in chances.items() if rnd.random() < chance]
 

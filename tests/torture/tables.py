@@ -107,7 +107,7 @@ _POLICIES = ("stop", "stop", "evolve", "quarantine", "ignored", "nullable")
 def random_kinds(rnd: random.Random, connector: str, modes: dict[str, str]) -> dict[str, Kind]:
     kinds = postgres_kinds(rnd) if connector == "postgresql" else maria_kinds(rnd)
     if modes["schemas"] == "off":
-        # Nothing in a record shows that a float became a double: docs/schema-change.md.
+        # Nothing in a record shows that a float became a double: docs/how-to/change-columns.md.
         kinds = [replace(kind, widens=()) if {*kind.widens} & {"float8", "double"} else kind for kind in kinds]
     return {kind.name: kind for kind in kinds if kind.fits(modes)}
 

@@ -1,4 +1,4 @@
-"""`make test-versions CELL=...` installs tidefold beside other versions, runs it there and writes docs/versions.md."""
+"""`make test-versions CELL=...` installs tidefold beside other versions, runs it there and writes docs/contributors/versions.md."""
 
 from __future__ import annotations
 
@@ -222,7 +222,7 @@ def record(found: Visit) -> None:
 
 
 def write_page() -> None:
-    """Writes the part of docs/versions.md below the mark."""
+    """Writes the part of docs/contributors/versions.md below the mark."""
     cells = json.loads(RECORD.read_text())
     lines = [_MARK, "| cell | versions | tried on | result | seconds |\n|---|---|---|---|---|\n"]
     for name, cell in cells.items():

@@ -1,4 +1,4 @@
-"""`make test-yarn`: runs pipelines on Hadoop's mini YARN, and writes docs/benchmarks/yarn.md."""
+"""`make test-yarn`: runs pipelines on Hadoop's mini YARN, and writes docs/contributors/benchmarks/yarn.md."""
 
 from __future__ import annotations
 

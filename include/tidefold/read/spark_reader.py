@@ -19,7 +19,7 @@ class PlanReader(DataSourceReader):  # type: ignore[misc]  # pyspark is not type
     """Reads a plan. Each task opens the store and reads its own files and batches of change sets.
 
     It has no `pushFilters` on purpose. Spark 4.2.0 keeps the filtered partitions for every other use of the same
-    DataFrame, which then silently lacks rows (docs/reading.md). To read one key, use the option `key`.
+    DataFrame, which then silently lacks rows (docs/how-to/read.md). To read one key, use the option `key`.
     """
 
     def __init__(self, plan: ReadPlan) -> None:

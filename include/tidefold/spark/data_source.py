@@ -124,4 +124,4 @@ def _number(options: Mapping[str, str], name: str, least: int) -> int | None:
 
 
 def _wrong(message: str, hint: str = "") -> InvalidInputError:
-    return InvalidInputError("READ_OPTIONS", message, hint=hint or "docs/reading.md explains every option.")
+    return InvalidInputError("READ_OPTIONS", message, hint=hint or "docs/how-to/read.md explains every option.")

@@ -112,7 +112,7 @@ def find_unfit(path: str, status: int, service: str) -> StorageError | None:
         "STORE_UNFIT",
         f"`{path}`: the {service} service does not know the request (501 NotImplemented). tidefold needs conditional "
         "writes (If-None-Match).",
-        hint="Use a newer version of the server, or another store (docs/stores.md).",
+        hint="Use a newer version of the server, or another store (docs/how-to/extend.md).",
     )
 
 

@@ -23,7 +23,7 @@ class StrictModel(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
     # The page that explains the keys.
-    page: ClassVar[str] = "docs/config.md"
+    page: ClassVar[str] = "docs/reference/config.md"
     # Fields that the file does not name.
     implicit: ClassVar[tuple[str, ...]] = ()
     # Former name of a key -> its name now.

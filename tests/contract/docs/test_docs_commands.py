@@ -1,6 +1,6 @@
 """Commands on pages exist, with their options; the blocks of pages that no other test runs are run here.
 
-The tutorial, the recipes, the worked example and docs/install.md have tests of their own.
+The tutorial, the recipes, the worked example and docs/how-to/install.md have tests of their own.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def test_the_commands_of_a_page_run(folder: Path, name: str) -> None:
         call(*shlex.split(command.replace("/backup/", f"{folder}/backup/"))[1:])
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/cli.md", "docs/install.md"])
+@pytest.mark.parametrize("name", ["README.md", "docs/reference/cli.md", "docs/how-to/install.md"])
 def test_the_first_commands_of_a_page_run_on_landed_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:

@@ -1,6 +1,6 @@
 """The change tests that Spark, Paimon, Delta, Iceberg and Hudi publish, as cases of ours: where we agree or not.
 
-Requirement S3; promise I25. docs/comparison.md lists the same cases.
+Requirement S3; promise I25. docs/explanation/comparison.md lists the same cases.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The example in docs/changelog.md runs, and its table of settings is right."""
+"""The example in docs/reference/writer.md runs, and its table of settings is right."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PAGE = (Path(__file__).parents[3] / "docs" / "changelog.md").read_text()
 def test_the_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
     [example] = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-    exec(compile(example, "docs/changelog.md", "exec"), {})
+    exec(compile(example, "docs/reference/writer.md", "exec"), {})
     [line] = capsys.readouterr().out.splitlines()
     assert line.startswith("1 [")
     assert "'owner': 'Ada'" in line

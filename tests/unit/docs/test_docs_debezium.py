@@ -1,4 +1,4 @@
-"""The worked example of docs/debezium.md is what happens, and the page names every encoding and reason."""
+"""The worked example of docs/reference/debezium.md is what happens, and the page names every encoding and reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/architecture.md lists the functions that a record and a truncate pass through, by their first calls."""
+"""docs/explanation/how-it-works.md lists the functions that a record and a truncate pass through, by their first calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/sources.md: every configuration is valid, every code and operation is there, and its own source works."""
+"""docs/reference/sources.md: every configuration is valid, every code and operation is there, and its own source works."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tidefold.operations.ingest.ingest import ingest
 from tidefold.wiring import open_pipeline
 
 ROOT = Path(__file__).parents[3]
-PAGE = (ROOT / "docs/sources.md").read_text()
+PAGE = (ROOT / "docs/reference/sources.md").read_text()
 SOURCES = ROOT / "include/tidefold/sources"
 
 

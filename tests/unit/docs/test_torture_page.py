@@ -1,4 +1,4 @@
-"""docs/benchmarks/torture.md is written from the stored record of the torture rig."""
+"""docs/contributors/benchmarks/torture.md is written from the stored record of the torture rig."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ Interactive = Annotated[
 
 _READERS = (
     "Does every reader of the tables support Delta's deletion vectors? Spark with Delta 3.2 or newer, DuckDB, Polars "
-    "and `tidefold read` do; deltalake's to_pandas does not (docs/reading.md)."
+    "and `tidefold read` do; deltalake's to_pandas does not (docs/how-to/read.md)."
 )
 
 
@@ -39,7 +39,7 @@ def init(
     Samples the files below DIR and proposes a log for each feed: its key, columns and order, and the column that marks
     deleted rows. In the file, ASSUMED marks what the sample makes likely, and QUESTION marks what only you know. A log
     with a question stays commented out until you answer it. --interactive asks each question. Debezium's transaction
-    topic becomes no log: the file proposes a set as a comment (docs/sets.md). An existing file is never overwritten.
+    topic becomes no log: the file proposes a set as a comment (docs/how-to/sets.md). An existing file is never overwritten.
 
     Example: tidefold init landing/ -c tidefold.yaml
 
@@ -180,7 +180,7 @@ def _describe_set(one: ProposedSet) -> str:
         return f"{one.topic} is Debezium's transaction topic. It becomes no table, and no log can be in a set with it."
     return (
         f"{one.topic} is Debezium's transaction topic. The file proposes set `{one.id}` of {', '.join(one.logs)} as a "
-        "comment: their tables would then always be published at the same point (docs/sets.md)."
+        "comment: their tables would then always be published at the same point (docs/how-to/sets.md)."
     )
 
 

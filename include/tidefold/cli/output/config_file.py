@@ -21,11 +21,11 @@ STORE = "var/store"
 _PLAIN = re.compile(r"[A-Za-z_][\w./-]*", re.ASCII)
 _WIDTH = 110
 
-_VECTORS = "few changes of a large table cost little; readers must support them (docs/reading.md)"
+_VECTORS = "few changes of a large table cost little; readers must support them (docs/how-to/read.md)"
 
 _HEAD = """\
 # Written by `tidefold init` from a sample of landed files. Read it, correct it, then run
-# `tidefold validate`. docs/config.md explains every key.
+# `tidefold validate`. docs/reference/config.md explains every key.
 # ASSUMED marks what the sample does not prove. QUESTION marks what only you know: a log with one is a comment until you
 # answer it and remove the `# ` before its lines.
 version: 1
@@ -59,7 +59,7 @@ alarms:
   failures: 2 # number of failed runs in a row that are allowed
 
 # Each log becomes one table. Its id names folders of the store: choose it now, it cannot change later. Its key, order
-# and merge cannot change once it has data (`tidefold drop` begins again); columns can, see docs/schema-change.md.
+# and merge cannot change once it has data (`tidefold drop` begins again); columns can, see docs/how-to/change-columns.md.
 logs:"""
 
 
@@ -133,7 +133,7 @@ def render_sets(sets: Sequence[ProposedSet], paths: Sequence[str], left_out: Col
         return ""
     lines = [
         "## Debezium's transaction topic becomes no table: it proves which transactions have landed completely. A set",
-        "## publishes its tables at one point of the source's log, or none of them (docs/sets.md). To use it, remove",
+        "## publishes its tables at one point of the source's log, or none of them (docs/how-to/sets.md). To use it, remove",
         "## the `# ` of its lines.",
     ]
     lines += ["# sets:"] if any(one.logs for one in sets) else []
@@ -242,7 +242,7 @@ def _log_lines(log: ProposedLog, path: str, *, vectors: bool) -> Iterator[str]:
     yield "    # on_bad_record: quarantine # the default; or fail: a bad record makes the run ingest nothing of the log"
     yield "    quality:"
     yield "      max_row_drop: 0.5 # a snapshot with less than half the rows of the last one is not published"
-    yield f"      # suite: quality/{log.id}.yaml # your own expectations, see docs/quality.md"
+    yield f"      # suite: quality/{log.id}.yaml # your own expectations, see docs/reference/quality.md"
 
 
 def _value(value: Any) -> str:

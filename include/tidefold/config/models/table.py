@@ -59,7 +59,7 @@ class ColumnEntry(StrictModel):
 
     type: ColumnType
     encoding: Annotated[str, WithJsonSchema({"enum": list(_ENCODINGS)})] = Field(
-        default="", description="how the source writes the values; docs/debezium.md has a table"
+        default="", description="how the source writes the values; docs/reference/debezium.md has a table"
     )
     aliases: list[Text] = Field(default=[], description="former names, under which records may still bring the column")
     default: DefaultValue | None = Field(

@@ -117,7 +117,7 @@ def evaluate(
     """Returns the result of every check over all rows, in the order of `checks`.
 
     First it counts for all checks together. Only failed checks are then queried for samples
-    (docs/benchmarks/quality.md).
+    (docs/contributors/benchmarks/quality.md).
     Raises InvalidInputError if Great Expectations does not know a check or refuses its arguments. Raises TidefoldError
     if a check could not be computed: it has not passed.
 

@@ -3,7 +3,7 @@
 Great Expectations evaluates single rows and fixed bounds. tidefold computes what compares with another snapshot or
 another table (`run/run_checks.py`).
 
-The first line of a class says when the check passes; `scripts/suite_reference.py` writes the table in docs/quality.md
+The first line of a class says when the check passes; `scripts/suite_reference.py` writes the table in docs/reference/quality.md
 from it.
 """
 
@@ -50,7 +50,7 @@ _LONGEST_NAME = 80
 class CatalogueCheck(StrictModel):
     """One kind of check. Its fields are the keys of the entry."""
 
-    page: ClassVar[str] = "docs/quality.md"
+    page: ClassVar[str] = "docs/reference/quality.md"
     # Whether the check tests single rows, so that a share of them may fail.
     of_rows: ClassVar[bool] = False
     implicit = ("columns",)

@@ -59,7 +59,7 @@ def _require_line(name: str) -> str:
 class _SharedKeys(StrictModel):
     """The keys of every entry."""
 
-    page = "docs/quality.md"
+    page = "docs/reference/quality.md"
     name: Annotated[str, AfterValidator(_require_line)] | None = None
     severity: Literal["fail", "warn"] | None = None
 
@@ -173,7 +173,7 @@ def _describe(type_: str, kwargs: Mapping[str, Any]) -> str:
 class SuiteFile(StrictModel):
     """A suite file: entries of the catalogue, and expectations of Great Expectations."""
 
-    page = "docs/quality.md"
+    page = "docs/reference/quality.md"
     checks: list[CheckEntry] | None = None
     expectations: list[ExpectationEntry] | None = None
 

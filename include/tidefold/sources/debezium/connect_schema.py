@@ -132,7 +132,7 @@ def explain_losses(schema: Any, key: Collection[str]) -> list[str]:
             field for field in fields if "BIGINT UNSIGNED" in sources[field] and fields[field].get("type") == "int64"
         ],
     }
-    return [f"{', '.join(names)}: {why} (docs/debezium.md)" for why, names in losses.items() if names]
+    return [f"{', '.join(names)}: {why} (docs/reference/debezium.md)" for why, names in losses.items() if names]
 
 
 def _default_told(schema: Mapping[str, Any]) -> str:

@@ -1,6 +1,6 @@
 """Reads the lines of one landed file of Debezium records, in order, into a batch of changes (facts: decision 0003).
 
-docs/debezium.md lists how each kind of record is handled.
+docs/reference/debezium.md lists how each kind of record is handled.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """State logs: the operations that a stream processor applied to one state (requirements S1 to S5).
 
-A value is `{"op": ..., "key": {...}, "value": ..., "values": [...]}`. docs/sources.md lists the operations of each
+A value is `{"op": ..., "key": {...}, "value": ..., "values": [...]}`. docs/reference/sources.md lists the operations of each
 kind of state.
 """
 

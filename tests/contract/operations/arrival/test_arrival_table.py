@@ -11,7 +11,7 @@ import pytest
 
 from support.arrival import Landing, Row
 
-DECISION = Path(__file__).parents[4] / "docs/decisions/0060-places-of-arrival.md"
+DECISION = Path(__file__).parents[4] / "docs/contributors/decisions/0060-places-of-arrival.md"
 COLUMNS = "columns: {id: long, v: string, n: long, day: {type: date, encoding: iso}}"
 LOGS = {
     "last": f"key: [id]\n{COLUMNS}\norder: [day]",

@@ -358,7 +358,7 @@ HELD = {
 
 
 def in_order(kind: str, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The rows as docs/sources.md reads them: a queue by its priority, all others by their key."""
+    """The rows as docs/reference/sources.md reads them: a queue by its priority, all others by their key."""
     return sorted(found, key=lambda row: (row["priority"], row["id"]) if kind == "queue" else (*row.values(),)[:2])
 
 

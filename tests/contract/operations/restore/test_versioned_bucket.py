@@ -1,6 +1,6 @@
 """A bucket with object versioning: what the store deletes can be had back, and a whole store goes back to one instant.
 
-docs/backup.md describes the procedure. The server is moto (see s3_server.py).
+docs/how-to/recover.md describes the procedure. The server is moto (see s3_server.py).
 """
 
 from __future__ import annotations

@@ -79,11 +79,11 @@ def test_every_two_values_meet() -> None:
 
 
 def test_the_page_lists_the_cases() -> None:
-    """docs/flink.md; the expected lines are in the message."""
+    """docs/contributors/flink.md; the expected lines are in the message."""
     lines = [f"| {' | '.join(str(value) for value in (*FACTORS,))} |"]
     lines += ["|---" * len(FACTORS) + "|"]
     lines += [f"| {' | '.join(_describe(value) for value in case.values())} |" for case in CASES]
-    page = (Path(__file__).parents[4] / "docs/flink.md").read_text()
+    page = (Path(__file__).parents[4] / "docs/contributors/flink.md").read_text()
     assert "\n".join(lines) in page, "\n".join(lines)
 
 

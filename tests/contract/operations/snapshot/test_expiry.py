@@ -168,7 +168,7 @@ def test_readers_see_expired_rows_only_if_they_may(tmp_path: Path, hides: bool) 
 
 
 def test_the_filter_of_the_documentation_hides_the_same_rows(tmp_path: Path) -> None:
-    """docs/reading.md has it for plain readers."""
+    """docs/how-to/read.md has it for plain readers."""
     pipeline = make(tmp_path, ", visibility: never-return-expired")
     table = polars.read_delta(pipeline.store.uri("tables/accounts"))
     limit = datetime.now(UTC) - timedelta(days=30)
