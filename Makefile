@@ -232,7 +232,7 @@ cluster-land: install ## Land more changes of the sample for `make cluster` (PHA
 	@$(RUN) -m local_cluster land $(PHASE)
 
 .PHONY: page-pictures
-page-pictures: install ## About a minute: the pictures of docs/page.md, taken of the page in a real Airflow
+page-pictures: install ## About a minute: the pictures of docs/how-to/watch.md, taken of the page in a real Airflow
 	PYTHONPATH=include:plugins:scripts:tests $(PYTHON) -m support.page_pictures
 
 clean: down ## Stop Airflow, then remove var/ and the tools' caches; .venv and .jars stay

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,79 +16,78 @@ from typing import Any
 from metrics_reference import describe_metrics
 
 ROOT = Path(__file__).resolve().parents[1]
-# Pages beside docs/, and their names on the site.
+# Pages beside docs/, and their places on the site.
 _BESIDE = {
-    "README.md": "project.md",
-    "CONTRIBUTING.md": "contributing.md",
-    "SECURITY.md": "security.md",
-    "CHANGELOG.md": "releases.md",
+    "README.md": "index.md",
+    "CONTRIBUTING.md": "contributors/contributing.md",
+    "SECURITY.md": "explanation/security.md",
 }
-_LINK = re.compile(r"(\]\()([^)\s#]+)((?:#[^)\s]*)?\))")
-
-
-def on_config(config: Any) -> Any:
-    """Lists benchmarks and decisions in the navigation."""
-    for group in config["nav"]:
-        for pages in group.values():
-            for entry in pages if isinstance(pages, list) else ():
-                for title, folder in entry.items():
-                    if folder in ("benchmarks", "decisions"):
-                        entry[title] = [
-                            f"{folder}/{page.name}" for page in sorted((ROOT / "docs" / folder).glob("*.md"))
-                        ]
-    return config
+# The changes follow on the page about upgrades.
+_CHANGES, _UPGRADE = "CHANGELOG.md", "how-to/upgrade.md"
+_LINK = re.compile(r"\[([^\]]*)\]\(([^)\s#]+)(#[^)\s]*)?\)")
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Adds the pages of the project's root, and the generated ones."""
+    """Adds the pages of the project's root, and the schema."""
     from mkdocs.structure.files import File
 
     for name, target in _BESIDE.items():
-        text = (ROOT / name).read_text().replace("](docs/", "](")
-        files.append(File.generated(config, target, content=text))
-    for target, content in make_reference().items():
-        files.append(File.generated(config, target, content=content))
+        files.append(File.generated(config, target, content=(ROOT / name).read_text()))
+    schema = json.dumps(_schema(), indent=2)
+    files.append(File.generated(config, "reference/tidefold.schema.json", content=schema))
     return files
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
-    """Leads links out of docs/ to the pages of the site; a link to a program's file becomes its name."""
-    depth = page.file.src_uri.count("/")
+    """Leads links to the pages of the site, and adds what is made from the program."""
+    place = page.file.src_uri
+    source = {target: name for name, target in _BESIDE.items()}.get(place, f"docs/{place}")
+    text = lead_links(markdown, source, place)
+    if place == _UPGRADE:
+        changes = re.sub(r"^#", "##", (ROOT / _CHANGES).read_text(), flags=re.MULTILINE)
+        text += "\n" + lead_links(changes, _CHANGES, place)
+    return text + make_reference().get(place, "")
+
+
+def lead_links(markdown: str, source: str, place: str) -> str:
+    """Writes each link as one between pages of the site; a link to a file that only the repository has is its text.
+
+    source: the file that the text stands in, from the root of the repository. place: its page on the site.
+    """
 
     def lead(found: re.Match[str]) -> str:
-        path = found[2]
+        text, path, anchor = found[1], found[2], found[3] or ""
         if path.startswith(("http://", "https://")):
             return found[0]
-        if path in ("benchmarks/", "decisions/"):
-            return f"{found[1]}{path}{_list_pages(path)[0]}{found[3]}"
-        name = path.removeprefix("../" * (depth + 1))
-        if name in _BESIDE:
-            return f"{found[1]}{'../' * depth}{_BESIDE[name]}{found[3]}"
-        if page.file.src_uri in _BESIDE.values() and path in _BESIDE:
-            return f"{found[1]}{_BESIDE[path]}{found[3]}"
-        return found[0]
+        target = os.path.normpath(os.path.join(os.path.dirname(source), path))
+        page = _find_page(target)
+        if page is None:
+            return text
+        return f"[{text}]({os.path.relpath(page, os.path.dirname(place) or '.')}{anchor})"
 
-    return _unlink_files(_LINK.sub(lead, markdown))
+    return _LINK.sub(lead, markdown)
 
 
-def _unlink_files(markdown: str) -> str:
-    """Links to files that only the repository has, such as tests, become text."""
-    return re.sub(r"\[([^\]]+)\]\((?:\.\./)+(?:tests|dags|scripts|include)/[^)]*\)", r"\1", markdown)
-
-
-def _list_pages(folder: str) -> list[str]:
-    return sorted(page.name for page in (ROOT / "docs" / folder).glob("*.md"))
+def _find_page(target: str) -> str | None:
+    """The place on the site of a file or a folder of the repository."""
+    if target == _CHANGES:
+        return _UPGRADE
+    if target in _BESIDE:
+        return _BESIDE[target]
+    inside = target.removeprefix("docs/")
+    if inside == target:
+        return None
+    return f"{inside}/README.md" if (ROOT / target).is_dir() else inside
 
 
 def make_reference() -> dict[str, str]:
-    """The pages that are made from the program."""
-    return {
-        "reference/commands.md": "\n".join(_describe_commands()),
-        "reference/operators.md": "\n".join(_describe_operators()),
-        "reference/metrics.md": "\n".join(describe_metrics()),
-        "reference/schema.md": "\n".join(_describe_schema()),
-        "reference/tidefold.schema.json": json.dumps(_schema(), indent=2),
+    """What is made from the program, by the page that it follows on."""
+    parts = {
+        "reference/airflow.md": (_describe_operators, describe_metrics),
+        "reference/cli.md": (_describe_commands,),
+        "reference/config.md": (_describe_schema,),
     }
+    return {page: "".join("\n\n" + "\n".join(part()) for part in found) for page, found in parts.items()}
 
 
 def _describe_commands() -> Iterator[str]:
@@ -96,10 +96,10 @@ def _describe_commands() -> Iterator[str]:
     from tidefold.cli.app import app
 
     root: Any = typer.main.get_command(app)
-    yield "# Help of every command\n"
-    yield "What `tidefold COMMAND --help` prints. [The command line](../cli.md) has an overview.\n"
+    yield "## Help of every command\n"
+    yield "What `tidefold COMMAND --help` prints.\n"
     for name, command in sorted(_walk("tidefold", root)):
-        yield f"## {name}\n"
+        yield f"### {name}\n"
         yield f"{inspect.cleandoc(command.help or '')}\n"
         rows = [_describe_parameter(one) for one in command.params]
         if rows:
@@ -127,11 +127,11 @@ def _describe_parameter(one: Any) -> str:
 def _describe_operators() -> Iterator[str]:
     from tidefold_airflow import operators
 
-    yield "# Operators\n"
-    yield "All of them are in `tidefold_airflow.operators`. [In Airflow](../airflow.md) shows how DAGs use them.\n"
+    yield "## Operators\n"
+    yield "All of them are in `tidefold_airflow.operators`.\n"
     for name in sorted(operators.__all__):
         kind = getattr(operators, name)
-        yield f"## {name}\n"
+        yield f"### {name}\n"
         yield f"{_as_markdown(inspect.cleandoc(kind.__doc__ or ''))}\n"
         fields = ", ".join(f"`{field}`" for field in kind.template_fields)
         yield f"Templated: {fields}.\n"
@@ -149,17 +149,16 @@ def _schema() -> dict[str, Any]:
 
 
 def _describe_schema() -> Iterator[str]:
-    yield "# Configuration as JSON Schema\n"
+    yield "## Configuration as JSON Schema\n"
     yield "[tidefold.schema.json](tidefold.schema.json) is the schema of `tidefold.yaml`, as `tidefold validate"
     yield "--schema` prints it. An editor with the YAML language server checks the file while you write it, if its"
     yield "first line names the schema:\n"
     yield "```yaml\n# yaml-language-server: $schema=tidefold.schema.json\nversion: 1\n```\n"
-    yield "`tidefold validate` checks more than a schema can, such as names that refer to other keys."
-    yield "[Configuration](../config.md) explains every key.\n"
+    yield "`tidefold validate` checks more than a schema can, such as names that refer to other keys.\n"
     schema = _schema()
     for name, part in [("The file", schema), *sorted(schema.get("$defs", {}).items())]:
         if part.get("properties"):
-            yield f"## {name}\n"
+            yield f"### {name}\n"
             yield f"{' '.join((part.get('description') or '').split())}\n" if name != "The file" else ""
             yield "| key | type | default | meaning |\n|---|---|---|---|"
             yield from (_describe_key(key, value) for key, value in part["properties"].items())

@@ -11,29 +11,29 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 
 def describe_metrics() -> Iterator[str]:
-    """Yields the lines of the page."""
+    """Yields the lines of the chapter."""
     from tidefold.changelog.writer.settings import MetricsSnapshot
     from tidefold_airflow.observability.metrics import OTHER_GAUGES, SET_AGE, SET_GAUGES, STATUS_GAUGES
 
-    yield "# Metrics\n"
-    yield "Airflow sends each as a gauge `tidefold.<log>.<name>` with the tag `log`, through StatsD or OpenTelemetry"
-    yield "([In Airflow](../airflow.md#numbers)). On the command line, `facts` of `--format json` has the same numbers."
-    yield "\n## State of a log\n"
+    yield "## Metrics\n"
+    yield "Airflow sends each as a gauge `tidefold.<log>.<name>` with the tag `log`, through StatsD or OpenTelemetry."
+    yield "On the command line, `facts` of `--format json` has the same numbers."
+    yield "\n### State of a log\n"
     yield "| gauge | is |\n|---|---|"
     meanings = {name: meaning for name, (meaning, _) in STATUS_GAUGES.items()}
     yield from (f"| `{name}` | {meaning} |" for name, meaning in {**meanings, **OTHER_GAUGES}.items())
-    yield "\n## State of a set\n"
-    yield "These are `tidefold.set.<set>.<name>`, with the tag `set` ([sets](../sets.md)).\n"
+    yield "\n### State of a set\n"
+    yield "These are `tidefold.set.<set>.<name>`, with the tag `set` ([sets](../how-to/sets.md)).\n"
     yield "| gauge | is |\n|---|---|"
     yield from (f"| `{name}` | {meaning} |" for name, (meaning, _) in SET_GAUGES.items())
     yield f"| `{SET_AGE}` | age of the published version |"
     for step, kind in _list_steps().items():
-        yield f"\n## {step}\n"
+        yield f"\n### {step}\n"
         yield f"{_describe_fields(kind)}\n"
         names = list(dict.fromkeys(_list_numbers(kind)))
         yield f"Gauges: {', '.join(f'`{step}.{name}`' for name in names)}."
-    yield "\n## Changelog writer\n"
-    yield "The library gives them as one frozen value, `changelog.metrics` ([Changelog writer](../changelog.md)).\n"
+    yield "\n### Changelog writer\n"
+    yield "The library gives them as one frozen value, `changelog.metrics` ([Changelog writer](writer.md)).\n"
     yield f"{_describe_fields(MetricsSnapshot)}\n"
 
 

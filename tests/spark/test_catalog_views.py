@@ -44,7 +44,7 @@ def test_views_of_a_session(bank: Pipeline, analyst: SparkSession) -> None:
 
 
 def test_a_registered_table_is_found_by_name(bank: Pipeline, analyst: SparkSession) -> None:
-    """The statement of docs/catalogs.md; another session reads what is published."""
+    """The statement of docs/how-to/read.md; another session reads what is published."""
     analyst.sql("CREATE SCHEMA IF NOT EXISTS sales")
     address = bank.store.uri("tables/tellers")
     analyst.sql(f"CREATE TABLE sales.tellers USING delta LOCATION '{address}'")

@@ -1,4 +1,4 @@
-"""docs/without-tidefold.md: the plain PySpark job gives the rows that tidefold publishes from the same landed files."""
+"""docs/how-to/read.md: the plain PySpark job gives the rows that tidefold publishes from the same landed files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.rotates(4, whole=True)
 
-PAGE = (PROJECT / "docs/without-tidefold.md").read_text()
+PAGE = (PROJECT / "docs/how-to/read.md").read_text()
 CONFIG = """\
 version: 1
 store: store

@@ -1,4 +1,4 @@
-"""docs/scorecard.md has every row, a score of a known kind, and a place where a `yes` is shown."""
+"""docs/explanation/comparison.md has every row, a score of a known kind, and a place where a `yes` is shown."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 from local_airflow.settings import PROJECT
 
-ROWS = re.findall(r"^\| (\d+) \|(.*)\|$", (PROJECT / "docs/scorecard.md").read_text(), re.MULTILINE)
+ROWS = re.findall(r"^\| (\d+) \|(.*)\|$", (PROJECT / "docs/explanation/comparison.md").read_text(), re.MULTILINE)
 
 
 def test_there_are_sixteen_rows_in_order() -> None:

@@ -239,7 +239,7 @@ def judge_alarms(config: Config) -> Iterator[DoctorFinding]:
     """Finds logs without alarms."""
     silent = [log.id for log in config.logs.values() if config.alarms_of(log.id) is None]
     if silent:
-        hint = "Add `alarms: {}` to the configuration: these are the defaults (docs/alarms.md)."
+        hint = "Add `alarms: {}` to the configuration: these are the defaults (docs/how-to/watch.md)."
         yield DoctorFinding("alarms", WARN, f"No alarms: {', '.join(silent)}.", hint)
     else:
         yield DoctorFinding("alarms", OK, f"{count_noun(len(config.logs), 'log')} with alarms.")

@@ -68,7 +68,7 @@ def test_the_bytes_of_a_savepoint_are_its_own(tmp_path: Path, pipeline: Pipeline
 
 @pytest.mark.parametrize("layout", list(Layout))
 def test_the_description_says_what_is_there(tmp_path: Path, pipeline: Pipeline, layout: Layout) -> None:
-    """I27: field by field, as docs/savepoints.md has it; I26: nothing of the store's place."""
+    """I27: field by field, as docs/how-to/recover.md has it; I26: nothing of the store's place."""
     save(pipeline, tmp_path / "save", layout, snapshot=2)
     text = (tmp_path / "save" / DESCRIPTION).read_text()
     assert str(tmp_path) not in text
