@@ -52,7 +52,7 @@ wheel: install ## Build dist/tidefold-*.whl, the package that users install
 	.venv/bin/python -m build --wheel --no-isolation --outdir dist . >/dev/null
 	@ls dist/tidefold-*.whl
 
-wrap: ## Wrap the text of README, CONTRIBUTING, CHANGELOG and docs/*.md at 100 columns
+wrap: ## Wrap the text of README, CONTRIBUTING, CHANGELOG and the pages below docs/ at 100 columns
 	$(RUN) scripts/wrap_text.py
 
 errors: install ## Write the table of checks in docs/reference/quality.md from the program

@@ -77,7 +77,9 @@ def _find_page(target: str) -> str | None:
     inside = target.removeprefix("docs/")
     if inside == target:
         return None
-    return f"{inside}/README.md" if (ROOT / target).is_dir() else inside
+    if not (ROOT / target).is_dir():
+        return inside
+    return next(page for page in (f"{inside}/README.md", "contributors/README.md") if (ROOT / "docs" / page).is_file())
 
 
 def make_reference() -> dict[str, str]:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 WIDTH = 100
 ROOT = Path(__file__).parents[1]
+_ALONE = ("decisions", "benchmarks")
 _ITEM = re.compile(r"^\s*(?:[-*] |\d+\. )")
 # At the beginning of a line Markdown would take these for a list, a heading or a quotation.
 _MARK = re.compile(r"^(?:[-+*#>]|\d+[.)])(?:\s|$)")
@@ -20,7 +21,8 @@ _MARK = re.compile(r"^(?:[-+*#>]|\d+[.)])(?:\s|$)")
 
 def pages() -> list[Path]:
     """The pages whose text is wrapped."""
-    return sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+    docs = [page for page in (ROOT / "docs").rglob("*.md") if page.parent.name not in _ALONE]
+    return sorted([*ROOT.glob("*.md"), *docs])
 
 
 def wrap(text: str) -> str:
