@@ -25,7 +25,7 @@ from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
 from tidefold.wiring import open_pipeline
 
-PAGE = Path(__file__).parents[1] / "docs" / "scale.md"
+PAGE = Path(__file__).parents[1] / "docs" / "contributors" / "capacity.md"
 LOG, BUCKETS = "orders", 8
 CONFIG = f"""
 version: 1
@@ -199,7 +199,7 @@ def page_cases(cases: Sequence[str]) -> list[str]:
         "",
         "- **10 TB**: choose incremental snapshots and enough buckets that a change reaches few rows: files of",
         "  about 250 MB. Changes that reach all buckets rewrite the whole table in each run: run less often, or",
-        "  use [deletion vectors](tuning.md).",
+        "  use [deletion vectors](../how-to/read.md#deletion-vectors).",
         "- **100,000 files**: a full snapshot in S3 copies each file that no change reaches, for one request each.",
         "  Publishing looks at the new files only: one request each, or one for a folder of up to 1,000 files.",
         "- **1 GB/s of changes**: the CPU of the fold decides. Compare `fold` with how often you want to publish.",

@@ -36,7 +36,7 @@ from tidefold.operations.snapshot.materialize import materialize
 from tidefold.spark.submit import job_env, spark_conf
 from tidefold.wiring import open_pipeline
 
-PAGE = Path(__file__).parents[1] / "docs" / "scale.md"
+PAGE = Path(__file__).parents[1] / "docs" / "contributors" / "capacity.md"
 EXECUTORS = (1, 2, 4)
 ROWS, CHANGES = int(os.environ.get("ROWS", 6_400_000)), 64_000
 BUCKETS, ROUNDS, GOAL = 16, int(os.environ.get("ROUNDS", 3)), 0.10

@@ -29,7 +29,7 @@ def write() -> None:
         "One run of a log: 10,000 Debezium records (85 % updates, 5 % deletes, 10 % inserts), spread evenly over the",
         "keys of tables of several sizes. The key is a long, there are ten columns and 20 checks. The log is ordered",
         "by its source, merged by `last`, with `snapshots: {kind: auto}`, `deletion_vectors: true`,",
-        "`retention: {snapshots: 3}`, and the buckets that [tuning](../tuning.md#buckets) advises. `doctor` advises",
+        "`retention: {snapshots: 3}`, and the buckets that [tuning](../../how-to/tune.md#buckets) advises. `doctor` advises",
         "none.",
         "",
         "Everything runs in one process: the tasks one after the other, the gate as on Spark, with its stored counts.",

@@ -228,7 +228,7 @@ def main() -> None:
             "## Not measured here",
             "",
             "- CPU seconds for each row with 1 to 4 executors: "
-            "[scale.md](../scale.md#from-one-to-four-executors) has them.",
+            "[From one to four executors](../capacity.md#from-one-to-four-executors) has them.",
         ],
     )
     RESULTS.unlink()

@@ -1,4 +1,4 @@
-"""What every benchmark needs: a clock, a scratch folder, lines of a table, and a page in docs/benchmarks."""
+"""What every benchmark needs: a clock, a scratch folder, lines of a table, and a page in docs/contributors/benchmarks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-PAGES = Path(__file__).parents[1] / "docs" / "benchmarks"
+PAGES = Path(__file__).parents[1] / "docs" / "contributors" / "benchmarks"
 # Separate runs and notes stand below this line of a page. A benchmark that writes the page again keeps them.
 KEPT = "<!-- Kept: a benchmark writes what is above this line, and nothing below it. -->"
 HEAD = ["| what | median | lowest to highest | goal | |", "|---|---|---|---|---|"]
@@ -78,7 +78,7 @@ def machine() -> str:
 
 
 def write_page(name: str, lines: Iterable[str]) -> None:
-    """Prints the page and writes it to docs/benchmarks, above what is kept. With WRITE=0 it only prints."""
+    """Prints the page and writes it to docs/contributors/benchmarks, above what is kept. With WRITE=0 it only prints."""
     page = "\n".join([*lines, ""])
     print(page)
     if os.environ.get("WRITE") == "0":

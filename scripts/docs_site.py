@@ -10,6 +10,7 @@ import json
 import os
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -82,14 +83,15 @@ def _find_page(target: str) -> str | None:
     return next(page for page in (f"{inside}/README.md", "contributors/README.md") if (ROOT / "docs" / page).is_file())
 
 
+@cache
 def make_reference() -> dict[str, str]:
     """What is made from the program, by the page that it follows on."""
     parts = {
-        "reference/airflow.md": (_describe_operators, describe_metrics),
-        "reference/cli.md": (_describe_commands,),
-        "reference/config.md": (_describe_schema,),
+        "reference/airflow.md": [*_describe_operators(), *describe_metrics()],
+        "reference/cli.md": _describe_commands(),
+        "reference/config.md": _describe_schema(),
     }
-    return {page: "".join("\n\n" + "\n".join(part()) for part in found) for page, found in parts.items()}
+    return {page: "\n\n" + "\n".join(lines) for page, lines in parts.items()}
 
 
 def _describe_commands() -> Iterator[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from tidefold.quality.suite.arguments import ColumnTypes
 from tidefold.quality.suite.catalogue import CATALOGUE, CatalogueCheck
 
-_PAGE = Path(__file__).parent.parent / "docs" / "quality.md"
+_PAGE = Path(__file__).parent.parent / "docs" / "reference" / "quality.md"
 _HEAD = "| entry | passes when | columns |\n|---|---|---|\n"
 _EXAMPLES = {"to": "to: LOG.COLUMN", "max_age": "max_age: 2 days"}
 

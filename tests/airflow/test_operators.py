@@ -284,7 +284,7 @@ def test_airflow_knows_the_alias_of_the_tables_before_the_first_run(tmp_path: Pa
 
 
 def test_the_page_calls_every_operator_once() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "airflow.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "airflow.md").read_text()
     [block] = [
         text for text in re.findall(r"^```python\n(.*?)^```$", page, re.DOTALL | re.MULTILINE) if " as o\n" in text
     ]

@@ -17,7 +17,7 @@ from cluster.rig import LOGS, Rig, open_rig, wait
 from local_airflow.settings import PROJECT
 from local_cluster.versitygw import VERSION
 
-PAGE = PROJECT / "docs" / "benchmarks" / "cluster.md"
+PAGE = PROJECT / "docs" / "contributors" / "benchmarks" / "cluster.md"
 RECORD = PROJECT / "tests" / "data" / "cluster.json"
 SECONDS = int(os.environ.get("SECONDS_GONE", "60"))
 _CHANGES = {"items": 20_000, "notes": 500}

@@ -31,7 +31,7 @@ from tidefold.cli.sample import LOGS
 from tidefold.config.load import load_config
 
 FOLDER = PROJECT / "var" / "compose"
-PAGE = PROJECT / "docs" / "benchmarks" / "compose.md"
+PAGE = PROJECT / "docs" / "contributors" / "benchmarks" / "compose.md"
 PHASES = ("phase1", "phase2", "phase3")
 STEPS = ("ingest", "materialize", "quality", "verify")
 _MINUTES = 15

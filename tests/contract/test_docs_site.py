@@ -36,8 +36,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_page_of_the_documentation_is_on_it(site: Path) -> None:
-    pages = {page.relative_to(PROJECT / "docs").with_suffix(".html") for page in (PROJECT / "docs").rglob("*.md")}
-    assert {page for page in pages if page.name != "README.html" and not (site / page).exists()} == set()
+    docs = PROJECT / "docs"
+    pages = {page.relative_to(docs).with_suffix(".html") for page in docs.rglob("*.md") if page.name != "README.md"}
+    assert {page for page in pages if not (site / page).exists()} == set()
 
 
 def test_it_loads_nothing_from_another_host(site: Path) -> None:
@@ -48,7 +49,8 @@ def test_it_loads_nothing_from_another_host(site: Path) -> None:
 
 def test_references_are_made_from_the_program(site: Path) -> None:
     found = make_reference()
-    assert all(f"## {name}\n" in found["reference/operators.md"] for name in operators.__all__)
-    assert "## tidefold quarantine retry\n" in found["reference/commands.md"]
-    assert "`driver_memory`" in found["reference/schema.md"]
+    assert all(f"### {name}\n" in found["reference/airflow.md"] for name in operators.__all__)
+    assert "### tidefold quarantine retry\n" in found["reference/cli.md"]
+    assert "`driver_memory`" in found["reference/config.md"]
+    assert all((site / page).with_suffix(".html").exists() for page in found)
     assert json.loads((site / "reference/tidefold.schema.json").read_text())["$defs"]["SparkConfig"]

@@ -1,4 +1,4 @@
-"""The commands of docs/how-to/spark.md run: each block on a small pipeline of its own."""
+"""The commands of docs/how-to/recover.md run: each block on a small pipeline of its own."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from local_airflow.settings import PROJECT
 from tidefold.cli.app import app
 
-_PAGE = (PROJECT / "docs" / "recipes.md").read_text()
+_PAGE = (PROJECT / "docs" / "how-to" / "recover.md").read_text()
 _BLOCKS = re.findall(r"^## ([^\n]+)\n(?:(?!^## ).)*?^```bash\n(.*?)^```$", _PAGE, re.DOTALL | re.MULTILINE)
 
 _CONFIG = """

@@ -42,7 +42,7 @@ def test_every_command_of_the_tutorial_prints_what_the_page_shows(
     monkeypatch.delenv("TIDEFOLD_CONFIG", raising=False)
     monkeypatch.setenv("COLUMNS", "160")
     commands = 0
-    for language, title, block in _FENCE.findall((PROJECT / "docs" / "tutorial.md").read_text()):
+    for language, title, block in _FENCE.findall((PROJECT / "docs" / "tutorials" / "first-table.md").read_text()):
         if title:
             (tmp_path / title).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / title).write_text(block)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from faults.matrix import Matrix
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "reliability.md"
+PAGE = ROOT / "docs" / "contributors" / "reliability.md"
 RECORD = ROOT / "tests" / "data" / "reliability.json"
 Record = dict[str, Any]
 

@@ -20,7 +20,7 @@ from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.ingest.ingest import ingest
 from tidefold.wiring import open_pipeline
 
-PAGE = Path(__file__).parents[2] / "docs" / "initial-load.md"
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "land-files.md"
 Row = dict[str, Any]
 # The life of the table. The stream starts before the third event, the dump is taken before the sixth.
 LIFE: list[tuple[str, int, str | None]] = [

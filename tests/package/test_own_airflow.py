@@ -53,7 +53,7 @@ def test_the_package_is_whole(installed: Installed) -> None:
 
 
 def test_the_install_page_copies_a_ready_dag(installed: Installed) -> None:
-    page = (PROJECT / "docs" / "install.md").read_text()
+    page = (PROJECT / "docs" / "tutorials" / "airflow.md").read_text()
     [command] = re.findall(r"^```bash\n(cp .*?)^```$", page, re.DOTALL | re.MULTILINE)
     folder = installed.root / "copied"
     (folder / "dags").mkdir(parents=True)

@@ -15,7 +15,7 @@ from typing import Any
 from tidefold.domain.paths import STORED_FORMAT
 
 ROOT = Path(__file__).parents[2]
-RECORD, PAGE = ROOT / "tests" / "data" / "torture.json", ROOT / "docs" / "benchmarks" / "torture.md"
+RECORD, PAGE = ROOT / "tests" / "data" / "torture.json", ROOT / "docs" / "contributors" / "benchmarks" / "torture.md"
 # Found at a seed: what the product did wrong, or a fault of the rig, a server or the engine.
 Seed = Mapping[str, Any]
 _NAMES = {"postgresql": "PostgreSQL", "mariadb": "MariaDB"}

@@ -19,7 +19,7 @@ import wrap_text
 from local_airflow.settings import PROJECT
 from versions.cells import CELLS, Cell, freeze, install
 
-PAGE = PROJECT / "docs" / "versions.md"
+PAGE = PROJECT / "docs" / "contributors" / "versions.md"
 RECORD = PROJECT / "tests" / "data" / "versions.json"
 FOLDER = Path(os.environ.get("VERSIONS", PROJECT / "var" / "versions"))
 _MARK = "<!-- Written by `make test-versions` from here to the end. -->\n"

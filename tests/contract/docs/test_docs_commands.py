@@ -1,6 +1,6 @@
 """Commands on pages exist, with their options; the blocks of pages that no other test runs are run here.
 
-The tutorial, the recipes, the worked example and docs/how-to/install.md have tests of their own.
+The tutorial, the worked example and docs/how-to/install.md have tests of their own.
 """
 
 from __future__ import annotations
@@ -20,7 +20,12 @@ from local_airflow.settings import PROJECT
 from tidefold.cli.app import app
 
 DOCS = PROJECT / "docs"
-PAGES = sorted([PROJECT / "README.md", *DOCS.glob("*.md")])
+PAGES = sorted(
+    [
+        PROJECT / "README.md",
+        *(page for page in DOCS.rglob("*.md") if page.parent.name not in ("decisions", "benchmarks")),
+    ]
+)
 _FENCE = re.compile(r"^ *```\w*[^\n]*\n(.*?)^ *```$", re.DOTALL | re.MULTILINE)
 _INLINE = re.compile(r"`((?:\./)?tidefold [a-z][^`]*)`", re.DOTALL)
 
@@ -37,7 +42,7 @@ logs:
     order: [at]
 """
 # Pages whose blocks run here, and what stands for their addresses and numbers.
-RUN = ("backfill.md", "local-copies.md", "reading.md", "savepoints.md")
+RUN = ("backfill.md", "tune.md", "read.md", "recover.md")
 INSTEAD = {"--since 41": "--since 1", "--snapshot 12": "--snapshot 1"}
 
 
@@ -105,7 +110,7 @@ def call(*words: str) -> None:
 def test_the_commands_of_a_page_run(folder: Path, name: str) -> None:
     commands = [
         line.split(" # ")[0].strip()
-        for block in _FENCE.findall((DOCS / name).read_text())
+        for block in _FENCE.findall((DOCS / "how-to" / name).read_text())
         for line in block.splitlines()
         if line.startswith("tidefold ") and not re.search(r"[A-Z]{3}|s3://", line.split(" # ")[0])
     ]

@@ -1,6 +1,6 @@
 """The change tests that Spark, Paimon, Delta, Iceberg and Hudi publish, as cases of ours: where we agree or not.
 
-Requirement S3; promise I25. docs/explanation/comparison.md lists the same cases.
+Requirement S3; promise I25. docs/contributors/neighbours.md lists the same cases.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from support.neighbours.refused import Refused
 from tidefold.domain.table.table_spec import COLUMNS, VALID_FROM, VALID_TO, Engine
 from tidefold.domain.table.table_spec_validation import merge_mistakes
 
-PAGE = Path(__file__).parents[3] / "docs" / "comparison.md"
+PAGE = Path(__file__).parents[3] / "docs" / "contributors" / "neighbours.md"
 
 
 @cache

@@ -1,6 +1,6 @@
 """Published tests of other systems as cases: their input, their result, and the result of tidefold.
 
-`python -m support.neighbours` prints them as the lines of docs/explanation/comparison.md.
+`python -m support.neighbours` prints them as the lines of docs/contributors/neighbours.md.
 """
 
 from __future__ import annotations

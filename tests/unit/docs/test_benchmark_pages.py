@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 
 PROJECT = Path(__file__).parents[3]
-PAGES = sorted((PROJECT / "docs" / "benchmarks").glob("*.md"))
+PAGES = sorted((PROJECT / "docs" / "contributors" / "benchmarks").glob("*.md"))
 _COMMAND = re.compile(r"`((?:[A-Z]+=\S+ )*)make ([a-z-]+)((?: [A-Z]+=\S+)*)`")
 
 

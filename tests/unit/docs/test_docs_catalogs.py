@@ -1,4 +1,4 @@
-"""The one-liners of docs/how-to/read.md run on a published table."""
+"""The one-liners of docs/how-to/read.md without Spark run on a published table."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tidefold.operations.requests import Fold
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
 
-PAGE = (PROJECT / "docs/how-to/read.md").read_text()
+PAGE = (PROJECT / "docs/how-to/read.md").read_text().split("### Without Spark\n")[1].split("\n## ")[0]
 PYTHON = re.findall(r"^```python\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
 
 

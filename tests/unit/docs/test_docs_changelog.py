@@ -10,7 +10,7 @@ import pytest
 
 from tidefold.changelog.writer.settings import MetricsSnapshot, WriterSettings
 
-PAGE = (Path(__file__).parents[3] / "docs" / "changelog.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "writer.md").read_text()
 
 
 def test_the_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""The worked example of docs/reference/debezium.md is what happens, and the page names every encoding and reason."""
+"""The worked example with Debezium is what happens, and the reference names every encoding and reason."""
 
 from __future__ import annotations
 
@@ -18,25 +18,26 @@ from tidefold.storage import open_store
 
 ROOT = Path(__file__).parents[3]
 SOURCES = ROOT / "include" / "tidefold" / "sources"
-PAGE = (ROOT / "docs" / "debezium.md").read_text()
+PAGE = (ROOT / "docs" / "reference" / "debezium.md").read_text()
+EXAMPLE = (ROOT / "docs" / "tutorials" / "debezium.md").read_text()
 
 
 def block(kind: str) -> str:
-    return re.findall(rf"```{kind}\n(.*?)```", PAGE, re.DOTALL)[0]
+    return re.findall(rf"```{kind}\n(.*?)```", EXAMPLE, re.DOTALL)[0]
 
 
 def test_the_example_gives_what_the_page_says(tmp_path: Path) -> None:
     (tmp_path / "tidefold.yaml").write_text(block("yaml"))
-    [name] = re.findall(r"A file `(landing/\S+)`", PAGE)
+    [name] = re.findall(r"A file `(landing/\S+)`", EXAMPLE)
     (tmp_path / name).parent.mkdir(parents=True)
     (tmp_path / name).write_text(block("json"))
     pipeline = Pipeline(load_config(tmp_path / "tidefold.yaml"), open_store("store", tmp_path))
     [outcome] = ingest(pipeline, ["orders"], in_process)
-    assert f"gives `{outcome.message}`" in PAGE
+    assert f"gives `{outcome.message}`" in EXAMPLE
     schema, batches = read_rows(pipeline, "orders", ReadRequest(What.LIVE))
     rows = [[format_cell(value) for value in row.values()] for batch in batches for row in batch.to_pylist()]
     table = "\n".join(f"| {' | '.join(row)} |" for row in [schema.names, *rows])
-    assert table.replace("\n", "\n|---|---|---|---|\n", 1) in PAGE
+    assert table.replace("\n", "\n|---|---|---|---|\n", 1) in EXAMPLE
 
 
 @pytest.mark.parametrize("type_", ["boolean", "decimal(5,2)", "date", "timestamp", "binary"])

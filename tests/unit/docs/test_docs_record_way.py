@@ -1,4 +1,4 @@
-"""docs/explanation/how-it-works.md lists the functions that a record and a truncate pass through, by their first calls."""
+"""docs/contributors/way-of-one-record.md lists the functions that a record and a truncate pass through, by their first calls."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tidefold.operations.retention.truncate import truncate
 
 ROOT = Path(__file__).parents[3]
 PACKAGE = ROOT / "include" / "tidefold"
-PAGE = (ROOT / "docs" / "architecture.md").read_text()
+PAGE = (ROOT / "docs" / "contributors" / "way-of-one-record.md").read_text()
 
 
 def list_functions(heading: str) -> list[tuple[str, str]]:
@@ -43,7 +43,7 @@ def record_calls() -> Iterator[dict[tuple[str, str], None]]:
 
 
 def test_a_record_and_a_truncate_pass_through_the_listed_functions(tmp_path: Path) -> None:
-    listed, of_truncate = list_functions("The way of one record"), list_functions("The way of one truncate")
+    listed, of_truncate = list_functions("A record"), list_functions("A truncate")
     assert 25 < len(listed) <= 35
     assert len(of_truncate) <= 10
     pipeline = make_landing(tmp_path)

@@ -1,4 +1,4 @@
-"""docs/reference/sources.md: every configuration is valid, every code and operation is there, and its own source works."""
+"""Sources: every configuration is valid, every code and operation is there, and the source of docs/how-to/extend.md works."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from tidefold.operations.ingest.ingest import ingest
 from tidefold.wiring import open_pipeline
 
 ROOT = Path(__file__).parents[3]
-PAGE = (ROOT / "docs/reference/sources.md").read_text()
+OWN = (ROOT / "docs/how-to/extend.md").read_text().split("## A source of your own\n")[1].split("\n## ")[0]
+PAGE = (ROOT / "docs/reference/sources.md").read_text() + OWN
 SOURCES = ROOT / "include/tidefold/sources"
 
 

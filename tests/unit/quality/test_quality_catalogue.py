@@ -179,5 +179,5 @@ def test_tidefolds_own_checks_cannot_be_named_as_expectations(tmp_path: Path) ->
 
 
 def test_the_table_in_the_documentation_is_written_from_the_classes() -> None:
-    text = (Path(__file__).parents[3] / "docs" / "quality.md").read_text()
+    text = (Path(__file__).parents[3] / "docs" / "reference" / "quality.md").read_text()
     assert suite_reference.insert_table(text) == text, "run scripts/suite_reference.py"

@@ -44,7 +44,7 @@ from tidefold.operations.snapshot.materialize import materialize
 from tidefold.presentation.remarks import remarks
 from tidefold.wiring import open_pipeline
 
-PAGE = Path(__file__).parents[4] / "docs" / "bad-input.md"
+PAGE = Path(__file__).parents[4] / "docs" / "reference" / "errors.md"
 Records = Sequence[Any] | bytes
 # (first offset in the name, lines or bytes, extension)
 Landing = tuple[int, Records, str]
