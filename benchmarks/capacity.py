@@ -1,7 +1,7 @@
 """What a fold costs in CPU by changed and by rewritten rows, and what that means for larger tables.
 
 `make bench-capacity` measures folds at some sizes, fits a model with least squares, checks it at sizes that it has not
-seen, and writes docs/contributors/capacity.md above the line. A simulator deals the tasks of larger tables to executors.
+seen, and writes capacity.md above the line. A simulator deals the tasks of larger tables to executors.
 """
 
 from __future__ import annotations

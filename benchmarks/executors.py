@@ -1,7 +1,7 @@
 """CPU seconds of a fold for each row, on one, two and four executors of a real Spark cluster.
 
 `make bench-executors` starts a master and two workers, folds the same changes on each number of executors, and writes
-its part of docs/contributors/capacity.md. A machine with two cores shows the CPU seconds of four executors, but not their wall time.
+its part of capacity.md. A machine with two cores shows the CPU seconds of four executors, but not their wall time.
 """
 
 from __future__ import annotations

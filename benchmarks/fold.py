@@ -1,6 +1,6 @@
 """How long folding changes into a Delta table takes, by tidefold and by its peers, side by side on the same changes.
 
-`make bench` writes docs/contributors/benchmarks/fold.md and fold.svg. ROWS, ROUNDS: how large the table is, how often each way runs;
+`make bench` writes fold.md and fold.svg. ROWS, ROUNDS: how large the table is, how often each way runs;
 SHARES: of the rows that change; PEERS: any of delta, iceberg, hudi, paimon and ducklake; HEAP: of each JVM. PARTS=lakes
 prints one table: 1 % changed, by the peers with an environment of their own and by ways without Spark.
 """

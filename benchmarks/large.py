@@ -5,7 +5,7 @@
                              of versitygw, with WAYS=load and one share)
 
 Each part is a process from its start to its end, on a copy of one table. The changes of the peers are those of 0.01.
-The number of rows and sums are printed for tidefold and Iceberg. Its lines stand in docs/contributors/benchmarks/growth.md.
+The number of rows and sums are printed for tidefold and Iceberg. Its lines stand in growth.md.
 """
 
 from __future__ import annotations

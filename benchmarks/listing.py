@@ -1,6 +1,6 @@
 """What listing a landing prefix in S3 costs: requests, seconds and memory, in one chain and in ranges of names.
 
-`make bench-listing` prints a Markdown table and writes it to docs/contributors/benchmarks/listing.md. The server has no objects: it
+`make bench-listing` prints a Markdown table and writes it to listing.md. The server has no objects: it
 makes the pages of 1,000 names that S3 would send, each after `DELAY` seconds, so a million costs no disk.
 """
 

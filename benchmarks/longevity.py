@@ -1,6 +1,6 @@
 """Measures a log after a long life: many small segments, many snapshots in a row, idle runs, live reads.
 
-`make bench-long` writes docs/contributors/benchmarks/longevity.md. ROWS, ROUNDS: how large the table is, how often each way runs;
+`make bench-long` writes longevity.md. ROWS, ROUNDS: how large the table is, how often each way runs;
 PARTS: some of idle, segments, row, spark. With CLOCK=cpu it counts CPU seconds, and with WRITE=0 it only prints.
 """
 

@@ -1,4 +1,4 @@
-"""What the quality gate costs: ROWS rows of 10 columns, 20 checks, before and after; writes docs/contributors/benchmarks/quality.md.
+"""What the quality gate costs: ROWS rows of 10 columns, 20 checks, before and after; writes quality.md.
 
     make bench-quality        (ROWS=1000000 ROUNDS=3)
 
@@ -295,7 +295,7 @@ The best of {ROUNDS} rounds by CPU time, after one to warm up; Great Expectation
 The first line is Great Expectations as it is usually run: asked for samples, it reads the rows once more for every
 check, whether anything is wrong or not. Now it is asked for counts alone. It writes three queries for DuckDB, each of
 Spark's tasks runs them over the files of its buckets, and the counts are added
-(docs/contributors/decisions/0049-the-gate-counts-by-bucket.md). Only checks that failed, 20 at most, are asked for samples.
+(decisions/0049-the-gate-counts-by-bucket.md). Only checks that failed, 20 at most, are asked for samples.
 
 The distribution of one column of numbers costs about 0.6 s for 1,000,000 rows: a sketch of quantiles.
 

@@ -1,6 +1,6 @@
 """What a run of many buckets and change sets sends to Spark's processes, and what planning and unpacking it costs.
 
-`make bench-scale` writes docs/contributors/benchmarks/scale.md. It starts no Spark: it pickles what the runner on Spark pickles.
+`make bench-scale` writes scale.md. It starts no Spark: it pickles what the runner on Spark pickles.
 A run that was stopped goes on where it ended: each result is added to var/bench-scale.json, which the page replaces.
 """
 

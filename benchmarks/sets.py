@@ -1,6 +1,6 @@
 """What a set costs: four logs of a bank as a set against the same four logs alone.
 
-`make bench-sets` prints a Markdown table and writes it to docs/contributors/benchmarks/sets.md. The records have the form of a real
+`make bench-sets` prints a Markdown table and writes it to sets.md. The records have the form of a real
 capture (tests/data/bank_transactions), with as many transactions as TRANSACTIONS says.
 """
 

@@ -1,6 +1,6 @@
 """What a full snapshot and a restore cost, measured against plain copies and against Spark in the same run.
 
-`make bench-snapshot` prints a Markdown table and writes it to docs/contributors/benchmarks/snapshot.md. ROWS, ROUNDS: how large the
+`make bench-snapshot` prints a Markdown table and writes it to snapshot.md. ROWS, ROUNDS: how large the
 table is, how often each way runs; PARTS: some of full, files, tail, local. With CLOCK=cpu it counts CPU seconds, and
 with WRITE=0 it only prints.
 """

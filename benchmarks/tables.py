@@ -1,4 +1,4 @@
-"""What every benchmark needs: a clock, a scratch folder, lines of a table, and a page in docs/contributors/benchmarks."""
+"""What every benchmark needs: a clock, a scratch folder, lines of a table, and a page in benchmarks."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def machine() -> str:
 
 
 def write_page(name: str, lines: Iterable[str]) -> None:
-    """Prints the page and writes it to docs/contributors/benchmarks, above what is kept. With WRITE=0 it only prints."""
+    """Prints the page and writes it to benchmarks, above what is kept. With WRITE=0 it only prints."""
     page = "\n".join([*lines, ""])
     print(page)
     if os.environ.get("WRITE") == "0":

@@ -1,4 +1,4 @@
-"""`make test-cluster`: plays every outage on a cluster, through Airflow, and writes docs/contributors/benchmarks/cluster.md."""
+"""`make test-cluster`: plays every outage on a cluster, through Airflow, and writes cluster.md."""
 
 from __future__ import annotations
 

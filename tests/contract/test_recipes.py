@@ -16,6 +16,7 @@ from tidefold.cli.app import app
 
 _PAGE = (PROJECT / "docs" / "how-to" / "recover.md").read_text()
 _BLOCKS = re.findall(r"^## ([^\n]+)\n(?:(?!^## ).)*?^```bash\n(.*?)^```$", _PAGE, re.DOTALL | re.MULTILINE)
+_RECIPES = [(title, block) for title, block in _BLOCKS if "orders" in block]
 
 _CONFIG = """
 version: 1
@@ -51,7 +52,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize(("title", "block"), _BLOCKS, ids=[title for title, _ in _BLOCKS])
+@pytest.mark.parametrize(("title", "block"), _RECIPES, ids=[title for title, _ in _RECIPES])
 def test_the_commands_of_a_recipe_run(folder: Path, title: str, block: str) -> None:
     for line in block.strip().splitlines():
         program, *words = shlex.split(line)
@@ -64,4 +65,4 @@ def test_the_commands_of_a_recipe_run(folder: Path, title: str, block: str) -> N
 
 
 def test_there_are_such_recipes() -> None:
-    assert len(_BLOCKS) >= 3
+    assert len(_RECIPES) >= 3

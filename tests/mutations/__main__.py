@@ -1,6 +1,6 @@
 """Takes one behaviour of Flink out of the program at a time, and shows that a test fails: `make mutants`.
 
-`mutants.toml` lists what is taken out. The outcomes are written into docs/contributors/flink.md. Names on the command line: only
+`mutants.toml` lists what is taken out. The outcomes are written into flink.md. Names on the command line: only
 these rows. The row `DAG` is the wiring of the DAGs, which is no behaviour of Flink; its outcomes are printed.
 """
 

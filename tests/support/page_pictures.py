@@ -1,4 +1,4 @@
-"""Takes the pictures of docs/how-to/watch.md and docs/how-to/run-in-airflow.md: the page, and a run, each in a real Airflow.
+"""Takes the pictures of watch.md and docs/how-to/run-in-airflow.md: the page, and a run, each in a real Airflow.
 
 `make page-pictures` takes all; names as arguments: only these. It needs a Chromium (scripts/install_browser).
 """

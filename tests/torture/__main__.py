@@ -283,7 +283,7 @@ class Seed:
                 self._compare(f"phase {phase + 1}, kept up")
 
     def _rebuild(self) -> None:
-        # A set is dropped as a whole. A name that was used for two columns cannot be described (docs/how-to/change-columns.md).
+        # A set is dropped as a whole. A name that was used for two columns cannot be described (change-columns.md).
         names = [name for name, table in sorted(self.person.tables.items()) if not table.reused]
         if self.form == "set" or not names:
             return

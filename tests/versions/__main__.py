@@ -1,4 +1,4 @@
-"""`make test-versions CELL=...` installs tidefold beside other versions, runs it there and writes docs/contributors/versions.md."""
+"""`make test-versions CELL=...` installs tidefold beside other versions, runs it there and writes versions.md."""
 
 from __future__ import annotations
 

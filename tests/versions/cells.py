@@ -63,7 +63,7 @@ CELLS = {
 
 
 def install(cell: Cell, folder: Path) -> str:
-    """Makes the environment of a cell, as docs/how-to/install.md says. Returns packages of Airflow that were changed."""
+    """Makes the environment of a cell, as install.md says. Returns packages of Airflow that were changed."""
     python = folder / "bin" / "python"
     if not python.exists():
         _uv("venv", "--python", cell.python, str(folder))

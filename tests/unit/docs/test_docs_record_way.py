@@ -1,4 +1,4 @@
-"""docs/contributors/way-of-one-record.md lists the functions that a record and a truncate pass through, by their first calls."""
+"""way-of-one-record.md lists the functions that a record and a truncate pass through, by their first calls."""
 
 from __future__ import annotations
 

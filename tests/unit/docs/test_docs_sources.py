@@ -1,4 +1,4 @@
-"""Sources: every configuration is valid, every code and operation is there, and the source of docs/how-to/extend.md works."""
+"""Sources: every configuration is valid, every code and operation is there, and the source of extend.md works."""
 
 from __future__ import annotations
 

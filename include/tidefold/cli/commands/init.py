@@ -39,7 +39,8 @@ def init(
     Samples the files below DIR and proposes a log for each feed: its key, columns and order, and the column that marks
     deleted rows. In the file, ASSUMED marks what the sample makes likely, and QUESTION marks what only you know. A log
     with a question stays commented out until you answer it. --interactive asks each question. Debezium's transaction
-    topic becomes no log: the file proposes a set as a comment (docs/how-to/sets.md). An existing file is never overwritten.
+    topic becomes no log: the file proposes a set as a comment (docs/how-to/sets.md). An existing file is never
+    overwritten.
 
     Example: tidefold init landing/ -c tidefold.yaml
 

@@ -59,7 +59,8 @@ alarms:
   failures: 2 # number of failed runs in a row that are allowed
 
 # Each log becomes one table. Its id names folders of the store: choose it now, it cannot change later. Its key, order
-# and merge cannot change once it has data (`tidefold drop` begins again); columns can, see docs/how-to/change-columns.md.
+# and merge cannot change once it has data (`tidefold drop` begins again); columns can:
+# docs/how-to/change-columns.md.
 logs:"""
 
 
@@ -133,8 +134,8 @@ def render_sets(sets: Sequence[ProposedSet], paths: Sequence[str], left_out: Col
         return ""
     lines = [
         "## Debezium's transaction topic becomes no table: it proves which transactions have landed completely. A set",
-        "## publishes its tables at one point of the source's log, or none of them (docs/how-to/sets.md). To use it, remove",
-        "## the `# ` of its lines.",
+        "## publishes its tables at one point of the source's log, or none of them (docs/how-to/sets.md). To use it,",
+        "## remove the `# ` of its lines.",
     ]
     lines += ["# sets:"] if any(one.logs for one in sets) else []
     for one, path in zip(sets, paths, strict=True):

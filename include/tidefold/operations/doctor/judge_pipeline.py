@@ -228,7 +228,7 @@ def judge_rewritten_rows(found: Iterable[RewrittenRows]) -> Iterator[DoctorFindi
             f"{one.log}: its newest snapshot wrote {in_units(one.written)} for {one.changes:,} changes of "
             f"{one.rows:,} rows. With `deletion_vectors: true` and `snapshots: {{kind: auto}}` the next one would "
             f"write about {in_units(one.expected)}, and later ones more. Files are written again when 15 % of their "
-            "rows are marked, or `snapshots.full_every` asks for it. docs/how-to/read.md says which readers support that."
+            "rows are marked, or `snapshots.full_every` asks for it. docs/how-to/read.md lists readers that can."
         )
         yield DoctorFinding("snapshots", OK, message)
     if not costly:

@@ -3,8 +3,8 @@
 Great Expectations evaluates single rows and fixed bounds. tidefold computes what compares with another snapshot or
 another table (`run/run_checks.py`).
 
-The first line of a class says when the check passes; `scripts/suite_reference.py` writes the table in docs/reference/quality.md
-from it.
+The first line of a class says when the check passes; `scripts/suite_reference.py` writes the table in
+docs/reference/quality.md from it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """State logs: the operations that a stream processor applied to one state (requirements S1 to S5).
 
-A value is `{"op": ..., "key": {...}, "value": ..., "values": [...]}`. docs/reference/sources.md lists the operations of each
-kind of state.
+A value is `{"op": ..., "key": {...}, "value": ..., "values": [...]}`. docs/reference/sources.md lists the operations
+of each kind of state.
 """
 
 from __future__ import annotations
