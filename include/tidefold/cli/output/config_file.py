@@ -59,8 +59,7 @@ alarms:
   failures: 2 # number of failed runs in a row that are allowed
 
 # Each log becomes one table. Its id names folders of the store: choose it now, it cannot change later. Its key, order
-# and merge cannot change once it has data (`tidefold drop` begins again); columns can:
-# docs/how-to/change-columns.md.
+# and merge cannot change once it has data (`tidefold drop` begins again); columns can: docs/how-to/change-columns.md.
 logs:"""
 
 
