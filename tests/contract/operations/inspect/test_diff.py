@@ -23,9 +23,9 @@ from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.log_state import Column, TableSpec
 from tidefold.domain.snapshot.manifest import DataFile
 from tidefold.errors import CorruptError, NotFoundError
-from tidefold.operations.ground import read as operation
 from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.ground.read import ReadRequest, plan_read
+from tidefold.operations.inspect import diff as operation
 from tidefold.operations.inspect.diff import Diff, diff
 from tidefold.operations.snapshot.compact_log import take_tail
 from tidefold.read.plan import ReadPlan

@@ -25,7 +25,7 @@ from tidefold.operations.requests import Fold, PointInTime, Restore
 from tidefold.operations.snapshot import materialize
 from tidefold.operations.snapshot.compact_log import take_tail
 from tidefold.operations.snapshot.confirm import Confirmation, confirm
-from tidefold.sources.landing import folders
+from tidefold.sources.landing import landing_place
 from tidefold.spark.dispatch import DispatchResult, run_without_spark
 from tidefold.spark.steps import AnyStep, AuditStep, IngestStep, MaterializeStep, QualityStep
 
@@ -111,12 +111,12 @@ def test_a_small_ingest_lists_what_landed_once_and_executes_what_it_weighed(
 ) -> None:
     looks: list[str] = []
 
-    def look(root: str, name: str) -> folders.Stamp:
+    def look(root: str, name: str) -> landing_place.Stamp:
         looks.append(name)
         return stamp_of(root, name)
 
-    stamp_of = folders.stamp_of
-    monkeypatch.setattr(folders, "stamp_of", look)
+    stamp_of = landing_place.stamp_of
+    monkeypatch.setattr(landing_place, "stamp_of", look)
     first, second = done(step(above(pipeline, PLENTY), "ingest"))
     assert [first.status, second.status] == ["taken", "taken"]
     assert sorted(looks) == [f"{log}+0+0000000000.jsonl" for log in LOGS]
