@@ -27,7 +27,7 @@ from deltalake.schema import PrimitiveType
 from support.pipelines import CONFIG, copy_pipeline, make_pipeline, publish, put
 from support.s3_server import S3Bucket
 from tidefold.changelog.schema import DELETE
-from tidefold.delta.data_files import deletions
+from tidefold.delta.deletion_vectors import deletions
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.verify.expected_files import ReaderProof
 from tidefold.ledger import read_manifest

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from tidefold.storage import open_store
+
 # Each is the name of a fixture that gives an empty place.
 OBJECT_STORES = ("s3", "azure_landing", "gcs")
 PLACES = ("disk", *OBJECT_STORES)
@@ -44,3 +46,8 @@ class DiskBucket:
 
     def delete(self, key: str) -> None:
         (self.folder / key).unlink()
+
+
+def delta_options(address: str) -> dict[str, str]:
+    """The options of deltalake for a table at an address."""
+    return open_store(address, Path("/")).options()

@@ -1,13 +1,10 @@
-"""Writes Parquet data files, with checksum and Delta statistics in one pass; reads and writes deletion vectors."""
+"""Writes Parquet data files, with checksum and Delta statistics in one pass."""
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
 import math
-import struct
-from array import array
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -17,16 +14,13 @@ from functools import partial
 from itertools import chain
 from typing import Any, BinaryIO, cast
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyroaring import BitMap64
 
 from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.paths import DataFileName, change_path, data_path
-from tidefold.domain.snapshot.manifest import DataFile, Deletions
+from tidefold.domain.snapshot.manifest import DataFile
 from tidefold.errors import AlreadyExistsError
 from tidefold.storage import Store
 from tidefold.storage.object_client import require_not_cancelled
@@ -282,56 +276,3 @@ def _row_groups(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterato
             waiting = []
     if waiting:
         yield pa.Table.from_batches(waiting).cast(schema)
-
-
-# All vectors are inline: there is no file to share, to delete or to lose. The Delta protocol defines the format
-# ("Deletion Vectors"). Decision 0021 lists the readers that support them.
-Places = npt.NDArray[np.uint64]
-
-_MAGIC = struct.Struct("<I")
-_MAGIC_NUMBER = 1_681_511_377
-# Both write four bytes as five characters, each in its own alphabet. Delta uses that of Z85.
-_PYTHONS = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
-_DELTAS = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
-_TO_DELTAS, _TO_PYTHONS = bytes.maketrans(_PYTHONS, _DELTAS), bytes.maketrans(_DELTAS, _PYTHONS)
-
-
-def deletions(places: Places) -> Deletions | None:
-    """Encodes the rows at these places, counted from 0, each once; None: no row."""
-    if not len(places):
-        return None
-    data = _MAGIC.pack(_MAGIC_NUMBER) + BitMap64(array("Q", places.tobytes())).serialize()
-    text = base64.b85encode(data, pad=True).translate(_TO_DELTAS).decode()
-    return Deletions(len(places), text, len(data))
-
-
-def places(deleted: Deletions | None) -> Places:
-    """Returns the places of the deleted rows, in ascending order."""
-    if deleted is None:
-        return np.empty(0, np.uint64)
-    data = base64.b85decode(deleted.vector.encode().translate(_TO_PYTHONS))[: deleted.bytes]
-    return np.asarray(BitMap64.deserialize(data[_MAGIC.size :]).to_array(), np.uint64)
-
-
-def without_deleted(batches: Iterable[pa.RecordBatch], file: DataFile) -> Iterator[pa.RecordBatch]:
-    """Yields the rows of a file that are not deleted. `batches` are all of its rows, in their order."""
-    gone, start = places(file.deletions), 0
-    for batch in batches:
-        first, last = np.searchsorted(gone, np.array([start, start + batch.num_rows], np.uint64))
-        if first < last:
-            kept = np.ones(batch.num_rows, bool)
-            kept[gone[first:last] - np.uint64(start)] = False
-            yield batch.filter(pa.array(kept))
-        else:
-            yield batch
-        start += batch.num_rows
-
-
-def descriptor(deleted: Deletions) -> dict[str, object]:
-    """Returns the descriptor of the vector for an action of a Delta commit."""
-    return {
-        "storageType": "i",
-        "pathOrInlineDv": deleted.vector,
-        "sizeInBytes": deleted.bytes,
-        "cardinality": deleted.rows,
-    }

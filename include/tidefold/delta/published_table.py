@@ -15,7 +15,7 @@ from deltalake import DeltaTable, Schema
 from deltalake.exceptions import TableNotFoundError
 
 from tidefold.changelog.schema import table_schema
-from tidefold.delta.data_files import deletions
+from tidefold.delta.deletion_vectors import deletions
 from tidefold.delta.raw_commit import (
     VECTORS_READER,
     TableProtocol,

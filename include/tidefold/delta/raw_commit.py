@@ -16,7 +16,7 @@ from types import MappingProxyType
 import msgspec
 from deltalake import DeltaTable, Schema
 
-from tidefold.delta.data_files import descriptor
+from tidefold.delta.deletion_vectors import descriptor
 from tidefold.domain.paths import CHANGE_FOLDER
 from tidefold.domain.snapshot.manifest import DataFile, Deletions, Manifest
 from tidefold.ledger.evidence import ATTEMPT_FACT, EPOCH_FACT, MANIFEST_FACT, SNAPSHOT_FACT, transactions_of

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from tidefold.changelog.key_group_hash import key_groups_of
 from tidefold.changelog.schema import GONE, Aligner, sidecar_schema, table_schema
-from tidefold.delta.data_files import without_deleted
+from tidefold.delta.deletion_vectors import without_deleted
 from tidefold.domain.key_groups import KeyGroups, OwnedRows
 from tidefold.domain.log_state import Expire, TableSpec
 from tidefold.domain.snapshot.manifest import DataFile

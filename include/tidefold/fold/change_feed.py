@@ -18,7 +18,8 @@ import pyarrow.parquet as pq
 
 from tidefold.changelog.duckdb_connections import connect
 from tidefold.changelog.schema import table_schema
-from tidefold.delta.data_files import Places, places, write_change_file
+from tidefold.delta.data_files import write_change_file
+from tidefold.delta.deletion_vectors import Places, places
 from tidefold.domain.external_snapshot import StorageTier
 from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.paths import DataFileName, LogPaths, data_path

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from deltalake import DeltaTable
@@ -26,15 +26,8 @@ def open_table(store: Store, path: str, version: int | None = None) -> DeltaTabl
 
     Raises TableNotFoundError if there is none, CorruptError if its log cannot be read, StorageError.
     """
-    return open_address(store.uri(path), store.options(), version, path)
-
-
-def open_address(
-    address: str, options: Mapping[str, str] | None, version: int | None = None, path: str | None = None
-) -> DeltaTable:
-    """As `open_table`, for an address outside of the store."""
-    with convert_errors(address if path is None else path, TableNotFoundError):
-        return DeltaTable(address, version=version, storage_options=dict(options or {}) or None)
+    with convert_errors(path, TableNotFoundError):
+        return DeltaTable(store.uri(path), version=version, storage_options=store.options() or None)
 
 
 @contextmanager

@@ -17,13 +17,12 @@ from deltalake import write_deltalake
 from typer.testing import CliRunner
 
 from support.landing import record, text_of
-from support.landing_places import PLACES, LandingBucket
+from support.landing_places import PLACES, LandingBucket, delta_options
 from support.state_logs import op
 from tidefold.cli.app import app
 from tidefold.compute.runners import in_process
 from tidefold.config import load_config
 from tidefold.operations.ingest.ingest import ingest
-from tidefold.sources.landing.folders import folder_at
 from tidefold.wiring import open_pipeline
 
 FEED = {"delta.enableChangeDataFeed": "true"}
@@ -136,7 +135,7 @@ def land(bucket: LandingBucket, number: int) -> None:
         bucket.put(f"landing/{log}/{name_of(log, number)}", kind.data(log, number))
     for log in TABLES:
         table, address = pa.table({"id": pa.array([number], pa.int32()), "text": [f"t{number}"]}), f"landing/{log}"
-        options = folder_at(f"{bucket.root}/{address}").options
+        options = delta_options(f"{bucket.root}/{address}")
         mode = "append" if log == "delta_feed" else "overwrite"
         write_deltalake(f"{bucket.root}/{address}", table, mode=mode, configuration=FEED, storage_options=options)
 
@@ -180,7 +179,7 @@ def test_init_reads_what_lies_in_a_place_and_its_file_works(
     bucket.put("landing/orders/2026-11-01.csv", f"id,text,updated_at\n{rows}".encode())
     bucket.put("landing/items/items+0+0000000000.jsonl", json_lines(*(envelope("items", i) for i in range(5))))
     table = pa.table({"id": [1, 2, 3], "name": ["a", "b", "c"]})
-    write_deltalake(f"{address}/people", table, configuration=FEED, storage_options=folder_at(address).options)
+    write_deltalake(f"{address}/people", table, configuration=FEED, storage_options=delta_options(address))
     done = CliRunner().invoke(app, ["init", address])
     assert done.exit_code == 0, done.output
     config = load_config(tmp_path / "tidefold.yaml")

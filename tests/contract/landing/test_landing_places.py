@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from support.landing_places import OBJECT_STORES, PLACES, DiskBucket, LandingBucket
+from support.landing_places import OBJECT_STORES, PLACES, DiskBucket, LandingBucket, delta_options
 from tidefold.errors import NotFoundError, StorageError
 from tidefold.sources.landing import object_folder
 from tidefold.sources.landing.folders import folder_at, name_at
@@ -254,8 +254,8 @@ def test_a_file_that_is_replaced_while_it_is_read_gives_no_mixture(bucket: Landi
 def test_tables_of_delta_are_found_at_any_depth_and_read(bucket: LandingBucket, place: LandingPlace) -> None:
     for name in ("people", "shop/eu/orders"):
         address = f"{place.address}/{name}"
-        write_deltalake(address, pa.table({"id": [1, 2, 3]}), storage_options=place.options)
-        assert DeltaTable(address, storage_options=place.options).count() == 3
+        write_deltalake(address, pa.table({"id": [1, 2, 3]}), storage_options=delta_options(address))
+        assert DeltaTable(address, storage_options=delta_options(address)).count() == 3
         assert folder_at(address).find_tables() == {".": "Delta"}
     for name in ("rows/a.csv", "ice/metadata/v1.metadata.json", "hudi/.hoodie/hoodie.properties", "metadata/a.json"):
         put(bucket, name)

@@ -21,7 +21,7 @@ from tidefold.changelog.duckdb_connections import connect
 from tidefold.changelog.key_group_hash import key_groups_of
 from tidefold.changelog.schema import table_schema
 from tidefold.compute.runners import in_process
-from tidefold.delta.data_files import deletions
+from tidefold.delta.deletion_vectors import deletions
 from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.log_state import Column, SnapshotKind, TableSpec
 from tidefold.domain.paths import DataFileName, LogPaths, data_path

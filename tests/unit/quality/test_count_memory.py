@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tidefold.delta.data_files import deletions
+from tidefold.delta.deletion_vectors import deletions
 from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.log_state import Column, SnapshotKind, TableSpec
 from tidefold.domain.snapshot.manifest import DataFile, Manifest

@@ -8,8 +8,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from tidefold.sources.delta.log import first_readable, has_feed, is_mapped, read_commit, versions
+from tidefold.sources.delta.log import DeltaLog
 from tidefold.sources.delta.rows import AFTER, BEFORE, CHANGE, DELETE, INSERT, without_unchanged_keys
+from tidefold.sources.delta.table_version import find_first_readable, read_version
 from tidefold.storage.local_store import LocalStore
 
 
@@ -26,34 +27,39 @@ def test_files_of_changes_say_all(tmp_path: Path) -> None:
         for kind in ("add", "remove", "cdc")
     }
     store = commit(tmp_path, 0, *files.values(), {"commitInfo": {"timestamp": 7, "inCommitTimestamp": 9}})
-    found = read_commit(store, 0)
+    found = DeltaLog(store).read_commit(0)
     assert (found.files, found.bytes, found.time, found.has_vectors) == (("cdc a",), 5, 9000, False)
 
 
 def test_what_changes_no_data_is_left_out(tmp_path: Path) -> None:
     """OPTIMIZE moves rows between files."""
     moved = [{kind: {"path": kind, "size": 5, "dataChange": False}} for kind in ("add", "remove")]
-    found = read_commit(commit(tmp_path, 3, *moved), 3)
+    found = DeltaLog(commit(tmp_path, 3, *moved)).read_commit(3)
     assert (found.files, found.bytes, found.time) == ((), 1, None)
 
 
 def test_the_first_version_that_can_be_read(tmp_path: Path) -> None:
+    meta = {"metaData": {"id": "a"}, "protocol": {"minReaderVersion": 1}}
     for version in (2, 3, 5, 6, 7):
-        store = commit(tmp_path, version, {"add": {"path": f"{version}.parquet", "dataChange": True}})
-    assert versions(store) == (2, 3, 5, 6, 7)
+        more = [meta] if version == 5 else []
+        store = commit(tmp_path, version, {"add": {"path": f"{version}.parquet", "dataChange": True}}, *more)
+    log = DeltaLog(store)
+    assert log.versions == (2, 3, 5, 6, 7)
     for version in (2, 3, 5, 7):
         (tmp_path / f"{version}.parquet").touch()
-    assert first_readable(store, versions(store)) == 7, "the file of 6 is gone"
+    assert find_first_readable(log) == 7, "the file of 6 is gone"
     (tmp_path / "6.parquet").touch()
-    assert first_readable(store, versions(store)) == 5, "4 is gone"
-    assert first_readable(store, ()) == 0
+    assert find_first_readable(log) == 5, "4 is gone"
+    commit(tmp_path, 5, {"add": {"path": "5.parquet"}})
+    assert find_first_readable(log) is None, "nothing says what columns the table has"
+    assert find_first_readable(DeltaLog(LocalStore(tmp_path / "none"))) is None
 
 
 @pytest.mark.parametrize(("value", "feed"), [("true", True), ("TRUE", True), ("false", False), (None, False)])
-def test_properties(value: str | None, feed: bool) -> None:
-    assert has_feed({"delta.enableChangeDataFeed": value} if value else {}) == feed
-    assert is_mapped({"delta.columnMapping.mode": "name"})
-    assert not is_mapped({"delta.columnMapping.mode": "none"})
+def test_properties(value: str | None, feed: bool, tmp_path: Path) -> None:
+    properties = {"delta.enableChangeDataFeed": value} if value else {}
+    store = commit(tmp_path, 0, {"metaData": {"id": "a", "configuration": properties}, "protocol": {}})
+    assert read_version(DeltaLog(store), 0).has_feed == feed
 
 
 def test_the_old_half_of_an_update_counts_only_where_its_key_is_gone() -> None:

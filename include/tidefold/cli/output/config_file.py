@@ -198,7 +198,7 @@ def _commit_time(log: ProposedLog) -> dict[str, str]:
 
 
 def _place(log: ProposedLog) -> str:
-    return "table" if log.format == "delta-cdf" else "path"
+    return "table" if log.format in ("delta", "delta-cdf") else "path"
 
 
 def _format_type(column: ProposedColumn) -> Any:

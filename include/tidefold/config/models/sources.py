@@ -383,6 +383,10 @@ class DeltaTableEntry(DeltaFeedEntry):
         default=ExtractEntry(),
         description="full: each version is an extract with all rows; or a mapping with its limits",
     )
+    replaced: Literal["refuse", "accept"] = Field(
+        default="refuse",
+        description="accept: a table that CREATE OR REPLACE makes again is the next extract; refuse: it stops the log",
+    )
 
 
 class CustomEntry(LandedEntry):

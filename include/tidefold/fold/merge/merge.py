@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from tidefold.changelog.duckdb_connections import connect
 from tidefold.changelog.key_group_hash import quote_name
 from tidefold.changelog.schema import CLEAR, DELETE, LEFT_OUT, has_absent, order_columns, sidecar_schema, table_schema
-from tidefold.delta.data_files import Places, deletions, places
+from tidefold.delta.deletion_vectors import Places, deletions, places
 from tidefold.domain.snapshot.claim import MARKED_SHARE
 from tidefold.domain.snapshot.manifest import NAMED, DataFile
 from tidefold.domain.table.table_spec import Engine, TableSpec

@@ -12,7 +12,7 @@ from dataclasses import asdict, replace
 from itertools import product
 from typing import Protocol
 
-from tidefold.delta.data_files import places
+from tidefold.delta.deletion_vectors import places
 from tidefold.delta.published_table import delta_schema
 from tidefold.delta.raw_commit import TableProtocol
 from tidefold.domain.log_state import LogState, Snapshot, State

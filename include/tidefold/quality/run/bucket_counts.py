@@ -20,7 +20,7 @@ from tidefold.changelog.duckdb_connections import open_database
 from tidefold.changelog.key_group_hash import key_group_sql, quote_name
 from tidefold.changelog.schema import table_schema
 from tidefold.compute.runners import Runner
-from tidefold.delta.data_files import Places, without_deleted
+from tidefold.delta.deletion_vectors import Places, without_deleted
 from tidefold.delta.published_table import active_files
 from tidefold.domain.log_state import SnapshotKind, TableSpec
 from tidefold.domain.paths import data_path

@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 
 from tidefold import __version__
-from tidefold.delta.data_files import Places, places
+from tidefold.delta.deletion_vectors import Places, places
 from tidefold.domain.log_state import TableSpec
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot.manifest import DataFile, Manifest

@@ -3,73 +3,50 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from urllib.parse import unquote
+from uuid import UUID
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from deltalake import DeltaTable
 
-from tidefold.domain.log_state import Column, TableSpec
+from tidefold.delta.deletion_vectors import Places, decode_text, decode_vector
 from tidefold.errors import InvalidInputError
-from tidefold.sources.delta.log import DeltaCommit, FileAction
+from tidefold.sources.delta.log import DeletionVector, DeltaCommit, DeltaLog, FileAction, make_damaged_error
+from tidefold.sources.delta.table_version import SourceColumn, TableVersion, read_files
 from tidefold.sources.files.parquet import instants
 from tidefold.sources.records.columnar_changes import of_text
 from tidefold.storage import Store
-from tidefold.storage.delta_tables import open_table
 
 # An absolute path or an address.
 _ELSEWHERE = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*:")
 CHANGE = "_change_type"
 INSERT, DELETE, BEFORE, AFTER = "insert", "delete", "update_preimage", "update_postimage"
+# A vector in a file stands behind its length and before its checksum; its name is the last 20 characters of the path.
+_WORD, _UUID = 4, 20
 
 
 @dataclass(frozen=True, slots=True)
 class Version:
     """A version to read."""
 
-    store: Store
+    log: DeltaLog
     commit: DeltaCommit
-    shape: TableSpec
-
-    def table(self, version: int) -> DeltaTable:
-        """The table as it was at a version."""
-        return open_table(self.store, "", version)
+    table: TableVersion
 
 
-def snapshot_rows(table: DeltaTable, store: Store) -> pa.Table:
-    """All rows of a table at one version, in no order. Raises TidefoldError for a file outside its folder.
-
-    The store opens the files, and not deltalake: that one follows links, and a link may replace a file after any check.
-    """
-    schema, live = pa.schema(table.schema().to_arrow()), _find_live_rows(table)
-    parts = [schema.empty_table()]
-    for action in pa.table(table.get_add_actions()).to_pylist():
-        name = unquote(action["path"])
-        if _ELSEWHERE.match(name) or ".." in name.split("/"):
-            raise InvalidInputError(
-                "PATH_OUTSIDE_ROOT",
-                f"`{name}` is outside the Delta table.",
-                hint="It may be a shallow clone. Copy the table with its files.",
-            )
-        rows = _read_file(store, name)
-        rows = rows.filter(_mask(live[name], rows)) if name in live else rows
-        values, count = action.get("partition") or {}, rows.num_rows
-        columns = {
-            field.name: rows.column(field.name).cast(field.type)
-            if field.name in rows.column_names
-            else pa.repeat(pa.scalar(values.get(field.name), field.type), count)
-            for field in schema
-        }
-        parts.append(pa.table(columns, schema=schema))
-    return pa.concat_tables(parts)
-
-
-def _read_file(store: Store, name: str) -> pa.Table:
-    with pq.ParquetFile(pa.BufferReader(store.read(name)), coerce_int96_timestamp_unit="us") as file:
-        return instants(file, file.read())
+def snapshot_rows(store: Store, table: TableVersion, files: Sequence[FileAction]) -> pa.Table:
+    """The live rows of these files of a table. Raises TidefoldError."""
+    parts = (
+        rows.filter(pa.array(_find_live(store, file, rows)))
+        for file in files
+        for rows in [_read_file(store, table, file)]
+    )
+    return pa.concat_tables([table.schema.empty_table(), *parts], promote_options="permissive")
 
 
 def read_changes(version: Version) -> pa.Table:
@@ -77,17 +54,13 @@ def read_changes(version: Version) -> pa.Table:
 
     Raises NotFoundError if a file was deleted.
     """
-    commit = version.commit
+    store, commit, table = version.log.store, version.commit, version.table
     if commit.changes:
-        parts = [_rows(version, action, None) for action in sorted(commit.changes, key=lambda a: a.name)]
-    elif commit.has_vectors:
-        parts = list(_by_vectors(version))
+        parts = [_read_file(store, table, file, kinds=True) for file in sorted(commit.changes, key=lambda a: a.name)]
     else:
-        gone = (_rows(version, action, DELETE) for action in sorted(commit.removed, key=lambda a: a.name))
-        parts = [*gone, *(_rows(version, action, INSERT) for action in sorted(commit.added, key=lambda a: a.name))]
-    if not parts:
-        return pa.table({CHANGE: pa.array([], pa.string())})
-    return pa.concat_tables(parts, promote_options="permissive")
+        parts = list(_compare_files(version))
+    empty = table.schema.append(pa.field(CHANGE, pa.string())).empty_table()
+    return pa.concat_tables([empty, *parts], promote_options="permissive")
 
 
 def without_unchanged_keys(rows: pa.Table, key: Sequence[str]) -> tuple[pa.Table, int]:
@@ -107,59 +80,100 @@ def without_unchanged_keys(rows: pa.Table, key: Sequence[str]) -> tuple[pa.Table
     return rows.filter(pa.array([row not in gone for row in range(rows.num_rows)], pa.bool_())), len(gone)
 
 
-def _rows(version: Version, action: FileAction, kind: str | None) -> pa.Table:
-    """The rows of one file; `kind` None: the file has it."""
-    rows = _read_file(version.store, action.name)
-    columns = {name: rows.column(name) for name in rows.column_names}
-    types = {name: column for column in version.shape.columns for name in (*column.aliases, column.name)}
-    for name, text in (action.partition_values or {}).items():
-        if name in types:
-            columns[name] = _repeat_value(text, types[name], rows.num_rows)
-    if kind is not None:
-        columns[CHANGE] = pa.repeat(pa.scalar(kind), rows.num_rows)
-    return pa.table(columns)
-
-
-def _repeat_value(text: str | None, column: Column, count: int) -> pa.Array:
-    """The value of a partition column, for all rows of a file."""
-    value = None if text in (None, "") else text
-    values, unfit = of_text(pa.array([value.encode() if value else None], pa.binary()), column)
-    if len(unfit):
-        raise ValueError(f"partition column {column.name} contains {text!r}, which is not a {column.type}")
-    return pa.repeat(values[0], count)
-
-
-def _by_vectors(version: Version) -> Iterator[pa.Table]:
+def _compare_files(version: Version) -> Iterator[pa.Table]:
     """Rows that are live in one of the two versions only, file by file."""
-    commit = version.commit
-    before = _find_live_rows(version.table(commit.version - 1)) if commit.version else {}
-    after = _find_live_rows(version.table(commit.version))
+    store, commit = version.log.store, version.commit
     removed = {action.name: action for action in commit.removed}
     added = {action.name: action for action in commit.added}
+    if version.table.partitions and any(action.partition_values is None for action in commit.removed):
+        before = {file.name: file for file in read_files(version.log, commit.version - 1)}
+        removed = {name: before.get(name, action) for name, action in removed.items()}
     for name in sorted({*removed, *added}):
-        rows = _rows(version, added.get(name) or removed[name], None)
-        if CHANGE in rows.column_names:
-            # Spark leaves it, without values, in data files that an update or a merge wrote.
-            rows = rows.drop_columns(CHANGE)
-        old = _mask(before.get(name, []), rows) if name in removed else _none(rows)
-        new = _mask(after.get(name, []), rows) if name in added else _none(rows)
-        for kind, mask in ((DELETE, pc.and_not(old, new)), (INSERT, pc.and_not(new, old))):
-            live = rows.filter(mask)
+        rows = _read_file(store, version.table, added.get(name) or removed[name])
+        none = np.zeros(rows.num_rows, bool)
+        old = _find_live(store, removed[name], rows) if name in removed else none
+        new = _find_live(store, added[name], rows) if name in added else none
+        for kind, mask in ((DELETE, old & ~new), (INSERT, new & ~old)):
+            live = rows.filter(pa.array(mask))
             yield live.append_column(CHANGE, pa.repeat(pa.scalar(kind), live.num_rows))
 
 
-def _find_live_rows(table: DeltaTable) -> dict[str, list[bool]]:
-    """For each file with a deletion vector, which of its rows are live."""
-    vectors = pa.RecordBatchReader.from_stream(table.deletion_vectors()).read_all().to_pylist()
-    root = table.table_uri.removeprefix("file://").rstrip("/")
-    names = (row["filepath"].removeprefix("file://").removeprefix(root).lstrip("/") for row in vectors)
-    return {unquote(name): row["selection_vector"] for name, row in zip(names, vectors, strict=True)}
+def _read_file(store: Store, table: TableVersion, action: FileAction, *, kinds: bool = False) -> pa.Table:
+    """All rows of a file, with the columns of the table; with the kinds of changes if the file has them.
+
+    The store opens the file: it follows no link, which may replace a file after any check.
+    """
+    name = action.name
+    if _ELSEWHERE.match(name) or ".." in name.split("/"):
+        raise InvalidInputError(
+            "PATH_OUTSIDE_ROOT",
+            f"`{name}` is outside the Delta table.",
+            hint="It may be a shallow clone. Copy the table with its files.",
+        )
+    with pq.ParquetFile(pa.BufferReader(store.read(name)), coerce_int96_timestamp_unit="us") as file:
+        ids = {int(f.metadata[b"PARQUET:field_id"]): f.name for f in file.schema_arrow if _has_id(f)}
+        stored = instants(file, file.read())
+    columns = {
+        column.name: _repeat_value(action.partition_values or {}, column, stored.num_rows)
+        if column.stored_name in table.partitions
+        else _find_values(stored, column, ids if table.by_id else {})
+        for column in table.columns
+    }
+    if kinds:
+        if CHANGE not in stored.column_names:
+            raise make_damaged_error(f"`{name}`", f"it has no column `{CHANGE}`")
+        columns[CHANGE] = stored.column(CHANGE)
+    return pa.table(columns)
 
 
-def _mask(live: list[bool], rows: pa.Table) -> pa.Array:
-    """A vector may be shorter than the file; the remaining rows are live."""
-    return pa.array([*live, *([True] * (rows.num_rows - len(live)))], pa.bool_())
+def _has_id(field: pa.Field) -> bool:
+    return b"PARQUET:field_id" in (field.metadata or {})
 
 
-def _none(rows: pa.Table) -> pa.Array:
-    return pa.repeat(pa.scalar(value=False), rows.num_rows)
+def _find_values(rows: pa.Table, column: SourceColumn, ids: Mapping[int, str]) -> pa.ChunkedArray:
+    """The values of a column; a column that a file lacks is null, and one that was widened since is cast."""
+    name = ids.get(column.field_id, "") if ids and column.field_id is not None else column.stored_name
+    if name not in rows.column_names:
+        return pa.nulls(rows.num_rows, column.type or pa.null())
+    values = rows.column(name)
+    return values if column.type is None or values.type == column.type else values.cast(column.type)
+
+
+def _repeat_value(partition: Mapping[str, str | None], column: SourceColumn, count: int) -> pa.Array:
+    """The value of a partition column, for all rows of a file."""
+    text = partition.get(column.stored_name) or None
+    values, unfit = of_text(pa.array([text.encode() if text else None], pa.binary()), column.own)
+    if len(unfit):
+        raise ValueError(f"partition column {column.name} contains {text!r}, which is not a {column.text}")
+    return pa.repeat(values[0].cast(column.type), count)
+
+
+def _find_live(store: Store, action: FileAction, rows: pa.Table) -> npt.NDArray[np.bool_]:
+    """Which rows of a file no vector deletes."""
+    live = np.ones(rows.num_rows, bool)
+    if action.deletion_vector is not None:
+        try:
+            gone = _read_vector(store, action.deletion_vector)
+        except ValueError as error:
+            raise make_damaged_error(f"the deletion vector of `{action.name}`", str(error)) from error
+        if len(gone) != action.deletion_vector.cardinality or (len(gone) and gone[-1] >= rows.num_rows):
+            raise make_damaged_error(f"the deletion vector of `{action.name}`", "it deletes other rows than it says")
+        live[gone] = False
+    return live
+
+
+def _read_vector(store: Store, vector: DeletionVector) -> Places:
+    text = vector.path_or_inline_dv
+    if vector.storage_type == "i":
+        return decode_vector(decode_text(text)[: vector.size_in_bytes])
+    if vector.storage_type != "u":
+        raise ValueError(f"it is outside of the table: {text}")
+    folder, name = text[:-_UUID], UUID(bytes=decode_text(text[-_UUID:]))
+    path = f"{folder}/deletion_vector_{name}.bin" if folder else f"deletion_vector_{name}.bin"
+    data = store.read(path, vector.offset or 0, vector.size_in_bytes + 2 * _WORD)
+    vector_bytes, checksum = data[_WORD:-_WORD], data[-_WORD:]
+    if not int.from_bytes(data[:_WORD], "big") == len(vector_bytes) == vector.size_in_bytes:
+        raise ValueError(f"`{path}` has another length")
+    if zlib.crc32(vector_bytes) != int.from_bytes(checksum, "big"):
+        raise ValueError(f"`{path}` has another checksum")
+    return decode_vector(vector_bytes)

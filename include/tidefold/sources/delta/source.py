@@ -8,29 +8,17 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
+from dataclasses import replace
 
-import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.fs import DeltaStorageHandler
 
 from tidefold.domain.log_state import LogState, Position, TableSpec
-from tidefold.errors import CorruptError, InvalidInputError, NotFoundError, RefusedError, StorageError, TidefoldError
+from tidefold.errors import InvalidInputError, NotFoundError, RefusedError, StorageError, TidefoldError
 from tidefold.sources.api import ParsedFile, UnfitFileError
-from tidefold.sources.delta.log import (
-    DeltaCommit,
-    commit_path,
-    first_readable,
-    has_feed,
-    is_mapped,
-    read_commit,
-    versions,
-)
+from tidefold.sources.delta.log import DeltaLog, commit_path, open_source
 from tidefold.sources.delta.rows import (
     AFTER,
     BEFORE,
@@ -41,6 +29,13 @@ from tidefold.sources.delta.rows import (
     read_changes,
     snapshot_rows,
     without_unchanged_keys,
+)
+from tidefold.sources.delta.table_version import (
+    TableVersion,
+    find_first_readable,
+    find_first_with_feed,
+    read_files,
+    read_version,
 )
 from tidefold.sources.feed import Feed
 from tidefold.sources.files.base import RowTaker, misfit
@@ -53,12 +48,15 @@ from tidefold.sources.landing.problems import FileProblem, report_unfit_schema
 from tidefold.sources.quarantine.writer import QuarantineWriter
 from tidefold.sources.records.columnar_changes import OpColumn, Rules, of_values
 from tidefold.sources.records.record_types import own_names
-from tidefold.storage import open_store
-from tidefold.storage.delta_tables import convert_errors, open_table
-from tidefold.storage.local_store import LocalStore
-from tidefold.storage.safe_files import UnsafeFileError, stat_regular
+from tidefold.storage.delta_tables import convert_errors
 
 SNAPSHOT, _VERSION = "snapshot", "version"
+# `replaced: accept`
+ACCEPT = "accept"
+_FIT = (
+    "The table changed its columns. Change `columns` of the log as docs/how-to/change-columns.md says: a new column "
+    "gets `default: null`."
+)
 # A row's offset: its version, and its number there.
 _ROWS = 32
 _RULES = Rules(
@@ -72,60 +70,60 @@ class DeltaFeed:
     def __init__(self, feed: Feed) -> None:
         self._address = feed.path
         self._from: int | None = feed.options.get("from_version")
-        # No link below the table's folder is followed.
-        store = open_store(feed.path, Path("/"))
-        self._store = LocalStore(store.root, private=True) if isinstance(store, LocalStore) else store
+        self._accepts_replaced: bool = feed.options.get("replaced") == ACCEPT
+        self._store = open_source(feed.path)
 
     def listing(self, state: LogState) -> Listing:
         """Raises NotFoundError for a missing table, RefusedError if it was replaced or its next version was deleted."""
-        table, position, commits = self.open_newest(state)
+        log, table, position = self.open_newest(state)
         if position is None and self._from is None:
-            return Listing((self.snapshot_file(table), *self.list_torn(table, commits)))
+            return Listing((self.snapshot_file(log, table), *self.list_torn(log, table)))
         first = position.next_offset if position else self._from or 0
-        if missing := sorted(set(range(first, table.version() + 1)) - set(commits)):
-            raise self._version_gone(missing[0], commits)
+        if missing := sorted(set(range(first, table.version + 1)) - set(log.versions)):
+            raise self._version_gone(missing[0], log)
         files = []
-        for version in range(first, table.version() + 1):
-            commit = self._read_commit(version)
+        for version in range(first, table.version + 1):
+            commit = log.read_commit(version)
             files.append(self.version_file(_VERSION, version, table, commit.bytes, (commit.time or 0) / 1e6))
             if not commit.is_whole:
                 return Listing(tuple(files))  # The versions after it wait, too.
-        return Listing((*files, *self.list_torn(table, commits)))
+        return Listing((*files, *self.list_torn(log, table)))
 
-    def open_newest(self, state: LogState) -> tuple[DeltaTable, Position | None, tuple[int, ...]]:
-        """Returns the table at its newest whole version, the position of the log, and the versions with a commit.
+    def open_newest(self, state: LogState) -> tuple[DeltaLog, TableVersion, Position | None]:
+        """Returns the log of the table, its newest whole version, and the position of the log.
 
         Raises RefusedError (DELTA_SOURCE_REPLACED) if the log has ingested another table, or other commits.
         """
-        self._require_plain_log()
-        commits = versions(self._store)
-        is_torn = bool(commits) and not self._read_commit(commits[-1]).is_whole
-        table = self.open_table(commits[-1] - 1 if is_torn else None)
-        position, table_id = state.positions[0] if state.positions else None, str(table.metadata().id)
-        if position and position.topic != table_id:
-            raise self.table_replaced(position, f"is another table now (id {table_id}, was {position.topic})")
-        if position and position.next_offset > table.version() + 1:
-            raise self.table_replaced(position, f"ends with version {table.version()} now")
+        log = DeltaLog(self._store)
+        if log.newest is None:
+            raise NotFoundError("DELTA_SOURCE_MISSING", f"There is no Delta table at `{self._address}`.")
+        is_torn = log.newest in log.versions and not log.read_commit(log.newest).is_whole
+        table = self._read_version(log, log.newest - is_torn)
+        position = state.positions[0] if state.positions else None
+        if position and position.topic != table.id and not self._accepts_replaced:
+            raise self.table_replaced(position, f"is another table now (id {table.id}, was {position.topic})")
+        if position:
+            table = replace(table, id=position.topic)  # The log goes on under the first id.
+        if position and position.next_offset > table.version + 1:
+            raise self.table_replaced(position, f"ends with version {table.version} now")
         last = position.next_offset - 1 if position else -1
-        if position and last in commits and not self._is_ingested(state, table_id, last):
+        if position and last in log.versions and not _is_ingested(state, position.topic, log, last):
             raise self.table_replaced(position, f"has another version {last} than the one that was ingested")
-        return table, position, commits
+        return log, table, position
 
-    def _is_ingested(self, state: LogState, table_id: str, version: int) -> bool:
-        """Whether the log has ingested this commit; true if its record is not known, as after a rebuild."""
-        checksums = (entry.checksum for entry in reversed(state.landed) if entry.next_offset == version + 1)
-        return next(filter(None, checksums), "") in (
-            "",
-            _name_digest(table_id, version),
-            self._read_commit(version).checksum,
-        )
+    def _read_version(self, log: DeltaLog, version: int) -> TableVersion:
+        try:
+            return read_version(log, version)
+        except NotFoundError as error:
+            raise self._version_gone(version, log) from error
 
-    def list_torn(self, table: DeltaTable, commits: Sequence[int]) -> list[LandedFile]:
+    def list_torn(self, log: DeltaLog, table: TableVersion) -> list[LandedFile]:
         """Returns the newest version if its commit is still being written."""
-        return [self.version_file(_VERSION, one, table, 1, 0.0) for one in commits[-1:] if one > table.version()]
+        newest = [one for one in log.versions[-1:] if one > table.version]
+        return [self.version_file(_VERSION, version, table, 1, 0.0) for version in newest]
 
     def ending(self, file: LandedFile, taken: int) -> Ending:
-        if file.name.startswith(_VERSION) and not self._read_commit(file.start).is_whole:
+        if file.name.startswith(_VERSION) and not DeltaLog(self._store).read_commit(file.start).is_whole:
             return Ending(0, torn=True)
         return Ending(file.size)
 
@@ -133,47 +131,39 @@ class DeltaFeed:
         """Returns None: a refused row is not read again. Correct it in the table, which makes a new version."""
 
     def parse(self, task: FileTask, shape: TableSpec, quarantine: QuarantineWriter) -> ParsedFile:
+        log = DeltaLog(self._store)
         try:
-            return self._parse(task, shape, quarantine)
+            return self._parse(log, task, shape, quarantine)
         except NotFoundError as error:
-            raise UnfitFileError(
-                _problem_of(task, self._version_gone(task.file.start, versions(self._store)))
-            ) from error
+            raise UnfitFileError(_problem_of(task, self._version_gone(task.file.start, log))) from error
         except TidefoldError as error:
-            failure = self._unreadable(error) if isinstance(error, CorruptError) else error
-            raise UnfitFileError(_problem_of(task, failure)) from error
-        except (DeltaError, pa.ArrowException, msgspec.DecodeError, OSError, ValueError) as error:
+            raise UnfitFileError(_problem_of(task, error)) from error
+        except (pa.ArrowException, OSError, ValueError) as error:
             raise UnfitFileError(_problem_of(task, self._unreadable(error))) from error
 
-    def _parse(self, task: FileTask, shape: TableSpec, quarantine: QuarantineWriter) -> ParsedFile:
+    def _parse(self, log: DeltaLog, task: FileTask, shape: TableSpec, quarantine: QuarantineWriter) -> ParsedFile:
         number = task.file.start
-        table = self.open_table(number)
-        self._check(table, task, shape)
+        table = read_version(log, number)
+        self._check(log, table, task, shape)
         taker = RowTaker(task.file, shape, _RULES, of_values, quarantine)
         account = taker.account
+        commit = log.read_commit(number) if number in log.versions else None
         if task.file.name.startswith(SNAPSHOT):
-            rows = snapshot_rows(table, self._store)
+            rows = snapshot_rows(self._store, table, read_files(log, number))
             rows = rows.append_column(CHANGE, pa.repeat(pa.scalar(INSERT), rows.num_rows))
-            exists = number in versions(self._store)
-            checksum = self._read_commit(number).checksum if exists else _name_digest(task.file.topic, number)
         else:
-            commit = read_commit(self._store, number)
-            rows, checksum = read_changes(Version(self._store, commit, shape)), commit.checksum
-        # A column that the file lacks is null.
-        columns = {name: rows.column(name) for name in rows.column_names}
-        for field in pa.schema(table.schema().to_arrow()):
-            columns.setdefault(field.name, pa.nulls(rows.num_rows, field.type))
-        rows = pa.table(columns)
+            rows = read_changes(Version(log, commit or log.read_commit(number), table))
         rows = rows.rename_columns(own_names(shape, rows.column_names))
         rows, halves = without_unchanged_keys(rows, shape.key)
         self.check_keys(rows, shape, number)
-        taker.take(_add_places(rows, number, self.find_time(number)), range(1, rows.num_rows + 1))
+        taker.take(_add_places(rows, number, self.find_time(log, number)), range(1, rows.num_rows + 1))
         account.records += halves
         account.ignored += halves
         account.lowest = account.first = account.last = number
         high = max(task.stream.max_order, (number, 1)) if account.changes else task.stream.max_order
         account.stream = account.stream._replace(max_order=high)
         account.low = (number, 0) if account.changes else None
+        checksum = commit.checksum if commit else _name_digest(task.file.topic, number)
         return ParsedFile(account, taker.to_table(), checksum)
 
     def check_keys(self, rows: pa.Table, shape: TableSpec, version: int) -> None:
@@ -197,10 +187,10 @@ class DeltaFeed:
                 "tidefold cannot tell which row is right.",
             )
 
-    def find_time(self, version: int) -> int | None:
+    def find_time(self, log: DeltaLog, version: int) -> int | None:
         """Returns when a version was committed, in microseconds: as its commit says, else as its file does."""
         with suppress(NotFoundError):
-            if (time := self._read_commit(version).time) is not None:
+            if (time := log.read_commit(version).time) is not None:
                 return time
         with convert_errors(self._address):
             [file] = DeltaStorageHandler(self._store.uri(""), self._store.options()).get_file_info(
@@ -208,63 +198,42 @@ class DeltaFeed:
             )
         return round(file.mtime.timestamp() * 1e6) if file.mtime else None
 
-    def _read_commit(self, version: int) -> DeltaCommit:
-        try:
-            return read_commit(self._store, version)
-        except msgspec.DecodeError as error:
-            raise self._unreadable(error) from error
-
-    def open_table(self, version: int | None = None) -> DeltaTable:
-        try:
-            self._require_plain_log()
-            return open_table(self._store, "", version)
-        except TableNotFoundError as error:
-            raise NotFoundError("DELTA_SOURCE_MISSING", f"There is no Delta table at `{self._address}`.") from error
-        except CorruptError as error:
-            raise self._unreadable(error) from error
-
-    def _require_plain_log(self) -> None:
-        """Raises StorageError for a link: deltalake follows it, and its errors quote what it cannot parse."""
-        if not isinstance(self._store, LocalStore):
-            return
-        try:
-            for entry in self._store.list("_delta_log"):
-                with suppress(FileNotFoundError):
-                    stat_regular(str(self._store.root), entry.path)
-        except UnsafeFileError as error:
-            raise self._unreadable(error) from error
-
-    def _check(self, table: DeltaTable, task: FileTask, shape: TableSpec) -> None:
+    def _check(self, log: DeltaLog, table: TableVersion, task: FileTask, shape: TableSpec) -> None:
         """Checks that the changes of a version are exactly those of the table. Raises TidefoldError, UnfitFileError."""
         file = task.file
-        metadata = table.metadata()
-        configuration = {name: str(value) for name, value in metadata.configuration.items()}
-        if str(metadata.id) != file.topic:
+        if table.id != file.topic and not self._accepts_replaced:
             raise self.table_replaced(
                 Position(file.topic, 0, file.start), f"became another table in version {file.start}"
             )
-        if file.name.startswith(_VERSION) and not has_feed(configuration):
-            raise InvalidInputError(
-                "DELTA_SOURCE_FEED", f"Version {file.start} of `{self._address}` has no change data."
-            )
-        if is_mapped(configuration):
-            raise InvalidInputError(
-                "DELTA_SOURCE_MAPPING",
-                f"`{self._address}` uses column mapping (delta.columnMapping.mode), which is not supported.",
-            )
-        schema = pa.schema(table.schema().to_arrow())
-        names = own_names(shape, schema.names)
-        schema = pa.schema([f.with_name(name) for f, name in zip(schema, names, strict=True)])
+        if file.name.startswith(_VERSION) and not table.has_feed:
+            raise self._no_feed(log, table)
+        names = own_names(shape, table.schema.names)
+        schema = pa.schema([f.with_name(name) for f, name in zip(table.schema, names, strict=True)])
         if why := misfit(schema.names, shape, ()) or misfit_type(schema, shape):
-            raise UnfitFileError(report_unfit_schema(file.name, why, stops=bool(task.stops)))
+            problem = report_unfit_schema(file.name, why, stops=bool(task.stops))
+            raise UnfitFileError(replace(problem, hint=_FIT))
 
-    def snapshot_file(self, table: DeltaTable, changed: float = 0.0) -> LandedFile:
+    def _no_feed(self, log: DeltaLog, table: TableVersion) -> TidefoldError:
+        """The error of a version without changes. A start at a later version needs one with them, and without a gap."""
+        newest = read_version(log, max(log.versions))
+        first = find_first_with_feed(log, newest) if newest.has_feed else None
+        hint = "Set `delta.enableChangeDataFeed = true`. Then drop the log and ingest it again."
+        if first is not None and self._from is not None:
+            hint = f"Set `from_version: {first}`, the first version that has them, or leave it out."
+        elif first is not None:
+            hint = "Drop the log and ingest it again: it begins with the rows that the table has now."
+        return InvalidInputError(
+            "DELTA_SOURCE_FEED", f"Version {table.version} of `{self._address}` has no change data.", hint=hint
+        )
+
+    def snapshot_file(self, log: DeltaLog, table: TableVersion, changed: float = 0.0) -> LandedFile:
         """All rows of the table at its version. changed: when it was committed, in seconds."""
-        return self.version_file(SNAPSHOT, table.version(), table, count_bytes(table), changed)
+        size = 1 + sum(file.size or 0 for file in read_files(log, table.version))
+        return self.version_file(SNAPSHOT, table.version, table, size, changed)
 
-    def version_file(self, kind: str, version: int, table: DeltaTable, size: int, changed: float) -> LandedFile:
-        stamp, table_id = Stamp(0, size, changed), str(table.metadata().id)
-        return LandedFile(f"{kind}-{version:020d}", self._address, stamp, table_id, 0, version, packed=False)
+    def version_file(self, kind: str, version: int, table: TableVersion, size: int, changed: float) -> LandedFile:
+        stamp = Stamp(0, size, changed)
+        return LandedFile(f"{kind}-{version:020d}", self._address, stamp, table.id, 0, version, packed=False)
 
     def table_replaced(self, position: Position, why: str) -> TidefoldError:
         return RefusedError(
@@ -272,16 +241,27 @@ class DeltaFeed:
             f"`{self._address}` {why}; the log expects version {position.next_offset} of the former table.",
         )
 
-    def _version_gone(self, version: int, numbers: tuple[int, ...]) -> TidefoldError:
+    def _version_gone(self, version: int, log: DeltaLog) -> TidefoldError:
+        first = find_first_readable(log)
+        still = f"The first version that can still be read is {first}." if first is not None else "None can be read."
         return RefusedError(
             "DELTA_SOURCE_GONE",
-            f"The log needs version {version} of `{self._address}`, which was cleaned up. The first version that can "
-            f"still be read is {first_readable(self._store, numbers)}.",
+            f"The log needs version {version} of `{self._address}`, which was cleaned up. {still}",
         )
 
     def _unreadable(self, error: Exception) -> TidefoldError:
-        why = error.message if isinstance(error, TidefoldError) else str(error).splitlines()[0]
+        why = str(error).splitlines()[0]
         return StorageError("DELTA_SOURCE_UNREADABLE", f"`{self._address}` cannot be read: {why}.")
+
+
+def _is_ingested(state: LogState, table_id: str, log: DeltaLog, version: int) -> bool:
+    """Whether the log has ingested this commit; true if its record is not known, as after a rebuild."""
+    checksums = (entry.checksum for entry in reversed(state.landed) if entry.next_offset == version + 1)
+    return next(filter(None, checksums), "") in (
+        "",
+        _name_digest(table_id, version),
+        log.read_commit(version).checksum,
+    )
 
 
 def _add_places(rows: pa.Table, version: int, time: int | None) -> pa.Table:
@@ -300,12 +280,6 @@ def _add_places(rows: pa.Table, version: int, time: int | None) -> pa.Table:
 def _name_digest(table_id: str, version: int) -> str:
     """Returns what stands for the checksum of a version whose commit was deleted before it was ingested."""
     return hashlib.sha256(f"{table_id}@{version}".encode()).hexdigest()
-
-
-def count_bytes(table: DeltaTable) -> int:
-    """The bytes of a table's files, at least 1."""
-    sizes: list[int] = pa.table(table.get_add_actions(flatten=True)).column("size_bytes").to_pylist()
-    return 1 + sum(sizes)
 
 
 def _problem_of(task: FileTask, error: TidefoldError) -> FileProblem:

@@ -23,11 +23,11 @@ class DeltaExtracts(DeltaFeed):
 
     def listing(self, state: LogState) -> Listing:
         """Returns the newest version if it is not ingested yet. Raises the errors of `DeltaFeed.listing`."""
-        table, position, commits = self.open_newest(state)
-        torn = self.list_torn(table, commits)
-        if position and position.next_offset == table.version() + 1:
+        log, table, position = self.open_newest(state)
+        torn = self.list_torn(log, table)
+        if position and position.next_offset == table.version + 1:
             return Listing(tuple(torn))
-        return Listing((self.snapshot_file(table, (self.find_time(table.version()) or 0) / 1e6), *torn))
+        return Listing((self.snapshot_file(log, table, (self.find_time(log, table.version) or 0) / 1e6), *torn))
 
     def check_keys(self, rows: pa.Table, shape: TableSpec, version: int) -> None:
         """Does nothing: the extract checks its keys when it is compared."""

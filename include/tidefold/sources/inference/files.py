@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from tidefold.changelog.schema import find_column_type
 from tidefold.domain.table.table_spec import VERSION
-from tidefold.errors import CorruptError
+from tidefold.errors import CorruptError, TidefoldError
 from tidefold.sources.debezium.typed_records import DebeziumAvro, DebeziumParquet
 from tidefold.sources.feed import Feed
 from tidefold.sources.files.base import Csv
@@ -270,27 +270,24 @@ def propose_tables(directory: Place, tables: Mapping[PurePosixPath, str], taken:
 
 
 def _propose_table(log: str, directory: Place, table: PurePosixPath, kind: str) -> ProposedLog:
-    from deltalake.exceptions import DeltaError
-
-    from tidefold.storage.delta_tables import open_address
+    # Other formats do not load what reads them.
+    from tidefold.sources.delta.sample import sample_table
 
     notes: list[str] = []
     rows: list[dict[str, Any]] = []
-    schema, records_changes = pa.schema([]), True
+    schema, records_changes, is_replaced = pa.schema([]), True, False
     try:
-        place = folder_at(directory)
         if kind != "Delta":
             raise CorruptError("LANDED_TABLE", explain_table(kind))
-        opened = open_address(f"{place.address}/{table}", place.options)
-        records_changes = opened.metadata().configuration.get("delta.enableChangeDataFeed") == "true"
-        dataset = opened.to_pyarrow_dataset()
-        schema, rows = dataset.schema, dataset.head(_ROWS).to_pylist()
-    except (DeltaError, CorruptError, OSError, pa.ArrowException) as error:
+        sample = sample_table(f"{folder_at(directory).address}/{table}", _ROWS)
+        schema, rows = sample.rows.schema, sample.rows.to_pylist()
+        records_changes, is_replaced = sample.has_feed, sample.is_replaced
+        notes += (f"column {name}: no type fits {text}. `ignored` leaves it out" for name, text in sample.unfit)
+    except (TidefoldError, OSError, ValueError, pa.ArrowException) as error:
         notes.append(f"the table cannot be read: {str(error).splitlines()[0]}")
-    if not records_changes:
+    if not records_changes and not is_replaced:
         notes.append("the table records no changes: set its property delta.enableChangeDataFeed = true")
     columns = tuple(column_of_field(field) for field in schema)
-    notes += [f"column {column.name}: {column.note}" for column in columns if column.type is None]
     keys = roles.find_keys(log, columns, rows, None)
     question = roles.key_question(log, keys, rows, None)
     names = {column.name: name_column(column).name for column in columns}
@@ -305,7 +302,8 @@ def _propose_table(log: str, directory: Place, table: PurePosixPath, kind: str) 
         records=len(rows),
         usable=not notes and question.sure,
         notes=tuple(notes),
-        format="delta-cdf",
+        format="delta" if is_replaced else "delta-cdf",
+        options=(("replaced", "accept"),) if is_replaced else (),
         sampled=f"{kind} table {table}, {len(rows):,} rows sampled.",
         questions=(question,),
     )

@@ -32,10 +32,6 @@ class AzureFolder(ObjectFolder):
     def address(self) -> str:
         return self._place.uri(self._prefix)
 
-    @property
-    def options(self) -> dict[str, str] | None:
-        return self._container.account.delta_options()
-
     def _read_pages(self, after: str) -> Iterator[StampPage]:
         """Yields one page. An account with folders sorts its names in another way than all other places."""
         prefix = self._key("")

@@ -8,7 +8,7 @@ from typing import Any, BinaryIO
 
 from tidefold.sources.landing.landing_place import Stamp
 from tidefold.sources.landing.object_folder import ObjectFolder, StampPage
-from tidefold.storage.gcs.address import GcsAddress, GcsEndpoint
+from tidefold.storage.gcs.address import GcsAddress
 from tidefold.storage.gcs.client import GcsBucket
 
 PAGE = 1000  # Names in one page of a listing.
@@ -28,10 +28,6 @@ class GcsFolder(ObjectFolder):
     @property
     def address(self) -> str:
         return self._place.uri(self._prefix)
-
-    @property
-    def options(self) -> dict[str, str] | None:
-        return GcsEndpoint.of().delta_options()
 
     def _read_pages(self, after: str) -> Iterator[StampPage]:
         prefix = self._key("")

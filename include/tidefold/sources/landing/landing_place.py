@@ -82,11 +82,6 @@ class LandingPlace(Protocol):
         """The kinds of the tables below it, by their folders."""
         ...
 
-    @property
-    def options(self) -> dict[str, str] | None:
-        """The storage options of deltalake for such a table."""
-        ...
-
 
 def is_visible(name: str) -> bool:
     """Whether a file is neither hidden nor temporary, and in no hidden folder."""
@@ -131,10 +126,6 @@ class DiskFolder:
                 tables[os.path.relpath(folder, self._root)] = kind
                 names.clear()
         return dict(sorted(tables.items()))
-
-    @property
-    def options(self) -> dict[str, str] | None:
-        return None
 
     def _listing_error(self, error: OSError) -> NotFoundError | StorageError:
         if error.filename == self._root and isinstance(error, FileNotFoundError | NotADirectoryError):

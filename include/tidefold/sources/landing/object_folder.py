@@ -92,10 +92,6 @@ class ObjectFolder(ABC):
     @abstractmethod
     def address(self) -> str: ...
 
-    @property
-    @abstractmethod
-    def options(self) -> dict[str, str] | None: ...
-
     @abstractmethod
     def _read_pages(self, after: str) -> Iterator[StampPage]:
         """Yields the pages of all names after a name; after the empty name: all. Raises StorageError."""

@@ -9,7 +9,7 @@ from s3fs.core import S3File
 
 from tidefold.sources.landing.landing_place import Stamp
 from tidefold.sources.landing.object_folder import BLOCK, ObjectFolder, StampPage
-from tidefold.storage.s3.address import S3Address, S3Endpoint
+from tidefold.storage.s3.address import S3Address
 from tidefold.storage.s3.client import FAILURES, Bucket
 
 
@@ -24,10 +24,6 @@ class S3Folder(ObjectFolder):
     @property
     def address(self) -> str:
         return f"s3://{self._bucket.name}/{self._prefix}".rstrip("/")
-
-    @property
-    def options(self) -> dict[str, str] | None:
-        return S3Endpoint.of().delta_options()
 
     def _read_pages(self, after: str) -> Iterator[StampPage]:
         prefix = self._key("")

@@ -22,7 +22,7 @@ from support.savepoints import bring_in, save
 from tidefold.changelog.schema import DELETE, MERGE
 from tidefold.changelog.writer import Changelog
 from tidefold.compute.runners import in_process
-from tidefold.delta.data_files import deletions, descriptor, places
+from tidefold.delta.deletion_vectors import deletions, descriptor, places
 from tidefold.domain.external_snapshot import Layout
 from tidefold.domain.log_state import Column
 from tidefold.domain.snapshot.claim import KindPolicy, RestoreMode, RestorePoint
