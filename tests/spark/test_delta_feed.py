@@ -10,10 +10,9 @@ import pytest
 from support.delta_tables import fed_pipeline
 from support.landing import changes_of, state_of, take
 from support.spark_jvm import SparkJvm
-from tidefold.domain.table.table_spec import VERSION, Column, TableSpec
-from tidefold.sources.delta.log import read_commit
+from tidefold.sources.delta.log import DeltaLog, open_source
 from tidefold.sources.delta.rows import CHANGE, Version, read_changes
-from tidefold.storage import open_store
+from tidefold.sources.delta.table_version import read_version
 from tidefold.wiring import Pipeline
 
 if TYPE_CHECKING:
@@ -23,7 +22,6 @@ pytestmark = pytest.mark.rotates(6, whole=True)
 
 COLUMNS = '{id: int, text: string, amount: "decimal(12,2)", at: timestamp, day: date, tags: "array<string>"}'
 TYPES = "id INT, text STRING, amount DECIMAL(12,2), at TIMESTAMP, day DATE, tags ARRAY<STRING>"
-SHAPE = TableSpec(("id",), (Column("id", "int"), Column("text", "string")), VERSION, 16, 4)
 ROWS = "cast(id AS DECIMAL(12,2)), timestamp'2024-01-01 00:00:00.123456', date'2024-01-01', array('a', null)"
 STEPS = [
     "INSERT INTO {t} SELECT cast(id AS INT), concat('t', id), {rows} FROM range(20)",
@@ -73,14 +71,14 @@ def sparks(spark: SparkSession, root: Path) -> list[tuple[Any, ...]]:
 
 
 def test_each_version_has_the_changes_that_spark_sees(spark: SparkSession, table: Path) -> None:
-    store = open_store(str(table / "table"), Path("/"))
-    commits = [read_commit(store, version) for version in range(len(STEPS) + 1)]
+    log = DeltaLog(open_source(str(table / "table")))
+    commits = [log.read_commit(version) for version in range(len(STEPS) + 1)]
     assert not any(commit.has_vectors for commit in commits[:VECTORS])
     assert sum(commit.has_vectors for commit in commits) > 4
     ours = [
         (commit.version, row[CHANGE], row["id"], row["text"])
         for commit in commits
-        for row in read_changes(Version(store, commit, SHAPE)).to_pylist()
+        for row in read_changes(Version(log, commit, read_version(log, commit.version))).to_pylist()
     ]
     assert sorted(ours) == sparks(spark, table)
 
