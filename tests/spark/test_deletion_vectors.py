@@ -63,6 +63,21 @@ def test_the_gate_and_readers_see_the_rows_that_count(pipeline: Pipeline, spark:
     assert {row.id: row.text for row in before.collect()} == {i: f"a {i}" for i in range(200)}
 
 
+@pytest.mark.parametrize("how", ["", " DRY RUN", " LITE", " RETAIN 0 HOURS"])
+def test_vacuum_and_its_like_leave_the_table_as_it_was(pipeline: Pipeline, spark: SparkSession, how: str) -> None:
+    judged(pipeline, spark, "run-2")
+    confirm(pipeline, "accounts", Confirmation(run="run-2"))
+    rows, table = table_rows(pipeline), f"delta.`{pipeline.store.uri('tables/accounts')}`"
+    spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
+    spark.sql(f"VACUUM {table}{how}")
+    assert {row.id: row.text for row in spark.sql(f"SELECT * FROM {table}").collect()} == rows
+    put(pipeline, [{"id": 5, "text": "c"}, {"id": 300, "text": None, "_op": DELETE}])
+    judged(pipeline, spark, "run-3")
+    confirm(pipeline, "accounts", Confirmation(run="run-3"))
+    assert table_rows(pipeline) == {**{i: text for i, text in rows.items() if i != 300}, 5: "c"}
+    assert {row.id: row.text for row in spark.sql(f"SELECT * FROM {table} VERSION AS OF 1").collect()} == rows
+
+
 def test_the_gate_reads_no_file_whose_counts_it_has(
     pipeline: Pipeline, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

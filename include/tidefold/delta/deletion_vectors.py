@@ -1,12 +1,14 @@
 """Reads and writes deletion vectors, as the Delta protocol defines them ("Deletion Vectors").
 
-Those of tidefold are inline: there is no file to share, to delete or to lose. Decision 0021 lists the readers.
+Manifests and local copies have them as text. A published table has each in a file whose name comes from its content:
+Spark's VACUUM knows no others (decision 0082).
 """
 
 from __future__ import annotations
 
 import base64
 import struct
+import zlib
 from array import array
 from collections.abc import Iterable, Iterator
 
@@ -15,12 +17,17 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyroaring import BitMap64
 
+from tidefold.domain.paths import find_vector_id
 from tidefold.domain.snapshot.manifest import DataFile, Deletions
 
 Places = npt.NDArray[np.uint64]
 
 _MAGIC = struct.Struct("<I")
 _MAGIC_NUMBER = 1_681_511_377
+# A file of vectors begins with its version. Before and after each vector are its length and its checksum.
+_VERSION, _WORD = b"\x01", struct.Struct(">I")
+# VACUUM leaves folders alone that begin with an underscore.
+_FOLDER = "_data"
 # Both write four bytes as five characters, each in its own alphabet. Delta uses that of Z85.
 _PYTHONS = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
 _DELTAS = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
@@ -69,11 +76,16 @@ def without_deleted(batches: Iterable[pa.RecordBatch], file: DataFile) -> Iterat
         start += batch.num_rows
 
 
-def descriptor(deleted: Deletions) -> dict[str, object]:
-    """Returns the descriptor of the vector for an action of a Delta commit."""
-    return {
-        "storageType": "i",
-        "pathOrInlineDv": deleted.vector,
-        "sizeInBytes": deleted.bytes,
-        "cardinality": deleted.rows,
-    }
+def descriptor(deleted: Deletions, is_file: bool) -> dict[str, object]:
+    """Returns the descriptor of the vector for an action of a Delta commit. is_file: it is in a file of the table."""
+    size = {"sizeInBytes": deleted.bytes, "cardinality": deleted.rows}
+    if not is_file:
+        return {"storageType": "i", "pathOrInlineDv": deleted.vector, **size}
+    name = base64.b85encode(find_vector_id(deleted.vector).bytes).translate(_TO_DELTAS).decode()
+    return {"storageType": "u", "pathOrInlineDv": f"{_FOLDER}{name}", "offset": len(_VERSION), **size}
+
+
+def vector_file(deleted: Deletions) -> bytes:
+    """Returns the content of the file that has a vector."""
+    data = decode_text(deleted.vector)[: deleted.bytes]
+    return b"".join((_VERSION, _WORD.pack(len(data)), data, _WORD.pack(zlib.crc32(data))))

@@ -12,6 +12,7 @@ from pathlib import Path
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
+from tidefold.delta.deletion_vectors import vector_file
 from tidefold.delta.published_table import (
     COMMIT,
     DeltaState,
@@ -38,8 +39,8 @@ from tidefold.delta.raw_commit import (
     write_first,
 )
 from tidefold.domain.ledger_evidence import hint_to_rebuild
-from tidefold.domain.paths import LogPaths, data_path
-from tidefold.domain.snapshot.manifest import DataFile, Manifest
+from tidefold.domain.paths import LogPaths, data_path, vector_name
+from tidefold.domain.snapshot.manifest import DataFile, Deletions, Manifest
 from tidefold.errors import AlreadyExistsError, ConflictError, CorruptError, NotFoundError, UnknownOutcomeError
 from tidefold.ledger.evidence import ATTEMPT_FACT, read_commit_facts
 from tidefold.storage import SizedStore, Store, files_at_once, find_sizes, link_data_file
@@ -209,7 +210,7 @@ def create_table(
 ) -> None:
     """Commits version 0 of a table with the files of the manifest.
 
-    digest: empty for the table of a snapshot.
+    digest: empty for the table of a snapshot, whose one commit has all of its deletion vectors.
     facts: further facts for the commit.
     """
     commit = TableCommit(
@@ -218,8 +219,26 @@ def create_table(
         metadata=TableMetadata(described.describe(manifest), described.comment, described.properties),
         protocol=TableProtocol(any(file.deletions for file in manifest.shown), described.change_feed),
         transactions=list_transactions(manifest, digest),
+        vector_files=bool(digest),
     )
+    if commit.vector_files:
+        _write_vectors(store, path, commit)
     write_first(store, path, manifest.log, commit)
+
+
+def _write_vectors(store: Store, table: str, commit: TableCommit) -> None:
+    """Writes the deletion vectors that a commit adds. Their names come from their content."""
+
+    def put(deleted: Deletions) -> None:
+        path, data = data_path(table, vector_name(deleted.vector)), vector_file(deleted)
+        try:
+            store.put_if_absent(path, data)
+        except AlreadyExistsError:
+            if store.read(path) != data:
+                raise
+
+    with ThreadPoolExecutor(files_at_once(store, None)) as pool:
+        list(pool.map(put, {file.deletions for file in commit.adds if file.deletions}))
 
 
 def build_table(manifest: Manifest) -> tuple[DeltaState, bytes]:
@@ -277,8 +296,10 @@ class PublishAttempt:
         return version_of(open_table(self.store, path), self.digest, None)
 
     def commit(self, table: DeltaTable) -> int | None:
+        path, commit = LogPaths(self.manifest.log).table, self._find_difference(table)
+        _write_vectors(self.store, path, commit)
         try:
-            write_commit(self.store, LogPaths(self.manifest.log).table, table, self._find_difference(table))
+            write_commit(self.store, path, table, commit)
         except AlreadyExistsError:
             return None
         except UnknownOutcomeError:  # The table shows whether it was written.
@@ -313,6 +334,8 @@ class PublishAttempt:
             protocol=None if wanted == protocol else wanted,
             transactions=list_transactions(manifest, self.digest),
             changes=self._write_feed(),
+            replaces_all=bool(before) and not same,
+            vector_files=True,
         )
 
     def _write_feed(self) -> Sequence[DataFile]:

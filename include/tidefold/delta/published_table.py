@@ -126,11 +126,16 @@ def require_untouched(
     changed = [what for what in _changes(store, table, manifest, previous) if not (reconcile and what == "files")]
     if not changed:
         return
+    log = manifest.log
+    hint = f"Undo it with Delta's RESTORE and run `tidefold confirm {log}` again. If only files differ, "
+    hint += f"`tidefold confirm {log} --reconcile` replaces them."
+    if "protocol" in changed:
+        hint = f"RESTORE sets no protocol back. Move `{LogPaths(log).table}/_delta_log` out of the store. Then run "
+        hint += f"`tidefold rebuild {log} --table --yes`, which begins the table again, and `tidefold confirm {log}`."
     raise RefusedError(
         "FOREIGN_COMMIT",
-        f"Another program changed {', '.join(changed)} of the table of `{manifest.log}`: {_foreign(table, previous)}.",
-        hint=f"Readers see that commit. Undo it with Delta's RESTORE and run `tidefold confirm {manifest.log}` again. "
-        f"If only files differ, `tidefold confirm {manifest.log} --reconcile` replaces them.",
+        f"Another program changed {', '.join(changed)} of the table of `{log}`: {_foreign(table, previous)}.",
+        hint=f"Readers see that commit. {hint}",
     )
 
 

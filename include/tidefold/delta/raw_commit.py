@@ -84,6 +84,8 @@ class TableCommit:
     protocol: a new protocol.
     transactions: versions by application id, which the table keeps.
     changes: the files of the change data feed.
+    replaces_all: no file stays.
+    vector_files: deletion vectors are in files of the table, not in the log.
     """
 
     facts: Mapping[str, str]
@@ -93,6 +95,8 @@ class TableCommit:
     protocol: TableProtocol | None = None
     transactions: Mapping[str, int] = field(default_factory=dict)
     changes: Sequence[DataFile] = ()
+    replaces_all: bool = False
+    vector_files: bool = False
 
 
 def write_commit(store: Store, path: str, table: DeltaTable, commit: TableCommit) -> None:
@@ -101,14 +105,15 @@ def write_commit(store: Store, path: str, table: DeltaTable, commit: TableCommit
     Raises AlreadyExistsError if another commit was faster, UnknownOutcomeError if the answer is lost: the caller reads
     the table again.
     """
-    lines = [_info("WRITE", commit.facts), *_transactions(commit)]
+    mode = "Overwrite" if commit.replaces_all else "Append"
+    lines = [_info("WRITE", commit.facts, mode), *_transactions(commit)]
     lines += [{"protocol": commit.protocol.action}] if commit.protocol else []
     if commit.metadata:
         now = table.metadata()
         lines.append(_metadata({"id": str(now.id), "name": now.name, "createdTime": now.created_time}, commit.metadata))
     # A file whose deletions change is removed and added by one commit.
-    lines += [_remove(name, active) for name, active in commit.removes.items()]
-    lines += map(_add, commit.adds)
+    lines += [_remove(name, active, commit.vector_files) for name, active in commit.removes.items()]
+    lines += [_add(file, commit.vector_files) for file in commit.adds]
     lines += map(_change, commit.changes)
     _put(store, path, table.version() + 1, lines)
 
@@ -118,7 +123,8 @@ def write_first(store: Store, path: str, name: str, commit: TableCommit) -> None
     assert commit.metadata
     assert commit.protocol
     identity = {"id": str(uuid.uuid4()), "name": name, "createdTime": _millis()}
-    made = [{"protocol": commit.protocol.action}, _metadata(identity, commit.metadata), *map(_add, commit.adds)]
+    made = [{"protocol": commit.protocol.action}, _metadata(identity, commit.metadata)]
+    made += [_add(file, commit.vector_files) for file in commit.adds]
     _put(store, path, 0, [_info("CREATE TABLE", commit.facts), *_transactions(commit), *made])
 
 
@@ -126,9 +132,9 @@ def _put(store: Store, path: str, version: int, lines: Iterable[Mapping[str, obj
     store.put_if_absent(f"{path}/_delta_log/{version:020d}.json", b"\n".join(map(msgspec.json.encode, lines)))
 
 
-def _info(operation: str, facts: Mapping[str, str]) -> Mapping[str, object]:
+def _info(operation: str, facts: Mapping[str, str], mode: str = "Append") -> Mapping[str, object]:
     # As deltalake writes it.
-    header = {"timestamp": _millis(), "operation": operation, "operationParameters": {"mode": "Append"}}
+    header = {"timestamp": _millis(), "operation": operation, "operationParameters": {"mode": mode}}
     return {"commitInfo": {**header, "engineInfo": "tidefold", **facts}}
 
 
@@ -143,8 +149,8 @@ def _metadata(identity: Mapping[str, object], metadata: TableMetadata) -> Mappin
     return {"metaData": {**identity, "schemaString": metadata.schema.to_json(), **layout, **description}}
 
 
-def _add(file: DataFile) -> Mapping[str, object]:
-    vector, stats = _vector(file.deletions), file.stats
+def _add(file: DataFile, vector_files: bool) -> Mapping[str, object]:
+    vector, stats = _vector(file.deletions, vector_files), file.stats
     if vector:
         # A bound may come from a row that is deleted now.
         stats = f'{stats.removesuffix("}")}, "tightBounds": false}}'
@@ -152,10 +158,10 @@ def _add(file: DataFile) -> Mapping[str, object]:
     return {"add": {"path": f"_data/{file.name}", **facts, "stats": stats, **vector}}
 
 
-def _remove(path: str, active: Active) -> Mapping[str, object]:
+def _remove(path: str, active: Active, vector_files: bool) -> Mapping[str, object]:
     # With its vector: one path with two vectors is two files to Delta.
     gone = {"path": path, "deletionTimestamp": _millis(), "dataChange": True, "extendedFileMetadata": True}
-    return {"remove": {**gone, "partitionValues": {}, "size": active.size, **_vector(active.deletions)}}
+    return {"remove": {**gone, "partitionValues": {}, "size": active.size, **_vector(active.deletions, vector_files)}}
 
 
 def _change(file: DataFile) -> Mapping[str, object]:
@@ -164,8 +170,8 @@ def _change(file: DataFile) -> Mapping[str, object]:
     return {"cdc": {"path": f"{CHANGE_FOLDER}/{file.name}", **facts, "tags": {"sha256": file.sha256}}}
 
 
-def _vector(deleted: Deletions | None) -> Mapping[str, object]:
-    return {"deletionVector": descriptor(deleted)} if deleted else {}
+def _vector(deleted: Deletions | None, is_file: bool) -> Mapping[str, object]:
+    return {"deletionVector": descriptor(deleted, is_file)} if deleted else {}
 
 
 def _millis() -> int:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from uuid import UUID
 
 from tidefold.domain.key_groups import KeyGroups
 from tidefold.errors import CorruptError, InvalidInputError
@@ -181,6 +183,24 @@ def data_path(table: str, name: str) -> str:
 
 
 # The folder of a Delta table's change data feed, by the Delta protocol.
+_VECTOR = "deletion_vector_"
+
+
+def find_vector_id(vector: str) -> UUID:
+    """Returns what names the file of a deletion vector, by its text. Equal vectors have one file."""
+    return UUID(bytes=hashlib.sha256(vector.encode()).digest()[:16])
+
+
+def vector_name(vector: str) -> str:
+    """Returns the name of the file of a deletion vector. It is beside the data files."""
+    return f"{_VECTOR}{find_vector_id(vector)}.bin"
+
+
+def is_vector_file(path: str) -> bool:
+    """Whether a file has a deletion vector, by its name."""
+    return path.rsplit("/", 1)[-1].startswith(_VECTOR)
+
+
 CHANGE_FOLDER = "_change_data"
 
 

@@ -22,6 +22,7 @@ from tidefold.domain.paths import LogPaths
 from tidefold.errors import RefusedError
 from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.requests import Fold
+from tidefold.operations.restore.rebuild import rebuild_table
 from tidefold.operations.retention.clean import clean, drop
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
@@ -129,6 +130,26 @@ def test_a_user_s_optimize_after_any_step_is_refused_by_name_until_it_is_reconci
         take(pipeline, each, number)
     vacuum(pipeline)
     assert table_rows(pipeline) == rows_after(number + 1)
+
+
+def test_a_protocol_of_others_is_left_by_a_new_table(pipeline: Pipeline) -> None:
+    """RESTORE takes no protocol back: the printed way out does."""
+    for each in STEPS[: STEPS.index("confirm")]:
+        take(pipeline, each, 3)
+    table(pipeline).alter.add_constraint({"positive": "id >= 0"})
+    table(pipeline).restore(table(pipeline).version() - 1)
+    for reconcile in (False, True):
+        with pytest.raises(RefusedError) as refused:
+            take(pipeline, "confirm", 3, reconcile=reconcile)
+        assert "tidefold rebuild accounts --table --yes" in refused.value.hint
+    log = Path(pipeline.store.uri("tables/accounts/_delta_log").removeprefix("file://"))
+    log.rename(pipeline.config.path.parent / "moved")
+    assert rebuild_table(pipeline, "accounts", plan=False).error_code is None
+    take(pipeline, "confirm", 3)
+    assert table_rows(pipeline) == rows_after(4)
+    for each in STEPS:
+        take(pipeline, each, 4)
+    assert table_rows(pipeline) == rows_after(5)
 
 
 def test_a_user_s_delete_is_not_lost_unless_asked(pipeline: Pipeline) -> None:

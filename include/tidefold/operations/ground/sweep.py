@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Sequence
 
 from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind, State
-from tidefold.domain.paths import CHANGE_FOLDER, DataFileName, LogPaths, data_path
+from tidefold.domain.paths import CHANGE_FOLDER, DataFileName, LogPaths, data_path, is_vector_file, vector_name
 from tidefold.domain.retention.log_bounds import with_files
 from tidefold.errors import CorruptError, NotFoundError
 from tidefold.ledger import Ledger, decode_manifest, digest_of, read_manifest
@@ -44,7 +44,8 @@ def delete_hidden(
         return ()
     evidence = ledger.require_current(state)
     shown = frozenset() if evidence.is_as_known else _find_shown_files(store, state.log)
-    going = tuple(path for path in paths if path not in shown)
+    # Vectors of such a table are not known by name.
+    going = tuple(path for path in paths if path not in shown and not (shown and is_vector_file(path)))
     delete_files(store, going, threads)
     return going
 
@@ -78,6 +79,7 @@ def plan_forgotten(store: Store, state: LogState) -> tuple[str, ...]:
     decided = {_attempt(s) for s in state.snapshots if s.state in _DECIDED}
     stored = store.list(f"{LogPaths(state.log).table}/_data")
     beside = [e.path for e in stored if (name := _name_of(e.path)) and _writer(name) in decided]
+    beside += [e.path for e in stored if is_vector_file(e.path)]
     # An open attempt may take over files that only its future manifest will name.
     if not beside or state.open_attempt:
         return ()
@@ -114,8 +116,9 @@ def plan_unnamed(store: Store, state: LogState) -> tuple[str, ...]:
 
 
 def find_names(store: Store, log: str, snapshots: Iterable[Snapshot]) -> set[str]:
-    """Returns the names of the files of these snapshots. Raises CorruptError."""
-    return {f.name for s in snapshots for f in read_manifest(store, log, s).files}
+    """Returns the names of the files of these snapshots, and of their deletion vectors. Raises CorruptError."""
+    files = [file for snapshot in snapshots for file in read_manifest(store, log, snapshot).files]
+    return {f.name for f in files} | {vector_name(f.deletions.vector) for f in files if f.deletions}
 
 
 def plan_sweep(store: Store, state: LogState) -> tuple[str, ...]:
