@@ -12,7 +12,7 @@ from support.landing import changes_of, state_of, take
 from support.spark_jvm import SparkJvm
 from tidefold.sources.delta.log import DeltaLog, open_source
 from tidefold.sources.delta.rows import CHANGE, Version, read_changes
-from tidefold.sources.delta.table_version import read_version
+from tidefold.sources.delta.source_version import read_version
 from tidefold.wiring import Pipeline
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from support.spark_jvm import SparkJvm
 from tidefold.sources.delta.log import DeltaLog, open_source
 from tidefold.sources.delta.rows import AFTER, CHANGE, INSERT, Version, read_changes, snapshot_rows
 from tidefold.sources.delta.sample import sample_table
-from tidefold.sources.delta.table_version import read_files, read_version
+from tidefold.sources.delta.source_version import read_files, read_version
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,7 +10,7 @@ import pytest
 
 from tidefold.sources.delta.log import DeltaLog
 from tidefold.sources.delta.rows import AFTER, BEFORE, CHANGE, DELETE, INSERT, without_unchanged_keys
-from tidefold.sources.delta.table_version import find_first_readable, read_version
+from tidefold.sources.delta.source_version import find_first_readable, read_version
 from tidefold.storage.local_store import LocalStore
 
 

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from tidefold.delta.deletion_vectors import Places, decode_text, decode_vector
 from tidefold.errors import InvalidInputError
 from tidefold.sources.delta.log import DeletionVector, DeltaCommit, DeltaLog, FileAction, make_damaged_error
-from tidefold.sources.delta.table_version import SourceColumn, TableVersion, read_files
+from tidefold.sources.delta.source_version import SourceColumn, SourceVersion, read_files
 from tidefold.sources.files.parquet import instants
 from tidefold.sources.records.columnar_changes import of_text
 from tidefold.storage import Store
@@ -36,10 +36,10 @@ class Version:
 
     log: DeltaLog
     commit: DeltaCommit
-    table: TableVersion
+    table: SourceVersion
 
 
-def snapshot_rows(store: Store, table: TableVersion, files: Sequence[FileAction]) -> pa.Table:
+def snapshot_rows(store: Store, table: SourceVersion, files: Sequence[FileAction]) -> pa.Table:
     """The live rows of these files of a table. Raises TidefoldError."""
     parts = (
         rows.filter(pa.array(_find_live(store, file, rows)))
@@ -98,7 +98,7 @@ def _compare_files(version: Version) -> Iterator[pa.Table]:
             yield live.append_column(CHANGE, pa.repeat(pa.scalar(kind), live.num_rows))
 
 
-def _read_file(store: Store, table: TableVersion, action: FileAction, *, kinds: bool = False) -> pa.Table:
+def _read_file(store: Store, table: SourceVersion, action: FileAction, *, kinds: bool = False) -> pa.Table:
     """All rows of a file, with the columns of the table; with the kinds of changes if the file has them.
 
     The store opens the file: it follows no link, which may replace a file after any check.

@@ -10,7 +10,7 @@ import pyarrow as pa
 from tidefold.errors import NotFoundError
 from tidefold.sources.delta.log import DeltaLog, open_source
 from tidefold.sources.delta.rows import snapshot_rows
-from tidefold.sources.delta.table_version import read_files, read_version
+from tidefold.sources.delta.source_version import read_files, read_version
 
 # A sample reads files that have together at most so many bytes, and always the smallest one.
 _BYTES = 32 << 20

@@ -30,8 +30,8 @@ from tidefold.sources.delta.rows import (
     snapshot_rows,
     without_unchanged_keys,
 )
-from tidefold.sources.delta.table_version import (
-    TableVersion,
+from tidefold.sources.delta.source_version import (
+    SourceVersion,
     find_first_readable,
     find_first_with_feed,
     read_files,
@@ -89,7 +89,7 @@ class DeltaFeed:
                 return Listing(tuple(files))  # The versions after it wait, too.
         return Listing((*files, *self.list_torn(log, table)))
 
-    def open_newest(self, state: LogState) -> tuple[DeltaLog, TableVersion, Position | None]:
+    def open_newest(self, state: LogState) -> tuple[DeltaLog, SourceVersion, Position | None]:
         """Returns the log of the table, its newest whole version, and the position of the log.
 
         Raises RefusedError (DELTA_SOURCE_REPLACED) if the log has ingested another table, or other commits.
@@ -111,13 +111,13 @@ class DeltaFeed:
             raise self.table_replaced(position, f"has another version {last} than the one that was ingested")
         return log, table, position
 
-    def _read_version(self, log: DeltaLog, version: int) -> TableVersion:
+    def _read_version(self, log: DeltaLog, version: int) -> SourceVersion:
         try:
             return read_version(log, version)
         except NotFoundError as error:
             raise self._version_gone(version, log) from error
 
-    def list_torn(self, log: DeltaLog, table: TableVersion) -> list[LandedFile]:
+    def list_torn(self, log: DeltaLog, table: SourceVersion) -> list[LandedFile]:
         """Returns the newest version if its commit is still being written."""
         newest = [one for one in log.versions[-1:] if one > table.version]
         return [self.version_file(_VERSION, version, table, 1, 0.0) for version in newest]
@@ -198,7 +198,7 @@ class DeltaFeed:
             )
         return round(file.mtime.timestamp() * 1e6) if file.mtime else None
 
-    def _check(self, log: DeltaLog, table: TableVersion, task: FileTask, shape: TableSpec) -> None:
+    def _check(self, log: DeltaLog, table: SourceVersion, task: FileTask, shape: TableSpec) -> None:
         """Checks that the changes of a version are exactly those of the table. Raises TidefoldError, UnfitFileError."""
         file = task.file
         if table.id != file.topic and not self._accepts_replaced:
@@ -213,7 +213,7 @@ class DeltaFeed:
             problem = report_unfit_schema(file.name, why, stops=bool(task.stops))
             raise UnfitFileError(replace(problem, hint=_FIT))
 
-    def _no_feed(self, log: DeltaLog, table: TableVersion) -> TidefoldError:
+    def _no_feed(self, log: DeltaLog, table: SourceVersion) -> TidefoldError:
         """The error of a version without changes. A start at a later version needs one with them, and without a gap."""
         newest = read_version(log, max(log.versions))
         first = find_first_with_feed(log, newest) if newest.has_feed else None
@@ -226,12 +226,12 @@ class DeltaFeed:
             "DELTA_SOURCE_FEED", f"Version {table.version} of `{self._address}` has no change data.", hint=hint
         )
 
-    def snapshot_file(self, log: DeltaLog, table: TableVersion, changed: float = 0.0) -> LandedFile:
+    def snapshot_file(self, log: DeltaLog, table: SourceVersion, changed: float = 0.0) -> LandedFile:
         """All rows of the table at its version. changed: when it was committed, in seconds."""
         size = 1 + sum(file.size or 0 for file in read_files(log, table.version))
         return self.version_file(SNAPSHOT, table.version, table, size, changed)
 
-    def version_file(self, kind: str, version: int, table: TableVersion, size: int, changed: float) -> LandedFile:
+    def version_file(self, kind: str, version: int, table: SourceVersion, size: int, changed: float) -> LandedFile:
         stamp = Stamp(0, size, changed)
         return LandedFile(f"{kind}-{version:020d}", self._address, stamp, table.id, 0, version, packed=False)
 

@@ -25,7 +25,7 @@ from support.s3_server import S3Bucket
 from tidefold.changelog.schema import DELETE, UPSERT
 from tidefold.sources.delta.log import DeltaLog, open_source
 from tidefold.sources.delta.rows import snapshot_rows
-from tidefold.sources.delta.table_version import read_files, read_version
+from tidefold.sources.delta.source_version import read_files, read_version
 from tidefold.storage import open_store
 from tidefold.storage.local_store import LocalStore
 from tidefold.wiring import Pipeline

@@ -53,7 +53,7 @@ class SourceColumn:
 
 
 @dataclass(frozen=True, slots=True)
-class TableVersion:
+class SourceVersion:
     """A table at a version. partitions: the stored names of the columns that files do not have."""
 
     version: int
@@ -74,7 +74,7 @@ class TableVersion:
         return self.configuration.get(_FEED, "").lower() == "true"
 
 
-def read_version(log: DeltaLog, version: int) -> TableVersion:
+def read_version(log: DeltaLog, version: int) -> SourceVersion:
     """Returns the table at a version.
 
     Raises NotFoundError if the log was cleaned up too far, InvalidInputError (DELTA_SOURCE_FEATURE), CorruptError.
@@ -92,7 +92,7 @@ def read_version(log: DeltaLog, version: int) -> TableVersion:
     columns = tuple(_column(field, mode != "none") for field in json.loads(meta.schema_string)["fields"])
     stored = {column.name: column.stored_name for column in columns}
     partitions = frozenset(stored.get(name, name) for name in meta.partition_columns)
-    return TableVersion(version, meta.id, meta.configuration, columns, partitions, mode == "id")
+    return SourceVersion(version, meta.id, meta.configuration, columns, partitions, mode == "id")
 
 
 def read_files(log: DeltaLog, version: int) -> list[FileAction]:
@@ -131,7 +131,7 @@ def _is_known(log: DeltaLog, version: int) -> bool:
     return True
 
 
-def find_first_with_feed(log: DeltaLog, newest: TableVersion) -> int:
+def find_first_with_feed(log: DeltaLog, newest: SourceVersion) -> int:
     """Returns the version from which on the table is this one and records its changes. newest: it does."""
     for version in reversed(log.versions):
         if any(action.meta_data for action in log.read_commit(version).actions):
