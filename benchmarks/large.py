@@ -53,7 +53,10 @@ def main() -> None:
             _change(base, scratch / "copy", float(share), f"{store}/tables/{LOG}", options)
         if "restore" in WAYS:
             link_tree(base, scratch / "copy")
-            _call("restore --to", _tidefold(scratch / "copy", "restore", LOG, "1", "--to", str(scratch / "restored")))
+            _call(
+                "restore --to",
+                _tidefold(scratch / "copy", "move", "export", LOG, "1", "--to", str(scratch / "restored")),
+            )
             shutil.rmtree(scratch / "copy")
         if "iceberg" in WAYS:
             _merge_by_iceberg(base, scratch)

@@ -151,7 +151,7 @@ def _command_of(way: str, base: Base, root: Path, landed: Path) -> tuple[list[st
     if way == "usual":
         return _usual(config, {"do": "run", "landed": str(landed), "checks": base.checks})
     if way == "fold":
-        _call(_tidefold(config, "ingest"))
+        _call(_tidefold(config, "step", "ingest"))
     if way in ("spark", "fold"):
         config.write_text(config.read_text() + "spark: {above: 0B}\n")
     return _tidefold(config, "materialize" if way == "fold" else "run"), {}

@@ -16,7 +16,7 @@ NAMES = {
     "tidefold": "tidefold, as it decides itself",
     "warm": "tidefold, every step on the warm server of `tidefold spark start`",
     "spark": "tidefold, every step on Spark",
-    "fold": "`tidefold materialize` alone on Spark: the fold and one start of a JVM",
+    "fold": "`tidefold step materialize` alone on Spark: the fold and one start of a JVM",
     "usual": "the usual job",
 }
 Run = dict[str, Any]

@@ -24,7 +24,7 @@ DOC = """
 in any order (`--run-backwards`), while scheduled runs continue. The table, the log and its positions are unchanged.
 A log without changes before the instant gets no snapshot, nor one without commit times unless `logs` names it.
 An existing snapshot of a date is kept. If the log was truncated, the run fails and names the oldest possible instant.
-After `tidefold untag LOG as-of-...`, `subsume` deletes that snapshot.
+After `tidefold snapshot untag LOG as-of-...`, `subsume` deletes that snapshot.
 
 **Unpause it first**: Airflow starts no run of a paused DAG, not even of a backfill. Unpaused, it also makes the
 snapshot of each day that ends. Environment: `TIDEFOLD_BACKFILL_SCHEDULE` (cron, default `@daily`), `TIDEFOLD_CONFIG`.

@@ -15,8 +15,8 @@ DOC = """
 | choose | returns the logs of this run | none |
 | drill | restores the newest snapshot of each log into a scratch folder, checks every file, records the result | none |
 
-Red: the snapshot cannot be restored exactly. `./tidefold verify LOG --repair` names the damage and repairs what it
-can. Result and time are on the log's page and in `./tidefold status`; the scratch folder is deleted. The drill reads
+Red: the snapshot cannot be restored exactly. `./tidefold check verify LOG --repair` names the damage and repairs what
+it can. Result and time are on the log's page and in `./tidefold status`; the scratch folder is deleted. The drill reads
 and writes every byte of the tables once. Environment:
 `TIDEFOLD_DRILL_SCHEDULE` (cron in UTC, such as `@weekly`; empty: only by hand), `TIDEFOLD_CONFIG`.
 """

@@ -22,7 +22,7 @@ DOC = """
 The gate may refuse fewer rows: with `TIDEFOLD_APPROVAL_HOURS` a person decides, else nothing is published.
 To undo a restore, restore again. **What about the later changes?** The form has no default:
 
-- `stay`: go back, and stay there: the log ingests and folds nothing until `tidefold_resume` or `tidefold resume LOG`.
+- `stay`: go back, and stay there. The log ingests and folds nothing until `tidefold_resume`, or `tidefold move resume`.
 - `skip`: go back, and leave the later changes out for good.
 - `replay`, for repairs: the table starts from this snapshot, and the next run folds the later changes again.
 

@@ -21,8 +21,8 @@ DOC = """
 
 The gate may refuse fewer rows: with `TIDEFOLD_APPROVAL_HOURS` a person decides, else nothing is published.
 **What about the later changes?** The form has no default. `stay`: the logs of the set ingest and fold nothing until
-`tidefold_resume` or `tidefold resume LOG` resumes each. `replay`, for repairs: the next run folds the later changes
-again. The set forgets old versions, and retention deletes snapshots: `tidefold sets NAME` lists the versions that are
+`tidefold_resume` or `tidefold move resume LOG` resumes each. `replay`, for repairs: the next run folds the later
+changes again. The set forgets old versions, and retention deletes snapshots: `tidefold set show NAME` lists what is
 left. A **dry run** (the default) says what a restore would do and changes nothing; the other tasks are then skipped.
 `tidefold restore --set NAME --version N --log-position stay` does the same on the command line. For a table that is
 in no set, use `tidefold_restore`.

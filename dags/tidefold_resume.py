@@ -12,7 +12,7 @@ DOC = """
 |---|---|
 | resume | lets the log ingest and fold again; the next run folds what waits, which the task's log names |
 
-A restore with `stay`, and `savepoint --stop`, stop a log. `tidefold resume LOG` does the same on the command line.
+A restore with `stay`, and `savepoint --stop`, stop a log. `tidefold move resume LOG` does the same on the command line.
 """
 
 with DAG(

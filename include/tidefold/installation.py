@@ -47,7 +47,7 @@ def find_python_path() -> str | None:
 
 
 def jar_folder() -> Path:
-    """Where `tidefold jars` keeps the jars: TIDEFOLD_JARS, else `.jars` of the clone, else the user's cache."""
+    """Where `tidefold spark jars` keeps the jars: TIDEFOLD_JARS, else `.jars` of the clone, else the user's cache."""
     folder = os.environ.get("TIDEFOLD_JARS")
     if folder:
         return Path(folder)

@@ -30,7 +30,7 @@ _STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _NEXT = """
 What to do next, with the tables of this demo:
   ./tidefold status --config var/demo/tidefold.yaml           where each log stands
-  ./tidefold history accounts --config var/demo/tidefold.yaml   every snapshot
+  ./tidefold snapshot history accounts --config var/demo/tidefold.yaml   every snapshot
 and with your own:
   ./tidefold init FOLDER   writes a tidefold.yaml from the files that land there
   make up                  Airflow with the DAGs and the page, until `make down`; it prints its address and password

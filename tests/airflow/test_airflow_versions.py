@@ -91,8 +91,10 @@ def test_an_airflow_without_questions_waits_and_names_the_command(monkeypatch: p
     task = SimpleNamespace(log=SimpleNamespace(warning=lambda text, *values: said.append(text % values)))
     context: Any = {"ti": SimpleNamespace(task=task)}
     with pytest.raises(find_name("TaskDeferred")) as caught:
-        ask(ApprovalQuestion("?", "", timedelta(minutes=5), "Decide by `tidefold confirm`."), context, until="then")
-    assert "needs 3.1. Decide by `tidefold confirm`." in said[0]
+        ask(
+            ApprovalQuestion("?", "", timedelta(minutes=5), "Decide by `tidefold step confirm`."), context, until="then"
+        )
+    assert "needs 3.1. Decide by `tidefold step confirm`." in said[0]
     assert (caught.value.method_name, caught.value.kwargs) == ("execute_complete", {"until": "then"})
     assert caught.value.trigger.serialize()[0].endswith("DateTimeTrigger")
     assert not read_answer("2026-11-24T12:00:00").given

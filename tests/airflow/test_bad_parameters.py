@@ -87,13 +87,17 @@ def _tail(log: str) -> Callable[[str], Any]:
 
 
 CASES = [
-    Case(95, "AS_OF_FUTURE", _as_of("2999-01-01T00:00:00Z"), ("as-of", LOG, "--at", "2999-01-01T00:00:00Z")),
-    Case(95, "AS_OF_INVALID", _as_of("1900-01-01T00:00:00Z"), ("as-of", LOG, "--at", "1900-01-01T00:00:00Z")),
-    Case(95, "AS_OF_INVALID", _as_of("2026-01-01T00:00:00"), ("as-of", LOG, "--at", "2026-01-01T00:00:00")),
-    Case(96, "LOG_NOT_CONFIGURED", _tail("unknown"), ("tail", "unknown")),
+    Case(
+        95, "AS_OF_FUTURE", _as_of("2999-01-01T00:00:00Z"), ("snapshot", "as-of", LOG, "--at", "2999-01-01T00:00:00Z")
+    ),
+    Case(
+        95, "AS_OF_INVALID", _as_of("1900-01-01T00:00:00Z"), ("snapshot", "as-of", LOG, "--at", "1900-01-01T00:00:00Z")
+    ),
+    Case(95, "AS_OF_INVALID", _as_of("2026-01-01T00:00:00"), ("snapshot", "as-of", LOG, "--at", "2026-01-01T00:00:00")),
+    Case(96, "LOG_NOT_CONFIGURED", _tail("unknown"), ("snapshot", "tail", "unknown")),
     Case(100, "SNAPSHOT_UNKNOWN", _restore(snapshot=99), ("restore", LOG, "99", "--log-position", "replay")),
     Case(100, "WRONG_STATE", _restore(snapshot=2), ("restore", LOG, "2", "--log-position", "replay")),
-    *(Case(102, "LOG_NOT_CONFIGURED", _tail(text), ("tail", text)) for text in INJECTED),
+    *(Case(102, "LOG_NOT_CONFIGURED", _tail(text), ("snapshot", "tail", text)) for text in INJECTED),
 ]
 
 
@@ -113,7 +117,7 @@ def test_what_no_task_can_ask_for_is_refused_on_the_command_line(
 ) -> None:
     """A task confirms and aborts what its own run made, and names no id."""
     before = pipeline.ledger(LOG).read()
-    assert code_of_command(command, LOG, "--snapshot", snapshot) in ("WRONG_STATE", "ABORTED")
+    assert code_of_command("step", command, LOG, "--snapshot", snapshot) in ("WRONG_STATE", "ABORTED")
     assert pipeline.ledger(LOG).read() == before
 
 
@@ -128,7 +132,7 @@ def test_force_without_a_reason_has_one_code(pipeline: Pipeline) -> None:
     with pytest.raises(InvalidInputError) as raised:
         _decide(scope, LOG, staged, Answer(approved=True, by="admin", why=""))
     assert raised.value.code == "OVERRIDE_UNNAMED"
-    assert code_of_command("confirm", LOG, "--override-by", "admin") == "OVERRIDE_UNNAMED"
+    assert code_of_command("step", "confirm", LOG, "--override-by", "admin") == "OVERRIDE_UNNAMED"
 
 
 @pytest.mark.parametrize("value", ["false", "0", 0, None, []], ids=json.dumps)

@@ -105,4 +105,4 @@ def test_a_snapshot_that_failed_says_first_which_check_and_leads_to_the_decision
     row = page.get_by_role("row").filter(has_text="failed its quality gate").filter(has_text="staged")
     assert row.get_by_role("link", name="Quality report").count() == 1
     assert row.get_by_role("link", name="Required actions").get_attribute("href") == "./../required_actions"
-    assert "tidefold abort" not in page.content()
+    assert "tidefold step abort" not in page.content()

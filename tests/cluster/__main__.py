@@ -174,7 +174,7 @@ def describe(played: list[Played]) -> list[str]:
         "files of tidefold on the disks of workers and driver. Spark's own folders do not count: a killed worker "
         "leaves Spark's cache of jars on its disk, and a killed driver leaves `var/spark/spark-*`, which `tidefold "
         "clean` deletes after `retention.scratch_days`. An ingest that died before it recorded its results leaves an "
-        "announcement of its files. `tidefold clean` ends it after an hour; here it is ended at once.",
+        "announcement of its files. `tidefold retain clean` ends it after an hour; here it is ended at once.",
         "",
         "| story | what was struck | run in Airflow | tries of a task | seconds | tables | left over |",
         "|---|---|---|---|---|---|---|",

@@ -167,7 +167,7 @@ class Rig:
         return [*self._find_claims(), *self._find_unnamed(), *self._find_uploads(), *self._find_scratch()]
 
     def _end_dead_ingests(self) -> None:
-        """As `tidefold clean` does an hour later: an ingest that died before its results leaves an announcement."""
+        """As `tidefold retain clean` does an hour later: an ingest that died early leaves an announcement."""
         later = datetime.now(UTC) + 2 * PATIENCE
         for run in find_abandoned(self.pipeline.store, later.isoformat()):
             recover_run(self.pipeline.store, run)

@@ -148,7 +148,7 @@ class Hosts:
         return names
 
     def check_left(self, restored: bool = False) -> None:
-        """Each file on a host is needed, or `clean-local` lists its host; each host with files has a record.
+        """Each file on a host is needed, or `retain clean --local` lists its host; each host with files has a record.
 
         A restore removes nothing: older files are its other ways to the same rows. The next fold does.
         Unfinished files of a task that was killed are removed by the next fold that has a task there.

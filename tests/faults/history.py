@@ -207,7 +207,7 @@ def _end(root: Path, workers: list[Worker], found: Found) -> None:
 def _finish(root: Path, answers: Any) -> None:
     wrong = []
     for log in LOGS:
-        for command in (f"run {log} --takeover", f"clean {log}", f"verify {log}"):
+        for command in (f"run {log} --takeover", f"retain clean {log}", f"check verify {log}"):
             said = tidefold(root, command)
             if said.exit:
                 wrong.append(f"in the end `{command}`: {said.text[-600:]}")

@@ -167,7 +167,7 @@ class Player:
 
     def _find_way_out(self, operation: Operation, loss: str, cell: Cell) -> None:
         root = self.stage.root
-        if "ledger" in loss and tidefold(root, f"rebuild {LOG} --yes").exit == 0:
+        if "ledger" in loss and tidefold(root, f"move rebuild {LOG} --yes").exit == 0:
             self._next()
             if self._is_right(operation):
                 cell.way["rebuild"] += 1

@@ -160,7 +160,7 @@ def opens_whole(root: Path, log: str, version: int) -> list[str]:
     found = state.version if state else 0
     if found < version:
         return [f"the ledger has version {found}, and {version} was acknowledged"]
-    said = tidefold(root, f"verify {log}") if state else Said(0, (), "")
+    said = tidefold(root, f"check verify {log}") if state else Said(0, (), "")
     return [said.text] if said.exit else []
 
 

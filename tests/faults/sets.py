@@ -220,10 +220,10 @@ def strike(life: Life, folder: Path, command: str, damage: str, cell: Cell) -> N
         cell.failed.append(f"the command harmed readers: {before}, then {after}")
     if following != "done":
         for log in LOGS if "logs" in damage else ():
-            tidefold(root, f"rebuild {log} --yes")
+            tidefold(root, f"move rebuild {log} --yes")
         if damage in MOVED_AWAY:
             shutil.rmtree(root / "store/sets/bank/ledger")
-        mended = tidefold(root, "rebuild --set bank --yes").word
+        mended = tidefold(root, "move rebuild --set bank --yes").word
         cell.way["rebuild --set" if mended == "done" else mended] += 1
     land_share(root, 1)
     word = tidefold(root, "run --takeover --run end").word

@@ -54,26 +54,26 @@ class Operation:
 
 
 OPERATIONS = (
-    Operation("ingest", "landed", f"ingest {LOG}"),
-    Operation("materialize", "taken", f"materialize {LOG} --run r"),
-    Operation("quality", "staged", f"quality {LOG}"),
-    Operation("confirm", "judged", f"confirm {LOG}"),
+    Operation("ingest", "landed", f"step ingest {LOG}"),
+    Operation("materialize", "taken", f"step materialize {LOG} --run r"),
+    Operation("quality", "staged", f"step quality {LOG}"),
+    Operation("confirm", "judged", f"step confirm {LOG}"),
     Operation("run", "landed", f"run {LOG} --run r"),
-    Operation("abort", "staged", f"abort {LOG}"),
-    Operation("subsume", "landed", f"subsume {LOG}"),
-    Operation("truncate", "subsumed", f"truncate {LOG}"),
-    Operation("clean", "dead", "clean"),
+    Operation("abort", "staged", f"step abort {LOG}"),
+    Operation("subsume", "landed", f"retain subsume {LOG}"),
+    Operation("truncate", "subsumed", f"retain truncate {LOG}"),
+    Operation("clean", "dead", "retain clean"),
     Operation("restore", "landed", f"restore {LOG} 3 --log-position replay --run r"),
-    Operation("restore --to", "landed", f"restore {LOG} 3 --to {{root}}/restored"),
-    Operation("tag", "landed", f"tag {LOG} 3 kept"),
-    Operation("hold", "landed", f"hold {LOG} kept 3 --reason audit"),
+    Operation("restore --to", "landed", f"move export {LOG} 3 --to {{root}}/restored"),
+    Operation("tag", "landed", f"snapshot tag {LOG} 3 kept"),
+    Operation("hold", "landed", f"snapshot hold {LOG} kept 3 --reason audit"),
     Operation("quarantine retry", "refused", f"quarantine retry {LOG}"),
-    Operation("compact-log", "waiting", f"compact-log {LOG}"),
-    Operation("drop", "landed", f"drop {LOG} --yes", drops=True),
-    Operation("rebuild", "ledger lost", f"rebuild {LOG} --yes"),
-    Operation("savepoint", "landed", f"savepoint {LOG} --to {{root}}/savepoint"),
-    Operation("import", "saved", f"import {LOG} {{root}}/saved --run r"),
-    Operation("verify --repair", "damaged", f"verify {LOG} --repair"),
+    Operation("compact-log", "waiting", f"retain compact {LOG}"),
+    Operation("drop", "landed", f"retain drop {LOG} --yes", drops=True),
+    Operation("rebuild", "ledger lost", f"move rebuild {LOG} --yes"),
+    Operation("savepoint", "landed", f"move savepoint {LOG} --to {{root}}/savepoint"),
+    Operation("import", "saved", f"move import {LOG} {{root}}/saved --run r"),
+    Operation("verify --repair", "damaged", f"check verify {LOG} --repair"),
     Operation("run of a rebuilt log", "rebuilt", f"run {LOG} --run r"),
     Operation("run of an imported log", "imported", f"run {LOG} --run r"),
 )
@@ -150,9 +150,9 @@ def _landed(root: Path) -> None:
 
 
 def _two_wait(root: Path) -> None:
-    _ok(root, f"ingest {LOG}")
+    _ok(root, f"step ingest {LOG}")
     land_batch(root, PUBLISHED + 1, [LOG])
-    _ok(root, f"ingest {LOG}")
+    _ok(root, f"step ingest {LOG}")
 
 
 def _dead(root: Path) -> None:
@@ -160,7 +160,7 @@ def _dead(root: Path) -> None:
     calls = Calls(1, CallFault.DIES_BEFORE)
     try:
         with calls.watching():
-            tidefold(root, f"abort {LOG}")
+            tidefold(root, f"step abort {LOG}")
     except Killed:
         return
 
@@ -168,7 +168,7 @@ def _dead(root: Path) -> None:
 def _refused(root: Path) -> None:
     land(root, LOG, PUBLISHED * 10, [(100, "c"), (8, "c")])
     with older_program():
-        _ok(root, f"ingest {LOG}")
+        _ok(root, f"step ingest {LOG}")
     _ok(root, f"run {LOG}")
 
 
@@ -178,7 +178,7 @@ def _ledger_lost(root: Path) -> None:
 
 def _rebuilt(root: Path) -> None:
     _ledger_lost(root)
-    _ok(root, f"rebuild {LOG} --yes")
+    _ok(root, f"move rebuild {LOG} --yes")
     _landed(root)
 
 
@@ -212,15 +212,15 @@ _Maker = tuple[str | None, Callable[[Path], object]]
 _MAKERS: dict[str, _Maker] = {
     "published": (None, _published),
     "landed": ("published", _landed),
-    "taken": ("landed", lambda root: _ok(root, f"ingest {LOG}")),
-    "staged": ("taken", lambda root: _ok(root, f"materialize {LOG} --run r")),
-    "judged": ("staged", lambda root: _ok(root, f"quality {LOG}")),
-    "subsumed": ("landed", lambda root: _ok(root, f"subsume {LOG}")),
+    "taken": ("landed", lambda root: _ok(root, f"step ingest {LOG}")),
+    "staged": ("taken", lambda root: _ok(root, f"step materialize {LOG} --run r")),
+    "judged": ("staged", lambda root: _ok(root, f"step quality {LOG}")),
+    "subsumed": ("landed", lambda root: _ok(root, f"retain subsume {LOG}")),
     "waiting": ("landed", _two_wait),
     "dead": ("staged", _dead),
     "refused": ("published", _refused),
     "ledger lost": ("landed", _ledger_lost),
-    "saved": ("published", lambda root: _ok(root, f"savepoint {LOG} --to {root}/saved")),
+    "saved": ("published", lambda root: _ok(root, f"move savepoint {LOG} --to {root}/saved")),
     "damaged": ("landed", _damaged),
     "rebuilt": ("published", _rebuilt),
     "imported": ("saved", _imported),

@@ -102,20 +102,25 @@ def _write(sink: Any, event: dict[str, Any]) -> None:
 def _commands(chance: random.Random, root: Path, log: str, run: str) -> list[str]:
     """What a worker does next."""
     whole = [f"run {log} --run {run}"]
-    stages = [f"ingest {log}", f"materialize {log} --run {run}", f"quality {log} --run {run}", f"confirm {log}"]
+    stages = [
+        f"step ingest {log}",
+        f"step materialize {log} --run {run}",
+        f"step quality {log} --run {run}",
+        f"step confirm {log}",
+    ]
     choices: list[tuple[int, list[str]]] = [
         (6, whole),
         (3, [f"run {log} --run {run} --takeover"]),
         (3, stages),
-        (2, [f"ingest {log}"]),
-        (1, [f"materialize {log} --run {run} --takeover", f"abort {log}"]),
-        (1, [f"abort {log}"]),
-        (1, [f"subsume {log}", f"truncate {log}"]),
-        (1, [f"truncate {log}"]),
-        (1, ["clean"]),
-        (1, [f"compact-log {log}"]),
+        (2, [f"step ingest {log}"]),
+        (1, [f"step materialize {log} --run {run} --takeover", f"step abort {log}"]),
+        (1, [f"step abort {log}"]),
+        (1, [f"retain subsume {log}", f"retain truncate {log}"]),
+        (1, [f"retain truncate {log}"]),
+        (1, ["retain clean"]),
+        (1, [f"retain compact {log}"]),
         (1, [f"quarantine retry {log}"]),
-        (1, [f"verify {log} --quick"]),
+        (1, [f"check verify {log} --quick"]),
         (2, _restore(chance, root, log, run)),
     ]
     return chance.choices([commands for _, commands in choices], [weight for weight, _ in choices])[0]
@@ -126,7 +131,11 @@ def _restore(chance: random.Random, root: Path, log: str, run: str) -> list[str]
     newest = max((int(n) for n in _noted(root, log)), default=1)
     back = max(1, newest - chance.randint(0, 2))
     mode = chance.choice(("replay", "skip"))
-    return [f"restore {log} {back} --log-position {mode} --run {run}", f"quality {log} --run {run}", f"confirm {log}"]
+    return [
+        f"restore {log} {back} --log-position {mode} --run {run}",
+        f"step quality {log} --run {run}",
+        f"step confirm {log}",
+    ]
 
 
 def _noted(root: Path, log: str) -> list[str]:

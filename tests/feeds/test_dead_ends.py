@@ -49,18 +49,18 @@ def test_a_deleted_table_is_seen_and_made_again_by_one_command(person: Person, k
     person.land("orders/o3.csv", HEAD + "I,4,Joe,4.00,2026-11-01 10:00:00\n")
     refused = person.call("run", "orders")
     assert "[TABLE_MISSING]" in refused.output, refused.output
-    assert "next: `tidefold rebuild orders --table --yes`" in person.call("verify", "orders").output
-    planned = person.call("rebuild", "orders", "--table").output
-    assert "next: tidefold rebuild orders --table --yes" in planned
-    assert "next: tidefold drop orders --yes" in person.call("drop", "orders").output
-    _follow(person, refused.output, "rebuild orders --table")
+    assert "next: `tidefold move rebuild orders --table --yes`" in person.call("check", "verify", "orders").output
+    planned = person.call("move", "rebuild", "orders", "--table").output
+    assert "next: tidefold move rebuild orders --table --yes" in planned
+    assert "next: tidefold retain drop orders --yes" in person.call("retain", "drop", "orders").output
+    _follow(person, refused.output, "move rebuild orders --table")
 
     done = person.call("run", "orders")
     assert done.exit_code == 0, done.output
     assert "missing" not in person.call("status", "orders").stdout
     person.land("orders/o4.csv", HEAD + "U,4,Joe,5.00,2026-11-01 11:00:00\n")
     assert [row["order_id"] for row in person.rows()] == [2, 3, 4]
-    verified = person.call("verify", "orders", "--deep")
+    verified = person.call("check", "verify", "orders", "--deep")
     assert verified.exit_code == (5 if kind == "log" else 0), verified.output
 
 
@@ -126,17 +126,17 @@ def test_a_dump_of_mysql_is_read_as_it_was_written(person: Person) -> None:
 
 def test_commands_that_give_something_up_have_a_dry_run(person: Person) -> None:
     person.land("orders/o2.csv", HEAD + "I,x,Eve,1.00,2026-11-01 09:00:00\n" + ROWS)
-    person.call("ingest", "orders")
-    person.call("materialize", "orders", "--run", "one")
+    person.call("step", "ingest", "orders")
+    person.call("step", "materialize", "orders", "--run", "one")
     before = person.call("status", "orders", "--format", "json").stdout
-    told = person.call("abort", "orders", "--dry-run")
+    told = person.call("step", "abort", "orders", "--dry-run")
     assert (told.exit_code, "would abort snapshot 1 of run one" in told.stdout) == (0, True)
     told = person.call("quarantine", "settle", "orders", "--reason", "test data", "--dry-run")
     assert (told.exit_code, "would settle 1 refused records" in told.stdout) == (0, True)
     assert person.call("status", "orders", "--format", "json").stdout == before
-    told = person.call("drop", "nosuch")
+    told = person.call("retain", "drop", "nosuch")
     assert (told.exit_code, "Configured logs: orders, lines" in told.stderr) == (4, True)
-    assert person.call("drop", "lines").exit_code == 0
+    assert person.call("retain", "drop", "lines").exit_code == 0
 
 
 def test_one_mistake_of_the_configuration_is_one_finding_of_the_doctor() -> None:

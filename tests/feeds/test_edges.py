@@ -115,7 +115,7 @@ def test_a_column_of_nulls_alone_fits_every_type(person: Person) -> None:
         ", ".join(["at: timestamp", *(f"{name}: '{kind}'" for name, kind in kinds.items())]),
         "at",
     )
-    person.call("drop", "o", "--yes")
+    person.call("retain", "drop", "o", "--yes")
     assert [row["n"] for row in person.rows("o")] == [None, 5]
 
 
@@ -227,7 +227,15 @@ def test_an_older_program_says_that_a_newer_one_wrote_the_store(person: Person) 
     newest = max((person.folder / "var/store/logs/orders/ledger").iterdir())
     newest.chmod(0o644)
     newest.write_bytes(newest.read_bytes().replace(b'{"format"', b'{"colour":"red","format"', 1))
-    for words in (("run",), ("status",), ("read",), ("history",)):
+    for words in (
+        ("run",),
+        ("status",),
+        ("read",),
+        (
+            "snapshot",
+            "history",
+        ),
+    ):
         told = person.call(*words, "orders").output
         assert "written by a newer tidefold" in told, told
         assert "backup" not in told

@@ -194,7 +194,7 @@ def test_a_dump_after_the_first_snapshot_is_refused_by_name_and_stops_nothing_el
     same(table(pipeline), {**before, 1: row(1, LIFE[newest][2], newest)})
     # The advice: begin again with both.
     [log] = pipeline.config.logs
-    assert CliRunner().invoke(app, ["drop", log, "--yes"]).exit_code == 0
+    assert CliRunner().invoke(app, ["retain", "drop", log, "--yes"]).exit_code == 0
     assert ingest_and_publish(pipeline, "run-3").error is None
     same(table(pipeline), rows_after(len(LIFE)))
 

@@ -46,10 +46,10 @@ def test_1_the_key_names_no_column(person: Person) -> None:
 
 
 def test_1b_the_key_is_changed_after_data_came(person: Person) -> None:
-    assert person.call("ingest", "orders").exit_code == 0
+    assert person.call("step", "ingest", "orders").exit_code == 0
     person.edit("key: [order_id]", "key: [customer]")
     assert person.call("validate").exit_code == 0  # Without the store nobody knows.
-    for words in (("validate", "--online"), ("ingest", "orders")):
+    for words in (("validate", "--online"), ("step", "ingest", "orders")):
         said = fails(person.call(*words), "SHAPE_CHANGED", 3)
     assert "order_id before, customer now" in said
     drop, ingest = CODED.findall(advice_of(said))
@@ -86,7 +86,7 @@ def test_2_a_tab(person: Person) -> None:
 
 def test_3_a_file_lacks_a_column(person: Person) -> None:
     person.land("orders/o2.csv", "op,order_id,total,updated_at\nI,3,1.00,2026-11-01 09:00:00\n")
-    said = fails(person.call("ingest", "orders"), "LANDED_SCHEMA")
+    said = fails(person.call("step", "ingest", "orders"), "LANDED_SCHEMA")
     assert "[LANDED_SCHEMA] `o2.csv` lacks column customer" in person.call("status").stdout
     line = next(text for text in CODED.findall(advice_of(said)) if "default" in text)
     person.set(line, below="columns")
@@ -95,7 +95,7 @@ def test_3_a_file_lacks_a_column(person: Person) -> None:
 
 def test_3_a_file_has_a_column_more(person: Person) -> None:
     person.land("orders/o2.csv", HEAD.replace("\n", ",note\n") + "I,3,Eve,1.00,2026-11-01 09:00:00,x\n")
-    said = fails(person.call("ingest", "orders"), "LANDED_SCHEMA")
+    said = fails(person.call("step", "ingest", "orders"), "LANDED_SCHEMA")
     add, leave_out = (text for text in CODED.findall(advice_of(said)) if ":" in text)
     person.set(leave_out)
     assert len(person.rows()) == 3
@@ -106,7 +106,7 @@ def test_3_a_file_has_a_column_more(person: Person) -> None:
 
 def test_4_a_line_has_a_field_more(person: Person) -> None:
     person.land("lines/l2.jsonl", LINE.replace('"id":1', '"id":2').replace("}", ',"extra":1}'))
-    said = fails(person.call("ingest", "lines"), "UNKNOWN_COLUMN")
+    said = fails(person.call("step", "ingest", "lines"), "UNKNOWN_COLUMN")
     assert "Line 1 of `l2.jsonl`" in said
     person.set(next(text for text in CODED.findall(said) if "default" in text), log="lines", below="columns")
     assert [row["id"] for row in person.rows("lines")] == [1, 2]
@@ -114,7 +114,7 @@ def test_4_a_line_has_a_field_more(person: Person) -> None:
 
 def test_4_a_line_lacks_a_field(person: Person) -> None:
     person.land("lines/l2.jsonl", LINE.replace('"id":1', '"id":2').replace(',"text":"a"', ""))
-    person.call("ingest", "lines")
+    person.call("step", "ingest", "lines")
     shown = person.call("quarantine", "show", "lines").stdout
     assert "line 1 of l2.jsonl: MISSING_COLUMN" in shown
     person.set(next(text for text in CODED.findall(shown) if "default" in text), log="lines", below="columns")
@@ -124,14 +124,14 @@ def test_4_a_line_lacks_a_field(person: Person) -> None:
 
 def test_4_a_line_cannot_be_read(person: Person) -> None:
     person.land("lines/l2.jsonl", "{bad\n" + LINE.replace('"I"', '"X"').replace('"id":1', '"id":2'))
-    assert person.call("ingest", "lines").exit_code == 0
+    assert person.call("step", "ingest", "lines").exit_code == 0
     shown = person.call("quarantine", "show", "lines").stdout
     assert "line 1 of l2.jsonl: BROKEN_JSON" in shown
     assert "line 2 of l2.jsonl: OP_UNKNOWN: `op` is 'X', not one of upsert, insert" in shown
     said = person.call("quarantine", "retry", "lines").stdout
     assert "land corrected ones in a new file" in said
     person.land("lines/l3.jsonl", LINE.replace('"id":1', '"id":2'))
-    person.call("ingest", "lines")
+    person.call("step", "ingest", "lines")
     settle = next(text for text in CODED.findall(said) if "settle" in text)
     settle = settle.replace("LOG", "lines").replace("FILE", "l2.jsonl").replace("REASON", "corrected")
     assert person.follow_command(settle).exit_code == 0
@@ -147,13 +147,13 @@ def test_4_a_line_cannot_be_read(person: Person) -> None:
 )
 def test_5_a_value_is_written_in_another_way(person: Person, row: bytes, reason: str, option: str) -> None:
     person.land("orders/o2.csv", HEAD.encode() + row)
-    person.call("ingest", "orders")
+    person.call("step", "ingest", "orders")
     shown = person.call("quarantine", "show", "orders").stdout
     assert f"row 1 of o2.csv: {reason}: " in shown
     assert not re.search(r"\bb['\"]", shown)
     line = next(text for text in CODED.findall(shown) if text.startswith(f"{option}:"))
     person.set(line, below="source")
-    said = person.call("ingest", "orders")
+    said = person.call("step", "ingest", "orders")
     assert "[LANDED_REFUSED]" in said.output
     retry = next(text for text in CODED.findall(said.output) if "quarantine retry" in text)
     assert "1 became changes" in person.follow_command(retry).stdout
@@ -171,22 +171,22 @@ def test_5_a_value_is_written_in_another_way(person: Person, row: bytes, reason:
 )
 def test_5_a_value_is_none(person: Person, row: str, right: str) -> None:
     person.land("orders/o2.csv", HEAD + row)
-    person.call("ingest", "orders")
+    person.call("step", "ingest", "orders")
     assert right in person.call("quarantine", "show", "orders").stdout
-    advice = advice_of(fails(person.call("ingest", "orders"), "LANDED_REFUSED"))
+    advice = advice_of(fails(person.call("step", "ingest", "orders"), "LANDED_REFUSED"))
     show, retry, settle, _ = CODED.findall(advice)
     assert right in person.follow_command(show).stdout
     assert "still cannot be read" in person.follow_command(retry).stdout
     assert "land corrected ones in a new file" in advice
     person.land("orders/o3.csv", HEAD + 'I,3,Eve,"1284.60",2026-11-01 09:00:00\n')
-    person.call("ingest", "orders")
+    person.call("step", "ingest", "orders")
     assert person.follow_command(settle.replace("REASON", "corrected")).exit_code == 0
     assert [row["order_id"] for row in person.rows()] == [1, 2, 3]
 
 
 def test_6_another_delimiter(person: Person) -> None:
     person.land("orders/o1.csv", (HEAD + ROWS).replace(",", ";"))
-    said = fails(person.call("ingest", "orders"), "LANDED_SCHEMA")
+    said = fails(person.call("step", "ingest", "orders"), "LANDED_SCHEMA")
     person.set(CODED.findall(advice_of(said))[0], below="source")
     assert len(person.rows()) == 2
 
@@ -194,12 +194,12 @@ def test_6_another_delimiter(person: Person) -> None:
 def test_7_no_line_end_and_an_empty_file(person: Person) -> None:
     person.land("orders/o1.csv", (HEAD + ROWS).rstrip("\n"))
     person.land("orders/o0.csv", "")
-    said = person.call("ingest", "orders")
+    said = person.call("step", "ingest", "orders")
     assert "`o0.csv`, `o1.csv`" in said.stdout
     status = person.call("status", "orders").stdout
     assert "`o1.csv` does not end with a complete record" in status
     assert "`o0.csv`" in status
-    advice = advice_of(fails(person.call("ingest", "orders"), "LANDED_WAITING"))
+    advice = advice_of(fails(person.call("step", "ingest", "orders"), "LANDED_WAITING"))
     assert "end the last line with a line end" in advice
     person.land("orders/o1.csv", HEAD + ROWS)
     assert len(person.rows()) == 2
@@ -229,8 +229,8 @@ def test_9_a_file_is_edited_after_it_was_taken(person: Person) -> None:
     for other in ("", "o2.csv"):  # Also beside a new file, in the second run at the latest.
         if other:
             person.land(f"orders/{other}", HEAD + ROWS.replace("Bob", "Cid").replace("08:01", "08:02"))
-            person.call("ingest", "orders")
-        said = fails(person.call("ingest", "orders"), "LANDED_CHANGED")
+            person.call("step", "ingest", "orders")
+        said = fails(person.call("step", "ingest", "orders"), "LANDED_CHANGED")
     assert "Restore the earlier file" in advice_of(said)
     assert "another name" in advice_of(said)
     person.land("orders/o1.csv", HEAD + ROWS)
@@ -241,23 +241,23 @@ def test_9_a_file_is_edited_after_it_was_taken(person: Person) -> None:
 def test_10_the_landing_folder_is_misspelt(person: Person) -> None:
     person.edit("landing/orders", "landing/oders")
     assert "landing/oders does not exist yet" in person.call("validate").stderr
-    said = fails(person.call("ingest", "orders"), "LANDING_MISSING", 4)
+    said = fails(person.call("step", "ingest", "orders"), "LANDING_MISSING", 4)
     assert "Check `source.path`" in advice_of(said)
     person.edit("landing/oders", "landing/orders")
     assert len(person.rows()) == 2
 
 
 def test_11_the_log_is_misspelt(person: Person) -> None:
-    said = fails(person.call("ingest", "oders"), "LOG_NOT_CONFIGURED", 4)
+    said = fails(person.call("step", "ingest", "oders"), "LOG_NOT_CONFIGURED", 4)
     listed = advice_of(said).removeprefix("next: Configured logs: ").rstrip(".").split(", ")
     assert listed == ["orders", "lines"]
-    assert person.call("ingest", *listed).exit_code == 0
+    assert person.call("step", "ingest", *listed).exit_code == 0
 
 
 def test_12_a_run_is_made_twice(person: Person) -> None:
     before = person.rows()
     assert person.rows() == before
-    assert "nothing new" in person.call("ingest", "orders").stdout
+    assert "nothing new" in person.call("step", "ingest", "orders").stdout
 
 
 def test_12_two_runs_at_once(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -272,9 +272,9 @@ def test_12_two_runs_at_once(person: Person, monkeypatch: pytest.MonkeyPatch) ->
 
     parse_round = ingests.parse_round
     monkeypatch.setattr(ingests, "parse_round", parse_slowly)
-    said = fails(person.call("ingest", "orders"), "OFFSETS_TAKEN", 7)
+    said = fails(person.call("step", "ingest", "orders"), "OFFSETS_TAKEN", 7)
     assert "Run ingest again" in advice_of(said)
-    assert "nothing new" in person.call("ingest", "orders").stdout
+    assert "nothing new" in person.call("step", "ingest", "orders").stdout
     assert len(person.rows()) == 2
 
 
@@ -323,13 +323,13 @@ def test_15_a_data_file_is_damaged_or_gone(person: Person, flip: bool) -> None:
             path.write_bytes(data)
         else:
             path.unlink()
-    done = person.call("verify", "orders")
+    done = person.call("check", "verify", "orders")
     assert done.exit_code != 0
     commands = [text for text in CODED.findall(done.output) if text.startswith("tidefold restore")]
     assert commands, done.output
     told = person.follow_command(commands[0])
     assert told.exit_code == 0, told.output
-    for words in (("quality", "orders"), ("confirm", "orders")):
+    for words in (("step", "quality", "orders"), ("step", "confirm", "orders")):
         assert person.call(*words).exit_code == 0
     assert person.rows() == before
 
@@ -348,9 +348,9 @@ def test_18_the_store_is_not_mounted(person: Person) -> None:
 
 
 def test_19_a_column_is_retyped(person: Person) -> None:
-    assert person.call("ingest", "lines").exit_code == 0
+    assert person.call("step", "ingest", "lines").exit_code == 0
     person.edit("text: string", "text: long")
-    said = fails(person.call("ingest", "lines"), "SHAPE_CHANGED", 3)
+    said = fails(person.call("step", "ingest", "lines"), "SHAPE_CHANGED", 3)
     assert "Put the old columns back" in advice_of(said)
     person.edit("text: long", "text: string")
     assert len(person.rows("lines")) == 1
@@ -386,7 +386,7 @@ def test_22_values_are_read_in_another_way_after_data_came(person: Person, line:
     before = person.rows()
     person.set(line, below="source")
     assert person.call("validate").exit_code == 0  # Without the store nobody knows.
-    for words in (("validate", "--online"), ("ingest", "orders"), ("run", "orders")):
+    for words in (("validate", "--online"), ("step", "ingest", "orders"), ("run", "orders")):
         said = fails(person.call(*words), "SHAPE_CHANGED", 3)
         assert f"read `{shown}` from" in said
     allowed = next(text for text in CODED.findall(advice_of(said)) if "schema_evolution" in text)
@@ -401,7 +401,7 @@ def test_22_an_encoding_is_changed_after_data_came(person: Person) -> None:
     person.land("lines/l1.jsonl", '{"op":"I","id":1,"text":"a","ts":1767225600000}\n')
     assert len(person.rows("lines")) == 1
     person.edit("encoding: micros", "encoding: millis")
-    said = fails(person.call("ingest", "lines"), "SHAPE_CHANGED", 3)
+    said = fails(person.call("step", "ingest", "lines"), "SHAPE_CHANGED", 3)
     assert "read `ts` from encoding micros to encoding millis" in said
     person.edit("encoding: millis", "encoding: any")
     assert len(person.rows("lines")) == 1  # It reads what micros read, and more.
@@ -411,7 +411,7 @@ def test_22_an_encoding_is_changed_after_data_came(person: Person) -> None:
 def test_22_what_was_refused_before_may_be_read_now(person: Person, line: str) -> None:
     row = 'I,3,Cid,"1,000.00",2026-11-02 08:00:00' if "thousands" in line else "I,3,Cid,1.00,02.11.2026 08:00"
     person.land("orders/o2.csv", HEAD + row + "\n")
-    person.call("ingest", "orders")
+    person.call("step", "ingest", "orders")
     person.set(line, below="source")
     assert person.call("quarantine", "retry", "orders").exit_code == 0
     assert [row["customer"] for row in person.rows()] == ["Ann", "Bob", "Cid"]
@@ -429,7 +429,7 @@ def test_21_a_row_is_explained_by_file_and_line_and_by_what_was_refused(person: 
     person.land("orders/o2.csv", HEAD + "U,2,Bert,x,2026-11-01 09:00:00\nU,2,Bill,2.50,2026-11-01 09:10:00\n")
     person.land("lines/l2.jsonl", "\n{bad\n" + LINE.replace('"a"', '"b"').replace("08:00", "09:00"))
     person.land("lines/l3.jsonl.gz", gzip.compress(LINE.replace('"a"', '"c"').replace("08:00", "10:00").encode()))
-    person.call("ingest")
+    person.call("step", "ingest")
     said = person.call("explain", "orders", "2", "--live").stdout
     assert "made by upsert of order 2026-11-01T09:10:00Z" in said
     assert "landed as o2.csv, row 2, ingested" in said
@@ -454,7 +454,7 @@ def test_21_a_record_of_kafka_is_explained_by_its_line(person: Person, monkeypat
     (person.folder / "landing/lines/l1.jsonl").unlink()
     lines = (f'{{"topic":"lines","partition":0,"offset":{i},"value":{LINE.strip()}}}\n' for i in (3, 4, 9))
     person.land("lines/lines+0+0000000003.jsonl", "\n".join(lines))
-    person.call("ingest", "lines")
+    person.call("step", "ingest", "lines")
     said = person.call("explain", "lines", "1", "--live").stdout
     assert "landed as lines+0+0000000003.jsonl, line 5, ingested" in said
     assert "lines 0 offset 9" in said
@@ -485,11 +485,11 @@ def test_22_and_23_stores_and_masters_that_there_are_not(person: Person) -> None
 
 def test_24_a_savepoint_has_no_place(person: Person) -> None:
     person.rows()
-    done = person.call("savepoint", "orders", "--to", "/proc/x")
+    done = person.call("move", "savepoint", "orders", "--to", "/proc/x")
     assert done.exit_code != 0
     assert "/proc" in advice_of(done.stderr)
     assert "store" not in advice_of(done.stderr)
-    assert person.call("savepoint", "orders", "--to", str(person.folder / "saved")).exit_code == 0
+    assert person.call("move", "savepoint", "orders", "--to", str(person.folder / "saved")).exit_code == 0
 
 
 def test_25_a_suite_is_misspelt(person: Person) -> None:
@@ -505,10 +505,10 @@ def test_25_a_suite_is_misspelt(person: Person) -> None:
     assert person.call("validate").exit_code == 0, person.call("validate").stderr
 
 
-@pytest.mark.parametrize("verb", ["run", "abort"])
+@pytest.mark.parametrize("verb", ["run", "step abort"])
 def test_14_a_run_was_killed_behind_its_snapshot(person: Person, verb: str) -> None:
-    person.call("ingest", "orders")
-    assert person.call("materialize", "orders", "--run", "killed").exit_code == 0
+    person.call("step", "ingest", "orders")
+    assert person.call("step", "materialize", "orders", "--run", "killed").exit_code == 0
     said = person.call("status", "orders").stdout
     command = next(text for text in CODED.findall(said) if text.startswith(f"tidefold {verb} orders"))
     assert person.follow_command(command).exit_code == 0
@@ -529,7 +529,7 @@ def test_16_somebody_else_writes_into_the_table(person: Person) -> None:
 
 def test_17_the_store_cannot_be_written(person: Person) -> None:
     person.edit("store: var/store", "store: /proc/x")
-    done = person.call("ingest", "orders")
+    done = person.call("step", "ingest", "orders")
     assert done.exit_code == 6
     assert "/proc" in advice_of(done.stderr)
     person.edit("store: /proc/x", "store: var/store")
@@ -540,16 +540,16 @@ def test_20_there_is_no_java(person: Person, monkeypatch: pytest.MonkeyPatch) ->
     person.edit("logs:\n", "spark: {above: 0B}\nlogs:\n")
     with monkeypatch.context() as without:
         without.setenv("JAVA_HOME", "/nowhere")
-        said = fails(person.call("ingest", "orders"), "JAVA_MISSING", 4)
+        said = fails(person.call("step", "ingest", "orders"), "JAVA_MISSING", 4)
     assert "openjdk" in advice_of(said)
 
 
 def test_26_a_hold_without_a_reason(person: Person) -> None:
     person.rows()
-    done = person.call("hold", "orders", "audit", "1")
+    done = person.call("snapshot", "hold", "orders", "audit", "1")
     assert done.exit_code == 2
     assert "Missing option '--reason'" in done.output
-    assert person.call("hold", "orders", "audit", "1", "--reason", "yearly audit").exit_code == 0
+    assert person.call("snapshot", "hold", "orders", "audit", "1", "--reason", "yearly audit").exit_code == 0
 
 
 @pytest.mark.parametrize(
@@ -568,7 +568,7 @@ def test_27_a_number_is_written_in_another_way(
     if source:
         person.set(source, below="source")
     person.land("orders/o2.csv", f"{HEAD}I,3,Eve,{value},2026-11-01 09:00:00\n")
-    person.call("ingest", "orders")
+    person.call("step", "ingest", "orders")
     lines = person.call("quarantine", "show", "orders").stdout.splitlines()
     shown = next(line for line in lines if "o2.csv" in line)
     assert right in shown
@@ -586,11 +586,17 @@ def test_28_a_column_has_another_name_than_before(person: Person) -> None:
 
 def test_28_a_name_of_a_column_is_seen_before_the_first_run(person: Person) -> None:
     person.edit("customer: string", "custmer: string")
-    for words in (("validate",), ("doctor",)):
+    for words in (
+        ("validate",),
+        (
+            "check",
+            "doctor",
+        ),
+    ):
         shown = person.call(*words).output
         assert "[LANDED_SCHEMA] `o1.csv` has column customer, which is not configured" in shown
         assert "Did you mean `customer` by column `custmer`?" in shown
-    advice = advice_of(fails(person.call("ingest", "orders"), "LANDED_SCHEMA"))
+    advice = advice_of(fails(person.call("step", "ingest", "orders"), "LANDED_SCHEMA"))
     [alias] = [text for text in CODED.findall(advice) if "aliases" in text]
     person.set(alias, below="columns")
     assert "LANDED_SCHEMA" not in person.call("validate").output
@@ -601,7 +607,7 @@ def test_29_a_folder_has_the_column(person: Person) -> None:
     person.edit("      customer: string\n", "      customer: string\n      dt: date\n")
     os.rename("landing/orders/o1.csv", "landing/o1.csv")
     person.land("orders/dt=2026-11-01/o1.csv", HEAD + ROWS)
-    advice = advice_of(fails(person.call("ingest", "orders"), "LANDED_SCHEMA"))
+    advice = advice_of(fails(person.call("step", "ingest", "orders"), "LANDED_SCHEMA"))
     assert "default" not in advice
     [setting] = [text for text in CODED.findall(advice) if text.startswith("folder_columns")]
     person.set(setting, below="source")
@@ -611,7 +617,13 @@ def test_29_a_folder_has_the_column(person: Person) -> None:
 def test_30_names_of_files_that_no_log_reads_and_rows_that_would_be_refused(person: Person) -> None:
     os.rename("landing/lines/l1.jsonl", "landing/lines/l1.xlsx")
     person.land("orders/o1.csv", HEAD + ROWS.replace("2.50", "2.5.0"))
-    for words in (("validate",), ("doctor",)):
+    for words in (
+        ("validate",),
+        (
+            "check",
+            "doctor",
+        ),
+    ):
         shown = person.call(*words).output
         assert "[FOREIGN_FILE] The name of `l1.xlsx` does not end in" in shown
         assert "a run would refuse 1 of 2 records of `o1.csv`. The first is number 2: [VALUE_INVALID]" in shown

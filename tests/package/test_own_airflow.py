@@ -49,7 +49,7 @@ def test_the_package_is_whole(installed: Installed) -> None:
     [examples] = (installed.programs.parent / "lib").glob("python*/site-packages/tidefold_airflow/example_dags")
     assert (examples / "tidefold_restore.py").is_file()
     assert str(PROJECT) not in told
-    assert "next: " in installed.run("tidefold", "explain-error", "LANDED_CHANGED")
+    assert "next: " in installed.run("tidefold", "explain", "LANDED_CHANGED")
 
 
 def test_the_install_page_copies_a_ready_dag(installed: Installed) -> None:
@@ -112,7 +112,7 @@ def test_a_dag_of_three_lines_publishes_on_a_cluster_into_s3(
     store = {**ENVIRONMENT, "AWS_ENDPOINT_URL": bucket.server.url, "SPARK_LOCAL_IP": "127.0.0.1"}
     master = f"spark://127.0.0.1:{port}"
     _start_cluster(processes, master, page, store)
-    installed.run("tidefold", "jars")
+    installed.run("tidefold", "spark", "jars")
     config = _land(installed, bucket.address, master)
     dags = root / "airflow" / "dags"
     dags.mkdir(parents=True)
@@ -140,7 +140,10 @@ def test_a_dag_of_three_lines_publishes_on_a_cluster_into_s3(
     address = f"{bucket.address}/tables/accounts"
     options = {"aws_endpoint": bucket.server.url, "aws_allow_http": "true", **ENVIRONMENT}
     assert len(DeltaTable(address, storage_options=options).to_pyarrow_table()) == 5_048
-    assert {app["name"] for app in _read(page)["completedapps"]} >= {"tidefold ingest", "tidefold materialize"}
+    assert {app["name"] for app in _read(page)["completedapps"]} >= {
+        "tidefold step ingest",
+        "tidefold step materialize",
+    }
 
 
 def _wait_for_a_green_run(root: Path, address: str) -> None:

@@ -243,7 +243,7 @@ def test_a_table_that_spark_cannot_read_is_an_error_of_its_own(pipeline: Pipelin
 def test_a_job_reads_tables_in_s3_with_spark_s_own_client_and_leaves_one_outcome_a_log(
     s3: S3Bucket, tmp_path: Path
 ) -> None:
-    """As `tidefold verify --spark` starts it. A foreign commit changed what readers get of one table."""
+    """As `tidefold check verify --spark` starts it. A foreign commit changed what readers get of one table."""
     pipeline = make_pipeline(tmp_path, TYPES.replace("store: store", f"store: {s3.address}"))
     put_and_publish(pipeline, "run-1", [row(key) for key in range(70)])
     put(pipeline, [{"id": key, "text": "a"} for key in range(10)], "tellers")

@@ -37,7 +37,7 @@ def test_a_table_moves_to_another_store_by_stop_and_import(spark: SparkSession, 
     one, two, place = tmp_path / "one", tmp_path / "two", str(tmp_path / "save")
     pipeline = make_pipeline(one)
     put(pipeline, [{"id": i, "text": t} for i, t in ROWS.items()])
-    done = call(one, "savepoint", "accounts", "--to", place, "--as", "canonical", "--stop", "--format", "json")
+    done = call(one, "move", "savepoint", "accounts", "--to", place, "--as", "canonical", "--stop", "--format", "json")
     assert done.exit_code == 0, done.output
     said = json.loads(done.stdout)
     assert list(said["steps"]) == ["materialize", "quality", "confirm"]
@@ -50,9 +50,9 @@ def test_a_table_moves_to_another_store_by_stop_and_import(spark: SparkSession, 
     assert run_without_spark(other, MaterializeStep(asking), ["accounts"]).spark == ("accounts",)
     assert materialize(other, ["accounts"], asking, on_spark(spark))[0].status == "staged"
     for verb in ("quality", "confirm"):
-        done = call(two, verb, "accounts")
+        done = call(two, "step", verb, "accounts")
         assert done.exit_code == 0, done.output
     assert table_rows(other) == ROWS
     [snapshot] = other.ledger("accounts").read().snapshots
     assert (snapshot.kind, snapshot.run) == (SnapshotKind.INCREMENTAL, "in")
-    assert f"imported (claim) from {place}, snapshot 1 there" in call(two, "history", "accounts").stdout
+    assert f"imported (claim) from {place}, snapshot 1 there" in call(two, "snapshot", "history", "accounts").stdout

@@ -69,7 +69,7 @@ class Landing:
 
     def snapshots(self, log: str) -> list[Row]:
         """The snapshots of a log, the newest first."""
-        found: list[Row] = json.loads(self.call("history", log, "--format", "json").stdout)["snapshots"]
+        found: list[Row] = json.loads(self.call("snapshot", "history", log, "--format", "json").stdout)["snapshots"]
         return found
 
     def lose_ledger(self, log: str) -> None:
@@ -83,10 +83,10 @@ class Landing:
         other = Landing(folder)
         other.edit(_store_id(folder), "")
         for log in logs:
-            self.call("savepoint", log, "--to", str(folder / "saved" / log))
-            other.call("import", log, str(folder / "saved" / log))
-            other.call("quality", log)
-            other.call("confirm", log)
+            self.call("move", "savepoint", log, "--to", str(folder / "saved" / log))
+            other.call("move", "import", log, str(folder / "saved" / log))
+            other.call("step", "quality", log)
+            other.call("step", "confirm", log)
         return other
 
 

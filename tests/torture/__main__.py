@@ -262,7 +262,7 @@ class Seed:
         told = person.ingest()
         person.meet(told | person.refused())
         if rnd.random() < 0.3:
-            person.call("compact-log")
+            person.call("retain", "compact")
         if told := person.publish():
             person.meet(told | person.refused())
             person.publish()

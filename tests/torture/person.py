@@ -24,6 +24,10 @@ _WAITS = "LANDED_WAITING"
 _DECODER = json.JSONDecoder()
 
 
+# Their commands are counted by their own words.
+GROUPS = ("step", "snapshot", "retain", "check", "move", "set")
+
+
 class FoundError(Exception):
     """What the product did and must not do."""
 
@@ -130,7 +134,7 @@ class Person:
     def call(self, *arguments: str, allowed: tuple[int, ...] = (0,)) -> dict[str, Any]:
         line = [*arguments, "--config", str(self.path), "--format", "json"]
         result = CliRunner().invoke(app, line)
-        self.done[arguments[0]] += 1
+        self.done[next(word for word in arguments if word not in GROUPS)] += 1
         self._exit = result.exit_code
         said = (
             f"tidefold {' '.join(arguments)}: exit {result.exit_code}: {result.stdout[-3000:]} {result.stderr[-1500:]}"
@@ -214,7 +218,7 @@ class Person:
     def ingest(self) -> dict[str, str]:
         """The logs that stopped or refused records, with the reason; any other error is a finding."""
         told: dict[str, str] = {}
-        for outcome in self.call("ingest", allowed=(0, 2, 3))["outcomes"]:
+        for outcome in self.call("step", "ingest", allowed=(0, 2, 3))["outcomes"]:
             self._account(outcome)
             told |= _told(outcome)
             if outcome["error"] not in (None, _WAITS, *_STOPS):
@@ -339,17 +343,25 @@ class Person:
     def release(self, position: int) -> None:
         """Tells a set that waits for the end of a snapshot by signal what the source had reached after it."""
         for _ in self.tables:
-            [status] = self.call("sets")["sets"]
+            [status] = self.call("set", "show")["sets"]
             if "a snapshot by signal" not in json.dumps(status):
                 return
             self.call(
-                "sets", SET, "--snapshot-ended", str(position), "--by", "rig", "--reason", "its marker has landed"
+                "set",
+                "release",
+                SET,
+                "--snapshot-ended",
+                str(position),
+                "--by",
+                "rig",
+                "--reason",
+                "its marker has landed",
             )
             # What the set held back may have what stops a log.
             if told := self.publish():
                 self.meet(told | self.refused())
                 self.publish()
-        raise FoundError(f"blocked: the set is still held: {self.call('sets')}")
+        raise FoundError(f"blocked: the set is still held: {self.call('set', 'show')}")
 
     def status(self, name: str) -> dict[str, Any]:
         """What `tidefold status` says of the newest snapshot of a log."""
@@ -359,11 +371,12 @@ class Person:
 
     def upkeep(self) -> None:
         """Something that must not change what a reader finds."""
-        deed = self.rnd.choice(("compact-log", "subsume", "truncate", "clean", "verify", "ingest"))
+        deeds = ("retain compact", "retain subsume", "retain truncate", "retain clean", "check verify", "ingest")
+        deed = self.rnd.choice(deeds)
         if deed == "ingest":
             self.ingest()
         else:
-            self.call(deed)
+            self.call(*deed.split())
 
     def rescale(self) -> None:
         for entry in self.config["logs"].values():
@@ -374,7 +387,7 @@ class Person:
 
     def restore(self, name: str) -> None:
         """An older snapshot comes back, is published, and the changes after it are folded again."""
-        snapshots = self.call("history", name)["snapshots"]
+        snapshots = self.call("snapshot", "history", name)["snapshots"]
         kept = [one["id"] for one in snapshots if one["state"] == "COMPLETED"][1:4]
         if kept:
             replay = ("restore", name, str(self.rnd.choice(kept)), "--log-position", "replay")
@@ -383,16 +396,16 @@ class Person:
                 return
             if outcome["error"]:
                 raise FoundError(f"restore: {outcome}")
-            self.call("quality", name)
-            self.call("confirm", name)
+            self.call("step", "quality", name)
+            self.call("step", "confirm", name)
 
     def rebuild(self, name: str) -> None:
         """The log is dropped, and taken again from its landed files under today's configuration."""
-        self.call("drop", name, "--yes")
+        self.call("retain", "drop", name, "--yes")
         self.accounts[name].clear()
         self.done["built again"] += 1
         told: dict[str, str] = {}
-        for outcome in self.call("ingest", name, allowed=(0, 2))["outcomes"]:
+        for outcome in self.call("step", "ingest", name, allowed=(0, 2))["outcomes"]:
             self._account(outcome)
             if outcome["error"]:
                 told[name] = str(outcome)

@@ -76,7 +76,7 @@ class Server:
         raise NotImplementedError
 
     def position(self, session: Session) -> int:
-        """What the source has reached, as `tidefold sets --snapshot-ended` takes it."""
+        """What the source has reached, as `tidefold set release --snapshot-ended` takes it."""
         raise NotImplementedError
 
 

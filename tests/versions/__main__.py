@@ -112,7 +112,7 @@ def visit(cell: Cell) -> Visit:
     with found.step("import"):
         found.slice(".", "import")
     with found.step("jars"):
-        found.call("-m", "tidefold.cli", "jars")
+        found.call("-m", "tidefold.cli", "spark", "jars")
     _run_phases(found, "in process")
     _exchange(found)
     if cell.airflow:
@@ -127,7 +127,7 @@ def _visit_spark(found: Visit) -> None:
     where = "on Spark, with vectors" + (", the last two on a warm server" if warm else "")
     store = _run_phases(found, where, spark=True, warm=warm)
     with found.step("verify --deep --spark"):
-        found.tidefold(store, "verify", "--deep", "--spark")
+        found.tidefold(store, "check", "verify", "--deep", "--spark")
     with found.step(f"tests: {', '.join(_SPARK_TESTS)}"):
         found.pytest(*(f"spark/{file}" for file in _SPARK_TESTS))
 
@@ -175,7 +175,7 @@ def _run_phase(found: Visit, store: Path, phase: str, expected: str) -> None:
 def _diagnose(found: Visit, store: Path) -> str:
     """The lines of the doctor, without those about Airflow."""
     try:
-        said = found.tidefold(store, "doctor", "--seconds", "120")
+        said = found.tidefold(store, "check", "doctor", "--seconds", "120")
     except StepFailedError:
         said = (found.home / "last.log").read_text()
     return "\n".join(line for line in said.splitlines() if line[6:].split(" ")[0] != "airflow")
@@ -191,7 +191,7 @@ def _exchange(found: Visit) -> None:
             found.tidefold(store, "run", python=python)
         sums = []
         for reader in (None, newest):
-            found.tidefold(store, "verify", "--deep", python=reader)
+            found.tidefold(store, "check", "verify", "--deep", python=reader)
             said = found.slice(str(store), "compare", _PHASES[-1], python=reader)
             sums.append([line.split()[:3] for line in said.splitlines()])
         if sums[0] != sums[1]:

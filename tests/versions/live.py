@@ -144,8 +144,8 @@ def decide(api: Api, config: str) -> None:
     version = api.call("GET", "/api/v2/version")[1]["version"]
     if version.startswith("3.0."):
         said = str(api.call("GET", f"{path}/taskInstances/ask/logs/1")[1])
-        assert f"tidefold confirm {LOG} --override-by" in said, f"Error: the task does not say so: {said[-600:]}"
-        print(tidefold("confirm", LOG, "--override-by", "a person", "--reason", "tried", config=config))
+        assert f"tidefold step confirm {LOG} --override-by" in said, f"Error: the task does not say so: {said[-600:]}"
+        print(tidefold("step", "confirm", LOG, "--override-by", "a person", "--reason", "tried", config=config))
         return
     body = {"chosen_options": ["Approve"], "params_input": {"why": "tried"}}
     answers = f"{path}/taskInstances/ask/-1/hitlDetails"

@@ -53,7 +53,7 @@ class Story:
 def run_on_s3(yarn: YarnRig) -> tuple[str, list[str]]:
     before, config = len(yarn.yarn.list_applications()), yarn.write_config()
     done = yarn.call(config, "run")
-    checked = yarn.call(config, "verify", "--spark")
+    checked = yarn.call(config, "check", "verify", "--spark")
     count = len(yarn.yarn.list_applications()) - before
     wrong = [*_require(done.returncode == 0, done.stderr), *_require(checked.returncode == 0, checked.stderr)]
     wrong += _require("Spark reads the" in checked.stdout, checked.stdout)
@@ -78,7 +78,7 @@ def run_on_disk(yarn: YarnRig) -> tuple[str, list[str]]:
 
 
 def refuse_versions(yarn: YarnRig) -> tuple[str, list[str]]:
-    done = yarn.call(yarn.write_config(yarn.other_python()), "ingest")
+    done = yarn.call(yarn.write_config(yarn.other_python()), "step", "ingest")
     wrong = _require(done.returncode != 0, "exit code 0")
     wrong += _require(bool(re.search("VERSION_MISMATCH.*executor on .* pyarrow 1.2 ", done.stderr)), done.stderr)
     return "`ingest` where `spark.python` has another pyarrow: refused by the executor", wrong

@@ -97,7 +97,7 @@ def open_runs(
         yield begin
 
 
-def print_run(terminal: Terminal, run: FullRun, command: str, saved: Sequence[Outcome] | None = None) -> int:
+def print_run(terminal: Terminal, run: FullRun, saved: Sequence[Outcome] | None = None) -> int:
     """Prints the run as JSON if that is the format, and returns the exit code.
 
     saved: the outcomes of the savepoint after the run.
@@ -106,7 +106,7 @@ def print_run(terminal: Terminal, run: FullRun, command: str, saved: Sequence[Ou
     steps = {name: [o.to_dict() for o in outcomes] for name, outcomes in run.outcomes.items()}
     idle = {"idle": sorted(run.idle)} if run.idle else {}
     after = {} if saved is None else {"outcomes": [o.to_dict() for o in saved]}
-    shown = {"command": command, "run": run.id, "exit_code": code, "steps": steps}
+    shown = {"command": terminal.command, "run": run.id, "exit_code": code, "steps": steps}
     terminal.json({**shown, **idle, **after, **_report_traffic(terminal)})
     return code
 
@@ -126,9 +126,9 @@ def print_next_steps(terminal: Terminal, run: FullRun) -> None:
         chosen = run.pipeline.config.set_of(log)
         logs = " ".join(chosen.logs) if chosen else log
         terminal.note(
-            f"next: `tidefold report {log}` shows why {log} was not published. Correct its source or its suite, "
-            f"then `tidefold run {logs}`. To publish it as it is: `tidefold materialize {logs}`, "
-            f"`tidefold quality {logs}`, then `tidefold confirm {log} --override-by NAME --reason REASON`."
+            f"next: `tidefold snapshot report {log}` shows why {log} was not published. Correct its source or its "
+            f"suite, then `tidefold run {logs}`. To publish it as it is: `tidefold step materialize {logs}`, `tidefold "
+            f"step quality {logs}`, then `tidefold step confirm {log} --override-by NAME --reason REASON`."
         )
 
 
@@ -150,11 +150,11 @@ def save_stopped(
             )
         return take_savepoint(pipeline, log, replace(wanted, run=stopped.run), terminal.note)
 
-    terminal.note(f"{log}: stopped; `tidefold resume {log}` lets it accept changes again")
+    terminal.note(f"{log}: stopped; `tidefold move resume {log}` lets it accept changes again")
     saved: Sequence[Outcome] = ()
     with open_run(terminal, pipeline, Fold(stopped.run, takeover)) as run:
         run.fold([log])
     if not exit_code(o for outcomes in run.outcomes.values() for o in outcomes):
         saved = for_each_log([log], save)
     print_lines(terminal, saved)
-    return print_run(terminal, run, "savepoint", saved)
+    return print_run(terminal, run, saved)

@@ -72,11 +72,15 @@ def _finite(data: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Terminal:
-    """One call of the command line. It prints results to stdout and everything else to stderr."""
+    """One call of the command line. It prints results to stdout and everything else to stderr.
+
+    command: its words, such as `step ingest`.
+    """
 
     config_path: Path
     format: Format
     debug: bool
+    command: str = ""
 
     def pipeline(self) -> Pipeline:
         """The configured pipeline. Raises InvalidInputError, NotFoundError."""
@@ -164,9 +168,7 @@ def add_logs_of_sets(pipeline: Pipeline, logs: Sequence[str]) -> list[str]:
     return list(dict.fromkeys([*logs, *members]))
 
 
-_Config = Annotated[
-    Path, typer.Option("--config", "-c", envvar="TIDEFOLD_CONFIG", help="The configuration file.", show_default=True)
-]
+_Config = Annotated[Path, typer.Option("--config", "-c", envvar="TIDEFOLD_CONFIG", help="The configuration file.")]
 _Format = Annotated[Format, typer.Option("--format", help="Output on stdout: text, or one JSON object.")]
 _Debug = Annotated[bool, typer.Option("--debug", help="Print a traceback with an error.")]
 _COMMON: dict[str, tuple[Any, Any]] = {
@@ -176,10 +178,10 @@ _COMMON: dict[str, tuple[Any, Any]] = {
 }
 
 
-def command(act: Callable[..., int | None]) -> Callable[..., None]:
+def command(act: Callable[..., int | None], words: str) -> Callable[..., None]:
     """Makes a typer command of a function that takes a Terminal first: adds the options that all commands have.
 
-    The function returns its exit code; None is 0.
+    The function returns its exit code; None is 0. words: what the user types.
     """
     hints = get_type_hints(act, include_extras=True)
     own = [p.replace(annotation=hints[p.name]) for p in list(inspect.signature(act).parameters.values())[1:]]
@@ -190,7 +192,7 @@ def command(act: Callable[..., int | None]) -> Callable[..., None]:
 
     @wraps(act)
     def run(*, config: Path, format: Format, debug: bool, **options: Any) -> None:
-        terminal = Terminal(config, format, debug)
+        terminal = Terminal(config, format, debug, words)
         with terminal.errors():
             code = act(terminal, **options)
         if code:
@@ -198,14 +200,14 @@ def command(act: Callable[..., int | None]) -> Callable[..., None]:
 
     parameters = [*(p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own), *common]
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    run.__doc__ = help_text(act)
+    run.__doc__ = help_text(act.__doc__)
     run.__annotations__ = {p.name: p.annotation for p in parameters}
     return run
 
 
-def help_text(act: Callable[..., Any]) -> str:
+def help_text(docstring: str | None) -> str:
     """Returns a docstring with one line for each paragraph: the help page wraps lines at the terminal's width."""
-    paragraphs = inspect.cleandoc(act.__doc__ or "").split("\n\n")
+    paragraphs = inspect.cleandoc(docstring or "").split("\n\n")
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
 
 
@@ -233,17 +235,11 @@ def complete_log(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 Log = Annotated[str, typer.Argument(help="Id of the log.", metavar="LOG", autocompletion=complete_log)]
-LogOrSet = Annotated[
-    str | None,
-    typer.Argument(
-        help="Id of the log; none with --set.", metavar="LOG", show_default=False, autocompletion=complete_log
-    ),
-]
-Logs = Annotated[
-    list[str] | None,
-    typer.Argument(help="Ids of logs. Default: all.", metavar="LOG", show_default=False, autocompletion=complete_log),
-]
-SnapshotId = Annotated[int | None, typer.Option("--snapshot", help="Id of the snapshot.", min=1, show_default=False)]
+LogOrSet = Annotated[str | None, typer.Argument(help="A log, or --set.", metavar="LOG", autocompletion=complete_log)]
+Logs = Annotated[list[str] | None, typer.Argument(help="Default: all.", metavar="LOG", autocompletion=complete_log)]
+OptionalSnapshot = Annotated[int | None, typer.Argument(help="Id of the snapshot.", metavar="SNAPSHOT", min=1)]
+Live = Annotated[bool, typer.Option("--live", help="Include changes that are ingested but not folded.")]
+SnapshotId = Annotated[int | None, typer.Option("--snapshot", help="Id of the snapshot.", min=1)]
 RunId = Annotated[
     str | None,
     typer.Option(
@@ -268,7 +264,5 @@ KindOfSnapshot = Annotated[
         show_default="as configured",
     ),
 ]
-AtInstant = Annotated[
-    str, typer.Option("--at", help="The instant, with its time zone: 2026-11-05T00:00:00Z.", metavar="INSTANT")
-]
+AtInstant = Annotated[str, typer.Option("--at", help="With its zone: 2026-11-05T00:00:00Z.", metavar="INSTANT")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Change nothing: print what the command would do.")]

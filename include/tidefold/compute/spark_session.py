@@ -43,7 +43,7 @@ def name_jobs(spark: SparkSession, step: str, logs: Sequence[str]) -> None:
 
 
 def tag_jobs(spark: SparkSession, step: str, logs: Sequence[str]) -> None:
-    """Gives the jobs that this thread starts a tag for each log, such as `tidefold materialize accounts`."""
+    """Gives the jobs that this thread starts a tag for each log, of the step and the log."""
     tags = [f"tidefold {step} {log}" for log in logs[:_NAMED]]
     if spark == find_connected():
         spark.clearTags()

@@ -127,11 +127,13 @@ def require_untouched(
     if not changed:
         return
     log = manifest.log
-    hint = f"Undo it with Delta's RESTORE and run `tidefold confirm {log}` again. If only files differ, "
-    hint += f"`tidefold confirm {log} --reconcile` replaces them."
+    hint = f"Undo it with Delta's RESTORE and run `tidefold step confirm {log}` again. If only files differ, "
+    hint += f"`tidefold step confirm {log} --reconcile` replaces them."
     if "protocol" in changed:
         hint = f"RESTORE sets no protocol back. Move `{LogPaths(log).table}/_delta_log` out of the store. Then run "
-        hint += f"`tidefold rebuild {log} --table --yes`, which begins the table again, and `tidefold confirm {log}`."
+        hint += (
+            f"`tidefold move rebuild {log} --table --yes`, which begins it again, and `tidefold step confirm {log}`."
+        )
     raise RefusedError(
         "FOREIGN_COMMIT",
         f"Another program changed {', '.join(changed)} of the table of `{log}`: {_foreign(table, previous)}.",

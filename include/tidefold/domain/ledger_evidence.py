@@ -81,13 +81,13 @@ def describe_table(state: LogState, evidence: Evidence) -> str:
         )
     return (
         f"another program committed version {evidence.table_version} of its table, which readers see: "
-        f"`tidefold verify {state.log}` compares it with snapshot {state.latest.id}"
+        f"`tidefold check verify {state.log}` compares it with snapshot {state.latest.id}"
     )
 
 
 def hint_to_rebuild(log: str) -> str:
     """Returns the next step for a table that is missing."""
-    return f"Mount its disk. If it was deleted, `tidefold rebuild {log} --table` makes it again"
+    return f"Mount its disk. If it was deleted, `tidefold move rebuild {log} --table` makes it again"
 
 
 def needs_high_water_mark(before: LogState, after: LogState) -> bool:
@@ -125,7 +125,7 @@ def require_known(state: LogState, evidence: Evidence) -> None:
 def _hint(state: LogState) -> str:
     return (
         f"Put newer copies of `logs/{state.log}/ledger` and `pages` back, if you have them. Never replace or delete "
-        f"`logs/{state.log}/snapshots`: only add files that it lacks. Without a newer copy, `tidefold rebuild "
+        f"`logs/{state.log}/snapshots`: only add files that it lacks. Without a newer copy, `tidefold move rebuild "
         f"{state.log}` makes the ledger again. Readers are not affected."
     )
 
@@ -255,7 +255,7 @@ def _list_forgotten_references(base: LogState, state: LogState) -> list[str]:
     gone += [f"hold {hold.name} of snapshot {hold.snapshot}" for hold in base.holds if hold not in state.holds]
     every = "all tags, holds, consumers, stops and `settle` decisions"
     stopped = state.stopped if state.stopped != base.stopped else None
-    stops = [f"{stopped.why}: the log is stopped until `tidefold resume {state.log}`"] if stopped else []
+    stops = [f"{stopped.why}: the log is stopped until `tidefold move resume {state.log}`"] if stopped else []
     return [*gone, *stops, f"{every}{since}; set the tags, holds, consumers and stops again"]
 
 
@@ -268,7 +268,7 @@ def _list_forgotten_changes(base: LogState, newest: Snapshot) -> list[str]:
     return [
         f"change sets {first} to {last}, for `explain`, `restore --log-position replay`, `as-of` and `read --since`. "
         f"The table has their rows. The ledger that is left names {covered}, and a log with a gap cannot be replayed. "
-        "The next `tidefold clean` deletes their segments: to keep these files, copy `changelog/` first"
+        "The next `tidefold retain clean` deletes their segments: to keep these files, copy `changelog/` first"
     ]
 
 

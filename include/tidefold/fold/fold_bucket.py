@@ -116,7 +116,7 @@ def _make(task: FoldTask, inputs: Inputs) -> FoldResult:
         "NO_GOOD_COPY",
         f"Key groups {task.bucket.first} to {task.bucket.last} of `{task.plan.log}` cannot be rebuilt: "
         f"{' '.join(failed)}",
-        hint="Put one of these files back from a backup. `tidefold verify` lists the damaged files.",
+        hint="Put one of these files back from a backup. `tidefold check verify` lists the damaged files.",
     )
 
 

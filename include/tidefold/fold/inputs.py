@@ -329,7 +329,7 @@ class Inputs:
                 f"`{address.path}` differs from the file that was confirmed.",
                 hint="Put the file back from another copy of the savepoint."
                 if address.where is StorageTier.EXTERNAL
-                else "`tidefold verify --repair` repairs it from another copy, if there is one.",
+                else "`tidefold check verify --repair` repairs it from another copy, if there is one.",
             )
         return address
 

@@ -151,5 +151,5 @@ def require_joined(log: str, snapshot: Snapshot, change_sets: Sequence[ChangeSet
             "SQN_GAP",
             f"Snapshot {snapshot.id} of `{log}` needs the change sets {snapshot.from_sqn + 1} to {snapshot.folds_to}, "
             f"but the log has {', '.join(str(end) for end in ends[1:]) or 'none'}.",
-            hint=f"Restore an older snapshot; `tidefold history {log}` lists them.",
+            hint=f"Restore an older snapshot; `tidefold snapshot history {log}` lists them.",
         )

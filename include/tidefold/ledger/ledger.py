@@ -74,7 +74,7 @@ class Ledger(StateLedger[LogState, Evidence]):
             raise NotFoundError(
                 "LOG_UNKNOWN",
                 f"The store has no log `{self._name}`.",
-                hint=f"`tidefold ingest {self._name}` starts it.",
+                hint=f"`tidefold step ingest {self._name}` starts it.",
             )
         return state
 
@@ -196,7 +196,7 @@ def _not_dropped(state: LogState) -> LogState:
         raise RefusedError(
             "LOG_DROPPED",
             f"Log `{state.log}` is being dropped.",
-            hint=f"`tidefold drop {state.log} --yes` finishes the drop. Then the log can start again.",
+            hint=f"`tidefold retain drop {state.log} --yes` finishes the drop. Then the log can start again.",
         )
     return state
 

@@ -21,14 +21,14 @@ def remarks(statuses: Sequence[LogStatus]) -> list[str]:
         if status.error:
             lines.append(f"{status.log}: {status.error.message}")
         if not status.begun:
-            lines.append(f"{status.log}: not begun; `tidefold ingest {status.log}` takes its landed files in.")
+            lines.append(f"{status.log}: not begun; `tidefold step ingest {status.log}` takes its landed files in.")
         if status.attempt:
             held = (
                 f"{status.log}: snapshot {status.attempt.id} is {status.attempt.state} under run {status.attempt.run}"
             )
             lines.append(f"{held}.")
-            run = f"`tidefold run {status.log} --run {status.attempt.run}` goes on with it"
-            lines.append(f"{status.log}: {run}, `tidefold abort {status.log}` undoes it.")
+            run = f"`tidefold run {status.log} --run {status.attempt.run}` goes on"
+            lines.append(f"{status.log}: {run}, `tidefold step abort {status.log}` undoes it.")
         lines += [f"{status.log}: {remark}" for remark in _as_of_attempts(status)]
         lines += [f"{status.log}: {problem}." for problem in (status.table, status.why) if problem]
         lines += [f"{status.log}: {remark}" for remark in _describe_failed_run(status)]
@@ -45,7 +45,7 @@ def remarks(statuses: Sequence[LogStatus]) -> list[str]:
         lines += [f"{status.log}: {remark}" for remark in _describe_override(status)]
         lines += [f"{status.log}: {remark}" for remark in _landing(status)]
         if status.report:
-            lines.append(f"{status.log}: `tidefold report {status.log}` names the page with the details.")
+            lines.append(f"{status.log}: `tidefold snapshot report {status.log}` names the page with the details.")
         lines += [f"{status.log}: {remark}" for remark in _describe_skipped(status)]
         lines += [f"{status.log}: {remark}." for remark in _list_refs(status)]
     return lines
@@ -113,7 +113,7 @@ def _landing(status: LogStatus) -> Iterable[str]:
 
 def _as_of_attempts(status: LogStatus) -> Iterable[str]:
     for one in status.as_of_attempts:
-        undo = f"`tidefold abort {status.log} --snapshot {one.id}` undoes it"
+        undo = f"`tidefold step abort {status.log} --snapshot {one.id}` undoes it"
         yield f"snapshot {one.id}, as of {one.as_of}, is {one.state} under run {one.run}; {undo}."
 
 
@@ -121,7 +121,7 @@ def _list_refs(status: LogStatus) -> Iterable[str]:
     """Lists what the log has besides the newest snapshot, and what keeps it from being truncated."""
     if status.stopped:
         by = status.stopped
-        ends = f"`tidefold resume {status.log}`, or the DAG tidefold_resume, lets it take changes again"
+        ends = f"`tidefold move resume {status.log}`, or the DAG tidefold_resume, lets it take changes again"
         yield f"stopped by {by.by} ({by.why}); {ends}"
     if status.tail:
         yield f"snapshot {status.tail.id} is snapshot {status.tail.base} and the change sets up to {status.tail.to_sqn}"
@@ -139,4 +139,4 @@ def _list_refs(status: LogStatus) -> Iterable[str]:
         yield f"{status.uploads.failures:,} attempts to upload failed, {status.uploads.segments:,} uploads succeeded"
     if status.garbage:
         which = "1 segment waits" if status.garbage == 1 else f"{status.garbage:,} segments wait"
-        yield f"{which} to be removed by `tidefold truncate {status.log}`"
+        yield f"{which} to be removed by `tidefold retain truncate {status.log}`"

@@ -281,17 +281,18 @@ def proof_lines(status: LogStatus, now: str) -> Iterator[str]:
     if status.error or not status.latest:
         return
     log, proof = status.log, status.proof
-    old = f"{_OLD}: `tidefold scrub {log}` reads the next files" if is_proof_old(status, now) else ""
-    yield f"{log}: {_describe_proof(proof)}{old}." if proof else f"{log}: files never proved; `tidefold scrub {log}`."
+    verify = f"`tidefold check verify {log}`"
+    old = f"{_OLD}: {verify} proves them again" if is_proof_old(status, now) else ""
+    yield f"{log}: {_describe_proof(proof)}{old}." if proof else f"{log}: files never proved; {verify}."
     if proof and proof.damaged:
-        yield f"{log}: {describe_damage(proof)}; `tidefold scrub {log}` names the files."
+        yield f"{log}: {describe_damage(proof)}; {verify} names the files."
     if proof and (read := proof.readers):
         yield f"{log}: {describe_read_back(read)}."
     if status.drilled and status.drilled.drill:
-        again = f"{_OLD}: `tidefold drill {log}` repeats it" if is_drill_old(status, now) else ""
+        again = f"{_OLD}: `tidefold check drill {log}` repeats it" if is_drill_old(status, now) else ""
         yield f"{log}: snapshot {status.drilled.id}: {describe_drill(status.drilled.drill)}{again}."
     else:
-        yield f"{log}: restore never drilled; `tidefold drill {log}`."
+        yield f"{log}: restore never drilled; `tidefold check drill {log}`."
 
 
 def describe_damage(proof: ProofRecord) -> str:

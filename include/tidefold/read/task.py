@@ -107,7 +107,7 @@ def _explain_error(store: Store, plan: ReadPlan, task: ReadTask, error: CorruptE
         return CorruptError(
             "FILE_MISSING",
             f"{error.message} The ledger needs it.",
-            hint="Run `tidefold verify --repair`, or restore the file from a backup.",
+            hint="Run `tidefold check verify --repair`, or restore the file from a backup.",
         )
     return error
 

@@ -1,6 +1,6 @@
 """The jars that Spark needs beside its own: Delta, and for some steps a client for S3.
 
-`spark.jars` of the configuration chooses where they come from. `fetched`: `tidefold jars` fetched them once, by
+`spark.jars` of the configuration chooses where they come from. `fetched`: `tidefold spark jars` fetched them once, by
 checksum, so a job resolves nothing when it starts. `packages`: Spark resolves them by `spark.jars.packages`. `spark`:
 Spark has them. They are fetched by the Ivy in pyspark. It knows the machine's proxy and mirror settings, as any Java
 program does.
@@ -25,8 +25,8 @@ _IVY = """\
 <ivy-module version="2.0"><info organisation="tidefold" module="jars"/><dependencies>{jars}</dependencies></ivy-module>
 """
 _HINT = (
-    "Run `tidefold jars`, which fetches them into that folder; TIDEFOLD_JARS names another. Or set `spark: {jars: "
-    "packages}`, and Spark fetches them; or `{jars: spark}`, if Spark has them."
+    "Run `tidefold spark jars`, which fetches them into that folder; TIDEFOLD_JARS names another. Or set `spark: "
+    "{jars: packages}`, and Spark fetches them; or `{jars: spark}`, if Spark has them."
 )
 
 
@@ -62,7 +62,7 @@ def list_delta_jars() -> tuple[Jar, ...]:
 
 
 def list_s3_jars() -> tuple[Jar, ...]:
-    """The jars of Spark's client for S3, which `tidefold verify --spark` needs. Raises RefusedError."""
+    """The jars of Spark's client for S3, which `tidefold check verify --spark` needs. Raises RefusedError."""
     spark = require_version()
     lines = [line.split() for line in (PACKAGE / "spark" / "s3_jars.txt").read_text().splitlines()]
     return Jar("org.apache.hadoop", *spark.s3), *(Jar(*words) for part, *words in lines if part == spark.aws)

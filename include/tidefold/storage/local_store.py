@@ -144,7 +144,7 @@ class LocalStore:
     def _keep(self, source: str, target: str) -> str:
         one, other = self._full(source), self._full(target)
         if not os.path.samefile(one, other) and not filecmp.cmp(one, other, shallow=False):
-            hint = "`tidefold verify --repair` finds out which one is damaged."
+            hint = "`tidefold check verify --repair` finds out which one is damaged."
             raise AlreadyExistsError(
                 "NAME_TAKEN", f"`{target}` exists, and its content differs from `{source}`.", hint=hint
             )

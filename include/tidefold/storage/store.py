@@ -41,7 +41,7 @@ def compute_sha256(stream: BinaryIO) -> str:
 
 def make_taken_error(path: str, what: str = "already exists") -> AlreadyExistsError:
     """The error of a write to a name that has other content."""
-    hint = "Repeat the command. If this repeats, run `tidefold verify`."
+    hint = "Repeat the command. If this repeats, run `tidefold check verify`."
     return AlreadyExistsError("NAME_TAKEN", f"`{path}` {what}. tidefold overwrites no file.", hint=hint)
 
 

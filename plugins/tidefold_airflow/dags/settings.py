@@ -126,7 +126,7 @@ def log_param(config: str | None = None, logs: Sequence[str] = ()) -> Param:
 
 def snapshot_param() -> Param:
     """Takes the id of a snapshot, which is required."""
-    described = "Id of the snapshot. The page of the log and `tidefold history LOG` list the ids."
+    described = "Id of the snapshot. The page of the log and `tidefold snapshot history LOG` list the ids."
     return Param(type="integer", minimum=1, title="Snapshot", description=described)
 
 
@@ -139,13 +139,13 @@ def set_param(config: str | None = None) -> Param:
 
 def version_param() -> Param:
     """Takes the number of a version of a set, which is required."""
-    described = "Number of the version. The page of the set and `tidefold sets NAME` list the numbers."
+    described = "Number of the version. The page of the set and `tidefold set show NAME` list the numbers."
     return Param(type="integer", minimum=1, title="Version", description=described)
 
 
 # What a restore does with the later changes, in words. There is no default: each has another result.
 _CHOICES = {
-    "stay": "Go back, and stay there until somebody resumes the log (`tidefold resume LOG`, or tidefold_resume)",
+    "stay": "Go back, and stay there until somebody resumes the log (`tidefold move resume LOG`, or tidefold_resume)",
     "skip": "Go back, and leave the later changes out for good",
     "replay": "Build the table anew from there, and fold the later changes again with the next run (for repairs)",
 }

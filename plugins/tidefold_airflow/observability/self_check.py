@@ -1,4 +1,4 @@
-"""Checks this Airflow for `tidefold doctor`: `python -m tidefold_airflow.observability.self_check DAGS FROM CONN...`.
+"""Checks this Airflow for `check doctor`: `python -m tidefold_airflow.observability.self_check DAGS FROM CONN...`.
 
 Prints one line of JSON: the number of DAGs, the errors of their files, and whether each connection exists.
 """

@@ -75,7 +75,7 @@ def ask_about(dag: str, log: str, snapshot: Snapshot) -> Outcome:
             raise RefusedError(
                 "APPROVAL_ENDED",
                 f"Run `{run_id}` of `{dag}` asked about snapshot {snapshot.id} of `{log}` and has ended.",
-                hint=f"Clear that run, so that it asks again, or run `tidefold abort {log}`.",
+                hint=f"Clear that run, so that it asks again, or run `tidefold step abort {log}`.",
             )
     summary = snapshot.verdict.summary if snapshot.verdict else ""
     message = f"snapshot {snapshot.id} failed its quality gate ({summary}); a person decides: run {run_id} of {dag}"

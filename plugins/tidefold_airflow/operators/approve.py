@@ -241,7 +241,7 @@ def _question(log: str, staged: Snapshot, config: str | None, until: datetime, p
     )
     subject = f"Publish {log} snapshot {staged.id} though the quality gate failed?"
     without = (
-        f"Decide by `tidefold confirm {log} --override-by NAME --reason REASON` or `tidefold abort {log}` until "
-        f"{until:%Y-%m-%d %H:%M} UTC."
+        f"Decide by `tidefold step confirm {log} --override-by NAME --reason REASON` or `tidefold step abort {log}` "
+        f"until {until:%Y-%m-%d %H:%M} UTC."
     )
     return ApprovalQuestion(subject, "\n\n".join(lines), patience, without)

@@ -36,9 +36,9 @@ class TidefoldRestoreOperator(TidefoldSnapshotOperator):
     Stages the rows of a completed snapshot again, under a new id. Needs Spark only if rows must be folded again.
 
     :param snapshot: Id of the snapshot. (templated)
-    :param log_position: ``stay`` (the log is stopped until TidefoldResumeOperator or ``tidefold resume``), ``skip``
-        (later changes are left out for good), ``replay`` (the next run folds them again), or ``carry`` (as ``replay``,
-        and the changes of a tail are not folded either). (templated)
+    :param log_position: ``stay`` (the log is stopped until TidefoldResumeOperator or ``tidefold move resume``),
+        ``skip`` (later changes are left out for good), ``replay`` (the next run folds them again), or ``carry`` (as
+        ``replay``, and the changes of a tail are not folded either). (templated)
     :param is_dry_run: Only log what a restore would do; the task is then skipped. (templated: true or false)
     :param logs, only, config: As for TidefoldSparkOperator; one log, because each log has its own ids. (templated)
     """
@@ -121,7 +121,7 @@ class TidefoldRestoreSetOperator(TidefoldSnapshotOperator):
 
     :param of_set: Name of the set. (templated)
     :param version: Number of the version. (templated)
-    :param log_position: ``stay`` (the logs are stopped until TidefoldResumeOperator or ``tidefold resume``) or
+    :param log_position: ``stay`` (the logs are stopped until TidefoldResumeOperator or ``tidefold move resume``) or
         ``replay`` (the next run folds the later changes again). (templated)
     :param is_dry_run: Only log what a restore would do; the task is then skipped. (templated: true or false)
     :param only, config: As for TidefoldSparkOperator. (templated)

@@ -42,7 +42,7 @@ class TidefoldScrubOperator(TidefoldLogOperator):
 
     Fails, without a retry, if damage remains. The error has one alarm for each log: file, effect, next command.
 
-    :param share: Share of each log's bytes, such as ``5%``. (templated)
+    :param share: Share of each log's bytes, such as ``5%``, or a size such as ``20GiB``. (templated)
     :param repair: Repair from a copy that is proved to be intact.
     :param logs, only, config: As for TidefoldSparkOperator. (templated)
     """
@@ -58,17 +58,16 @@ class TidefoldScrubOperator(TidefoldLogOperator):
 
     def execute(self, context: Context) -> Summary:
         """Refuses a wrong share before any log is read."""
-        from tidefold.operations.verify.scrub import parse_share
+        from tidefold.operations.verify.scrub import parse_budget
 
         with airflow_errors():
-            parse_share(str(self.share))
+            parse_budget(str(self.share))
         return super().execute(context)
 
     def act(self, scope: TaskScope, log: str) -> Outcome:
-        from tidefold.domain.verify.expected_files import ScrubBudget
-        from tidefold.operations.verify.scrub import LedgerAlarmDetails, ScrubDetails, parse_share, scrub
+        from tidefold.operations.verify.scrub import LedgerAlarmDetails, ScrubDetails, parse_budget, scrub
 
-        outcome = scrub(scope.pipeline, log, ScrubBudget(parse_share(str(self.share))), repair=self.repair)
+        outcome = scrub(scope.pipeline, log, parse_budget(str(self.share)), repair=self.repair)
         if isinstance(outcome.details, ScrubDetails | LedgerAlarmDetails):
             for alarm in outcome.details.alarms:
                 self.log.error("%s: %s", log, alarm)

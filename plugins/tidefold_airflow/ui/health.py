@@ -147,7 +147,7 @@ def to_do(status: LogStatus, state: LogState | None = None) -> list[Note]:
         if failed is None or failed != status.attempt:
             notes.append(Note(f"{status.why[:1].upper()}{status.why[1:]}.", failed.id if failed else None))
     if status.proof and status.proof.damaged:
-        notes.append(Note(f"{describe_damage(status.proof)}; `tidefold scrub {status.log}` names the files."))
+        notes.append(Note(f"{describe_damage(status.proof)}; `tidefold check verify {status.log}` names the files."))
     if status.proof and (read := status.proof.readers) and read.error:
         notes.append(Note(f"{read.error} {read.hint}", read.snapshot))
     return notes + [Note(line.removeprefix(f"{status.log}: ")) for line in remarks([_without(status)])]

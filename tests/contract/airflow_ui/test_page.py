@@ -103,8 +103,8 @@ def test_all_logs_with_what_waits_and_what_to_do(ask: TestClient, pipeline: Pipe
     assert "fresh not begun" in text
     assert "the next run of its DAG ingests what has landed" in text
     # What is to be done is a link: nobody has a command line in Airflow.
-    assert "tidefold abort" not in text
-    assert "tidefold report" not in text
+    assert "tidefold step abort" not in text
+    assert "tidefold snapshot report" not in text
     waiting, refused = (sum(getattr(one, name) for one in found.values()) for name in ("changes", "quarantined"))
     assert f"Changes that wait {waiting}" in text
     assert f"Refused records {refused}" in text
@@ -281,7 +281,7 @@ def test_what_retention_would_remove_is_what_the_plans_say(tmp_path: Path) -> No
     plans = {
         "subsume": subsume(pipeline, "accounts", plan=True),
         "truncate": truncate(pipeline, "accounts", plan=True),
-        "clean-local": retain_local(pipeline, ["accounts"], plan=True)[0],
+        "clean --local": retain_local(pipeline, ["accounts"], plan=True)[0],
         "clean": clean(pipeline, ["accounts"], plan=True)[1],
     }
     before = contents(tmp_path)
@@ -290,7 +290,7 @@ def test_what_retention_would_remove_is_what_the_plans_say(tmp_path: Path) -> No
     assert plans["subsume"].facts["files"] > 0
     for name, outcome in plans.items():
         assert f"{outcome.status} {outcome.message}" in text
-        assert f"tidefold {name} accounts" not in text
+        assert f"tidefold retain {name} accounts" not in text
         assert all(path in text for path in outcome.facts["paths"][:50])
         if "bytes" in outcome.facts:
             assert f"{outcome.facts['files']:,} {in_units(outcome.facts['bytes'])}" in text
@@ -304,7 +304,7 @@ def test_what_retention_would_remove_is_what_the_plans_say(tmp_path: Path) -> No
     alone = TestClient(
         build_app((), (), lambda request: VisiblePipelines({"own": (Work(""),)}), lambda config: pipeline)
     )
-    assert all(f"tidefold {name} accounts" in shown(alone, "/logs/accounts/retention") for name in plans)
+    assert all(f"tidefold retain {name} accounts" in shown(alone, "/logs/accounts/retention") for name in plans)
 
 
 def test_refused_records_with_reason_file_and_line(ask: TestClient, pipeline: Pipeline) -> None:
@@ -383,7 +383,7 @@ def test_an_address_of_nothing(ask: TestClient, address: str, code: str) -> None
     answer = ask.get(address)
     assert answer.status_code == 404
     assert code in answer.text
-    assert "tidefold ingest" not in answer.text
+    assert "tidefold step ingest" not in answer.text
     assert answer.headers["content-security-policy"].startswith(POLICY)
     _is_ours(answer.text)
     assert "Traceback" not in answer.text

@@ -1,4 +1,4 @@
-"""`tidefold as-of`: what it prints, its exit codes, and that planning and refusing need no Spark."""
+"""`tidefold snapshot as-of`: what it prints, its exit codes, and that planning and refusing need no Spark."""
 
 from __future__ import annotations
 
@@ -44,19 +44,12 @@ def call_json(*arguments: str) -> Any:
     return json.loads(call(*arguments, "--format", "json").stdout)
 
 
-def test_it_teaches() -> None:
-    assert " as-of " in call("--help").stdout
-    page = call("as-of", "--help").stdout
-    assert "Example: tidefold as-of accounts --at 2026-11-05T00:00:00Z" in page
-    assert "Next: tidefold read LOG" in page
-
-
 def test_a_plan_tells_what_would_be_folded_and_changes_nothing(pipeline: Pipeline) -> None:
     before = contents(Path())
-    done = call("as-of", "accounts", "--at", "2025-11-03T12:00:00Z", "--dry-run")
+    done = call("snapshot", "as-of", "accounts", "--at", "2025-11-03T12:00:00Z", "--dry-run")
     assert done.exit_code == 0
     assert "would fold at most 1 changes of 1 change sets onto snapshot 1 (2 rows)" in done.stdout
-    [outcome] = call_json("as-of", "accounts", "--at", "2025-11-03T12:00:00Z", "--dry-run")["outcomes"]
+    [outcome] = call_json("snapshot", "as-of", "accounts", "--at", "2025-11-03T12:00:00Z", "--dry-run")["outcomes"]
     assert (outcome["facts"]["base"], outcome["facts"]["change_sets_later"]) == (1, 1)
     assert contents(Path()) == before
 
@@ -68,35 +61,35 @@ def test_a_plan_tells_what_would_be_folded_and_changes_nothing(pipeline: Pipelin
 @pytest.mark.parametrize("plan", [[], ["--dry-run"]], ids=["make", "plan"])
 def test_bad_input_95(pipeline: Pipeline, at: str, code: str, plan: list[str]) -> None:
     """The same code as in the form of the DAG: both ask `instant_of`."""
-    done = call("as-of", "accounts", "--at", at, *plan)
+    done = call("snapshot", "as-of", "accounts", "--at", at, *plan)
     assert done.exit_code == 2
     assert code in done.stderr
 
 
 def test_bad_input_106_a_run_that_asked_for_another_instant(pipeline: Pipeline) -> None:
     staged(pipeline, day(3), "backfill")
-    done = call("as-of", "accounts", "--at", "2025-11-04T00:00:00Z", "--run", "backfill")
+    done = call("snapshot", "as-of", "accounts", "--at", "2025-11-04T00:00:00Z", "--run", "backfill")
     assert (done.exit_code, "RUN_CHANGED" in done.stderr) == (3, True)
     # What the run has open is undone: it did not come through.
     assert pipeline.ledger("accounts").read().as_of_attempts == ()
 
 
 def test_nothing_before_and_too_old(pipeline: Pipeline) -> None:
-    done = call("as-of", "accounts", "--at", "2025-11-01T00:00:00Z")
+    done = call("snapshot", "as-of", "accounts", "--at", "2025-11-01T00:00:00Z")
     assert (done.exit_code, "nothing was committed before" in done.stdout) == (0, True)
     truncate(pipeline, "accounts")
-    done = call("as-of", "accounts", "--at", "2025-11-02T00:00:00Z")
+    done = call("snapshot", "as-of", "accounts", "--at", "2025-11-02T00:00:00Z")
     assert (done.exit_code, "AS_OF_TOO_OLD" in done.stderr) == (3, True)
     assert "The oldest possible instant is 2025-11-02T00:00:01Z" in done.stderr
 
 
 def test_one_that_is_kept_is_found_and_shown(pipeline: Pipeline) -> None:
     kept_as_of(pipeline, day(4), "backfill")
-    answer = call_json("as-of", "accounts", "--at", "2025-11-04T00:00:00+00:00")
+    answer = call_json("snapshot", "as-of", "accounts", "--at", "2025-11-04T00:00:00+00:00")
     assert (answer["exit_code"], answer["steps"]["materialize"][0]["result"]) == (0, "already")
-    shown = call("history", "accounts").stdout
+    shown = call("snapshot", "history", "accounts").stdout
     assert "as of 2025-11-04T00:00:00Z, beside the others; tagged as-of-2025-11-04" in shown
-    [snapshot, *_] = call_json("history", "accounts")["snapshots"]
+    [snapshot, *_] = call_json("snapshot", "history", "accounts")["snapshots"]
     assert snapshot["as_of"]["at"] == day(4)
 
 
@@ -104,4 +97,4 @@ def test_status_names_what_is_open(pipeline: Pipeline) -> None:
     staged(pipeline, day(4), "backfill")
     shown = " ".join(call("status", "accounts").stdout.split())
     assert "snapshot 2, as of 2025-11-04T00:00:00Z, is STAGED under run backfill" in shown
-    assert "`tidefold abort accounts --snapshot 2` undoes it" in shown
+    assert "`tidefold step abort accounts --snapshot 2` undoes it" in shown

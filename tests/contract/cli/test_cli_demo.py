@@ -41,7 +41,7 @@ def test_the_demo_touches_no_folder_that_is_there(folder: Path) -> None:
 
 def test_jars_that_are_there_are_not_fetched_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tidefold.spark.jars.subprocess.run", None)
-    assert json.loads(call("jars", "--format", "json").stdout)["fetched"] is False
+    assert json.loads(call("spark", "jars", "--format", "json").stdout)["fetched"] is False
 
 
 def test_a_jar_that_cannot_be_had_is_an_error_with_the_way_out(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,13 +51,13 @@ def test_a_jar_that_cannot_be_had_is_an_error_with_the_way_out(folder: Path, mon
     java.chmod(0o755)
     monkeypatch.setenv("JAVA_HOME", str(folder))
     monkeypatch.setenv("TIDEFOLD_JARS", str(folder / "jars"))
-    failed = call("jars")
+    failed = call("spark", "jars")
     assert (failed.exit_code, "error [JARS_NOT_FETCHED]" in failed.stderr) == (6, True)
     assert "TIDEFOLD_JARS" in failed.stderr
 
 
 def test_a_demo_on_spark_without_jars_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After `tidefold jars` the same command works."""
+    """After `tidefold spark jars` the same command works."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TIDEFOLD_JARS", str(tmp_path / "jars"))
     done = CliRunner().invoke(app, ["demo", "--spark"])

@@ -129,13 +129,13 @@ def test_a_savepoint_an_import_a_restore_and_a_rebuild_carry_it(
     shop = Shop(tmp_path / "shop", monkeypatch)
     shop.take(unsent(2), code=2)
     call("restore", "items", "2", "--log-position", "skip", "--run", "back")
-    call("quality", "items")
-    call("confirm", "items")
+    call("step", "quality", "items")
+    call("step", "confirm", "items")
     assert '{"id": 7}' in shop.told()[0]
     shutil.rmtree(tmp_path / "shop/store/logs/items/ledger")
-    call("rebuild", "items", "--yes")
+    call("move", "rebuild", "items", "--yes")
     assert '{"id": 7}' in shop.told()[0]
-    call("savepoint", "items", "--to", str(tmp_path / "save"), "--as", layout)
+    call("move", "savepoint", "items", "--to", str(tmp_path / "save"), "--as", layout)
     other = Shop(tmp_path / "other", monkeypatch)
     shutil.rmtree(tmp_path / "other/store")
     shutil.rmtree(tmp_path / "other/landing")
@@ -143,9 +143,9 @@ def test_a_savepoint_an_import_a_restore_and_a_rebuild_carry_it(
     text = (tmp_path / "other/tidefold.yaml").read_text()
     if layout == "canonical":
         (tmp_path / "other/tidefold.yaml").write_text(text.replace("key_groups: 16", "key_groups: 32"))
-    call("import", "items", str(tmp_path / "save"))
-    call("quality", "items")
-    call("confirm", "items")
+    call("move", "import", "items", str(tmp_path / "save"))
+    call("step", "quality", "items")
+    call("step", "confirm", "items")
     assert '{"id": 7}' in other.told()[0]
     call("run", code=2)
     other.offset = 3

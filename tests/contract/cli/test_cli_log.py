@@ -34,7 +34,6 @@ from tidefold.spark.request import Request, make_argument
 from tidefold.spark.submit import Command
 
 PROJECT = Path(tidefold.__file__).resolve().parents[2]
-VERBS = ["tail", "compact-log", "hold", "release", "consumer", "clean", "restore", "materialize", "run"]
 KEEPING = CONFIG.replace("store: store\n", "store: store\nretention: {snapshots: 2}\nspark: {above: 0B}\n")
 
 
@@ -67,28 +66,19 @@ def call_json(*arguments: str) -> Any:
 def only(*arguments: str) -> Any:
     """The one outcome that a call prints."""
     said = call_json(*arguments)
-    assert (said["command"], said["exit_code"]) == (arguments[0], 0)
+    assert (said["command"], said["exit_code"]) == (" ".join(arguments[: 1 if arguments[0] == "restore" else 2]), 0)
     [outcome] = said["outcomes"]
     return outcome
 
 
-@pytest.mark.parametrize("verb", [*VERBS, "verify", "diff"])
-def test_each_verb_is_listed_and_teaches(verb: str) -> None:
-    assert f" {verb} " in call("--help").stdout
-    page = call(verb, "--help").stdout
-    assert f"Example: tidefold {verb}" in page
-    assert "Next: tidefold " in page
-    assert all(option in page for option in ("--config", "--format", "--debug"))
-
-
 def test_tail_says_what_it_consists_of_and_the_same_run_again_says_so(pipeline: Pipeline) -> None:
     put(pipeline, [{"id": 1, "text": "b"}, {"id": 2, "text": "b"}])
-    done = call("tail", "accounts", "--run-id", "t-1")
+    done = call("snapshot", "tail", "accounts", "--run-id", "t-1")
     assert done.stdout == "accounts: completed: snapshot 2 is snapshot 1 and 2 changes after it\n"
-    assert done.stderr == "next: tidefold history LOG\n"
-    again = only("tail", "accounts", "--run", "t-1")
+    assert done.stderr == "next: tidefold snapshot history LOG\n"
+    again = only("snapshot", "tail", "accounts", "--run", "t-1")
     assert (again["result"], again["snapshot"]) == ("already", 2)
-    nothing = call("tail")
+    nothing = call("snapshot", "tail")
     assert nothing.exit_code == 0
     assert nothing.stdout.splitlines() == [
         "accounts: nothing: nothing new since the newest snapshot",
@@ -99,7 +89,7 @@ def test_tail_says_what_it_consists_of_and_the_same_run_again_says_so(pipeline: 
 def test_a_log_that_has_no_tail_to_take_does_not_stop_the_others(pipeline: Pipeline) -> None:
     put(pipeline, [{"id": 1, "text": "b"}])
     put(pipeline, [{"id": 1, "text": "b"}], log="tellers")
-    said = call("tail", "tellers", "accounts")
+    said = call("snapshot", "tail", "tellers", "accounts")
     assert said.exit_code == 3
     assert "[NOTHING_MATERIALIZED]" in said.stderr
     assert "accounts: completed" in said.stdout
@@ -109,65 +99,76 @@ def test_squash_plans_first_and_then_does_it(pipeline: Pipeline) -> None:
     for number in range(4):
         put(pipeline, [{"id": 1, "text": f"{number}"}])
     before = pipeline.store.list("")
-    assert call("compact-log", "accounts", "--dry-run").stdout == (
+    assert call("retain", "compact", "accounts", "--dry-run").stdout == (
         "accounts: planned: would compact 4 change sets into 1\n"
     )
     assert pipeline.store.list("") == before
-    done = call("compact-log", "accounts")
+    done = call("retain", "compact", "accounts")
     assert done.stdout == "accounts: compacted: compacted 4 change sets into 1: 1 of 4 changes are left\n"
-    assert "next: tidefold truncate" in done.stderr
-    assert "4 segments wait to be removed by `tidefold truncate accounts`." in call("status", "accounts").stdout
-    assert only("truncate", "accounts")["facts"]["files"] == 5
+    assert "next: tidefold retain truncate" in done.stderr
+    assert "4 segments wait to be removed by `tidefold retain truncate accounts`." in call("status", "accounts").stdout
+    assert only("retain", "truncate", "accounts")["facts"]["files"] == 5
+
+
+def test_retain_alone_is_the_plan_of_all_and_changes_nothing(pipeline: Pipeline) -> None:
+    for number in (2, 3, 4):
+        put(pipeline, [{"id": number, "text": "b"}])
+        cycle(pipeline, f"run-{number}")
+    for number in range(3):
+        put(pipeline, [{"id": 1, "text": f"{number}"}])
+    before = pipeline.store.list("")
+    done = call("retain")
+    headings = [line for line in done.stdout.splitlines() if not line.startswith(" ")]
+    assert headings == ["subsume", "truncate", "compact", "clean: nothing", "clean --local: nothing"]
+    assert "  accounts: planned: would compact 3 change sets into 1" in done.stdout
+    plans = call_json("retain", "plan", "accounts")["plans"]
+    assert plans["subsume"] == call_json("retain", "subsume", "accounts", "--dry-run")["outcomes"]
+    assert call("retain", "--config", "none.yaml").exit_code == 4
+    assert pipeline.store.list("") == before
 
 
 def test_hold_and_release(pipeline: Pipeline) -> None:
-    held = only("hold", "accounts", "audit", "1", "--reason", "until May")
+    held = only("snapshot", "hold", "accounts", "audit", "1", "--reason", "until May")
     assert (held["result"], held["snapshot"]) == ("held", 1)
-    assert only("hold", "accounts", "audit", "1", "--reason", "until May")["result"] == "already"
+    assert only("snapshot", "hold", "accounts", "audit", "1", "--reason", "until May")["result"] == "already"
     assert "hold audit keeps snapshot 1 and the log after it: until May." in call("status", "accounts").stdout
     for number in (2, 3, 4):
         put(pipeline, [{"id": number, "text": "b"}])
         cycle(pipeline, f"run-{number}")
-    shown = call("truncate", "accounts", "--dry-run").stdout
+    shown = call("retain", "truncate", "accounts", "--dry-run").stdout
     assert "accounts: hold audit keeps the log after 1: it is held: until May" in shown
-    assert only("release", "accounts", "audit")["result"] == "released"
-    assert only("release", "accounts", "audit")["result"] == "nothing"
-    assert "hold" not in call("truncate", "accounts", "--dry-run").stdout
+    assert only("snapshot", "release", "accounts", "audit")["result"] == "released"
+    assert only("snapshot", "release", "accounts", "audit")["result"] == "nothing"
+    assert "hold" not in call("retain", "truncate", "accounts", "--dry-run").stdout
 
 
 def test_a_hold_needs_a_reason_and_a_snapshot_that_is_kept(pipeline: Pipeline) -> None:
-    assert call("hold", "accounts", "audit", "1").exit_code == 2
+    assert call("snapshot", "hold", "accounts", "audit", "1").exit_code == 2
     for arguments, code, exit_code in (
         (("audit", "1", "--reason", " "), "HOLD_REASON_MISSING", 2),
         (("../x", "1", "--reason", "y"), "NAME_INVALID", 2),
         (("audit", "9", "--reason", "y"), "SNAPSHOT_UNKNOWN", 4),
     ):
-        refused = call("hold", "accounts", *arguments)
+        refused = call("snapshot", "hold", "accounts", *arguments)
         assert (refused.exit_code, f"[{code}]" in refused.stderr) == (exit_code, True)
 
 
 def test_a_consumer_is_noted_moved_and_forgotten(pipeline: Pipeline) -> None:
     put(pipeline, [{"id": 1, "text": "b"}])
-    assert only("consumer", "accounts", "index", "--at", "1")["facts"] == {"sqn": 1}
-    assert only("consumer", "accounts", "index", "--at", "2")["result"] == "registered"
+    assert only("consumer", "register", "accounts", "index", "--at", "1")["facts"] == {"sqn": 1}
+    assert only("consumer", "register", "accounts", "index", "--at", "2")["result"] == "registered"
     assert "consumer index has read up to change set 2." in call("status", "accounts").stdout
     [found] = call_json("status", "accounts")["logs"]
     assert found["consumers"] == [{"name": "index", "sqn": 2}]
-    beyond = call("consumer", "accounts", "index", "--at", "3")
+    beyond = call("consumer", "register", "accounts", "index", "--at", "3")
     assert (beyond.exit_code, "[CONSUMER_OUTSIDE_LOG]" in beyond.stderr) == (3, True)
-    assert only("consumer", "accounts", "index", "--remove")["result"] == "unregistered"
-    assert only("consumer", "accounts", "index", "--remove")["result"] == "nothing"
-
-
-@pytest.mark.parametrize("options", [(), ("--at", "1", "--remove")])
-def test_a_reader_needs_one_of_its_options(pipeline: Pipeline, options: tuple[str, ...]) -> None:
-    refused = call("consumer", "accounts", "index", *options)
-    assert (refused.exit_code, "[CONSUMER_OPTIONS]" in refused.stderr) == (2, True)
+    assert only("consumer", "remove", "accounts", "index")["result"] == "unregistered"
+    assert only("consumer", "remove", "accounts", "index")["result"] == "nothing"
 
 
 def test_clean_plans_which_runs_end_and_names_their_files(pipeline: Pipeline) -> None:
     """C11: mark, then sweep."""
-    assert call("clean", "accounts").stdout.splitlines() == [
+    assert call("retain", "clean", "accounts").stdout.splitlines() == [
         "(store): nothing: no unfinished run",
         "accounts: nothing: nothing was left behind",
     ]
@@ -180,14 +181,14 @@ def test_clean_plans_which_runs_end_and_names_their_files(pipeline: Pipeline) ->
         with pipeline.store.create(path) as stream:
             stream.write(b"half")
     before = pipeline.store.list("")
-    planned = call("clean", "accounts", "--dry-run")
+    planned = call("retain", "clean", "accounts", "--dry-run")
     assert planned.stdout.splitlines() == [
         "(store): planned: would end 1 unfinished run, 1 announced files; those that no log needs would be deleted",
         "accounts: nothing: nothing was left behind",
         "  (store): changelog/test/dead.seg",
     ]
     assert pipeline.store.list("") == before
-    store, _ = call_json("clean", "accounts")["outcomes"]
+    store, _ = call_json("retain", "clean", "accounts")["outcomes"]
     assert (store["result"], store["facts"]["runs"]) == (
         "cleaned",
         [{"run": "dead", "logs": ["accounts"], "written": False, "files": ["changelog/test/dead.seg"]}],
@@ -203,8 +204,8 @@ def test_clean_removes_the_files_of_aborted_attempts(pipeline: Pipeline) -> None
     live(pipeline, claim("run-2"), abort)
     path = "snapshots/accounts/0000000002/late"
     pipeline.store.put_if_absent(path, b"late")
-    assert f"  accounts: {path}" in call("clean", "accounts", "--dry-run").stdout
-    assert only_of("accounts", call_json("clean", "accounts"))["facts"]["files"] == 1
+    assert f"  accounts: {path}" in call("retain", "clean", "accounts", "--dry-run").stdout
+    assert only_of("accounts", call_json("retain", "clean", "accounts"))["facts"]["files"] == 1
     assert path not in {e.path for e in pipeline.store.list("")}
 
 
@@ -221,11 +222,11 @@ def test_restore_stages_an_old_snapshot_without_spark_and_says_what_comes_next(p
     assert "starting Spark" not in done.stderr
     assert done.stdout.startswith("accounts: staged: snapshot 3: 20 rows; 4 of 4 files taken over")
     assert "; the rows of snapshot 1; folded again by the next run: change set 2\n" in done.stdout
-    assert "next: tidefold quality accounts, then tidefold confirm accounts" in done.stderr
+    assert "next: tidefold step quality accounts, then tidefold step confirm accounts" in done.stderr
     again = only("restore", "accounts", "1", "--log-position", "replay", "--run", "back")
     assert (again["result"], again["snapshot"]) == ("already", 3)
     judge_all(pipeline)
-    assert call("confirm", "accounts").exit_code == 0
+    assert call("step", "confirm", "accounts").exit_code == 0
     assert table_rows(pipeline) == first
 
 
@@ -249,7 +250,7 @@ def job(monkeypatch: pytest.MonkeyPatch, requests: list[Any]) -> None:
 
 def test_the_restore_of_a_tail_asks_the_materialize_job(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     put(pipeline, [{"id": 1, "text": "b"}])
-    only("tail", "accounts")
+    only("snapshot", "tail", "accounts")
     requests: list[Any] = []
     job(monkeypatch, requests)
     call("restore", "accounts", "2", "--log-position", "skip", "--run", "back")
@@ -262,14 +263,14 @@ def test_the_restore_of_a_tail_asks_the_materialize_job(pipeline: Pipeline, monk
 
 def test_history_tells_kinds_bases_and_where_restored_rows_came_from(pipeline: Pipeline) -> None:
     put(pipeline, [{"id": 1, "text": "b"}])
-    only("tail", "accounts")
+    only("snapshot", "tail", "accounts")
     put(pipeline, [{"id": 2, "text": "c"}])
     assert "snapshot 2 is snapshot 1 and the change sets up to 2." in call("status", "accounts").stdout
     cycle(pipeline, "run-3")
     [found] = call_json("status", "accounts")["logs"]
     assert found["tail"] is None  # The newest snapshot has it all.
     only("restore", "accounts", "1", "--log-position", "skip", "--run", "back")
-    text = call("history", "accounts").stdout
+    text = call("snapshot", "history", "accounts").stdout
     assert max(len(line) for line in text.splitlines()) <= 100
     rows = [line.split() for line in text.splitlines()]
     assert [row[:6] for row in rows if row and row[0].isdigit()] == [
@@ -279,7 +280,7 @@ def test_history_tells_kinds_bases_and_where_restored_rows_came_from(pipeline: P
         ["1", "COMPLETED", "full", "1", "-", "1-1"],
     ]
     assert "4: run back; restored from snapshot 1; left out change sets 2 to 3" in text.splitlines()
-    said = call_json("history", "accounts")["snapshots"]
+    said = call_json("snapshot", "history", "accounts")["snapshots"]
     assert [(s["id"], s["restored"], s["skipped_from"]) for s in said][:2] == [(4, 1, 1), (3, None, None)]
 
 
@@ -291,7 +292,7 @@ def asleep(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return slept
 
 
-@pytest.mark.parametrize("verb", ["materialize", "run"])
+@pytest.mark.parametrize("verb", ["step materialize", "run"])
 def test_takeover_after_waits_in_the_open_and_supersedes_what_stands_still(
     verb: str, pipeline: Pipeline, asleep: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -299,9 +300,9 @@ def test_takeover_after_waits_in_the_open_and_supersedes_what_stands_still(
     live(pipeline, claim("dead"))
     requests: list[Any] = []
     job(monkeypatch, requests)
-    assert "[ATTEMPT_OPEN]" in call(verb, "accounts").stderr
+    assert "[ATTEMPT_OPEN]" in call(*verb.split(), "accounts").stderr
     assert (requests, asleep) == ([], [])
-    done = call(verb, "accounts", "--takeover-after", f"{LEAST_PATIENCE:.0f}")
+    done = call(*verb.split(), "accounts", "--takeover-after", f"{LEAST_PATIENCE:.0f}")
     assert sum(asleep) == LEAST_PATIENCE
     assert "materialize: waiting 60 s for progress of another run's attempt" in done.stderr
     assert "materialize: still waiting, 30 s" in done.stderr
@@ -312,18 +313,18 @@ def test_takeover_after_waits_in_the_open_and_supersedes_what_stands_still(
 
 
 def test_takeover_after_waits_for_nobody_where_nothing_is_open(pipeline: Pipeline, asleep: list[float]) -> None:
-    assert only_of("accounts", call_json("materialize", "--takeover-after", "600"))["result"] == "nothing"
+    assert only_of("accounts", call_json("step", "materialize", "--takeover-after", "600"))["result"] == "nothing"
     assert asleep == []
-    short = call("materialize", "--takeover-after", "5")
+    short = call("step", "materialize", "--takeover-after", "5")
     assert (short.exit_code, "[PATIENCE_TOO_SHORT]" in short.stderr) == (2, True)
 
 
 LIGHT = [
-    ["tail", "accounts"],
-    ["compact-log", "accounts"],
-    ["clean"],
-    ["hold", "accounts", "audit", "1", "--reason", "audit"],
-    ["consumer", "accounts", "index", "--at", "1"],
+    ["snapshot", "tail", "accounts"],
+    ["retain", "compact", "accounts"],
+    ["retain", "clean"],
+    ["snapshot", "hold", "accounts", "audit", "1", "--reason", "audit"],
+    ["consumer", "register", "accounts", "index", "--at", "1"],
     ["restore", "accounts", "1", "--log-position", "replay"],
 ]
 

@@ -47,13 +47,6 @@ def call_json(*arguments: str) -> Any:
     return json.loads(call(*arguments, "--format", "json").stdout)
 
 
-@pytest.mark.parametrize("verb", ["restore", "drill"])
-def test_each_verb_teaches(verb: str) -> None:
-    page = call(verb, "--help").stdout
-    assert f"Example: tidefold {verb} accounts" in page
-    assert "Next: tidefold " in page
-
-
 def test_a_restore_says_what_was_read_and_what_could_not_be(pipeline: Pipeline) -> None:
     """L6: nobody notices a fall back but by the report."""
     files = sorted(files_of(pipeline, 2), key=lambda f: f.key_groups)
@@ -73,7 +66,7 @@ def test_a_restore_says_what_was_read_and_what_could_not_be(pipeline: Pipeline) 
     first = f"  accounts: not usable: local:accounts/0000000002/_data/{files[0].name}: altered (0.0"
     assert [line for line in tries if first in line]
     judge_all(pipeline)
-    assert call("confirm", LOG).exit_code == 0
+    assert call("step", "confirm", LOG).exit_code == 0
     assert table_rows(pipeline) == SECOND
 
 
@@ -103,12 +96,11 @@ def test_explain_prints_the_plan_and_changes_nothing(pipeline: Pipeline, made: B
     lines = done.stdout.splitlines()
     would = "would restore snapshot 2 as 4 in 4 buckets, 2 ways each at most"
     assert lines[0] == f"accounts: planned: {would}; folded again by the next run: change set 3"
-    assert (
-        lines[1:3] == ["  key groups 0 to 3:", f"    {file.name}, {file.bytes} B, {file.rows} rows"] or "kB" in lines[2]
-    )
-    assert lines[3] == f"      local:accounts/0000000002/_data/{file.name}: missing"
-    assert lines[4].startswith(f"      store:tables/accounts/_data/{file.name}: there, ")
-    assert lines[6].startswith("    else snapshot 1 and the change sets 2, ")
+    assert lines[1] == "  accounts: key groups 0 to 3:"
+    assert lines[2].startswith(f"  accounts:   {file.name}, ")
+    assert lines[3] == f"  accounts:     local:accounts/0000000002/_data/{file.name}: missing"
+    assert lines[4].startswith(f"  accounts:     store:tables/accounts/_data/{file.name}: there, ")
+    assert lines[6].startswith("  accounts:   else snapshot 1 and the change sets 2, ")
     said = call_json("restore", LOG, "2", "--log-position", "replay", "--dry-run")
     assert len(said["outcomes"][0]["facts"]["buckets"]) == 4
     refused = call("restore", LOG, "9", "--log-position", "replay", "--dry-run")
@@ -118,14 +110,14 @@ def test_explain_prints_the_plan_and_changes_nothing(pipeline: Pipeline, made: B
 
 def test_to_another_place(pipeline: Pipeline, tmp_path: Path) -> None:
     to = tmp_path / "to"
-    done = call("restore", LOG, "2", "--to", str(to))
+    done = call("move", "export", LOG, "2", "--to", str(to))
     assert done.exit_code == 0
     assert done.stdout.startswith(f"accounts: restored: snapshot 2: {len(SECOND)} rows in 4 files at {to}")
     assert "next:" not in done.stderr
     assert rows_of(str(to)) == SECOND
-    again = call("restore", LOG, "2", "--to", str(to))
+    again = call("move", "export", LOG, "2", "--to", str(to))
     assert (again.exit_code, "[PLACE_TAKEN]" in again.stderr) == (3, True)
-    [part] = call_json("restore", LOG, "2", "--to", str(tmp_path / "part"), "--key-groups", "0-7")["outcomes"]
+    [part] = call_json("move", "export", LOG, "2", "--to", str(tmp_path / "part"), "--key-groups", "0-7")["outcomes"]
     assert part["facts"]["key_groups"] == [0, 7, 16]
     assert set(rows_of(str(tmp_path / "part"))) < set(SECOND)
     assert table_rows(pipeline) == THIRD
@@ -134,38 +126,36 @@ def test_to_another_place(pipeline: Pipeline, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [
-        ((), "LOG_POSITION_MISSING"),
-        (("--dry-run",), "LOG_POSITION_MISSING"),
-        (("--to", "x", "--log-position", "skip"), "LOG_POSITION_WITH_TO"),
-        (("--to", "x", "--dry-run"), "LOG_POSITION_WITH_TO"),
-        (("--log-position", "skip", "--key-groups", "0-1"), "KEY_GROUPS_WITHOUT_TO"),
-        (("--to", "x", "--key-groups", "all"), "KEY_GROUPS_INVALID"),
-        (("--to", "x", "--key-groups", "5-1"), "KEY_GROUPS_INVALID"),
-        (("--to", "x", "--key-groups", "0-99999"), "KEY_GROUPS_INVALID"),
-        (("--to", "ftp://x/y"), "ADDRESS_SCHEME"),
-        (("--to", "store/x"), "ADDRESS_TAKEN"),
+        ("restore", "LOG_POSITION_MISSING"),
+        ("restore --dry-run", "LOG_POSITION_MISSING"),
+        ("move export --to x --key-groups all", "KEY_GROUPS_INVALID"),
+        ("move export --to x --key-groups 5-1", "KEY_GROUPS_INVALID"),
+        ("move export --to x --key-groups 0-99999", "KEY_GROUPS_INVALID"),
+        ("move export --to x --key-groups 0-1 --share 1/2", "SHARE_OPTIONS"),
+        ("move export --to ftp://x/y", "ADDRESS_SCHEME"),
+        ("move export --to store/x", "ADDRESS_TAKEN"),
     ],
 )
 def test_what_does_not_go_together_is_refused_by_name(
-    pipeline: Pipeline, made: Bench, arguments: tuple[str, ...], code: str
+    pipeline: Pipeline, made: Bench, arguments: str, code: str
 ) -> None:
     before = contents(made.work)
-    done = call("restore", LOG, "2", *arguments)
+    done = call(*arguments.split(), LOG, "2")
     assert (done.exit_code, f"[{code}]" in done.stderr) == (2, True), done.stderr
     assert "next: " in done.stderr
     assert contents(made.work) == before
 
 
 def test_drill_passes_and_is_shown(pipeline: Pipeline, made: Bench) -> None:
-    done = call("drill", LOG)
+    done = call("check", "drill", LOG)
     assert done.exit_code == 0
     assert done.stdout.startswith(f"accounts: passed: snapshot 3: {len(THIRD)} rows restored and checked in ")
     assert "accounts: read: 4 files (" in done.stdout
-    text = call("history", LOG).stdout
+    text = call("snapshot", "history", LOG).stdout
     assert "3: run run-3; drill of 20" in text
     assert ": restored in " in text
     assert "accounts: snapshot 3: drill of 20" in call("status", LOG).stdout
-    drill = call_json("history", LOG)["snapshots"][0]["drill"]
+    drill = call_json("snapshot", "history", LOG)["snapshots"][0]["drill"]
     assert (drill["passed"], drill["bytes_local"]) == (True, 0)
     assert call_json("status", LOG)["logs"][0]["drilled"]["drill"] == drill
 
@@ -174,12 +164,12 @@ def test_drill_fails_with_the_code_of_damage(pipeline: Pipeline, tmp_path: Path)
     shutil.rmtree(copy_of(pipeline, 2))
     for snapshot in (1, 2, 3):
         spoil(pipeline, snapshot, "missing")
-    done = call("drill", LOG, "3", "--scratch", str(tmp_path / "scratch"))
+    done = call("check", "drill", LOG, "3", "--scratch", str(tmp_path / "scratch"))
     assert done.exit_code == 5
     assert "error accounts: snapshot 3 cannot be restored as it was: NO_GOOD_COPY: " in done.stderr
     assert not list((tmp_path / "scratch").iterdir())
-    assert ": FAILED" in call("history", LOG).stdout
-    unknown = call("drill", LOG, "9")
+    assert ": FAILED" in call("snapshot", "history", LOG).stdout
+    unknown = call("check", "drill", LOG, "9")
     assert (unknown.exit_code, "[SNAPSHOT_UNKNOWN]" in unknown.stderr) == (4, True)
 
 
@@ -194,8 +184,8 @@ def test_a_long_restore_says_how_far_it_is() -> None:
 
 def test_none_of_them_loads_spark(pipeline: Pipeline, made: Bench) -> None:
     light = [
-        ["drill", LOG],
+        ["check", "drill", LOG],
         ["restore", LOG, "2", "--log-position", "replay", "--dry-run"],
-        ["restore", LOG, "2", "--to", "../to"],
+        ["move", "export", LOG, "2", "--to", "../to"],
     ]
     assert run_and_find_loaded(light) == [(0, ())] * len(light)

@@ -38,23 +38,14 @@ def call_json(*arguments: str) -> Any:
     return json.loads(call(*arguments, "--format", "json").stdout)
 
 
-def test_help_teaches(pipeline: Pipeline) -> None:
-    text = call("--help").stdout
-    for verb in ("savepoint", "import", "resume"):
-        assert f" {verb} " in text
-        page = call(verb, "--help").stdout
-        assert "Example: tidefold " in page
-        assert "Next: " in page
-
-
 def test_a_savepoint_is_told_in_one_line_and_in_json(pipeline: Pipeline, tmp_path: Path) -> None:
-    done = call("savepoint", "accounts", "--to", "save", "--as", "canonical")
+    done = call("move", "savepoint", "accounts", "--to", "save", "--as", "canonical")
     assert done.exit_code == 0, done.output
     assert done.stdout.startswith("accounts: saved: snapshot 3, canonical: 37 rows in 4 files, ")
     assert saved_rows(tmp_path / "save", Layout.CANONICAL) == THIRD
-    said = call_json("savepoint", "accounts", "--to", "save", "--as", "canonical")
+    said = call_json("move", "savepoint", "accounts", "--to", "save", "--as", "canonical")
     [outcome] = said["outcomes"]
-    assert (said["command"], outcome["result"], outcome["facts"]["sqn"]) == ("savepoint", "already", 3)
+    assert (said["command"], outcome["result"], outcome["facts"]["sqn"]) == ("move savepoint", "already", 3)
     assert outcome["facts"]["positions"] == [
         {
             "topic": "accounts",
@@ -80,15 +71,15 @@ def test_a_savepoint_is_told_in_one_line_and_in_json(pipeline: Pipeline, tmp_pat
 @pytest.mark.parametrize(
     ("arguments", "exit_code", "error"),
     [
-        (("savepoint", "accounts", "--to", "wasb://bucket/x"), 2, "ADDRESS_SCHEME"),
-        (("savepoint", "accounts", "--to", "memory://x"), 2, "ADDRESS_SCHEME"),
-        (("savepoint", "accounts", "--to", "x", "--snapshot", "9"), 4, "SNAPSHOT_UNKNOWN"),
-        (("savepoint", "accounts", "--to", "x", "--snapshot", "1", "--stop"), 2, "SAVEPOINT_OPTIONS"),
-        (("savepoint", "tellers", "--to", "x"), 4, "LOG_UNKNOWN"),
-        (("savepoint", "tellers", "--to", "x", "--stop"), 4, "LOG_UNKNOWN"),
-        (("savepoint", "accounts", "--to", "x", "--stop", "--reason", " "), 2, "STOP_UNNAMED"),
-        (("import", "accounts", "nowhere"), 4, "SAVEPOINT_UNKNOWN"),
-        (("resume", "tellers"), 4, "LOG_UNKNOWN"),
+        (("move", "savepoint", "accounts", "--to", "wasb://bucket/x"), 2, "ADDRESS_SCHEME"),
+        (("move", "savepoint", "accounts", "--to", "memory://x"), 2, "ADDRESS_SCHEME"),
+        (("move", "savepoint", "accounts", "--to", "x", "--snapshot", "9"), 4, "SNAPSHOT_UNKNOWN"),
+        (("move", "savepoint", "accounts", "--to", "x", "--snapshot", "1", "--stop"), 2, "SAVEPOINT_OPTIONS"),
+        (("move", "savepoint", "tellers", "--to", "x"), 4, "LOG_UNKNOWN"),
+        (("move", "savepoint", "tellers", "--to", "x", "--stop"), 4, "LOG_UNKNOWN"),
+        (("move", "savepoint", "accounts", "--to", "x", "--stop", "--reason", " "), 2, "STOP_UNNAMED"),
+        (("move", "import", "accounts", "nowhere"), 4, "SAVEPOINT_UNKNOWN"),
+        (("move", "resume", "tellers"), 4, "LOG_UNKNOWN"),
     ],
 )
 def test_mistakes_have_a_code_and_change_nothing(
@@ -103,7 +94,7 @@ def test_mistakes_have_a_code_and_change_nothing(
 
 def test_an_address_with_credentials_is_refused_and_never_repeated(pipeline: Pipeline) -> None:
     """I26."""
-    for arguments in (("savepoint", "accounts", "--to"), ("import", "accounts")):
+    for arguments in (("move", "savepoint", "accounts", "--to"), ("move", "import", "accounts")):
         failed = call(*arguments, "s3://key:secret@bucket/x")
         assert (failed.exit_code, "STORE_SECRET" in failed.stderr) == (2, True)
         assert "secret@" not in failed.output
@@ -112,25 +103,25 @@ def test_an_address_with_credentials_is_refused_and_never_repeated(pipeline: Pip
 def test_an_import_is_staged_without_spark_and_says_what_comes_next(
     pipeline: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    call("savepoint", "accounts", "--to", "save")
+    call("move", "savepoint", "accounts", "--to", "save")
     other = make_pipeline(tmp_path / "two")
     monkeypatch.setenv("TIDEFOLD_CONFIG", str(tmp_path / "two/tidefold.yaml"))
-    done = call("import", "accounts", "save", "--run", "in")
+    done = call("move", "import", "accounts", "save", "--run", "in")
     assert done.exit_code == 0, done.output
     assert "accounts: staged: snapshot 1: 37 rows" in done.stdout
     assert f"the rows of {tmp_path / 'save'}" in done.stdout
-    assert "next: tidefold quality accounts, then tidefold confirm accounts" in done.stderr
-    assert call("ingest", "accounts").exit_code == 3
+    assert "next: tidefold step quality accounts, then tidefold step confirm accounts" in done.stderr
+    assert call("step", "ingest", "accounts").exit_code == 3
     finish(other, "in")
     assert table_rows(other) == THIRD
-    [shown] = call_json("history", "accounts")["snapshots"]
+    [shown] = call_json("snapshot", "history", "accounts")["snapshots"]
     assert shown["external"]["address"] == str(tmp_path / "save")
     assert (shown["external"]["ownership"], shown["external"]["sqn"]) == ("no-claim", 3)
 
 
 def test_a_long_one_says_how_far_it_is(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(operation, "_NOTE_SECONDS", 0.0)
-    done = call("savepoint", "accounts", "--to", "save")
+    done = call("move", "savepoint", "accounts", "--to", "save")
     assert "savepoint: 3 of 4 buckets written, 0 s" in done.stderr
 
 

@@ -1,4 +1,4 @@
-"""scrub as a command: what it prints where, its exit codes, and what `status` shows of it."""
+"""verify with --share as a command: what it prints where, its exit codes, and what `status` shows of it."""
 
 from __future__ import annotations
 
@@ -42,33 +42,28 @@ def call_json(*arguments: str) -> Any:
     return json.loads(call(*arguments, "--format", "json").stdout)
 
 
-def test_it_is_listed_and_teaches() -> None:
-    assert " scrub " in call("--help").stdout
-    page = call("scrub", "--help").stdout
-    assert "Example: tidefold scrub" in page
-    assert "Next: tidefold " in page
-    assert all(option in page for option in ("--share", "--bytes", "--no-repair"))
-
-
 def test_shares_add_up_until_the_round_ends(pipeline: Pipeline) -> None:
-    first = call("scrub", "accounts", "--bytes", "1")
+    first = call("check", "verify", "accounts", "--share", "1B")
     assert first.exit_code == 0
     assert "accounts: whole: read 1 of " in first.stdout
     assert "the round has read" in first.stdout
-    [outcome] = call_json("scrub", "accounts", "--share", "100%")["outcomes"]
+    [outcome] = call_json("check", "verify", "accounts", "--share", "100%")["outcomes"]
     assert (outcome["facts"]["round_ended"], outcome["facts"]["alarms"]) == (True, [])
-    assert call("scrub").stdout.splitlines()[-1] == "tellers: nothing: the store has no such log"
+    assert (
+        call("check", "verify", "--share", "5%").stdout.splitlines()[-1]
+        == "tellers: nothing: the store has no such log"
+    )
 
 
 def test_damage_that_is_left_is_an_alarm_with_exit_code_5(pipeline: Pipeline) -> None:
     [segment] = [p for p in Path("store/changelog").rglob("*") if p.is_file() and "intents" not in str(p)]
     segment.unlink()
-    found = call("scrub", "accounts")
+    found = call("check", "verify", "--share", "5%", "accounts")
     assert found.exit_code == 5
     assert "error accounts: ALARM, segment missing: changelog/" in found.stderr
     assert "It means: " in found.stderr
     assert "next: " in found.stdout
-    answer = call_json("scrub", "accounts")
+    answer = call_json("check", "verify", "--share", "5%", "accounts")
     assert answer["exit_code"] == 5
     [alarm] = answer["outcomes"][0]["facts"]["alarms"]
     assert sorted(alarm) == ["command", "file", "harm", "means"]
@@ -76,22 +71,22 @@ def test_damage_that_is_left_is_an_alarm_with_exit_code_5(pipeline: Pipeline) ->
 
 @pytest.mark.parametrize(
     "wrong",
-    [["--share", "0%"], ["--share", "x"], ["--bytes", "0"], ["--bytes", "x"], ["--share=5%", "--bytes=1"]],
+    [["0%"], ["x"], ["0B"], ["5%", "--quick"], ["5%", "--snapshot", "1"], ["5%", "--spark"]],
 )
 def test_a_wrong_bound_is_refused_before_anything_is_read(pipeline: Pipeline, wrong: list[str]) -> None:
-    found = call("scrub", *wrong)
+    found = call("check", "verify", "--share", *wrong)
     assert found.exit_code == 2
     assert "[SCRUB_SHARE_INVALID]" in found.stderr
 
 
 def test_status_shows_when_a_log_was_proved_and_drilled_and_marks_what_is_old(pipeline: Pipeline) -> None:
     first = call("status", "accounts").stdout
-    assert "accounts: files never proved; `tidefold scrub accounts`." in first
-    assert "accounts: restore never drilled; `tidefold drill accounts`." in first
-    call("scrub", "accounts", "--bytes", "1")
+    assert "accounts: files never proved; `tidefold check verify accounts`." in first
+    assert "accounts: restore never drilled; `tidefold check drill accounts`." in first
+    call("check", "verify", "accounts", "--share", "1B")
     assert "files not all proved yet, the round since then has read " in call("status", "accounts").stdout
-    call("verify", "accounts")
-    call("drill", "accounts")
+    call("check", "verify", "accounts")
+    call("check", "drill", "accounts")
     lines = call("status", "accounts").stdout.splitlines()
     [proved] = [line for line in lines if "files proved" in line]
     [drilled] = [line for line in lines if "drill of" in line]
@@ -109,7 +104,7 @@ def test_status_shows_when_a_log_was_proved_and_drilled_and_marks_what_is_old(pi
 def test_status_names_damage_that_a_scrub_found(pipeline: Pipeline) -> None:
     [segment] = [p for p in Path("store/changelog").rglob("*") if p.is_file() and "intents" not in str(p)]
     segment.unlink()
-    call("scrub", "accounts")
+    call("check", "verify", "--share", "5%", "accounts")
     assert "accounts: 1 damaged file at the proof of " in call("status", "accounts").stdout
 
 
@@ -117,7 +112,7 @@ def test_an_unreadable_ledger_is_an_error_in_the_same_form_as_of_other_commands(
     folder = pipeline.config.path.parent / "store" / "logs" / "accounts" / "ledger"
     max(folder.glob("*.json")).write_text("{")
     [found] = call_json("status", "accounts")["logs"]
-    [outcome] = call_json("truncate", "accounts")["outcomes"]
+    [outcome] = call_json("retain", "truncate", "accounts")["outcomes"]
     assert found["error"].keys() == outcome.keys()
     assert (found["error"]["result"], found["error"]["error"]) == ("error", outcome["error"])
     assert found["error"]["facts"] == {"exit_code": 5}

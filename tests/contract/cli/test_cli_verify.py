@@ -50,7 +50,7 @@ def call_json(*arguments: str) -> Any:
 
 
 def test_a_whole_log_is_one_line_and_a_log_without_data_too(pipeline: Pipeline) -> None:
-    done = call("verify")
+    done = call("check", "verify")
     assert done.exit_code == 0
     whole, nothing = done.stdout.splitlines()
     assert whole.startswith("accounts: whole: ")
@@ -67,29 +67,29 @@ def test_damage_is_named_with_its_next_step_and_ends_with_5(pipeline: Pipeline) 
     gone.unlink()
     path = str(gone.relative_to("store"))
     beside = f"tables/accounts/_data/{gone.name}"
-    found = call("verify", "accounts", "--quick")
+    found = call("check", "verify", "accounts", "--quick")
     assert found.exit_code == 5
     assert found.stderr.startswith("error accounts: 1 damaged copy of ")
     first, good, hint = found.stdout.splitlines()
     assert first == f"  accounts: snapshot 2: data file missing: {path}"
     assert good.startswith("    good: ")
-    assert hint == "    next: `tidefold verify accounts --repair` repairs it from another copy."
-    said = call_json("verify", "accounts")
+    assert hint == "    next: `tidefold check verify accounts --repair` repairs it from another copy."
+    said = call_json("check", "verify", "accounts")
     [damage] = said["outcomes"][0]["facts"]["damage"]
     assert (said["exit_code"], said["outcomes"][0]["error"], damage["paths"]) == (5, "DAMAGED", [path])
-    done = call("verify", "accounts", "--repair")
+    done = call("check", "verify", "accounts", "--repair")
     assert done.exit_code == 0
     assert "accounts: repaired: repaired 1 damaged copy of " in done.stdout
     assert "    repaired from " in done.stdout
     assert gone.samefile(Path("store", beside))
-    assert call("verify").exit_code == 0
+    assert call("check", "verify").exit_code == 0
 
 
 def test_what_cannot_be_repaired_says_why_and_lists_all_names_of_the_file(pipeline: Pipeline) -> None:
     bad = data_file("store/tables/accounts/_data")
     bad.write_bytes(b"?" * bad.stat().st_size)
-    assert call("verify", "accounts", "--quick").exit_code == 0
-    found = call("verify", "accounts", "--repair")
+    assert call("check", "verify", "accounts", "--quick").exit_code == 0
+    found = call("check", "verify", "accounts", "--repair")
     assert found.exit_code == 5
     lines = found.stdout.splitlines()
     assert f"    the same file: {bad.relative_to('store')}" in lines
@@ -99,15 +99,15 @@ def test_what_cannot_be_repaired_says_why_and_lists_all_names_of_the_file(pipeli
 
 def test_a_table_that_shows_nothing_is_named_before_its_files(pipeline: Pipeline) -> None:
     shutil.rmtree("store/tables/accounts")
-    found = call("verify", "accounts", "--quick").stdout.splitlines()
+    found = call("check", "verify", "accounts", "--quick").stdout.splitlines()
     assert found[0] == "  accounts: snapshot 2: published table missing: tables/accounts/_delta_log"
     assert "rebuild accounts --table" in found[1] + found[2]
     assert len(found) > 3
 
 
 def test_one_snapshot_must_be_kept(pipeline: Pipeline) -> None:
-    assert call("verify", "accounts", "--snapshot", "2").exit_code == 0
-    assert call("verify", "accounts", "--snapshot", "9").exit_code == 4
+    assert call("check", "verify", "accounts", "--snapshot", "2").exit_code == 0
+    assert call("check", "verify", "accounts", "--snapshot", "9").exit_code == 4
 
 
 def test_progress_is_a_line_every_five_seconds() -> None:
@@ -120,35 +120,38 @@ def test_progress_is_a_line_every_five_seconds() -> None:
 
 
 def test_diff_counts_and_shows(pipeline: Pipeline) -> None:
-    done = call("diff", "accounts", "1", "2")
+    done = call("snapshot", "diff", "accounts", "1", "2")
     assert done.exit_code == 0
     assert done.stdout.startswith("accounts: 1 added, 1 changed, 1 removed from snapshot 1 to 2; ")
     assert "changed id=1 text=a -> b" in " ".join(done.stdout.split())
-    said = call_json("diff", "accounts", "1", "2", "--limit", "2")
+    said = call_json("snapshot", "diff", "accounts", "1", "2", "--limit", "2")
     assert (said["added"], said["changed"], said["removed"], said["more"]) == (1, 1, 1, True)
     assert 0 < said["files_read"] < said["files"] * 2
-    rows = {row["key"]["id"]: row for row in call_json("diff", "accounts", "1", "2")["rows"]}
+    rows = {row["key"]["id"]: row for row in call_json("snapshot", "diff", "accounts", "1", "2")["rows"]}
     assert rows[1] == {
         "change": "changed", "key": {"id": 1}, "before": {"id": 1, "text": "a"}, "after": {"id": 1, "text": "b"},
     }  # fmt: skip
     assert (rows[30]["before"], rows[2]["after"]) == (None, None)
-    assert call("diff", "accounts", "1", "2", "--limit", "1").stderr == "the first 1 rows; --limit shows more\n"
+    assert (
+        call("snapshot", "diff", "accounts", "1", "2", "--limit", "1").stderr
+        == "the first 1 rows; --limit shows more\n"
+    )
 
 
 def test_diff_shows_null_as_null(pipeline: Pipeline) -> None:
     put(pipeline, [{"id": 1, "text": None}])
     materialize(pipeline, ["accounts"], Fold("run-2"), in_process)
-    assert "changed id=1 text=b -> null" in " ".join(call("diff", "accounts", "2", "3").stdout.split())
+    assert "changed id=1 text=b -> null" in " ".join(call("snapshot", "diff", "accounts", "2", "3").stdout.split())
 
 
 def test_diff_of_keys_alone(pipeline: Pipeline) -> None:
-    assert call_json("diff", "accounts", "2", "1", "--keys")["rows"][0].keys() == {"change", "key"}
-    assert "text" not in call("diff", "accounts", "2", "1", "--keys").stdout
-    assert call("diff", "accounts", "1", "1").stdout == (
+    assert call_json("snapshot", "diff", "accounts", "2", "1", "--keys")["rows"][0].keys() == {"change", "key"}
+    assert "text" not in call("snapshot", "diff", "accounts", "2", "1", "--keys").stdout
+    assert call("snapshot", "diff", "accounts", "1", "1").stdout == (
         "accounts: 0 added, 0 changed, 0 removed from snapshot 1 to 1; 0 of 4 files read, 0 B\n"
     )
-    assert call("diff", "accounts", "1", "9").exit_code == 4
+    assert call("snapshot", "diff", "accounts", "1", "9").exit_code == 4
 
 
 def test_neither_loads_spark(pipeline: Pipeline) -> None:
-    assert run_and_find_loaded([["verify"], ["diff", "accounts", "1", "2"]]) == [(0, ())] * 2
+    assert run_and_find_loaded([["check", "verify"], ["snapshot", "diff", "accounts", "1", "2"]]) == [(0, ())] * 2

@@ -52,21 +52,21 @@ STEPS = (
     step("--help"),
     # It reads a landed file of each log as a run would. Arrow loads pandas itself for arrays of Python values.
     step("validate", f"{WORK} pandas"),
-    step("ingest branches tellers", f"{WORK} pandas"),
-    step("materialize branches tellers", f"{WORK} pandas"),
+    step("step ingest branches tellers", f"{WORK} pandas"),
+    step("step materialize branches tellers", f"{WORK} pandas"),
     step("status", LEDGER),
-    step("history tellers", LEDGER),
+    step("snapshot history tellers", LEDGER),
     # Great Expectations loads Spark's classes, not its machine learning, and starts nothing.
-    step("quality tellers", f"{WORK} pandas great_expectations sqlalchemy pyspark py4j"),
-    step("quality tellers", WORK),
-    step("confirm tellers", f"{FILES} deltalake"),
-    step("abort branches", FILES),
-    step("subsume", LEDGER),
+    step("step quality tellers", f"{WORK} pandas great_expectations sqlalchemy pyspark py4j"),
+    step("step quality tellers", WORK),
+    step("step confirm tellers", f"{FILES} deltalake"),
+    step("step abort branches", FILES),
+    step("retain subsume", LEDGER),
     # Which logs a segment serves is in its index.
-    step("truncate", FILES),
-    step("clean-local", FILES),
-    step("report tellers", LEDGER),
-    step("clean", f"{FILES} deltalake"),
+    step("retain truncate", FILES),
+    step("retain clean --local", FILES),
+    step("snapshot report tellers", LEDGER),
+    step("retain clean", f"{FILES} deltalake"),
 )
 
 

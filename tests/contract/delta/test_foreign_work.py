@@ -141,7 +141,7 @@ def test_a_protocol_of_others_is_left_by_a_new_table(pipeline: Pipeline) -> None
     for reconcile in (False, True):
         with pytest.raises(RefusedError) as refused:
             take(pipeline, "confirm", 3, reconcile=reconcile)
-        assert "tidefold rebuild accounts --table --yes" in refused.value.hint
+        assert "tidefold move rebuild accounts --table --yes" in refused.value.hint
     log = Path(pipeline.store.uri("tables/accounts/_delta_log").removeprefix("file://"))
     log.rename(pipeline.config.path.parent / "moved")
     assert rebuild_table(pipeline, "accounts", plan=False).error_code is None

@@ -213,7 +213,7 @@ def test_the_error_names_both_versions_and_the_way_out(base: Path, tmp_path: Pat
         f"Log `accounts`: its ledger has reached version {newest}, but the newest version in the store is "
         f"{newest - 1}. The ledger is older than that; nothing was changed."
     )
-    assert "`tidefold rebuild accounts`" in behind.value.hint
+    assert "`tidefold move rebuild accounts`" in behind.value.hint
 
 
 def test_a_whole_folder_of_logs_that_went_back_is_noticed(base: Path, tmp_path: Path) -> None:

@@ -52,19 +52,37 @@ def life(tmp_path_factory: pytest.TempPathFactory) -> Life:
 
 
 COMMANDS: tuple[tuple[str, ...], ...] = (
-    ("sets",),
+    (
+        "set",
+        "show",
+    ),
     ("status",),
     ("read", "tellers", "--set", "bank", "--limit", "3"),
     ("run", "--run", "next"),
-    ("subsume",),
-    ("truncate",),
-    ("clean",),
+    (
+        "retain",
+        "subsume",
+    ),
+    (
+        "retain",
+        "truncate",
+    ),
+    (
+        "retain",
+        "clean",
+    ),
     ("restore", "--set", "bank", "--version", "4", "--log-position", "replay", "--run", "back"),
-    ("quality", *LOGS),
-    ("confirm", "accounts"),
-    ("abort", "tellers"),
-    ("subsume",),
-    ("clean",),
+    ("step", "quality", *LOGS),
+    ("step", "confirm", "accounts"),
+    ("step", "abort", "tellers"),
+    (
+        "retain",
+        "subsume",
+    ),
+    (
+        "retain",
+        "clean",
+    ),
 )
 
 
@@ -91,20 +109,28 @@ def test_no_command_harms_readers_of_a_set(life: Life, tmp_path: Path, damage: s
 def test_damage_is_named_and_rebuilt(life: Life, tmp_path: Path, damage: str) -> None:
     root = copy(life, tmp_path)
     DAMAGES[damage](root, life.old)
-    for command in (("sets",), ("verify", "--deep"), ("scrub", "--share", "100%"), ("run",)):
+    for command in (
+        (
+            "set",
+            "show",
+        ),
+        ("check", "verify", "--deep"),
+        ("check", "verify", "--share", "100%"),
+        ("run",),
+    ):
         said = tidefold(root, *command)
         assert said.exit == 5, (command, said.text)
         assert "logs" in damage or "sets/bank" in said.text or "set `bank`" in said.text or "Set `bank`" in said.text
     assert "bank" in tidefold(root, "status").text
     for log in LOGS if "logs" in damage else ():
-        assert tidefold(root, "rebuild", log, "--yes").exit == 0
+        assert tidefold(root, "move", "rebuild", log, "--yes").exit == 0
     if damage in MOVED_AWAY:
-        assert tidefold(root, "rebuild", "--set", "bank", "--yes").exit == 5
+        assert tidefold(root, "move", "rebuild", "--set", "bank", "--yes").exit == 5
         shutil.rmtree(root / "store/sets/bank/ledger")
-    planned = tidefold(root, "rebuild", "--set", "bank")
+    planned = tidefold(root, "move", "rebuild", "--set", "bank")
     assert "would rebuild" in planned.text
     assert isinstance(look(root), str)
-    said = tidefold(root, "rebuild", "--set", "bank", "--yes")
+    said = tidefold(root, "move", "rebuild", "--set", "bank", "--yes")
     assert said.exit == 0, said.text
     rebuilt = look(root)
     assert isinstance(rebuilt, tuple)
@@ -120,23 +146,23 @@ def test_damage_is_named_and_rebuilt(life: Life, tmp_path: Path, damage: str) ->
     assert isinstance(last, tuple)
     assert last[0] > max(life.points)
     assert last[1] == max(replay().rows)
-    assert tidefold(root, "verify", "--deep").exit == 0
-    assert tidefold(root, "rebuild", "--set", "bank", "--yes").text.count("knows everything") == 1
+    assert tidefold(root, "check", "verify", "--deep").exit == 0
+    assert tidefold(root, "move", "rebuild", "--set", "bank", "--yes").text.count("knows everything") == 1
 
 
 def test_a_rebuilt_set_restores_its_earlier_versions(life: Life, tmp_path: Path) -> None:
     root = copy(life, tmp_path)
     shutil.rmtree(root / "store/sets")
-    assert tidefold(root, "rebuild", "--set", "bank", "--yes").exit == 0
+    assert tidefold(root, "move", "rebuild", "--set", "bank", "--yes").exit == 0
     newest = max(life.points)
-    assert f"earlier: version {newest - 1} at position {life.points[newest - 1]}" in tidefold(root, "sets").text
+    assert f"earlier: version {newest - 1} at position {life.points[newest - 1]}" in tidefold(root, "set", "show").text
     restored = ("restore", "--set", "bank", "--version", str(newest - 1), "--log-position", "replay", "--run", "back")
     assert tidefold(root, *restored).exit == 0
-    tidefold(root, "quality", *LOGS)
-    confirmed = tidefold(root, "confirm", "accounts", "--override-by", "ann", "--reason", "fewer rows")
+    tidefold(root, "step", "quality", *LOGS)
+    confirmed = tidefold(root, "step", "confirm", "accounts", "--override-by", "ann", "--reason", "fewer rows")
     assert confirmed.exit in (0, 4), confirmed.text
     for log in LOGS[1:]:
-        tidefold(root, "confirm", log, "--override-by", "ann", "--reason", "fewer rows")
+        tidefold(root, "step", "confirm", log, "--override-by", "ann", "--reason", "fewer rows")
     assert look(root) == (newest + 1, life.points[newest - 1])
 
 
@@ -148,7 +174,14 @@ def test_a_decision_that_was_lost_half_way_is_made_again(
     """The ledger is lost after so many tables were published: readers get the version before, or the new one."""
     root, newest = copy(life, tmp_path), max(life.points)
     land_share(root, 0.8)
-    for command in (("ingest",), ("materialize", *LOGS, "--run", "half"), ("quality", *LOGS)):
+    for command in (
+        (
+            "step",
+            "ingest",
+        ),
+        ("step", "materialize", *LOGS, "--run", "half"),
+        ("step", "quality", *LOGS),
+    ):
         assert tidefold(root, *command).exit == 0
     publish_member, published = publish._publish_member, list[str]()
 
@@ -164,7 +197,7 @@ def test_a_decision_that_was_lost_half_way_is_made_again(
     assert len(published) == tables
     shutil.rmtree(root / "store/sets")
     assert look(root) == "LEDGER_LOST"
-    said = tidefold(root, "rebuild", "--set", "bank", "--yes")
+    said = tidefold(root, "move", "rebuild", "--set", "bank", "--yes")
     assert said.exit == 0, said.text
     shown = look(root)
     assert isinstance(shown, tuple)
@@ -190,7 +223,17 @@ def test_a_ledger_of_the_form_before_is_refused_by_name(life: Life, tmp_path: Pa
     state = json.loads(path.read_bytes())["state"]
     replace_file(path, json.dumps({**state, "writer": "0" * 32}).encode())
     before = sorted((root / "store/sets").rglob("*"))
-    for command in (("sets",), ("run",), ("verify",)):
+    for command in (
+        (
+            "set",
+            "show",
+        ),
+        ("run",),
+        (
+            "check",
+            "verify",
+        ),
+    ):
         said = tidefold(root, *command)
         assert said.exit == 5
         assert "never released" in said.text

@@ -40,12 +40,12 @@ STRINGS = {
 # Where a person gives a name; all of these are no names.
 NAMES = {
     "a log to read": ("status", "{}"),
-    "a log to ingest": ("ingest", "{}"),
-    "a log to tag": ("tag", "{}", "1", "kept"),
-    "a tag": ("tag", LOG, "1", "{}"),
-    "a hold": ("hold", LOG, "{}", "1", "--reason", "why"),
-    "a consumer": ("consumer", LOG, "{}", "--at", "1"),
-    "a log to drop": ("drop", "{}", "--yes"),
+    "a log to ingest": ("step", "ingest", "{}"),
+    "a log to tag": ("snapshot", "tag", "{}", "1", "kept"),
+    "a tag": ("snapshot", "tag", LOG, "1", "{}"),
+    "a hold": ("snapshot", "hold", LOG, "{}", "1", "--reason", "why"),
+    "a consumer": ("consumer", "register", LOG, "{}", "--at", "1"),
+    "a log to drop": ("retain", "drop", "{}", "--yes"),
 }
 
 
@@ -57,8 +57,9 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def call(root: Path, arguments: tuple[str, ...], text: str) -> tuple[int, str]:
     # Options come first, so that a string that begins with a dash is a name, too.
     at = next((i for i, word in enumerate(arguments) if word.startswith("--")), len(arguments))
-    given = [word.replace("{}", text) for word in (*arguments[at:], "--", *arguments[1:at])]
-    result = CliRunner().invoke(app, [arguments[0], "--config", str(root / "tidefold.yaml"), *given])
+    names = 1 if arguments[0] in ("read", "explain", "status", "restore") else 2
+    given = [word.replace("{}", text) for word in (*arguments[at:], "--", *arguments[names:at])]
+    result = CliRunner().invoke(app, [*arguments[:names], "--config", str(root / "tidefold.yaml"), *given])
     return result.exit_code, result.stdout + result.stderr
 
 
@@ -96,11 +97,11 @@ def test_a_reason_is_text(base: Path, monkeypatch: pytest.MonkeyPatch, tmp_path:
     outside = set(tmp_path.iterdir())
     faults, accepted = [], 0
     for number, (string, text) in enumerate(STRINGS.items()):
-        code, said = call(root, ("hold", LOG, f"audit{number}", "1", "--reason", "{}"), text)
+        code, said = call(root, ("snapshot", "hold", LOG, f"audit{number}", "1", "--reason", "{}"), text)
         accepted += code == 0
         if code not in (0, 2) or harm(said):
             faults.append((string, code, harm(said), said[:2_000]))
-    for command in (("status", LOG), ("history", LOG)):
+    for command in (("status", LOG), ("snapshot", "history", LOG)):
         code, said = call(root, command, "")
         if code or harm(said):
             faults.append((command[0], code, harm(said), said[:2_000]))

@@ -108,31 +108,39 @@ def test_an_identity_that_cannot_be_read_is_never_taken_for_none(store: Store, t
 
 
 def test_the_first_run_prints_the_line_and_reading_makes_nothing(folder: Path) -> None:
-    for reading in (("status",), ("validate",), ("history", "items"), ("verify",)):
+    for reading in (
+        ("status",),
+        ("validate",),
+        ("snapshot", "history", "items"),
+        (
+            "check",
+            "verify",
+        ),
+    ):
         call(*reading)
         assert not (folder / "var/store").exists(), reading
-    first = call("ingest")
+    first = call("step", "ingest")
     assert first.exit_code == 0, first.output
     made = json.loads((folder / "var/store/store.json").read_text())["id"]
     assert f"store_id: {made}" in first.stderr
     (folder / "landing/b.csv").write_text("id,at\n2,2026-01-01T00:00:00Z\n")
-    again = call("ingest")
+    again = call("step", "ingest")
     assert (again.exit_code, "store_id" in again.stderr) == (0, False)
 
 
 def test_a_store_that_is_not_mounted_is_refused_by_every_command(folder: Path) -> None:
-    call("ingest")
+    call("step", "ingest")
     made = json.loads((folder / "var/store/store.json").read_text())["id"]
     configure(folder, f"store_id: {made}")
-    assert call("ingest").exit_code == 0
+    assert call("step", "ingest").exit_code == 0
     shutil.move(folder / "var/store", folder / "elsewhere")
     (folder / "landing/b.csv").write_text("id,at\n2,2026-01-01T00:00:00Z\n")
-    for command in ("status", "ingest", "run", "verify", "truncate"):
-        refused = call(command)
+    for command in ("status", "step ingest", "run", "check verify", "retain truncate"):
+        refused = call(*command.split())
         assert (refused.exit_code, "[STORE_UNKNOWN]" in refused.stderr) == (3, True), command
         assert not (folder / "var/store").exists(), command
     configure(folder, f"store_id: {made}", "elsewhere")
-    assert call("ingest").exit_code == 0
+    assert call("step", "ingest").exit_code == 0
 
 
 def test_a_store_without_an_identity_gets_one_by_its_first_change_and_not_before(tmp_path: Path) -> None:
@@ -150,7 +158,7 @@ def test_a_store_without_an_identity_gets_one_by_its_first_change_and_not_before
 
 
 def test_an_idle_run_asks_one_thing_more_where_an_id_is_configured_and_none_without(folder: Path) -> None:
-    call("ingest")
+    call("step", "ingest")
     made = json.loads((folder / "var/store/store.json").read_text())["id"]
 
     def idle() -> None:

@@ -40,23 +40,23 @@ def test_a_log_that_failed_the_gate_gets_its_next_steps() -> None:
     ]
     print_next_steps(cast(Any, terminal), run)
     alone, held = terminal.notes
-    assert "`tidefold report alone`" in alone
-    assert "`tidefold materialize alone`" in alone
-    assert "`tidefold confirm alone --override-by NAME --reason REASON`" in alone
+    assert "`tidefold snapshot report alone`" in alone
+    assert "`tidefold step materialize alone`" in alone
+    assert "`tidefold step confirm alone --override-by NAME --reason REASON`" in alone
     # The tables of a set are published together.
-    assert "`tidefold materialize other held`" in held
-    assert "`tidefold confirm held --override-by NAME --reason REASON`" in held
+    assert "`tidefold step materialize other held`" in held
+    assert "`tidefold step confirm held --override-by NAME --reason REASON`" in held
 
 
 def test_an_error_of_a_log_and_one_of_the_command_have_one_layout(capsys: pytest.CaptureFixture[str]) -> None:
     terminal = Terminal(Path("tidefold.yaml"), Format.TEXT, debug=False)
-    error = NotFoundError("SNAPSHOT_UNKNOWN", "There is no snapshot 9.", hint="See `tidefold history`.")
+    error = NotFoundError("SNAPSHOT_UNKNOWN", "There is no snapshot 9.", hint="See `tidefold snapshot history`.")
     print_lines(terminal, [Outcome.of_error("accounts", error)])
     with pytest.raises(typer.Exit), terminal.errors():
         raise error
     assert capsys.readouterr().err.splitlines() == [
         "error accounts: [SNAPSHOT_UNKNOWN] There is no snapshot 9.",
-        "next: See `tidefold history`.",
+        "next: See `tidefold snapshot history`.",
         "error [SNAPSHOT_UNKNOWN] There is no snapshot 9.",
-        "next: See `tidefold history`.",
+        "next: See `tidefold snapshot history`.",
     ]

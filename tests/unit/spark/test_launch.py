@@ -160,4 +160,4 @@ def test_fetched_jars_that_are_missing_are_named_with_the_way_out(
     monkeypatch.setenv("TIDEFOLD_JARS", str(tmp_path / "none"))
     with pytest.raises(NotFoundError, match=r"delta-spark_4\.2_2\.13-4\.4\.0\.jar") as caught:
         on(tmp_path)
-    assert (caught.value.code, "tidefold jars" in caught.value.hint) == ("JARS_MISSING", True)
+    assert (caught.value.code, "tidefold spark jars" in caught.value.hint) == ("JARS_MISSING", True)

@@ -17,10 +17,7 @@ if TYPE_CHECKING:
     from tidefold.sources.inference.layout import ProposedSet, TransactionTopic
     from tidefold.sources.inference.proposal import ProposalQuestion, ProposedLog
 
-Interactive = Annotated[
-    bool, typer.Option("--interactive", "-i", help="Ask about everything that the files do not show.")
-]
-
+Interactive = Annotated[bool, typer.Option("--interactive", "-i", help="Ask what the files do not show.")]
 _READERS = (
     "Does every reader of the tables support Delta's deletion vectors? Spark with Delta 3.2 or newer, DuckDB, Polars "
     "and `tidefold read` do; deltalake's to_pandas does not (docs/how-to/read.md)."

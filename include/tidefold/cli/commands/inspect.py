@@ -1,20 +1,18 @@
-"""The commands that show what a pipeline has, and what an error means, without Spark."""
+"""`tidefold status` and `tidefold explain`: what a pipeline has, why a row is as it is, what an error means."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
-from itertools import zip_longest
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tidefold.cli.terminal import Log, Logs, SnapshotId, Terminal, choose_logs, format_cell, list_values
+from tidefold.cli.terminal import Live, Logs, SnapshotId, Terminal, choose_logs, complete_log, list_values
 from tidefold.errors import InvalidInputError, NotFoundError
 from tidefold.presentation.tables import format_place, key_text
 
 if TYPE_CHECKING:
     from tidefold.operations.inspect.explain_key import Kept, KeyExplained, Origin
-    from tidefold.read.task import Difference
 
 
 def status(terminal: Terminal, logs: Logs = None) -> int:
@@ -28,7 +26,7 @@ def status(terminal: Terminal, logs: Logs = None) -> int:
 
     Example: tidefold status accounts --format json
 
-    Next: tidefold history LOG, tidefold report LOG
+    Next: tidefold snapshot history LOG, tidefold snapshot report LOG
     """
     from tidefold.cli.output.outcomes import exit_code
     from tidefold.operations.ground.pipeline import now
@@ -36,13 +34,7 @@ def status(terminal: Terminal, logs: Logs = None) -> int:
     from tidefold.operations.local_copies.inventory import local_use
     from tidefold.operations.sets.status import read_sets, set_lines
     from tidefold.presentation.remarks import alarm_lines, remarks
-    from tidefold.presentation.tables import (
-        describe_status,
-        local_lines,
-        position_table,
-        proof_lines,
-        status_table,
-    )
+    from tidefold.presentation.tables import describe_status, local_lines, position_table, proof_lines, status_table
 
     pipeline = terminal.pipeline()
     statuses = read_status(pipeline, choose_logs(pipeline, logs), proofs=True)
@@ -65,132 +57,14 @@ def status(terminal: Terminal, logs: Logs = None) -> int:
     return exit_code(s.error for s in statuses if s.error) or next(failed, 0)
 
 
-Name = Annotated[str | None, typer.Argument(help="The set; all without it.", show_default=False, metavar="NAME")]
-Sql = Annotated[bool, typer.Option("--sql", help="Print Spark SQL that makes a view of each table at its version.")]
-Ended = Annotated[
-    int | None,
-    typer.Option(
-        "--snapshot-ended",
-        help="A position that the source had reached after the end of the snapshot by signal that holds the set.",
-        metavar="POSITION",
-        show_default=False,
-    ),
-]
-Who = Annotated[str, typer.Option("--by", help="With --snapshot-ended: who says it.", show_default=False)]
-How = Annotated[str, typer.Option("--reason", help="With --snapshot-ended: how it is known.", show_default=False)]
+LogOrCode = Annotated[str, typer.Argument(help="A log or a code.", metavar="LOG|CODE", autocompletion=complete_log)]
+KeyWords = Annotated[list[str] | None, typer.Argument(help="As JSON, '{\"id\": 7}', or as id=7.", metavar="KEY")]
 
 
-def sets(
-    terminal: Terminal,
-    name: Name = None,
-    sql: Sql = False,
-    ended: Ended = None,
-    by: Who = "",
-    reason: How = "",
+def explain(
+    terminal: Terminal, log: LogOrCode, key: KeyWords = None, snapshot: SnapshotId = None, live: Live = False
 ) -> None:
-    """Show which table versions of a set belong together, at which point, and which log holds it back.
-
-    Open each table at the version shown: all tables then have exactly the transactions up to one point of the source's
-    log. --sql prints statements that make views of one set; execute them again after each publication.
-    --snapshot-ended releases a set that a snapshot by signal holds: it is published again at the first point from that
-    position on. Starts no Spark.
-
-    Example: tidefold sets bank
-
-    Next: tidefold read accounts --set bank
-    """
-    from tidefold.operations.sets.read import describe_set, find_set, write_views
-    from tidefold.operations.sets.status import release_set
-
-    pipeline = terminal.pipeline()
-    if (sql or ended is not None) and name is None:
-        message = "--sql and --snapshot-ended need the name of a set."
-        raise InvalidInputError("SET_OPTIONS", message, hint="Give NAME with it.")
-    if sql and name:
-        statements = write_views(pipeline, name)
-        terminal.result({"set": name, "statements": statements}, *(f"{one};" for one in statements))
-        return
-    chosen = [find_set(pipeline, name)] if name else list(pipeline.config.sets.values())
-    if ended is not None:
-        release_set(pipeline, chosen[0], ended, by, reason)
-    descriptions = [describe_set(pipeline, one) for one in chosen]
-    lines = [line for one in descriptions for line in one.lines]
-    terminal.result({"sets": [one.data for one in descriptions]}, *(lines or ["No set is configured."]))
-
-
-def history(terminal: Terminal, log: Log) -> None:
-    """List every snapshot of a log, newest first.
-
-    Shows state, kind, epoch, base, folded change sets, rows, full size, written size, verdict and run. For a restored
-    snapshot it also shows the source and the changes that were left out, for an aborted one the reason. Reads only the
-    ledger. Starts no Spark.
-
-    Example: tidefold history accounts
-
-    Next: tidefold report LOG --snapshot ID
-    """
-    import msgspec
-
-    from tidefold.domain.table.schema_evolution import describe_schemas
-    from tidefold.operations.inspect.status import find_restorers
-    from tidefold.operations.local_copies.inventory import local_use
-    from tidefold.operations.local_copies.manage import snapshots_here
-    from tidefold.presentation.tables import history_table, local_lines, reasons
-
-    pipeline = terminal.pipeline()
-    state = pipeline.ledger(pipeline.log(log).id).read()
-    snapshots = state.snapshots[::-1]
-    tags: dict[int, list[str]] = {}
-    for tag in state.tags:
-        tags.setdefault(tag.snapshot, []).append(tag.name)
-    restored, local, schemas = find_restorers(snapshots), snapshots_here(pipeline, state), describe_schemas(state)[::-1]
-    lines = [*reasons(snapshots, tags, restored, local), *schemas]
-    shown = [history_table(snapshots), "", *lines] if snapshots else [f"{log} has no snapshot yet."]
-    data = [
-        {**msgspec.to_builtins(s), "tags": tags.get(s.id, []), "restored": restored.get(s.id), "local": s.id in local}
-        for s in snapshots
-    ]
-    use = local_use(pipeline)
-    terminal.result(
-        {"log": log, "snapshots": data, "schemas": schemas, "local": asdict(use) if use else None},
-        *shown,
-        *local_lines(use),
-    )
-
-
-def report(terminal: Terminal, log: Log, snapshot: SnapshotId = None) -> None:
-    """Print the address of the newest quality report of a log, and the checks that did not pass.
-
-    The report is one self-contained HTML page. Its address alone goes to stdout. The checks, with samples of bad rows,
-    go to stderr. --snapshot selects the report of one snapshot.
-
-    Example: xdg-open "$(tidefold report accounts)"
-
-    Next: tidefold confirm LOG, or tidefold abort LOG
-    """
-    from tidefold.operations.inspect.status import list_unmet_checks, newest_report
-
-    pipeline = terminal.pipeline()
-    newest, address = newest_report(pipeline, pipeline.log(log).id, snapshot)
-    passed, unmet = bool(newest.verdict and newest.verdict.passed), list_unmet_checks(pipeline, log, newest)
-    checks = [asdict(check) for check in unmet]
-    terminal.result({"log": log, "snapshot": newest.id, "passed": passed, "report": address, "checks": checks}, address)
-    for check in unmet:
-        # Without a key there are values alone.
-        rows = [": ".join(filter(None, row)) for row in zip_longest(check.keys, check.sample)]
-        such = f", such as {'; '.join(rows)}" if rows else ""
-        terminal.note(f"{check.severity}: {check.name}: {check.detail or check.observed or ''}{such}")
-
-
-KeyWords = Annotated[
-    list[str],
-    typer.Argument(help="The key as JSON, '{\"id\": 7}', or as pairs, id=7.", metavar="KEY", show_default=False),
-]
-Live = Annotated[bool, typer.Option("--live", help="Include changes that are ingested but not folded.")]
-
-
-def explain(terminal: Terminal, log: Log, key: KeyWords, snapshot: SnapshotId = None, live: Live = False) -> None:
-    """Show which change made the row of a key, which changes lost, and why.
+    """Explain the row of a key (LOG KEY), or an error (CODE).
 
     Shows the published row (or the row of a snapshot, or the live row) and the change that made or deleted it: order,
     source position, segment, landed file and line, snapshot and run. Then shows every other change of the key that the
@@ -198,12 +72,20 @@ def explain(terminal: Terminal, log: Log, key: KeyWords, snapshot: SnapshotId = 
     refused records of the key, and the retained snapshots that have the row. Reads the files of the key's bucket, and
     the landed files of its changes. Starts no Spark. Exit code 4 if the key is unknown.
 
+    For the code of an error, of a landed file or of a refused record, says what it means and what to do. Then it reads
+    no configuration and no store.
+
     Example: tidefold explain accounts id=7 --live
 
-    Next: tidefold diff LOG A B, tidefold read LOG --changes
+    Example: tidefold explain LANDED_CHANGED
+
+    Next: tidefold snapshot diff LOG A B, tidefold read LOG --changes
     """
     from tidefold.operations.inspect.explain_key import explain_key
 
+    if not key:
+        _explain_code(terminal, log)
+        return
     if live and snapshot is not None:
         message = "--live and --snapshot exclude each other."
         raise InvalidInputError("READ_OPTIONS", message, hint="Give one of them.")
@@ -213,17 +95,7 @@ def explain(terminal: Terminal, log: Log, key: KeyWords, snapshot: SnapshotId = 
     terminal.result(data, *_describe(answer))
 
 
-def explain_error(
-    terminal: Terminal, code: Annotated[str, typer.Argument(help="An error code, or the reason of a refused record.")]
-) -> None:
-    """Say what an error code means, and what to do.
-
-    Knows the codes of all errors, of landed files and of refused records. Reads no configuration and no store.
-
-    Example: tidefold explain-error LANDED_CHANGED
-
-    Next: the step that it names
-    """
+def _explain_code(terminal: Terminal, code: str) -> None:
     import tomllib
     from difflib import get_close_matches
 
@@ -234,7 +106,9 @@ def explain_error(
     texts = {name: (family, *text) for family, codes in families.items() for name, text in codes.items()}
     if wanted not in texts:
         near = get_close_matches(wanted, texts, 3)
-        hint = f"Did you mean {', '.join(near)}?" if near else "The message of an error has its code in brackets."
+        hint = (
+            f"Did you mean {', '.join(near)}?" if near else "For a row give its key, too: `tidefold explain LOG id=7`."
+        )
         raise NotFoundError("ERROR_CODE_UNKNOWN", f"`{code}` is no error code of this version.", hint=hint)
     family, meaning, step = texts[wanted]
     data = {"code": wanted, "family": family, "meaning": meaning, "next": step}
@@ -294,68 +168,13 @@ def _unknown(first: int, last: int, lost_from: int) -> str:
     if first == lost_from:
         return f"not known any more: the change sets {first} to {last} were lost when the ledger was rebuilt."
     if first == 1:
-        return f"not known any more: `tidefold truncate` deleted the change sets up to {last}."
+        return f"not known any more: `tidefold retain truncate` deleted the change sets up to {last}."
     return (
-        f"not known any more: `tidefold compact-log` merged the change sets {first} to {last}; only the last change of "
-        "each key is left."
+        f"not known any more: `tidefold retain compact` merged the change sets {first} to {last}; only the last change "
+        "of each key is left."
     )
 
 
 def _describe_copy(one: Kept) -> tuple[str, ...]:
     row = one.error or (f"there, row {one.row_hash}" if one.present else "not there")
     return (str(one.snapshot), str(one.kind), str(one.state), str(one.to_sqn), row)
-
-
-Before = Annotated[int, typer.Argument(help="Id of the earlier snapshot.", metavar="A", min=1)]
-After = Annotated[int, typer.Argument(help="Id of the later snapshot.", metavar="B", min=1)]
-MaxDifferences = Annotated[int, typer.Option("--limit", help="Maximum number of rows to show.", min=0)]
-Keys = Annotated[bool, typer.Option("--keys", help="Show only the keys.")]
-
-
-def diff(
-    terminal: Terminal, log: Log, before: Before, after: After, limit: MaxDifferences = 20, keys: Keys = False
-) -> None:
-    """Count the rows added, changed and removed between two snapshots, and show some of them.
-
-    Compares all rows by key. Either snapshot may be tail-only or staged. Files that both snapshots share are not read.
-    The counts are exact, whatever --limit is. Starts no Spark.
-
-    Example: tidefold diff accounts 11 12 --limit 5
-
-    Next: tidefold restore LOG ID --log-position replay, if the later snapshot is wrong
-    """
-    from tidefold.domain.wording import in_units
-    from tidefold.operations.inspect.diff import diff as act
-    from tidefold.presentation.tables import plain_table
-
-    pipeline = terminal.pipeline()
-    diff = act(pipeline, pipeline.log(log).id, before, after, limit)
-    more = diff.total > len(diff.rows)
-    rows = [{"change": row.change, "key": row.key} if keys else asdict(row) for row in diff.rows]
-    read = {"files": diff.files, "files_read": diff.files_read, "bytes_read": diff.bytes_read}
-    left = {"left_out": list(diff.left_out)} if diff.left_out else {}
-    data = {"log": log, "before": before, "after": after, **diff.counts, **read, "rows": rows, "more": more, **left}
-    counted = ", ".join(f"{count:,} {kind}" for kind, count in diff.counts.items())
-    summary = f"{log}: {counted} from snapshot {before} to {after}"
-    of = f"{diff.files_read:,} of {diff.files:,} files read, {in_units(diff.bytes_read)}"
-    table = [plain_table(("", "key") if keys else ("", "key", "row"), [_cells(r, keys) for r in diff.rows])]
-    terminal.result(data, f"{summary}; {of}", *(table if diff.rows else []))
-    if diff.left_out:
-        terminal.note(f"not compared, since only one of the two has them: {', '.join(diff.left_out)}")
-    if more and diff.rows:
-        terminal.note(f"the first {len(diff.rows)} rows; --limit shows more")
-
-
-def _cells(row: Difference, keys: bool) -> tuple[str, ...]:
-    cells = (row.change, list_values(row.key))
-    return cells if keys else (*cells, _row(row))
-
-
-def _row(row: Difference) -> str:
-    """The values beside the key: of a changed row only those that changed, before and after."""
-    if row.before and row.after:
-        changed = {name: value for name, value in row.after.items() if row.before[name] != value}
-        return ", ".join(
-            f"{name}={format_cell(row.before[name])} -> {format_cell(value)}" for name, value in changed.items()
-        )
-    return list_values({name: value for name, value in (row.after or row.before or {}).items() if name not in row.key})

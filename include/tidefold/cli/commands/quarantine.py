@@ -1,14 +1,21 @@
-"""`tidefold quarantine list|show|retry|settle`: what one can do with refused records."""
+"""Refused records: count, show, read again, or settle them.
+
+Ingest refuses a record that it cannot use, and takes the others of the file. list counts what was refused by reason,
+and show prints it. retry reads it again after a correction. settle ends what nobody needs.
+
+Example: tidefold quarantine list
+"""
 
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidefold.cli.output.outcomes import exit_code, print_lines, print_outcomes
-from tidefold.cli.terminal import DryRun, Log, Logs, Terminal, choose_logs, command
+from tidefold.cli.output.outcomes import act_on_logs, exit_code, print_lines, print_outcomes
+from tidefold.cli.terminal import DryRun, Log, Logs, Terminal, choose_logs
 from tidefold.errors import TidefoldError
 from tidefold.presentation.tables import format_place
 
@@ -17,21 +24,11 @@ if TYPE_CHECKING:
     from tidefold.operations.quarantine.inspect import ReasonCount, RefusedRecord
 
 _SHOWN = 200
-Code = Annotated[
-    str | None,
-    typer.Option("--code", help="Only records refused for this reason, such as VALUE_INVALID.", show_default=False),
-]
+Code = Annotated[str | None, typer.Option("--code", help="Only this reason, such as VALUE_INVALID.")]
 MaxRecords = Annotated[int, typer.Option("--limit", help="Maximum number of records.", min=1)]
 
-app = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode="rich",
-    context_settings={"help_option_names": ["-h", "--help"]},
-    help="Refused records: count them, show them, read them again, or settle them by hand.",
-)
 
-
-def list_reasons(terminal: Terminal, logs: Logs = None) -> int:
+def list_(terminal: Terminal, logs: Logs = None) -> int:
     """Count the refused records of each log, by reason code.
 
     Shows the number of records and of landed files, when the oldest and the newest of these files were ingested, and
@@ -103,28 +100,24 @@ def retry(terminal: Terminal, log: Log, code: Code = None) -> int:
 
     Example: tidefold quarantine retry accounts --code VALUE_INVALID
 
-    Next: tidefold materialize LOG, if records became changes
+    Next: tidefold step materialize LOG, if records became changes
     """
-    from tidefold.operations.ground.outcome import for_each_log
     from tidefold.operations.quarantine.retry import RetryDetails
     from tidefold.operations.quarantine.retry import retry as act
 
-    pipeline = terminal.pipeline()
-    outcomes = for_each_log(choose_logs(pipeline, [log]), lambda one: act(pipeline, one, code))
+    outcomes = act_on_logs(terminal, [log], act, code)
     appended = any(isinstance(one.details, RetryDetails) and one.details.changes for one in outcomes)
-    after = f"tidefold materialize {log}" if appended else ""
-    return print_outcomes(terminal, "quarantine retry", outcomes, after=after)
+    after = f"tidefold step materialize {log}" if appended else ""
+    return print_outcomes(terminal, outcomes, after=after)
 
 
 def settle(
     terminal: Terminal,
     log: Log,
     reason: Annotated[str, typer.Option("--reason", help="Why these records are not needed; kept in the ledger.")],
-    by: Annotated[str | None, typer.Option("--by", help="Who decides; usually the user.", show_default=False)] = None,
+    by: Annotated[str | None, typer.Option("--by", help="Who decides; usually the user.")] = None,
     code: Code = None,
-    file: Annotated[
-        str | None, typer.Option("--file", help="Only those of this landed file.", show_default=False)
-    ] = None,
+    file: Annotated[str | None, typer.Option("--file", help="Only those of this landed file.")] = None,
     dry_run: DryRun = False,
 ) -> int:
     """Settle refused records by hand: remove them from the quarantine and count them as ignored.
@@ -138,14 +131,11 @@ def settle(
     """
     import getpass
 
-    from tidefold.operations.ground.outcome import for_each_log
-    from tidefold.operations.quarantine.retry import settle as act
+    from tidefold.operations.quarantine.retry import settle as settle_all
 
-    pipeline, who = terminal.pipeline(), by or getpass.getuser()
-    outcomes = for_each_log(
-        choose_logs(pipeline, [log]), lambda one: act(pipeline, one, who, reason, code, file, plan=dry_run)
-    )
-    return print_outcomes(terminal, "quarantine settle", outcomes, after="" if dry_run else f"tidefold run {log}")
+    act = partial(settle_all, plan=dry_run)
+    outcomes = act_on_logs(terminal, [log], act, by or getpass.getuser(), reason, code, file)
+    return print_outcomes(terminal, outcomes, after="" if dry_run else f"tidefold run {log}")
 
 
 def _count_row(one: ReasonCount) -> tuple[str, ...]:
@@ -165,7 +155,3 @@ def _describe_record(one: RefusedRecord) -> tuple[str, str]:
 def _escape(text: str) -> str:
     """Returns control characters as text: a record must neither control the terminal nor look like another line."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-
-for _name, _act in (("list", list_reasons), ("show", show), ("retry", retry), ("settle", settle)):
-    app.command(_name)(command(_act))

@@ -9,19 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidefold.cli.terminal import Log, SnapshotId, Terminal, format_cell, terminal_width
+from tidefold.cli.terminal import Live, Log, SnapshotId, Terminal, format_cell, terminal_width
 from tidefold.domain.key_groups import RedistributionMode, Share
 from tidefold.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from tidefold.operations.ground.read import ReadRequest
 
-WithNewChanges = Annotated[bool, typer.Option("--live", help="Include changes that are ingested but not folded.")]
 LogRows = Annotated[bool, typer.Option("--changes", help="Show change sets instead of rows, in the order of the log.")]
-Since = Annotated[
-    int | None,
-    typer.Option("--since", help="With --changes: only change sets after this sqn.", min=0, show_default=False),
-]
+Since = Annotated[int | None, typer.Option("--since", help="With --changes: only change sets after this sqn.", min=0)]
 ShareOfTable = Annotated[
     str | None,
     typer.Option(
@@ -36,17 +32,14 @@ HowShared = Annotated[
         show_default="as the snapshot says",
     ),
 ]
-RowsOfSet = Annotated[
-    str | None,
-    typer.Option("--set", help="The rows of the published version of this set.", metavar="NAME", show_default=False),
-]
+RowsOfSet = Annotated[str | None, typer.Option("--set", help="The rows of the set's version.", metavar="NAME")]
 MaxRows = Annotated[int, typer.Option("--limit", help="Maximum number of rows.", min=1)]
 
 
 def read(
     terminal: Terminal,
     log: Log,
-    live: WithNewChanges = False,
+    live: Live = False,
     snapshot: SnapshotId = None,
     changes: LogRows = False,
     since: Since = None,
@@ -55,17 +48,17 @@ def read(
     of_set: RowsOfSet = None,
     limit: MaxRows = 20,
 ) -> None:
-    """Show the rows of a log: published, of one snapshot, or live; or show its change sets.
+    """Show rows: published, of a snapshot, or live; or change sets.
 
     --live adds the changes that were ingested after the newest snapshot, and writes nothing. --changes shows the log
     itself: each change with its change set (_sqn), its operation (_op: 0 upsert, 1 delete) and its source position.
-    --set reads the rows of the set's published version: all tables of one set agree with each other. --share reads
-    only the key groups of one of several workers. For large reads use a Delta reader on the table, or
+    --set reads the rows of the set's published version: all tables of one set agree with each other. --share reads only
+    the key groups of one of several workers. For large reads use a Delta reader on the table, or
     spark.read.format("tidefold"). Starts no Spark.
 
     Example: tidefold read accounts --live --limit 5
 
-    Next: tidefold materialize LOG
+    Next: tidefold step materialize LOG
     """
     from tidefold.operations.ground.read import read_rows
     from tidefold.presentation.tables import row_table

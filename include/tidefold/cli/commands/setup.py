@@ -1,13 +1,11 @@
-"""The commands around a pipeline: `validate`, `demo`, `doctor`, `jars` and `spark`."""
+"""The commands before the first run: `demo` and `validate`."""
 
 from __future__ import annotations
 
 import json
 import os
 from collections.abc import Iterator
-from contextlib import suppress
-from dataclasses import asdict, replace
-from enum import StrEnum
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,7 +13,7 @@ import typer
 
 from tidefold.cli.terminal import Terminal
 from tidefold.domain.snapshot.claim import KindPolicy
-from tidefold.errors import NotFoundError, RefusedError, TidefoldError, UnavailableError
+from tidefold.errors import NotFoundError, RefusedError
 
 if TYPE_CHECKING:
     from tidefold.config import Config, SetConfig
@@ -48,7 +46,7 @@ def demo(
     if root.exists():
         raise RefusedError("DEMO_EXISTS", f"{root} exists already.")
     if spark:
-        # Before anything is written: after `tidefold jars` the same command works.
+        # Before anything is written: after `tidefold spark jars` the same command works.
         find_delta_jars()
         # Its jobs take seconds: the second compiler would cost more than it saves.
         os.environ.setdefault(QUICK_COMPILER, "1")
@@ -64,7 +62,7 @@ def demo(
     code = exit_code(outcomes)
     terminal.json(
         {
-            "command": "demo",
+            "command": terminal.command,
             "config": str(own.config_path),
             "exit_code": code,
             "outcomes": [o.to_dict() for o in outcomes],
@@ -74,79 +72,20 @@ def demo(
     return code
 
 
-Seconds = Annotated[float, typer.Option("--seconds", help="How long a check may take.", min=1, max=600)]
-_FAILED = 1
-
-
-def doctor(terminal: Terminal, seconds: Seconds = 20.0) -> int:
-    """Check everything that the pipeline relies on, and print the next step for each problem.
-
-    Checks the configuration and its suites, versions of packages, Java, Spark, its jars, memory, disks, the store
-    (with scratch objects: conditional writes, listings, clock), landing folders, retention, alarms, and Airflow with
-    its DAG files. Each line is ok, warn or fail. Works without a store and without Airflow. A check that hangs fails
-    after --seconds (Airflow: four times as long) and does not delay the others. Exit code 1 if a line is fail. Starts
-    no Spark.
-
-    Example: tidefold doctor --format json
-
-    Next: mend what is `fail`, then tidefold status
-    """
-    from tidefold.config import load_config
-    from tidefold.installation import CLONE
-    from tidefold.operations.doctor.doctor import Surroundings, diagnose
-    from tidefold.operations.doctor.finding import DoctorFinding, FindingLevel, count_failed, summarize
-    from tidefold.spark.jars import list_jars
-    from tidefold.spark.local_server import find_fault
-
-    findings = diagnose(Surroundings(CLONE, terminal.config_path, tuple(list_jars())), seconds)
-    with suppress(TidefoldError):  # The configuration is a finding already.
-        if fault := find_fault(load_config(terminal.config_path)):
-            findings.append(DoctorFinding("spark", FindingLevel.WARN, fault, "Ask `tidefold spark status`."))
-    code = _FAILED if count_failed(findings) else 0
-    lines = []
-    for finding in findings:
-        lines.append(f"{finding.level:<4}  {finding.check:<13}  {finding.message}")
-        lines += [f"{'':<21}next: {finding.hint}"] if finding.hint else []
-    data = {"command": "doctor", "exit_code": code, "findings": [asdict(finding) for finding in findings]}
-    terminal.result(data, *lines, f"{summarize(findings)}.")
-    return code
-
-
-def jars(terminal: Terminal) -> None:
-    """Fetch the jars that Spark needs, once, by checksum.
-
-    Fetches Delta, and the client for S3 that verify --spark needs, into the user's cache folder (a clone: .jars), or
-    into the folder that TIDEFOLD_JARS names. Needs Java and pyspark. It is not needed where the configuration has
-    spark: {jars: packages} or {jars: spark}, nor for runs small enough to start no Spark.
-
-    Example: tidefold jars
-
-    Next: tidefold doctor
-    """
-    from tidefold.installation import jar_folder
-    from tidefold.spark.jars import fetch_missing
-
-    fetched = fetch_missing()
-    what = "were fetched and checked" if fetched else "are up to date"
-    terminal.result(
-        {"command": "jars", "folder": str(jar_folder()), "fetched": fetched}, f"The jars in {jar_folder()} {what}."
-    )
-
-
 def validate(
     terminal: Terminal,
     schema: Annotated[bool, typer.Option("--schema", help="Print the JSON Schema of the file, for editors.")] = False,
     online: Annotated[bool, typer.Option("--online", help="Also test the store, with small temporary files.")] = False,
 ) -> None:
-    """Check the configuration and its suite files without a store; with --online also test the store.
+    """Check the configuration and its suites; --online: the store too.
 
-    Reports each mistake with file, line, key and the allowed values. With --online, tidefold writes, reads, lists,
-    copies and deletes small files in the store. It also checks that the store refuses a second write under the same
-    name.
+    Needs no store without --online. Reports each mistake with file, line, key and the allowed values. With --online,
+    tidefold writes, reads, lists, copies and deletes small files in the store. It also checks that the store refuses a
+    second write under the same name.
 
     Example: tidefold validate -c tidefold.yaml --online
 
-    Next: tidefold ingest
+    Next: tidefold step ingest
     """
     from tidefold.config import json_schema, load_config
 
@@ -315,49 +254,3 @@ def find_growing_copies(config: Config) -> list[str]:
         "each run copies its whole tables inside the store, and every copy is kept. Set `snapshots: {kind: auto}` and "
         "`retention: {snapshots: 30}`, as `tidefold init` does."
     ]
-
-
-class ServerAction(StrEnum):
-    """What to do with the server."""
-
-    START = "start"
-    SERVE = "serve"
-    STOP = "stop"
-    STATUS = "status"
-
-
-def spark(
-    terminal: Terminal,
-    action: Annotated[ServerAction, typer.Argument(metavar="start|serve|stop|status", show_default=False)],
-) -> int:
-    """Start, stop or show a Spark Connect server on this machine, which this pipeline's steps then use.
-
-    While it runs, every ingest, fold and gate with rows runs on it, whatever its size: no command waits for the start
-    of a JVM. It listens on localhost and wants the token in var/server. It is started again if it dies, or if code or
-    jars change. Without it, spark.above decides. `serve` stays in the foreground, for a container. `stop` leaves the
-    token, which a new server takes. `status` exits with 6 if a server that shall run does not answer.
-
-    Example: tidefold spark start
-
-    Next: tidefold run
-    """
-    from tidefold.config import load_config
-    from tidefold.spark import local_server
-
-    config = load_config(terminal.config_path)
-    if action is ServerAction.SERVE:
-        local_server.serve(config)
-    stopped = action is ServerAction.STOP and local_server.stop(config)
-    server = local_server.start(config) if action is ServerAction.START else local_server.find_running(config)
-    fault = local_server.find_fault(config)
-    if server is None:
-        message = "The Spark Connect server was stopped." if stopped else "No Spark Connect server runs here."
-        terminal.result({"command": "spark", "running": False, "fault": fault}, fault or message)
-    else:
-        data = {"address": server.address, "ui": server.ui, "pid": server.pid, "folder": str(server.folder)}
-        text = (
-            f"The Spark Connect server {server.address} answers. Its pages: {server.ui}. Log, events: {server.folder}."
-        )
-        text = f"{fault or text} Its supervisor is process {server.pid}."
-        terminal.result({"command": "spark", "running": True, **data, "answers": not fault, "fault": fault}, text)
-    return UnavailableError.exit_code if fault else 0

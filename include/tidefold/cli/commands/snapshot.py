@@ -1,191 +1,157 @@
-"""The commands that make a snapshot, judge it and decide about it, from `ingest` to `confirm`."""
+"""List, compare, tag and hold snapshots; read quality reports.
+
+history lists them, diff compares two, report shows why one failed. tail and as-of make snapshots that are never
+published. tag and hold keep a snapshot from retention, until untag and release.
+
+Example: tidefold snapshot history accounts
+"""
 
 from __future__ import annotations
 
-from typing import Annotated
+from dataclasses import asdict
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidefold.cli.output.outcomes import list_logs, print_costs, print_outcomes
+from tidefold.cli.output.outcomes import act_on_log, act_on_logs, print_outcomes
 from tidefold.cli.terminal import (
     AtInstant,
     DryRun,
-    Format,
-    KindOfSnapshot,
     Log,
     Logs,
     RunId,
     SnapshotId,
     Takeover,
-    TakeoverAfter,
     Terminal,
-    add_logs_of_sets,
     choose_logs,
+    format_cell,
+    list_values,
     run_id,
 )
-from tidefold.errors import TidefoldError
 from tidefold.operations.ground.outcome import for_each_log
 
+if TYPE_CHECKING:
+    from tidefold.read.task import Difference
 
-def run(
-    terminal: Terminal,
-    logs: Logs = None,
-    run: RunId = None,
-    takeover: Takeover = False,
-    takeover_after: TakeoverAfter = None,
-    kind: KindOfSnapshot = None,
-) -> int:
-    """Run the whole cycle: ingest, materialize, quality, and confirm what passed.
 
-    A snapshot that fails its gate is aborted. The table stays unchanged, and the next run folds the same changes again.
-    An error of one log does not stop the others. Exit code 3 if a gate failed. Logs in a set are published together,
-    or not at all; naming one of them runs all.
+def history(terminal: Terminal, log: Log) -> None:
+    """List every snapshot of a log, newest first.
 
-    Example: tidefold run accounts
+    Shows state, kind, epoch, base, folded change sets, rows, full size, written size, verdict and run. For a restored
+    snapshot it also shows the source and the changes that were left out, for an aborted one the reason. Reads only the
+    ledger. Starts no Spark.
 
-    Next: tidefold status
+    Example: tidefold snapshot history accounts
+
+    Next: tidefold snapshot report LOG --snapshot ID
     """
-    from tidefold.cli.commands.read import read
-    from tidefold.cli.full_run import open_run, print_next_steps, print_run
-    from tidefold.operations.ground.snapshot_details import PublicationDetails
-    from tidefold.operations.inspect.run_alarms import count_failures
-    from tidefold.operations.requests import Fold
+    import msgspec
+
+    from tidefold.domain.table.schema_evolution import describe_schemas
+    from tidefold.operations.inspect.status import find_restorers
+    from tidefold.operations.local_copies.inventory import local_use
+    from tidefold.operations.local_copies.manage import snapshots_here
+    from tidefold.presentation.tables import history_table, local_lines, reasons
 
     pipeline = terminal.pipeline()
-    request = Fold(run_id(run), takeover, kind)
-    chosen = add_logs_of_sets(pipeline, choose_logs(pipeline, logs))
-    with open_run(terminal, pipeline, request, takeover_after) as whole:
-        whole.run(chosen)
-    try:
-        count_failures(pipeline, whole.id, chosen, whole.outcomes)
-    except TidefoldError as error:
-        terminal.note(f"the alarms of the logs do not count this run: {error}")
-    for published in whole.outcomes.get("confirm", ()) if terminal.format is Format.TEXT else ():
-        if isinstance(published.details, PublicationDetails) and published.details.table_version == 0:
-            terminal.line(f"the first rows of {published.log}")
-            read(terminal, published.log, limit=3)
-    print_next_steps(terminal, whole)
-    return print_run(terminal, whole, "run")
+    state = pipeline.ledger(pipeline.log(log).id).read()
+    snapshots = state.snapshots[::-1]
+    tags: dict[int, list[str]] = {}
+    for tag in state.tags:
+        tags.setdefault(tag.snapshot, []).append(tag.name)
+    restored, local, schemas = find_restorers(snapshots), snapshots_here(pipeline, state), describe_schemas(state)[::-1]
+    lines = [*reasons(snapshots, tags, restored, local), *schemas]
+    shown = [history_table(snapshots), "", *lines] if snapshots else [f"{log} has no snapshot yet."]
+    data = [
+        {**msgspec.to_builtins(s), "tags": tags.get(s.id, []), "restored": restored.get(s.id), "local": s.id in local}
+        for s in snapshots
+    ]
+    use = local_use(pipeline)
+    terminal.result(
+        {"log": log, "snapshots": data, "schemas": schemas, "local": asdict(use) if use else None},
+        *shown,
+        *local_lines(use),
+    )
 
 
-Own = Annotated[bool, typer.Option("--own", help="Take the logs over: their files come from the configured folders.")]
+def report(terminal: Terminal, log: Log, snapshot: SnapshotId = None) -> None:
+    """Print the address of the newest quality report of a log, and the checks that did not pass.
 
+    The report is one self-contained HTML page. Its address alone goes to stdout. The checks, with samples of bad rows,
+    go to stderr. --snapshot selects the report of one snapshot.
 
-def ingest(terminal: Terminal, logs: Logs = None, own: Own = False) -> int:
-    """Ingest new landed files into the changelog.
+    Example: xdg-open "$(tidefold snapshot report accounts)"
 
-    tidefold ingests each partition strictly in offset order. It quarantines records that it cannot use, with file and
-    line. If the end of the newest file is incomplete, the next run ingests the rest. Without new files, the command
-    starts no Spark and writes no file. A log accepts files of the landing folder that it began with, also after the
-    folder moved. Another one is refused, until --own takes the log over.
-
-    Example: tidefold ingest accounts
-
-    Next: tidefold materialize
+    Next: tidefold step confirm LOG, or tidefold step abort LOG
     """
-    from tidefold.cli.spark_submit import run_step
-    from tidefold.operations.ingest.owner import take_over
-    from tidefold.spark.steps import IngestStep
+    from tidefold.operations.inspect.status import list_unmet_checks, newest_report
 
     pipeline = terminal.pipeline()
-    chosen = choose_logs(pipeline, logs)
-    for log in chosen if own else ():
-        take_over(pipeline, log)
-    outcomes = run_step(terminal, pipeline, IngestStep(), chosen)
-    return print_outcomes(terminal, "ingest", outcomes, after=f"tidefold materialize{list_logs(logs)}")
+    newest, address = newest_report(pipeline, pipeline.log(log).id, snapshot)
+    passed, unmet = bool(newest.verdict and newest.verdict.passed), list_unmet_checks(pipeline, log, newest)
+    checks = [asdict(check) for check in unmet]
+    terminal.result({"log": log, "snapshot": newest.id, "passed": passed, "report": address, "checks": checks}, address)
+    for check in unmet:
+        # Without a key there are values alone.
+        rows = [": ".join(filter(None, row)) for row in zip_longest(check.keys, check.sample)]
+        such = f", such as {'; '.join(rows)}" if rows else ""
+        terminal.note(f"{check.severity}: {check.name}: {check.detail or check.observed or ''}{such}")
 
 
-def materialize(
-    terminal: Terminal,
-    logs: Logs = None,
-    run: RunId = None,
-    takeover: Takeover = False,
-    takeover_after: TakeoverAfter = None,
-    kind: KindOfSnapshot = None,
-) -> int:
-    """Fold new changes into a staged snapshot of each log. Readers do not see it yet.
+Before = Annotated[int, typer.Argument(help="Id of the earlier snapshot.", metavar="A", min=1)]
+After = Annotated[int, typer.Argument(help="Id of the later snapshot.", metavar="B", min=1)]
+MaxDifferences = Annotated[int, typer.Option("--limit", help="Maximum number of rows to show.", min=0)]
+Keys = Annotated[bool, typer.Option("--keys", help="Show only the keys.")]
 
-    One Spark job folds all logs. A new number of buckets and the age limit of rows take effect in a full snapshot.
-    --kind full makes a full snapshot even without new changes. An open attempt of another run blocks this command.
-    --takeover supersedes that attempt. --takeover-after supersedes it only if it makes no progress (a running job
-    reports progress every 30 seconds). With nothing to fold, the command starts no Spark and writes no file.
 
-    Example: tidefold materialize accounts tellers
+def diff(
+    terminal: Terminal, log: Log, before: Before, after: After, limit: MaxDifferences = 20, keys: Keys = False
+) -> None:
+    """Count the rows added, changed and removed between two snapshots, and show some of them.
 
-    Next: tidefold quality
+    Compares all rows by key. Either snapshot may be tail-only or staged. Files that both snapshots share are not read.
+    The counts are exact, whatever --limit is. Starts no Spark.
+
+    Example: tidefold snapshot diff accounts 11 12 --limit 5
+
+    Next: tidefold restore LOG ID --log-position replay, if the later snapshot is wrong
     """
-    from tidefold.cli.full_run import find_takeovers
-    from tidefold.cli.spark_submit import run_step
-    from tidefold.operations.requests import Fold
-    from tidefold.spark.steps import MaterializeStep
-
-    request = Fold(run_id(run), takeover, kind)
-    pipeline = terminal.pipeline()
-    chosen = choose_logs(pipeline, logs)
-    step = MaterializeStep(find_takeovers(terminal, pipeline, chosen, request, takeover_after))
-    outcomes = run_step(terminal, pipeline, step, chosen)
-    return print_outcomes(terminal, "materialize", outcomes, after=f"tidefold quality{list_logs(logs)}")
-
-
-Recount = Annotated[bool, typer.Option("--recount", help="Read all rows: use no counts of the snapshot before.")]
-
-
-def quality(terminal: Terminal, logs: Logs = None, run: RunId = None, recount: Recount = False) -> int:
-    """Judge the staged snapshots: run the quality checks on all rows of the staged files.
-
-    Checks that the key is unique and not null, compares the row count with the last snapshot, and runs the log's suite
-    file. Stores the verdict with a report. Rows whose counts the last verdict stored are not read again. Exit code 3 if
-    a gate failed.
-
-    Example: tidefold quality accounts
-
-    Next: tidefold confirm LOG, or tidefold report LOG if it failed
-    """
-    from tidefold.cli.spark_submit import run_step
-    from tidefold.operations.ground.outcome import Status
-    from tidefold.spark.steps import QualityStep
+    from tidefold.domain.wording import in_units
+    from tidefold.operations.inspect.diff import diff as act
+    from tidefold.presentation.tables import plain_table
 
     pipeline = terminal.pipeline()
-    step = QualityStep(None if run is None else run_id(run), recount)
-    outcomes = run_step(terminal, pipeline, step, choose_logs(pipeline, logs))
-    print_costs(terminal, outcomes)
-    passed = [one.log for one in outcomes if one.status is Status.PASSED]
-    code = print_outcomes(terminal, "quality", outcomes)
-    failed = [one.log for one in outcomes if one.status is Status.FAILED]
-    if failed:
-        override = f"tidefold confirm {failed[0]} --override-by NAME --reason REASON"
-        terminal.note(
-            f"next: `tidefold report {failed[0]}` shows what failed. Then `tidefold abort {failed[0]}`, or to publish "
-            f"it as it is: `{override}`"
+    diff = act(pipeline, pipeline.log(log).id, before, after, limit)
+    more = diff.total > len(diff.rows)
+    rows = [{"change": row.change, "key": row.key} if keys else asdict(row) for row in diff.rows]
+    read = {"files": diff.files, "files_read": diff.files_read, "bytes_read": diff.bytes_read}
+    left = {"left_out": list(diff.left_out)} if diff.left_out else {}
+    data = {"log": log, "before": before, "after": after, **diff.counts, **read, "rows": rows, "more": more, **left}
+    counted = ", ".join(f"{count:,} {kind}" for kind, count in diff.counts.items())
+    summary = f"{log}: {counted} from snapshot {before} to {after}"
+    of = f"{diff.files_read:,} of {diff.files:,} files read, {in_units(diff.bytes_read)}"
+    table = [plain_table(("", "key") if keys else ("", "key", "row"), [_cells(r, keys) for r in diff.rows])]
+    terminal.result(data, f"{summary}; {of}", *(table if diff.rows else []))
+    if diff.left_out:
+        terminal.note(f"not compared, since only one of the two has them: {', '.join(diff.left_out)}")
+    if more and diff.rows:
+        terminal.note(f"the first {len(diff.rows)} rows; --limit shows more")
+
+
+def _cells(row: Difference, keys: bool) -> tuple[str, ...]:
+    cells = (row.change, list_values(row.key))
+    return cells if keys else (*cells, _row(row))
+
+
+def _row(row: Difference) -> str:
+    """The values beside the key: of a changed row only those that changed, before and after."""
+    if row.before and row.after:
+        changed = {name: value for name, value in row.after.items() if row.before[name] != value}
+        return ", ".join(
+            f"{name}={format_cell(row.before[name])} -> {format_cell(value)}" for name, value in changed.items()
         )
-    if passed:
-        more = f" (and {len(passed) - 1:,} more)" if len(passed) > 1 else ""
-        terminal.note(f"next: tidefold confirm {passed[0]}{more}")
-    return code
-
-
-def audit(terminal: Terminal, logs: Logs = None, run: RunId = None) -> int:
-    """Judge the newest completed snapshots again, with today's suites.
-
-    Made for a schedule: it changes no verdict, snapshot or table. `freshness` counts ages up to now. Its report is kept
-    beside the one of the verdict. A call with the same --run gives the same result. Exit code 3 if a snapshot failed.
-
-    Example: tidefold audit accounts
-
-    Next: open the report that it names (--format json: facts.report)
-    """
-    from tidefold.cli.spark_submit import run_step
-    from tidefold.operations.quality.judge import JudgementDetails
-    from tidefold.spark.steps import AuditStep
-
-    pipeline = terminal.pipeline()
-    step = AuditStep(None if run is None else run_id(run))
-    outcomes = run_step(terminal, pipeline, step, choose_logs(pipeline, logs))
-    print_costs(terminal, outcomes)
-    for outcome in outcomes:
-        if isinstance(outcome.details, JudgementDetails):
-            terminal.note(f"report: {outcome.details.report}")
-    return print_outcomes(terminal, "audit", outcomes)
+    return list_values({name: value for name, value in (row.after or row.before or {}).items() if name not in row.key})
 
 
 def as_of(
@@ -204,87 +170,21 @@ def as_of(
     command does nothing. If the log was truncated after the instant, the command is refused and names the oldest
     possible instant. --dry-run only prints the base snapshot and the number of changes to fold.
 
-    Example: tidefold as-of accounts --at 2026-11-05T00:00:00Z
+    Example: tidefold snapshot as-of accounts --at 2026-11-05T00:00:00Z
 
-    Next: tidefold read LOG --snapshot ID, tidefold diff LOG, tidefold restore LOG ID --log-position skip
+    Next: tidefold read LOG --snapshot ID, tidefold snapshot diff LOG, tidefold restore LOG ID --log-position skip
     """
     from tidefold.cli.full_run import open_run, print_run
-    from tidefold.operations.ground.outcome import for_each_log
     from tidefold.operations.snapshot.fold import PointInTime, explain_point_in_time, parse_instant
 
     request = PointInTime(run_id(run), parse_instant(at), takeover)
     pipeline = terminal.pipeline()
     chosen = choose_logs(pipeline, logs)
     if dry_run:
-        return print_outcomes(
-            terminal, "as-of", for_each_log(chosen, lambda log: explain_point_in_time(pipeline, log, request))
-        )
+        return print_outcomes(terminal, for_each_log(chosen, lambda log: explain_point_in_time(pipeline, log, request)))
     with open_run(terminal, pipeline, request) as whole:
         whole.fold(chosen)
-    return print_run(terminal, whole, "as-of")
-
-
-def confirm(
-    terminal: Terminal,
-    log: Log,
-    snapshot: SnapshotId = None,
-    override_by: Annotated[
-        str | None,
-        typer.Option(
-            "--override-by", help="Your name, to confirm a snapshot that failed its gate.", show_default=False
-        ),
-    ] = None,
-    reason: Annotated[
-        str | None, typer.Option("--reason", help="The reason of the override.", show_default=False)
-    ] = None,
-    reconcile: Annotated[
-        bool, typer.Option("--reconcile", help="Replace files that other programs committed to the table.")
-    ] = False,
-) -> int:
-    """Complete a judged snapshot and publish it to the readers of the table.
-
-    Needs a passing verdict for exactly the staged files. --override-by with --reason publishes a snapshot that failed
-    its gate; the ledger keeps the name and the reason for ever. A second confirm changes nothing, but finishes an
-    interrupted publication. A log in a set is confirmed with all logs of its set, or not at all. If another program
-    committed to the table (OPTIMIZE, UPDATE), confirm is refused. Undo that commit, or replace it with --reconcile.
-    Starts no Spark.
-
-    Example: tidefold confirm accounts
-
-    Next: read the table with any Delta reader; tidefold status
-    """
-    from tidefold.operations.sets.confirm import confirm_log
-    from tidefold.operations.snapshot.confirm import Confirmation, Override
-
-    pipeline = terminal.pipeline()
-    log_id = pipeline.log(log).id
-    override = Override(override_by or "", reason or "") if override_by or reason else None
-    outcome = confirm_log(pipeline, log_id, Confirmation(snapshot, None, override, reconcile))
-    return print_outcomes(terminal, "confirm", [outcome])
-
-
-def abort(
-    terminal: Terminal,
-    log: Log,
-    reason: Annotated[
-        str, typer.Option("--reason", help="The reason, shown in the history.")
-    ] = "aborted from the command line",
-    snapshot: SnapshotId = None,
-    dry_run: DryRun = False,
-) -> int:
-    """Abort an unconfirmed snapshot: delete its files, keep its verdict and the reason.
-
-    The default is the open attempt. The table and its last snapshot are unchanged. No change is lost: the next
-    materialize folds them again. Starts no Spark.
-
-    Example: tidefold abort accounts --reason "wrong suite"
-
-    Next: tidefold materialize LOG
-    """
-    from tidefold.operations.snapshot.abort import abort as act
-
-    pipeline = terminal.pipeline()
-    return print_outcomes(terminal, "abort", [act(pipeline, pipeline.log(log).id, reason, snapshot, plan=dry_run)])
+    return print_run(terminal, whole)
 
 
 def tail(terminal: Terminal, logs: Logs = None, run: RunId = None) -> int:
@@ -294,31 +194,71 @@ def tail(terminal: Terminal, logs: Logs = None, run: RunId = None) -> int:
     snapshot below it. tidefold never publishes it, and retires it together with the snapshot below it, unless a tag or
     a hold keeps it. Without changes after the newest snapshot, the command does nothing. Starts no Spark.
 
-    Example: tidefold tail accounts
+    Example: tidefold snapshot tail accounts
 
     Next: tidefold read LOG --snapshot ID, which reads its rows, or tidefold restore LOG ID --log-position replay
     """
     from tidefold.operations.snapshot.compact_log import take_tail
 
     run = run_id(run)
-    pipeline = terminal.pipeline()
-    outcomes = for_each_log(choose_logs(pipeline, logs), lambda log: take_tail(pipeline, log, run))
-    return print_outcomes(terminal, "tail", outcomes, after="tidefold history LOG")
+    return print_outcomes(terminal, act_on_logs(terminal, logs, take_tail, run), after="tidefold snapshot history LOG")
 
 
-def compact_log(terminal: Terminal, logs: Logs = None, dry_run: DryRun = False) -> int:
-    """Merge waiting change sets: keep only the last change of each key.
+KeptSnapshot = Annotated[int, typer.Argument(help="Id of the snapshot.", metavar="SNAPSHOT", min=1)]
+TagName = Annotated[str, typer.Argument(help="Name of the tag.", metavar="TAG")]
 
-    Useful if many small change sets wait, or if the same keys change often: the next materialize and read --live then
-    read less. Every snapshot and every replay still gives the same rows. tidefold never merges change sets before and
-    after the end of a snapshot or the position of a consumer. Refused records and counts stay. Starts no Spark.
 
-    Example: tidefold compact-log accounts --dry-run
+def tag(terminal: Terminal, log: Log, snapshot: KeptSnapshot, name: TagName) -> int:
+    """Give a completed snapshot a name, so that it is kept as long as the tag exists.
 
-    Next: tidefold truncate, which deletes the replaced segments
+    Example: tidefold snapshot tag accounts 12 before-migration
+
+    Next: tidefold snapshot untag LOG TAG, which removes the tag
     """
-    from tidefold.operations.snapshot.compact_log import compact_log as act
+    from tidefold.operations.retention.references import tag as act
 
-    pipeline = terminal.pipeline()
-    outcomes = for_each_log(choose_logs(pipeline, logs), lambda log: act(pipeline, log, dry_run))
-    return print_outcomes(terminal, "compact-log", outcomes, after="" if dry_run else "tidefold truncate")
+    return act_on_log(terminal, log, act, name, snapshot)
+
+
+def untag(terminal: Terminal, log: Log, name: TagName) -> int:
+    """Remove a tag. Retention may then delete the snapshot.
+
+    Example: tidefold snapshot untag accounts before-migration
+
+    Next: tidefold retain subsume LOG --dry-run
+    """
+    from tidefold.operations.retention.references import untag as act
+
+    return act_on_log(terminal, log, act, name)
+
+
+HoldName = Annotated[str, typer.Argument(help="Name of the hold.", metavar="NAME")]
+Reason = Annotated[str, typer.Option("--reason", help="The reason. status and truncate show it.")]
+
+
+def hold(terminal: Terminal, log: Log, name: HoldName, snapshot: KeptSnapshot, reason: Reason) -> int:
+    """Keep a completed snapshot and all change sets after it, until you call release.
+
+    A tag keeps only the snapshot. With a hold, tidefold can also replay the log onto the snapshot. truncate names the
+    holds. The command is refused for a retired snapshot, and if change sets after the snapshot were truncated. Starts
+    no Spark.
+
+    Example: tidefold snapshot hold accounts audit 12 --reason "audit until May"
+
+    Next: tidefold snapshot release LOG NAME, which ends the hold
+    """
+    from tidefold.operations.retention.references import hold as act
+
+    return act_on_log(terminal, log, act, name, snapshot, reason)
+
+
+def release(terminal: Terminal, log: Log, name: HoldName) -> int:
+    """End a hold. Retention may then delete the snapshot and the change sets after it.
+
+    Example: tidefold snapshot release accounts audit
+
+    Next: tidefold retain subsume LOG --dry-run, tidefold retain truncate LOG --dry-run
+    """
+    from tidefold.operations.retention.references import release as act
+
+    return act_on_log(terminal, log, act, name)

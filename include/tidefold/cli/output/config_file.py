@@ -45,8 +45,8 @@ snapshots:
   kind: auto # full where unchanged files cost no bytes (hard links), else incremental with a full one now and then
 
 retention:
-  snapshots: 30 # how many of the newest `tidefold subsume` keeps, besides tagged ones; `all` keeps every one
-  log: 30d # how far back `tidefold as-of` can make the rows of any day, whatever the number of snapshots
+  snapshots: 30 # how many of the newest `tidefold retain subsume` keeps, besides tagged ones; `all` keeps every one
+  log: 30d # how far back `tidefold snapshot as-of` can make the rows of any day, whatever the number of snapshots
 
 # When a log raises an alarm: in `tidefold status`, on the page, in metrics, and through a notifier of the DAGs. `never`
 # switches one off; a log may have thresholds of its own.
@@ -59,7 +59,7 @@ alarms:
   failures: 2 # number of failed runs in a row that are allowed
 
 # Each log becomes one table. Its id names folders of the store: choose it now, it cannot change later. Its key, order
-# and merge cannot change once it has data (`tidefold drop` begins again); columns can: docs/how-to/change-columns.md.
+# and merge stay once it has data (`tidefold retain drop` begins again). Columns: docs/how-to/change-columns.md.
 logs:"""
 
 
@@ -220,7 +220,7 @@ def _log_lines(log: ProposedLog, path: str, *, vectors: bool) -> Iterator[str]:
     yield f"      {_place(log)}: {_word(path)}"
     yield from (f"      {name}: {_value(value)}" for name, value in log.options)
     for name, value in _commit_time(log).items():
-        yield f"      {name}: {_word(value)} # when the source wrote a row, for `tidefold as-of`; it must be in `order`"
+        yield f"      {name}: {_word(value)} # when the source wrote it, for `tidefold snapshot as-of`; also in `order`"
     key = ", ".join(_word(name) for name in log.key) or "?"
     if log.appends:
         yield "    key: []"

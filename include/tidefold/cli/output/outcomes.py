@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tidefold.cli.terminal import Terminal
+from tidefold.cli.terminal import Terminal, choose_logs
 from tidefold.domain.wording import count_noun, in_units
 from tidefold.errors import GateFailedError
-from tidefold.operations.ground.outcome import Outcome, Status
+from tidefold.operations.ground.outcome import Outcome, Status, for_each_log
 
 if TYPE_CHECKING:
     from tidefold.compute.runners import Runner
@@ -43,24 +43,38 @@ def print_lines(terminal: Terminal, outcomes: Iterable[Outcome], indent: str = "
             terminal.error(f"{', '.join(logs)}: {outcome.message}", outcome.error.hint)
 
 
-def print_outcomes(terminal: Terminal, verb: str, outcomes: Sequence[Outcome], *, after: str = "") -> int:
-    """Prints the outcomes of one verb and returns the exit code. `after`: the next step if all succeeded."""
+def print_outcomes(terminal: Terminal, outcomes: Sequence[Outcome], *, after: str = "") -> int:
+    """Prints the outcomes of a command and returns the exit code. `after`: the next step if all succeeded."""
     code = exit_code(outcomes)
     print_lines(terminal, outcomes)
-    terminal.json({"command": verb, "exit_code": code, "outcomes": [o.to_dict() for o in outcomes]})
+    terminal.json({"command": terminal.command, "exit_code": code, "outcomes": [o.to_dict() for o in outcomes]})
     if after and not code and any(o.status not in (Status.NOTHING, Status.REFUSED) for o in outcomes):
         terminal.note(f"next: {after}")
     return code
 
 
-def print_removals(terminal: Terminal, verb: str, outcomes: Sequence[Outcome], *, after: str = "") -> int:
+def act_on_log(terminal: Terminal, log: str, act: Callable[..., Outcome], *arguments: object, after: str = "") -> int:
+    """Acts on a configured log and prints the outcome."""
+    pipeline = terminal.pipeline()
+    return print_outcomes(terminal, [act(pipeline, pipeline.log(log).id, *arguments)], after=after)
+
+
+def act_on_logs(
+    terminal: Terminal, logs: Sequence[str] | None, act: Callable[..., Outcome], *arguments: object
+) -> list[Outcome]:
+    """Acts on the named logs, or on all. An error of one does not stop the others."""
+    pipeline = terminal.pipeline()
+    return for_each_log(choose_logs(pipeline, logs), lambda log: act(pipeline, log, *arguments))
+
+
+def print_removals(terminal: Terminal, outcomes: Sequence[Outcome], *, after: str = "") -> int:
     """Prints the outcomes; below each, what keeps the log and which files a run without --dry-run deletes.
 
     after: as for `print_outcomes`.
     """
     from tidefold.operations.ground.removal_details import bounds_of, paths_of
 
-    code = print_outcomes(terminal, verb, outcomes, after=after)
+    code = print_outcomes(terminal, outcomes, after=after)
     for outcome in outcomes:
         for bound in bounds_of(outcome):
             terminal.line(f"  {outcome.log}: {bound.name} keeps the log after {bound.sqn}: {bound.why}")
@@ -87,11 +101,11 @@ def list_logs(logs: Iterable[str] | None) -> str:
     return "".join(f" {log}" for log in logs or ())
 
 
-def print_verified(terminal: Terminal, verb: str, outcomes: Sequence[Outcome]) -> int:
+def print_verified(terminal: Terminal, outcomes: Sequence[Outcome]) -> int:
     """Prints the outcomes; below them each damaged file of a log, its copies and the next step."""
     from tidefold.operations.verify.scope import VerifyDetails
 
-    code = print_outcomes(terminal, verb, outcomes)
+    code = print_outcomes(terminal, outcomes)
     listed = ((o, one) for o in outcomes if isinstance(o.details, VerifyDetails) for one in o.details.damage)
     for outcome, damage in listed:
         terminal.line(f"  {outcome.log}: {_describe_damage(damage)}")
@@ -164,9 +178,9 @@ def read_lines(details: Details) -> Iterator[str]:
     yield from _limit_lines(f"not usable: {one.place}: {one.why} ({one.seconds:.2f} s)" for one in failed)
 
 
-def print_restored(terminal: Terminal, verb: str, outcomes: Sequence[Outcome], *, after: str = "") -> int:
+def print_restored(terminal: Terminal, outcomes: Sequence[Outcome], *, after: str = "") -> int:
     """Prints the outcomes; below them, what each operation read."""
-    code = print_outcomes(terminal, verb, outcomes, after=after)
+    code = print_outcomes(terminal, outcomes, after=after)
     for outcome in outcomes:
         for line in read_lines(outcome.details):
             terminal.line(f"  {outcome.log}: {line}")

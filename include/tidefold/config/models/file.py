@@ -138,7 +138,7 @@ class RetentionConfig(StrictModel):
     )
     log_step: LogSpan = Field(
         default="1d",
-        description="time between the instants that backfills ask for; compact-log never merges changes across such an "
+        description="time between the instants that backfills ask for; compaction never merges changes across such an "
         "instant",
     )
     grace_versions: int = Field(

@@ -191,7 +191,7 @@ class SparkConfig(StrictModel):
     )
     jars: Literal["fetched", "packages", "spark"] = Field(
         default="fetched",
-        description="where Delta's jars come from: fetched by `tidefold jars`, Spark's own packages, or Spark has them",
+        description="where Delta's jars come from: by `tidefold spark jars`, Spark's packages, or Spark has them",
     )
     above: SizeLimit = Field(
         default="64MB",

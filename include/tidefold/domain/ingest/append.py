@@ -93,15 +93,15 @@ def require_open(state: LogState) -> None:
         raise RefusedError(
             "LOG_STOPPED",
             f"Log `{state.log}` was stopped by {state.stopped.by} ({state.stopped.why}) and accepts no changes.",
-            hint=f"`tidefold resume {state.log}` ends the stop. Files that land meanwhile are ingested afterwards.",
+            hint=f"`tidefold move resume {state.log}` ends the stop. Files that land meanwhile are ingested then.",
         )
     attempt = state.open_attempt
     if attempt and attempt.external and never_took(state):
         raise RefusedError(
             "IMPORT_OPEN",
             f"Log `{state.log}` starts with an import (snapshot {attempt.id}, {attempt.state}) that is not confirmed.",
-            hint=f"Run `tidefold quality {state.log}` and `tidefold confirm {state.log}`, or `tidefold abort "
-            f"{state.log}`.",
+            hint=f"Run `tidefold step quality {state.log}` and `tidefold step confirm {state.log}`, or `tidefold step "
+            f"abort {state.log}`.",
         )
 
 
@@ -268,7 +268,7 @@ def stop(state: LogState, stopped: Stopped) -> LogState:
         raise RefusedError(
             "LOG_STOPPED",
             f"{before.by} stopped log `{state.log}` {what}.",
-            hint=f"{finish} `tidefold resume {state.log}` first.",
+            hint=f"{finish} `tidefold move resume {state.log}` first.",
         )
     return state  # The same run calls again.
 

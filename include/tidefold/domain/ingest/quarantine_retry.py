@@ -157,8 +157,8 @@ def require_rows(state: LogState, left_out: SkippedRanges) -> None:
             "ROWS_REPLACED",
             f"What landed for `{state.log}` is compared with its rows, and a restore or an import that leaves changes "
             "out replaces them. The run ingested nothing.",
-            hint=f"If its snapshot is open, run `tidefold quality {state.log}` and `tidefold confirm {state.log}`, or "
-            f"`tidefold abort {state.log}`. Then run ingest again.",
+            hint=f"If its snapshot is open, run `tidefold step quality {state.log}` and `tidefold step confirm "
+            f"{state.log}`, or `tidefold step abort {state.log}`. Then run ingest again.",
         )
 
 

@@ -18,7 +18,7 @@ def tag(state: LogState, name: str, snapshot_id: int) -> LogState:
         raise RefusedError(
             "WRONG_STATE",
             f"Snapshot {snapshot_id} of `{state.log}` is {snapshot.state} and cannot be tagged.",
-            hint=f"`tidefold history {state.log}` shows which snapshots are COMPLETED.",
+            hint=f"`tidefold snapshot history {state.log}` shows which snapshots are COMPLETED.",
         )
     taken = require_free(state, name, snapshot_id)
     return state if taken else replace(state, tags=(*state.tags, Tag(name, snapshot_id)))
@@ -36,14 +36,14 @@ def hold(state: LogState, wanted: Hold) -> LogState:
         raise RefusedError(
             "CANNOT_HOLD",
             f"Snapshot {snapshot.id} of `{state.log}` {what} and cannot be held.",
-            hint=f"Choose another from `tidefold history {state.log}`. `tidefold tag` keeps a snapshot alone.",
+            hint=f"Choose another from `tidefold snapshot history {state.log}`. `snapshot tag` keeps a snapshot alone.",
         )
     taken = next((h for h in state.holds if h.name == wanted.name), None)
     if taken and taken.snapshot != wanted.snapshot:
         raise RefusedError(
             "HOLD_TAKEN",
             f"Hold `{wanted.name}` of `{state.log}` already keeps snapshot {taken.snapshot}.",
-            hint=f"`tidefold release {state.log} {wanted.name}` removes that hold. Or choose another name.",
+            hint=f"`tidefold snapshot release {state.log} {wanted.name}` removes that hold. Or choose another name.",
         )
     return state if taken else replace(state, holds=(*state.holds, wanted))
 

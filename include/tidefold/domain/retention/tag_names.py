@@ -13,6 +13,6 @@ def require_free(state: LogState, name: str, snapshot: int | None = None) -> Tag
         raise RefusedError(
             "TAG_TAKEN",
             f"Tag `{name}` of `{state.log}` already names snapshot {taken.snapshot}.",
-            hint=f"`tidefold untag {state.log} {name}` removes that tag. Or choose another name.",
+            hint=f"`tidefold snapshot untag {state.log} {name}` removes that tag. Or choose another name.",
         )
     return taken

@@ -127,8 +127,8 @@ def release_snapshots(state: SetState, position: int, by: str, why: str, instant
         raise RefusedError(
             "SET_RELEASE",
             f"Set `{state.name}` cannot be released: {held}.",
-            hint=f"`tidefold sets {state.name}` shows why it waits. Give a position that the source had reached after "
-            "the end of the snapshot.",
+            hint=f"`tidefold set show {state.name}` shows why it waits. Give a position that the source had reached "
+            "after the end of the snapshot.",
         )
     release = SnapshotRelease(state.held or {}, position, by, why, instant)
     return replace(state, released=(*state.released, release)[-_KEPT_RELEASES:])
@@ -245,7 +245,7 @@ def require_set_known(state: SetState, evidence: SetEvidence) -> None:
         code,
         f"Set `{state.name}`: {difference}. The ledger {what}; nothing was changed.",
         hint=f"Put newer copies of `sets/{state.name}/ledger` and `pages` back, if you have them. Without one, "
-        f"`tidefold rebuild --set {state.name}` makes the ledger again. Readers of single tables are not affected.",
+        f"`tidefold move rebuild --set {state.name}` makes the ledger again. Readers of a table alone go on.",
     )
 
 

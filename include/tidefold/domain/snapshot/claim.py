@@ -43,7 +43,7 @@ def name_span(first: int, last: int) -> str:
 
 def describe_replayed(mode: str, first: int, last: int) -> str:
     """Returns what happens to the change sets after a restored snapshot that are not left out."""
-    when = "folded after `tidefold resume`" if mode == RestoreMode.STAY else "folded again by the next run"
+    when = "folded after `tidefold move resume`" if mode == RestoreMode.STAY else "folded again by the next run"
     return f"{when}: {name_span(first, last)}"
 
 
@@ -214,13 +214,13 @@ def of_run(state: LogState, run: str) -> Snapshot | None:
 def build_open_error(state: LogState, attempt: Snapshot) -> RefusedError:
     """Returns the error that another run has an open attempt."""
     log, which = state.log, f" --snapshot {attempt.id}" if attempt.as_of else ""
-    publish = f" If that run has ended, `tidefold quality {log}` and `tidefold confirm {log}` publish the snapshot."
+    publish = f" If that run has ended, `tidefold step quality {log}` and `tidefold step confirm {log}` publish it."
     is_staged = attempt.state is State.STAGED and not attempt.as_of
     return RefusedError(
         "ATTEMPT_OPEN",
         f"Run `{attempt.run}` has an open attempt on `{state.log}`: snapshot {attempt.id} is {attempt.state}.",
         hint="If that run still works, wait until it ends. If it was killed, call again with --takeover, or run "
-        f"`tidefold abort {log}{which}`. With `--takeover-after 600`, a run by cron does so if nothing moves."
+        f"`tidefold step abort {log}{which}`. With `--takeover-after 600`, a run by cron does so if nothing moves."
         f"{publish if is_staged else ''}",
     )
 
@@ -291,7 +291,7 @@ def require_completed(state: LogState, snapshot: int) -> Snapshot:
         raise RefusedError(
             "WRONG_STATE",
             f"Snapshot {wanted.id} of `{state.log}` is {wanted.state} and cannot be restored.",
-            hint=f"`tidefold history {state.log}` shows which snapshots are COMPLETED.",
+            hint=f"`tidefold snapshot history {state.log}` shows which snapshots are COMPLETED.",
         )
     return wanted
 

@@ -305,8 +305,8 @@ def _too_old(state: LogState, at: int, offered: Sequence[Older]) -> RefusedError
         f"The rows of `{state.log}` as of {format_instant(at)} are no longer available: the log was "
         f"{state.cut_reason}, or the rows expired. The oldest possible instant is "
         f"{format_instant(next_second(oldest))}.",
-        hint=f"`tidefold history {state.log}` lists the kept snapshots. `retention: {{log: 30d}}` in the configuration "
-        "keeps, from now on, the log that backfills of the last 30 days need.",
+        hint=f"`tidefold snapshot history {state.log}` lists the kept snapshots. `retention: {{log: 30d}}` in the "
+        "configuration keeps, from now on, the log that backfills of the last 30 days need.",
     )
 
 

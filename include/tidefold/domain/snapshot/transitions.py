@@ -58,7 +58,7 @@ def stage(state: LogState, manifest: Manifest, digest: str, read: ReadFrom | Non
         raise SupersededError(
             "SUPERSEDED",
             f"Another attempt (epoch {snapshot.epoch}) now makes snapshot {snapshot.id} of `{state.log}`.",
-            hint=f"No change is lost: `tidefold materialize {state.log}` folds them again.",
+            hint=f"No change is lost: `tidefold step materialize {state.log}` folds them again.",
         )
     if snapshot.state is not State.ONGOING:
         if snapshot.manifest == digest:
@@ -108,7 +108,7 @@ def _check_binding(state: LogState, snapshot: Snapshot, verdict: Verdict) -> Non
         raise RefusedError(
             "VERDICT_FOR_OTHER_FILES",
             f"The verdict was made for other files than those of snapshot {snapshot.id} of `{state.log}`.",
-            hint=f"`tidefold quality {state.log}` judges the staged files.",
+            hint=f"`tidefold step quality {state.log}` judges the staged files.",
         )
 
 
@@ -146,9 +146,9 @@ def confirm(state: LogState, snapshot_id: int) -> LogState:
         raise GateFailedError(
             "GATE_FAILED",
             f"Snapshot {snapshot.id} of `{state.log}` failed its quality gate: {snapshot.verdict.summary}.",
-            hint=f"`tidefold report {log}` shows why. Mend the data or the suite, then run the log again. "
-            f"To publish these rows all the same: `tidefold confirm {log} --override-by NAME --reason TEXT`; "
-            f"if the snapshot was aborted, first `tidefold materialize {log}` and `tidefold quality {log}`.",
+            hint=f"`tidefold snapshot report {log}` shows why. Mend the data or the suite, then run the log again. "
+            f"To publish these rows all the same: `tidefold step confirm {log} --override-by NAME --reason TEXT`; "
+            f"if the snapshot was aborted, first `tidefold step materialize {log}` and `tidefold step quality {log}`.",
         )
     if snapshot.as_of:
         return _add_tag(state.with_snapshot(replace(snapshot, state=State.COMPLETED)), snapshot, snapshot.as_of.tag)
@@ -158,7 +158,7 @@ def confirm(state: LogState, snapshot_id: int) -> LogState:
         raise SupersededError(
             "BASE_MOVED",
             f"Snapshot {snapshot.id} of `{state.log}` is based on {snapshot.base}, but the newest is {latest}.",
-            hint=f"Run `tidefold abort {state.log}`, then `tidefold materialize {state.log}`.",
+            hint=f"Run `tidefold step abort {state.log}`, then `tidefold step materialize {state.log}`.",
         )
     # The log has the number of buckets of its newest completed snapshot.
     shape = replace(state.shape, buckets=snapshot.buckets or state.shape.buckets)
@@ -197,7 +197,7 @@ def _not_judged(state: LogState, snapshot: Snapshot) -> RefusedError:
     return RefusedError(
         "NOT_JUDGED",
         f"Snapshot {snapshot.id} of `{state.log}` has no verdict.",
-        hint=f"Run `tidefold quality {state.log}`.",
+        hint=f"Run `tidefold step quality {state.log}`.",
     )
 
 
@@ -248,7 +248,7 @@ def require_published(state: LogState) -> None:
         raise RefusedError(
             "NOT_PUBLISHED",
             f"Snapshot {latest.id} of `{state.log}` is completed but not yet published.",
-            hint=f"`tidefold confirm {state.log}` publishes it.",
+            hint=f"`tidefold step confirm {state.log}` publishes it.",
         )
 
 
@@ -259,7 +259,7 @@ def require_snapshot(state: LogState, snapshot_id: int) -> Snapshot:
         raise NotFoundError(
             "SNAPSHOT_UNKNOWN",
             f"`{state.log}` has no snapshot {snapshot_id}.",
-            hint=f"`tidefold history {state.log}` lists the snapshots.",
+            hint=f"`tidefold snapshot history {state.log}` lists the snapshots.",
         )
     return snapshot
 
@@ -271,7 +271,7 @@ def require_readable(state: LogState, snapshot_id: int) -> Snapshot:
         raise NotFoundError(
             "SNAPSHOT_GONE",
             f"Snapshot {snapshot.id} of `{state.log}` is {snapshot.state}, and its files are no longer retained.",
-            hint=f"`tidefold history {state.log}` shows which snapshots are COMPLETED.",
+            hint=f"`tidefold snapshot history {state.log}` shows which snapshots are COMPLETED.",
         )
     return snapshot
 
@@ -284,7 +284,7 @@ def require_not_aborted(state: LogState, snapshot_id: int) -> Snapshot:
         raise SupersededError(
             "ABORTED" if cause.superseded_by is None else "SUPERSEDED",
             f"Snapshot {snapshot.id} of `{state.log}` (attempt {snapshot.epoch}) was aborted: {cause.text}.",
-            hint=f"No change is lost: `tidefold materialize {state.log}` folds them again.",
+            hint=f"No change is lost: `tidefold step materialize {state.log}` folds them again.",
         )
     return snapshot
 
@@ -294,5 +294,5 @@ def _wrong_state(state: LogState, snapshot: Snapshot, verb: str, *needed: State)
     return RefusedError(
         "WRONG_STATE",
         f"Cannot {verb} snapshot {snapshot.id} of `{state.log}`: it is {snapshot.state}, not {wanted}.",
-        hint=f"`tidefold history {state.log}` shows the state of every snapshot.",
+        hint=f"`tidefold snapshot history {state.log}` shows the state of every snapshot.",
     )

@@ -278,7 +278,7 @@ def _require_same_log(state: LogState, after: Schema, shape: TableSpec) -> None:
 def _advise_to_begin_again(log: str) -> str:
     return (
         "Or begin the log again, if its landed files still exist: "
-        f"`tidefold drop {log}` (it deletes table and snapshots), then `tidefold ingest {log}`."
+        f"`tidefold retain drop {log}` (it deletes table and snapshots), then `tidefold step ingest {log}`."
     )
 
 
@@ -286,7 +286,9 @@ def _hint(state: LogState) -> str:
     """Returns the next step for a log without any change."""
     if state.last_sqn or state.snapshots:
         return ""
-    return f"The log has no change yet: run `tidefold drop {state.log} --yes`, then `tidefold ingest {state.log}`."
+    return (
+        f"The log has no change yet: `tidefold retain drop {state.log} --yes`, then `tidefold step ingest {state.log}`."
+    )
 
 
 def _changes_of_reading(state: LogState, shape: TableSpec) -> Iterator[SchemaChange]:

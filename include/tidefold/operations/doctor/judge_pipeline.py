@@ -210,7 +210,7 @@ def judge_retention(config: Config) -> Iterator[DoctorFinding]:
     if config.retention.keep is None:
         growing = True
         message = "`retention.snapshots` is `all`: snapshots and their log are kept for ever."
-        hint = "Set it to a number, such as 10; `tidefold subsume --dry-run` shows what would be deleted."
+        hint = "Set it to a number, such as 10; `tidefold retain subsume --dry-run` shows what would be deleted."
         yield DoctorFinding("retention", WARN, message, hint)
     if config.local.folders and config.local.quota_bytes is None:
         growing = True

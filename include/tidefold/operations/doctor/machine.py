@@ -360,7 +360,7 @@ def judge_jars(jars: Sequence[JarFile]) -> Iterator[DoctorFinding]:
     """Checks the jars of Delta."""
     bad = [jar for jar in jars if jar.harm]
     for jar in bad:
-        yield DoctorFinding("jars", FAIL, f"{jar.name} {jar.harm}.", "Run `tidefold jars`, which fetches it.")
+        yield DoctorFinding("jars", FAIL, f"{jar.name} {jar.harm}.", "Run `tidefold spark jars`, which fetches it.")
     if jars and not bad:
         yield DoctorFinding("jars", OK, f"{', '.join(jar.name for jar in jars)}.")
 
@@ -386,7 +386,7 @@ def judge_memory(memory: MemorySize) -> Iterator[DoctorFinding]:
 def judge_disks(disks: Iterable[DiskUsage]) -> Iterator[DoctorFinding]:
     """Checks the free bytes and inodes of each disk."""
     for disk in disks:
-        hint = f"Make room on the disk of {disk.path}: `tidefold subsume`, `truncate` and `clean`, or a larger disk."
+        hint = f"Make room on the disk of {disk.path}: `tidefold retain` shows what can go. Or use a larger disk."
         share = disk.free / disk.total if disk.total else 1.0
         inodes = disk.free_inodes / disk.inodes if disk.inodes else 1.0
         is_short = disk.free < _FREE_BYTES[1] or share < _FREE_SHARE[0]

@@ -100,7 +100,7 @@ def _of_store(store: Store, other: Store, state: LogState, wanted: int) -> Origi
         raise RefusedError(
             "WRONG_STATE",
             f"Snapshot {snapshot.id} of `{state.log}` in that store is {snapshot.state} and {snapshot.kind}.",
-            hint="Import a completed full snapshot. Or run `tidefold savepoint` there, and import the savepoint.",
+            hint="Import a completed full snapshot. Or run `tidefold move savepoint` there, and import the savepoint.",
         )
     manifest = read_manifest(other, state.log, snapshot)
     files = tuple(SavedFile.of("_data", f) for f in manifest.files)

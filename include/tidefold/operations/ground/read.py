@@ -113,7 +113,7 @@ def require_state(pipeline: Pipeline, log: str) -> LogState:
     """Returns the newest state of a configured log. Raises NotFoundError, OutdatedLedgerError."""
     state = pipeline.ledger(pipeline.log(log).id).find_current()
     if state is None:  # It never had a ledger, or was dropped.
-        hint = f"`tidefold ingest {log}` starts it."
+        hint = f"`tidefold step ingest {log}` starts it."
         raise NotFoundError("LOG_UNKNOWN", f"The store has no log `{log}`.", hint=hint)
     return state
 

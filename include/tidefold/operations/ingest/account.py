@@ -115,8 +115,8 @@ def _check_clears(
                 "TABLE_EVENT",
                 f"Log `{begun.log}`: `{landed.name}` empties the table, by a truncate or a new snapshot. Later "
                 f"changes of partition {ahead[0].partition} were ingested before. This run ingested nothing.",
-                hint="If all landed files still exist, `tidefold drop LOG` and then `tidefold ingest LOG` ingest "
-                "them in the right order. Use a topic with one partition to avoid this.",
+                hint="If all landed files still exist, `tidefold retain drop LOG` and then `tidefold step ingest LOG` "
+                "ingest them in the right order. Use a topic with one partition to avoid this.",
             )
     return None
 

@@ -45,8 +45,8 @@ _LOOKS = 64
 # Codes of refused records that concern the whole table, and the next step for each.
 _OF_THE_WHOLE_TABLE = {
     "ORDER_RESTART": "Was the source replaced or restored, or its slot made again without a snapshot of these rows? "
-    "Let Debezium make a new snapshot, land it in a new folder, and start the log again there: `tidefold drop LOG`, "
-    "then `tidefold ingest LOG`.",
+    "Let Debezium make a new snapshot, land it in a new folder, and start the log again there: `tidefold retain drop "
+    "LOG`, then `tidefold step ingest LOG`.",
     "CLEAR_PARTITIONS": "Write the state into one partition, in a folder of its own, and feed it to a new log.",
 }
 # The reason of a refused record that changes the schema.

@@ -52,7 +52,7 @@ def accept_folder(pipeline: Pipeline, state: LogState, files: Sequence[LandedFil
         f"Log `{state.log}` of this store takes its files from `{_show(pipeline, state.folders[-1])}`. This "
         f"configuration names `{_show(pipeline, folder)}`{lacks}. The run ingested nothing.",
         hint="If another configuration owns the log, give this one another name. If its files come from here now: "
-        f"`tidefold ingest {state.log} --own`.",
+        f"`tidefold step ingest {state.log} --own`.",
     )
 
 

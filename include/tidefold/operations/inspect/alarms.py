@@ -42,7 +42,7 @@ def find_alarms(status: LogStatus, thresholds: AlarmThresholds, now: str) -> lis
 def _find_damage(status: LogStatus) -> Iterator[LogAlarm]:
     if status.proof and status.proof.damaged:
         message = f"{len(status.proof.damaged):,} files are damaged, found by `{status.proof.by}`."
-        yield LogAlarm(status.log, AlarmKind.DAMAGE, message, f"`tidefold verify {status.log} --repair`.")
+        yield LogAlarm(status.log, AlarmKind.DAMAGE, message, f"`tidefold check verify {status.log} --repair`.")
     if status.proof and (read := status.proof.readers) and read.error:
         yield LogAlarm(status.log, AlarmKind.DAMAGE, read.error, read.hint)
 
@@ -52,11 +52,11 @@ def _find_failed_gate(status: LogStatus) -> Iterator[LogAlarm]:
     waits = attempt is not None and attempt.verdict is not None and not attempt.verdict.allows
     if status.report is None and not waits:
         return
-    hint = f"read `tidefold report {status.log}`, mend the data or the suite, then run the log again."
+    hint = f"read `tidefold snapshot report {status.log}`, mend the data or the suite, then run the log again."
     if waits and attempt:
         hint = (
-            f"read `tidefold report {status.log}`. A DAG with an approval asks among Airflow's required actions; one "
-            "without aborts the snapshot by itself. Mend the data or the suite, then run the log again."
+            f"read `tidefold snapshot report {status.log}`. A DAG with an approval asks among Airflow's required "
+            "actions; one without aborts the snapshot by itself. Mend the data or the suite, then run the log again."
         )
     yield LogAlarm(status.log, AlarmKind.GATE, f"{status.why or 'the quality gate failed'}.", hint)
 
@@ -84,8 +84,8 @@ def _find_lag(status: LogStatus, thresholds: AlarmThresholds, now: str) -> Itera
         hint = f"run the log: `tidefold run {status.log}`, or unpause its DAG. `tidefold status` shows what stops it."
         if status.attempt and status.attempt.state is State.STAGED:
             hint = (
-                f"snapshot {status.attempt.id} waits for a decision: read `tidefold report {status.log}`, then answer "
-                f"its approval in Airflow, `tidefold confirm {status.log}` or `tidefold abort {status.log}`."
+                f"snapshot {status.attempt.id} waits: read `tidefold snapshot report {status.log}`, then answer its "
+                f"approval in Airflow, `tidefold step confirm {status.log}` or `tidefold step abort {status.log}`."
             )
         yield LogAlarm(status.log, AlarmKind.LAG, message, hint)
 
@@ -114,11 +114,11 @@ def _find_files(status: LogStatus, thresholds: AlarmThresholds, now: str) -> Ite
 
 
 def _find_old_drill(status: LogStatus, thresholds: AlarmThresholds, now: str) -> Iterator[LogAlarm]:
-    hint = f"`tidefold drill {status.log}`, or give the DAG `tidefold_drill` a schedule."
+    hint = f"`tidefold check drill {status.log}`, or give the DAG `tidefold_drill` a schedule."
     drill = status.drilled.drill if status.drilled else None
     if drill and not drill.passed:
         message = f"the restore drill of {format_minute(drill.instant)} UTC failed."
-        hint = f"`tidefold verify {status.log}` names the damage; then {hint}"
+        hint = f"`tidefold check verify {status.log}` names the damage; then {hint}"
         yield LogAlarm(status.log, AlarmKind.DRILL, message, hint)
         return
     newest = drill.instant if drill else status.first_started
@@ -133,7 +133,7 @@ def _find_growth(status: LogStatus, thresholds: AlarmThresholds) -> Iterator[Log
     times = status.stored_bytes / max(status.latest.bytes_full, 1)
     if times > thresholds.growth:
         message = f"the log takes {status.stored_bytes / 1e9:,.1f} GB in the store, {times:,.0f} times its table."
-        hint = "set `retention.snapshots` to a number; then `tidefold subsume` and `tidefold truncate`."
+        hint = "set `retention.snapshots` to a number; then `tidefold retain subsume` and `tidefold retain truncate`."
         yield LogAlarm(status.log, AlarmKind.GROWTH, message, hint)
 
 

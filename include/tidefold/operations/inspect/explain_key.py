@@ -49,7 +49,7 @@ REMARKS = {
     RowAgreement.IMPORTED: "The log does not have the change that made the row: the row was imported.",
     RowAgreement.CUT: "The log does not have the change that made the row: it was truncated, or lost in a rebuild.",
     RowAgreement.ABSENT: "There is no row: no change of this key is folded.",
-    RowAgreement.DIFFERS: "The row differs from the log: `tidefold verify` looks for damage.",
+    RowAgreement.DIFFERS: "The row differs from the log: `tidefold check verify` looks for damage.",
 }
 ShownRow = dict[str, Any]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

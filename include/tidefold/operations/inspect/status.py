@@ -102,5 +102,5 @@ def newest_report(pipeline: Pipeline, log: str, snapshot: int | None = None) -> 
     raise NotFoundError(
         "REPORT_NOT_FOUND",
         f"There is no quality report: no {which} of `{log}` was judged.",
-        hint=f"`tidefold quality {log}` judges the staged snapshot.",
+        hint=f"`tidefold step quality {log}` judges the staged snapshot.",
     )

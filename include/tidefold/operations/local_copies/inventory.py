@@ -161,7 +161,7 @@ def local_use(pipeline: Pipeline) -> LocalUse | None:
 
 
 def provide_room(pipeline: Pipeline, manifest: Manifest) -> None:
-    """Deletes copies until the copy of this snapshot fits, but only copies that `clean-local` would delete too.
+    """Deletes copies until the copy of this snapshot fits: only copies that `retain clean --local` would delete too.
 
     Raises StorageError (LOCAL_QUOTA) if that is not enough; then nothing is deleted.
     """
@@ -192,7 +192,7 @@ def _is_of(file: LocalFile, name: CopyName) -> bool:
 
 
 def _removable(store: Store, seen: Seen) -> Iterator[tuple[LocalFile, ...]]:
-    """Yields what `clean-local` would delete: unfinished and old copies first, the oldest first, then segments."""
+    """Yields what `retain clean --local` would delete: unfinished copies, old ones by age, then segments."""
     states = {log: _state(store, log) for log in {name.log for name in seen.snapshots}}
     for name in sorted(seen.snapshots, key=lambda n: (not n.ongoing, n.snapshot, n.log)):
         evidence, state = states[name.log]

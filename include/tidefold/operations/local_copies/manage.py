@@ -77,7 +77,7 @@ def prune(pipeline: Pipeline, log: str, snapshot: int) -> None:
     try:
         discard(pipeline.local, [CopyName(log, snapshot), CopyName(log, snapshot, ongoing=True)])
     except Exception as error:
-        _warn(f"{log}: the local copy of snapshot {snapshot} stays until the next `tidefold clean-local`", error)
+        _warn(f"{log}: the local copy of snapshot {snapshot} stays until `tidefold retain clean --local`", error)
 
 
 def clear_leftovers(pipeline: Pipeline, log: str, state: LogState) -> None:
@@ -90,7 +90,7 @@ def clear_leftovers(pipeline: Pipeline, log: str, state: LogState) -> None:
             discard(pipeline.local, old)
             _log.info("%s: deleted left-over local copies: %s", log, ", ".join(map(str, old)))
     except Exception as error:
-        _warn(f"{log}: left-over local copies stay until the next `tidefold clean-local`", error)
+        _warn(f"{log}: left-over local copies stay until `tidefold retain clean --local`", error)
 
 
 def forget(pipeline: Pipeline, log: str, segments: Sequence[str]) -> None:

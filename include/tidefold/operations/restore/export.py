@@ -199,7 +199,7 @@ def _results(answers: Sequence[str | TidefoldError]) -> list[FoldResult]:
             raise CorruptError(
                 "FILE_MISSING",
                 f"{answer.message} The ledger needs it.",
-                hint="Run `tidefold verify --repair`, or restore the file from a backup.",
+                hint="Run `tidefold check verify --repair`, or restore the file from a backup.",
             )
         if isinstance(answer, TidefoldError):
             raise answer

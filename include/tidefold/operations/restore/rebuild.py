@@ -187,7 +187,7 @@ def rebuild_table(pipeline: Pipeline, log: str, plan: bool = True, staged: int |
     state = ledger.read()
     ledger.require_current(state)
     if is_table(pipeline.store, path):
-        return Outcome(log, Status.NOTHING, f"the table is not missing; `tidefold verify {log}` checks it")
+        return Outcome(log, Status.NOTHING, f"the table is not missing; `tidefold check verify {log}` checks it")
     if staged is not None:
         state = ledger.commit(lambda newest: transitions.confirm(newest, staged))
     latest = state.latest

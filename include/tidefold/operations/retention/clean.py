@@ -332,7 +332,7 @@ def _require_closed(state: LogState) -> None:
         raise RefusedError(
             "ATTEMPT_OPEN",
             f"Run `{attempt.run}` has an open attempt on `{state.log}`: snapshot {attempt.id} is {attempt.state}.",
-            hint=f"Wait until it ends, or run `tidefold abort {state.log} --snapshot {attempt.id}`.",
+            hint=f"Wait until it ends, or run `tidefold step abort {state.log} --snapshot {attempt.id}`.",
         )
 
 

@@ -153,7 +153,8 @@ def take_savepoint(pipeline: Pipeline, log: str, wanted: SavepointRequest, note:
     """
     state = pipeline.ledger(log).find_current()
     if state is None:
-        raise NotFoundError("LOG_UNKNOWN", f"The store has no log `{log}`.", hint=f"`tidefold ingest {log}` starts it.")
+        hint = f"`tidefold step ingest {log}` starts it."
+        raise NotFoundError("LOG_UNKNOWN", f"The store has no log `{log}`.", hint=hint)
     snapshot = _choose_snapshot(state, wanted.snapshot)
     store = open_place(pipeline, wanted.address or _find_default(pipeline, snapshot, wanted.layout, log))
     stored = savepoint_there(store)
@@ -210,7 +211,7 @@ def _choose_snapshot(state: LogState, wanted: int | None) -> Snapshot:
         raise RefusedError(
             "WRONG_STATE",
             f"Snapshot {snapshot.id} of `{state.log}` is {snapshot.state}; only completed snapshots can be exported.",
-            hint=f"`tidefold history {state.log}` lists them. `tidefold confirm {state.log}` completes a STAGED one.",
+            hint=f"`tidefold snapshot history {state.log}` lists them. `tidefold step confirm` completes a STAGED one.",
         )
     return snapshot
 

@@ -59,7 +59,7 @@ def find_member(pipeline: Pipeline, name: str, log: str) -> Member:
     """Returns the snapshot of a log in the published version of a set. Raises InvalidInputError, NotFoundError."""
     if log not in find_set(pipeline, name).logs:
         raise InvalidInputError(
-            "SET_MEMBER", f"`{log}` is not in set `{name}`.", hint=f"`tidefold sets {name}` lists its tables."
+            "SET_MEMBER", f"`{log}` is not in set `{name}`.", hint=f"`tidefold set show {name}` lists its tables."
         )
     member = find_version(pipeline, name).member(log)
     if member is None:
@@ -69,7 +69,7 @@ def find_member(pipeline: Pipeline, name: str, log: str) -> Member:
 
 @dataclass(frozen=True, slots=True)
 class SetDescription:
-    """What `tidefold sets` shows of one set: lines for people, values for programs."""
+    """What `tidefold set show` shows of one set: lines for people, values for programs."""
 
     lines: tuple[str, ...]
     data: dict[str, Any]
@@ -93,11 +93,11 @@ def describe_set(pipeline: Pipeline, chosen: SetConfig) -> SetDescription:
     ]
     if (more := len(state.earlier) - SHOWN_VERSIONS) > 0:
         lines.append(
-            f"  and {count_noun(more, 'more earlier version')}: `tidefold sets {chosen.name} --format json` lists them"
+            f"  and {count_noun(more, 'more earlier version')}: `tidefold set show {chosen.name} --format json`"
         )
     lines += [f"  waits for {log}: {why}" for log, why in waits.items()]
     if state.held:
-        command = f"tidefold sets {chosen.name} --snapshot-ended POSITION --by NAME --reason WHY"
+        command = f"tidefold set release {chosen.name} --snapshot-ended POSITION --by NAME --reason WHY"
         lines.append(f"    if the snapshot of {', '.join(state.held)} has ended: `{command}`")
     lines += [
         f"  the snapshot of {', '.join(one.offsets)} had ended at position {one.position}: {one.by}, {one.why}"
@@ -217,9 +217,10 @@ def explain_staged(log: str, staged: Snapshot, of_set: SetState) -> TidefoldErro
         return RefusedError("SET_HELD", f"snapshot {staged.id} is being aborted", hint=f"`tidefold status {log}`")
     if staged.verdict is None or not staged.verdict.allows:
         if staged.verdict is None:
-            return GateFailedError("SET_HELD", f"snapshot {staged.id} has no verdict", hint=f"`tidefold quality {log}`")
+            why = f"snapshot {staged.id} has no verdict"
+            return GateFailedError("SET_HELD", why, hint=f"`tidefold step quality {log}`")
         why = f"snapshot {staged.id} failed its gate"
-        return GateFailedError("SET_HELD", why, hint=f"`tidefold report {log}` shows why.")
+        return GateFailedError("SET_HELD", why, hint=f"`tidefold snapshot report {log}` shows why.")
     return None
 
 

@@ -48,7 +48,7 @@ class RestoreSet(msgspec.Struct, frozen=True, tag="restore-set"):
                 "SET_REPLAYS",
                 f"The restore of set `{self.set}` needs `--log-position stay` or `replay`: if changes are left out, "
                 "later versions are no point of the source's log.",
-                hint=f"`tidefold restore --set {self.set} --to FOLDER` writes the tables elsewhere.",
+                hint=f"`tidefold move export --set {self.set} --to FOLDER` writes the tables elsewhere.",
             )
 
     def prepare_claim(self, pipeline: Pipeline, log: str) -> Claimant:
@@ -151,9 +151,9 @@ def _require_restorable(pipeline: Pipeline, request: RestoreSet, log: str) -> No
     except (RefusedError, NotFoundError) as error:
         hint = error.hint
         if error.code in ("LOG_CUT", "WRONG_STATE", "SNAPSHOT_UNKNOWN"):
-            hint = f"`tidefold sets {request.set}` lists the versions."
+            hint = f"`tidefold set show {request.set}` lists the versions."
         if error.code == "LOG_CUT":
-            hint = f"`tidefold restore --set {request.set} --version {request.version} --to FOLDER` writes its tables."
+            hint = f"`tidefold move export --set {request.set} --version {request.version} --to FOLDER` writes them."
         message = f"Version {request.version} of set `{request.set}` cannot be restored: {error.message}"
         raise type(error)(error.code, message, hint=hint) from error
 

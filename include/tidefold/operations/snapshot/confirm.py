@@ -58,7 +58,7 @@ def confirm(pipeline: Pipeline, log: str, wanted: Confirmation = Confirmation())
         pipeline,
         log,
         ", whose tables are published together.",
-        hint="`tidefold run` or `tidefold confirm` publishes the whole set.",
+        hint="`tidefold run` or `tidefold step confirm` publishes the whole set.",
     )
     rolled = roll_forward(pipeline, log, wanted.reconcile)
     if chosen is None or (rolled is not None and chosen.id == rolled):
@@ -84,7 +84,7 @@ def require_no_override(logs: Sequence[str], override: Override | None) -> None:
         raise RefusedError(
             "NOTHING_TO_OVERRIDE",
             f"No snapshot of `{logs[0]}` waits for confirmation.",
-            hint=f"If it was aborted, `tidefold materialize {named}` and `tidefold quality {named}` make it again.",
+            hint=f"If it was aborted: `tidefold step materialize {named}`, then `tidefold step quality {named}`.",
         )
 
 

@@ -229,7 +229,7 @@ def _describe_missed(state: LogState, kept: Snapshot) -> str:
     late = len(came_later(state, kept))
     if not late or kept.as_of is None:
         return ""
-    again = f"`tidefold untag {state.log} {kept.as_of.tag}` and a new run id make a new one with them"
+    again = f"`tidefold snapshot untag {state.log} {kept.as_of.tag}` and a new run id make a new one with them"
     return f"; {count_noun(late, 'later change set')} may contain changes from before the instant ({again})"
 
 

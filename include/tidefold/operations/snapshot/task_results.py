@@ -31,7 +31,7 @@ def require_rows(log: str, recorded: int | None, results: Sequence[FoldResult]) 
         raise CorruptError(
             "ROWS_DIFFER",
             f"The restore of `{log}` produced {made:,} rows, but {recorded:,} were recorded.",
-            hint=f"`tidefold verify {log}` lists the damaged files.",
+            hint=f"`tidefold check verify {log}` lists the damaged files.",
         )
 
 

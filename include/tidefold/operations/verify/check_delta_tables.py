@@ -95,10 +95,10 @@ def check_published_table(store: Store, state: LogState, manifests: Mapping[int,
         return None
     hint = f"Every snapshot is a table of its own, under `{LogPaths(state.log).snapshots}/`."
     if harm is DamageKind.MISSING:
-        hint = f"`tidefold rebuild {state.log} --table --yes` makes it again."
+        hint = f"`tidefold move rebuild {state.log} --table --yes` makes it again."
     elif harm is DamageKind.FOREIGN:
         hint = (
-            f"Undo what others committed (RESTORE to version {shown[0].table_version}), or `tidefold confirm "
+            f"Undo what others committed (RESTORE to version {shown[0].table_version}), or `tidefold step confirm "
             f"{state.log} --reconcile` replaces it with the next snapshot."
         )
     place = StoredLocation(f"{path}/_delta_log")

@@ -112,13 +112,13 @@ def _describe(pipeline: Pipeline, state: LogState, comparison: ReaderComparison,
 
 def _advise(state: LogState) -> str:
     """Returns the next step for a table that readers do not get as it was judged."""
-    advice = [f"`tidefold verify {state.log}` names damaged files"]
+    advice = [f"`tidefold check verify {state.log}` names damaged files"]
     older = [s.id for s in state.snapshots if s.in_main_lineage and s.state is State.COMPLETED][:-1]
     if older:
         advice.append(f"`tidefold restore {state.log} {older[-1]} --log-position replay` brings back the one before")
     return (
-        f"{'. '.join(advice)}. `tidefold confirm {state.log} --reconcile` replaces what other programs committed with "
-        "the next snapshot."
+        f"{'. '.join(advice)}. `tidefold step confirm {state.log} --reconcile` replaces what other programs committed "
+        "with the next snapshot."
     )
 
 

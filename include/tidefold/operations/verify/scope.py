@@ -94,7 +94,7 @@ def find_set_damage(pipeline: Pipeline, log: str) -> CorruptError | None:
             newest = ledger.read()
             if newest.version == state.version:
                 message = f"Readers of set `{chosen.name}` get other rows than were judged: {wrong}."
-                return CorruptError("SET_MEMBER_LOST", message, hint=f"`tidefold rebuild --set {chosen.name}`.")
+                return CorruptError("SET_MEMBER_LOST", message, hint=f"`tidefold move rebuild --set {chosen.name}`.")
             state = newest
     except CorruptError as error:
         return error
@@ -255,7 +255,7 @@ def _is_lost(damage: Damage) -> bool:
 def _hint(state: LogState, damage: Damage, lost: set[int]) -> str:
     """Returns the next step for damage that was not repaired."""
     if damage.good:
-        return f"`tidefold verify {state.log} --repair` repairs it from another copy."
+        return f"`tidefold check verify {state.log} --repair` repairs it from another copy."
     if damage.part is FileRole.SEGMENT:
         return _segment_hint(state, damage)
     if damage.part is FileRole.REFUSED:
@@ -269,23 +269,23 @@ def _hint(state: LogState, damage: Damage, lost: set[int]) -> str:
             "continues from that version; or restore the file from a backup."
         )
     if state.open_attempt and state.open_attempt.id in damage.snapshots:
-        return f"`tidefold abort {state.log}`; the next run folds the same changes again."
+        return f"`tidefold step abort {state.log}`; the next run folds the same changes again."
     whole = [s for s in state.snapshots if s.in_main_lineage and s.state is State.COMPLETED and s.id not in lost]
     wanted = max(damage.snapshots)
     if not whole and damage.part is FileRole.DATA and not state.truncated_to:
         return (
             "No good copy is left, but the log still has every change: `tidefold restore "
             f"{state.log} {wanted} --log-position replay` makes the bucket again from it. "
-            f"`tidefold drill {state.log} {wanted}` tries that first."
+            f"`tidefold check drill {state.log} {wanted}` tries that first."
         )
     if not whole:
         return "No snapshot is complete without it: restore the file from a backup."
     newest = whole[-1]
     position = "replay" if newest.to_sqn >= state.truncated_to else "skip"
     return (
-        f"No good copy is left. `tidefold drill {state.log} {wanted}` tries whether an older snapshot and the log make "
-        "its rows again, as a restore of it would. "
-        f"`tidefold restore {state.log} {newest.id} --log-position {position}` goes back to a whole one."
+        f"No good copy is left. `tidefold check drill {state.log} {wanted}` tries whether an older snapshot and the "
+        f"log make its rows again, as a restore of it would. `tidefold restore {state.log} {newest.id} --log-position "
+        f"{position}` goes back to a whole one."
     )
 
 

@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from tidefold.config import count_bytes
 from tidefold.domain.external_snapshot import StorageTier
 from tidefold.domain.log_state import DeletionState
 from tidefold.domain.paths import LogPaths, SetPaths
@@ -68,17 +69,19 @@ class LedgerAlarmDetails(Details):
     alarms: Sequence[Alarm]
 
 
-def parse_share(text: str) -> float:
-    """Parses a share such as `5%` or `0.05`. Raises InvalidInputError."""
+def parse_budget(text: str) -> ScrubBudget:
+    """Parses a share such as `5%` or `0.05`, or a size such as `20GiB`. Raises InvalidInputError."""
     number, percent = (text.strip()[:-1], 100) if text.strip().endswith("%") else (text, 1)
     try:
         share = float(number) / percent
     except ValueError:
         share = math.nan
-    if not 0 < share <= 1:
-        message = f"`{text}` is not a share of the files."
-        raise InvalidInputError("SCRUB_SHARE_INVALID", message, hint="Give a share above 0% up to 100%, such as `5%`.")
-    return share
+    if 0 < share <= 1:
+        return ScrubBudget(share)
+    if size := count_bytes(text.strip()):
+        return ScrubBudget(bytes=size)
+    hint = "Give a share above 0% up to 100%, such as `5%`, or a size such as `20GiB`."
+    raise InvalidInputError("SCRUB_SHARE_INVALID", f"`{text}` is not a share of the files, nor a size.", hint=hint)
 
 
 def scrub(
@@ -202,5 +205,5 @@ def alarm_of_ledger(log: str, error: CorruptError) -> Alarm:
         f"ledger damaged, {error.code}",
         f"{error.message} No command can work on `{log}`, and readers still see the published table",
         f"put the file back from a backup; without one, move `{LogPaths(log).ledger}` away, then "
-        f"`tidefold rebuild {log}` makes the ledger again",
+        f"`tidefold move rebuild {log}` makes the ledger again",
     )

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 # It does not use `format("delta")`, by measurement (docs/reference/quality.md). Delta takes row counts from the
 # statistics in its log. If its schema declares a column NOT NULL, Spark replaces `IS NULL` by false, so a null
 # key would pass.
-JUDGE_AGAIN = "`tidefold abort` the snapshot and materialize again; the published table is untouched."
+JUDGE_AGAIN = "`tidefold step abort` the snapshot and materialize again; the published table is untouched."
 
 
 def check_files(store: Store, manifest: Manifest) -> None:

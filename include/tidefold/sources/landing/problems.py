@@ -125,8 +125,8 @@ def report_late_dump(name: str, log: str) -> FileProblem:
         "older rows would replace newer ones."
     )
     hint = (
-        f"Nothing of it was ingested. Move it out of the landing folder. To load it, run `tidefold drop {log}`, then "
-        "ingest the dump and all landed files again."
+        f"Nothing of it was ingested. Move it out of the landing folder. To load it, run `tidefold retain drop {log}`, "
+        "then ingest the dump and all landed files again."
     )
     return FileProblem(name, "DUMP_LATE", message, hint)
 
@@ -210,8 +210,8 @@ def report_late(name: str, partition: int, offset: int, next_offset: int) -> Fil
         "file landed after newer files, so its records can no longer be appended in order."
     )
     hint = (
-        "To ingest them, if all landed files still exist: start the log again with `tidefold drop LOG` (it deletes "
-        "table and snapshots too) and `tidefold ingest LOG`. To continue without them: move the file away."
+        "To ingest them, if all landed files still exist: start the log again with `tidefold retain drop LOG` (it "
+        "deletes table and snapshots too) and `tidefold step ingest LOG`. To continue without them: move the file away."
     )
     return FileProblem(name, "LANDED_LATE", message, hint, late_offset=offset, partition=partition)
 

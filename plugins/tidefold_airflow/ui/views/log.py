@@ -268,7 +268,7 @@ def read_stored_report(pipeline: Pipeline, state: LogState, snapshot: Snapshot) 
         raise NotFoundError(
             "REPORT_NOT_FOUND",
             f"Snapshot {snapshot.id} of `{state.log}` has no report.",
-            hint=f"`tidefold quality {state.log}` judges the staged snapshot.",
+            hint=f"`tidefold step quality {state.log}` judges the staged snapshot.",
         )
     data = pipeline.store.read(verdict.path, 0, _LARGEST_REPORT + 1)
     if len(data) > _LARGEST_REPORT:

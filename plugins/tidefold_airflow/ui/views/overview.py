@@ -173,7 +173,7 @@ def _steps(pipeline: Pipeline, state: LogState) -> list[Step]:
         _step("subsume", "snapshots beyond those that are kept", log, lambda: subsume(pipeline, log, plan=True)),
         _step("truncate", "the log before the kept snapshots", log, lambda: truncate(pipeline, log, plan=True)),
         _step(
-            "clean-local",
+            "clean --local",
             "copies on the machine that serves this page",
             log,
             lambda: retain_local(pipeline, [log], plan=True)[0],
@@ -200,7 +200,7 @@ def _step(name: str, what: str, log: str, plan: Callable[[], Outcome]) -> Step:
     return Step(
         name=name,
         what=what,
-        command=f"tidefold {name} {log}",
+        command=f"tidefold retain {name} {log}",
         outcome=outcome,
         files=outcome.details.files if isinstance(outcome.details, RemovalDetails) else 0,
         bytes=size if paths or size is not None else 0,

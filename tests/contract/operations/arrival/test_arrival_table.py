@@ -85,9 +85,9 @@ def compacted(at: Landing, tmp: Path) -> Landing:
     at.run()
     for name in ("c", "b"):  # The later one has the lower name.
         at.land(f"{name}.jsonl", [row("m" if name == "c" else "b")])
-        at.call("ingest")
+        at.call("step", "ingest")
     for log in LOGS:
-        at.call("compact-log", log)
+        at.call("retain", "compact", log)
     at.run()
     return at
 
@@ -98,13 +98,13 @@ def waiting(at: Landing, *files: Row) -> Landing:
     at.run()
     for number, one in enumerate(files):
         at.land(f"{number}.jsonl", [one], *(("last", "partial", "history") if one["op"] == "D" else ()))
-        at.call("ingest")
+        at.call("step", "ingest")
     return at
 
 
 def compact(at: Landing) -> Landing:
     for log in LOGS:
-        at.call("compact-log", log)
+        at.call("retain", "compact", log)
     at.run()
     return at
 
@@ -121,11 +121,11 @@ def compacted_apart(at: Landing, tmp: Path) -> Landing:
     """A consumer stands between the two changes of one order."""
     at = waiting(at, row("a"), row("b", day=LATER))
     for log in LOGS:
-        at.call("consumer", log, "reader", "--at", "3")
+        at.call("consumer", "register", log, "reader", "--at", "3")
     at.land("m.jsonl", [row("m")])
-    at.call("ingest")
+    at.call("step", "ingest")
     at.land("n.jsonl", [row("n", 3)])
-    at.call("ingest")
+    at.call("step", "ingest")
     return compact(at)
 
 
@@ -133,8 +133,8 @@ def behind_a_tail(at: Landing, tmp: Path) -> Landing:
     """The tails compact what waits."""
     at = waiting(at, row("a"), row("m"), row("b", day=LATER))
     at.edit("version: 1", "version: 1\ncompaction: {change_sets: 1}")
-    at.call("tail", "last")
-    at.call("tail", "first")
+    at.call("snapshot", "tail", "last")
+    at.call("snapshot", "tail", "first")
     at.run()
     return at
 
@@ -155,7 +155,7 @@ def rebuilt(at: Landing, tmp: Path) -> Landing:
     at = two_runs(at, tmp)
     for log in LOGS:
         at.lose_ledger(log)
-        at.call("rebuild", log, "--yes")
+        at.call("move", "rebuild", log, "--yes")
     return _one_more(at)
 
 
@@ -176,8 +176,8 @@ def _one_more(at: Landing) -> Landing:
 def replayed(at: Landing, tmp: Path) -> Landing:
     at = two_runs(at, tmp)
     at.call("restore", "last", "1", "--log-position", "replay")
-    at.call("quality", "last")
-    at.call("confirm", "last")
+    at.call("step", "quality", "last")
+    at.call("step", "confirm", "last")
     at.run()
     return at
 

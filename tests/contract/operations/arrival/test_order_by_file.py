@@ -236,6 +236,6 @@ def test_versions_that_only_a_dropped_column_told_apart_can_be_restored(tmp_path
             if f"-{3:010d}-" in file.name or "0000000003" in file.name:
                 file.unlink()
     at.call("restore", "o", "3", "--log-position", mode)
-    at.call("quality", "o")
-    at.call("confirm", "o")
+    at.call("step", "quality", "o")
+    at.call("step", "confirm", "o")
     assert at.rows("o") == [{"id": 1, "v": 1}, {"id": 1, "v": 5}]

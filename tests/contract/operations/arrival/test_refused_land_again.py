@@ -41,7 +41,7 @@ def settle(at: Landing, tmp: Path) -> Landing:
 def rebuild(at: Landing, tmp: Path) -> Landing:
     for log in LOGS:
         at.lose_ledger(log)
-        at.call("rebuild", log, "--yes")
+        at.call("move", "rebuild", log, "--yes")
     return at
 
 
@@ -76,7 +76,7 @@ def test_what_was_refused_can_land_again(between: Callable[[Landing, Path], Land
     # What was ingested completely is a copy from now on.
     for name, rows in {"once more none": NONE, "once more half": HALF}.items():
         at.land(f"{name}.csv", rows)
-    said = at.call("ingest", code=None).output
+    said = at.call("step", "ingest", code=None).output
     assert "has the bytes of a file that was ingested before" in said
     at.run(code=None)
     assert counts(at) == found
@@ -94,7 +94,7 @@ def test_a_refused_file_is_no_problem_once_its_records_are_settled(settled: str,
     else:
         if settled == "some by a retry":
             at.land("other.csv", text(v5="soon"))
-            at.call("ingest", code=None)
+            at.call("step", "ingest", code=None)
         at.edit(WRONG, RIGHT)
         at.call("quarantine", "retry", "last", code=None)
     [log] = json.loads(at.call("status", "--format", "json").stdout)["logs"]

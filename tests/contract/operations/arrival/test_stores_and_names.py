@@ -27,14 +27,26 @@ def test_a_store_of_an_older_form_is_refused_before_anything_is_written(tmp_path
         head.write_text(json.dumps({**json.loads(head.read_text()), "format": 4}))
     land(at, "b.csv", "b")
     before = contents(at.folder / "store")
-    for words in (("run",), ("ingest",), ("materialize",), ("status",), ("rebuild", "o", "--yes")):
+    for words in (
+        ("run",),
+        (
+            "step",
+            "ingest",
+        ),
+        (
+            "step",
+            "materialize",
+        ),
+        ("status",),
+        ("move", "rebuild", "o", "--yes"),
+    ):
         assert "LEDGER_OLDER" in at.call(*words, code=None).output, words
         assert contents(at.folder / "store") == before, words
     at.lose_ledger("o")
     [manifest] = (at.folder / "store/logs/o/snapshots").rglob("manifest*")
     manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "format": 4}))
     before = contents(at.folder / "store")
-    assert "MANIFEST_OLDER" in at.call("rebuild", "o", "--yes", code=None).output
+    assert "MANIFEST_OLDER" in at.call("move", "rebuild", "o", "--yes", code=None).output
     assert contents(at.folder / "store") == before
 
 
@@ -68,9 +80,9 @@ def test_a_compaction_changes_no_verdict_about_ties(tmp_path: Path) -> None:
     at.land("o.csv", f"id,v,day\n9,x,{DAY}\n")
     at.run()
     land(at, "a.csv", "a")
-    at.call("ingest")
+    at.call("step", "ingest")
     land(at, "b.csv", "b")
-    for words in ((), ("tail", "last"), ("tail", "first"), ("compact-log", "first")):
+    for words in ((), ("snapshot", "tail", "last"), ("snapshot", "tail", "first"), ("retain", "compact", "first")):
         if words:
             at.call(*words)
         said = at.run(code=3).output

@@ -547,7 +547,7 @@ def test_a_check_that_breaks_is_a_finding(config_path: Path) -> None:
 
 
 def call(*arguments: str) -> Any:
-    return CliRunner().invoke(app, ["doctor", *arguments], prog_name="tidefold")
+    return CliRunner().invoke(app, ["check", "doctor", *arguments], prog_name="tidefold")
 
 
 def test_the_command_prints_lines_with_their_way_out(config_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -560,7 +560,7 @@ def test_the_command_prints_lines_with_their_way_out(config_path: Path, monkeypa
     assert broken.exit_code == 1
     assert "\n                     next: " in broken.stdout
     answer = json.loads(call("-c", str(config_path), "--format", "json").stdout)
-    assert (answer["command"], answer["exit_code"]) == ("doctor", 1)
+    assert (answer["command"], answer["exit_code"]) == ("check doctor", 1)
     assert sorted(answer["findings"][0]) == ["check", "hint", "level", "message"]
 
 

@@ -57,7 +57,7 @@ def brought(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     with monkeypatch.context() as patch:
         patch.setattr(recovery, "commit_ingest", die)
         with pytest.raises(Killed):
-            call("ingest")
+            call("step", "ingest")
     [path] = Path("store/changelog/intents").rglob("arrivals*.json")
     return path
 
@@ -75,10 +75,10 @@ def test_a_changed_digit_is_named_and_the_landed_files_are_read_again(
     call("run")
     assert "INTENT_CORRUPT" in caplog.text
     assert amounts() == [5, 6, 7, 8]
-    assert "INTENT_CORRUPT" in call("clean", code=5).output
+    assert "INTENT_CORRUPT" in call("retain", "clean", code=5).output
     brought.unlink()
     brought.write_bytes(before)
-    call("clean")
+    call("retain", "clean")
     call("run")
     assert amounts() == [5, 6, 7, 8]
 
@@ -88,6 +88,6 @@ def test_without_a_copy_it_may_be_deleted(brought: Path) -> None:
     land(3, 8)
     call("run")
     assert amounts() == [5, 6, 7, 8]
-    call("clean")
+    call("retain", "clean")
     call("run")
     assert amounts() == [5, 6, 7, 8]

@@ -96,7 +96,7 @@ def test_a_commit_that_was_cut_between_two_lines_is_found_when_the_rest_comes(tm
     table.update({"text": "'b'"}, predicate="id = 2")
     whole = commit(at, 1).read_bytes()
     commit(at, 1).write_bytes(whole.splitlines()[-1])
-    at.call("ingest", code=None)
+    at.call("step", "ingest", code=None)
     commit(at, 1).write_bytes(whole)
     assert "[DELTA_SOURCE_REPLACED]" in at.run(code=3).output
 

@@ -68,17 +68,17 @@ def test_a_drop_is_seen_whatever_the_files_and_the_runs(files: int, runs: str) -
     configure(V, G)
     for part in [HISTORY] if runs == "one run" else [HISTORY[:1], HISTORY[1:2], HISTORY[2:]]:
         land(part, files)
-        done = call("ingest")
+        done = call("step", "ingest")
     assert done.exit_code == 2
     assert "[MISSING_COLUMN]" in done.output
     assert "`after` has no g, which earlier records have" in done.output
-    assert call("ingest").exit_code == 2, "it does not continue by itself"
+    assert call("step", "ingest").exit_code == 2, "it does not continue by itself"
     # A person decides what the drop means, and then what the new column means.
     configure(V, more="    schema_evolution: {drop: evolve}\n")
-    done = call("ingest")
+    done = call("step", "ingest")
     assert "[UNKNOWN_COLUMN]" in done.output
     configure(V, "g: {type: string, default: x}", more="    schema_evolution: {drop: evolve}\n")
-    assert call("ingest").exit_code == 0
+    assert call("step", "ingest").exit_code == 0
     assert call("run").exit_code == 0
     assert [(row["id"], row["g"]) for row in rows()] == [(1, "x"), (2, "x"), (3, "x"), (4, "new")]
 
@@ -125,7 +125,7 @@ def test_the_default_of_a_new_column_is_the_source_s(field: Row, value: Any, lin
     schema = {"type": "struct", "fields": [{"field": "after", "fields": [*fields, {**field, "field": "f"}]}]}
     new["value"] = {"schema": schema, "payload": new["value"]}
     land([new])
-    said = call("ingest").output
+    said = call("step", "ingest").output
     assert f"`{line}`" in said
     assert ("which default f has" in said) == ("[?]" in line)
     configure(V, line)
@@ -137,14 +137,14 @@ def test_the_default_of_a_new_column_is_the_source_s(field: Row, value: Any, lin
     assert rows()[0]["f"] == before
     # The source decides what is added by itself, too.
     configure(V, more="    schema_evolution: {add: evolve}\n")
-    call("drop", "d", "--yes")
-    assert ("[UNKNOWN_COLUMN]" in call("ingest").output) == (before is not None)
+    call("retain", "drop", "d", "--yes")
+    assert ("[UNKNOWN_COLUMN]" in call("step", "ingest").output) == (before is not None)
 
 
 def test_without_a_schema_a_person_says_the_default() -> None:
     configure(V)
     land([record(0, 1, v="a"), record(1, 2, v="b", f=7)])
-    said = call("ingest").output
+    said = call("step", "ingest").output
     assert "`f: {type: 'long', default: [?]}`" in said
     assert "`null` if there is none" in said
 
@@ -173,13 +173,13 @@ def test_the_last_records_that_come_again_with_an_older_schema_drop_nothing(runs
     assert done.exit_code == 0, done.output
     assert [row["g"] for row in rows()] == [None, None, "y"]
     land([record(5, 4, v="d")])
-    assert "`after` has no g, which earlier records have" in call("ingest").output
+    assert "`after` has no g, which earlier records have" in call("step", "ingest").output
 
 
 def test_a_column_that_the_source_added_is_dropped_like_any_other() -> None:
     configure(V, more="    schema_evolution: {add: evolve}\n")
     land(HISTORY[:3])
-    done = call("ingest")
+    done = call("step", "ingest")
     assert "`after` has no g, which earlier records have" in done.output
 
 
@@ -190,7 +190,7 @@ def test_what_a_rebuilt_ledger_knows_of_columns() -> None:
     assert call("run").exit_code == 0
     for one in Path("store/logs/d/ledger").glob("*.json"):
         one.unlink()
-    done = call("rebuild", "d", "--yes")
+    done = call("move", "rebuild", "d", "--yes")
     assert done.exit_code == 0, done.output
     land(HISTORY[2:])
-    assert "`after` has no g, which earlier records have" in call("ingest").output
+    assert "`after` has no g, which earlier records have" in call("step", "ingest").output

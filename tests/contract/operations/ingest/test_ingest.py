@@ -334,7 +334,7 @@ def test_offsets_that_come_too_late_are_an_error_and_gaps_are_not(pipeline: Pipe
     assert outcome.error_code == "LANDED_LATE"
     assert "offset 7" in outcome.message
     assert "never ingested" in outcome.message
-    assert "tidefold drop LOG" in outcome.message
+    assert "tidefold retain drop LOG" in outcome.message
     assert state_of(pipeline) == before
     late.rename(tmp_path / "kept elsewhere")
     assert take(pipeline).facts["changes"] == 1

@@ -113,7 +113,7 @@ def test_a_truncate_that_other_partitions_went_beyond_is_refused_until_the_log_i
     outcome = take(pipeline)
     assert outcome.error_code == "TABLE_EVENT"
     assert "partition 1" in outcome.message
-    assert "tidefold drop LOG" in outcome.message
+    assert "tidefold retain drop LOG" in outcome.message
     assert state_of(pipeline) == before
     # A truncate that is later than all that was taken is no problem.
     land(tmp_path, 1, [truncate(1, order=40)])

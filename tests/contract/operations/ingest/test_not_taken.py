@@ -136,7 +136,7 @@ def test_an_idle_log_writes_nothing_and_a_log_that_took_nothing_says_why(pipelin
 
 
 def test_all_rows_of_a_file_refused_is_not_taken(tmp_path: Path) -> None:
-    """620 of 620 rows quarantined were `taken`, exit code 0, `next: tidefold materialize`."""
+    """620 of 620 rows quarantined were `taken`, exit code 0, `next: tidefold step materialize`."""
     pipeline = make_rows_landing(tmp_path)
     land_text(tmp_path, "a.csv", HEAD + "x,a,1\ny,b,2\n")
     outcome = ingest_items(pipeline)
@@ -198,7 +198,7 @@ def test_a_run_of_everything_publishes_what_was_taken_and_exits_with_the_error(t
     land_text(tmp_path, "a.csv", HEAD + "1,a,1\n")
     land_text(tmp_path, "readme.txt", "x")
     path.write_text(path.read_text().replace("store: store\n", "store: store\nspark: {above: 64MB}\n"))
-    found = CliRunner().invoke(app, ["ingest", "--config", str(path)])
+    found = CliRunner().invoke(app, ["step", "ingest", "--config", str(path)])
     assert found.exit_code == 2, found.output
     assert "FOREIGN_FILE" in found.output
     assert [e.name for e in open_pipeline(path).ledger("items").read().landed] == ["a.csv"]

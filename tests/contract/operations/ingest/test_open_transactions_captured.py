@@ -84,7 +84,7 @@ def test_the_table_has_the_rows_of_the_source(
             land(tmp_path, topic, records[at:end])
             at = end
             if cut and rnd.random() < 0.15:
-                call("ingest")
+                call("step", "ingest")
     call("run")
     for log, rows in TRUTH[name].items():
         assert rows_of(f"store/tables/{log}", "name" if name == "postgresql_overlap" else "v") == rows

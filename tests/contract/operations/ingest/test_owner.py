@@ -50,18 +50,18 @@ def test_a_second_configuration_is_refused_by_name_and_changes_nothing(tmp_path:
     one.run()
     (other.folder / "tidefold.yaml").write_text((one.folder / "tidefold.yaml").read_text())
     land(other, source, 1, 2)
-    for command in ("ingest", "run"):
-        said = other.call(command, code=3).output
+    for command in ("step ingest", "run"):
+        said = other.call(*command.split(), code=3).output
         assert "[LOG_OWNED]" in said
         assert str(one.folder / "landing/orders") in said
-        assert "tidefold ingest orders --own" in said
+        assert "tidefold step ingest orders --own" in said
     assert keys(one) == [1]
     # What the other one finds in its own folder is no matter of the log.
     before = one.call("status", "--format", "json").stdout
     for file in (other.folder / "landing/orders").iterdir():
         file.unlink()
     other.land("notes.txt", "x")
-    other.call("ingest", code=None)
+    other.call("step", "ingest", code=None)
     assert json.loads(one.call("status", "--format", "json").stdout) == json.loads(before)
     # The owner goes on, and so do commands that read no landed file.
     land(one, source, 2, 3)
@@ -113,8 +113,8 @@ def test_a_log_is_taken_over_and_the_former_owner_is_refused(tmp_path: Path, sou
     one.run()
     (other.folder / "tidefold.yaml").write_text((one.folder / "tidefold.yaml").read_text())
     land(other, source, 1, 2)
-    other.call("ingest", code=3)
-    other.call("ingest", "orders", "--own")
+    other.call("step", "ingest", code=3)
+    other.call("step", "ingest", "orders", "--own")
     other.run()
     assert 2 in keys(other)
     land(one, source, 2, 3)
@@ -127,12 +127,12 @@ def test_a_log_that_was_dropped_or_rebuilt_gets_its_owner_again(tmp_path: Path) 
     one.run()
     (other.folder / "tidefold.yaml").write_text((one.folder / "tidefold.yaml").read_text())
     shutil.rmtree(tmp_path / "store/logs/orders/ledger")
-    one.call("rebuild", "orders", "--yes")
+    one.call("move", "rebuild", "orders", "--yes")
     land(one, "names", 1, 2)
     one.run()
     land(other, "names", 2, 3)
     assert "[LOG_OWNED]" in other.call("run", code=3).output
-    other.call("drop", "orders", "--yes")
+    other.call("retain", "drop", "orders", "--yes")
     other.run()
     assert keys(other) == [3]
     assert "[LOG_OWNED]" in one.call("run", code=3).output

@@ -80,7 +80,7 @@ def merges(root: Path) -> Feed:
 OPERATIONS = [extracts, versions, polls, merges]
 ATTEMPTS = {
     "restore": lambda at, saved: at.call("restore", "items", "1", "--log-position", "skip"),
-    "import": lambda at, saved: at.call("import", "items", saved),
+    "import": lambda at, saved: at.call("move", "import", "items", saved),
 }
 
 
@@ -91,7 +91,7 @@ def begin(feed: Feed, attempt: str, saved: str) -> None:
     path.write_text(path.read_text() + SUITE)
     feed.lands[0]()
     at.run()
-    at.call("savepoint", "items", "--to", saved)
+    at.call("move", "savepoint", "items", "--to", saved)
     feed.lands[1]()
     at.run()
     ATTEMPTS[attempt](at, saved)
@@ -106,9 +106,9 @@ def test_what_rests_on_rows_waits_for_a_restore_or_an_import(
     (tmp_path / "at").mkdir()
     feed = operations(tmp_path / "at")
     begin(feed, attempt, str(tmp_path / "saved"))
-    assert "ROWS_REPLACED" in feed.at.call("ingest", "items", code=3).output
-    feed.at.call("quality", "items")
-    feed.at.call("confirm", "items")
+    assert "ROWS_REPLACED" in feed.at.call("step", "ingest", "items", code=3).output
+    feed.at.call("step", "quality", "items")
+    feed.at.call("step", "confirm", "items")
     feed.at.run()
     assert feed.now() == feed.rows
 
@@ -117,8 +117,8 @@ def test_what_rests_on_rows_waits_for_a_restore_or_an_import(
 def test_an_aborted_attempt_leaves_the_rows_as_they_were(attempt: str, tmp_path: Path) -> None:
     feed = polls((tmp_path / "at").resolve())
     begin(feed, attempt, str(tmp_path / "saved"))
-    assert "ROWS_REPLACED" in feed.at.call("ingest", "items", code=3).output
-    feed.at.call("abort", "items")
+    assert "ROWS_REPLACED" in feed.at.call("step", "ingest", "items", code=3).output
+    feed.at.call("step", "abort", "items")
     feed.at.run()
     assert feed.now() == [(3, 3)]
 
@@ -139,8 +139,8 @@ def test_a_restore_that_begins_while_an_ingest_compares_refuses_its_result(
     feed.at.call("restore", "items", "1", "--log-position", "skip")
     assert [one.error_code for one in execute(pipeline, prepared, in_process)] == ["ROWS_REPLACED"]
     feed.at.edit("    key: ", SUITE + "    key: ")
-    feed.at.call("quality", "items")
-    feed.at.call("confirm", "items")
+    feed.at.call("step", "quality", "items")
+    feed.at.call("step", "confirm", "items")
     feed.at.run()
     assert feed.now() == feed.rows
 
@@ -161,9 +161,9 @@ def test_a_changed_key_takes_no_value_from_rows_that_are_left_out(attempt: str, 
 
     feed = Feed(Landing(tmp_path), (lambda: row(0, "a", "c"), lambda: row(1, "NEW", "u"), move), [(5, "a")])
     begin(feed, attempt, str(tmp_path / "saved"))
-    assert "UNAVAILABLE_AFTER_KEY_CHANGE" in feed.at.call("ingest", "items", code=None).output
-    feed.at.call("quality", "items")
-    feed.at.call("confirm", "items")
+    assert "UNAVAILABLE_AFTER_KEY_CHANGE" in feed.at.call("step", "ingest", "items", code=None).output
+    feed.at.call("step", "quality", "items")
+    feed.at.call("step", "confirm", "items")
     assert "1 became changes" in feed.at.call("quarantine", "retry", "items").output
     feed.at.run()
     assert feed.now() == feed.rows

@@ -76,7 +76,9 @@ def waiting(pipeline: Pipeline) -> Rows:
 @pytest.mark.parametrize("layout", list(Layout))
 def test_a_log_is_stopped_folded_and_saved(tmp_path: Path, pipeline: Pipeline, layout: Layout) -> None:
     rows = waiting(pipeline)
-    done = call("savepoint", "accounts", "--to", "save", "--as", layout, "--stop", "--by", "me", "--reason", "a move")
+    done = call(
+        "move", "savepoint", "accounts", "--to", "save", "--as", layout, "--stop", "--by", "me", "--reason", "a move"
+    )
     assert done.exit_code == 0, done.output
     assert "accounts: saved: snapshot 4" in done.stdout
     assert saved_rows(tmp_path / "save", layout) == table_rows(pipeline) == rows
@@ -85,22 +87,22 @@ def test_a_log_is_stopped_folded_and_saved(tmp_path: Path, pipeline: Pipeline, l
     bring_in(other, tmp_path / "save")
     assert other.ledger("accounts").read().positions == pipeline.ledger("accounts").read().positions
     said = call("status", "accounts").stdout
-    assert "accounts: stopped by me (a move); `tidefold resume accounts`" in said
+    assert "accounts: stopped by me (a move); `tidefold move resume accounts`" in said
     [shown] = json.loads(call("status", "accounts", "--format", "json").stdout)["logs"]
     assert shown["stopped"]["address"] == str(tmp_path / "save")
-    assert call("resume", "accounts").exit_code == 0
+    assert call("move", "resume", "accounts").exit_code == 0
     assert status(pipeline, ["accounts"])[0].stopped is None
-    assert "nothing: the log is not stopped" in call("resume", "accounts").stdout
+    assert "nothing: the log is not stopped" in call("move", "resume", "accounts").stdout
 
 
 def test_the_same_call_again_changes_nothing(tmp_path: Path, pipeline: Pipeline) -> None:
     waiting(pipeline)
-    assert call("savepoint", "accounts", "--to", "save", "--stop").exit_code == 0
+    assert call("move", "savepoint", "accounts", "--to", "save", "--stop").exit_code == 0
     before = contents(tmp_path)
-    done = call("savepoint", "accounts", "--to", "save", "--stop")
+    done = call("move", "savepoint", "accounts", "--to", "save", "--stop")
     assert (done.exit_code, "accounts: already: snapshot 4" in done.stdout) == (0, True), done.output
     assert contents(tmp_path) == before
-    refused = call("savepoint", "accounts", "--to", "elsewhere", "--stop")
+    refused = call("move", "savepoint", "accounts", "--to", "elsewhere", "--stop")
     assert (refused.exit_code, "[LOG_STOPPED]" in refused.stderr) == (3, True)
 
 
@@ -128,11 +130,11 @@ def test_a_stop_that_was_killed_goes_on_when_it_is_called_again(
 
             dying.setattr(savepoint, "_describe", _dying(savepoint._describe, "save", die, "half"))
         with pytest.raises(Killed):
-            call("savepoint", "accounts", "--to", "save", "--stop")
+            call("move", "savepoint", "accounts", "--to", "save", "--stop")
     assert (tmp_path / "save" / DESCRIPTION).exists() is (cut == ("save", "after"))
     with pytest.raises(RefusedError):
         put(pipeline, [{"id": 1, "text": "refused"}])
-    done = call("savepoint", "accounts", "--to", "save", "--stop")
+    done = call("move", "savepoint", "accounts", "--to", "save", "--stop")
     assert done.exit_code == 0, done.output
     assert saved_rows(tmp_path / "save", Layout.NATIVE) == rows
     completed = [s.id for s in pipeline.ledger("accounts").read().snapshots if s.state is State.COMPLETED]
@@ -157,22 +159,22 @@ def test_a_gate_that_says_no_leaves_the_log_stopped_and_nothing_saved(
     rows = waiting(pipeline)
     with monkeypatch.context() as failing:
         failing.setattr(SparkApplication, "run_step", steps(gate=False))
-        assert call("savepoint", "accounts", "--to", "save", "--stop").exit_code == 3
+        assert call("move", "savepoint", "accounts", "--to", "save", "--stop").exit_code == 3
     assert not (tmp_path / "save").exists()
     assert table_rows(pipeline) == THIRD
     assert status(pipeline, ["accounts"])[0].stopped
     # The suite was mended: the same call goes on.
-    assert call("savepoint", "accounts", "--to", "save", "--stop").exit_code == 0
+    assert call("move", "savepoint", "accounts", "--to", "save", "--stop").exit_code == 0
     assert saved_rows(tmp_path / "save", Layout.NATIVE) == rows
 
 
 def test_an_open_attempt_of_another_run_is_waited_for_or_superseded(tmp_path: Path, pipeline: Pipeline) -> None:
     rows = waiting(pipeline)
     materialize(pipeline, ["accounts"], Fold("other"), in_process)
-    refused = call("savepoint", "accounts", "--to", "save", "--stop")
+    refused = call("move", "savepoint", "accounts", "--to", "save", "--stop")
     assert (refused.exit_code, "[ATTEMPT_OPEN]" in refused.stderr) == (3, True)
     finish(pipeline, "other")
-    assert call("savepoint", "accounts", "--to", "save", "--stop").exit_code == 0
+    assert call("move", "savepoint", "accounts", "--to", "save", "--stop").exit_code == 0
     assert saved_rows(tmp_path / "save", Layout.NATIVE) == rows
 
 
@@ -194,7 +196,7 @@ def test_an_ingest_of_a_stopped_log_is_refused_and_the_next_one_after_it_loses_n
     [refused] = ingest(pipeline, ["items"], in_process)
     assert (refused.error_code, refused.error.exit_code) == ("LOG_STOPPED", 3)
     assert "stopped by me (a move)" in refused.message
-    assert "tidefold resume items" in refused.message
+    assert "tidefold move resume items" in refused.message
     assert contents(tmp_path / "store") == before
     stop_module.resume(pipeline, "items")
     assert take(pipeline).facts["changes"] == 1

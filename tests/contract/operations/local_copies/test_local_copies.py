@@ -531,15 +531,17 @@ def call(pipeline: Pipeline, *arguments: str) -> str:
 def test_the_command_line_shows_copies_and_removes_them(pipeline: Pipeline) -> None:
     grown(pipeline, 2)
     assert "a local copy of snapshot 1, 2 is on this machine" in call(pipeline, "status", "items")
-    assert [s["local"] for s in json.loads(call(pipeline, "history", "items", "--format", "json"))["snapshots"]] == [
+    assert [
+        s["local"] for s in json.loads(call(pipeline, "snapshot", "history", "items", "--format", "json"))["snapshots"]
+    ] == [
         True,
         True,
     ]
-    assert "1: run run-1; a copy is on this machine" in call(pipeline, "history", "items")
-    planned = call(pipeline, "clean-local", "items", "--dry-run")
+    assert "1: run run-1; a copy is on this machine" in call(pipeline, "snapshot", "history", "items")
+    planned = call(pipeline, "retain", "clean", "--local", "items", "--dry-run")
     assert "would remove" in planned
     assert "items/0000000001/manifest" in planned
     assert offered(pipeline) == (1, 2)
-    assert "removed" in call(pipeline, "clean-local")
+    assert "removed" in call(pipeline, "retain", "clean", "--local")
     assert (offered(pipeline), offered(pipeline, "orders")) == ((2,), (2,))
     assert json.loads(call(pipeline, "status", "--format", "json"))["logs"][0]["local"] == [2]

@@ -679,11 +679,11 @@ def test_status_and_history_tell_bytes_quota_and_roots(tmp_path: Path) -> None:
     assert usage["bytes"] == sum(usage["logs"].values()) + usage["segments"]
     assert [log["local_bytes"] for log in data["logs"]] == [usage["logs"][log] for log in PAIR]
     assert [root["path"] for root in usage["roots"]] == [str(root.root) for root in roots(pipeline).roots]
-    assert json.loads(call(pipeline, "history", "items", "--format", "json"))["local"] == usage
+    assert json.loads(call(pipeline, "snapshot", "history", "items", "--format", "json"))["local"] == usage
     assert "of 20.0 GB on this machine, in 2 folders." in call(pipeline, "status")
     in_the_way(tmp_path, "b")
     assert "cannot be looked at" in call(pipeline, "status", "items")
-    assert "cannot be looked at" in call(pipeline, "history", "items")
+    assert "cannot be looked at" in call(pipeline, "snapshot", "history", "items")
     disabled = configured(tmp_path, "path: a")
     disabled.config.path.write_text(disabled.config.path.read_text().replace("mode: files", "mode: disabled"))
     assert json.loads(call(disabled, "status", "--format", "json"))["local"] is None

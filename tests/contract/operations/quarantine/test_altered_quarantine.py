@@ -47,12 +47,12 @@ def alter(path: Path) -> bytes:
 
 
 def test_a_changed_digit_is_named_and_becomes_no_row(stored: Path, tmp_path: Path) -> None:
-    call("verify", "--deep")
+    call("check", "verify", "--deep")
     before = alter(stored)
     assert "QUARANTINE_CORRUPT" in call("quarantine", "retry", "sales", code=5).output
     assert "QUARANTINE_CORRUPT" in call("quarantine", "show", "sales", code=5).output
-    assert stored.name in call("verify", "--deep", code=5).output
-    assert "refused records" in call("scrub", code=5).output
+    assert stored.name in call("check", "verify", "--deep", code=5).output
+    assert "refused records" in call("check", "verify", "--share", "5%", code=5).output
     # The log itself goes on.
     (tmp_path / "landing/b.jsonl").write_text('{"id": 9, "day": "2026-01-03", "amount": 9}\n')
     call("run")
@@ -77,4 +77,4 @@ def test_what_is_left_after_a_retry_is_proved_too(stored: Path, tmp_path: Path) 
     call("quarantine", "settle", "sales", "--file", "c.jsonl", "--reason", "part", "--by", "ann", code=5)
     # Whoever settles everything needs nothing of the file.
     call("quarantine", "settle", "sales", "--reason", "all", "--by", "ann")
-    call("verify", "--deep")
+    call("check", "verify", "--deep")

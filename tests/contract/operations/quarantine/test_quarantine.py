@@ -489,7 +489,7 @@ def test_the_command_line(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -
         f"{AT_THE_SOURCE}; then `{SETTLE}`\n"
     )
     # The first change of a process to a store without `store_id` also prints the line to add.
-    assert re.sub(r"^The store at .*\n", "", done.stderr) == "next: tidefold materialize items\n"
+    assert re.sub(r"^The store at .*\n", "", done.stderr) == "next: tidefold step materialize items\n"
     for verb in ("show", "retry", "settle"):
         reason = ("--reason", "none") if verb == "settle" else ()
         refused = call(verb, "items", "--code", "VALUE_INVALID", *reason)
@@ -574,7 +574,7 @@ def test_each_command_prints_the_step_that_helps(tmp_path: Path, monkeypatch: py
 
 
 def test_a_corrected_file_is_refused_with_the_step_that_helps(tmp_path: Path) -> None:
-    """Fault: the hints were "land it under another name" and `tidefold drop`, and neither brought the record in."""
+    """Fault: the hints were "land it under another name" and `tidefold retain drop`, and neither helped."""
     pipeline = land_refused(tmp_path)
     former = land(tmp_path, 10, [record(i, i) for i in range(10, 20)])
     said = take(pipeline)
@@ -587,7 +587,7 @@ def test_a_corrected_file_is_refused_with_the_step_that_helps(tmp_path: Path) ->
     assert said.error_code == "LANDED_LATE"
     assert f"has offset 10, which `{former.name}` had before it" in said.message
     assert "never ingested" not in said.message
-    assert "tidefold drop" not in said.message + said.error.hint
+    assert "tidefold retain drop" not in said.message + said.error.hint
     assert SETTLE in said.error.hint
     late.unlink()
     land(tmp_path, 20, [record(20, 10, order=1010)])
@@ -597,7 +597,7 @@ def test_a_corrected_file_is_refused_with_the_step_that_helps(tmp_path: Path) ->
 
 
 def test_a_retry_that_only_supersedes_names_no_next_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fault: it ended with "next: tidefold materialize", which then had nothing to do."""
+    """Fault: it ended with "next: tidefold step materialize", which then had nothing to do."""
     pipeline = make_landing(tmp_path)
     with older_program(monkeypatch, -5, 5):
         land(tmp_path, 0, [record(0, 7), record(1, 1)])

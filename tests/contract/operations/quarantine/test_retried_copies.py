@@ -174,7 +174,7 @@ def bring_again(at: Landing) -> None:
 
 def test_a_savepoint_from_before_the_retry_has_refused_records(tmp_path: Path) -> None:
     feed = retried_late(tmp_path)
-    said = feed.at.call("savepoint", "last", "--to", str(tmp_path / "other")).output
+    said = feed.at.call("move", "savepoint", "last", "--to", str(tmp_path / "other")).output
     assert "without 2 records that a retry took later" in said
     bring_again(feed.at.moved(tmp_path / "moved", *LOGS))
 
@@ -184,11 +184,11 @@ def test_a_restore_to_before_the_retry_has_refused_records_also_rebuilt(tmp_path
     feed.at.run(code=None)
     for log in LOGS:
         feed.at.call("restore", log, "1", "--log-position", "replay")
-        feed.at.call("quality", log)
-        feed.at.call("confirm", log)
+        feed.at.call("step", "quality", log)
+        feed.at.call("step", "confirm", log)
         feed.at.lose_ledger(log)
-        feed.at.call("rebuild", log, "--yes")
-        feed.at.call("resume", log)
+        feed.at.call("move", "rebuild", log, "--yes")
+        feed.at.call("move", "resume", log)
     bring_again(feed.at)
 
 
@@ -196,10 +196,10 @@ def test_the_gate_counts_what_was_refused_at_the_end_of_the_snapshot(tmp_path: P
     feed = Feed(tmp_path, "json")
     feed.at.edit("max_refused: 1", "max_refused: 0")
     feed.land("a", [*FIRST, row("Q", 1, 10), row("Z", 2, 100)])
-    feed.at.call("ingest", code=None)
-    feed.at.call("materialize")
+    feed.at.call("step", "ingest", code=None)
+    feed.at.call("step", "materialize")
     feed.accepts("Q", "Z")
     feed.retry(2, 0)
-    assert feed.at.call("quality", code=3).output.count("failed: snapshot 1") == 3
+    assert feed.at.call("step", "quality", code=3).output.count("failed: snapshot 1") == 3
     feed.at.call("run", "--takeover")
     assert feed.rows() == ONCE

@@ -305,4 +305,4 @@ def test_a_log_that_took_nothing_may_be_begun_anew(tmp_path: Path, monkeypatch: 
     path.write_text(path.read_text().replace("key: [id]", "key: [id, n]"))
     outcome = take(open_pipeline(path))
     assert outcome.error_code == "SHAPE_CHANGED"
-    assert "tidefold drop items" in outcome.message
+    assert "tidefold retain drop items" in outcome.message

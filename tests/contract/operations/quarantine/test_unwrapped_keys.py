@@ -71,7 +71,7 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shop:
 CHAIN = [*moved(1, 5, 2), *moved(5, 6, 3), row(6, 4)]
 
 
-@pytest.mark.parametrize("steps", [("run",), ("ingest",), ("ingest", "compact-log")])
+@pytest.mark.parametrize("steps", [("run",), ("step ingest",), ("step ingest", "retain compact")])
 @pytest.mark.parametrize("cuts", [(), (1,), (2,), (4,), (5,), (1, 2, 3, 4, 5, 6)])
 def test_a_chain_of_changed_keys_keeps_the_text_wherever_files_end(
     shop: Shop, cuts: tuple[int, ...], steps: tuple[str, ...]
@@ -82,7 +82,7 @@ def test_a_chain_of_changed_keys_keeps_the_text_wherever_files_end(
     for start, end in pairwise((0, *cuts, len(CHAIN))):
         shop.land(CHAIN[start:end])
         for step in steps:
-            call(step, "items", code=None)
+            call(*step.split(), "items", code=None)
     call("run", code=None)
     assert shop.rows() == {6: (4, "large"), 2: (1, "other")}
     shop.land([row(2, 2, "other")])

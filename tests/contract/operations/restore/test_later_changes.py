@@ -47,23 +47,37 @@ def root(template: Path, tmp_path: Path) -> Path:
 
 def restore(root: Path, mode: str, snapshot: int = 1) -> str:
     said = say(root, "restore", LOG, str(snapshot), "--log-position", mode, "--run", f"back-{mode}")
-    say(root, "quality", LOG, code=None)
-    say(root, "confirm", LOG, *OVERRIDE)
+    say(root, "step", "quality", LOG, code=None)
+    say(root, "step", "confirm", LOG, *OVERRIDE)
     assert published(root) == truth(0, snapshot * 3)
     return said
 
 
 def test_it_stays_until_somebody_resumes_the_log(root: Path) -> None:
-    assert "folded after `tidefold resume`: change sets 2 to 3" in restore(root, "stay")
+    assert "folded after `tidefold move resume`: change sets 2 to 3" in restore(root, "stay")
     for number in range(3):
         land(root, 9 + number * 3)
         assert "LOG_STOPPED" in say(root, "run", "--run", f"scheduled-{number}", code=3)
-        for step in (("materialize", LOG, "--run", f"m{number}"), ("subsume",), ("truncate",), ("clean",)):
+        for step in (
+            ("step", "materialize", LOG, "--run", f"m{number}"),
+            (
+                "retain",
+                "subsume",
+            ),
+            (
+                "retain",
+                "truncate",
+            ),
+            (
+                "retain",
+                "clean",
+            ),
+        ):
             say(root, *step)
         assert published(root) == truth(0, 3)
     assert "the rows of snapshot 1 stay" in say(root, "status")
-    assert "tidefold resume" in say(root, "materialize", LOG, "--run", "again")
-    assert "the next run folds change sets 2 to 3" in say(root, "resume", LOG)
+    assert "tidefold move resume" in say(root, "step", "materialize", LOG, "--run", "again")
+    assert "the next run folds change sets 2 to 3" in say(root, "move", "resume", LOG)
     say(root, "run", "--run", "after")
     assert published(root) == truth(0, 18)
     assert opened(root).ledger(LOG).read().stopped is None
@@ -98,7 +112,7 @@ def test_without_a_choice_nothing_is_restored(root: Path) -> None:
 def test_an_aborted_restore_stops_nothing(root: Path) -> None:
     say(root, "restore", LOG, "1", "--log-position", "stay", "--run", "back")
     assert opened(root).ledger(LOG).read().stays
-    say(root, "abort", LOG)
+    say(root, "step", "abort", LOG)
     assert opened(root).ledger(LOG).read().stopped is None
     land(root, 9)
     say(root, "run", "--run", "scheduled")
@@ -116,12 +130,12 @@ def test_a_superseded_restore_stops_nothing(root: Path) -> None:
 def test_a_second_restore_stays_too_and_its_abort_ends_only_itself(root: Path) -> None:
     restore(root, "stay")
     say(root, "restore", LOG, "2", "--log-position", "stay", "--run", "second")
-    say(root, "abort", LOG)
+    say(root, "step", "abort", LOG)
     say(root, "run", "--run", "scheduled", code=3)
     assert published(root) == truth(0, 3)
 
 
 def test_a_log_that_is_stopped_for_a_savepoint_is_not_restored_to_stay(root: Path) -> None:
-    say(root, "savepoint", LOG, "--to", str(root / "saved"), "--stop", "--reason", "moves", "--by", "ann")
+    say(root, "move", "savepoint", LOG, "--to", str(root / "saved"), "--stop", "--reason", "moves", "--by", "ann")
     said = say(root, "restore", LOG, "1", "--log-position", "stay", "--run", "back", code=3)
     assert "LOG_STOPPED" in said

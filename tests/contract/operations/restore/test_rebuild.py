@@ -138,13 +138,13 @@ def test_the_command_plans_first(tmp_path: Path) -> None:
     land(root, 9)
     go_back(root, 1_000)
     config = ["--config", str(root / "tidefold.yaml")]
-    said = CliRunner().invoke(app, ["rebuild", LOG, "--yes", "--dry-run", *config])
+    said = CliRunner().invoke(app, ["move", "rebuild", LOG, "--yes", "--dry-run", *config])
     assert "would rebuild" in said.output
-    said = CliRunner().invoke(app, ["rebuild", LOG, *config])
+    said = CliRunner().invoke(app, ["move", "rebuild", LOG, *config])
     assert said.exit_code == 0, said.output
     assert "would rebuild" in said.output
     assert opened(root).ledger(LOG).find() is None
-    said = CliRunner().invoke(app, ["rebuild", LOG, "--yes", *config])
+    said = CliRunner().invoke(app, ["move", "rebuild", LOG, "--yes", *config])
     assert said.exit_code == 0, said.output
     assert "not known any more" in said.output
     assert take(root).status == "taken"
@@ -239,12 +239,38 @@ def test_no_clean_up_after_a_rebuild_deletes_a_kept_snapshot_whose_manifest_is_l
         go_back(root, behind)
         opened(root).store.delete([PATHS.manifest(snapshot)])
         before = rows_by_version(root)
-        code, text = say(root, "rebuild", LOG, "--yes")
+        code, text = say(root, "move", "rebuild", LOG, "--yes")
         assert code == 0, text
         is_known = opened(root).ledger(LOG).read().snapshot(snapshot) is not None
         # A snapshot without a folder that no ledger names leaves no other trace than its files.
         assert f"snapshot {snapshot}" in text or (kind == "incremental" and not is_known)
-        for command in (("clean",), ("subsume",), ("truncate",), ("clean",), ("run",), ("subsume",), ("clean",)):
+        for command in (
+            (
+                "retain",
+                "clean",
+            ),
+            (
+                "retain",
+                "subsume",
+            ),
+            (
+                "retain",
+                "truncate",
+            ),
+            (
+                "retain",
+                "clean",
+            ),
+            ("run",),
+            (
+                "retain",
+                "subsume",
+            ),
+            (
+                "retain",
+                "clean",
+            ),
+        ):
             code, text = say(root, *command)
             assert code in (0, 5), text
             after = rows_by_version(root)
@@ -255,8 +281,8 @@ def test_no_clean_up_after_a_rebuild_deletes_a_kept_snapshot_whose_manifest_is_l
                     assert after[version] == rows, (behind, snapshot, command, version)
         opened(root).store.put_if_absent(PATHS.manifest(snapshot), manifest)
         if is_known:
-            assert say(root, "subsume")[0] == 0
-            assert say(root, "verify")[0] == 0
+            assert say(root, "retain", "subsume")[0] == 0
+            assert say(root, "check", "verify")[0] == 0
 
 
 def test_an_older_copy_of_the_whole_folder_is_no_dead_end(tmp_path: Path) -> None:
@@ -303,7 +329,7 @@ def test_a_table_that_another_program_restored_is_not_said_to_show_the_newest_sn
         assert outcome.facts["published"] == 2
         assert outcome.facts["is_shown"] is False
         assert "the table does not show snapshot 2 any more" in outcome.message
-        assert f"`tidefold confirm {LOG} --reconcile`" in outcome.message
+        assert f"`tidefold step confirm {LOG} --reconcile`" in outcome.message
     take(root)
     fold(root, "after")
     judge_all(opened(root))

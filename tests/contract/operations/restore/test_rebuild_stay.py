@@ -43,7 +43,11 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def go_back(position: str) -> None:
-    for words in (("restore", "sales", "1", "--log-position", position), ("quality", "sales"), ("confirm", "sales")):
+    for words in (
+        ("restore", "sales", "1", "--log-position", position),
+        ("step", "quality", "sales"),
+        ("step", "confirm", "sales"),
+    ):
         call(*words)
     assert amounts() == [101, 102]
 
@@ -52,12 +56,12 @@ def go_back(position: str) -> None:
 def test_after_a_rebuild_the_log_is_stopped_and_says_so(store: Path, position: str) -> None:
     go_back(position)
     shutil.rmtree(store / "store/logs/sales/ledger")
-    told = call("rebuild", "sales", "--yes").stdout
+    told = call("move", "rebuild", "sales", "--yes").stdout
     assert "snapshot 3 went back to 1, and whether its rows stay is lost" in told
-    assert "`tidefold resume sales`" in told
+    assert "`tidefold move resume sales`" in told
     assert "LOG_STOPPED" in call("run", code=3).output
     assert amounts() == [101, 102]
-    call("resume", "sales")
+    call("move", "resume", "sales")
     call("run")
     assert amounts() == [201, 202]
 
@@ -70,6 +74,6 @@ def test_a_log_that_left_the_changes_out_or_has_folded_them_again_is_not_stopped
     call("run")
     assert amounts() == then
     shutil.rmtree(store / "store/logs/sales/ledger")
-    assert "went back" not in call("rebuild", "sales", "--yes").stdout
+    assert "went back" not in call("move", "rebuild", "sales", "--yes").stdout
     call("run")
     assert amounts() == then

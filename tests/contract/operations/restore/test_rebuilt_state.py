@@ -31,19 +31,21 @@ def test_a_number_that_is_given_again_gets_a_verdict_of_its_own(tmp_path: Path, 
     at.land("first.jsonl", [row(1)])
     at.run()
     at.land("bad.jsonl", [row(2, None)])
-    at.call("ingest")
+    at.call("step", "ingest")
     for _ in range(attempts):
-        at.call("materialize")
-        at.call("quality", code=3)
-        at.call("abort", "o")
+        at.call("step", "materialize")
+        at.call("step", "quality", code=3)
+        at.call("step", "abort", "o")
     at.lose_ledger("o")
-    at.call("rebuild", "o", "--yes")
+    at.call("move", "rebuild", "o", "--yes")
     (at.folder / "landing/o/bad.jsonl").unlink()
     at.land("good.jsonl", [row(3)])
     at.run()
     assert [one["id"] for one in at.rows("o")] == [1, 3]
-    assert "not_null" not in at.call("report", "o").output
-    page = Path(json.loads(at.call("report", "o", "--format", "json").output)["report"].removeprefix("file://"))
+    assert "not_null" not in at.call("snapshot", "report", "o").output
+    page = Path(
+        json.loads(at.call("snapshot", "report", "o", "--format", "json").output)["report"].removeprefix("file://")
+    )
     assert "2" in page.read_text()
     # A crash after the verdict, and before the ledger has it: the same files are not judged twice.
     assert at.snapshots("o")[0]["verdict"]["passed"]
@@ -61,14 +63,14 @@ def test_a_rename_that_no_snapshot_has_is_known_after_a_rebuild(tmp_path: Path, 
     begun = max(int(one.stem) for one in ledger.iterdir())
     # `w` is in no later record, so the column needs no alias any more.
     at.edit("v: long", "w: {type: long, aliases: [v], default: null}")
-    at.call("ingest")
+    at.call("step", "ingest")
     if later == "rows":
         at.land("later.jsonl", [{"id": 3, "w": 9, "seq": 3}])
-        at.call("ingest")
+        at.call("step", "ingest")
     for one in ledger.iterdir():
         if not kept or int(one.stem) > begun + kept:
             one.unlink()
-    at.call("rebuild", "o", "--yes")
+    at.call("move", "rebuild", "o", "--yes")
     at.edit(", aliases: [v]", "")
     at.land("last.jsonl", [{"id": 4, "w": 5, "seq": 4}])
     at.run()

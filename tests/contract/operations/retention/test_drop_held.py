@@ -26,12 +26,12 @@ def test_drop_names_each_hold_and_deletes_nothing(
     (tmp_path / "landing/a.csv").write_text("id\n1\n")
     (tmp_path / "tidefold.yaml").write_text(CONFIG)
     call("run")
-    call("hold", "sales", "audit", "1", "--reason", "until May")
+    call("snapshot", "hold", "sales", "audit", "1", "--reason", "until May")
     before = sorted(tmp_path.rglob("*.parquet"))
-    said = call("drop", "sales", *how, code=3).output
+    said = call("retain", "drop", "sales", *how, code=3).output
     assert "DROP_HELD" in said
     assert "`audit` (snapshot 1: until May)" in said
     assert sorted(tmp_path.rglob("*.parquet")) == before
-    call("release", "sales", "audit")
-    call("drop", "sales", "--yes")
+    call("snapshot", "release", "sales", "audit")
+    call("retain", "drop", "sales", "--yes")
     assert not sorted(tmp_path.rglob("*.parquet"))

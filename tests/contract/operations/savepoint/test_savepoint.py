@@ -268,7 +268,7 @@ def test_a_savepoint_says_what_stays_behind(tmp_path: Path) -> None:
     landing.land("1.csv", "id,at\n1,1\nx,2\n")
     landing.call("run")
     landing.land("2.csv", "id,at\n3,3\n")
-    landing.call("ingest")
-    told = " ".join(landing.call("savepoint", "a", "--to", str(tmp_path / "save")).stdout.split())
+    landing.call("step", "ingest")
+    told = " ".join(landing.call("move", "savepoint", "a", "--to", str(tmp_path / "save")).stdout.split())
     assert "without 1 change after the snapshot" in told
     assert "without 1 refused record, which no import reads again: before a move, `tidefold quarantine retry a`" in told

@@ -52,14 +52,14 @@ def test_a_set_is_restored_judged_and_confirmed(bank: Path) -> None:
     first = find_earlier_version(pipeline, "bank", 1).position
     done = call("restore", "--set", "bank", "--version", "1", "--log-position", "replay", "--run", "back")
     assert done.exit_code == 0, done.output
-    assert "then tidefold confirm accounts, which publishes the whole set" in done.stderr
+    assert "then tidefold step confirm accounts, which publishes the whole set" in done.stderr
     assert check_bank(pipeline) != first
-    assert call("quality", *LOGS).exit_code in (0, 3)
+    assert call("step", "quality", *LOGS).exit_code in (0, 3)
     for log in LOGS:
         # The gate of the rows: the earlier version has fewer.
-        call("confirm", log, "--override-by", "me", "--reason", "the later changes were wrong")
+        call("step", "confirm", log, "--override-by", "me", "--reason", "the later changes were wrong")
     assert check_bank(pipeline) == first
-    lines = call("sets", "bank").stdout.splitlines()
+    lines = call("set", "show", "bank").stdout.splitlines()
     assert lines[0].startswith(f"bank: version 3 at position {first}, since ")
     assert lines[0].endswith(", restored from version 1")
     assert any(line.startswith("  earlier: version 1 at ") for line in lines)
@@ -90,10 +90,10 @@ def test_what_would_break_the_set_is_refused(bank: Path) -> None:
         ("restore", "tellers", "--log-position", "replay"): "SNAPSHOT_MISSING",
         ("restore", "--set", "none", "--version", "1", "--log-position", "replay"): "SET_UNKNOWN",
         ("restore", "--set", "bank", "--version", "7", "--log-position", "replay"): "SET_VERSION_UNKNOWN",
-        ("import", "tellers", "elsewhere"): "SET_TOGETHER",
-        ("drop", "tellers", "--yes"): "SET_TOGETHER",
-        ("confirm", "tellers", "--override-by", "me", "--reason", "late"): "NOTHING_TO_OVERRIDE",
-        ("drill", "tellers", "--set", "bank"): "SET_OPTIONS",
+        ("move", "import", "tellers", "elsewhere"): "SET_TOGETHER",
+        ("retain", "drop", "tellers", "--yes"): "SET_TOGETHER",
+        ("step", "confirm", "tellers", "--override-by", "me", "--reason", "late"): "NOTHING_TO_OVERRIDE",
+        ("check", "drill", "tellers", "--set", "bank"): "SET_OPTIONS",
     }
     for given, code in refused.items():
         result = call(*given)
@@ -102,31 +102,31 @@ def test_what_would_break_the_set_is_refused(bank: Path) -> None:
 
 
 def test_a_drill_tests_all_tables_and_their_sums(bank: Path) -> None:
-    done = call("drill", "--set", "bank")
+    done = call("check", "drill", "--set", "bank")
     assert done.exit_code == 0, done.output
     position = find_earlier_version(open_pipeline(bank / "tidefold.yaml"), "bank").position
     assert f"bank: passed: version 2 at position {position}: 4 tables restored, 1 sum compared" in done.stdout
 
 
 def test_the_tables_of_an_earlier_version_are_written_to_a_folder(bank: Path, tmp_path: Path) -> None:
-    said = call_json("restore", "--set", "bank", "--version", "1", "--to", str(tmp_path / "elsewhere"))
+    said = call_json("move", "export", "--set", "bank", "--version", "1", "--to", str(tmp_path / "elsewhere"))
     assert [one["result"] for one in said["outcomes"]] == ["restored"] * len(said["outcomes"])
     assert (tmp_path / "elsewhere" / "tellers" / "_delta_log").is_dir()
 
 
 def test_earlier_versions_that_are_not_shown_are_counted(bank: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lines = call("sets", "bank").stdout.splitlines()
+    lines = call("set", "show", "bank").stdout.splitlines()
     assert not any("more earlier" in line for line in lines)
     monkeypatch.setattr("tidefold.operations.sets.read.SHOWN_VERSIONS", 0)
-    lines = call("sets", "bank").stdout.splitlines()
-    assert "  and 1 more earlier version: `tidefold sets bank --format json` lists them" in lines
-    assert len(call_json("sets", "bank")["sets"][0]["earlier"]) == 1
+    lines = call("set", "show", "bank").stdout.splitlines()
+    assert "  and 1 more earlier version: `tidefold set show bank --format json`" in lines
+    assert len(call_json("set", "show", "bank")["sets"][0]["earlier"]) == 1
 
 
 def test_a_missing_transaction_topic_is_reported_once_with_its_key(bank: Path) -> None:
     topic = bank / "landing" / "bank.transaction"
     shutil.rmtree(topic)
-    result = call("ingest")
+    result = call("step", "ingest")
     assert result.exit_code == 4
     assert result.stderr.splitlines()[0] == (
         f"error {', '.join(LOGS)}: [SET_TRANSACTIONS_MISSING] `sets.bank.transactions`: nothing lands in `{topic}`, "
@@ -134,6 +134,6 @@ def test_a_missing_transaction_topic_is_reported_once_with_its_key(bank: Path) -
     )
     assert result.stderr.count("error ") == 1
     assert "next: Let the connector's topic `PREFIX.transaction` land there" in result.stderr
-    assert {one["error"] for one in json.loads(call("ingest", "--format", "json").stdout)["outcomes"]} == {
+    assert {one["error"] for one in json.loads(call("step", "ingest", "--format", "json").stdout)["outcomes"]} == {
         "SET_TRANSACTIONS_MISSING"
     }

@@ -84,7 +84,7 @@ def test_all_tables_have_the_transactions_before_the_instant(bank: Pipeline, tmp
     run(bank, "r1")
     published = check_bank(bank)
     for number, at in enumerate(random.Random(4).sample(sorted(_commit_times().values()), 3)):
-        done = call("as-of", "--at", format_instant(at), "--run", f"past-{number}")
+        done = call("snapshot", "as-of", "--at", format_instant(at), "--run", f"past-{number}")
         assert done.exit_code == 0, done.output
         rows = _read(bank, at)
         assert rows == _expect(at)
@@ -106,7 +106,7 @@ def test_references_are_judged_at_the_same_instant(tmp_path: Path, monkeypatch: 
     land(tmp_path, ALL)
     run(bank, "r1")
     at = sorted(_commit_times().values())[len(_commit_times()) // 2]
-    done = call("as-of", "--at", format_instant(at))
+    done = call("snapshot", "as-of", "--at", format_instant(at))
     assert done.exit_code == 0, done.output
     assert _read(bank, at) == _expect(at)
     newest = {row["abalance"] for row in replay().rows[max(replay().rows)]["accounts"].values()}
@@ -117,7 +117,7 @@ def test_one_log_of_a_set_as_of_an_instant_does_not_touch_the_set(bank: Pipeline
     land(tmp_path, ALL)
     run(bank, "r1")
     before = bank.set_ledger("bank").read()
-    done = call("as-of", "tellers", "--at", format_instant(max(_commit_times().values())))
+    done = call("snapshot", "as-of", "tellers", "--at", format_instant(max(_commit_times().values())))
     assert done.exit_code == 0, done.output
     assert "is kept by its tag" in done.stdout
     assert bank.set_ledger("bank").read() == before

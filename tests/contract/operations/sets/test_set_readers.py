@@ -41,10 +41,10 @@ def test_the_command_line_reads_the_point_of_the_set(bank: Path) -> None:
 
 
 def test_the_pointer_names_tables_and_versions(bank: Path) -> None:
-    [found] = _invoke(bank, "sets", "bank")["sets"]
+    [found] = _invoke(bank, "set", "show", "bank")["sets"]
     assert {log: one["version"] for log, one in found["tables"].items()} == dict.fromkeys(LOGS, 0)
     assert found["published"]["number"] == 1
-    assert CliRunner().invoke(app, ["sets", "none", "--config", str(bank / "tidefold.yaml")]).exit_code == 4
+    assert CliRunner().invoke(app, ["set", "show", "none", "--config", str(bank / "tidefold.yaml")]).exit_code == 4
 
 
 def test_the_data_source_plans_the_snapshot_of_the_set(bank: Path) -> None:

@@ -90,7 +90,9 @@ def pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
 
 
 def release(position: int) -> Result:
-    return call("sets", "bank", "--snapshot-ended", str(position), "--by", "ann", "--reason", "the log said so")
+    return call(
+        "set", "release", "bank", "--snapshot-ended", str(position), "--by", "ann", "--reason", "the log said so"
+    )
 
 
 def test_the_replay_is_what_the_server_had() -> None:
@@ -118,11 +120,11 @@ def test_no_cut_inside_a_snapshot_shows_a_later_state(pipeline: Pipeline, tmp_pa
     # No record shows when the snapshot ended: it holds the set, by name, just before its rows.
     first = seen[-1]
     assert first == max(p for p in POSITIONS if p <= 26419168)
-    said = call("sets", "bank").stdout
+    said = call("set", "show", "bank").stdout
     assert "tills: a snapshot by signal begins at offset 45, and no record shows when it ended" in said
     # A position before the end of the snapshot would be wrong, and one before the point is refused.
-    call("sets", "bank", "--snapshot-ended", "1", "--by", "ann", "--reason", "guess", code=3)
-    call("sets", "bank", "--snapshot-ended", "26435696", "--by", "ann", "--reason", "", code=2)
+    call("set", "release", "bank", "--snapshot-ended", "1", "--by", "ann", "--reason", "guess", code=3)
+    call("set", "release", "bank", "--snapshot-ended", "26435696", "--by", "ann", "--reason", "", code=2)
     # The connector wrote a window of the incremental snapshot there, after the blocking one.
     assert "ann, the log said so" in release(26435696).stdout
     call("run", code=None)
@@ -131,20 +133,20 @@ def test_no_cut_inside_a_snapshot_shows_a_later_state(pipeline: Pipeline, tmp_pa
     BANK.land(tmp_path, WHOLE)
     call("run", code=None)
     assert check(pipeline) == second
-    said = call("sets", "bank").stdout
+    said = call("set", "show", "bank").stdout
     assert all(f"{log}: a snapshot by signal begins at offset {BOTH[log]}" in said for log in BOTH)
     release(POSITIONS[-1])
     call("run")
     assert check(pipeline) == POSITIONS[-1]
-    said = call("sets", "bank").stdout
+    said = call("set", "show", "bank").stdout
     assert "waits" not in said
     # The commits of the tables say who released it, and why; a release that no version followed is named.
     shutil.rmtree(tmp_path / "store/sets")
     lost = "releases of snapshots by signal that no version followed"
-    assert lost in call("rebuild", "--set", "bank", "--yes").stdout
+    assert lost in call("move", "rebuild", "--set", "bank", "--yes").stdout
     released = [line for line in said.splitlines() if "ann" in line]
     assert len(released) == 2
-    assert [line for line in call("sets", "bank").stdout.splitlines() if "ann" in line] == released
+    assert [line for line in call("set", "show", "bank").stdout.splitlines() if "ann" in line] == released
 
 
 def test_everything_lands_before_the_first_run(pipeline: Pipeline, tmp_path: Path) -> None:
@@ -153,17 +155,17 @@ def test_everything_lands_before_the_first_run(pipeline: Pipeline, tmp_path: Pat
     BANK.land(tmp_path, WHOLE | {"transaction": ends[-70]})
     call("run", code=None)
     assert check(pipeline) == max(p for p in POSITIONS if p <= 26419168)
-    assert "if the snapshot of tills has ended" in call("sets", "bank").stdout
+    assert "if the snapshot of tills has ended" in call("set", "show", "bank").stdout
     release(26435696)
     for left in (66, 62, 1):
         BANK.land(tmp_path, {"transaction": ends[-left]})
         call("run", code=None)
         assert check(pipeline) == min(POSITIONS[-left], max(p for p in POSITIONS if p <= 26445344))
-    assert "if the snapshot of acc, tills has ended" in call("sets", "bank").stdout
+    assert "if the snapshot of acc, tills has ended" in call("set", "show", "bank").stdout
     release(POSITIONS[-1])
     call("run")
     assert check(pipeline) == POSITIONS[-1]
-    call("sets", "bank", "--snapshot-ended", str(POSITIONS[-1]), "--by", "ann", "--reason", "again", code=3)
+    call("set", "release", "bank", "--snapshot-ended", str(POSITIONS[-1]), "--by", "ann", "--reason", "again", code=3)
 
 
 def test_a_snapshot_that_was_never_ended_holds_the_set_until_it_is_signalled_again(
@@ -182,7 +184,7 @@ def test_a_snapshot_that_was_never_ended_holds_the_set_until_it_is_signalled_aga
     release(26435696)
     call("run", code=None)
     assert check(pipeline) == held
-    said = call("sets", "bank").stdout
+    said = call("set", "show", "bank").stdout
     assert f"the snapshot by signal from offset {LAGGED['tills']} on has not landed completely" in said
     assert "signal it again" in said
     file.write_text("".join(lines))

@@ -189,4 +189,4 @@ def test_status_fails_if_the_ledger_of_a_set_cannot_be_trusted(slow: Pipeline, t
     if harm == "damaged":
         versions[-1].write_bytes(b"{")
     for words in (("status",), ("status", "tellers")):
-        assert ("tidefold rebuild --set bank" in _call(tmp_path, *words, code=5)) == (harm != "damaged")
+        assert ("tidefold move rebuild --set bank" in _call(tmp_path, *words, code=5)) == (harm != "damaged")

@@ -94,7 +94,7 @@ def test_a_savepoint_has_no_expired_rows(tmp_path: Path, layout: Layout, column:
 
 
 def test_an_export_has_no_expired_rows(tmp_path: Path) -> None:
-    """N10: `restore --to`."""
+    """N10: `move export`."""
     pipeline = make(tmp_path / "one")
     outcome = restore_to(pipeline, "accounts", 1, str(tmp_path / "to"))
     assert outcome.facts["rows"] == 31

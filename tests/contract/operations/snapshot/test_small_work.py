@@ -137,7 +137,7 @@ def test_the_command_line_starts_no_spark_for_it(tmp_path: Path) -> None:
     for log in LOGS:
         land(made, log, 0, range(3))
     for verb in ("ingest", "materialize", "quality"):
-        called = CliRunner().invoke(app, [verb, "--config", str(made.config.path)], prog_name="tidefold")
+        called = CliRunner().invoke(app, ["step", verb, "--config", str(made.config.path)], prog_name="tidefold")
         assert called.exit_code == 0, called.output
         assert called.stdout.count("; engine: in process (") == len(LOGS)
         assert "starting Spark" not in called.stderr

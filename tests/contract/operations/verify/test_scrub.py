@@ -183,7 +183,7 @@ def test_a_damaged_ledger_or_page_is_an_alarm_that_names_rebuild(tmp_path: Path,
     found = scrub(fresh, "accounts")
     assert (found.status, found.error and found.error.exit_code) == ("damaged", CorruptError.exit_code)
     [alarm] = found.facts["alarms"]
-    assert "`tidefold rebuild accounts`" in alarm["command"]
+    assert "`tidefold move rebuild accounts`" in alarm["command"]
     assert path.name in found.message
 
 

@@ -226,7 +226,7 @@ def test_a_staged_snapshot_that_is_damaged_is_to_be_aborted(pipeline: Pipeline) 
     harm(full(pipeline, own(3, name)), "cut")
     [damage] = found(pipeline)
     assert brief([damage]) == [("data file", "cut", [3], [own(3, name), in_table(name)], [])]
-    assert damage["hint"].startswith("`tidefold abort accounts`")
+    assert damage["hint"].startswith("`tidefold step abort accounts`")
 
 
 def test_a_snapshot_that_is_aborted_while_it_is_checked_is_no_damage(
@@ -256,7 +256,7 @@ def test_a_name_that_is_gone_is_found_and_linked_to_the_copy_that_is_there(pipel
     snapshots = [1, 2] if at == "table" else [2]
     expected = [("data file", "missing", snapshots, [gone], [own(1, name)])]
     assert brief(found(pipeline)) == expected
-    assert "tidefold verify accounts --repair" in found(pipeline)[0]["hint"]
+    assert "tidefold check verify accounts --repair" in found(pipeline)[0]["hint"]
     assert brief(found(pipeline, deep=False)) == expected
     outcome = verify(pipeline, "accounts", Asked(repair=True))
     assert (outcome.status, outcome.error_code) == ("repaired", None)

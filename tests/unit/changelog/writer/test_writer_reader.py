@@ -65,7 +65,7 @@ def test_an_unknown_log(store: Store) -> None:
         list(ChangelogReader(store, "b"))
     assert unknown.value.code == "LOG_UNKNOWN"
     assert "writer" in unknown.value.hint
-    assert "tidefold ingest" not in unknown.value.hint
+    assert "tidefold step ingest" not in unknown.value.hint
 
 
 def test_what_was_cut_off_is_said_and_what_is_there(store: Store) -> None:

@@ -19,7 +19,7 @@ from tidefold.domain.verify.expected_files import (
     record_verify,
 )
 from tidefold.errors import InvalidInputError
-from tidefold.operations.verify.scrub import parse_share
+from tidefold.operations.verify.scrub import parse_budget
 
 SIZES = st.dictionaries(st.text("abcdef", min_size=1, max_size=6), st.integers(0, 1000), max_size=40)
 SHARES = st.floats(0.01, 1)
@@ -107,10 +107,15 @@ def test_what_is_old_is_told_by_the_instants_alone() -> None:
 
 @pytest.mark.parametrize(("text", "share"), [("5%", 0.05), (" 100% ", 1.0), ("0.25", 0.25), ("12.5%", 0.125)])
 def test_shares_are_read(text: str, share: float) -> None:
-    assert parse_share(text) == share
+    assert parse_budget(text) == ScrubBudget(share)
 
 
-@pytest.mark.parametrize("text", ["", "%", "0%", "101%", "-5%", "1.1", "nan", "inf%", "five"])
-def test_a_text_that_is_no_share_is_refused(text: str) -> None:
+@pytest.mark.parametrize(("text", "size"), [("500MB", 500_000_000), (" 2 GiB ", 2 << 30), ("1B", 1)])
+def test_sizes_are_read(text: str, size: int) -> None:
+    assert parse_budget(text) == ScrubBudget(bytes=size)
+
+
+@pytest.mark.parametrize("text", ["0B", "", "%", "0%", "101%", "-5%", "1.1", "nan", "inf%", "five"])
+def test_a_text_that_is_no_share_and_no_size_is_refused(text: str) -> None:
     with pytest.raises(InvalidInputError, match="SCRUB_SHARE_INVALID"):
-        parse_share(text)
+        parse_budget(text)
