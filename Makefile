@@ -94,26 +94,26 @@ test-package: install ## About 4 minutes, not part of `make test`: the wheel in 
 
 .PHONY: test-versions
 test-versions: install ## Minutes a cell, not part of `make test`: the package beside other versions of Spark, Airflow and Python; writes docs/contributors/versions.md (CELL=spark35,spark40,spark41,airflow31,airflow32,floors)
-	PYTHONPATH=include:plugins:scripts:tests $(PYTHON) -m versions $(CELL)
+	PYTHONPATH=include:plugins:scripts:tests:lab $(PYTHON) -m versions $(CELL)
 
 test-drills: install ## About 20 minutes on a quiet machine, not part of `make test`: four scheduled rounds of three DAGs in a real Airflow while an approval waits, a set, and five days of backfills there
 	$(RUN) -m pytest tests/drills
 
 .PHONY: test-standalone
 test-standalone: install ## About 3 minutes, not part of `make test`: a short run on a cluster, with a killed worker and a busy S3
-	$(RUN) -m pytest tests/cluster
+	$(RUN) -m pytest lab/cluster
 
 .PHONY: test-compose
 test-compose: install ## About 20 minutes: docker-compose.yaml in real containers, by podman as root; writes docs/contributors/benchmarks/compose.md (DEBIAN_MIRROR: base images without a registry; CERTIFICATES: a folder of .crt files)
-	PYTHONPATH=include:plugins:scripts:tests $(PYTHON) -m compose
+	PYTHONPATH=include:plugins:scripts:tests:lab $(PYTHON) -m compose
 
 .PHONY: test-cluster
 test-cluster: install ## About 20 minutes, not part of `make test`: outages of workers, executors, driver and S3 on a cluster, through Airflow; writes docs/contributors/benchmarks/cluster.md (needs Go; STORIES='driver': only those)
-	PYTHONPATH=include:plugins:scripts:tests $(PYTHON) -m cluster
+	PYTHONPATH=include:plugins:scripts:tests:lab $(PYTHON) -m cluster
 
 .PHONY: test-yarn
 test-yarn: install ## About 30 minutes, not part of `make test`: pipelines on Hadoop's mini YARN, also through Airflow; writes docs/contributors/benchmarks/yarn.md (needs Go and a Maven repository; STORIES='client': only those)
-	PYTHONPATH=include:plugins:scripts:tests $(PYTHON) -m yarn
+	PYTHONPATH=include:plugins:scripts:tests:lab $(PYTHON) -m yarn
 
 ##@ Measure
 
@@ -193,21 +193,21 @@ DATABASES ?= both
 TORTURE ?= $(CURDIR)/var/torture
 .PHONY: mutants
 mutants: install ## About 6 minutes: takes each behaviour of Flink out in turn, and shows that a test fails; writes docs/contributors/flink.md
-	PYTHONPATH=tests $(PYTHON) -m mutations
+	PYTHONPATH=lab $(PYTHON) -m mutations
 
 .PHONY: mutants-generated
 TABLE ?= after
 AT ?= HEAD
 mutants-generated: install ## Hours, goes on where it was stopped: 120 mutants of a seed at a commit, each judged by the tests that reach it; writes tests/data/mutants-after.json (TABLE=before AT=62e2f306)
 	.venv/bin/uv pip install --quiet --no-deps --target var/mutants/tools mutmut==3.8.1 pytest-cov==7.1.0 coverage==7.17.3
-	PYTHONPATH=$(CURDIR)/tests:$(CURDIR)/var/mutants/tools $(PYTHON) -m mutations.generated $(TABLE) $(AT)
+	PYTHONPATH=$(CURDIR)/lab:$(CURDIR)/var/mutants/tools $(PYTHON) -m mutations.generated $(TABLE) $(AT)
 
 .PHONY: torture torture-tools
 torture: install torture-tools ## Random tables and workloads of a real PostgreSQL and MariaDB under a real Debezium, compared with their dumps (SEEDS=30 FIRST=0 DATABASES=mariadb; SEEDS=failed: those that once found something; RECORD=1 writes its page)
-	TORTURE_RECORD=$(RECORD) PYTHONPATH=include:tests $(PYTHON) -m torture $(if $(filter file,$(origin SEEDS)),4,$(SEEDS)) $(FIRST) $(DATABASES)
+	TORTURE_RECORD=$(RECORD) PYTHONPATH=include:tests:lab $(PYTHON) -m torture $(if $(filter file,$(origin SEEDS)),4,$(SEEDS)) $(FIRST) $(DATABASES)
 
 torture-tools: ## What `make torture` needs, once: MariaDB of Debian packages and Debezium's engines by Maven
-	bash tests/torture/tools.sh $(TORTURE)
+	bash lab/torture/tools.sh $(TORTURE)
 
 ##@ Run Airflow
 

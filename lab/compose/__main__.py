@@ -1,7 +1,7 @@
 """`make test-compose`: docker-compose.yaml in real containers by podman, over the three phases of the sample.
 
 Needs root, podman and podman-compose. Base images are pulled; where no registry can be reached, DEBIAN_MIRROR makes
-stand-ins (tests/compose/standins). CERTIFICATES: a folder with your company's `.crt` files. It writes
+stand-ins (lab/compose/standins). CERTIFICATES: a folder with your company's `.crt` files. It writes
 docs/contributors/benchmarks/compose.md.
 """
 
@@ -103,7 +103,7 @@ def prepare() -> Stack:
     with (folder / ".env").open("a") as stream:
         stream.write("TIDEFOLD_SCHEDULE=\nTIDEFOLD_SCRUB_SCHEDULE=\n")
     if mirror := os.environ.get("DEBIAN_MIRROR"):
-        subprocess.run([PROJECT / "tests/compose/standins/build", str(FOLDER), mirror], check=True)
+        subprocess.run([PROJECT / "lab/compose/standins/build", str(FOLDER), mirror], check=True)
     return Stack(folder)
 
 

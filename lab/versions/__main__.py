@@ -84,7 +84,7 @@ class Visit:
     def slice(self, *arguments: str, python: Path | None = None) -> str:
         """Runs a part of `slice.py`."""
         code = {"PYTHONPATH": f"{PROJECT}/include"} if python else {}
-        return self.call(str(PROJECT / "tests/versions/slice.py"), *arguments, python=python, **code)
+        return self.call(str(PROJECT / "lab/versions/slice.py"), *arguments, python=python, **code)
 
     def tidefold(self, store: Path, *arguments: str, python: Path | None = None) -> str:
         """Runs a command of tidefold."""
@@ -135,7 +135,7 @@ def _visit_spark(found: Visit) -> None:
 def _visit_airflow(found: Visit) -> None:
     _run_phases(found, "on Spark, with vectors", spark=True)
     with found.step("a run by the scheduler, and a decision about a refused snapshot"):
-        found.call(str(PROJECT / "tests/versions/live.py"), str(found.home / "airflow"), str(PROJECT))
+        found.call(str(PROJECT / "lab/versions/live.py"), str(found.home / "airflow"), str(PROJECT))
     with found.step(f"tests: {', '.join(_AIRFLOW_TESTS)}"):
         # Their conftest is for the packages of the lock.
         found.pytest("--noconftest", *(f"airflow/{file}" for file in _AIRFLOW_TESTS))

@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-BANK = Path(__file__).parents[1] / "data" / "bank" / "truth"
+BANK = Path(__file__).parents[2] / "tests" / "data" / "bank" / "truth"
 # Packages that only an extra brings.
 _LEFT_OUT = re.compile(r"tidefold\.(spark\.jobs|testing)|__main__|azure|gcs")
 _OF_S3 = re.compile(r"tidefold\..*s3")
