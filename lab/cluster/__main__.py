@@ -18,7 +18,7 @@ from local_airflow.settings import PROJECT
 from local_cluster.versitygw import VERSION
 
 PAGE = PROJECT / "docs" / "contributors" / "benchmarks" / "cluster.md"
-RECORD = PROJECT / "tests" / "data" / "cluster.json"
+RECORD = PROJECT / "lab" / "data" / "cluster.json"
 SECONDS = int(os.environ.get("SECONDS_GONE", "60"))
 _CHANGES = {"items": 20_000, "notes": 500}
 _RETRIED = re.compile(

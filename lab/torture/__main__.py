@@ -428,7 +428,7 @@ def main(numbers: Sequence[int], databases: str, engines: Path, programs: Path, 
 
 
 def _recorded(database: str, total: Totals, finding: str, cpu: float) -> dict[str, Any]:
-    """What tests/data/torture.json has of a seed."""
+    """What lab/data/torture.json has of a seed."""
     return {
         "database": database,
         "found": finding.replace(f"{Path(__file__).parents[2]}/", "")[:200],

@@ -1,4 +1,4 @@
-"""Writes docs/contributors/benchmarks/torture.md from what the runs recorded in tests/data/torture.json.
+"""Writes docs/contributors/benchmarks/torture.md from what the runs recorded in lab/data/torture.json.
 
 `make torture ... RECORD=1` records each seed; `python -m torture.page` writes the page again.
 """
@@ -15,7 +15,7 @@ from typing import Any
 from tidefold.domain.paths import STORED_FORMAT
 
 ROOT = Path(__file__).parents[2]
-RECORD, PAGE = ROOT / "tests" / "data" / "torture.json", ROOT / "docs" / "contributors" / "benchmarks" / "torture.md"
+RECORD, PAGE = ROOT / "lab" / "data" / "torture.json", ROOT / "docs" / "contributors" / "benchmarks" / "torture.md"
 # Found at a seed: what the product did wrong, or a fault of the rig, a server or the engine.
 Seed = Mapping[str, Any]
 _NAMES = {"postgresql": "PostgreSQL", "mariadb": "MariaDB"}

@@ -20,7 +20,7 @@ from local_airflow.settings import PROJECT
 from versions.cells import CELLS, Cell, freeze, install
 
 PAGE = PROJECT / "docs" / "contributors" / "versions.md"
-RECORD = PROJECT / "tests" / "data" / "versions.json"
+RECORD = PROJECT / "lab" / "data" / "versions.json"
 FOLDER = Path(os.environ.get("VERSIONS", PROJECT / "var" / "versions"))
 _MARK = "<!-- Written by `make test-versions` from here to the end. -->\n"
 _PHASES = ("phase1", "phase2", "phase3")

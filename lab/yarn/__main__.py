@@ -26,7 +26,7 @@ from support.airflow_stack import wait_until
 from yarn.rig import YarnRig, interrupt, open_rig
 
 PAGE = PROJECT / "docs" / "contributors" / "benchmarks" / "yarn.md"
-RECORD = PROJECT / "tests" / "data" / "yarn.json"
+RECORD = PROJECT / "lab" / "data" / "yarn.json"
 _SECONDS = 1_500
 _CHANGES = {"items": 2_000, "notes": 50}
 
