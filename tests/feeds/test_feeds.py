@@ -15,13 +15,13 @@ import pytest
 from deltalake import DeltaTable
 from typer.testing import CliRunner
 
-from support.business_feeds import BUSINESS, CONVERTED
 from support.counted_outside import require_each_record_in_one_count
-from support.feeds import FEEDS, FIRST, Event, OrdinaryFeed, arrow_rows, csv_text, json_row, lines
-from support.fresh_feeds import FRESH, FreshFeed
+from support.feeds.business import BUSINESS, CONVERTED
+from support.feeds.deliveries import FRESH, FreshFeed
+from support.feeds.ordinary import FEEDS, FIRST, Event, OrdinaryFeed, arrow_rows, csv_text, json_row, lines
+from support.feeds.streams import CONVERTED_STREAMS, STREAMS
+from support.feeds.tools import TOOL_FEEDS
 from support.pipelines import ingest_and_publish
-from support.stream_feeds import CONVERTED_STREAMS, STREAMS
-from support.tool_feeds import TOOL_FEEDS
 from tidefold.cli.app import app
 from tidefold.compute.runners import in_process
 from tidefold.operations.ingest.ingest import ingest

@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 from typer.testing import CliRunner
 
 from support import effort
-from support.day_feeds import DAYS, KINDS, Kind, Row
+from support.feeds.days import DAYS, KINDS, Kind, Row
 from support.person import Person
 from tidefold.cli.app import app
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support.change_feeds import FEED, LOG, VECTORS, find_differences, open_table, publish, rows_at, text_of
+from support.change_data_feed import FEED, LOG, VECTORS, find_differences, open_table, publish, rows_at, text_of
 from support.pipelines import make_pipeline, put, with_log_shape
 from tidefold.changelog.schema import CLEAR, DELETE
 from tidefold.domain.log_state import Column

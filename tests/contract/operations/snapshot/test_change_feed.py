@@ -20,7 +20,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from support.change_feeds import FEED, KEYLESS, LOG, VECTORS, find_differences, open_table, publish, rows_at, text_of
+from support.change_data_feed import (
+    FEED,
+    KEYLESS,
+    LOG,
+    VECTORS,
+    find_differences,
+    open_table,
+    publish,
+    rows_at,
+    text_of,
+)
 from support.effort import choose
 from support.faults import Fault, FaultyStore, Killed
 from support.pipelines import judge_all, make_pipeline, put, with_log_shape

@@ -15,7 +15,19 @@ import polars
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from support.feeds import FIRST, Event, OrdinaryFeed, Row, arrow_rows, csv_text, envelope, json_row, lines, put, truth
+from support.feeds.ordinary import (
+    FIRST,
+    Event,
+    OrdinaryFeed,
+    Row,
+    arrow_rows,
+    csv_text,
+    envelope,
+    json_row,
+    lines,
+    put,
+    truth,
+)
 
 _WORDS = {"I": "insert", "U": "update", "D": "delete"}
 

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from support.fresh_feeds import FreshFeed
+from support.feeds.deliveries import FreshFeed
 
 _UUIDS = [f"3f2504e0-4f89-11d3-9a0c-0305e82c330{i}" for i in range(2)]
 _NAMED = "id,name,updated_at\n"

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from support.fresh_feeds import FreshFeed
+from support.feeds.deliveries import FreshFeed
 
 _AT, _LATER = "2026-11-01 08:00:00", "2026-11-02 08:00:00"
 _MS = 1793520000000
