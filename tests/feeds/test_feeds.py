@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from support.counted_outside import require_each_record_in_one_count
 from support.feeds.business import BUSINESS, CONVERTED
-from support.feeds.deliveries import FRESH, FreshFeed
+from support.feeds.deliveries import DELIVERIES, DeliveredFeed
 from support.feeds.ordinary import FEEDS, FIRST, Event, OrdinaryFeed, arrow_rows, csv_text, json_row, lines
 from support.feeds.streams import CONVERTED_STREAMS, STREAMS
 from support.feeds.tools import TOOL_FEEDS
@@ -114,20 +114,20 @@ def test_what_cannot_be_taken_is_named(folder: Path) -> None:
     assert named == {"readme.txt", "orders_2026-11-09.csv"}
 
 
-_FRESH = [*FRESH, *BUSINESS, *STREAMS]
+_DELIVERED = [*DELIVERIES, *BUSINESS, *STREAMS]
 _CONVERTED = [*CONVERTED, *CONVERTED_STREAMS]
 
 
 @pytest.mark.rotates(2)
-@pytest.mark.parametrize("feed", _FRESH, ids=[feed.name for feed in _FRESH])
-def test_a_feed_of_a_fresh_reader_becomes_its_table(feed: FreshFeed, folder: Path) -> None:
+@pytest.mark.parametrize("feed", _DELIVERED, ids=[feed.name for feed in _DELIVERED])
+def test_a_feed_of_two_deliveries_becomes_its_table(feed: DeliveredFeed, folder: Path) -> None:
     feed.land(folder / "landing", feed.first)
     _expect_table(feed, folder, feed.second)
 
 
 @pytest.mark.rotates(2)
 @pytest.mark.parametrize("feed", _CONVERTED, ids=[feed.name for feed in _CONVERTED])
-def test_the_command_that_init_names_makes_a_feed_of_rows(feed: FreshFeed, folder: Path) -> None:
+def test_the_command_that_init_names_makes_a_feed_of_rows(feed: DeliveredFeed, folder: Path) -> None:
     feed.land(folder / "landing", feed.first)
     done = CliRunner().invoke(app, ["init", "landing"])
     [asked] = [line for line in done.stderr.splitlines() if line.startswith("question: ")]
@@ -166,7 +166,7 @@ def _run_on(command: str, file: Path) -> bytes:
     return subprocess.run(line, shell=True, check=True, capture_output=True).stdout
 
 
-def _expect_table(feed: FreshFeed, folder: Path, second: Mapping[str, bytes | str]) -> None:
+def _expect_table(feed: DeliveredFeed, folder: Path, second: Mapping[str, bytes | str]) -> None:
     """Runs `init`, then the first and the second delivery."""
     asked = ["init", "landing", *(["--interactive"] if feed.answers else [])]
     done = CliRunner().invoke(app, asked, input=f"{feed.answers}\n\n")

@@ -1,4 +1,4 @@
-"""More feeds of a second fresh reader: business exports, and change logs of other tools."""
+"""Feeds of business programs, in two deliveries; and change logs of other tools."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from support.feeds.deliveries import FreshFeed
+from support.feeds.deliveries import DeliveredFeed
 
 _UUIDS = [f"3f2504e0-4f89-11d3-9a0c-0305e82c330{i}" for i in range(2)]
 _NAMED = "id,name,updated_at\n"
@@ -70,14 +70,14 @@ def _dynamodb(key: str, quantity: int, day: int) -> dict[str, Any]:
 
 
 BUSINESS = [
-    FreshFeed(
+    DeliveredFeed(
         "tabs in .txt",
         {"customers/customers_20261101.txt": f"id\tname\tupdated_at\n1\tAnn\t{_AT}\n2\tBob\t{_AT}\n"},
         {"customers/customers_20261102.txt": f"id\tname\tupdated_at\n2\tBert\t{_LATER}\n"},
         ("id",),
         {(1,): {"name": "Ann"}, (2,): {"name": "Bert"}},
     ),
-    FreshFeed(
+    DeliveredFeed(
         "keys of a uuid, times of several zones, operations in upper case",
         {"users/a.csv": "operation,user_id,mail,changed_at\n"
                         f"UPSERT,{_UUIDS[0]},a@x,2026-11-01T10:00:00+02:00\nUPSERT,{_UUIDS[1]},b@x,2026-11-01T08:00:01Z\n"},
@@ -86,7 +86,7 @@ BUSINESS = [
         ("user_id",),
         {(_UUIDS[1],): {"mail": "c@x"}},
     ),
-    FreshFeed(
+    DeliveredFeed(
         "a title above the header",
         {"sales/report.csv": "Sales report\nGenerated 2026-11-01\n\nid,amount,updated_at\n"
                              f"1,5,{_AT}\n2,6,{_AT}\n"},
@@ -94,21 +94,21 @@ BUSINESS = [
         ("id",),
         {(1,): {"amount": 5}, (2,): {"amount": 7}},
     ),
-    FreshFeed(
+    DeliveredFeed(
         "a delimiter at the end of each line",
         {"people/a.csv": f"id;name;updated_at;\n1;Ann;{_AT};\n2;Bob;{_AT};\n"},
         {"people/b.csv": f"id;name;updated_at;\n2;Bert;{_LATER};\n"},
         ("id",),
         {(1,): {"name": "Ann"}, (2,): {"name": "Bert"}},
     ),
-    FreshFeed(
+    DeliveredFeed(
         "a column of the same name twice",
         {"people/a.csv": f"id,name,name,updated_at\n1,Ann,A,{_AT}\n2,Bob,B,{_AT}\n"},
         {"people/b.csv": f"id,name,name,updated_at\n2,Bert,C,{_LATER}\n"},
         ("id",),
         {(1,): {"name": "Ann", "name_3": "A"}, (2,): {"name": "Bert", "name_3": "C"}},
     ),
-    FreshFeed(
+    DeliveredFeed(
         "tickets, months by name",
         {"issues/jira.csv": "Issue key,Summary,Status,Updated\nAB-1,x,Open,01/Nov/26 8:00 AM\n"
                             "AB-2,y,Open,01/Nov/26 8:05 PM\n"},
@@ -117,7 +117,7 @@ BUSINESS = [
         {("AB-1",): {"Status": "Open"}, ("AB-2",): {"Status": "Done"}},
         "\n\n",
     ),
-    FreshFeed(
+    DeliveredFeed(
         "Japanese, of a spreadsheet",
         {"customers/顧客_20261101.csv": "番号,名前,更新日時\n1,山田,2026/11/01 08:00:00\n"
                                         "2,佐藤,2026/11/01 08:00:00\n".encode("cp932")},
@@ -126,7 +126,7 @@ BUSINESS = [
         {(1,): {"名前": "山田"}, (2,): {"名前": "鈴木"}},
         "\n\n\n",
     ),
-    FreshFeed(
+    DeliveredFeed(
         "rows of a connector with their schema",
         {"customers/shop.customers+0+0000000000.json": _lines(_connect(1, "Ann", 1793520000000),
                                                               _connect(2, "Bob", 1793520000000))},
@@ -134,7 +134,7 @@ BUSINESS = [
         ("id",),
         {(1,): {"name": "Ann"}, (2,): {"name": "Bert"}},
     ),
-    FreshFeed(
+    DeliveredFeed(
         "parquet with nanoseconds, structs and maps",
         {"places/a.parquet": _places((1, 1, "1.5000"), (2, 1, "2.5000"))},
         {"places/b.parquet": _places((2, 2, "3.5000"))},
@@ -142,7 +142,7 @@ BUSINESS = [
         {(1,): {"price": Decimal("1.5000")}, (2,): {"price": Decimal("3.5000")}},
         "\n\n",
     ),
-    FreshFeed(
+    DeliveredFeed(
         "a flag of deleted rows, booleans of PostgreSQL",
         {"users/a.csv": "id,mail,active,is_deleted,updated_at\n1,a@x,t,0,2026-11-01 08:00:00.123456+00\n"
                         "2,b@x,f,0,2026-11-01 08:00:00.123456+00\n3,c@x,t,1,2026-11-01 08:00:00+00\n"},
@@ -151,7 +151,7 @@ BUSINESS = [
         {(2,): {"mail": "b@x", "active": False}},
         "\n\n\n",
     ),
-    FreshFeed(
+    DeliveredFeed(
         "currency signs and brackets",
         {"ledger/a.csv": f'entry,amount,posted_at\nE1,"$1,234.50",{_AT}\nE2,(99.00),{_AT}\n'},
         {"ledger/b.csv": f"entry,amount,posted_at\nE2,(98.00),{_LATER}\n"},
@@ -159,7 +159,7 @@ BUSINESS = [
         {("E1",): {"amount": "$1,234.50"}, ("E2",): {"amount": "(98.00)"}},
         "\n\n",
     ),
-    FreshFeed(
+    DeliveredFeed(
         "csv, milliseconds since 1970",
         {"users/users.csv": "id,name,updated_ms\n1,a,1793520000000\n2,b,1793520000001\n"},
         {"users/users_1.csv": "id,name,updated_ms\n2,c,1793520000002\n"},
@@ -169,42 +169,42 @@ BUSINESS = [
 ]  # fmt: skip
 # What nothing can be made of as it is: `init` names the command that mends it, and each file is mended by it.
 CONVERTED = [
-    FreshFeed(
+    DeliveredFeed(
         "Oracle GoldenGate",
         {"customers/c1.json": _lines(_goldengate("I", 1, "Ann", 1), _goldengate("I", 2, "Bob", 2))},
         {"customers/c2.json": _lines(_goldengate("U", 1, "Anna", 3), _goldengate("D", 2, "Bob", 4))},
         ("ID",),
         {(1,): {"NAME": "Anna"}},
     ),
-    FreshFeed(
+    DeliveredFeed(
         "Canal",
         {"customers/c1.json": _lines(_canal("INSERT", 1, "Ann", 0), _canal("INSERT", 2, "Bob", 1))},
         {"customers/c2.json": _lines(_canal("UPDATE", 1, "Anna", 2), _canal("DELETE", 2, "Bob", 3))},
         ("id",),
         {("1",): {"name": "Anna"}},
     ),
-    FreshFeed(
+    DeliveredFeed(
         "wal2json",
         {"customers/c1.json": _lines(_wal2json("I", 1, 1, "Ann"), _wal2json("I", 2, 2, "Bob"))},
         {"customers/c2.json": _lines(_wal2json("U", 1, 3, "Anna"), _wal2json("D", 2, 4))},
         ("id",),
         {(1,): {"name": "Anna"}},
     ),
-    FreshFeed(
+    DeliveredFeed(
         "DynamoDB",
         {"customers/a.json": _lines(_dynamodb("a", 5, 1), _dynamodb("b", 6, 1))},
         {"customers/b.json": _lines(_dynamodb("a", 7, 2))},
         ("id",),
         {("a",): {"qty": 7}, ("b",): {"qty": 6}},
     ),
-    FreshFeed(
+    DeliveredFeed(
         "UTF-16 of a spreadsheet",
         {"customers/Customers.csv": f"{_NAMED}1,Zoë,{_AT}\r\n2,Bob,{_AT}\r\n".encode("utf-16")},
         {"customers/Customers (2).csv": f"{_NAMED}2,Bört,{_LATER}\r\n".encode("utf-16")},
         ("id",),
         {(1,): {"name": "Zoë"}, (2,): {"name": "Bört"}},
     ),
-    FreshFeed(
+    DeliveredFeed(
         "blanks behind the commas",
         {"people/a.csv": f"id, name, updated_at\n1, Ann, {_AT}\n2, Bob, {_AT}\n"},
         {"people/b.csv": f"id, name, updated_at\n2, Bert, {_LATER}\n"},

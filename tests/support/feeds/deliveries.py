@@ -17,7 +17,7 @@ Rows = dict[Any, dict[str, Any]]
 
 
 @dataclass(frozen=True)
-class FreshFeed:
+class DeliveredFeed:
     """A feed as two deliveries of files.
 
     first, second: files by name, as they land.
@@ -73,8 +73,8 @@ def _customer(number: int, name: str, city: str | None, at: str) -> dict[str, An
     return {"customerId": number, "name": name, "address": address, "tags": ["a"] if city else [], "updatedAt": at}
 
 
-FRESH = [
-    FreshFeed(
+DELIVERIES = [
+    DeliveredFeed(
         "a key of two columns",
         {"order_lines/a.csv": "order_id,line_no,sku,qty,modified_at\n1,1,x,2,2026-11-01T08:00:00Z\n"
                               "1,2,y,1,2026-11-01T08:00:00Z\n2,1,x,5,2026-11-01T08:00:00Z\n"},
@@ -83,7 +83,7 @@ FRESH = [
         {(1, 1): {"qty": 2}, (1, 2): {"qty": 7}, (2, 1): {"qty": 5}},
         "order_id, line_no\n\n",
     ),
-    FreshFeed(
+    DeliveredFeed(
         "camel case, objects and lists, CRLF and a byte order mark",
         {"customers/c1.json": "\ufeff" + _lines(
             _customer(1, "Ann", "Bonn", "2026-11-01T08:00:00.5Z"), _customer(2, "Bob", None, "2026-11-01T08:00:00Z"),
@@ -94,7 +94,7 @@ FRESH = [
         ("customerId",),
         {(1,): {"name": "Ann", "address": '{"city": "Bonn"}'}, (2,): {"name": "Bert", "address": '{"city": "Ulm"}'}},
     ),
-    FreshFeed(
+    DeliveredFeed(
         "French: semicolons, decimal commas, days first",
         {"clients/clients.csv": "id;nom;solde;modifié_le\n1;Zoé;1.234,50;13/11/2026 08:00\n"
                                 "2;Léa;0,99;14/11/2026 09:30\n".encode("cp1252")},
@@ -103,7 +103,7 @@ FRESH = [
         {(1,): {"nom": "Zoé", "solde": Decimal("1234.50")}, (2,): {"nom": "Léa", "solde": Decimal("1.99")}},
         "\n\n\n",
     ),
-    FreshFeed(
+    DeliveredFeed(
         "headings for people",
         {"payments/unified_payments.csv": "id,Created date (UTC),Amount,Currency,Updated (UTC),Customer Email\n"
          "ch_1,2026-11-01 08:00,12.50,usd,2026-11-01 08:00,a@x.org\n"
@@ -114,7 +114,7 @@ FRESH = [
         {("ch_1",): {"Currency": "usd"}, ("ch_2",): {"Currency": "eur", "Customer_Email": "b@x.org"}},
         "\nUpdated (UTC)\n",
     ),
-    FreshFeed(
+    DeliveredFeed(
         "names of an API, null among times",
         {"issues/2026-11-01-8.json": _lines(_issue(1, "open", "2026-11-01T08:00:00Z"),
                                             _issue(2, "open", "2026-11-01T08:00:01Z"))},
@@ -122,7 +122,7 @@ FRESH = [
         ("id",),
         {(9001,): {"state": "closed"}, (9002,): {"state": "open"}},
     ),
-    FreshFeed(
+    DeliveredFeed(
         "seconds since 1970, .ndjson",
         {"readings/sensors-2026-11-01.ndjson": _lines({"sensor_id": "s1", "ts": 1793520000, "c": 1.5},
                                                       {"sensor_id": "s2", "ts": 1793520000, "c": 2})},
@@ -131,7 +131,7 @@ FRESH = [
         {("s1",): {"c": -3.25}, ("s2",): {"c": 2.0}},
         "sensor_id\n\n\n\n",
     ),
-    FreshFeed(
+    DeliveredFeed(
         "upper case, leading zeros, numbers for days",
         {"KUNDEN/KUNDEN_20261101.CSV": "KUNNR|NAME1|AEDAT\n0000004711|Meier|20261101\n0000004712|Huber|20261101\n"},
         {"KUNDEN/KUNDEN_20261102.CSV": "KUNNR|NAME1|AEDAT\n0000004712|Huber AG|20261102\n"},
@@ -139,7 +139,7 @@ FRESH = [
         {("0000004711",): {"NAME1": "Meier"}, ("0000004712",): {"NAME1": "Huber AG"}},
         "KUNNR\nAEDAT\n",
     ),
-    FreshFeed(
+    DeliveredFeed(
         "SQL Server's change tables",
         {"customers/cdc_1.csv": _SQL_SERVER + "0x01,0x01,2,0x07,1,Ann,2026-11-01 08:00:00.000\n"
                                               "0x02,0x01,2,0x07,2,Bob,2026-11-01 08:01:00.000\n"},
@@ -149,7 +149,7 @@ FRESH = [
         ("id",),
         {(1,): {"name": "Anna"}},
     ),
-    FreshFeed(
+    DeliveredFeed(
         "a stream of Snowflake",
         {"customers/data_0_0_0.csv.gz": gzip.compress(
             b"ID,NAME,UPDATED_AT,METADATA$ACTION,METADATA$ISUPDATE,METADATA$ROW_ID\n"
@@ -161,7 +161,7 @@ FRESH = [
         ("ID",),
         {(1,): {"NAME": "Anna"}},
     ),
-    FreshFeed(
+    DeliveredFeed(
         "parquet with categories, small numbers, days and lists",
         {"readings/part.0.parquet": _parquet(_SENSOR, _sensor("a", 1, 0.5), _sensor("b", 2, 1.5))},
         {"readings/part.1.parquet": _parquet(_SENSOR, _sensor("a", 3, 2.5))},
@@ -169,14 +169,14 @@ FRESH = [
         {("a",): {"value": 2.5, "tags": ["a"]}, ("b",): {"value": 1.5}},
         "sensor\nseq\n",
     ),
-    FreshFeed(
+    DeliveredFeed(
         "yes and no, blank lines",
         {"members/members.csv": "member_id,active,changed_on\n1,yes,2026-11-01\n\n2,no,2026-11-01\n"},
         {"members/members2.csv": "member_id,active,changed_on\n2,yes,2026-11-02\n\n"},
         ("member_id",),
         {(1,): {"active": "yes"}, (2,): {"active": "yes"}},
     ),
-    FreshFeed(
+    DeliveredFeed(
         "quotes with line ends and delimiters in them",
         {"notes/notes.csv": 'id,text,updated_at\n1,"a, b\nc ""d""",2026-11-01T08:00:00Z\n'
                             "2,plain,2026-11-01T08:00:00Z\n"},
@@ -184,7 +184,7 @@ FRESH = [
         ("id",),
         {(1,): {"text": 'a, b\nc "d"'}, (2,): {"text": "x\n\ny"}},
     ),
-    FreshFeed(
+    DeliveredFeed(
         "two partitions of a topic, values alone",
         {"t/partition=0/shop.users+0+0000000000.json": _lines({"id": 1, "name": "a"}, {"id": 2, "name": "b"}),
          "t/partition=1/shop.users+1+0000000000.json": _lines({"id": 3, "name": "c"})},
@@ -192,7 +192,7 @@ FRESH = [
         ("id",),
         {(1,): {"name": "a"}, (2,): {"name": "b"}, (3,): {"name": "d"}},
     ),
-    FreshFeed(
+    DeliveredFeed(
         "fields that come later",
         {"users/1.jsonl": _lines({"id": 1, "name": "a", "updated_at": "2026-11-01T08:00:00Z"},
                                  {"id": 2, "name": "b", "mail": "b@x", "updated_at": "2026-11-01T08:00:00Z"})},
@@ -201,7 +201,7 @@ FRESH = [
         {(1,): {"mail": "a@x"}, (2,): {"mail": "b@x"}},
         "\npartial\n\n",
     ),
-    FreshFeed(
+    DeliveredFeed(
         "a version counter instead of a time",
         {"stock/stock_v1.csv": "sku,qty,version\nA1,5,1\nB2,7,1\n"},
         {"stock/stock_v2.csv": "sku,qty,version\nA1,4,2\n"},

@@ -1,4 +1,4 @@
-"""Feeds of a third fresh reader: changefeeds of databases and services, and files of query engines."""
+"""Feeds in two deliveries: changefeeds of databases and services, and files of query engines."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from support.feeds.deliveries import FreshFeed
+from support.feeds.deliveries import DeliveredFeed
 
 _AT, _LATER = "2026-11-01 08:00:00", "2026-11-02 08:00:00"
 _MS = 1793520000000
@@ -45,7 +45,7 @@ def _stripe(event: int, kind: str, mail: str) -> dict[str, Any]:
 
 
 STREAMS = [
-    FreshFeed(
+    DeliveredFeed(
         "parquet of a migration service, times as text",
         {"shop/customers/LOAD00000001.parquet": _parquet(
             _DMS, ("I", f"{_AT}.000000", 1, "Ann"), ("I", f"{_AT}.000000", 2, "Bob"))},
@@ -55,7 +55,7 @@ STREAMS = [
         {(1,): {"name": "Anna"}},
         "\n\ndms_timestamp\n",
     ),
-    FreshFeed(
+    DeliveredFeed(
         "parquet of ClickHouse: unsigned numbers of 64 bits, texts as bytes",
         {"customers/c1.parquet": _parquet(_CLICKHOUSE, (1, b"Ann", _day(1)), (2**62, b"Bob", _day(1)))},
         {"customers/c2.parquet": _parquet(_CLICKHOUSE, (2**62, b"Bert", _day(2)))},
@@ -63,7 +63,7 @@ STREAMS = [
         {(1,): {"name": b"Ann"}, (2**62,): {"name": b"Bert"}},
         "id\n\n\n",
     ),
-    FreshFeed(
+    DeliveredFeed(
         "parquet of Impala: INT96 in .parq",
         {"customers/a-0_data.0.parq": _parquet(_NAMED, (1, "Ann", datetime(2026, 11, 1)),
                                                (2, "Bob", datetime(2026, 11, 1)), int96=True)},
@@ -71,7 +71,7 @@ STREAMS = [
         ("id",),
         {(1,): {"name": "Ann"}, (2,): {"name": "Bert"}},
     ),
-    FreshFeed(
+    DeliveredFeed(
         "parquet of Athena: names without an ending, random ids",
         {"customers/20261101_080000_00012_x7k2p_0f1e2d3c-aaaa-bbbb-cccc-0123456789ab": _parquet(
             _NAMED, (1, "Ann", datetime(2026, 11, 1)), (2, "Bob", datetime(2026, 11, 1)))},
@@ -80,7 +80,7 @@ STREAMS = [
         ("id",),
         {(1,): {"name": "Ann"}, (2,): {"name": "Bert"}},
     ),
-    FreshFeed(
+    DeliveredFeed(
         "text of Hive",
         {"customers/000000_0": f"1\x01Ann\x01{_AT}\n2\x01Bob\x01{_AT}\n"},
         {"customers/000001_0": f"2\x01Bert\x01{_LATER}\n"},
@@ -88,7 +88,7 @@ STREAMS = [
         {(1,): {"name": "Ann"}, (2,): {"name": "Bert"}},
         "id, name, updated_at\nid\n\n",
     ),
-    FreshFeed(
+    DeliveredFeed(
         "Qlik Replicate's change tables",
         {"customers__ct/20261101-080000123.csv": f"{_QLIK}{_SEQ}1,I,{_AT}.000,1,Ann\n{_SEQ}2,I,{_AT}.000,2,Bob\n"},
         {"customers__ct/20261102-080000123.csv": f"{_QLIK}{_SEQ}3,B,{_LATER}.000,1,Ann\n"
@@ -97,7 +97,7 @@ STREAMS = [
         {(1,): {"name": "Anna"}},
         "\n\n\n",
     ),
-    FreshFeed(
+    DeliveredFeed(
         "events of a payment service",
         {"events/2026-11-01.jsonl": _lines(_stripe(1, "created", "a@x"), _stripe(2, "updated", "b@x"))},
         {"events/2026-11-02.jsonl": _lines(_stripe(3, "updated", "c@x"), _stripe(2, "updated", "b@x"))},
@@ -159,10 +159,12 @@ def _kcat(offset: int, number: int, name: str | None) -> dict[str, Any]:
             "key": json.dumps({"id": number}), "payload": row}  # fmt: skip
 
 
-def _converted(name: str, ending: str, first: str, second: str, truth: Mapping[tuple[Any], Any]) -> FreshFeed:
+def _converted(name: str, ending: str, first: str, second: str, truth: Mapping[tuple[Any], Any]) -> DeliveredFeed:
     [column] = next(iter(truth.values()))
     key = ("ID",) if column.isupper() else ("id",)
-    return FreshFeed(name, {f"customers/c-a.{ending}": first}, {f"customers/c-b.{ending}": second}, key, dict(truth))
+    return DeliveredFeed(
+        name, {f"customers/c-a.{ending}": first}, {f"customers/c-b.{ending}": second}, key, dict(truth)
+    )
 
 
 _ANNA = {(1,): {"name": "Anna"}}
