@@ -366,7 +366,7 @@ def _firehose(folder: Path, events: Sequence[Event], part: int) -> None:
 
 TOOL_FEEDS = [
     OrdinaryFeed("fluent bit, s3", _fluent_bit),
-    OrdinaryFeed("vector, s3", _vector, answers="\n\nupdated_at\n"),
+    OrdinaryFeed("vector, s3", _vector, answers="\n\n\nupdated_at\n"),
     OrdinaryFeed("logstash, s3", _logstash),
     OrdinaryFeed("airbyte, json lines", _airbyte_json),
     OrdinaryFeed("airbyte, parquet", _airbyte_parquet),
