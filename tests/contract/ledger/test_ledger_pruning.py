@@ -13,10 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from support.builders import SHAPE, arrival
+from model.world import small_pages
+from support.builders import SHAPE, appended, arrival
 from tidefold.domain.ingest.append import append
-from tidefold.domain.log_state import LogState
+from tidefold.domain.log_state import Consumer, LogState
 from tidefold.domain.paths import LogPaths
+from tidefold.domain.retention import references
 from tidefold.errors import AlreadyExistsError, UnknownOutcomeError
 from tidefold.ledger import Ledger
 from tidefold.storage import Store, open_store
@@ -104,6 +106,26 @@ def test_a_writer_that_slept_while_his_place_was_pruned_counts_once_and_loses_no
     assert 5 in versions(store)
     Ledger(store, "accounts").prune(keep=4)
     assert versions(store) == [12, 13, 14, 15]
+
+
+def test_pages_that_a_stray_version_names_stay_for_the_writer_who_moves_again(store: Store) -> None:
+    """He sleeps before his put while his place is pruned; woken, he names the same pages in a version that counts."""
+
+    def meanwhile() -> None:
+        for _ in range(4):
+            others = Ledger(store, "accounts")
+            others.commit(lambda state: references.register(state, Consumer("x", len(state.consumers))))
+            others.commit(lambda state: references.unregister(state, "x"))
+        Ledger(store, "accounts").prune(keep=2)
+
+    with small_pages():
+        Ledger(store, "accounts").begin(SHAPE)
+        for _ in range(3):
+            Ledger(store, "accounts").commit(appended)
+        with asleep(store, meanwhile):
+            state = Ledger(store, "accounts").commit(appended)
+        assert Ledger(store, "accounts").prune(keep=2)
+        assert Ledger(store, "accounts").read() == state
 
 
 def test_one_that_begins_a_log_after_its_beginning_was_pruned_begins_nothing(store: Store) -> None:

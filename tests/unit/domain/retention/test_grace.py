@@ -17,12 +17,15 @@ def published_hourly(count: int) -> LogState:
     """Snapshot n is shown from hour n on."""
     state = new_log()
     for hour in range(1, count + 1):
-        state = appended(state)
-        state = claim.claim(state, claim.Claim(f"run-{hour}", "r", SnapshotKind.FULL, instant(0)))
-        state = transitions.stage(state, manifest_of(state, state.snapshots[-1]), f"digest-{hour}")
-        state = transitions.judge(state, hour, verdict_for(state.snapshots[-1]))
-        state = transitions.record_publication(transitions.confirm(state, hour), hour, hour - 1, instant(hour))
+        state = transitions.record_publication(confirmed(state, hour), hour, hour - 1, instant(hour))
     return state
+
+
+def confirmed(state: LogState, number: int) -> LogState:
+    state = appended(state)
+    state = claim.claim(state, claim.Claim(f"run-{number}", "r", SnapshotKind.FULL, instant(0)))
+    state = transitions.stage(state, manifest_of(state, state.snapshots[-1]), f"digest-{number}")
+    return transitions.confirm(transitions.judge(state, number, verdict_for(state.snapshots[-1])), number)
 
 
 def instant(hour: int, minute: int = 0) -> str:
@@ -52,6 +55,13 @@ def test_a_clock_can_only_delay() -> None:
     assert going(state, Grace(publishes=1), "2999-01-01T00:00:00+00:00") == []
     state = log_bounds.subsume(state, 2)
     assert going(state, Grace(publishes=3), "2999-01-01T00:00:00+00:00") == [1, 2]
+
+
+def test_what_readers_see_now_stays_though_no_grace_is_asked_for() -> None:
+    """Its successor is confirmed and not published yet."""
+    state = log_bounds.subsume(confirmed(published_hourly(1), 2), 1)
+    assert log_bounds.list_subsumed(state)
+    assert going(state, Grace(0), instant(0)) == []
 
 
 def test_a_snapshot_of_an_earlier_version_of_the_program_has_only_the_instant_of_its_beginning() -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from support.builders import appended, manifest_of, new_log, verdict_for
-from tidefold.domain.log_state import Consumer, Hold, LogState, SnapshotKind, State
+from support.builders import appended, arrival, manifest_of, new_log, verdict_for
+from tidefold.domain.ingest.append import append
+from tidefold.domain.log_state import ChangeSet, Consumer, Hold, LogState, SnapshotKind, State
 from tidefold.domain.retention import log_bounds, references
 from tidefold.domain.snapshot import claim, transitions
-from tidefold.errors import InvalidInputError, NotFoundError, RefusedError
+from tidefold.errors import ConflictError, InvalidInputError, NotFoundError, RefusedError
 
 
 def with_snapshots(count: int, state: LogState | None = None) -> LogState:
@@ -255,3 +258,33 @@ def test_only_the_tail_is_squashed_and_not_across_who_needs_its_parts() -> None:
     claimed = claim.claim(state, claim.Claim("next", "r", SnapshotKind.FULL, "2026"))
     assert log_bounds.find_compactable_runs(claimed) == ()
     assert log_bounds.find_compactable_runs(with_snapshots(2)) == ()
+
+
+def test_a_run_that_somebody_else_squashed_with_more_is_gone_and_no_crash() -> None:
+    state = with_snapshots(1)
+    for _ in range(4):
+        state = appended(state)
+    one, other = state.unfolded[:2], state.unfolded[:3]
+    rest = appended(appended(log_bounds.compact(state, squash_of(other))))
+    with pytest.raises(ConflictError) as gone:
+        log_bounds.compact(rest, squash_of(one))
+    assert gone.value.code == "RUN_GONE"
+
+
+def squash_of(run: tuple[ChangeSet, ...]) -> ChangeSet:
+    location = replace(run[-1].location, segment=f"changelog/squash-{len(run)}.seg")
+    return replace(run[-1], first=run[0].begin, location=location)
+
+
+def test_a_segment_whose_beginning_was_cut_is_needed_again_when_its_writer_brings_the_rest() -> None:
+    """I12, I20."""
+    state = with_snapshots(1)
+    segment = state.change_sets[0].location.segment
+    cut = log_bounds.truncate(state, 1)
+    assert cut.garbage == (segment,)
+    rest = arrival(cut)
+    assert rest.change_set
+    location = replace(rest.change_set.location, segment=segment, ordinal=1)
+    told = append(cut, [replace(rest, change_set=replace(rest.change_set, location=location))])
+    assert told.garbage == ()
+    assert segment in log_bounds.truncate(with_snapshots(1, told), 1).garbage

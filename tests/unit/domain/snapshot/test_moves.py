@@ -44,6 +44,11 @@ def published(state: LogState) -> LogState:
     return transitions.record_publication(transitions.confirm(state, snapshot), snapshot, 0)
 
 
+def second_confirmed() -> LogState:
+    """The first snapshot is published, the second is confirmed."""
+    return transitions.confirm(judged(staged(appended(published(appended(new_log()))), "run-2")), 2)
+
+
 def test_a_claim_without_changes_begins_nothing() -> None:
     state = new_log()
     assert claim(state) == state
@@ -135,6 +140,23 @@ def test_the_next_snapshot_waits_for_the_publication_of_the_last() -> None:
     with pytest.raises(RefusedError) as refused:
         claim(appended(state), "run-2")
     assert refused.value.code == "NOT_PUBLISHED"
+
+
+def test_a_snapshot_is_not_confirmed_before_the_last_one_is_published() -> None:
+    state = second_confirmed()
+    first = replace(state.snapshots[0], table_version=None)
+    forged = state.with_snapshot(first).with_snapshot(replace(state.snapshots[1], state=State.STAGED))
+    with pytest.raises(RefusedError) as refused:
+        transitions.confirm(forged, 2)
+    assert refused.value.code == "NOT_PUBLISHED"
+
+
+def test_a_base_that_moved_is_refused_also_when_nobody_fenced_the_attempt() -> None:
+    state = second_confirmed()
+    forged = state.with_snapshot(replace(state.snapshots[1], base=None, state=State.STAGED))
+    with pytest.raises(SupersededError) as moved:
+        transitions.confirm(forged, 2)
+    assert moved.value.code == "BASE_MOVED"
 
 
 def test_an_unknown_snapshot_is_not_found() -> None:
