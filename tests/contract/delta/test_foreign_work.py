@@ -10,8 +10,9 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
 from support.pipelines import CONFIG, copy_pipeline, judge_all, make_pipeline, put, snapshot_rows, table_rows
 from tidefold.changelog.schema import DELETE
@@ -23,6 +24,8 @@ from tidefold.errors import RefusedError
 from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.requests import Fold
 from tidefold.operations.restore.rebuild import rebuild_table
+from tidefold.errors import CorruptError, RefusedError
+from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.retention.clean import clean, drop
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
@@ -163,6 +166,43 @@ def test_a_user_s_delete_is_not_lost_unless_asked(pipeline: Pipeline) -> None:
     assert table_rows(pipeline) == rows_after(4)
 
 
+def publish_round(pipeline: Pipeline, number: int) -> None:
+    for step in ("put", "materialize", "judge", "confirm"):
+        take(pipeline, step, number)
+
+
+def test_a_table_that_was_left_by_hand_is_not_taken_for_ours(pipeline: Pipeline, tmp_path: Path) -> None:
+    ours, kept = tmp_path / "store/tables/accounts", tmp_path / "kept"
+    ours.rename(kept)
+    drop(pipeline, "accounts", plan=False)
+    ours.parent.mkdir(exist_ok=True)
+    kept.rename(ours)
+    with pytest.raises(RefusedError, match="FOREIGN_COMMIT"):
+        publish_round(pipeline, 50)
+
+
+def test_a_table_written_before_the_log_began_is_never_overwritten(tmp_path: Path) -> None:
+    pipeline = make_pipeline(tmp_path)
+    write_deltalake(pipeline.store.uri(LogPaths("accounts").table), pa.table({"x": [1]}))
+    with pytest.raises(RefusedError):
+        publish_round(pipeline, 0)
+    assert table(pipeline).to_pyarrow_table().to_pydict() == {"x": [1]}
+
+
+@pytest.mark.parametrize("properties", [{"delta.appendOnly": "true"}, {"delta.enableChangeDataFeed": "true"}])
+def test_foreign_properties_stop_publication_by_name(pipeline: Pipeline, properties: dict[str, str]) -> None:
+    table(pipeline).alter.set_table_properties(properties)
+    with pytest.raises(RefusedError, match="FOREIGN_COMMIT") as refused:
+        publish_round(pipeline, 3)
+    assert "properties" in refused.value.message
+
+
+def test_a_damaged_delta_log_is_a_typed_error(pipeline: Pipeline, tmp_path: Path) -> None:
+    (tmp_path / "store/tables/accounts/_delta_log/00000000000000000000.json").write_text("nonsense")
+    with pytest.raises(CorruptError):
+        publish_round(pipeline, 3)
+
+
 def test_a_publisher_that_sleeps_through_two_publishes_publishes_nothing(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -217,8 +257,7 @@ def test_a_publisher_that_wakes_after_its_snapshot_was_replaced_shows_no_old_row
 def test_nothing_of_a_table_that_a_catalog_manages_is_deleted(template: Path, tmp_path: Path, feature: str) -> None:
     """Its newest commits may be in the catalog alone, so the files that readers see are not known."""
     pipeline = copy_pipeline(template, tmp_path / "store")
-    for step in ("put", "materialize", "judge", "confirm"):
-        take(pipeline, step, 3)
+    publish_round(pipeline, 3)
     take(pipeline, "put", 4)
     take(pipeline, "materialize", 4)
     abort(pipeline, "accounts", "no need")

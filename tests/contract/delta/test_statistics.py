@@ -19,9 +19,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from support.effort import choose
+from support.pipelines import CONFIG, make_pipeline, publish, put
 from tidefold.delta.data_files import write_data_file
 from tidefold.domain.key_groups import KeyGroups
-from tidefold.domain.paths import DataFileName
+from tidefold.domain.paths import DataFileName, LogPaths
+from tidefold.operations.pipeline import Pipeline
 from tidefold.storage.local_store import LocalStore
 
 FIRST, LAST = datetime(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59, 999999)
@@ -119,3 +121,26 @@ def test_what_has_no_bounds_is_found_all_the_same(kind: pa.DataType, files: list
     if kind == pa.binary():
         assert dataset.to_table(filter=field == b"b").num_rows == 1
         assert lazy.filter(polars.col("v") == b"\xff\x00").collect().height == 1
+
+
+def test_the_end_of_time_and_years_below_1000_have_right_bounds(tmp_path: Path) -> None:
+    """In a published table, as in `test_filters_find_what_is_there` in a file."""
+    columns = CONFIG.replace("columns: {id: int, text: string}", "columns: {id: int, text: string, at: timestamp}")
+    pipeline = make_pipeline(tmp_path, columns)
+    early, last = datetime(201, 5, 6, tzinfo=UTC), LAST.replace(tzinfo=UTC)
+    put(pipeline, [{"id": 1, "text": "a", "at": early}, {"id": 2, "text": "b", "at": last}])
+    publish(pipeline, "run")
+    assert find_ids(pipeline, ("at", "<", datetime(1000, 1, 1, tzinfo=UTC))) == [1]
+
+
+def test_bounds_of_long_texts_hide_no_row(tmp_path: Path) -> None:
+    texts = ["a" * 40, "z" * 40, "z" * 32 + "\U0010ffff", "é" * 50]
+    pipeline = make_pipeline(tmp_path)
+    put(pipeline, [{"id": number, "text": text} for number, text in enumerate(texts)])
+    publish(pipeline, "run")
+    assert [find_ids(pipeline, ("text", "=", text)) for text in texts] == [[0], [1], [2], [3]]
+
+
+def find_ids(pipeline: Pipeline, condition: tuple[str, str, Any]) -> list[int]:
+    table = DeltaTable(pipeline.store.uri(LogPaths("accounts").table))
+    return table.to_pyarrow_table(filters=[condition])["id"].to_pylist()  # type: ignore[no-any-return]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import shutil
 import uuid
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 from support.builders import SHAPE, appended
 from tidefold.domain.paths import STORED_FORMAT
-from tidefold.errors import AlreadyExistsError, CorruptError, NotFoundError, UnknownOutcomeError
+from tidefold.errors import AlreadyExistsError, CorruptError, NotFoundError, StorageError, UnknownOutcomeError
 from tidefold.ledger import Ledger
 from tidefold.ledger.serialization import decode_head
 from tidefold.storage import Store, open_store
@@ -105,6 +106,16 @@ def test_long_logs_spill_into_pages_and_the_head_stays_small(store: Store, ledge
     assert count_pages(store) == 2 * 4  # Of 256, 128, 64 and 32 numbers.
 
 
+def test_each_head_of_a_log_of_small_files_stays_small(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    ledger = Ledger(store, "accounts")
+    ledger.begin(SHAPE)
+    for _ in range(70):
+        ledger.commit(appended)
+    assert max(entry.bytes for entry in store.list("logs/accounts/ledger")) < 64 * 1024
+    assert Ledger(store, "accounts").read().last_sqn == 70
+
+
 def count_pages(store: Store) -> int:
     """How many pages the newest version names."""
     head = max(store.list("logs/accounts/ledger"), key=lambda e: e.path)
@@ -188,6 +199,21 @@ def test_damage_is_a_typed_error_and_never_absence(tmp_path: Path, damage, code:
             call()
         assert corrupt.value.code == code
     assert sorted(e.path for e in store.list("")) == kept
+
+
+def test_an_unreadable_folder_is_an_error_and_not_an_empty_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = Ledger(LocalStore(tmp_path), "accounts")
+    ledger.begin(SHAPE)
+    real = os.scandir
+
+    def scandir(path: str) -> object:
+        if "ledger" in str(path):
+            raise PermissionError(13, "Permission denied", str(path))
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    with pytest.raises(StorageError):
+        ledger.exists()
 
 
 def test_a_foreign_file_in_the_ledger_is_named(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ damaged log. Promises I3, I5, I11, I12, I20, I28; requirement C13.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -13,9 +13,10 @@ import pytest
 
 from support.interleaved import run_then
 from support.landing_pair import PAIR, land, make, rows
+from support.pipelines import judge_all, make_pipeline, publish, put, table_rows
 from support.writing import make_changelog
 from tidefold.changelog import write_intents
-from tidefold.compute.runners import in_process
+from tidefold.compute.runners import TaskAnswer, TaskWork, in_process
 from tidefold.domain.log_state import Consumer, DeletionState
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.retention.references import register
@@ -25,6 +26,9 @@ from tidefold.operations.ground import recovery
 from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.ingest.ingest import ingest
 from tidefold.operations.retention.clean import drop
+from tidefold.operations.snapshot.abort import abort
+from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.materialize import Fold, materialize
 from tidefold.storage import StoredObject
 from tidefold.storage.local_store import LocalStore
 
@@ -116,6 +120,26 @@ def test_an_ingest_in_flight_does_not_bring_a_dropped_log_back(pipeline: Pipelin
     others = run_then(lambda: drop(pipeline, "items", plan=False))
     assert ingest(pipeline, ["items"], others)[0].error_code == "INTAKE_FENCED"
     assert pipeline.ledger("items").find() is None
+
+
+def test_a_job_of_a_dropped_log_does_nothing_to_the_next_of_that_name(tmp_path: Path) -> None:
+    pipeline = make_pipeline(tmp_path)
+    put(pipeline, [{"id": 1, "text": "1"}])
+    publish(pipeline, "first")
+    put(pipeline, [{"id": 2, "text": "old"}])
+
+    def sleeps(work: TaskWork, tasks: Sequence[str]) -> list[TaskAnswer]:
+        abort(pipeline, "accounts", "in the way")
+        drop(pipeline, "accounts", plan=False)
+        put(pipeline, [{"id": 50, "text": "new"}])
+        assert materialize(pipeline, ["accounts"], Fold("new"), in_process)[0].status == "staged"
+        return in_process(work, tasks)
+
+    [zombie] = materialize(pipeline, ["accounts"], Fold("old"), sleeps)
+    assert zombie.error_code
+    judge_all(pipeline)
+    assert confirm(pipeline, "accounts").status == "published"
+    assert table_rows(pipeline) == {50: "new"}
 
 
 def test_pages_of_the_dropped_log_are_not_those_of_the_next(pipeline: Pipeline) -> None:

@@ -14,7 +14,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from support.interleaved import run_then
-from support.pipelines import contents, judge_all, make_pipeline, put, snapshot_rows, table_rows, with_log_shape
+from support.pipelines import CONFIG, contents, judge_all, make_pipeline, put, snapshot_rows, table_rows, with_log_shape
 from support.planning import pending
 from tidefold.changelog.schema import DELETE
 from tidefold.compute.runners import TaskAnswer, TaskWork, in_process
@@ -22,9 +22,10 @@ from tidefold.domain.log_state import State
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot import transitions
 from tidefold.errors import GateFailedError, RefusedError, SupersededError
-from tidefold.operations.ground.outcome import Outcome
-from tidefold.operations.ground.pipeline import Pipeline
-from tidefold.operations.requests import Fold
+from tidefold.operations.outcome import Outcome
+from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.retention.subsume import subsume
+from tidefold.operations.snapshot import materialize as materialize_module
 from tidefold.operations.snapshot.abort import abort
 from tidefold.operations.snapshot.confirm import Confirmation, Override, confirm
 from tidefold.operations.snapshot.materialize import materialize
@@ -108,6 +109,14 @@ def test_a_crash_between_confirm_and_publish_is_rolled_forward_by_whoever_comes_
     put(pipeline, upserts([2], "b"))
     assert fold(pipeline, "run-2").status == "staged"
     assert table_rows(pipeline) == {1: "a 1"}
+
+
+def test_a_confirm_that_finishes_a_publication_says_so(pipeline: Pipeline) -> None:
+    put(pipeline, upserts([1], "a"))
+    fold(pipeline, "run-1")
+    judge_all(pipeline)
+    pipeline.ledger("accounts").commit(lambda s: transitions.confirm(s, 1))
+    assert confirm(pipeline, "accounts").status == "published"
 
 
 def test_a_crash_after_the_delta_commit_does_not_commit_twice(pipeline: Pipeline) -> None:
@@ -280,3 +289,56 @@ def test_a_changed_number_of_key_groups_is_refused_by_name(pipeline: Pipeline) -
     put(pipeline, upserts([1], "a"))
     [outcome] = materialize(with_log_shape(pipeline, key_groups=32), ["accounts"], Fold("run-1"), in_process)
     assert outcome.error_code == "SHAPE_CHANGED"
+
+
+def test_an_error_that_nobody_foresaw_stops_one_log_and_leaves_no_attempt(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for log in ("accounts", "tellers"):
+        put(pipeline, [{"id": 1, "text": "a"}], log=log)
+    real = materialize_module.create_snapshot_table
+
+    def breaks(store, manifest):  # type: ignore[no-untyped-def]
+        if manifest.log == "accounts":
+            raise ZeroDivisionError("surprise")
+        real(store, manifest)
+
+    monkeypatch.setattr(materialize_module, "create_snapshot_table", breaks)
+    accounts, tellers = materialize(pipeline, ["accounts", "tellers"], Fold("run"), in_process)
+    assert (accounts.error_code, tellers.status) == ("UNFORESEEN", "staged")
+    assert "surprise" in accounts.message
+    assert pipeline.ledger("accounts").read().open_attempt is None
+
+
+def test_an_error_right_after_the_claim_leaves_no_open_attempt(pipeline: Pipeline, tmp_path: Path) -> None:
+    put(pipeline, upserts([1], "a"))
+    cycle(pipeline, "run-1")
+    manifest = tmp_path / "store" / LogPaths("accounts").manifest(1)
+    whole = manifest.read_bytes()
+    manifest.unlink()
+    put(pipeline, upserts([2], "b"))
+    assert fold(pipeline, "run-2").error_code == "FILE_MISSING"
+    assert pipeline.ledger("accounts").read().open_attempt is None
+    manifest.write_bytes(whole)
+    assert fold(pipeline, "run-3").status == "staged"
+
+
+def test_a_retired_snapshot_is_confirmed_already_and_its_run_makes_no_second(tmp_path: Path) -> None:
+    pipeline = make_pipeline(tmp_path, CONFIG.replace("store: store\n", "store: store\nretention: {snapshots: 2}\n"))
+    for number in (1, 2, 3):
+        put(pipeline, upserts([number], "a"))
+        cycle(pipeline, f"run-{number}")
+    subsume(pipeline, "accounts")
+    outcome = confirm(pipeline, "accounts", snapshot=1)
+    assert (outcome.status, outcome.message.endswith("DELETED since")) == ("already", True)
+    put(pipeline, upserts([4], "a"))
+    again = fold(pipeline, "run-1")
+    assert (again.status, again.snapshot) == ("already", 1)
+
+
+def test_a_missing_segment_is_damage_and_says_so(pipeline: Pipeline, tmp_path: Path) -> None:
+    state = put(pipeline, upserts([1], "a"))
+    (tmp_path / "store" / state.change_sets[0].location.segment).unlink()
+    outcome = fold(pipeline, "run")
+    assert outcome.error_code == "SEGMENT_CORRUPT"
+    assert "it is gone" in outcome.message
