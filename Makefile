@@ -195,13 +195,6 @@ TORTURE ?= $(CURDIR)/var/torture
 mutants: install ## About 6 minutes: takes each behaviour of Flink out in turn, and shows that a test fails; writes docs/contributors/flink.md
 	PYTHONPATH=lab $(PYTHON) -m mutations
 
-.PHONY: mutants-generated
-TABLE ?= after
-AT ?= HEAD
-mutants-generated: install ## Hours, goes on where it was stopped: 120 mutants of a seed at a commit, each judged by the tests that reach it; writes tests/data/mutants-after.json (TABLE=before AT=62e2f306)
-	.venv/bin/uv pip install --quiet --no-deps --target var/mutants/tools mutmut==3.8.1 pytest-cov==7.1.0 coverage==7.17.3
-	PYTHONPATH=$(CURDIR)/lab:$(CURDIR)/var/mutants/tools $(PYTHON) -m mutations.generated $(TABLE) $(AT)
-
 .PHONY: torture torture-tools
 torture: install torture-tools ## Random tables and workloads of a real PostgreSQL and MariaDB under a real Debezium, compared with their dumps (SEEDS=30 FIRST=0 DATABASES=mariadb; SEEDS=failed: those that once found something; RECORD=1 writes its page)
 	TORTURE_RECORD=$(RECORD) PYTHONPATH=include:tests:lab $(PYTHON) -m torture $(if $(filter file,$(origin SEEDS)),4,$(SEEDS)) $(FIRST) $(DATABASES)
