@@ -1,22 +1,17 @@
-"""Lines of code and imports by package: not blank, no comment, no docstring. Values whose names say nothing of them.
-
-`accept` writes both into tests/data: size.json and names.json.
-"""
+"""Prints the lines of code by package: not blank, no comment, no docstring. With a commit, also the change since it."""
 
 from __future__ import annotations
 
 import ast
-import json
+import subprocess
 import sys
+import tempfile
 import tokenize
 from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-ACCEPTED = ROOT / "tests/data/size.json"
 _PYTHON = ("include", "plugins", "dags", "jobs")
-ACCEPTED_NAMES = ROOT / "tests/data/names.json"
-_PARTICIPLES = frozenset(("found", "known", "said", "given", "there"))
 # Run-time files that are no Python; their lines that are not blank count.
 _OTHERS = (".j2", ".html", ".css", ".js", ".sql", ".toml")
 _LAYOUT = {
@@ -45,25 +40,6 @@ def count_code(file: Path) -> int:
     return len(lines - docstrings)
 
 
-def count_participles(file: Path) -> int:
-    """Returns how often a variable, a parameter or a field is called `found`, `known`, `said`, `given` or `there`."""
-    bound = 0
-    for node in ast.walk(ast.parse(file.read_text())):
-        match node:
-            case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name):
-                bound += name in _PARTICIPLES
-    return bound
-
-
-def measure_names(root: Path = ROOT) -> dict[str, int]:
-    """Returns the count of `count_participles` by package, and in all."""
-    counts: Counter[str] = Counter()
-    for top in _PYTHON:
-        for file in sorted((root / top).rglob("*.py")):
-            counts[_package_of(file.relative_to(root / top), top)] += count_participles(file)
-    return {**{package: count for package, count in sorted(counts.items()) if count}, "total": counts.total()}
-
-
 def measure(root: Path = ROOT) -> dict[str, int]:
     """Returns the lines by package, of templates and the like, and in all."""
     sizes: Counter[str] = Counter()
@@ -81,13 +57,21 @@ def _package_of(path: Path, top: str) -> str:
     return ".".join(packages) or top
 
 
-def main(words: list[str]) -> None:
-    root = Path(words[1]).resolve() if len(words) > 1 else ROOT
-    sizes, names = measure(root), measure_names(root)
-    if words[:1] == ["accept"]:
-        ACCEPTED.write_text(json.dumps(sizes, indent=1) + "\n")
-        ACCEPTED_NAMES.write_text(json.dumps(names, indent=1) + "\n")
-    print("\n".join(f"{lines:7,} {names.get(package, 0):5,} {package}" for package, lines in sizes.items()))
+def measure_commit(commit: str) -> dict[str, int]:
+    """Returns the lines at a commit."""
+    with tempfile.TemporaryDirectory() as folder:
+        archive = subprocess.run(["git", "archive", commit, *_PYTHON], cwd=ROOT, capture_output=True, check=True)
+        subprocess.run(["tar", "-x", "-C", folder], input=archive.stdout, check=True)
+        return measure(Path(folder))
+
+
+def main(commits: list[str]) -> None:
+    now = measure()
+    before = measure_commit(commits[0]) if commits else now
+    for package in sorted(now.keys() | before.keys(), key=lambda name: (name == "total", name)):
+        lines = now.get(package, 0)
+        change = f" {lines - before.get(package, 0):+6,}" if commits else ""
+        print(f"{lines:7,}{change} {package}")
 
 
 if __name__ == "__main__":
