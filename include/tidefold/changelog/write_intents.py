@@ -27,8 +27,8 @@ from tidefold.errors import CorruptError, NotFoundError
 from tidefold.storage import Store
 from tidefold.typed_json import decode_json
 
-# The name has the sha256 of the content. What earlier programs left has none.
-_ARRIVALS = re.compile(r".*/arrivals(?:-([0-9a-f]{64}))?\.json")
+# The name has the sha256 of the content.
+_ARRIVALS = re.compile(r".*/arrivals-([0-9a-f]{64})\.json")
 # A writer that was killed leaves its half under a longer name.
 _HALF = re.compile(r"\.[^/.]+\.part$")
 
@@ -149,7 +149,7 @@ def _read(store: Store, run: str, paths: Sequence[str]) -> Announced:
     takings, intents = None, []
     for path in paths:
         data, brought = store.read(path), _ARRIVALS.fullmatch(path)
-        if brought and brought[1] not in (None, hashlib.sha256(data).hexdigest()):
+        if brought and brought[1] != hashlib.sha256(data).hexdigest():
             raise CorruptError("INTENT_CORRUPT", f"`{path}` was altered: its checksum differs.")
         try:
             if brought:

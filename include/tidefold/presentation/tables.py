@@ -207,7 +207,7 @@ def _reasons(snapshot: Snapshot, tags: Sequence[str]) -> Iterable[str]:
         yield f"gate failed: {verdict.summary}"
     if verdict and verdict.override_by:
         yield f"let through by {verdict.override_by}: {verdict.override_why}"
-    if snapshot.kind_reason not in ("", NAMED_KIND, "it was asked for"):  # The last one: of older releases.
+    if snapshot.kind_reason not in ("", NAMED_KIND):
         yield f"{snapshot.kind}, as {snapshot.kind_reason}"
     if snapshot.drill:
         yield describe_drill(snapshot.drill)

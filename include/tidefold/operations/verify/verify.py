@@ -206,10 +206,9 @@ class Verification:
         return list_change_files(self.pipeline.store, self.log, scope.kept, scope.asked)
 
     def _plan_refused(self, scope: Scope) -> Iterable[StoredFile]:
-        """The quarantine files whose names prove their bytes: `quarantine retry` makes rows of them."""
-        proved = ((path, sha256_of(path)) for path in quarantine_files(scope.state))
-        names = ((Expected(StoredLocation(path), ()), sha256) for path, sha256 in proved if sha256)
-        return [StoredFile(FileRole.REFUSED, sha256, None, (name,)) for name, sha256 in names]
+        """The quarantine files, whose names prove their bytes: `quarantine retry` makes rows of them."""
+        names = (Expected(StoredLocation(path), ()) for path in quarantine_files(scope.state))
+        return [StoredFile(FileRole.REFUSED, sha256_of(name.place.path), None, (name,)) for name in names]
 
     def _check(self, what: str, plan: _Plan, deep: bool = False) -> _Examined:
         """Checks the files of one kind, and records their damage unless they were deleted on purpose meanwhile."""

@@ -50,7 +50,7 @@ class Refused:
 def require_intact(store: Store, path: str) -> None:
     """Raises CorruptError if the bytes of a quarantine file are not those that were written."""
     with store.open(path) as stream:
-        if sha256_of(path) not in (None, compute_sha256(stream)):
+        if sha256_of(path) != compute_sha256(stream):
             raise CorruptError("QUARANTINE_CORRUPT", f"`{path}` was altered: its checksum differs.")
 
 

@@ -80,7 +80,7 @@ def name_quarantine(folder: str, sha256: str) -> str:
     return f"{folder}/{uuid.uuid4().hex}-{sha256}.jsonl"
 
 
-def sha256_of(path: str) -> str | None:
-    """Returns the checksum that the name of a quarantine file has. Files of earlier programs have none."""
+def sha256_of(path: str) -> str:
+    """Returns the checksum that the name of a quarantine file has; of another name nothing, which proves no bytes."""
     match = re.search(r"-([0-9a-f]{64})\.jsonl$", path)
-    return match[1] if match else None
+    return match[1] if match else ""

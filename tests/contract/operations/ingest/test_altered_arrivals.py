@@ -91,3 +91,11 @@ def test_without_a_copy_it_may_be_deleted(brought: Path) -> None:
     call("retain", "clean")
     call("run")
     assert amounts() == [5, 6, 7, 8]
+
+
+def test_a_record_whose_name_proves_nothing_is_not_taken(brought: Path) -> None:
+    brought.rename(brought.with_name("arrivals.json"))
+    land(3, 8)
+    call("run")
+    assert amounts() == [5, 6, 7, 8]
+    assert "INTENT_CORRUPT" in call("clean", code=5).output

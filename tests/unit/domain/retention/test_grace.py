@@ -64,7 +64,7 @@ def test_what_readers_see_now_stays_though_no_grace_is_asked_for() -> None:
     assert going(state, Grace(0), instant(0)) == []
 
 
-def test_a_snapshot_of_an_earlier_version_of_the_program_has_only_the_instant_of_its_beginning() -> None:
+def test_a_snapshot_of_a_rebuilt_ledger_has_only_the_instant_of_its_beginning() -> None:
     state = log_bounds.subsume(published_hourly(4), 2)
     state = replace(state, snapshots=tuple(replace(s, published_at="") for s in state.snapshots))
     assert going(state, Grace(minutes=30), instant(0, 29)) == []
