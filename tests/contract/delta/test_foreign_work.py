@@ -15,6 +15,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from support.pipelines import CONFIG, copy_pipeline, judge_all, make_pipeline, put, snapshot_rows, table_rows
+from support.restoring import FIRST, LOG, configured, cycle
 from tidefold.changelog.schema import DELETE
 from tidefold.compute.runners import in_process
 from tidefold.delta import publish as publishing
@@ -24,7 +25,9 @@ from tidefold.errors import RefusedError
 from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.requests import Fold
 from tidefold.operations.restore.rebuild import rebuild_table
+from tidefold.domain.snapshot.claim import KindPolicy
 from tidefold.errors import CorruptError, RefusedError
+from tidefold.operations.inspect.read import ReadRequest, read_rows
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.retention.clean import clean, drop
 from tidefold.operations.retention.subsume import subsume
@@ -281,3 +284,15 @@ def test_nothing_of_a_table_that_a_catalog_manages_is_deleted(template: Path, tm
     before = sorted(entry.path for entry in copied.store.list(""))
     assert [one.error_code for one in clean(copied, ["accounts"])][1:] == ["TABLE_CATALOG_MANAGED"]
     assert sorted(entry.path for entry in copied.store.list("")) == before
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_a_vacuum_of_somebody_else_leaves_incremental_snapshots(tmp_path: Path, full: bool) -> None:
+    """N3: what the newest table version does not show any more belongs to older snapshots."""
+    pipeline = make_pipeline(tmp_path, configured(local=False, retention="2"))
+    cycle(pipeline, "run-1", FIRST, KindPolicy.INCREMENTAL)
+    cycle(pipeline, "run-2", dict.fromkeys(range(40), "b"), KindPolicy.INCREMENTAL)
+    table = DeltaTable(pipeline.store.uri(LogPaths(LOG).table))
+    table.vacuum(0, dry_run=False, enforce_retention_duration=False, full=full)
+    _, batches = read_rows(pipeline, LOG, ReadRequest(snapshot=1))
+    assert {row["id"]: row["text"] for batch in batches for row in batch.to_pylist()} == FIRST

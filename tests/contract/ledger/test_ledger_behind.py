@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from support import restoring
 from support.effort import choose, rotate
 from support.landing import record
 from support.old_ledgers import (
@@ -27,10 +29,11 @@ from support.old_ledgers import (
     take,
     versions,
 )
-from support.pipelines import contents, judge_all, rows_of
+from support.pipelines import contents, judge_all, make_pipeline, rows_of
 from tidefold.domain.log_state import LogState, Snapshot, State
 from tidefold.domain.paths import DataFileName
 from tidefold.domain.retention import references
+from tidefold.domain.snapshot.claim import KindPolicy
 from tidefold.errors import CorruptError, TidefoldError
 from tidefold.operations.ground.outcome import Outcome, Status
 from tidefold.operations.ground.pipeline import Pipeline
@@ -45,6 +48,7 @@ from tidefold.operations.snapshot.abort import abort
 from tidefold.operations.snapshot.confirm import Confirmation, confirm
 from tidefold.operations.verify.scrub import scrub
 from tidefold.operations.verify.verify import verify
+from tidefold.wiring import open_pipeline
 
 REFUSED = ("LEDGER_BEHIND", "LEDGER_LOST")
 
@@ -403,3 +407,29 @@ def test_the_abort_of_a_snapshot_that_no_reader_saw_is_harmless(tmp_path: Path, 
     publish(root, "again")
     assert len(published(root)) == 7
     assert opened(root).ledger(LOG).read().unfolded == ()
+
+
+def test_half_a_restore_names_all_newer_folders_at_once(tmp_path: Path) -> None:
+    """It took a run for each of them, with no word of why."""
+    pipeline = make_pipeline(tmp_path, restoring.configured(local=False, retention="2"))
+    restoring.cycle(pipeline, "run-1", restoring.FIRST)
+    store = tmp_path / "store"
+    for name in ("logs", "tables", "changelog"):
+        shutil.copytree(store / name, tmp_path / "old" / name)
+    for number in (2, 3):
+        restoring.take(pipeline, {number: "newer"})
+        restoring.fold(pipeline, f"run-{number}", KindPolicy.FULL)
+        restoring.publish(pipeline)
+    for name in ("logs", "tables", "changelog"):
+        shutil.rmtree(store / name)
+        shutil.move(tmp_path / "old" / name, store / name)
+    again = open_pipeline(tmp_path / "tidefold.yaml")
+    restoring.take(again, {2: "again"})
+    refused = restoring.fold(again, "run-4", KindPolicy.FULL)
+    assert refused.error_code == "NAME_TAKEN"
+    assert refused.error is not None
+    folders = re.findall(r"`(0\d+)`", refused.error.hint)
+    assert folders == ["0000000002", "0000000003"]
+    for folder in folders:
+        shutil.rmtree(store / "snapshots" / LOG / folder, ignore_errors=True)
+    assert restoring.fold(again, "run-5", KindPolicy.FULL).status == "staged"

@@ -11,6 +11,7 @@ import pytest
 from deltalake import DeltaTable
 from typer.testing import CliRunner
 
+from support import restoring
 from support.pipelines import CONFIG, judge_all, make_pipeline, put, snapshot_rows, table_rows, with_log_shape
 from support.s3_server import S3Bucket
 from tidefold.changelog.schema import DELETE
@@ -18,12 +19,13 @@ from tidefold.cli.app import app
 from tidefold.compute.runners import in_process
 from tidefold.domain.external_snapshot import Ownership
 from tidefold.domain.log_state import Column
-from tidefold.domain.paths import LogPaths
+from tidefold.domain.paths import LogPaths, data_path
+from tidefold.domain.snapshot.claim import KindPolicy
 from tidefold.errors import StorageError
-from tidefold.operations.ground.outcome import Outcome
-from tidefold.operations.ground.pipeline import Pipeline
-from tidefold.operations.ground.schema_update import apply_configured_schema
-from tidefold.operations.requests import Fold, Import
+from tidefold.ledger import read_manifest
+from tidefold.operations.ingest.schema_update import apply_configured_schema
+from tidefold.operations.outcome import Outcome
+from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.retention.clean import drop
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
@@ -221,3 +223,31 @@ def test_a_run_names_its_requests_and_bytes(pipeline: Pipeline) -> None:
     found = json.loads(CliRunner().invoke(app, [*command, "--format", "json"]).stdout)["s3"]
     assert found["requests"]["list_objects_v2"] > 0
     assert found["bytes_received"] > 0
+
+
+def test_where_links_are_copies_an_incremental_snapshot_copies_nothing(s3: S3Bucket, tmp_path: Path) -> None:
+    """N2, N5: after a full one every file lies in the table's folder already; none is copied, or sent twice."""
+    pipeline = make_pipeline(tmp_path, CONFIG.replace("store: store\n", f"store: {s3.address}\n"))
+    restoring.cycle(pipeline, "run-1", restoring.FIRST)
+    restoring.take(pipeline, {1: "b"})
+    s3.server.heal()
+    outcome = restoring.fold(pipeline, "run-2", KindPolicy.INCREMENTAL)
+    assert outcome.facts["files_carried"] == 3
+    requests = [method for method, address in s3.server.requests() if ".parquet" in address and "/tables/" in address]
+    assert requests.count("PUT") == 1
+    assert requests.count("POST") == 0
+    restoring.publish(pipeline)
+    assert table_rows(pipeline) == {**restoring.FIRST, 1: "b"}
+
+
+def test_a_table_file_that_was_altered_is_not_shared(s3: S3Bucket, tmp_path: Path) -> None:
+    """I14, N3: the same where links are copies: a file that is not proved is refused."""
+    pipeline = make_pipeline(tmp_path, CONFIG.replace("store: store\n", f"store: {s3.address}\n"))
+    restoring.cycle(pipeline, "run-1", restoring.FIRST)
+    restoring.take(pipeline, {1: "b"})
+    state = pipeline.ledger("accounts").read()
+    for file in read_manifest(pipeline.store, "accounts", state.snapshots[0]).files:
+        key = f"a/store/{data_path(LogPaths('accounts').table, file.name)}"
+        s3.client.put_object(Bucket=s3.name, Key=key, Body=b"x" * file.bytes)
+    assert restoring.fold(pipeline, "run-2", KindPolicy.INCREMENTAL).error_code == "NAME_TAKEN"
+    assert restoring.fold(pipeline, "run-3", KindPolicy.FULL).status == "staged"

@@ -13,15 +13,31 @@ import pytest
 
 from support.interleaved import run_then
 from support.pipelines import contents, make_pipeline, put, table_rows
-from support.restoring import BATCHES, LOG, THIRD, Bench, bench, configured, copy_of, cycle, files_of, flip, spoil, take
+from support.restoring import (
+    BATCHES,
+    LOG,
+    THIRD,
+    Bench,
+    bench,
+    configured,
+    copy_of,
+    cycle,
+    files_of,
+    flip,
+    names_of,
+    spoil,
+    take,
+)
 from tidefold.compute.runners import Runner, TaskAnswer, TaskWork, in_process
 from tidefold.domain.log_state import Drill, State
 from tidefold.domain.snapshot import transitions
+from tidefold.domain.snapshot.claim import KindPolicy
 from tidefold.errors import InvalidInputError, NotFoundError, RefusedError, StorageError
 from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.inspect.status import history, status
 from tidefold.operations.requests import Fold
 from tidefold.operations.restore.export import Trial, drill
+from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot.compact_log import take_tail
 from tidefold.operations.snapshot.materialize import materialize
 
@@ -184,3 +200,17 @@ def test_what_a_killed_drill_left_goes_with_the_next_one(made: Bench) -> None:
     assert drill(pipeline, LOG).error_code is None
     assert sorted(path.name for path in parent.iterdir()) == ["alive", "alive.lock"]
     held[1].close()
+
+
+def test_a_drill_of_an_incremental_snapshot_with_a_lost_file_is_recorded(tmp_path: Path) -> None:
+    """L6: that its rows cannot be had is what a drill is to find out, whatever the error is called."""
+    pipeline = make_pipeline(tmp_path, configured(local=False, retention="2"))
+    for number in (1, 2):
+        cycle(pipeline, f"run-{number}", dict.fromkeys(range(40), f"{number}"), KindPolicy.INCREMENTAL)
+    truncate(pipeline, LOG)
+    names_of(pipeline, 1, files_of(pipeline, 1)[0].name)[0].unlink()
+    outcome = drill(pipeline, LOG, 1, trial=Trial(str(tmp_path / "drill")))
+    assert outcome.error_code == "DRILL_FAILED"
+    drilled = pipeline.ledger(LOG).read().snapshots[0].drill
+    assert drilled is not None
+    assert not drilled.passed

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import date
@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from support.faults import Fault, FaultyStore, Killed
-from support.pipelines import make_pipeline, put, rows_of, snapshot_rows, table_rows
+from support.pipelines import make_pipeline, put, rows_of, snapshot_rows, table_rows, with_log_shape
 from support.restoring import (
     BATCHES,
     FIRST,
@@ -40,16 +40,16 @@ from support.restoring import (
     stored,
     take,
 )
-from tidefold.compute.runners import in_process
+from tidefold.compute.runners import TaskAnswer, TaskWork, in_process
 from tidefold.domain.log_state import SnapshotKind, State
 from tidefold.domain.paths import LogPaths, data_path
+from tidefold.domain.retention import log_bounds
 from tidefold.domain.snapshot.claim import KindPolicy, RestoreMode, RestorePoint
 from tidefold.errors import TidefoldError
 from tidefold.fold import inputs
-from tidefold.operations.ground.outcome import Outcome
-from tidefold.operations.ground.pipeline import Pipeline
-from tidefold.operations.requests import Restore
-from tidefold.operations.retention.subsume import subsume
+from tidefold.operations.outcome import Outcome
+from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.retention.subsume import find_files_to_delete, subsume
 from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot.abort import abort
 from tidefold.operations.snapshot.compact_log import take_tail
@@ -543,3 +543,32 @@ def test_a_lost_manifest_of_the_newest_snapshot_holds_up_neither_fold_nor_confir
     Path(pipeline.store.uri(LogPaths(LOG).manifest(3))).unlink()
     cycle(pipeline, "run-4", {1: "d"})
     assert table_rows(pipeline) == rows_after(*BATCHES, {1: "d"})
+
+
+def test_what_a_restore_may_fall_back_on_is_not_retired_under_it(tmp_path: Path) -> None:
+    """I10, I12, I14: the rows of a damaged snapshot are made from an older one whose file is taken over by its name; a
+    clean-up that was planned meanwhile must not remove it.
+    """
+    pipeline = make_pipeline(tmp_path, configured(local=False, retention="2"))
+    wide = with_log_shape(pipeline, buckets=8)
+    cycle(wide, "run-1", FIRST)
+    cycle(pipeline, "run-2", {}, KindPolicy.FULL)  # The same rows in other files: four buckets.
+    cycle(pipeline, "run-3", {i: f"c {i}" for i in range(40)})
+    cycle(pipeline, "run-4", {i: f"d {i}" for i in range(40)})
+    going: list[str] = []
+
+    def run(work: TaskWork, tasks: Sequence[str]) -> list[TaskAnswer]:
+        wanted = pipeline.ledger(LOG).commit(lambda state: log_bounds.subsume(state, 2))
+        retired = log_bounds.deletable(wanted, pipeline.config.retention.grace, "2030-01-01T00:00:00+00:00")
+        going.extend(e.path for e in find_files_to_delete(pipeline.store, wanted, retired))
+        return in_process(work, tasks)
+
+    for file in files_of(pipeline, 2):
+        for path in names_of(pipeline, 2, file.name):
+            path.unlink()
+    asking = Restore("back", RestorePoint(2, RestoreMode.SKIP), kind=KindPolicy.INCREMENTAL)
+    [outcome] = materialize(pipeline, [LOG], asking, run)
+    assert outcome.status == "staged", outcome
+    publish(pipeline)
+    pipeline.store.delete(going)
+    assert table_rows(pipeline) == FIRST

@@ -15,11 +15,13 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 
 from support.faults import Fault, FaultyStore, Killed
-from support.pipelines import contents, make_pipeline, rows_of
+from support.pipelines import contents, make_pipeline, rows_of, with_log_shape
 from support.restoring import (
     BATCHES,
+    FIRST,
     LOG,
     SECOND,
     THIRD,
@@ -31,6 +33,7 @@ from support.restoring import (
     cycle,
     files_of,
     flip,
+    names_of,
     restore,
     rows_after,
     spoil,
@@ -43,7 +46,7 @@ from tidefold.compute.runners import in_process
 from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.log_state import State
 from tidefold.domain.paths import LogPaths
-from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
+from tidefold.domain.snapshot.claim import KindPolicy, RestoreMode, RestorePoint
 from tidefold.errors import InvalidInputError, NotFoundError, RefusedError, TidefoldError
 from tidefold.fold import inputs
 from tidefold.operations.ground import originals as external
@@ -446,3 +449,18 @@ def test_explain_is_refused_as_the_restore_would_be(made: Bench) -> None:
         explain(pipeline, LOG, asking(9))
     assert explain(pipeline, LOG, asking(1, RestoreMode.SKIP)).facts["to_sqn"] == 4
     assert everything(pipeline) == before
+
+
+def test_a_recipe_that_cannot_be_followed_leaves_no_file_in_the_place(tmp_path: Path) -> None:
+    """L6, L8: of a bucket that two files of an older snapshot would make one was copied when the other proved bad."""
+    pipeline = make_pipeline(tmp_path, configured(local=False, retention="2"))
+    cycle(with_log_shape(pipeline, buckets=8), "run-1", FIRST)
+    cycle(pipeline, "run-2", {}, KindPolicy.FULL)  # The same rows in other files: four buckets.
+    for file in files_of(pipeline, 2):
+        for path in names_of(pipeline, 2, file.name):
+            path.unlink()
+    flip(names_of(pipeline, 1, files_of(pipeline, 1)[1].name)[0])
+    outcome = restore_to(pipeline, LOG, 2, str(tmp_path / "there"))
+    assert outcome.facts["rows"] == len(FIRST)
+    shown = DeltaTable(str(tmp_path / "there")).get_add_actions().column("path").to_pylist()
+    assert {f"_data/{path.name}" for path in (tmp_path / "there" / "_data").iterdir()} == set(shown)

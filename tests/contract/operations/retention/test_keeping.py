@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
+from support import timed_rows
 from support.effort import list_moments
 from support.faults import Fault, attempt, check_nothing_left_over, on_copy, reopened
 from support.pipelines import (
@@ -20,6 +21,7 @@ from support.pipelines import (
     snapshot_rows,
     table_rows,
 )
+from tidefold.changelog.segment import read_change_set
 from tidefold.compute.runners import in_process
 from tidefold.domain.log_state import State
 from tidefold.domain.paths import LogPaths
@@ -32,7 +34,8 @@ from tidefold.operations.retention.references import tag, untag
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import materialize
+from tidefold.operations.snapshot.materialize import Fold, Restore, materialize
+from tidefold.wiring import open_pipeline
 
 KEEPING = CONFIG.replace("store: store\n", "store: store\nretention: {snapshots: 2}\n")
 
@@ -244,3 +247,26 @@ def test_an_interrupted_drop_lets_nobody_in_and_is_finished_by_the_next(pipeline
         drop(left, "accounts", plan=False)
         assert len(left.store.list("logs")) == len(left.store.list("")) - 1 == 1
         assert not left.ledger("accounts").exists()
+
+
+def test_the_position_outlives_the_log_and_the_log_does_not_grow(tmp_path: Path) -> None:
+    """airbytehq/airbyte#49802, #47547, #46571 (position lost, days of full resync), PeerDB-io/peerdb#4664 (raw table of
+    49.5 M rows, growing): the log reaches back to the oldest kept snapshot, and no further.
+    """
+    pipeline = timed_rows.opened(tmp_path)
+    segments = []
+    for number in range(12):
+        path = timed_rows.land(tmp_path, 10 * number, [timed_rows.put(i, number, f"{number}") for i in range(10)])
+        assert timed_rows.take(pipeline).facts["changes"] == 10
+        timed_rows.publish(pipeline, f"run-{number}")
+        subsume(pipeline, timed_rows.LOG)
+        truncate(pipeline, timed_rows.LOG)
+        path.unlink()
+        segments.append(sum(1 for _ in (tmp_path / "store/changelog").rglob("*.seg")))
+    assert max(segments[2:]) <= 2
+    state = pipeline.ledger(timed_rows.LOG).read()
+    assert (state.positions[0].next_offset, state.truncated_to) == (120, 11)
+    assert [len(read_change_set(pipeline.store, c)) for c in state.change_sets] == [10]
+    assert timed_rows.take(open_pipeline(tmp_path / "tidefold.yaml")).status == "nothing"
+    timed_rows.land(tmp_path, 120, [timed_rows.put(1, 50, "goes on")])
+    assert timed_rows.take(pipeline).facts["changes"] == 1

@@ -1,26 +1,39 @@
-"""What killed runs and old versions leave goes under retention rules: files of Delta logs, scratch folders."""
+"""What killed runs, late tasks and old versions leave goes under retention rules: files of tables, logs and scratch."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import time
+import uuid
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from deltalake import DeltaTable
 
-from support.pipelines import make_pipeline, table_rows
-from support.restoring import LOG, Rows, configured, cycle, publish, restore
-from tidefold.domain.paths import LogPaths
+from support import timed_rows
+from support.pipelines import contents, judge_all, make_pipeline, table_rows
+from support.restoring import FIRST, LOG, Rows, configured, cycle, files_of, fold, publish, restore, take
+from tidefold.compute.runners import TaskAnswer, TaskWork, in_process
+from tidefold.domain.key_groups import KeyGroups
+from tidefold.domain.paths import DataFileName, LogPaths, data_path
 from tidefold.domain.snapshot.claim import KindPolicy, RestoreMode
-from tidefold.operations.ground.outcome import Outcome
-from tidefold.operations.ground.pipeline import Pipeline
-from tidefold.operations.retention.clean import clean
+from tidefold.errors import StorageError
+from tidefold.operations.outcome import Outcome
+from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.retention.clean import clean, drop
 from tidefold.operations.retention.references import tag
 from tidefold.operations.retention.subsume import subsume
+from tidefold.operations.retention.truncate import truncate
+from tidefold.operations.snapshot.abort import abort
+from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.materialize import Fold, materialize
 from tidefold.operations.verify.verify import Asked, verify
+from tidefold.storage.local_store import LocalStore
 
 RUNS = 13
 ROWS: Rows = {i: f"{i}" for i in range(RUNS)}
@@ -172,3 +185,103 @@ def test_reports_and_verdicts_of_ended_snapshots_go_after_their_days(
     assert there(2) == set()
     assert pipeline.ledger(LOG).read().snapshot(2) is not None
     assert there(RUNS) == {*names}
+
+
+def test_a_second_file_of_one_task_in_the_tables_folder_is_cleaned_up(tmp_path: Path) -> None:
+    """I22: of a task that ran twice one file counts; the other lies in the table's folder when it was incremental."""
+    pipeline = make_pipeline(tmp_path, configured(local=False, retention="2"))
+    cycle(pipeline, "run-1", FIRST)
+    cycle(pipeline, "run-2", {1: "b"}, KindPolicy.INCREMENTAL)
+    [new] = [f for f in files_of(pipeline, 2) if not f.carried]
+    stray = str(replace(DataFileName.parse(new.name), unique=uuid.uuid4().hex))
+    path = data_path(LogPaths(LOG).table, stray)
+    pipeline.store.put_if_absent(path, b"the same rows once more")
+    before = {e.path for e in pipeline.store.list(LogPaths(LOG).table)}
+    clean(pipeline, [LOG])
+    assert {e.path for e in pipeline.store.list(LogPaths(LOG).table)} == before - {path}
+
+
+def test_clean_goes_on_where_a_manifest_is_lost(tmp_path: Path) -> None:
+    """I11, I22: then nothing is deleted of which nobody knows who needs it, and the rest goes."""
+    pipeline = make_pipeline(tmp_path, configured(local=False, retention="2"))
+    cycle(pipeline, "run-1", FIRST)
+    Path(pipeline.store.uri(LogPaths(LOG).manifest(1))).unlink()
+    take(pipeline, {1: "b"})
+    before = {e.path for e in pipeline.store.list("tables")}
+    # A zombie's file, after its attempt failed for want of the manifest.
+    assert fold(pipeline, "run-2").error_code == "FILE_MISSING"
+    late = data_path(LogPaths(LOG).snapshot(2), "late.parquet")
+    pipeline.store.put_if_absent(late, b"late")
+    [_, outcome] = clean(pipeline, [LOG])
+    assert outcome.facts["paths"] == [late]
+    assert {e.path for e in pipeline.store.list("tables")} == before
+
+
+@pytest.mark.parametrize("kind", [KindPolicy.FULL, KindPolicy.INCREMENTAL])
+def test_what_an_attempt_of_a_dropped_log_writes_late_is_cleaned_up(tmp_path: Path, kind: KindPolicy) -> None:
+    """I22, C13: its id is not known to the next log of that name, and never will be."""
+    pipeline = make_pipeline(tmp_path, configured(local=False, retention="2"))
+    cycle(pipeline, "run-1", FIRST)
+    take(pipeline, {1: "b"})
+
+    lates: list[str] = []
+
+    def run(work: TaskWork, tasks: Sequence[str]) -> list[TaskAnswer]:
+        attempt = pipeline.ledger(LOG).read().open_attempt
+        assert attempt
+        name = DataFileName(KeyGroups(0, 3), attempt.id, attempt.epoch, uuid.uuid4().hex, attempt.token)
+        folder = LogPaths(LOG).snapshot(2) if kind is KindPolicy.FULL else LogPaths(LOG).table
+        lates.append(data_path(folder, str(name)))
+        abort(pipeline, LOG, "not wanted")
+        drop(pipeline, LOG, plan=False)
+        cycle(pipeline, "run-1", dict.fromkeys(range(40), "new"))
+        pipeline.store.put_if_absent(lates[0], b"late")
+        return [StorageError("STORAGE", "late") for _ in tasks]
+
+    assert materialize(pipeline, [LOG], Fold("run-2", kind=kind), run)[0].error_code
+    [late] = lates
+    assert late in {e.path for e in pipeline.store.list("")}
+    before = {e.path for e in pipeline.store.list("tables")} | {e.path for e in pipeline.store.list("snapshots")}
+    clean(pipeline, [LOG])
+    after = {e.path for e in pipeline.store.list("tables")} | {e.path for e in pipeline.store.list("snapshots")}
+    assert after == before - {late}
+    assert table_rows(pipeline) == dict.fromkeys(range(40), "new")
+
+
+class _BlindStore(LocalStore):
+    """Lists nothing any more."""
+
+    def list(self, prefix: str, unfinished: bool = False) -> Any:
+        raise StorageError("STORAGE", "A listing failed.")
+
+
+def test_a_clean_up_deletes_only_what_the_ledger_has_released(tmp_path: Path) -> None:
+    """apache/paimon#7710, #3074, #6978: orphan clean-up deletes live data. Strangers' files, an attempt under way and
+    the table stay; an unanswered listing deletes nothing.
+    """
+    pipeline = timed_rows.opened(tmp_path)
+    for number in range(4):
+        timed_rows.land(tmp_path, 100 * number, [timed_rows.put(i, number, f"{number}") for i in range(20)])
+        timed_rows.take(pipeline)
+        timed_rows.publish(pipeline, f"run-{number}")
+    timed_rows.land(tmp_path, 900, [timed_rows.put(1, 9, "under way")])
+    timed_rows.take(pipeline)
+    [staged] = materialize(pipeline, [timed_rows.LOG], Fold("run-9"), in_process)
+    assert staged.status == "staged"
+    for path in ("tables/items/_data/notes.txt", "changelog/stranger.bin", "tables/other/_data/0.parquet"):
+        stranger = tmp_path / "store" / path
+        stranger.parent.mkdir(parents=True, exist_ok=True)
+        stranger.write_bytes(b"not ours")
+    before = contents(tmp_path / "store")
+    blind = Pipeline(pipeline.config, _BlindStore(tmp_path / "store"))
+    assert {outcome.status for outcome in clean(blind, [timed_rows.LOG])} == {"error"}
+    assert contents(tmp_path / "store") == before
+    clean(pipeline, [timed_rows.LOG])
+    assert contents(tmp_path / "store") == before
+    subsume(pipeline, timed_rows.LOG)
+    truncate(pipeline, timed_rows.LOG)
+    judge_all(pipeline, timed_rows.LOG)
+    assert confirm(pipeline, timed_rows.LOG, run_id="run-9").status == "published"
+    assert timed_rows.rows(pipeline)[:2] == [(0, 3, "3"), (1, 9, "under way")]
+    assert (tmp_path / "store/tables/items/_data/notes.txt").exists()
+    assert (tmp_path / "store/changelog/stranger.bin").exists()

@@ -1,6 +1,6 @@
 """Materialize, confirm, publish, abort against real Delta tables, the fold in this process.
 
-Promises I1, I4, I5, I8, I10, I13, I14, I19; requirements N1, N3, N4, N6; complaints 8, 16, 20 of the neighbours.
+Promises I1, I4, I5, I8, I10, I13, I14, I19; requirements N1, N3, N4, N6.
 """
 
 from __future__ import annotations

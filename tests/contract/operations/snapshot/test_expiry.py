@@ -5,26 +5,28 @@ These are the cases of Flink's TtlStateTestBase: clean-up when a snapshot is tak
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import polars
 import pytest
 
 from support.arrival import Landing
+from support.faults import Killed
 from support.pipelines import CONFIG, judge_all, make_pipeline, put
 from support.savepoints import bring_in, save
 from tidefold.cli.commands.setup import find_idle_settings
-from tidefold.compute.runners import in_process
+from tidefold.compute.runners import TaskAnswer, TaskWork, in_process
 from tidefold.config import Config
 from tidefold.domain.external_snapshot import Layout
 from tidefold.domain.log_state import Expire, SnapshotKind
 from tidefold.domain.snapshot.claim import KindPolicy
-from tidefold.operations.ground.outcome import Outcome
-from tidefold.operations.ground.pipeline import Pipeline
-from tidefold.operations.ground.read import ReadRequest, What, read_rows
-from tidefold.operations.inspect.diff import diff
-from tidefold.operations.requests import Fold
+from tidefold.errors import StorageError
+from tidefold.operations.inspect.read import ReadRequest, What, diff, read_rows
+from tidefold.operations.outcome import Outcome
+from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.restore.export import restore_to
 from tidefold.operations.snapshot import fold as fold_module
 from tidefold.operations.snapshot.compact_log import take_tail
@@ -208,3 +210,24 @@ def test_a_table_that_loses_all_rows_by_their_age_is_not_published(
     at.land("third.csv", [{"id": 6, "at": f"{NOW:%Y-%m-%d}"}])
     at.run()
     assert len(at.rows("o")) == 1 + ageless
+
+
+@pytest.mark.parametrize("how", ["killed", "failed"])
+def test_a_retry_on_the_next_day_drops_the_same_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    """I6, I24, N10: the limit is fixed when the run begins, as the docs say, whenever it is tried again."""
+    columns = "columns: {id: int, text: string, at: date}\n    ttl: {column: at, days: 10}"
+    pipeline = make_pipeline(tmp_path, CONFIG.replace("columns: {id: int, text: string}", columns, 1))
+    put(pipeline, [{"id": day, "text": "a", "at": date(2026, 1, day)} for day in range(1, 31)])
+    monkeypatch.setattr("tidefold.operations.snapshot.fold.now", lambda: "2026-01-30T23:59:00+00:00")
+
+    def run(work: TaskWork, tasks: Sequence[str]) -> list[TaskAnswer]:
+        if how == "killed":
+            raise Killed
+        return [StorageError("STORAGE", "The disk is full.") for _ in tasks]
+
+    with suppress(Killed):
+        materialize(pipeline, ["accounts"], Fold("run-1"), run)
+    monkeypatch.setattr("tidefold.operations.snapshot.fold.now", lambda: "2026-01-31T00:01:00+00:00")
+    assert fold(pipeline, "run-1").facts["rows"] == 11
+    snapshots = pipeline.ledger("accounts").read().snapshots
+    assert len({snapshot.expire for snapshot in snapshots}) == 1

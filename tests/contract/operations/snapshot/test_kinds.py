@@ -1,4 +1,4 @@
-"""Full and incremental snapshots: N1-N5, N7, N10, L8; promises I5, I10, I12, I14, I22; rescale and age limits too.
+"""Full and incremental snapshots: N1-N5, N7, N10, L8; promises I5, I10, I12, I14, I22; age limits too.
 
 All on real Delta tables. What a kept snapshot holds is compared with a dict after every step, and every full one is
 read alone by plain deltalake and Polars.
@@ -21,12 +21,14 @@ from support.faults import Killed
 from support.interleaved import run_then
 from support.pipelines import CONFIG, judge_all, make_pipeline, put, rows_of, snapshot_rows, table_rows, with_log_shape
 from support.planning import pending
+from support.restoring import files_of, names_of
 from tidefold.changelog.schema import DELETE
 from tidefold.compute.runners import Runner, TaskAnswer, TaskWork, in_process
 from tidefold.domain.log_state import Snapshot, SnapshotKind, State
 from tidefold.domain.paths import LogPaths, data_path
 from tidefold.domain.retention.log_bounds import with_files
 from tidefold.domain.snapshot.claim import KindPolicy, RestoreMode, RestorePoint
+from tidefold.errors import CorruptError
 from tidefold.fold.merge import merge
 from tidefold.ledger import read_manifest
 from tidefold.operations.ground.outcome import Outcome
@@ -165,49 +167,26 @@ def test_bytes_of_its_own_on_request(tmp_path: Path) -> None:
 # Rescale: the number of buckets
 
 
-@pytest.mark.rotates(3)
-@pytest.mark.parametrize(("before", "after"), [(4, 8), (4, 1), (4, 3), (1, 16), (16, 5)])
-def test_a_new_number_of_buckets_takes_effect_in_the_next_full_snapshot(
-    tmp_path: Path, before: int, after: int
-) -> None:
-    """L8: rows and order of every key stay right in both directions, and an incremental one keeps the old buckets."""
-    pipeline = with_log_shape(make_pipeline(tmp_path), buckets=before)
-    put(pipeline, [{"id": i, "text": f"a {i}"} for i in range(60)])
-    cycle(pipeline, "run-1")
-    wider = with_log_shape(pipeline, buckets=after)
-    put(wider, [{"id": 1, "text": "b"}, {"id": 2, "text": None, "_op": DELETE}])
-    kept_buckets = cycle(wider, "run-2", KindPolicy.INCREMENTAL)
-    assert kept_buckets.facts["buckets"] == before
-    put(wider, [{"id": 3, "text": "c"}])
-    outcome = cycle(wider, "run-3")
-    rows = {i: {1: "b", 3: "c"}.get(i, f"a {i}") for i in range(60) if i != 2}
-    assert table_rows(wider) == snapshot_rows(wider, 3) == rows
-    assert (outcome.facts["buckets"], outcome.facts["files_carried"]) == (after, 0)
-    manifest = read_manifest(wider.store, "accounts", kept(wider)[-1])
-    assert {f.key_groups.last - f.key_groups.first + 1 for f in manifest.files} <= {16 // after, 16 // after + 1}
-    # Restores work across the change both ways, and what is folded onto them too.
-    back, config = rows_in(wider, 1), wider
-    for number, (wanted, then) in enumerate([(1, {**back, 7: "d"}), (3, {**rows, 7: "e"})]):
-        asking = Restore(f"back-{number}", RestorePoint(wanted, RestoreMode.SKIP))
-        [restored] = materialize(config, ["accounts"], asking, in_process)
-        assert restored.status == "staged", restored
-        judge_all(config)
-        confirm(config, "accounts", Confirmation(run=f"back-{number}"))
-        assert table_rows(config) == rows_in(config, wanted)
-        put(config, [{"id": 7, "text": then[7]}])
-        cycle(config, f"on-{number}")
-        assert table_rows(config) == then
-    assert verify(wider, "accounts").error_code is None
+def test_the_same_run_that_asks_for_another_kind_is_refused(pipeline: Pipeline) -> None:
+    """I4: `--kind full` is something else than what is configured."""
+    incremental = pipeline.config.snapshots.model_copy(update={"kind": KindPolicy.INCREMENTAL})
+    configured_so = replace(pipeline, config=pipeline.config.model_copy(update={"snapshots": incremental}))
+    assert fold(configured_so, "run-1").facts["kind"] == "incremental"
+    assert fold(configured_so, "run-1", KindPolicy.FULL).error_code == "RUN_CHANGED"
 
 
-def test_a_rescale_alone_is_made_on_request(pipeline: Pipeline) -> None:
+def test_a_file_that_was_cut_after_it_was_judged_is_not_published(pipeline: Pipeline) -> None:
+    """N3, I8: the files of an incremental snapshot lie in the table's folder and nowhere else."""
     cycle(pipeline, "run-1")
-    wider = with_log_shape(pipeline, buckets=8)
-    assert fold(wider, "run-2").status == "nothing"
-    assert pending(wider, ["accounts"], Fold("run-3", kind=KindPolicy.FULL)) == ["accounts"]
-    assert cycle(wider, "run-3", KindPolicy.FULL).facts["buckets"] == 8
-    assert table_rows(wider) == {i: f"a {i}" for i in range(40)}
-    assert fold(wider, "run-4").status == "nothing"
+    put(pipeline, [{"id": 1, "text": "b"}])
+    fold(pipeline, "run-2", KindPolicy.INCREMENTAL)
+    judge_all(pipeline)
+    [new] = [f for f in files_of(pipeline, 2) if not f.carried]
+    [path] = names_of(pipeline, 2, new.name)
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(CorruptError):
+        confirm(pipeline, "accounts")
+    assert table_rows(pipeline) == {i: f"a {i}" for i in range(40)}
 
 
 # Rows that are too old

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from support import timed_rows
 from support.pipelines import judge_all
 from tidefold.compute.runners import in_process
 from tidefold.operations.ground.outcome import Outcome
@@ -79,7 +80,7 @@ def begun(folder: Path, policy: str = "quarantine") -> Pipeline:
 
 
 def test_above_the_horizon_nothing_comes_back_and_below_it_nothing_comes_in(tmp_path: Path) -> None:
-    """Complaints 1 and 2: the delete is remembered until its horizon was announced; then it is forgotten."""
+    """The delete is remembered until its horizon was announced; then it is forgotten."""
     pipeline = begun(tmp_path)
     state = pipeline.ledger(LOG).read()
     assert [s.horizon for s in state.snapshots] == [5, 30, 31]
@@ -141,3 +142,26 @@ def test_a_refused_record_that_newer_ones_of_its_key_follow(
     widened = open_pipeline(tmp_path / "tidefold.yaml")
     assert retry(widened, LOG).facts["changes"] == changes
     assert sum(entry.quarantined for entry in widened.ledger(LOG).read().landed) == left
+
+
+def test_tombstones_go_at_the_horizon_and_only_touched_ones_are_read(tmp_path: Path) -> None:
+    """Review of apache/spark PR 56016: tombstones stay for ever, and all of them are read each time."""
+    pipeline = timed_rows.opened(tmp_path, f"{timed_rows.BY_TIME}\n    late: {{allowed_lateness: 100}}")
+    timed_rows.land(tmp_path, 0, [timed_rows.gone(i, 10) for i in range(400)])
+    timed_rows.take(pipeline)
+    first = timed_rows.publish(pipeline, "run-1")
+    assert sum(f.rows for f in first.files if f.hidden) == 400
+    timed_rows.land(tmp_path, 400, [timed_rows.put(1_000, 50, "one bucket is touched")])
+    timed_rows.take(pipeline)
+    second = timed_rows.publish(pipeline, "run-2")
+    assert sorted(f.carried for f in second.files if f.hidden) == [False, True, True, True]
+    timed_rows.land(tmp_path, 500, [timed_rows.put(2_000 + i, 500, "much later") for i in range(40)])
+    timed_rows.take(pipeline)
+    timed_rows.publish(pipeline, "run-3")
+    timed_rows.land(tmp_path, 600, [timed_rows.put(2_000 + i, 501, "horizon of the last") for i in range(40)])
+    timed_rows.land(tmp_path, 700, [timed_rows.put(5, 11, "too late to know")])
+    taken = timed_rows.take(pipeline)
+    assert taken.facts["refused"] == {"LATE": 1}
+    last = timed_rows.publish(pipeline, "run-4")
+    assert [f for f in last.files if f.hidden] == []
+    assert len(timed_rows.rows(pipeline)) == 41

@@ -1,4 +1,4 @@
-"""A log whose columns change: S5, I28, complaint 21. Rows are compared with a dict that took every change and every
+"""A log whose columns change: S5, I28. Rows are compared with a dict that took every change and every
 change of the schema, one after the other, with values that Python converts.
 """
 
@@ -136,8 +136,8 @@ KINDS: list[tuple[str, Column, Column | None, Callable[[Any], Any]]] = [
 def test_complaint_21_no_value_becomes_null_through_a_schema_change(
     tmp_path: Path, kind: KindPolicy, name: str, before: Column, after: Column | None, converted: Callable[[Any], Any]
 ) -> None:
-    """Complaint 21 (delta-io/delta#1551, #2248, apache/paimon#1076): a schema change nulls or doubles a column. By
-    count of non-nulls and by values: in the table, in the snapshot itself, and live, before anything was folded.
+    """Elsewhere a schema change nulls or doubles a column (delta-io/delta#1551, #2248, apache/paimon#1076). By count of
+    non-nulls and by values: in the table, in the snapshot itself, and live, before anything was folded.
     """
     pipeline = new_pipeline(tmp_path, ID, before)
     value = (lambda i: date(2026, 1, 1 + i % 28)) if before.type == "date" else (lambda i: i * 3)

@@ -1,4 +1,4 @@
-"""An attempt without progress is taken over, one that lives is not; nobody sleeps here. I3, I20, I24; complaint 8."""
+"""An attempt without progress is taken over, one that lives is not; nobody sleeps here. I3, I20, I24."""
 
 from __future__ import annotations
 
