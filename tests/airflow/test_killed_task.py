@@ -78,7 +78,7 @@ def marked(shop: Shop, killed: Killed) -> Marked:
 
 
 def test_a_killed_task_is_tried_again_and_makes_one_snapshot(shop: Shop, killed: Killed) -> None:
-    """Complaint 8: by kill -9 of the process that runs the task, then of Spark, which costs no try."""
+    """By kill -9 of the process that runs the task, then of Spark, which costs no try."""
     [task] = [one for one in killed.run.instances if one["task_id"] == "materialize"]
     assert task["try_number"] == 2
     [*dead, made] = [s for s in shop.state("items").snapshots if s.run == killed.run.name]

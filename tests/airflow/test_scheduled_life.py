@@ -106,7 +106,7 @@ def test_each_step_of_each_log_is_a_job_of_the_warm_spark(first: FirstRun) -> No
 
 
 def test_every_log_is_announced_once(first: FirstRun) -> None:
-    """A3, complaint 25: the event carries what a consumer needs, and the run's last word is the table."""
+    """A3: the event carries what a consumer needs, and the run's last word is the table."""
     for log, rows in (("items", 20), ("notes", 1)):
         [event] = first.events[log]
         assert {name: event[name] for name in ("snapshot", "version", "rows")} == {
@@ -126,7 +126,7 @@ def test_numbers_of_each_step_are_sent_as_metrics(first: FirstRun) -> None:
 
 
 def test_lineage_names_what_was_read_and_what_is_shown(first: FirstRun) -> None:
-    """OpenLineage, complaint 25: inputs and outputs are not empty."""
+    """OpenLineage: inputs and outputs are not empty."""
     events = [e for e in first.lineage if e["eventType"] == "COMPLETE" and e["job"]["name"].endswith(".confirm")]
     outputs = {one["name"].rpartition("/")[2]: one for event in events for one in event["outputs"]}
     assert set(outputs) == {"items", "notes"}

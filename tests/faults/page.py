@@ -184,7 +184,7 @@ _FIXED: dict[str, tuple[str, str]] = {
     ),
     "input": (
         "136",
-        "`test_bad_input.py` 52, `test_ingest_bad_input.py` 21, `test_ingest_rows.py` 63; configuration 257 more",
+        "`test_bad_input.py` 52, `test_bad_files.py` 21, `test_ingest_rows.py` 63; configuration 257 more",
     ),
     "security": ("124", "`test_injected_strings.py` 84, `test_bad_parameters.py` and `test_page_rights.py` 40"),
     "formats": ("13 tests", "`test_golden.py`"),

@@ -1,4 +1,4 @@
-"""The jobs as users start them: spark-submit in a process of its own, killed and put to sleep. I3, I19; complaint 8."""
+"""The jobs as users start them: spark-submit in a process of its own, killed and put to sleep. I3, I19."""
 
 from __future__ import annotations
 

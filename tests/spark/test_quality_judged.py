@@ -1,6 +1,6 @@
 """What a judgement compares with, over real snapshots: stored numbers, other logs, frozen instants; and audits.
 
-Promises I4, I8, I24; complaints 7 and 25.
+Promises I4, I8, I24.
 """
 
 from __future__ import annotations

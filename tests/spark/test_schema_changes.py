@@ -1,4 +1,4 @@
-"""Spark reads a table whose columns changed as deltalake does, and folds across the change. S5, complaint 21."""
+"""Spark reads a table whose columns changed as deltalake does, and folds across the change. S5."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 engines.
 
 A test file that imports these tests provides the fixtures `frames`, and `number`, which numbers the random cases. Each
-limit is set where the naive result just passes, and where it just fails. Complaints 7 and 8; promise I8: what could not
+limit is set where the naive result just passes, and where it just fails. Promise I8: what could not
 be computed has not passed.
 """
 

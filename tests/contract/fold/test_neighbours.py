@@ -65,7 +65,7 @@ def test_a_published_case_gives_the_rows_that_are_documented(case: Case) -> None
 
 @pytest.mark.parametrize("case", REFUSED, ids=named)
 def test_a_definition_that_cannot_be_exact_is_refused_by_name(case: Refused) -> None:
-    """Complaint 6: an option without effect, or without a sure one, is a mistake."""
+    """An option without effect, or without a sure one, is a mistake."""
     assert {code for code, *_ in merge_mistakes(case.shape)} == {case.code}
     assert line(case) in page_lines()
 

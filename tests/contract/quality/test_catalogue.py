@@ -1,4 +1,4 @@
-"""The catalogue without a JVM: see tests/support/quality_suite.py. Complaints 7 and 8; promise I8."""
+"""The catalogue without a JVM: see tests/support/quality_suite.py. Promise I8."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """`schema_evolution` of a log, `aliases` and `default` of its columns: what they mean, and mistakes by name.
-Complaint 6: an option that has no effect is an error of the configuration.
+An option that has no effect is an error of the configuration.
 """
 
 from __future__ import annotations

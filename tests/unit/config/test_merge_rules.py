@@ -1,5 +1,6 @@
-"""What `order`, `merge` and `late` of a log may say: an option without effect, or without an exact result, is a mistake
-(complaint 6: options that are ignored in silence).
+"""What `order`, `merge` and `late` of a log say: an option without effect, or without an exact result, is a mistake.
+
+Other programs ignore such options in silence (dlt-hub/dlt#2201 and PR 2202 `dedup_sort`, apache/paimon#8858, #10134).
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ WRONG = {
     "key: [id]\n    merge: newest": "CONFIG_UNKNOWN_VALUE",
     "key: [id]\n    merge: {engine: last, groups: [{columns: [a]}]}": "MERGE_WITHOUT_EFFECT",
     "key: [id]\n    merge: {engine: partial, aggregates: {a: sum}}": "MERGE_WITHOUT_EFFECT",
+    "key: [id]\n    merge: {aggregates: {a: sum}}": "MERGE_WITHOUT_EFFECT",
+    "key: [id]\n    dedup_sort: desc": "CONFIG_UNKNOWN_KEY",
     "key: [id]\n    merge: {engine: partial, groups: [{columns: [id]}]}": "MERGE_COLUMN",
     "key: [id]\n    merge: {engine: partial, groups: [{columns: [a]}, {columns: [a]}]}": "MERGE_COLUMN",
     "key: [id]\n    merge: {engine: partial, groups: [{columns: [a], order: [t]}]}": "ORDER_COLUMN",

@@ -108,7 +108,7 @@ def test_a_sum_that_does_not_fit_is_refused() -> None:
 
 
 def test_ties_are_counted_and_listed() -> None:
-    """Complaints 3 and 5: of two changes of one order the later position counts, whatever the arrival."""
+    """Of two changes of one order the later position counts, whatever the arrival."""
     shape = shape_of(Engine.LAST, "columns")
     changes = [change(5, 7, text="a"), change(5, 9, text="b"), change(5, 9, text="b"), change(4, 1, id=2)]
     for given in (changes, changes[::-1]):
@@ -124,7 +124,7 @@ def test_a_change_that_comes_twice_is_no_tie() -> None:
 
 
 def test_a_tombstone_goes_behind_the_horizon() -> None:
-    """Complaints 1 and 2: a deleted row does not come back, and its tombstone does not stay for ever."""
+    """A deleted row does not come back, and its tombstone does not stay for ever."""
     shape = shape_of(Engine.LAST, "columns")
     _, deleted = fold(shape, [change(10, 0, _op=DELETE, at=None)])
     assert deleted.hidden is not None

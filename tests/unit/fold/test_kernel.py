@@ -1,4 +1,4 @@
-"""The merge of a bucket against a plain "sort, apply one by one" program. Promises I5, I25; complaints 1, 3, 5."""
+"""The merge of a bucket against a plain "sort, apply one by one" program. Promises I5, I25."""
 
 from __future__ import annotations
 

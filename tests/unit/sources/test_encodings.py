@@ -1,4 +1,4 @@
-"""Values as sources write them become values of their column, or are refused. Promise I28, complaint 21."""
+"""Values as sources write them become values of their column, or are refused. Promise I28."""
 
 from __future__ import annotations
 

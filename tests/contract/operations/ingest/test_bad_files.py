@@ -1,7 +1,6 @@
-"""A closer look at bad inputs (29 to 60): zipped and plain, newest and not, cut at any byte.
+"""Files that are empty, cut, or not what their name says, plain and zipped; and bad records between good ones.
 
-Each case says which records count, which reasons are in the quarantine, and that the counts add up (`take` checks).
-`test_bad_input.py` has a case for every number.
+Numbers are those of docs/bad-input.md; `test_bad_input.py` has a case for each. `take` checks that the counts add up.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Debezium end to end, from landed files to change sets: clears, snapshots, repeats, layouts. Complaints 1, 5."""
+"""Debezium end to end, from landed files to change sets: clears, snapshots, repeats, layouts."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Logs without a key: every row stays, also one like another, and what the source sends again is left out by order and
-count. Complaint 4; facts: decision 0003.
+count. Facts: decision 0003.
 """
 
 from __future__ import annotations

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from support import timed_rows
 from support.landing import ingest_items, land, make_landing, record, store_files
 from support.landing_rows import FOLDER, land_text, make_rows_landing
+from support.pipelines import contents
 from tidefold.domain.landing_problems import LISTED, LandingProblem
 from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.inspect.log_status import LogStatus
@@ -202,3 +204,27 @@ def test_a_run_of_everything_publishes_what_was_taken_and_exits_with_the_error(t
     assert found.exit_code == 2, found.output
     assert "FOREIGN_FILE" in found.output
     assert [e.name for e in open_pipeline(path).ledger("items").read().landed] == ["a.csv"]
+
+
+def test_no_landed_file_is_skipped_and_a_failed_try_moves_nothing(tmp_path: Path) -> None:
+    """apache/hudi#2850, #7249 (files older than the newest one are skipped, nobody lists what was read),
+    airbytehq/airbyte#12821 (a failed attempt moved the cursor).
+    """
+    pipeline = timed_rows.opened(tmp_path, f"{timed_rows.BY_TIME}\n    on_bad_record: fail")
+    newest = timed_rows.land(tmp_path, 0, [timed_rows.put(0, 0, "a")])
+    os.utime(newest, (2_000_000_000, 2_000_000_000))
+    timed_rows.take(pipeline)
+    before = contents(tmp_path / "store")
+    old = timed_rows.land(tmp_path, 10, [timed_rows.put(1, 1, "b")])
+    bad = timed_rows.land(tmp_path, 20, [timed_rows.put(2, 2, "c"), "{not json}"])
+    timed_rows.land(tmp_path, 30, [timed_rows.put(3, 3, "d")])
+    os.utime(old, (1_000_000_000, 1_000_000_000))
+    assert timed_rows.take(pipeline).error_code == "BAD_RECORDS"
+    assert contents(tmp_path / "store") == before
+    timed_rows.land(tmp_path, 20, [timed_rows.put(2, 2, "c")])
+    assert (timed_rows.take(pipeline).facts["files"], bad.exists()) == (3, True)
+    state = pipeline.ledger(timed_rows.LOG).read()
+    assert [entry.name for entry in state.landed] == [f"items+0+{n:010d}.jsonl" for n in (0, 10, 20, 30)]
+    assert [entry.changes for entry in state.landed] == [1, 1, 1, 1]
+    timed_rows.publish(pipeline, "run-1")
+    assert len(timed_rows.rows(pipeline)) == 4

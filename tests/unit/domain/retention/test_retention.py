@@ -1,4 +1,4 @@
-"""What may go and what must stay. Promises I9, I10, I12, I18; requirement C11; complaints 11, 12."""
+"""What may go and what must stay. Promises I9, I10, I12, I18; requirement C11."""
 
 from __future__ import annotations
 

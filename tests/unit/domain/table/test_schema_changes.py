@@ -1,4 +1,4 @@
-"""What may change in the columns of a log, by policy, and the move that takes it up: S5, I28; complaints 6 and 21."""
+"""What may change in the columns of a log, by policy, and the move that takes it up: S5, I28."""
 
 from __future__ import annotations
 
