@@ -13,10 +13,7 @@ from typing import Any
 from unittest import mock
 
 from faults.product import LocalStore, StorageError, UnknownOutcomeError
-
-
-class Killed(BaseException):
-    """The process is gone: nothing may catch this and go on."""
+from support.faults import Killed
 
 
 class CallFault(StrEnum):

@@ -17,6 +17,7 @@ import msgspec
 
 from model.oracle import Changes, Oracle, Place, folded, tails
 from support.dict_store import DictStore
+from support.faults import Killed
 from tidefold.changelog import write_intents
 from tidefold.domain.log_state import ChangeSet, Column, LogState, Snapshot, SnapshotKind, State, TableSpec
 from tidefold.domain.paths import CHANGELOG, INTENTS, LogPaths, data_path
@@ -37,10 +38,6 @@ T = TypeVar("T")
 Pick = Callable[[Sequence[T]], T]
 Process = Generator[None, None, None]
 EXPECTED_REFUSALS = (RefusedError, ConflictError, UnknownOutcomeError)
-
-
-class Killed(BaseException):
-    """The process is gone."""
 
 
 class WatchedStore(DictStore):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 from click.testing import Result
 from typer.testing import CliRunner
 
@@ -13,3 +16,13 @@ def call(*words: str, code: int | None = 0) -> Result:
     done = CliRunner(env={"COLUMNS": "200"}).invoke(app, list(words))
     assert code is None or done.exit_code == code, done.output
     return done
+
+
+def attempt(*words: str) -> Result:
+    """Runs a command under the name of the program, whatever its exit code."""
+    return CliRunner().invoke(app, list(words), prog_name="tidefold")
+
+
+def call_json(*words: str) -> Any:
+    """Returns what a command prints on stdout, which must be one JSON object and nothing else."""
+    return json.loads(attempt(*words, "--format", "json").stdout)

@@ -15,6 +15,7 @@ from unittest import mock
 import msgspec
 
 from support.dict_store import DictStore
+from support.faults import Killed
 from tidefold.changelog.schema import DELETE
 from tidefold.changelog.segment import read_change_set
 from tidefold.compute.runners import Runner, TaskAnswer, TaskWork, in_process
@@ -41,10 +42,6 @@ from tidefold.operations.snapshot import stage
 from tidefold.storage import Store, StoredObject
 
 Rows = dict[int, str | None]
-
-
-class Killed(BaseException):
-    """The process is dead: nothing may catch this and continue."""
 
 
 class Fault(StrEnum):

@@ -8,17 +8,16 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
 import tidefold
 from support.arrival import Landing
+from support.commands import attempt as call
+from support.commands import call_json
 from support.lives import CONFIG, PUBLISHED, abort, claim, confirm, judge, live, make_pipeline, publish, stage, take
 from support.loaded_modules import SPARK, run_and_find_loaded
 from tidefold.cli import spark_submit
-from tidefold.cli.app import app
 from tidefold.cli.spark_submit import check_java
 from tidefold.cli.terminal import Format, Terminal
 from tidefold.domain.log_state import Snapshot
@@ -39,15 +38,6 @@ def pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("TIDEFOLD_CONFIG", raising=False)
     return make_pipeline(tmp_path, CONFIG.replace("store: store\n", "store: store\nspark: {above: 0B}\n"))
-
-
-def call(*arguments: str) -> Result:
-    return CliRunner().invoke(app, list(arguments), prog_name="tidefold")
-
-
-def call_json(*arguments: str) -> Any:
-    """What a call prints on stdout, which must be one JSON object and nothing else."""
-    return json.loads(call(*arguments, "--format", "json").stdout)
 
 
 def test_validate_lists_the_logs_and_warns_of_missing_folders(pipeline: Pipeline) -> None:

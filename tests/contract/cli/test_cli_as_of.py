@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
+from support.commands import attempt as call
+from support.commands import call_json
 from support.instants import day, kept_as_of, staged
 from support.pipelines import CONFIG, contents, judge_all, make_pipeline, put
-from tidefold.cli.app import app
 from tidefold.compute.runners import in_process
 from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.requests import Fold
@@ -34,14 +32,6 @@ def pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
     for number in (3, 4):
         put(made, [{"id": number, "text": "a", "_ts": day(number)}])
     return made
-
-
-def call(*arguments: str) -> Result:
-    return CliRunner().invoke(app, list(arguments), prog_name="tidefold")
-
-
-def call_json(*arguments: str) -> Any:
-    return json.loads(call(*arguments, "--format", "json").stdout)
 
 
 def test_a_plan_tells_what_would_be_folded_and_changes_nothing(pipeline: Pipeline) -> None:

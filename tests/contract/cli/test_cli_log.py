@@ -5,7 +5,6 @@ Requirements C10, C11, C12, N2.
 
 from __future__ import annotations
 
-import json
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,15 +13,15 @@ from typing import Any
 
 import msgspec
 import pytest
-from typer.testing import CliRunner, Result
 
 import tidefold
+from support.commands import attempt as call
+from support.commands import call_json
 from support.lives import abort, claim, live
 from support.loaded_modules import run_and_find_loaded
 from support.pipelines import CONFIG, judge_all, make_pipeline, put, table_rows
 from tidefold.changelog.write_intents import Intent, IntentLog, begin
 from tidefold.cli import full_run, spark_submit
-from tidefold.cli.app import app
 from tidefold.compute.runners import in_process
 from tidefold.operations.ground.heartbeat import LEAST_PATIENCE
 from tidefold.operations.ground.pipeline import Pipeline
@@ -52,15 +51,6 @@ def cycle(pipeline: Pipeline, run: str) -> None:
     materialize(pipeline, ["accounts"], Fold(run), in_process)
     judge_all(pipeline)
     assert confirm(pipeline, "accounts", Confirmation(run=run)).status == "published"
-
-
-def call(*arguments: str) -> Result:
-    return CliRunner().invoke(app, list(arguments), prog_name="tidefold")
-
-
-def call_json(*arguments: str) -> Any:
-    """What a call prints on stdout, which must be one JSON object and nothing else."""
-    return json.loads(call(*arguments, "--format", "json").stdout)
 
 
 def only(*arguments: str) -> Any:

@@ -5,19 +5,17 @@ Requirements L6, L8.
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
 import tidefold
+from support.commands import attempt as call
+from support.commands import call_json
 from support.loaded_modules import run_and_find_loaded
 from support.pipelines import contents, judge_all, rows_of, table_rows
 from support.restoring import LOG, SECOND, THIRD, Bench, bench, configured, copy_of, files_of, flip, spoil
-from tidefold.cli.app import app
 from tidefold.cli.output.outcomes import BucketLine, read_lines
 from tidefold.operations.ground.outcome import Details
 from tidefold.operations.ground.pipeline import Pipeline
@@ -37,14 +35,6 @@ def pipeline(made: Bench, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
     monkeypatch.chdir(made.work)
     monkeypatch.delenv("TIDEFOLD_CONFIG", raising=False)
     return found
-
-
-def call(*arguments: str) -> Result:
-    return CliRunner().invoke(app, list(arguments), prog_name="tidefold")
-
-
-def call_json(*arguments: str) -> Any:
-    return json.loads(call(*arguments, "--format", "json").stdout)
 
 
 def test_a_restore_says_what_was_read_and_what_could_not_be(pipeline: Pipeline) -> None:

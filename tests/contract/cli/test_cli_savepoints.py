@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
+from support.commands import attempt as call
+from support.commands import call_json
 from support.pipelines import make_pipeline, table_rows
 from support.savepoints import THIRD, finish, make, saved_rows
-from tidefold.cli.app import app
 from tidefold.domain.external_snapshot import Layout
 from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.savepoint import take as operation
@@ -28,14 +26,6 @@ def pipeline(store: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TIDEFOLD_CONFIG", str(store.config.path))
     return store
-
-
-def call(*arguments: str) -> Result:
-    return CliRunner().invoke(app, list(arguments), prog_name="tidefold")
-
-
-def call_json(*arguments: str) -> Any:
-    return json.loads(call(*arguments, "--format", "json").stdout)
 
 
 def test_a_savepoint_is_told_in_one_line_and_in_json(pipeline: Pipeline, tmp_path: Path) -> None:

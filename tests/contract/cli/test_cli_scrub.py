@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
+from support.commands import attempt as call
+from support.commands import call_json
 from support.pipelines import judge_all, make_pipeline, put
-from tidefold.cli.app import app
 from tidefold.compute.runners import in_process
 from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.inspect.status import status as read_status
@@ -32,14 +30,6 @@ def pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
     judge_all(made)
     confirm(made, "accounts")
     return made
-
-
-def call(*arguments: str) -> Result:
-    return CliRunner().invoke(app, list(arguments), prog_name="tidefold")
-
-
-def call_json(*arguments: str) -> Any:
-    return json.loads(call(*arguments, "--format", "json").stdout)
 
 
 def test_shares_add_up_until_the_round_ends(pipeline: Pipeline) -> None:

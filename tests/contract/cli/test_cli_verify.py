@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
 import tidefold
+from support.commands import attempt as call
+from support.commands import call_json
 from support.loaded_modules import run_and_find_loaded
 from support.pipelines import judge_all, make_pipeline, put
-from tidefold.cli.app import app
 from tidefold.cli.output.outcomes import ProgressLine
 from tidefold.compute.runners import in_process
 from tidefold.operations.ground.pipeline import Pipeline
@@ -38,15 +36,6 @@ def pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
         judge_all(made)
         confirm(made, "accounts")
     return made
-
-
-def call(*arguments: str) -> Result:
-    return CliRunner().invoke(app, list(arguments), prog_name="tidefold")
-
-
-def call_json(*arguments: str) -> Any:
-    """What a call prints on stdout, which must be one JSON object and nothing else."""
-    return json.loads(call(*arguments, "--format", "json").stdout)
 
 
 def test_a_whole_log_is_one_line_and_a_log_without_data_too(pipeline: Pipeline) -> None:

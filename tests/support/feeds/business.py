@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -11,15 +9,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from support.feeds.deliveries import DeliveredFeed
+from support.feeds.deliveries import DeliveredFeed, lines
 
 _UUIDS = [f"3f2504e0-4f89-11d3-9a0c-0305e82c330{i}" for i in range(2)]
 _NAMED = "id,name,updated_at\n"
 _AT, _LATER = "2026-11-01 08:00:00", "2026-11-02 08:00:00"
-
-
-def _lines(*rows: Mapping[str, Any]) -> str:
-    return "".join(json.dumps(row) + "\n" for row in rows)
 
 
 def _connect(number: int, name: str, at: int) -> dict[str, Any]:
@@ -128,9 +122,9 @@ BUSINESS = [
     ),
     DeliveredFeed(
         "rows of a connector with their schema",
-        {"customers/shop.customers+0+0000000000.json": _lines(_connect(1, "Ann", 1793520000000),
+        {"customers/shop.customers+0+0000000000.json": lines(_connect(1, "Ann", 1793520000000),
                                                               _connect(2, "Bob", 1793520000000))},
-        {"customers/shop.customers+0+0000000002.json": _lines(_connect(2, "Bert", 1793520005000))},
+        {"customers/shop.customers+0+0000000002.json": lines(_connect(2, "Bert", 1793520005000))},
         ("id",),
         {(1,): {"name": "Ann"}, (2,): {"name": "Bert"}},
     ),
@@ -171,29 +165,29 @@ BUSINESS = [
 CONVERTED = [
     DeliveredFeed(
         "Oracle GoldenGate",
-        {"customers/c1.json": _lines(_goldengate("I", 1, "Ann", 1), _goldengate("I", 2, "Bob", 2))},
-        {"customers/c2.json": _lines(_goldengate("U", 1, "Anna", 3), _goldengate("D", 2, "Bob", 4))},
+        {"customers/c1.json": lines(_goldengate("I", 1, "Ann", 1), _goldengate("I", 2, "Bob", 2))},
+        {"customers/c2.json": lines(_goldengate("U", 1, "Anna", 3), _goldengate("D", 2, "Bob", 4))},
         ("ID",),
         {(1,): {"NAME": "Anna"}},
     ),
     DeliveredFeed(
         "Canal",
-        {"customers/c1.json": _lines(_canal("INSERT", 1, "Ann", 0), _canal("INSERT", 2, "Bob", 1))},
-        {"customers/c2.json": _lines(_canal("UPDATE", 1, "Anna", 2), _canal("DELETE", 2, "Bob", 3))},
+        {"customers/c1.json": lines(_canal("INSERT", 1, "Ann", 0), _canal("INSERT", 2, "Bob", 1))},
+        {"customers/c2.json": lines(_canal("UPDATE", 1, "Anna", 2), _canal("DELETE", 2, "Bob", 3))},
         ("id",),
         {("1",): {"name": "Anna"}},
     ),
     DeliveredFeed(
         "wal2json",
-        {"customers/c1.json": _lines(_wal2json("I", 1, 1, "Ann"), _wal2json("I", 2, 2, "Bob"))},
-        {"customers/c2.json": _lines(_wal2json("U", 1, 3, "Anna"), _wal2json("D", 2, 4))},
+        {"customers/c1.json": lines(_wal2json("I", 1, 1, "Ann"), _wal2json("I", 2, 2, "Bob"))},
+        {"customers/c2.json": lines(_wal2json("U", 1, 3, "Anna"), _wal2json("D", 2, 4))},
         ("id",),
         {(1,): {"name": "Anna"}},
     ),
     DeliveredFeed(
         "DynamoDB",
-        {"customers/a.json": _lines(_dynamodb("a", 5, 1), _dynamodb("b", 6, 1))},
-        {"customers/b.json": _lines(_dynamodb("a", 7, 2))},
+        {"customers/a.json": lines(_dynamodb("a", 5, 1), _dynamodb("b", 6, 1))},
+        {"customers/b.json": lines(_dynamodb("a", 7, 2))},
         ("id",),
         {("a",): {"qty": 7}, ("b",): {"qty": 6}},
     ),

@@ -19,6 +19,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable, write_deltalake
 
+from support.feeds.ordinary import lines
+
 Row = dict[str, Any]
 DAYS = (1, 2, 3)
 # The clocks of Berlin went back on the second day: the hour from 2 to 3 came twice.
@@ -218,13 +220,9 @@ def _json_row(row: Row) -> Row:
     }
 
 
-def _lines(rows: Iterable[Any]) -> str:
-    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-
-
 def _json(
     name: str,
-    shape: Callable[[list[Row]], str] = _lines,
+    shape: Callable[[list[Row]], str] = lines,
     *,
     make: Callable[[Change], Any] = lambda change: _json_row(change.row),
     extract: bool = False,
@@ -300,7 +298,7 @@ _SCHEMA = {"type": "struct", "fields": [{"field": "after", "type": "struct", "op
 
 
 def _numbered(
-    name: str, make: Callable[[Change, int], Any], shape: Callable[[list[Row]], str] = _lines
+    name: str, make: Callable[[Change, int], Any], shape: Callable[[list[Row]], str] = lines
 ) -> Callable[[Path, History, int], None]:
     """Writes records that count on from day to day."""
 

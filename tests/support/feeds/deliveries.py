@@ -40,7 +40,7 @@ class DeliveredFeed:
             path.write_bytes(data.encode() if isinstance(data, str) else data)
 
 
-def _lines(*rows: Mapping[str, Any]) -> str:
+def lines(*rows: Mapping[str, Any]) -> str:
     return "".join(json.dumps(row) + "\n" for row in rows)
 
 
@@ -85,10 +85,10 @@ DELIVERIES = [
     ),
     DeliveredFeed(
         "camel case, objects and lists, CRLF and a byte order mark",
-        {"customers/c1.json": "\ufeff" + _lines(
+        {"customers/c1.json": "\ufeff" + lines(
             _customer(1, "Ann", "Bonn", "2026-11-01T08:00:00.5Z"), _customer(2, "Bob", None, "2026-11-01T08:00:00Z"),
         ).replace("\n", "\r\n")},
-        {"customers/c2.json": _lines(
+        {"customers/c2.json": lines(
             _customer(2, "Bert", "Ulm", "2026-11-02T08:00:00Z")
         )},
         ("customerId",),
@@ -116,17 +116,17 @@ DELIVERIES = [
     ),
     DeliveredFeed(
         "names of an API, null among times",
-        {"issues/2026-11-01-8.json": _lines(_issue(1, "open", "2026-11-01T08:00:00Z"),
+        {"issues/2026-11-01-8.json": lines(_issue(1, "open", "2026-11-01T08:00:00Z"),
                                             _issue(2, "open", "2026-11-01T08:00:01Z"))},
-        {"issues/2026-11-01-9.json": _lines(_issue(1, "closed", "2026-11-01T09:00:00Z", "2026-11-01T09:00:00Z"))},
+        {"issues/2026-11-01-9.json": lines(_issue(1, "closed", "2026-11-01T09:00:00Z", "2026-11-01T09:00:00Z"))},
         ("id",),
         {(9001,): {"state": "closed"}, (9002,): {"state": "open"}},
     ),
     DeliveredFeed(
         "seconds since 1970, .ndjson",
-        {"readings/sensors-2026-11-01.ndjson": _lines({"sensor_id": "s1", "ts": 1793520000, "c": 1.5},
+        {"readings/sensors-2026-11-01.ndjson": lines({"sensor_id": "s1", "ts": 1793520000, "c": 1.5},
                                                       {"sensor_id": "s2", "ts": 1793520000, "c": 2})},
-        {"readings/sensors-2026-11-02.ndjson": _lines({"sensor_id": "s1", "ts": 1793606400, "c": -3.25})},
+        {"readings/sensors-2026-11-02.ndjson": lines({"sensor_id": "s1", "ts": 1793606400, "c": -3.25})},
         ("sensor_id",),
         {("s1",): {"c": -3.25}, ("s2",): {"c": 2.0}},
         "sensor_id\n\n\n\n",
@@ -186,17 +186,17 @@ DELIVERIES = [
     ),
     DeliveredFeed(
         "two partitions of a topic, values alone",
-        {"t/partition=0/shop.users+0+0000000000.json": _lines({"id": 1, "name": "a"}, {"id": 2, "name": "b"}),
-         "t/partition=1/shop.users+1+0000000000.json": _lines({"id": 3, "name": "c"})},
-        {"t/partition=1/shop.users+1+0000000001.json": _lines({"id": 3, "name": "d"})},
+        {"t/partition=0/shop.users+0+0000000000.json": lines({"id": 1, "name": "a"}, {"id": 2, "name": "b"}),
+         "t/partition=1/shop.users+1+0000000000.json": lines({"id": 3, "name": "c"})},
+        {"t/partition=1/shop.users+1+0000000001.json": lines({"id": 3, "name": "d"})},
         ("id",),
         {(1,): {"name": "a"}, (2,): {"name": "b"}, (3,): {"name": "d"}},
     ),
     DeliveredFeed(
         "fields that come later",
-        {"users/1.jsonl": _lines({"id": 1, "name": "a", "updated_at": "2026-11-01T08:00:00Z"},
+        {"users/1.jsonl": lines({"id": 1, "name": "a", "updated_at": "2026-11-01T08:00:00Z"},
                                  {"id": 2, "name": "b", "mail": "b@x", "updated_at": "2026-11-01T08:00:00Z"})},
-        {"users/2.jsonl": _lines({"id": 1, "name": "a", "mail": "a@x", "updated_at": "2026-11-02T08:00:00Z"})},
+        {"users/2.jsonl": lines({"id": 1, "name": "a", "mail": "a@x", "updated_at": "2026-11-02T08:00:00Z"})},
         ("id",),
         {(1,): {"mail": "a@x"}, (2,): {"mail": "b@x"}},
         "\npartial\n\n",

@@ -10,14 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from support.feeds.deliveries import DeliveredFeed
+from support.feeds.deliveries import DeliveredFeed, lines
 
 _AT, _LATER = "2026-11-01 08:00:00", "2026-11-02 08:00:00"
 _MS = 1793520000000
-
-
-def _lines(*rows: Mapping[str, Any]) -> str:
-    return "".join(json.dumps(row) + "\n" for row in rows)
 
 
 def _parquet(columns: Mapping[str, pa.DataType], *rows: tuple[Any, ...], int96: bool = False) -> bytes:
@@ -99,8 +95,8 @@ STREAMS = [
     ),
     DeliveredFeed(
         "events of a payment service",
-        {"events/2026-11-01.jsonl": _lines(_stripe(1, "created", "a@x"), _stripe(2, "updated", "b@x"))},
-        {"events/2026-11-02.jsonl": _lines(_stripe(3, "updated", "c@x"), _stripe(2, "updated", "b@x"))},
+        {"events/2026-11-01.jsonl": lines(_stripe(1, "created", "a@x"), _stripe(2, "updated", "b@x"))},
+        {"events/2026-11-02.jsonl": lines(_stripe(3, "updated", "c@x"), _stripe(2, "updated", "b@x"))},
         ("id",),
         {("evt_1",): {"type": "customer.created"}, ("evt_2",): {}, ("evt_3",): {"type": "customer.updated"}},
         "id\n\n",
@@ -172,43 +168,43 @@ _ANNA = {(1,): {"name": "Anna"}}
 CONVERTED_STREAMS = [
     _converted(
         "CockroachDB", "ndjson",
-        _lines(_cockroach(1, "Ann", 1), _cockroach(2, "Bob", 2), {"resolved": f"{_MS}000000.0000000000"}),
-        _lines(_cockroach(1, "Anna", 3), _cockroach(2, None, 4)), _ANNA,
+        lines(_cockroach(1, "Ann", 1), _cockroach(2, "Bob", 2), {"resolved": f"{_MS}000000.0000000000"}),
+        lines(_cockroach(1, "Anna", 3), _cockroach(2, None, 4)), _ANNA,
     ),
     _converted(
         "change stream of MongoDB", "json",
-        _lines(_mongo("insert", 1, "Ann", 1), _mongo("insert", 2, "Bob", 2)),
-        _lines(_mongo("update", 1, "Anna", 3), _mongo("delete", 2, None, 4)), _ANNA,
+        lines(_mongo("insert", 1, "Ann", 1), _mongo("insert", 2, "Bob", 2)),
+        lines(_mongo("update", 1, "Anna", 3), _mongo("delete", 2, None, 4)), _ANNA,
     ),
     _converted(
         "webhooks of Supabase", "jsonl",
-        _lines(_webhook("INSERT", 1, "Ann", None, _AT), _webhook("INSERT", 2, "Bob", None, _AT)),
-        _lines(_webhook("UPDATE", 1, "Anna", "Ann"), _webhook("DELETE", 2, None, "Bob")), _ANNA,
+        lines(_webhook("INSERT", 1, "Ann", None, _AT), _webhook("INSERT", 2, "Bob", None, _AT)),
+        lines(_webhook("UPDATE", 1, "Anna", "Ann"), _webhook("DELETE", 2, None, "Bob")), _ANNA,
     ),
     _converted(
         "TiCDC", "json",
-        _lines(_tidb("INSERT", 1, "Ann", None, 1), _tidb("INSERT", 2, "Bob", None, 2)),
-        _lines(_tidb("UPDATE", 1, "Anna", "Ann", 3), _tidb("DELETE", 2, None, "Bob", 4)), {("1",): {"name": "Anna"}},
+        lines(_tidb("INSERT", 1, "Ann", None, 1), _tidb("INSERT", 2, "Bob", None, 2)),
+        lines(_tidb("UPDATE", 1, "Anna", "Ann", 3), _tidb("DELETE", 2, None, "Bob", 4)), {("1",): {"name": "Anna"}},
     ),
     _converted(
         "Datastream", "jsonl",
-        _lines(_datastream("INSERT", 1, "Ann", 1), _datastream("INSERT", 2, "Bob", 2)),
-        _lines(_datastream("UPDATE", 1, "Anna", 3), _datastream("DELETE", 2, "Bob", 4)), _ANNA,
+        lines(_datastream("INSERT", 1, "Ann", 1), _datastream("INSERT", 2, "Bob", 2)),
+        lines(_datastream("UPDATE", 1, "Anna", 3), _datastream("DELETE", 2, "Bob", 4)), _ANNA,
     ),
     _converted(
         "Estuary", "jsonl",
-        _lines(_estuary("c", 1, "Ann", 1), _estuary("c", 2, "Bob", 2)),
-        _lines(_estuary("u", 1, "Anna", 3), _estuary("d", 2, "Bob", 4)), _ANNA,
+        lines(_estuary("c", 1, "Ann", 1), _estuary("c", 2, "Bob", 2)),
+        lines(_estuary("u", 1, "Anna", 3), _estuary("d", 2, "Bob", 4)), _ANNA,
     ),
     _converted(
         "Striim", "json",
-        _lines(_striim("INSERT", 1, "Ann", 1), _striim("INSERT", 2, "Bob", 2)),
-        _lines(_striim("UPDATE", 1, "Anna", 3), _striim("DELETE", 2, "Bob", 4)), {(1,): {"NAME": "Anna"}},
+        lines(_striim("INSERT", 1, "Ann", 1), _striim("INSERT", 2, "Bob", 2)),
+        lines(_striim("UPDATE", 1, "Anna", 3), _striim("DELETE", 2, "Bob", 4)), {(1,): {"NAME": "Anna"}},
     ),
     _converted(
         "kcat -J", "json",
-        _lines(_kcat(0, 1, "Ann"), _kcat(1, 2, "Bob")),
-        _lines(_kcat(2, 1, "Anna"), _kcat(3, 2, None)), _ANNA,
+        lines(_kcat(0, 1, "Ann"), _kcat(1, 2, "Bob")),
+        lines(_kcat(2, 1, "Anna"), _kcat(3, 2, None)), _ANNA,
     ),
     _converted(
         "line ends of CR alone", "csv",

@@ -10,7 +10,8 @@ import polars
 import pytest
 
 from support.commands import call
-from tidefold.operations.ground import recovery
+from support.faults import Killed
+from tidefold.operations.ingest import recovery
 
 CONFIG = """\
 version: 1
@@ -35,10 +36,6 @@ def land(first: int, *amounts: int) -> None:
 def amounts() -> list[int]:
     rows: list[int] = polars.read_delta("store/tables/sales").sort("id")["amount"].to_list()
     return rows
-
-
-class Killed(BaseException):
-    """The process ends here."""
 
 
 @pytest.fixture
