@@ -14,12 +14,13 @@ from support.pipelines import judge_all
 from tidefold.compute.runners import in_process
 from tidefold.domain.snapshot.manifest import Manifest
 from tidefold.ledger import read_manifest
+from tidefold.operations.ground.outcome import Outcome
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.ground.read import ReadRequest, What, read_rows
 from tidefold.operations.ingest.ingest import ingest
-from tidefold.operations.inspect.read import ReadRequest, What, read_rows
-from tidefold.operations.outcome import Outcome
-from tidefold.operations.pipeline import Pipeline
-from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import Fold, materialize
+from tidefold.operations.requests import Fold
+from tidefold.operations.snapshot.confirm import Confirmation, confirm
+from tidefold.operations.snapshot.materialize import materialize
 from tidefold.wiring import open_pipeline
 
 LOG = "items"
@@ -70,7 +71,7 @@ def publish(pipeline: Pipeline, run: str) -> Manifest:
     [outcome] = materialize(pipeline, [LOG], Fold(run), in_process)
     assert outcome.status == "staged", outcome
     judge_all(pipeline, LOG)
-    assert confirm(pipeline, LOG, run_id=run).status == "published"
+    assert confirm(pipeline, LOG, Confirmation(run=run)).status == "published"
     latest = pipeline.ledger(LOG).read().latest
     assert latest
     return read_manifest(pipeline.store, LOG, latest)

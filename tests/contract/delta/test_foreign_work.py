@@ -27,8 +27,9 @@ from tidefold.operations.requests import Fold
 from tidefold.operations.restore.rebuild import rebuild_table
 from tidefold.domain.snapshot.claim import KindPolicy
 from tidefold.errors import CorruptError, RefusedError
-from tidefold.operations.inspect.read import ReadRequest, read_rows
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.ground.read import ReadRequest, read_rows
+from tidefold.operations.requests import Fold
 from tidefold.operations.retention.clean import clean, drop
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate

@@ -23,7 +23,7 @@ from support.pipelines import CONFIG, make_pipeline, publish, put
 from tidefold.delta.data_files import write_data_file
 from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.paths import DataFileName, LogPaths
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.storage.local_store import LocalStore
 
 FIRST, LAST = datetime(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59, 999999)

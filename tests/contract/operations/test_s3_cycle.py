@@ -23,9 +23,10 @@ from tidefold.domain.paths import LogPaths, data_path
 from tidefold.domain.snapshot.claim import KindPolicy
 from tidefold.errors import StorageError
 from tidefold.ledger import read_manifest
-from tidefold.operations.ingest.schema_update import apply_configured_schema
-from tidefold.operations.outcome import Outcome
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.outcome import Outcome
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.ground.schema_update import apply_configured_schema
+from tidefold.operations.requests import Fold, Import
 from tidefold.operations.retention.clean import drop
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate

@@ -19,8 +19,8 @@ from tidefold.domain.retention import log_bounds
 from tidefold.domain.snapshot import claim, transitions
 from tidefold.errors import SupersededError
 from tidefold.ledger import Ledger
-from tidefold.operations.ingest import recovery
-from tidefold.operations.retention.subsume import plan_halves
+from tidefold.operations.ground import recovery
+from tidefold.operations.ground.sweep import plan_halves
 from tidefold.operations.retention.truncate import plan_orphans, plan_release
 
 INSTANT = "2026-01-01T00:00:00+00:00"

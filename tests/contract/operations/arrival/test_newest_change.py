@@ -13,8 +13,9 @@ import pytest
 
 from support.timed_rows import LOG, gone, land, opened, publish, put, rows, take
 from tidefold.compute.runners import in_process
-from tidefold.operations.inspect.read import What
-from tidefold.operations.snapshot.materialize import Fold, materialize
+from tidefold.operations.ground.read import What
+from tidefold.operations.requests import Fold
+from tidefold.operations.snapshot.materialize import materialize
 
 
 def test_a_deleted_row_does_not_come_back(tmp_path: Path) -> None:

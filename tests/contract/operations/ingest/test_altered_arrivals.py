@@ -11,7 +11,7 @@ import pytest
 
 from support.commands import call
 from support.faults import Killed
-from tidefold.operations.ingest import recovery
+from tidefold.operations.ground import recovery
 
 CONFIG = """\
 version: 1

@@ -25,10 +25,11 @@ from tidefold.ledger import Ledger
 from tidefold.operations.ground import recovery
 from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.ingest.ingest import ingest
+from tidefold.operations.requests import Fold
 from tidefold.operations.retention.clean import drop
 from tidefold.operations.snapshot.abort import abort
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import Fold, materialize
+from tidefold.operations.snapshot.materialize import materialize
 from tidefold.storage import StoredObject
 from tidefold.storage.local_store import LocalStore
 

@@ -47,8 +47,9 @@ from tidefold.domain.retention import log_bounds
 from tidefold.domain.snapshot.claim import KindPolicy, RestoreMode, RestorePoint
 from tidefold.errors import TidefoldError
 from tidefold.fold import inputs
-from tidefold.operations.outcome import Outcome
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.outcome import Outcome
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.requests import Restore
 from tidefold.operations.retention.subsume import find_files_to_delete, subsume
 from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot.abort import abort

@@ -34,7 +34,7 @@ from tidefold.operations.retention.references import tag, untag
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import Fold, Restore, materialize
+from tidefold.operations.snapshot.materialize import materialize
 from tidefold.wiring import open_pipeline
 
 KEEPING = CONFIG.replace("store: store\n", "store: store\nretention: {snapshots: 2}\n")

@@ -23,15 +23,16 @@ from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.paths import DataFileName, LogPaths, data_path
 from tidefold.domain.snapshot.claim import KindPolicy, RestoreMode
 from tidefold.errors import StorageError
-from tidefold.operations.outcome import Outcome
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.outcome import Outcome
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.requests import Fold
 from tidefold.operations.retention.clean import clean, drop
 from tidefold.operations.retention.references import tag
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot.abort import abort
-from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import Fold, materialize
+from tidefold.operations.snapshot.confirm import Confirmation, confirm
+from tidefold.operations.snapshot.materialize import materialize
 from tidefold.operations.verify.verify import Asked, verify
 from tidefold.storage.local_store import LocalStore
 
@@ -281,7 +282,7 @@ def test_a_clean_up_deletes_only_what_the_ledger_has_released(tmp_path: Path) ->
     subsume(pipeline, timed_rows.LOG)
     truncate(pipeline, timed_rows.LOG)
     judge_all(pipeline, timed_rows.LOG)
-    assert confirm(pipeline, timed_rows.LOG, run_id="run-9").status == "published"
+    assert confirm(pipeline, timed_rows.LOG, Confirmation(run="run-9")).status == "published"
     assert timed_rows.rows(pipeline)[:2] == [(0, 3, "3"), (1, 9, "under way")]
     assert (tmp_path / "store/tables/items/_data/notes.txt").exists()
     assert (tmp_path / "store/changelog/stranger.bin").exists()

@@ -22,8 +22,9 @@ from tidefold.domain.log_state import State
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot import transitions
 from tidefold.errors import GateFailedError, RefusedError, SupersededError
-from tidefold.operations.outcome import Outcome
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.outcome import Outcome
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.requests import Fold
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.snapshot import materialize as materialize_module
 from tidefold.operations.snapshot.abort import abort
@@ -329,7 +330,7 @@ def test_a_retired_snapshot_is_confirmed_already_and_its_run_makes_no_second(tmp
         put(pipeline, upserts([number], "a"))
         cycle(pipeline, f"run-{number}")
     subsume(pipeline, "accounts")
-    outcome = confirm(pipeline, "accounts", snapshot=1)
+    outcome = confirm(pipeline, "accounts", Confirmation(snapshot=1))
     assert (outcome.status, outcome.message.endswith("DELETED since")) == ("already", True)
     put(pipeline, upserts([4], "a"))
     again = fold(pipeline, "run-1")

@@ -24,9 +24,11 @@ from tidefold.domain.external_snapshot import Layout
 from tidefold.domain.log_state import Expire, SnapshotKind
 from tidefold.domain.snapshot.claim import KindPolicy
 from tidefold.errors import StorageError
-from tidefold.operations.inspect.read import ReadRequest, What, diff, read_rows
-from tidefold.operations.outcome import Outcome
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.outcome import Outcome
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.ground.read import ReadRequest, What, read_rows
+from tidefold.operations.inspect.diff import diff
+from tidefold.operations.requests import Fold
 from tidefold.operations.restore.export import restore_to
 from tidefold.operations.snapshot import fold as fold_module
 from tidefold.operations.snapshot.compact_log import take_tail

@@ -13,12 +13,13 @@ from support.restoring import FIRST, LOG, Rows, configured, files_of, fold, publ
 from tidefold.changelog.schema import DELETE
 from tidefold.compute.runners import in_process
 from tidefold.domain.snapshot.claim import KindPolicy, RestoreMode, RestorePoint
-from tidefold.operations.inspect.read import ReadRequest, read_rows
-from tidefold.operations.outcome import Outcome
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.ground.outcome import Outcome
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.ground.read import ReadRequest, read_rows
+from tidefold.operations.requests import Fold, Restore
 from tidefold.operations.snapshot.abort import abort
-from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import Fold, Restore, materialize
+from tidefold.operations.snapshot.confirm import Confirmation, confirm
+from tidefold.operations.snapshot.materialize import materialize
 from tidefold.operations.verify.verify import verify
 
 
@@ -60,7 +61,7 @@ def test_a_new_number_of_buckets_takes_effect_in_the_next_full_snapshot(
         [restored] = materialize(config, ["accounts"], asking, in_process)
         assert restored.status == "staged", restored
         judge_all(config)
-        confirm(config, "accounts", run_id=f"back-{number}")
+        confirm(config, "accounts", Confirmation(run=f"back-{number}"))
         assert table_rows(config) == rows_in(config, wanted)
         put(config, [{"id": 7, "text": then[7]}])
         cycle(config, f"on-{number}")
