@@ -5,31 +5,32 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-TESTS = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 # How often a file sleeps, and why it has to.
 WAITS = {
-    "airflow/test_page_screens.py": (1, "uvicorn's first answer"),
-    "cluster/rig.py": (1, "an outage lasts, while the run beside it goes on"),
-    "compose/__main__.py": (1, "a container's state can only be asked for"),
-    "contract/cli/test_cli.py": (1, "a job that the test kills while it sleeps"),
-    "faults/history.py": (3, "readers and workers take turns by chance, for minutes"),
-    "faults/servers.py": (1, "a server's first answer"),
-    "support/airflow_shop.py": (1, "Airflow's state can only be asked for"),
-    "support/airflow_stack.py": (1, "Airflow's state can only be asked for"),
-    "support/s3_server.py": (1, "the delay that a test asks the server for"),
-    "torture/__main__.py": (2, "a workload's pauses by chance; Debezium's progress can only be asked for"),
-    "torture/beginning.py": (1, "which transactions the server waits for can only be asked for"),
-    "torture/capture.py": (1, "Debezium's progress can only be asked for"),
-    "torture/servers.py": (1, "a database's first answer"),
-    "versions/live.py": (2, "Airflow's state can only be asked for"),
+    "lab/cluster/rig.py": (1, "an outage lasts, while the run beside it goes on"),
+    "lab/compose/__main__.py": (1, "a container's state can only be asked for"),
+    "lab/torture/__main__.py": (2, "a workload's pauses by chance; Debezium's progress can only be asked for"),
+    "lab/torture/beginning.py": (1, "which transactions the server waits for can only be asked for"),
+    "lab/torture/capture.py": (1, "Debezium's progress can only be asked for"),
+    "lab/torture/servers.py": (1, "a database's first answer"),
+    "lab/versions/live.py": (2, "Airflow's state can only be asked for"),
+    "tests/airflow/test_page_screens.py": (1, "uvicorn's first answer"),
+    "tests/contract/cli/test_cli.py": (1, "a job that the test kills while it sleeps"),
+    "tests/faults/history.py": (3, "readers and workers take turns by chance, for minutes"),
+    "tests/faults/servers.py": (1, "a server's first answer"),
+    "tests/support/airflow_shop.py": (1, "Airflow's state can only be asked for"),
+    "tests/support/airflow_stack.py": (1, "Airflow's state can only be asked for"),
+    "tests/support/s3_server.py": (1, "the delay that a test asks the server for"),
 }
 _SLEEP = re.compile(r"\b(?:time|asyncio)\.sleep\(")
 
 
 def test_nothing_sleeps_that_is_not_in_the_list() -> None:
     counts = {
-        str(path.relative_to(TESTS)): len(_SLEEP.findall(path.read_text()))
-        for path in TESTS.rglob("*.py")
+        str(path.relative_to(ROOT)): len(_SLEEP.findall(path.read_text()))
+        for folder in ("tests", "lab")
+        for path in (ROOT / folder).rglob("*.py")
         if path != Path(__file__)
     }
     assert {file: count for file, count in counts.items() if count} == {
