@@ -1,8 +1,7 @@
-"""Older stores, files with unusable names, and the limit of ties, through the command line."""
+"""How many changes of equal order a check allows, and what warns of them, through the command line."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from support.arrival import Landing
@@ -13,52 +12,6 @@ DAY = "2026-11-01"
 
 def land(at: Landing, name: str, value: str) -> None:
     at.land(name, [{"id": 1, "v": value, "day": DAY}])
-
-
-def contents(root: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
-
-
-def test_a_store_of_an_older_form_is_refused_before_anything_is_written(tmp_path: Path) -> None:
-    at = Landing.make(tmp_path / "at", {"o": DAILY}, "format: csv")
-    land(at, "a.csv", "a")
-    at.run()
-    for head in (at.folder / "store/logs/o/ledger").iterdir():
-        head.write_text(json.dumps({**json.loads(head.read_text()), "format": 4}))
-    land(at, "b.csv", "b")
-    before = contents(at.folder / "store")
-    for words in (
-        ("run",),
-        (
-            "step",
-            "ingest",
-        ),
-        (
-            "step",
-            "materialize",
-        ),
-        ("status",),
-        ("move", "rebuild", "o", "--yes"),
-    ):
-        assert "LEDGER_OLDER" in at.call(*words, code=None).output, words
-        assert contents(at.folder / "store") == before, words
-    at.lose_ledger("o")
-    [manifest] = (at.folder / "store/logs/o/snapshots").rglob("manifest*")
-    manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "format": 4}))
-    before = contents(at.folder / "store")
-    assert "MANIFEST_OLDER" in at.call("move", "rebuild", "o", "--yes", code=None).output
-    assert contents(at.folder / "store") == before
-
-
-def test_a_run_that_ignores_every_landed_file_for_its_name_is_an_error(tmp_path: Path) -> None:
-    at = Landing.make(tmp_path / "at", {"o": DAILY}, "format: csv")
-    at.land("rows.txt", "id,v,day\n1,a,2026-11-01\n")
-    assert "FOREIGN_FILE" in at.run(code=2).output
-    land(at, "a.csv", "a")
-    assert "LOAD_INCOMPLETE" in at.run(code=2).output  # It is still there.
-    at.edit("format: csv", "format: csv, leave_out: [rows.txt]")
-    at.run()
-    assert [row["v"] for row in at.rows("o")] == ["a"]
 
 
 def test_a_limit_of_ties_is_a_failed_check(tmp_path: Path) -> None:

@@ -95,4 +95,4 @@ def test_a_record_whose_name_proves_nothing_is_not_taken(brought: Path) -> None:
     land(3, 8)
     call("run")
     assert amounts() == [5, 6, 7, 8]
-    assert "INTENT_CORRUPT" in call("clean", code=5).output
+    assert "INTENT_CORRUPT" in call("retain", "clean", code=5).output

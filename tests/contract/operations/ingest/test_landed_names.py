@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.arrival import Landing
 from support.effort import choose
 from support.landing import TOPIC, ingest_items, land, make_landing, record
 from support.landing_rows import land_text, make_rows_landing
@@ -192,3 +193,16 @@ def test_two_topics_in_one_folder_are_still_told_apart(tmp_path: Path) -> None:
     land(tmp_path, 0, [record(0)])
     (tmp_path / "landing" / TOPIC / "other+0+0000000000.jsonl").write_text("{}\n")
     assert [p["code"] for p in ingest_items(pipeline).facts["problems"]] == ["FOREIGN_FILE"]
+
+
+def test_a_run_that_ignores_every_landed_file_for_its_name_is_an_error(tmp_path: Path) -> None:
+    at = Landing.make(
+        tmp_path / "at", {"o": "key: [id]\ncolumns: {id: long, v: string, day: date}\norder: [day]"}, "format: csv"
+    )
+    at.land("rows.txt", "id,v,day\n1,a,2026-11-01\n")
+    assert "FOREIGN_FILE" in at.run(code=2).output
+    at.land("a.csv", [{"id": 1, "v": "a", "day": "2026-11-01"}])
+    assert "LOAD_INCOMPLETE" in at.run(code=2).output  # It is still there.
+    at.edit("format: csv", "format: csv, leave_out: [rows.txt]")
+    at.run()
+    assert [row["v"] for row in at.rows("o")] == ["a"]
