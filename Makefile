@@ -92,28 +92,8 @@ test-airflow: install ## A real Airflow with its scheduler and a warm Spark
 test-package: install ## About 4 minutes, not part of `make test`: the wheel in a new environment, and an Airflow of its own with a cluster and S3
 	$(RUN) -m pytest tests/package
 
-.PHONY: test-versions
-test-versions: install ## Minutes a cell, not part of `make test`: the package beside other versions of Spark, Airflow and Python; writes docs/contributors/versions.md (CELL=spark35,spark40,spark41,airflow31,airflow32,floors)
-	PYTHONPATH=include:plugins:scripts:tests:lab $(PYTHON) -m versions $(CELL)
-
 test-drills: install ## About 20 minutes on a quiet machine, not part of `make test`: four scheduled rounds of three DAGs in a real Airflow while an approval waits, a set, and five days of backfills there
 	$(RUN) -m pytest tests/drills
-
-.PHONY: test-standalone
-test-standalone: install ## About 3 minutes, not part of `make test`: a short run on a cluster, with a killed worker and a busy S3
-	$(RUN) -m pytest lab/cluster
-
-.PHONY: test-compose
-test-compose: install ## About 20 minutes: docker-compose.yaml in real containers, by podman as root; writes docs/contributors/benchmarks/compose.md (DEBIAN_MIRROR: base images without a registry; CERTIFICATES: a folder of .crt files)
-	PYTHONPATH=include:plugins:scripts:tests:lab $(PYTHON) -m compose
-
-.PHONY: test-cluster
-test-cluster: install ## About 20 minutes, not part of `make test`: outages of workers, executors, driver and S3 on a cluster, through Airflow; writes docs/contributors/benchmarks/cluster.md (needs Go; STORIES='driver': only those)
-	PYTHONPATH=include:plugins:scripts:tests:lab $(PYTHON) -m cluster
-
-.PHONY: test-yarn
-test-yarn: install ## About 30 minutes, not part of `make test`: pipelines on Hadoop's mini YARN, also through Airflow; writes docs/contributors/benchmarks/yarn.md (needs Go and a Maven repository; STORIES='client': only those)
-	PYTHONPATH=include:plugins:scripts:tests:lab $(PYTHON) -m yarn
 
 ##@ Measure
 
@@ -189,6 +169,8 @@ ifdef LIVES
 	PYTHONPATH=include:tests $(PYTHON) -m support.scenarios $(STRIDE)
 endif
 
+##@ Lab: hours, or tools of its own (lab/README.md says what each needs, and when it last ran)
+
 DATABASES ?= both
 TORTURE ?= $(CURDIR)/var/torture
 .PHONY: mutants
@@ -201,6 +183,26 @@ torture: install torture-tools ## Random tables and workloads of a real PostgreS
 
 torture-tools: ## What `make torture` needs, once: MariaDB of Debian packages and Debezium's engines by Maven
 	bash lab/torture/tools.sh $(TORTURE)
+
+.PHONY: test-versions
+test-versions: install ## Minutes a cell, not part of `make test`: the package beside other versions of Spark, Airflow and Python; writes docs/contributors/versions.md (CELL=spark35,spark40,spark41,airflow31,airflow32,floors)
+	PYTHONPATH=include:plugins:scripts:tests:lab $(PYTHON) -m versions $(CELL)
+
+.PHONY: test-standalone
+test-standalone: install ## About 3 minutes, not part of `make test`: a short run on a cluster, with a killed worker and a busy S3
+	$(RUN) -m pytest lab/cluster
+
+.PHONY: test-compose
+test-compose: install ## About 20 minutes: docker-compose.yaml in real containers, by podman as root; writes docs/contributors/benchmarks/compose.md (DEBIAN_MIRROR: base images without a registry; CERTIFICATES: a folder of .crt files)
+	PYTHONPATH=include:plugins:scripts:tests:lab $(PYTHON) -m compose
+
+.PHONY: test-cluster
+test-cluster: install ## About 20 minutes, not part of `make test`: outages of workers, executors, driver and S3 on a cluster, through Airflow; writes docs/contributors/benchmarks/cluster.md (needs Go; STORIES='driver': only those)
+	PYTHONPATH=include:plugins:scripts:tests:lab $(PYTHON) -m cluster
+
+.PHONY: test-yarn
+test-yarn: install ## About 30 minutes, not part of `make test`: pipelines on Hadoop's mini YARN, also through Airflow; writes docs/contributors/benchmarks/yarn.md (needs Go and a Maven repository; STORIES='client': only those)
+	PYTHONPATH=include:plugins:scripts:tests:lab $(PYTHON) -m yarn
 
 ##@ Run Airflow
 
