@@ -26,7 +26,7 @@ from tidefold.operations.ground.outcome import Outcome
 from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.requests import Fold
 from tidefold.operations.retention.subsume import subsume
-from tidefold.operations.snapshot import materialize as materialize_module
+from tidefold.operations.snapshot import stage as stage_module
 from tidefold.operations.snapshot.abort import abort
 from tidefold.operations.snapshot.confirm import Confirmation, Override, confirm
 from tidefold.operations.snapshot.materialize import materialize
@@ -297,14 +297,14 @@ def test_an_error_that_nobody_foresaw_stops_one_log_and_leaves_no_attempt(
 ) -> None:
     for log in ("accounts", "tellers"):
         put(pipeline, [{"id": 1, "text": "a"}], log=log)
-    real = materialize_module.create_snapshot_table
+    real = stage_module.create_snapshot_table
 
     def breaks(store, manifest):  # type: ignore[no-untyped-def]
         if manifest.log == "accounts":
             raise ZeroDivisionError("surprise")
         real(store, manifest)
 
-    monkeypatch.setattr(materialize_module, "create_snapshot_table", breaks)
+    monkeypatch.setattr(stage_module, "create_snapshot_table", breaks)
     accounts, tellers = materialize(pipeline, ["accounts", "tellers"], Fold("run"), in_process)
     assert (accounts.error_code, tellers.status) == ("UNFORESEEN", "staged")
     assert "surprise" in accounts.message
