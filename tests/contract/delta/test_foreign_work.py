@@ -21,15 +21,12 @@ from tidefold.compute.runners import in_process
 from tidefold.delta import publish as publishing
 from tidefold.domain.log_state import State
 from tidefold.domain.paths import LogPaths
-from tidefold.errors import RefusedError
-from tidefold.operations.ground.pipeline import Pipeline
-from tidefold.operations.requests import Fold
-from tidefold.operations.restore.rebuild import rebuild_table
 from tidefold.domain.snapshot.claim import KindPolicy
 from tidefold.errors import CorruptError, RefusedError
 from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.ground.read import ReadRequest, read_rows
 from tidefold.operations.requests import Fold
+from tidefold.operations.restore.rebuild import rebuild_table
 from tidefold.operations.retention.clean import clean, drop
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate

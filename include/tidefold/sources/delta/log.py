@@ -203,8 +203,8 @@ def _read_actions(store: Store, path: str, kinds: tuple[str, ...]) -> Iterator[A
         for batch in file.iter_batches(columns=present):
             for kind in present:
                 for row in batch.column(kind).drop_null().to_pylist(maps_as_pydicts="strict"):
-                    given = {name: value for name, value in row.items() if value is not None}
-                    yield msgspec.convert({kind: given}, Action, strict=False)
+                    values = {name: value for name, value in row.items() if value is not None}
+                    yield msgspec.convert({kind: values}, Action, strict=False)
     except (pa.ArrowException, OSError, msgspec.ValidationError) as error:
         raise make_damaged_error(f"`{path}`", str(error).splitlines()[0]) from error
 
