@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
 from tidefold.domain.explain.key_history import FoldedRange, layers
 from tidefold.domain.ingest.append import require_fence, require_open
 from tidefold.domain.log_state import ChangeSet, LandedFileRecord, LogState
+from tidefold.domain.source_progress import NO_POSITION, StreamPosition
 from tidefold.errors import ConflictError, RefusedError
 
 # The change sets (after, to] that restores and imports left out.
@@ -124,11 +126,11 @@ def since(state: LogState, entry: LandedFileRecord) -> int:
     return next((e.sqn for e in state.landed if e.number >= entry.number and e.sqn is not None), state.last_sqn + 1)
 
 
-def high_before(state: LogState, entry: LandedFileRecord) -> tuple[int, ...]:
-    """Returns the highest order that the partition of this file had reached before it."""
+def stream_before(state: LogState, entry: LandedFileRecord) -> StreamPosition:
+    """Returns the position that the partition of this file had reached before it."""
     place = entry.topic, entry.partition
-    former = (e for e in state.landed if e.number < entry.number and (e.topic, e.partition) == place)
-    return max((e.stream.max_order for e in former), default=())
+    former = (e.stream for e in state.landed if e.number < entry.number and (e.topic, e.partition) == place)
+    return max(former, key=attrgetter("max_order"), default=NO_POSITION)
 
 
 def find_skipped_ranges(state: LogState) -> SkippedRanges:

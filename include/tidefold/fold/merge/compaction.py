@@ -26,7 +26,7 @@ def compact_changes(
     With clears, partial changes and other engines all changes stay: they count, or a change of a key may need a value
     from before a snapshot.
 
-    whole_from: `last` also keeps all changes of a key that has a delete of this order or a higher one; empty: all.
+    whole_from: `last` also keeps all changes of a key that has one of this order or a higher one; empty: all.
     tied: keys and orders whose changes all stay, because the fold counts ties: see `find_waiting_ties`.
     """
     engine, is_cleared = shape.merge.engine, pc.any(pc.equal(changes.column("_op"), CLEAR)).as_py()
@@ -34,8 +34,7 @@ def compact_changes(
         return changes
     query = latest(shape, "changes") if engine is Engine.LAST else _select_first(shape)
     if engine is Engine.LAST and whole_from is not None:
-        deleted = f"max({order(shape)}) FILTER (WHERE _op = {DELETE}) OVER (PARTITION BY {key_list(shape)})"
-        query += f" OR {deleted} >= {[*whole_from]}::BIGINT[]"
+        query += f" OR max({order(shape)}) OVER (PARTITION BY {key_list(shape)}) >= {[*whole_from]}::BIGINT[]"
     with open_scratch() as scratch, connect(MERGE_MEMORY, scratch) as connection:
         connection.register("changes", changes)
         if tied:

@@ -34,10 +34,10 @@ from tidefold.operations.ingest.limit_to_points import limit_to_points
 from tidefold.operations.ingest.parse import IngestRun, parse_round
 from tidefold.operations.ingest.resolve_operations import resolve_operations
 from tidefold.operations.ingest.stages import Accounted, Committed, Failed, Planned, files_to_parse, plan_log
-from tidefold.operations.quarantine.key_changes import REASON as KEY_CHANGE
 from tidefold.operations.quarantine.next_step import advise_on_refused, explain_refused_offsets
 from tidefold.operations.quarantine.retry import RetryDetails, retry
 from tidefold.operations.snapshot.compact_log import compact_if_due
+from tidefold.sources.records.errors import AWAITING, KEY_TAKEN_OVER
 
 _log = logging.getLogger(__name__)
 # After this many later files, only `quarantine retry` tries again to complete a waiting key change.
@@ -227,7 +227,8 @@ def _check_records(pipeline: Pipeline, accounted: Accounted) -> Accounted:
                 hint=f"Correct the source or the configured columns, or set "
                 f"`schema_evolution: {{{kind}: quarantine}}` to quarantine such records.",
             )
-    if not reasons or config.on_bad_record != "fail":
+    # The ingest looks these up in the log.
+    if set(reasons) <= {KEY_TAKEN_OVER} or config.on_bad_record != "fail":
         return accounted
     raise InvalidInputError(
         "BAD_RECORDS",
@@ -306,16 +307,18 @@ def _complete_key_changes(pipeline: Pipeline, accounted: Accounted, outcome: Out
 
     Waiting rows are tried again while fewer than _LOOKS files landed after them. Without such rows, nothing is read.
     """
-    came = accounted.refused.get(KEY_CHANGE, 0)
+    came = any(reason in accounted.refused for reason in AWAITING)
     waiting = any(entry.key_changes for entry in accounted.listed.begun.landed[-_LOOKS:])
     if not accounted.arrivals or not (came or waiting):
         return outcome
     try:
-        retried = retry(pipeline, accounted.log, KEY_CHANGE).details
+        retried = retry(pipeline, accounted.log, *AWAITING).details
     except TidefoldError as error:
         _log.warning("%s: changes of a key wait for the next ingest: %s", accounted.log, error)
         return outcome
-    completed = retried.changes + retried.repeated if isinstance(retried, RetryDetails) else 0
-    refused = {**accounted.refused, KEY_CHANGE: max(0, came - completed)}
-    left = {reason: number for reason, number in refused.items() if number}
-    return describe_ingest(pipeline, replace(accounted, refused=left, completed=completed)) if completed else outcome
+    if not isinstance(retried, RetryDetails) or retried.staying == retried.records:
+        return outcome
+    most = {reason: retried.reasons.get(reason, 0) for reason in AWAITING}
+    stay = {reason: min(number, most.get(reason, number)) for reason, number in accounted.refused.items()}
+    left = {reason: number for reason, number in stay.items() if number}
+    return describe_ingest(pipeline, replace(accounted, refused=left, completed=retried.records - retried.staying))

@@ -15,7 +15,7 @@ from __future__ import annotations
 import bisect
 import json
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,12 +34,20 @@ from tidefold.fold.merge.compaction import of_keys
 from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.ground.read import ReadRequest, plan_from
 from tidefold.operations.ground.schema_update import aligner_to_newest
-from tidefold.operations.quarantine.newer_changes import Key, Place, Row, key_of_row, order_of_row, place_of_row
+from tidefold.operations.quarantine.newer_changes import (
+    Key,
+    Place,
+    Row,
+    key_of_row,
+    order_of_row,
+    order_or_place,
+    place_of_row,
+)
 from tidefold.read.task import read_task
 from tidefold.sources.debezium.ordering import former_key
 from tidefold.sources.quarantine.reparse import Refused, SecondLook
+from tidefold.sources.records.errors import KEY_CHANGE
 
-REASON = "UNAVAILABLE_AFTER_KEY_CHANGE"
 # The text of a key, as the source writes it: one text for each column.
 KeyText = tuple[str, ...]
 
@@ -84,7 +92,7 @@ class _Move:
 
 
 @dataclass(slots=True)
-class _KnownRows:
+class KnownRows:
     """Rows of the old keys in a snapshot, and their changes since, by key and in order.
 
     merged: the snapshots by signal whose rows are in `base`; apart: those whose rows are changes. Each is an order, and
@@ -107,7 +115,7 @@ def complete_key_changes(
     """
     done, shape = Completed(), state.shape
     moves = sorted(_moves(pipeline, state, look), key=lambda move: place_of_row(move.row, shape))
-    prior = _read(pipeline, state, moves)
+    prior = read_known_rows(pipeline, state, [(move.old, move.order) for move in moves])
     if prior is None:
         done.staying = [(move.one, move.row) for move in moves]
         return done
@@ -129,36 +137,52 @@ def _place(event: tuple[Place, Row]) -> Place:
     return event[0]
 
 
-def _complete(move: _Move, rows: _KnownRows, state: LogState, refused: Collection[RefusedKey]) -> bool:
+def _complete(move: _Move, rows: KnownRows, state: LogState, refused: Collection[RefusedKey]) -> bool:
     """Fills the row. Returns False if it cannot be filled (yet)."""
     order = _find_order(move, rows, state.shape)
     if move.old is None or (len(state.positions) > 1 and not _has_passed(move, order, rows, state)):
         return False
-    committed = move.row["_ts"]
-    late = [one[:-1] for one in rows.apart if committed is None or one[-1] >= committed]
-    row, whole_at = _row_before(move.old, order, rows, state.shape, late)
-    by_stream, _ = _row_before(move.old, order, rows, state.shape, [one[:-1] for one in rows.apart])
-    for one in refused:
-        is_old = one.key is not None and one.key in (move.text, tuple(map(str, move.old)))
-        if is_old and (one.order is None or (one.order < order and (whole_at is None or one.order >= whole_at))):
-            return False
+    row, whole_at, is_sure = find_row(move.old, order, move.row["_ts"], rows, state.shape)
+    old = move.text, tuple(map(str, move.old))
+    if is_in_doubt(refused, old, order, whole_at):
+        return False
     missing = move.row["_absent"]
-    if row is None or any(name not in row for name in missing):
-        return False
     # The snapshot and the stream disagree about the row: records are missing, or the two clocks differ.
-    if by_stream is None or any(row[name] != by_stream.get(name) for name in missing):
-        return False
-    if whole_at is None and any(committed is None or one[-1] >= committed for one in rows.merged):
+    if row is None or any(name not in row for name in missing) or not is_sure(missing):
         return False
     move.row.update({name: row[name] for name in missing}, _absent=None)
     return True
 
 
-def _order_of(row: Row, shape: TableSpec) -> tuple[int, ...]:
-    return order_of_row(row, shape) or place_of_row(row, shape)
+def find_row(
+    key: Key, order: tuple[int, ...], committed: int | None, rows: KnownRows, shape: TableSpec
+) -> tuple[Row | None, Any, Callable[[Iterable[str]], bool]]:
+    """Returns the row of a key before an order, the order of the last change that set all columns, and a test.
+
+    committed: when the asking change was. The test says whether snapshots by signal leave no doubt about some columns.
+    """
+    late = [one[:-1] for one in rows.apart if committed is None or one[-1] >= committed]
+    row, whole_at = _row_before(key, order, rows, shape, late)
+    by_stream, _ = _row_before(key, order, rows, shape, [one[:-1] for one in rows.apart])
+    is_late = whole_at is None and any(committed is None or one[-1] >= committed for one in rows.merged)
+
+    def is_sure(names: Iterable[str]) -> bool:
+        if row is None or by_stream is None:
+            return not is_late and row is by_stream
+        return not is_late and all(row.get(name) == by_stream.get(name) for name in names)
+
+    return row, whole_at, is_sure
 
 
-def _find_order(move: _Move, rows: _KnownRows, shape: TableSpec) -> tuple[int, ...]:
+def is_in_doubt(
+    refused: Iterable[RefusedKey], names: Collection[KeyText | None], order: tuple[int, ...], whole_at: Any
+) -> bool:
+    """Whether a refused record may have made the row that a key, by its texts, had before an order."""
+    own = (one for one in refused if one.key is not None and one.key in names)
+    return any(one.order is None or (one.order < order and (whole_at is None or one.order >= whole_at)) for one in own)
+
+
+def _find_order(move: _Move, rows: KnownRows, shape: TableSpec) -> tuple[int, ...]:
     """Returns the order of a change; without one of the source, the place of the delete of the old key before it."""
     order = move.order
     before = [one for one in rows.events.get(move.old, ()) if one[0] < order and not shape.order_width]
@@ -169,7 +193,7 @@ def _find_order(move: _Move, rows: _KnownRows, shape: TableSpec) -> tuple[int, .
     return order
 
 
-def _has_passed(move: _Move, order: tuple[int, ...], rows: _KnownRows, state: LogState) -> bool:
+def _has_passed(move: _Move, order: tuple[int, ...], rows: KnownRows, state: LogState) -> bool:
     """Whether the delete of the old key was ingested, or cannot come from any partition any more."""
     events = rows.events.get(move.old, ())
     if not state.shape.order_width:  # Offsets of two partitions have no order.
@@ -179,7 +203,7 @@ def _has_passed(move: _Move, order: tuple[int, ...], rows: _KnownRows, state: Lo
 
 
 def _row_before(
-    key: Key, order: tuple[int, ...], rows: _KnownRows, shape: TableSpec, without: Collection[tuple[int, ...]]
+    key: Key, order: tuple[int, ...], rows: KnownRows, shape: TableSpec, without: Collection[tuple[int, ...]]
 ) -> tuple[Row | None, Any]:
     """Returns the row of a key before an order, and the order of the last change that set all columns.
 
@@ -188,7 +212,7 @@ def _row_before(
     row, whole_at = rows.base.get(key), None
     clears = [(place, one) for place, one in rows.events.get(None, ()) if one["_op"] == CLEAR]
     for _, event in sorted([*rows.events.get(key, ()), *clears], key=_place):
-        at = _order_of(event, shape)
+        at = order_or_place(event, shape)
         if at >= order:
             break
         if at in without:
@@ -208,7 +232,7 @@ def _moves(pipeline: Pipeline, state: LogState, look: SecondLook) -> Iterator[_M
     assert look.former_table is not None
     shape = state.shape
     for one, row, former in zip(look.moved, look.moved_table.to_pylist(), look.former_table.to_pylist(), strict=True):
-        order = _order_of(row, shape)
+        order = order_or_place(row, shape)
         old: Key | None = key_of_row(former, shape)
         if old is None or None in old:
             old = _find_deleted_key(pipeline, state, one, row, order)
@@ -250,16 +274,19 @@ def _base_of(state: LogState, order: tuple[int, ...]) -> tuple[Snapshot | None] 
     return None if state.truncated_to or any(layer.imported for layer in lineage) else (None,)
 
 
-def _read(pipeline: Pipeline, state: LogState, moves: Sequence[_Move]) -> _KnownRows | None:
-    """Reads the old keys in a snapshot and in the log after it. Reads only their buckets of the snapshot.
+def read_known_rows(
+    pipeline: Pipeline, state: LogState, asked: Sequence[tuple[Key | None, tuple[int, ...]]]
+) -> KnownRows | None:
+    """Reads keys in a snapshot and in the log after it. Reads only their buckets of the snapshot.
 
-    The snapshot is from before the first change, and if it still exists, from before rows of snapshots by signal. While
-    an open attempt may replace the rows, none are known.
+    asked: keys, each with the order before which its row is asked for, the lowest first. The snapshot is from before
+    the first change, and if it still exists, from before rows of snapshots by signal. While an open attempt may replace
+    the rows, none are known.
     """
     if is_replaced(state):
         return None
-    signalled = sorted({one for at in state.positions for one in at.stream.signalled if one[:-1] < moves[-1].order})
-    limits = [*(min(one[:-1], moves[0].order) for one in signalled), moves[0].order]
+    signalled = sorted({one for at in state.positions for one in at.stream.signalled if one[:-1] < asked[-1][1]})
+    limits = [*(min(one[:-1], asked[0][1]) for one in signalled), asked[0][1]]
     if not state.shape.order_width:
         # The delete of the old key comes right before, with its tombstone or without.
         limits = [(limits[0][0], limits[0][1] - 1), *limits]
@@ -267,8 +294,8 @@ def _read(pipeline: Pipeline, state: LogState, moves: Sequence[_Move]) -> _Known
     at, before = next(((at, before) for at, before in bases if before), (0, None))
     if before is None:
         return None
-    base, shape, keys = before[0], state.shape, {move.old for move in moves if move.old}
-    rows = _KnownRows(merged=signalled[:at], apart=signalled[at:])
+    base, shape, keys = before[0], state.shape, {key for key, _ in asked if key}
+    rows = KnownRows(merged=signalled[:at], apart=signalled[at:])
     if not keys:
         return rows
     wanted = [dict(zip(shape.key, key, strict=True)) for key in keys]
@@ -320,9 +347,9 @@ def read_refused_keys(records: Iterable[Refused], shape: TableSpec) -> list[Refu
             one.entry.file,
             one.entry.line,
             key_in(one.entry.record, key) if by_place else _key_of(one.entry.record, key),
-            old_key_of(one.entry.record, key) if one.entry.reason == REASON else None,
+            old_key_of(one.entry.record, key) if one.entry.reason == KEY_CHANGE else None,
             (one.landed.partition, one.entry.offset) if by_place and one.entry.offset is not None else one.entry.order,
-            one.entry.reason == REASON,
+            one.entry.reason == KEY_CHANGE,
         )
         for one in records
     ]

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from tidefold.changelog.schema import CLEAR, DELETE, change_schema, order_columns, place_columns
 from tidefold.changelog.segment import Indexes, read_change_set
-from tidefold.domain.ingest.quarantine_retry import find_skipped_ranges, high_before, since
+from tidefold.domain.ingest.quarantine_retry import find_skipped_ranges, since, stream_before
 from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.log_state import LogState, TableSpec
 from tidefold.domain.source_progress import LandedFileRecord
@@ -188,7 +188,7 @@ class ResentProof:
         """Returns `repeated`: it was sent before; `unproved`: that cannot be decided; None: it is new."""
         if one.entry.order is not None or self._state.shape.order not in _GOES_BACK:
             return None
-        order, before = order_of_row(row, self._state.shape), high_before(self._state, one.landed)
+        order, before = order_of_row(row, self._state.shape), stream_before(self._state, one.landed).max_order
         if order < before:
             return "repeated"
         return self._judge_counted(row, order, before, one.landed) if self._counts else None
@@ -234,6 +234,11 @@ class ResentProof:
 def order_of_row(row: Row, shape: TableSpec) -> Order:
     """Returns the order of a change."""
     return tuple(row[name] for name in order_columns(shape))
+
+
+def order_or_place(row: Row, shape: TableSpec) -> tuple[int, ...]:
+    """Returns the order of a change; without one of the source, its place."""
+    return order_of_row(row, shape) or place_of_row(row, shape)
 
 
 def _content(row: Row) -> str:

@@ -47,7 +47,6 @@ from tidefold.operations.ground.schema_update import apply_configured_schema
 from tidefold.operations.local_copies.segments import write_segment
 from tidefold.operations.quarantine.inspect import require_none_refused
 from tidefold.operations.quarantine.key_changes import (
-    REASON,
     Completed,
     RefusedKey,
     complete_key_changes,
@@ -55,6 +54,7 @@ from tidefold.operations.quarantine.key_changes import (
 )
 from tidefold.operations.quarantine.newer_changes import Awaited, Decision, ResentProof, find_newer
 from tidefold.operations.quarantine.next_step import advise_on_refused, can_read_again
+from tidefold.operations.quarantine.taken_keys import decide_taken_keys
 from tidefold.sources.api import source_of
 from tidefold.sources.feed import PLACEHOLDER
 from tidefold.sources.quarantine.reparse import (
@@ -67,6 +67,7 @@ from tidefold.sources.quarantine.reparse import (
 )
 from tidefold.sources.quarantine.writer import Quarantined, name_quarantine
 from tidefold.sources.records.change_batches import with_commit_times
+from tidefold.sources.records.errors import AWAITING, KEY_TAKEN_OVER
 
 _log = logging.getLogger(__name__)
 _TRIES = 3
@@ -80,6 +81,7 @@ _STAYS = {
     "log_cut": "the log was truncated after they landed, so newer changes of their keys cannot be found",
     "left_out": "a restore or an import left out the changes of that time",
     "newer": "newer changes of their keys were ingested, and would have to come after them",
+    "key_taken": "wait for their landed files, or for the row that was under their key, which is not known (yet)",
     "key_change": "lack values of the row under the old key, which are not known (yet)",
     "unproved": "may be repetitions: their order was not read when they landed",
 }
@@ -137,51 +139,51 @@ class _SortedRecords:
     renewed: dict[tuple[str, int], Quarantined] = field(default_factory=dict)
 
 
-def retry(pipeline: Pipeline, log: str, reason: str | None = None) -> Outcome:
-    """Reads all refused records of a log again, or those with this `reason`; the others stay as they are.
+def retry(pipeline: Pipeline, log: str, *reasons: str) -> Outcome:
+    """Reads all refused records of a log again, or those with one of these `reasons`; the others stay as they are.
 
     A record whose key has a newer change is settled without a change. Raises NotFoundError for an unknown log,
-    RefusedError if it is stopped, the configuration describes another table or no record has this reason, ConflictError
-    if another process was faster.
+    RefusedError if it is stopped, the configuration describes another table or no record has such a reason,
+    ConflictError if another process was faster.
     """
     recovery.roll_forward(pipeline.store, [log])
     begun = apply_configured_schema(pipeline, require_state(pipeline, log))
     require_open(begun)
     became: Counter[str] = Counter()
     stay: Counter[str] = Counter()
-    reasons: Counter[str] = Counter()
+    left: Counter[str] = Counter()
     for _ in range(_PASSES):
-        stay, reasons = Counter(), Counter()
+        stay, left = Counter(), Counter()
         before = became.total()
         for path in quarantine_files(require_state(pipeline, log)):
-            retried = _retry_until_current(pipeline, log, path, reason)
+            retried = _retry_until_current(pipeline, log, path, reasons)
             became.update(count for _, count in retried.settled)
             stay.update(why for _, why in retried.staying)
-            reasons.update(one.entry.reason for one, _ in retried.staying)
+            left.update(one.entry.reason for one, _ in retried.staying)
         # A key change may wait for an appended record.
-        if became.total() == before or not stay["key_change"]:
+        if became.total() == before or not (stay["key_change"] or stay["key_taken"]):
             break
-    if reason is not None and not became.total() and not stay.total():
+    if reasons and not became.total() and not stay.total():
         require_none_refused(require_state(pipeline, log))
-    return _outcome(log, became, stay, reasons, advise_on_refused(pipeline, begun))
+    return _outcome(log, became, stay, left, advise_on_refused(pipeline, begun))
 
 
-def _retry_until_current(pipeline: Pipeline, log: str, path: str, reason: str | None) -> _SortedRecords:
+def _retry_until_current(pipeline: Pipeline, log: str, path: str, reasons: Sequence[str]) -> _SortedRecords:
     """Retries one file. Plans it again if an ingest commits in between."""
     for _ in range(_TRIES - 1):
         try:
-            return _retry_file(pipeline, log, path, reason)
+            return _retry_file(pipeline, log, path, reasons)
         except ConflictError as error:
             _log.info("%s: %s", log, error)
-    return _retry_file(pipeline, log, path, reason)
+    return _retry_file(pipeline, log, path, reasons)
 
 
-def _retry_file(pipeline: Pipeline, log: str, path: str, reason: str | None) -> _SortedRecords:
+def _retry_file(pipeline: Pipeline, log: str, path: str, reasons: Sequence[str]) -> _SortedRecords:
     state = require_state(pipeline, log)
     if path not in quarantine_files(state):
         return _SortedRecords()  # Another retry has handled the file.
     records = list(read_refused(pipeline.store, state, path))
-    asked = [one for one in records if reason in (None, one.entry.reason)]
+    asked = [one for one in records if not reasons or one.entry.reason in reasons]
     decided = list(decide_copies(pipeline.store, state, pipeline.log(log).feed, asked))
     parts = _sort_records(pipeline, state, [one for one, of in decided if of is None])
     became = {id(one): "repeated" if what == "changes" else what for one, what in (*parts.settled, *parts.staying)}
@@ -211,13 +213,21 @@ def _sort_records(pipeline: Pipeline, state: LogState, records: Sequence[Refused
     within, horizon = partial(room, state), find_horizon(pipeline, state)
     how = horizon, feed.placeholder if feed else PLACEHOLDER, state.names, zone
     reads_again = can_read_again(pipeline.log(state.log).source, state)
-    files = source.listing(state).files if source and reads_again and not source.reader(state.shape) else None
-    looks = look_again(source, state.shape, possible, lambda one: texts.get(id(one)), within, *how, files)
+    taken = [one for one in possible if reads_again and one.entry.reason == KEY_TAKEN_OVER]
+    others = [one for one in possible if not (reads_again and one.entry.reason == KEY_TAKEN_OVER)]
+    needs_files = source and reads_again and (taken or not source.reader(state.shape))
+    files = source.listing(state).files if source and needs_files else None
+    alone, looks = (
+        look_again(source, state.shape, ones, lambda one: texts.get(id(one)), within, *how, files)
+        for ones in (taken, others)
+    )
     former = {(one.entry.file, one.entry.line): one.entry for one in records}
     refused: list[RefusedKey] = []
-    if any(look.moved or state.shape.key for look in looks):
+    if any(look.moved or state.shape.key for look in [*alone, *looks]):
         entries = (one for path in quarantine_files(state) for one in read_refused(pipeline.store, state, path))
         refused = read_refused_keys(entries, state.shape)
+    for look in alone:
+        looks += decide_taken_keys(pipeline, state, source, files or (), look, refused) if source else ()
     # A delete with the order of a refused record is the other half of a key change, whatever the reason of the refusal.
     orders = frozenset(one.order for one in refused if one.order is not None)
     # The other half of the last delete that landed may come with the next ingest.
@@ -228,7 +238,7 @@ def _sort_records(pipeline: Pipeline, state: LogState, records: Sequence[Refused
     awaited = Awaited(orders, {old_key: order for order, old_key in waiting})
     for look in looks:
         why = "gone" if look.is_gone else "refused" if reads_again else "alone"
-        parts.staying += [(one, why) for one in look.refused]
+        parts.staying += [(one, "key_taken" if one.entry.reason == KEY_TAKEN_OVER else why) for one in look.refused]
         renewed = {(one.entry.file, one.entry.line): one.entry for one in look.refused}
         parts.renewed |= {at: entry for at, entry in renewed.items() if entry != former[at]}
         parts.settled += look.others
@@ -377,7 +387,7 @@ def _count_settled(parts: _SortedRecords) -> tuple[ResolvedCounts, ...]:
     for one, count in parts.settled:
         number = one.landed.number
         before = settled.get(number, ResolvedCounts(number))
-        moved = before.key_changes + (one.entry.reason == REASON)
+        moved = before.key_changes + (one.entry.reason in AWAITING)
         settled[number] = replace(before, **{count: getattr(before, count) + 1}, key_changes=moved)
     return tuple(settled.values())
 

@@ -33,6 +33,7 @@ from tidefold.operations.ground.snapshot_details import CompactionDetails, TailD
 from tidefold.operations.local_copies.segments import write_segment
 from tidefold.operations.publish.publish_log import roll_forward
 from tidefold.operations.snapshot.attempt import hash_request
+from tidefold.sources.debezium.late_checks import checks_late
 
 _log = logging.getLogger(__name__)
 _KeptLog = log_bounds.LogRetention | None
@@ -132,16 +133,18 @@ def _compact_run(
 
 
 def _find_needed(state: LogState) -> Sequence[int] | None:
-    """Returns the order of a delete from which on each change of its key may be needed; None: none is.
+    """Returns the order of a change from which on each change of its key may be needed; None: none is.
 
     A change of a key takes values from the row of its old key. It may wait, or land later than the delete of that key.
+    So may a record of the newest transaction, for the row that was under its key before (decision 0069).
     """
     if state.shape.order in (ARRIVAL, VERSION, COLUMNS):
         return None
     is_waiting = any(entry.key_changes for entry in state.landed)
     if state.shape.order == POSITION and not is_waiting:
         return min(((p.partition, p.next_offset - 2) for p in state.positions), default=())
-    return () if is_waiting else min((position.stream.max_order for position in state.positions), default=())
+    highest = min((position.stream.max_order for position in state.positions), default=())
+    return () if is_waiting else highest[:1] if checks_late(state.shape) else highest
 
 
 def _replace_run(state: LogState, fence: int, change_set: ChangeSet, kept_log: _KeptLog) -> LogState:

@@ -21,11 +21,12 @@ from tidefold.domain.source_progress import NO_COMMIT
 from tidefold.domain.table.table_spec import MARIADB, MONGODB, ORACLE, POSTGRESQL, SQLSERVER, Engine
 from tidefold.sources.api import RecordReader
 from tidefold.sources.debezium.connect_schema import column_names, columns_by, forms_of, schema_beside
-from tidefold.sources.debezium.late_checks import LateKeys, checks_late
+from tidefold.sources.debezium.late_checks import LateKeys, checks_late, image_of, images_in
 from tidefold.sources.debezium.ordering import FIRST, INITIAL, LAST, STREAMED, OrderOf, former_key, order_of
 from tidefold.sources.records import record_types
 from tidefold.sources.records.accounting import FilePosition, OrderPoint, ReaderPosition, takes_delete
 from tidefold.sources.records.errors import (
+    KEY_TAKEN_OVER,
     RefusedRecordError,
     any_head_of,
     find_source,
@@ -221,7 +222,7 @@ class EnvelopeLog:
 def envelope_reader(shape: TableSpec, schema: Mapping[str, Any] | None = None) -> RecordReader:
     """Returns the reader of a log's lines. `schema`: see EnvelopeDecoder. Raises RefusedRecordError."""
     upsert = MERGE if shape.merge.engine is Engine.AGGREGATE else UPSERT
-    keys = LateKeys() if checks_late(shape) else None
+    keys = LateKeys(shape) if checks_late(shape) else None
     return partial(read_record, EnvelopeLog(shape, EnvelopeDecoder(shape, schema), order_of(shape.order), upsert, keys))
 
 
@@ -238,12 +239,12 @@ def read_record(log: EnvelopeLog, at: ReaderPosition, line: bytes) -> None:
         return
     if not at.is_new(place.topic, place.partition, place.offset):
         return
+    keys = None if at.is_alone else log.keys
     try:
         change = judge(log, at, record)
         if isinstance(change, str):
             at.count(change)
         elif at.is_alone or advance(log, at, change.order, record.value.source, record.value.op):
-            keys = None if at.is_alone or record.value.op == "r" else log.keys
             settled = follow(keys, log, at, record, change, text) if keys else change
             if settled is None:
                 at.count("ignored")
@@ -254,6 +255,8 @@ def read_record(log: EnvelopeLog, at: ReaderPosition, line: bytes) -> None:
             at.account.resent += 1
     except RefusedRecordError as refused:
         if not is_sent_again(log, at, text, refused):
+            if keys and refused.reason != KEY_TAKEN_OVER:
+                _hide(keys, log, at, record.rows, text)
             raise
         at.account.resent += 1
 
@@ -263,31 +266,55 @@ def follow(
 ) -> Change | None:
     """The change to append instead of this one; None: the record changes no row. Raises RefusedRecordError."""
     value = record.value
-    transaction = change.order[0] if value.source.transaction is None else value.source.transaction
+    op, before = value.op, None if value.before is None else partial(image_of, line, record.rows)
+    keys.see(op, before)
+    if op == "r" or (op == "u" and not keys.is_watching):
+        return change
+    transaction = _transaction_of(value.source, change.order)
     if transaction != keys.transaction:
         keys.begin(transaction)
-    if keys.asks and value.before is not None:
-        before = at.place.before(str(transaction).encode())
-        is_blind = before is None and at.place.stream.max_order[:1] in ((), change.order[:1])
-        keys.adopt(None if is_blind else _recall(log, at, transaction, before or ()))
-    settled: Change | None = keys.follow(at, change, record, line)
+    if keys.asks and before is not None:
+        earlier = at.place.before(str(transaction).encode())
+        is_blind = earlier is None and at.place.stream.max_order[:1] in ((), change.order[:1])
+        keys.adopt(None if is_blind else _recall(log, at, transaction, earlier or ()))
+    settled: Change | None = keys.follow(at, change, op, record.rows.key_of(change.row), before)
     return settled
 
 
 def _recall(log: EnvelopeLog, at: ReaderPosition, transaction: Any, lines: Iterable[bytes]) -> LateKeys:
     """The keys of a transaction after its records in earlier files."""
-    keys, scratch = LateKeys(), ReaderPosition(at.place, log.shape)
+    keys, scratch = LateKeys(log.shape), ReaderPosition(at.place, log.shape)
     keys.asks = False
     for line in lines:
         scratch.begin(line, 0)
         scratch.preview(line)
-        with suppress(RefusedRecordError):
+        record = None
+        try:
             record = log.decoder.decode(line, at.place)
             change = judge(log, scratch, record)
             if not isinstance(change, str):
                 follow(keys, log, scratch, record, change, line)
                 scratch.deleted = change.order if change.op == DELETE else None
-    return keys if keys.transaction == transaction else LateKeys()
+        except RefusedRecordError as refused:
+            if record and refused.reason != KEY_TAKEN_OVER:
+                _hide(keys, log, scratch, record.rows, line)
+    return keys if keys.transaction == transaction else LateKeys(log.shape)
+
+
+def _transaction_of(source: SourceBlock, order: OrderPoint) -> Any:
+    return order[0] if source.transaction is None else source.transaction
+
+
+def _hide(keys: LateKeys, log: EnvelopeLog, at: ReaderPosition, rows: Rows, line: bytes) -> None:
+    """Remembers the key of a refused record, as far as it can be read: its row may be under the key."""
+    op, source = find_source(line)
+    if source is None or op not in ("c", "u"):
+        return
+    with suppress(RefusedRecordError, *_UNDECODABLE):
+        order = _find_order(log, at, source, op)
+        if (transaction := _transaction_of(source, order)) != keys.transaction:
+            keys.begin(transaction)
+        keys.hide(op, rows.key_of(rows.of_key(rows.key(images_in(line).after), None)), order)
 
 
 def judge(log: EnvelopeLog, at: ReaderPosition, record: DecodedRecord) -> Change | str:

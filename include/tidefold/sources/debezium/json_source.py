@@ -125,6 +125,7 @@ class KafkaLines:
             placeholder=self.feed.placeholder,
             name=file.name,
             before=partial(self._find_before, task),
+            formers=task.formers,
         )
 
     def _find_before(self, task: FileTask, text: bytes) -> list[bytes] | None:

@@ -1,58 +1,62 @@
 """Which of two rows under one key a record means, if the source checks keys late, at the end of a transaction.
 
 Such a source sends the `c` of a key that still has a row, then the `d` of that row. Only a complete `before` tells the
-two rows apart. PostgreSQL has it for each key that it checks late: that needs REPLICA IDENTITY FULL (decision 0069).
+two rows apart. PostgreSQL has it for each key that it checks late: that needs REPLICA IDENTITY FULL. Where records do
+not tell whether the key had a row before the transaction, the log does, once it has the file (decision 0069).
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable
+from operator import attrgetter
 from typing import Any
 
 import msgspec
-from msgspec.structs import astuple
 
 from tidefold.changelog.schema import UPSERT
 from tidefold.domain.log_state import TableSpec
-from tidefold.domain.table.table_spec import ORACLE, POSTGRESQL, Engine
+from tidefold.domain.table.table_spec import ORACLE, POSITION, POSTGRESQL, Engine
 from tidefold.sources.records.accounting import OrderPoint, ReaderPosition
-from tidefold.sources.records.errors import RefusedRecordError
-from tidefold.sources.records.record_types import NOTHING
+from tidefold.sources.records.errors import KEY_TAKEN_OVER, RefusedRecordError
+from tidefold.sources.records.record_types import NOTHING, field
 from tidefold.sources.records.row_decoder import Rows
 from tidefold.typed_json import make_decoder
 
-# A transaction with more open keys forgets the oldest; a `before` is compared with so many others.
-_MOST_KEYS, _MOST_IMAGES = 100_000, 16
+# A transaction with more open keys forgets the oldest, but for a mark; a `before` is compared with so many others.
+_MOST_KEYS, _MOST_IMAGES, _MARKS = 100_000, 16, 1 << 23
+_UNKNOWN: Any = object()
+# Returns the complete row in the `before` of a record; None: it lacks columns.
+Image = Callable[[], Any]
+
+
+class _Images(msgspec.Struct):
+    before: msgspec.Raw = NOTHING
+    after: msgspec.Raw = NOTHING
+    payload: msgspec.Raw = NOTHING
+    value: msgspec.Raw = NOTHING
+
+
+_images = make_decoder(_Images)
 
 
 def checks_late(shape: TableSpec) -> bool:
     """Whether the source may have two rows under one key within a transaction, and the engine keeps the newest."""
     kept = (Engine.LAST, Engine.PARTIAL, Engine.HISTORY)
-    return bool(shape.key) and shape.order in (POSTGRESQL, ORACLE) and shape.merge.engine in kept
-
-
-class _Image(msgspec.Struct):
-    before: msgspec.Raw = NOTHING
-    payload: msgspec.Raw = NOTHING
-    value: msgspec.Raw = NOTHING
-
-
-_images = make_decoder(_Image)
+    return bool(shape.key) and shape.order in (POSTGRESQL, ORACLE, POSITION) and shape.merge.engine in kept
 
 
 class _Occupant(msgspec.Struct, gc=False):
     """A row that the transaction put under a key.
 
+    row: None: its record was refused.
     order, offsets: of its insert, and of all its records.
-    is_moved: it had another key before.
     is_here: all its records are in this file.
     """
 
     row: Any
     order: OrderPoint
-    offsets: tuple[int, ...]
-    is_moved: bool
+    offsets: tuple[int, ...] = ()
     is_here: bool = True
 
 
@@ -60,38 +64,58 @@ class _Key(msgspec.Struct):
     """A key in a transaction.
 
     rows: what the transaction put there, oldest first.
-    settled: the order of the last record that changed no row; the source may send it again.
-    is_free: the row from before the transaction ended after another row came.
+    since: the order of its first record.
+    settled: the last record that changed no row; the source may send it again.
+    is_free: the row from before the transaction ended.
     is_unclear: an earlier file brought a row that ended under another one.
+    is_doubted: a record was refused, so `rows` may be wrong.
+    had: whether the log had a row before the transaction; None: nobody has looked.
     """
 
     rows: list[_Occupant] = msgspec.field(default_factory=list)
-    settled: OrderPoint = ()
+    since: OrderPoint = ()
+    settled: Any = None
     is_free: bool = False
     is_unclear: bool = False
+    is_doubted: bool = False
+    had: bool | None = None
 
 
 class LateKeys:
     """The keys of the transaction that is read from one file."""
 
-    def __init__(self) -> None:
+    def __init__(self, shape: TableSpec) -> None:
         self.transaction: Any = None
         # Whether the transaction may have begun in an earlier file that was not looked at.
         self.asks = True
         self.is_blind = False
+        self._values = {field(i): one.name for i, one in enumerate(shape.columns) if one.name not in shape.key}
+        self._told = attrgetter(*(field(i) for i in range(len(shape.columns))))
+        # What a retry knows of keys at the end of the transaction before.
+        self._had: dict[Hashable, bool | None] = {}
+        # The order of the first record that was followed.
+        self._begun: OrderPoint = ()
         # A key that has one row is that row, and one whose row from before ended is None: most never mean more.
-        self._open: dict[Any, _Key | _Occupant | None] = {}
-        # Lines with a `before`.
-        self._images: deque[bytes] = deque(maxlen=_MOST_IMAGES)
+        self._open: dict[Hashable, _Key | _Occupant | None] = {}
+        # A bit for each row that was forgotten.
+        self._forgotten = bytearray()
+        self._images: deque[Image] = deque(maxlen=_MOST_IMAGES)
         # The last update had no `before`: then that of a delete has the key alone.
         self._has_keys_alone = False
+
+    @property
+    def is_watching(self) -> bool:
+        """Whether an update may mean another row than that of its key."""
+        return bool(self._open) or self.is_blind or self.asks
 
     def begin(self, transaction: Any) -> None:
         """Begins a transaction. Only the first one of a file may have begun before it."""
         self.asks, self.is_blind = self.asks and self.transaction is None, False
-        self.transaction = transaction
+        self.transaction, self._begun = transaction, ()
         if self._open:
-            self._open = {}
+            if self._had:
+                self._had |= {key: _has_row(one) for key, one in self._open.items()}
+            self._open, self._forgotten = {}, bytearray()
 
     def adopt(self, earlier: LateKeys | None) -> None:
         """Adds what earlier files brought of the transaction; None: they are gone."""
@@ -104,123 +128,183 @@ class LateKeys:
                 row.is_here = False
             one.rows += rows
             self._open[key] = one
+        self._forgotten, self._begun = earlier._forgotten, earlier._begun or self._begun
         self._images.extendleft(reversed(earlier._images))
 
-    def follow(self, at: ReaderPosition, change: Any, record: Any, line: bytes) -> Any:
-        """The change to append instead of this one; None: the record changes no row. Raises RefusedRecordError."""
-        value, rows = record.value, record.rows
-        op = value.op
+    def see(self, op: str, before: Image | None) -> None:
+        """Sees what `before` records have."""
+        if before is not None:
+            self._images.append(before)
         if op == "u":
-            self._has_keys_alone = value.before is None
+            self._has_keys_alone = before is None
+
+    def hide(self, op: str, key: Hashable, order: OrderPoint) -> None:
+        """Remembers a key whose record was refused."""
+        if op == "c":
+            self._add(key, _Occupant(None, order))
+        elif key in self._open:
+            self._hold(key).is_doubted = True
+
+    def follow(self, at: ReaderPosition, change: Any, op: str, key: Hashable, before: Image | None) -> Any:
+        """The change to append instead of this one; None: the record changes no row. Raises RefusedRecordError."""
         if op == "t":
-            self._open = {}
-        elif op == "c":
+            self._open, self._forgotten = {}, bytearray()
+            return change
+        if at.place.formers is not None and _parts(key) not in at.place.formers:
+            return change
+        self._begun = self._begun or change.order
+        if op == "c":
             if not self._has_keys_alone:
-                self._add(
-                    rows.key_of(change.row),
-                    _Occupant(change.row, change.order, (at.known_offset,), at.deleted == change.order),
-                )
-        elif op == "d" or self._open or self.is_blind:
-            key = rows.key_of(change.row)
-            if key in self._open:
-                change = self._meet(at, change, rows, line)
-            elif self.is_blind and value.before is not None:
-                self._is_of_another(_image_of(line, rows), (), rows)
-            elif op == "d" and not self._has_keys_alone:
-                self._add(key, None)
-        if value.before is not None:
-            self._images.append(line)
+                self._add(key, _Occupant(change.row, change.order, (at.known_offset,)))
+        elif key in self._open or self._is_forgotten(key):
+            return self._meet(at, change, key, before() if before else None)
+        elif self.is_blind and before is not None:
+            self._is_former(_Key(), before())
+        elif op == "d" and not self._has_keys_alone:
+            self._add(key, None)
         return change
 
-    def _add(self, key: Any, row: _Occupant | None) -> None:
+    def _add(self, key: Hashable, row: _Occupant | None) -> None:
         """Puts a row under a key; None: the row that was there ended."""
         if key not in self._open:
             if len(self._open) >= _MOST_KEYS:
-                del self._open[next(iter(self._open))]
-            self._open[key] = row
-            return
-        there = self._hold(key).rows
-        if row and there and (there[-1].order, there[-1].row) == (row.order, row.row):
-            there[-1].offsets += row.offsets  # It was sent again.
-        elif row:
-            there.append(row)
-
-    def _hold(self, key: Any) -> _Key:
+                self._forget(next(iter(self._open)))
+            self._open[key] = _Key(since=self._begun, is_doubted=True) if self._is_forgotten(key) else row
         one = self._open[key]
-        if not isinstance(one, _Key):
-            one = self._open[key] = _Key([one] if one else [], is_free=one is None)
+        if row is None or one is row:
+            return
+        one = self._hold(key)
+        if one.rows and (one.rows[-1].order, one.rows[-1].row) == (row.order, row.row):
+            one.rows[-1].offsets += row.offsets  # It was sent again.
+        else:
+            one.rows.append(row)
+            one.since = one.since or row.order
+
+    def _hold(self, key: Hashable) -> _Key:
+        one = self._open.get(key, _UNKNOWN)
+        if one is _UNKNOWN:
+            one = _Key(since=self._begun, is_doubted=True)
+        elif not isinstance(one, _Key):
+            one = _Key([one], one.order) if one else _Key(is_free=True)
+        self._open[key] = one
         return one
 
-    def _meet(self, at: ReaderPosition, change: Any, rows: Rows, line: bytes) -> Any:
-        one, before = self._hold(rows.key_of(change.row)), _image_of(line, rows)
-        if one.settled == change.order and change.op != UPSERT:
+    def _forget(self, key: Hashable) -> None:
+        one = self._open.pop(key)
+        if one is not None and (not isinstance(one, _Key) or one.rows or one.is_doubted):
+            self._forgotten = self._forgotten or bytearray(_MARKS >> 3)
+            mark = hash(key) % _MARKS
+            self._forgotten[mark >> 3] |= 1 << (mark & 7)
+
+    def _is_forgotten(self, key: Hashable) -> bool:
+        mark = hash(key) % _MARKS
+        return bool(self._forgotten) and bool(self._forgotten[mark >> 3] >> (mark & 7) & 1)
+
+    def _meet(self, at: ReaderPosition, change: Any, key: Hashable, before: Any) -> Any:
+        """Decides about an update or a delete of a key to which the transaction brought a row, or ended one."""
+        one, image = self._hold(key), before and self._told(before)
+        if one.settled == (change.order, image):
             return None
-        met = next((row for row in reversed(one.rows) if before and astuple(row.row) == astuple(before)), None)
-        if met is None and one.rows and not one.is_free and self._is_of_another(before, one.rows, rows):
-            if change.op == UPSERT:
-                raise _refuse("It changes a row whose key another row has taken.")
-            one.is_free, one.settled = True, change.order
+        if at.place.formers:
+            one.had = self._had[key] = at.place.formers[_parts(key)].get(one.since, self._had.get(key))
+        is_delete = change.op != UPSERT
+        if one.is_doubted:
+            raise _refuse("A record of its key before it was refused, or too many keys changed.", one)
+        met = next((row for row in reversed(one.rows) if image and row.row and self._told(row.row) == image), None)
+        if met is None and one.rows and not one.is_free and self._is_former(one, before):
+            one.is_free, one.settled = True, (change.order, image)
+            if not is_delete:
+                one.rows.insert(0, _Occupant(change.row, change.order))
             return None
-        if met is None and change.op != UPSERT:
+        if met is None and is_delete:
             # Its `before` has the key alone: the source checks the key at once, and the newest row ends.
-            one.rows.clear()
+            one.rows, one.is_free = [], True
         if not one.rows:
+            if not is_delete:
+                del self._open[key]
             return change
         met = met or one.rows[-1]
-        if change.op == UPSERT:
-            met.row = change.row
-            if met is not one.rows[-1]:
-                return None
-            met.offsets += (at.known_offset,)
-            return change
-        return self._end(at, change, one, met)
+        if is_delete:
+            return self._end(at, change, one, met)
+        met.row = change.row
+        if met is not one.rows[-1]:
+            return None
+        met.offsets += (at.known_offset,)
+        return change
 
     def _end(self, at: ReaderPosition, change: Any, one: _Key, met: _Occupant) -> Any:
         """A row that the transaction brought ends. What was under the key before it is there again."""
         is_newest = met is one.rows[-1]
-        one.rows.remove(met)
+        one.rows = [row for row in one.rows if row is not met]
         if is_newest and one.rows:
             one.rows[-1].offsets += (at.known_offset,)
             return msgspec.structs.replace(change, op=UPSERT, row=one.rows[-1].row)
-        if is_newest and one.is_free:
+        if is_newest and (one.is_free or one.had is False):
             return change
-        if is_newest and (one.is_unclear or not met.is_here):
-            if one.is_unclear or met.is_moved:
-                raise _refuse("Its row came with an earlier file, and may have taken the key of another row.")
-            return change
-        one.settled = change.order
+        if is_newest and one.had:
+            # The retry gives it the values that the log had.
+            return msgspec.structs.replace(change, op=UPSERT, absent=[*self._values.values()])
+        if is_newest and (one.is_unclear or not met.is_here or at.place.formers is not None):
+            one.is_unclear = False
+            raise _refuse("Its row came with an earlier file, and may have taken the key of another row.", one)
+        one.settled = (change.order, self._told(met.row))
+        one.is_unclear |= not met.is_here
         if met.is_here:
             at.undo(met.offsets)
-        one.is_unclear |= not met.is_here
         return None
 
-    def _is_of_another(self, before: Any, there: Sequence[_Occupant], rows: Rows) -> bool:
-        """Whether `before` is that of a row which the transaction did not bring. Raises RefusedRecordError.
+    def _is_former(self, one: _Key, before: Any) -> bool:
+        """Whether `before` is that of the row from before the transaction. Raises RefusedRecordError.
 
+        If the log had one, the source checks keys late, and `before` is complete.
         A `before` with the key alone has one made-up value in each other column. So a column is real if it has two.
         """
-        if before is None or self._has_keys_alone:
+        shown = [row.row for row in one.rows if row.row]
+        is_hidden = len(shown) < len(one.rows)
+        if one.had is False or (one.had is None and (before is None or self._has_keys_alone)):
             return False
-        told = {name: getattr(before, name) for name in rows.values}
-        differs = [name for name in told if all(getattr(one.row, name) != told[name] for one in there)]
-        others = [image for line in self._images if (image := _image_of(line, rows)) is not None]
-        if there and any(getattr(image, name) != told[name] for image in others for name in differs):
+        if not is_hidden and (one.had or len(shown) > 1):
             return True
-        if any(told[name] for name in differs):
-            raise _refuse("Two rows may have had its key in this transaction. No record shows which one it ends.")
+        told = {name: getattr(before, name) for name in self._values} if before else {}
+        differs = [name for name in told if all(getattr(row, name) != told[name] for row in shown)]
+        others = [image for read in self._images if (image := read()) is not None]
+        is_real = any(getattr(image, name) != told[name] for image in others for name in differs)
+        if shown and is_real and not is_hidden:
+            return True
+        if is_hidden or any(told[name] for name in differs):
+            one.is_doubted = True
+            raise _refuse("Two rows may have had its key in this transaction. No record shows which one it ends.", one)
         return False
 
 
-def _refuse(why: str) -> RefusedRecordError:
-    return RefusedRecordError("KEY_TAKEN_OVER", why)
+def _has_row(one: _Key | _Occupant | None) -> bool | None:
+    """Whether a key has a row at the end of the transaction; None: that is not known."""
+    if not isinstance(one, _Key):
+        return one is not None
+    return None if one.is_doubted else one.had if not (one.rows or one.is_free) else bool(one.rows)
 
 
-def _image_of(line: bytes, rows: Rows) -> Any:
-    """The `before` of a record as a row; None: it is none, or lacks columns."""
+def _parts(key: Hashable) -> tuple[Any, ...]:
+    return key if isinstance(key, tuple) else (key,)
+
+
+def _refuse(why: str, one: _Key) -> RefusedRecordError:
+    refused = RefusedRecordError(KEY_TAKEN_OVER, why)
+    refused.since = one.since
+    return refused
+
+
+def images_in(line: bytes) -> _Images:
+    """The `before` and `after` of a record, unread."""
     data = msgspec.Raw(line)
+    while (one := _images.decode(data)).before == one.after == NOTHING:
+        data = one.value if one.value != NOTHING else one.payload
+    return one
+
+
+def image_of(line: bytes, rows: Rows) -> Any:
+    """The `before` of a record as a row; None: it is none, or lacks columns."""
     try:
-        while (one := _images.decode(data)).before == NOTHING:
-            data = one.value if one.value != NOTHING else one.payload
-        return rows.image(one.before)
+        return rows.image(images_in(line).before)
     except (msgspec.DecodeError, UnicodeDecodeError, RefusedRecordError):
         return None

@@ -118,7 +118,9 @@ def _has_bytes(file: TakenFile) -> bool:
 # How many bytes to parse one byte of gzip stands for: Debezium's JSON shrinks 15 to 45 times.
 _GZIP_WEIGHT = 20
 # A task names so many files before its own.
-BEFORE = 8
+BEFORE = 64
+# Whether the log had a row under a key before an order.
+Formers = Mapping[tuple[object, ...], Mapping[tuple[int, ...], bool]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +139,7 @@ class FileTask:
     earlier: the files that brought the taken offsets.
     lines: the numbers of the rows to take; None: all.
     before: the files right before it in its partition, the nearest first.
+    formers: of the keys that a retry asks for, at the first record of a transaction; None: nobody has looked.
     """
 
     file: LandedFile
@@ -155,6 +158,7 @@ class FileTask:
     earlier: tuple[TakenFile, ...] = ()
     lines: frozenset[int] | None = None
     before: tuple[LandedFile, ...] = ()
+    formers: Formers | None = None
 
     @property
     def from_beginning(self) -> bool:

@@ -31,12 +31,12 @@ from tidefold.sources.landing.streams import (
 from tidefold.sources.quarantine.writer import KEPT_TEXT, Quarantined, QuarantineWriter, sha256_of
 from tidefold.sources.records.accounting import Batch, FilePosition, ReaderPosition
 from tidefold.sources.records.change_batches import TableBuilder
-from tidefold.sources.records.errors import RefusedRecordError
+from tidefold.sources.records.errors import KEY_CHANGE, RefusedRecordError
 from tidefold.storage import Store, compute_sha256
 from tidefold.typed_json import decode_json
 
 # Refused for their position in the file, which does not change.
-OF_THEIR_PLACE = frozenset(("OFFSET_ORDER", "OFFSET_TWICE", "TORN_LINE", "LINE_TOO_LONG", "KEY_TAKEN_OVER"))
+OF_THEIR_PLACE = frozenset(("OFFSET_ORDER", "OFFSET_TWICE", "TORN_LINE", "LINE_TOO_LONG"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,25 +164,33 @@ def _look_at_file(
     source: Source, shape: TableSpec, look: SecondLook, file: LandedFile | None, horizon: int | None
 ) -> SecondLook:
     """Reads the rows again with their file, if it still begins with the bytes that were ingested."""
-    landed, of_line, refusals = look.refused[0].landed, {one.entry.line: one for one in look.refused}, {}
-    parsed = None
-    if file:
-        with suppress(UnfitFileError), _Refusals() as again:
-            task = FileTask(file, landed.length, horizon=horizon, lines=frozenset(of_line))
-            parsed = source.parse(task, shape, again)
-            refusals = again.by_line
-    if parsed is None or parsed.checksum != landed.checksum:
+    landed, of_line = look.refused[0].landed, {one.entry.line: one for one in look.refused}
+    task = FileTask(file, landed.length, horizon=horizon, lines=frozenset(of_line)) if file else None
+    again = read_file_again(source, shape, task, landed)
+    if again is None:
         return replace(look, is_gone=True)
-    look.table, numbers = parsed.table, []
+    look.table, refusals = again
+    numbers = []
     if look.table is not None:
         place = look.table.schema.get_field_index("_partition")
         partition = pa.repeat(pa.scalar(look.partition, pa.int32()), look.table.num_rows)
         look.table = look.table.set_column(place, "_partition", partition)
         numbers = [number_of(number) for number in look.table.column("_offset").to_pylist()]
     look.changes = [of_line[number] for number in numbers]
-    look.refused = [_renew_reason(of_line[number], refused) for number, refused in refusals.items()]
+    look.refused = [renew_reason(of_line[number], refused) for number, refused in refusals.items()]
     look.others = [(one, "ignored") for line, one in of_line.items() if line not in {*numbers, *refusals}]
     return look
+
+
+def read_file_again(
+    source: Source, shape: TableSpec, task: FileTask | None, landed: LandedFileRecord
+) -> tuple[pa.Table | None, Mapping[int, RefusedRecordError]] | None:
+    """The changes of a file, and its refused records by line; None: it no longer has the bytes that were ingested."""
+    with suppress(UnfitFileError), _Refusals() as again:
+        parsed = source.parse(task, shape, again) if task else None
+        if parsed and parsed.checksum == landed.checksum:
+            return parsed.table, again.by_line
+    return None
 
 
 def _look(
@@ -200,7 +208,7 @@ def _look(
         count = _count_of(reader, at, text, one, room_of(one.landed)) if text is not None else None
         batch = at.drain_batch()
         if isinstance(count, RefusedRecordError):
-            look.refused.append(_renew_reason(one, count))
+            look.refused.append(renew_reason(one, count))
         elif count is None or CLEAR in batch.ops:
             look.refused.append(one)
         elif count == "changes" and len(batch.ops) > 1:
@@ -224,12 +232,11 @@ def _table_of(batch: Batch, shape: TableSpec, partition: int) -> pa.Table | None
     return builder.to_table()
 
 
-def _renew_reason(one: Refused, refused: RefusedRecordError) -> Refused:
+def renew_reason(one: Refused, refused: RefusedRecordError) -> Refused:
     """The record with today's reason. Only its file showed that its value is under another key."""
-    keeps = one.entry.reason == "UNAVAILABLE_AFTER_KEY_CHANGE" and refused.reason == "UNAVAILABLE_VALUE"
-    if keeps or (one.entry.reason, one.entry.detail) == (refused.reason, refused.detail):
-        return one
-    return Refused(one.landed, msgspec.structs.replace(one.entry, reason=refused.reason, detail=refused.detail))
+    told = {"reason": refused.reason, "detail": refused.detail, "since": refused.since}
+    keeps = one.entry.reason == KEY_CHANGE and refused.reason == "UNAVAILABLE_VALUE"
+    return one if keeps else Refused(one.landed, msgspec.structs.replace(one.entry, **told))
 
 
 def _count_of(

@@ -25,6 +25,7 @@ class Quarantined(msgspec.Struct, frozen=True):
     offset: null if it could not be read.
     order: its order in the source, if it was new (null: the source or the record has none).
     early: as in StreamPosition, when it was refused.
+    since: as in RefusedRecordError.
     """
 
     file: str
@@ -35,6 +36,7 @@ class Quarantined(msgspec.Struct, frozen=True):
     record: str
     order: tuple[int, ...] | None = None
     early: tuple[int, ...] = ()
+    since: tuple[int, ...] = ()
 
 
 class QuarantineWriter:
@@ -51,7 +53,8 @@ class QuarantineWriter:
 
     def add(self, file: str, line: int, offset: int | None, refused: RefusedRecordError, record: bytes) -> None:
         text = record[:KEPT_TEXT].decode("utf-8", errors="backslashreplace")
-        entry = Quarantined(file, line, offset, refused.reason, refused.detail, text, refused.order, refused.early)
+        told = refused.reason, refused.detail, text, refused.order, refused.early, refused.since
+        entry = Quarantined(file, line, offset, *told)
         self._spool.write(msgspec.json.encode(entry) + b"\n")
 
     def mark(self) -> int:

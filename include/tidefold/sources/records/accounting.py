@@ -14,7 +14,7 @@ from tidefold.domain.log_state import TableSpec
 from tidefold.domain.source_progress import IMPORTED, NO_COMMIT, NO_POSITION, SIGNALLED, StreamPosition, is_no_commit
 from tidefold.domain.table.table_spec import Deletes, Engine
 from tidefold.sources.feed import PLACEHOLDER
-from tidefold.sources.landing.plan import Match, TakenRecords
+from tidefold.sources.landing.plan import Formers, Match, TakenRecords
 from tidefold.sources.records.errors import RefusedRecordError
 from tidefold.sources.records.record_types import SourceBlock
 from tidefold.sources.records.unavailable_values import Placeholder, placeholder_of
@@ -48,6 +48,7 @@ class FilePosition:
     placeholder: what the source writes for a value that it did not send.
     name: the path of the file below the log's folder.
     before: finds the records with a text right before this file, oldest first; None: they are gone.
+    formers: as in FileTask.
     """
 
     topic: str
@@ -64,6 +65,7 @@ class FilePosition:
     placeholder: str = PLACEHOLDER
     name: str = ""
     before: Callable[[bytes], list[bytes] | None] = lambda text: []
+    formers: Formers | None = None
 
 
 @dataclass(slots=True)

@@ -187,8 +187,14 @@ def _fill(tables: Sequence[pa.Table], shape: TableSpec) -> Iterator[pa.Table]:
 def _raw(column: Column, text: str) -> Any:
     """The value that a text means, as decoded rows have it."""
     value = pa.scalar(parse_value(column.type, text), arrow_type(column.type))
-    number = {"date": pa.int32(), "timestamp": pa.int64()}.get(column.type)
-    return (value.cast(number) if number else value).as_py()
+    return to_decoded(pa.array([value], value.type))[0]
+
+
+def to_decoded(values: Any) -> list[Any]:
+    """Values of a column as decoded rows have them: dates and times as numbers."""
+    kind = pa.int64() if pa.types.is_timestamp(values.type) else pa.int32() if pa.types.is_date(values.type) else None
+    decoded: list[Any] = (values.cast(kind) if kind else values).to_pylist()
+    return decoded
 
 
 def _floats(values: Sequence[Any], type_: pa.DataType) -> pa.Array:

@@ -22,12 +22,18 @@ _MOST_DIGITS = 400
 _heads, _any_heads = make_decoder(RecordHead), make_decoder(AnyHead)
 
 
+# Refused until a retry has looked up what the log had under a key.
+KEY_TAKEN_OVER, KEY_CHANGE = "KEY_TAKEN_OVER", "UNAVAILABLE_AFTER_KEY_CHANGE"
+AWAITING = (KEY_TAKEN_OVER, KEY_CHANGE)
+
+
 class RefusedRecordError(Exception):
     """A record must be quarantined.
 
     reason, detail: a stable code, and one sentence.
     order: its order in the source, if the record has one and was not sent before.
     early: as in StreamPosition, when it was refused.
+    since: of KEY_TAKEN_OVER: the order of the first record of its key in its transaction; empty: not known.
     brings: unknown columns with their types, if all types are known.
     """
 
@@ -37,6 +43,7 @@ class RefusedRecordError(Exception):
         self.detail = detail
         self.order: tuple[int, ...] | None = None
         self.early: tuple[int, ...] = ()
+        self.since: tuple[int, ...] = ()
         self.brings: tuple[tuple[str, str], ...] = ()
 
 
@@ -275,7 +282,7 @@ def not_sent(names: Sequence[str], *, moved: bool = False) -> RefusedRecordError
     """
     subject = f"{', '.join(names)[:200]} was not sent"
     if moved:
-        reason, why = "UNAVAILABLE_AFTER_KEY_CHANGE", "its value is in the row of the old key"
+        reason, why = KEY_CHANGE, "its value is in the row of the old key"
     else:
         reason, why = "UNAVAILABLE_VALUE", "no earlier row has it"
     return RefusedRecordError(reason, f"{subject}: {why}.")
