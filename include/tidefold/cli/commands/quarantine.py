@@ -105,7 +105,7 @@ def retry(terminal: Terminal, log: Log, code: Code = None) -> int:
     from tidefold.operations.quarantine.retry import RetryDetails
     from tidefold.operations.quarantine.retry import retry as act
 
-    outcomes = act_on_logs(terminal, [log], act, code)
+    outcomes = act_on_logs(terminal, [log], act, *([code] if code else []))
     appended = any(isinstance(one.details, RetryDetails) and one.details.changes for one in outcomes)
     after = f"tidefold step materialize {log}" if appended else ""
     return print_outcomes(terminal, outcomes, after=after)

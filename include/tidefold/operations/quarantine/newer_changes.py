@@ -113,14 +113,21 @@ def _counts_the_last(shape: TableSpec) -> bool:
     return engine is Engine.LAST or (engine is Engine.PARTIAL and not shape.needs_sidecar)
 
 
-def find_newer(store: Store, state: LogState, look: SecondLook, table: pa.Table) -> NewerChanges:
-    """Reads the changes of the keys of these records since the oldest record landed."""
+def find_newer(
+    store: Store, state: LogState, look: SecondLook, table: pa.Table, *, are_lost: bool = False
+) -> NewerChanges:
+    """Reads the changes of the keys of these records since the oldest record landed.
+
+    are_lost: nothing can complete the records. A snapshot by signal then supersedes them once the stream has reached
+        the moment that it shows.
+    """
     first = min(since(state, one.landed) for one in look.changes)
     groups = table.column("_kg").to_pylist()
     span = KeyGroups(min(groups), max(groups))
     out_of: dict[Key | None, Place] = {}
     tables, cleared = [change_schema(state.shape).empty_table()], Place()
-    signalled = frozenset(one[:-1] for at in state.positions for one in at.stream.signalled)
+    ends = [(one, at.stream.max_commit_time or 0) for at in state.positions for one in at.stream.signalled]
+    signalled = frozenset(one[:-1] for one, end in ends if not are_lost or end <= one[-1])
     indexes: Indexes = {}
     for change_set in state.change_sets:
         if change_set.sqn < first or not change_set.key_groups.meets(span):

@@ -13,6 +13,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import compress
+from operator import not_
 
 import msgspec
 import pyarrow as pa
@@ -85,6 +87,7 @@ _STAYS = {
     "key_change": "lack values of the row under the old key, which are not known (yet)",
     "unproved": "may be repetitions: their order was not read when they landed",
 }
+_WAITS = {KEY_TAKEN_OVER: "key_taken"}
 _BECAME = {
     "changes": "became changes",
     "repeated": "are superseded by newer changes of their keys, or were sent again",
@@ -213,21 +216,19 @@ def _sort_records(pipeline: Pipeline, state: LogState, records: Sequence[Refused
     within, horizon = partial(room, state), find_horizon(pipeline, state)
     how = horizon, feed.placeholder if feed else PLACEHOLDER, state.names, zone
     reads_again = can_read_again(pipeline.log(state.log).source, state)
-    taken = [one for one in possible if reads_again and one.entry.reason == KEY_TAKEN_OVER]
-    others = [one for one in possible if not (reads_again and one.entry.reason == KEY_TAKEN_OVER)]
-    needs_files = source and reads_again and (taken or not source.reader(state.shape))
+    takes = [reads_again and one.entry.reason == KEY_TAKEN_OVER for one in possible]
+    needs_files = source and reads_again and (any(takes) or not source.reader(state.shape))
     files = source.listing(state).files if source and needs_files else None
     alone, looks = (
         look_again(source, state.shape, ones, lambda one: texts.get(id(one)), within, *how, files)
-        for ones in (taken, others)
+        for ones in (compress(possible, takes), compress(possible, map(not_, takes)))
     )
     former = {(one.entry.file, one.entry.line): one.entry for one in records}
     refused: list[RefusedKey] = []
     if any(look.moved or state.shape.key for look in [*alone, *looks]):
         entries = (one for path in quarantine_files(state) for one in read_refused(pipeline.store, state, path))
         refused = read_refused_keys(entries, state.shape)
-    for look in alone:
-        looks += decide_taken_keys(pipeline, state, source, files or (), look, refused) if source else ()
+    looks += [one for look in alone for one in decide_taken_keys(pipeline, state, source, files or (), look, refused)]
     # A delete with the order of a refused record is the other half of a key change, whatever the reason of the refusal.
     orders = frozenset(one.order for one in refused if one.order is not None)
     # The other half of the last delete that landed may come with the next ingest.
@@ -238,7 +239,7 @@ def _sort_records(pipeline: Pipeline, state: LogState, records: Sequence[Refused
     awaited = Awaited(orders, {old_key: order for order, old_key in waiting})
     for look in looks:
         why = "gone" if look.is_gone else "refused" if reads_again else "alone"
-        parts.staying += [(one, "key_taken" if one.entry.reason == KEY_TAKEN_OVER else why) for one in look.refused]
+        parts.staying += [(one, _WAITS.get(one.entry.reason, why)) for one in look.refused]
         renewed = {(one.entry.file, one.entry.line): one.entry for one in look.refused}
         parts.renewed |= {at: entry for at, entry in renewed.items() if entry != former[at]}
         parts.settled += look.others
@@ -307,7 +308,7 @@ def _settle_superseded(
     """Settles records without values if newer changes give all of them: nobody needs these values any more."""
     ones, rows = zip(*completed.staying, strict=True)
     table = with_key_groups(pa.Table.from_pylist(list(rows), schema=change_schema(state.shape)), state.shape)
-    newer = find_newer(pipeline.store, state, replace(look, changes=list(ones)), table)
+    newer = find_newer(pipeline.store, state, replace(look, changes=list(ones)), table, are_lost=True)
     for one, row in completed.staying:
         superseded = newer.decide({**row, "_absent": None}, awaited).what == "repeated"
         (parts.settled if superseded else parts.staying).append((one, "repeated" if superseded else "key_change"))

@@ -47,7 +47,7 @@ class _Asked:
 def decide_taken_keys(
     pipeline: Pipeline,
     state: LogState,
-    source: Source,
+    source: Source | None,
     files: Sequence[LandedFile],
     look: SecondLook,
     refused: Collection[RefusedKey],
@@ -57,7 +57,7 @@ def decide_taken_keys(
     look: the records, read alone. refused: all refused records of the log.
     """
     yield SecondLook(look.topic, look.partition, refused=look.refused, others=look.others)
-    if look.table is None:
+    if look.table is None or source is None:
         return
     shape = state.shape
     decoded = zip(*(to_decoded(look.table.column(name)) for name in shape.key), strict=True)

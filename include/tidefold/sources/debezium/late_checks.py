@@ -84,7 +84,9 @@ class _Key(msgspec.Struct):
 class LateKeys:
     """The keys of the transaction that is read from one file."""
 
-    def __init__(self, shape: TableSpec) -> None:
+    def __init__(self, shape: TableSpec, *, lacks_before: bool = False) -> None:
+        """`lacks_before`: no update has a `before`, whatever the source knows."""
+        self._lacks_before = lacks_before
         self.transaction: Any = None
         # Whether the transaction may have begun in an earlier file that was not looked at.
         self.asks = True
@@ -135,7 +137,7 @@ class LateKeys:
         """Sees what `before` records have."""
         if before is not None:
             self._images.append(before)
-        if op == "u":
+        if op == "u" and not self._lacks_before:
             self._has_keys_alone = before is None
 
     def hide(self, op: str, key: Hashable, order: OrderPoint) -> None:
@@ -205,13 +207,10 @@ class LateKeys:
         one, image = self._hold(key), before and self._told(before)
         if one.settled == (change.order, image):
             return None
-        if at.place.formers:
-            one.had = self._had[key] = at.place.formers[_parts(key)].get(one.since, self._had.get(key))
+        self._look_up(at, key, one)
         is_delete = change.op != UPSERT
-        if one.is_doubted:
-            raise _refuse("A record of its key before it was refused, or too many keys changed.", one)
         met = next((row for row in reversed(one.rows) if image and row.row and self._told(row.row) == image), None)
-        if met is None and one.rows and not one.is_free and self._is_former(one, before):
+        if met is None and one.rows and self._is_former(one, before):
             one.is_free, one.settled = True, (change.order, image)
             if not is_delete:
                 one.rows.insert(0, _Occupant(change.row, change.order))
@@ -219,18 +218,26 @@ class LateKeys:
         if met is None and is_delete:
             # Its `before` has the key alone: the source checks the key at once, and the newest row ends.
             one.rows, one.is_free = [], True
+        if is_delete:
+            return self._end(at, change, one, met or one.rows[-1]) if one.rows else change
         if not one.rows:
-            if not is_delete:
-                del self._open[key]
+            del self._open[key]
             return change
         met = met or one.rows[-1]
-        if is_delete:
-            return self._end(at, change, one, met)
+        if self._lacks_before and not one.is_free and one.had is not False:
+            one.is_doubted = True  # Which row it changes shows later, if ever.
         met.row = change.row
         if met is not one.rows[-1]:
             return None
         met.offsets += (at.known_offset,)
         return change
+
+    def _look_up(self, at: ReaderPosition, key: Hashable, one: _Key) -> None:
+        """Finds what a retry knows of a key. Raises RefusedRecordError if nothing shows its rows."""
+        if at.place.formers:
+            one.had = self._had[key] = at.place.formers[_parts(key)].get(one.since, self._had.get(key))
+        if one.is_doubted:
+            raise _refuse("A record of its key before it was refused, or too many keys changed.", one)
 
     def _end(self, at: ReaderPosition, change: Any, one: _Key, met: _Occupant) -> Any:
         """A row that the transaction brought ends. What was under the key before it is there again."""
@@ -261,7 +268,7 @@ class LateKeys:
         """
         shown = [row.row for row in one.rows if row.row]
         is_hidden = len(shown) < len(one.rows)
-        if one.had is False or (one.had is None and (before is None or self._has_keys_alone)):
+        if one.is_free or one.had is False or (one.had is None and (before is None or self._has_keys_alone)):
             return False
         if not is_hidden and (one.had or len(shown) > 1):
             return True

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from copy import copy
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -17,8 +20,9 @@ from tidefold.sources.api import RecordReader
 from tidefold.sources.debezium.json_source import KafkaLines, offset_in
 from tidefold.sources.debezium.ordering import former_key
 from tidefold.sources.feed import Feed
+from tidefold.sources.json_lines.late_keys import UnwrappedChange, UnwrappedKeys, follows_unwrapped
 from tidefold.sources.landing.folders import read_folders
-from tidefold.sources.records.accounting import OrderPoint, ReaderPosition, late_change, takes_delete
+from tidefold.sources.records.accounting import LateOffsetError, OrderPoint, ReaderPosition, late_change, takes_delete
 from tidefold.sources.records.columnar_changes import ANY, UPSERTS, OpColumn
 from tidefold.sources.records.encodings import Conversion, Form, form_of, json_type, or_null, or_unset
 from tidefold.sources.records.errors import (
@@ -308,6 +312,7 @@ class JsonReader:
         self._beside, self._aliased = beside, has_aliases(shape)
         self._spelled = {shape: PlainRows(shape, beside, time_zone=options.time_zone)}
         self._options = options
+        self._late = UnwrappedKeys(shape) if follows_unwrapped(shape) and options.record == "kafka" else None
         # The fields that the folders of the file before have.
         self._folders = ("", b"")
         self._ops = _Ops(options.op) if options.op else None
@@ -321,7 +326,7 @@ class JsonReader:
         if not at.is_new(record.topic, record.partition, record.offset):
             return
         if record.value == NULL:
-            self._delete(at, record, self._key_of(record))
+            self._delete(at, record, self._key_of(record), NULL)
             return
         value = self._unwrap(record.value)
         deletes, value = self._ops.read(value) if self._ops else (False, value)
@@ -329,14 +334,52 @@ class JsonReader:
         if deletes is None:
             at.count("ignored")
         elif deletes:
-            self._delete(at, record, self._key_of(record) if value == NULL else value)
+            self._delete(at, record, self._key_of(record) if value == NULL else value, value)
         else:
-            row, absent = self._rows(value).row(value, at.unsent)
+            row, absent = self._read_row(at, value)
             if absent and self._shape.replaces_rows and (former := self._former_row(record)):
                 if not at.is_alone:
                     raise not_sent(absent, moved=True)
                 at.batch.add(DELETE, (), at.known_offset, record.time, former)
-            self._append(at, record, self._upsert, row, absent)
+            self._append(at, record, value, self._upsert, row, absent)
+
+    def _read_row(self, at: ReaderPosition, value: msgspec.Raw) -> tuple[Any, list[str] | None]:
+        try:
+            return self._rows(value).row(value, at.unsent)
+        except RefusedRecordError:
+            if self._late and not at.is_alone:
+                with suppress(RefusedRecordError, *UNDECODABLE):
+                    rows = self._rows(value)
+                    self._late.hide(bytes(value), rows.key_of(rows.key(value)), (at.place.partition, at.known_offset))
+            raise
+
+    def _follow(self, at: ReaderPosition, change: UnwrappedChange, value: msgspec.Raw) -> UnwrappedChange | None:
+        """The change to append instead of this one; None: the record changes no row. Raises RefusedRecordError."""
+        if self._late is None or at.is_alone:
+            return change
+        key = self._spelled[self._shape].key_of(change.row)
+        return self._late.follow(at, change, bytes(value), key, partial(self._image, value), self._recall)
+
+    def _image(self, value: msgspec.Raw) -> Any:
+        try:
+            return self._rows(value).row(value, None)[0]
+        except RefusedRecordError:
+            return None
+
+    def _recall(self, at: ReaderPosition, transaction: bytes) -> UnwrappedKeys | None:
+        """The keys of a transaction after its records in earlier files; None: they are gone."""
+        lines = at.place.before(transaction)
+        if lines is None:
+            return None
+        reader, keys = copy(self), UnwrappedKeys(self._shape, asks=False)
+        reader._late = keys
+        scratch = ReaderPosition(replace(at.place, start=0, next_offset=0, taken=()), self._shape)
+        for line in lines:
+            scratch.begin(line, 0)
+            scratch.preview(line)
+            with suppress(RefusedRecordError, LateOffsetError):
+                reader.take(scratch, line)
+        return keys
 
     def _former_row(self, record: Record) -> Any:
         """The row under the old key that the headers name, by which values are looked up; None: they name none."""
@@ -380,14 +423,28 @@ class JsonReader:
             self._spelled[shape] = PlainRows(shape, self._beside, self._shape, self._options.time_zone)
         return self._spelled[shape]
 
-    def _delete(self, at: ReaderPosition, record: Record, row: msgspec.Raw) -> None:
+    def _delete(self, at: ReaderPosition, record: Record, row: msgspec.Raw, value: msgspec.Raw) -> None:
         if takes_delete(self._shape):
-            self._append(at, record, DELETE, self._rows(row).key(row))
+            self._append(at, record, value, DELETE, self._rows(row).key(row))
         else:
             at.count("ignored")
 
-    def _append(self, at: ReaderPosition, record: Record, op: int, row: Any, absent: list[str] | None = None) -> None:
+    def _append(
+        self,
+        at: ReaderPosition,
+        record: Record,
+        value: msgspec.Raw,
+        op: int,
+        row: Any,
+        absent: list[str] | None = None,
+    ) -> None:
         place, time = at.place, record.time
+        if self._late:
+            told = self._follow(at, UnwrappedChange(op, (place.partition, at.known_offset), row, absent), value)
+            if told is None:
+                at.count("ignored")
+                return
+            op, row, absent = told.op, told.row, told.absent
         order = self._spelled[self._shape].order(row)
         if self._shape.orders_by_file:
             # Without a time in names, the ledger gives the file its order.

@@ -390,6 +390,25 @@ def test_without_rows_from_before_a_snapshot_by_signal_only_later_changes_are_co
     assert rows(made).get(5) == ((1, "row 2") if is_complete else None)
 
 
+@pytest.mark.parametrize("keys", [(1, 3), (1, 2)])
+def test_a_change_of_a_key_that_nothing_completes_is_old_after_a_snapshot_by_signal(
+    made: Pipeline, tmp_path: Path, keys: tuple[int, ...]
+) -> None:
+    """Fault: it stayed in quarantine, although the snapshot had its row, or showed that there is none."""
+    land(tmp_path, 0, [item(0, 1), *moved(1, 7, 3)])
+    assert take(made).facts["refused"] == {"UNAVAILABLE_AFTER_KEY_CHANGE": 1}
+    land(tmp_path, 4, signalled(4, 2000, 2100, dict.fromkeys(keys, (1, "large"))))
+    take(made)
+    retry(made, "items")
+    assert count_refused(made, "items")
+    # The stream reaches the moment that the snapshot shows.
+    land(tmp_path, 6, [item(6, 9, order=2200)])
+    take(made)
+    retry(made, "items")
+    assert not count_refused(made, "items")
+    assert set(rows(made)) == {*keys, 9}
+
+
 def test_a_change_of_a_key_is_refused_if_snapshot_and_stream_disagree(made: Pipeline, tmp_path: Path) -> None:
     """The stream has not brought what the snapshot shows, and the change was committed later."""
     land(tmp_path, 0, [item(0, 1, text="old"), item(1, 2)])
