@@ -262,7 +262,7 @@ def test_after_many_files_a_waiting_change_of_a_key_is_left_to_a_retry(
     land(tmp_path, 0, [item(0, 7), *moved(1, 1, 2)])
     take(made)
     looks: list[str] = []
-    monkeypatch.setattr(ingest, "retry", lambda pipeline, log, reason: looks.append(log) or retry(pipeline, log))
+    monkeypatch.setattr(ingest, "retry", lambda pipeline, log, *reasons: looks.append(log) or retry(pipeline, log))
     for offset in range(10, 15):
         land(tmp_path, offset, [item(offset, 7)])
         assert take(made).error_code is None
