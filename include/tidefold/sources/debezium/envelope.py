@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -270,22 +270,20 @@ def follow(
     keys.see(op, before)
     if op == "r" or (op == "u" and not keys.is_watching):
         return change
-    transaction = _transaction_of(value.source, change.order)
-    if transaction != keys.transaction:
-        keys.begin(transaction)
-    if keys.asks and before is not None:
-        earlier = at.place.before(str(transaction).encode())
-        is_blind = earlier is None and at.place.stream.max_order[:1] in ((), change.order[:1])
-        keys.adopt(None if is_blind else _recall(log, at, transaction, earlier or ()))
-    settled: Change | None = keys.follow(at, change, op, record.rows.key_of(change.row), before)
+    transaction, recall = _transaction_of(value.source, change.order), partial(_recall, log, at, change.order)
+    key = record.rows.key_of(change.row)
+    settled: Change | None = keys.follow(at, change, op, transaction, key, before, recall)
     return settled
 
 
-def _recall(log: EnvelopeLog, at: ReaderPosition, transaction: Any, lines: Iterable[bytes]) -> LateKeys:
-    """The keys of a transaction after its records in earlier files."""
+def _recall(log: EnvelopeLog, at: ReaderPosition, order: OrderPoint, transaction: Any) -> LateKeys | None:
+    """The keys of a transaction after its records in earlier files; None: they are gone."""
+    lines = at.place.before(str(transaction).encode())
+    if lines is None and at.place.stream.max_order[:1] in ((), order[:1]):
+        return None
     keys, scratch = LateKeys(log.shape), ReaderPosition(at.place, log.shape)
     keys.asks = False
-    for line in lines:
+    for line in lines or ():
         scratch.begin(line, 0)
         scratch.preview(line)
         record = None
@@ -298,7 +296,7 @@ def _recall(log: EnvelopeLog, at: ReaderPosition, transaction: Any, lines: Itera
         except RefusedRecordError as refused:
             if record and refused.reason != KEY_TAKEN_OVER:
                 _hide(keys, log, scratch, record.rows, line)
-    return keys if keys.transaction == transaction else LateKeys(log.shape)
+    return keys
 
 
 def _transaction_of(source: SourceBlock, order: OrderPoint) -> Any:
@@ -312,9 +310,8 @@ def _hide(keys: LateKeys, log: EnvelopeLog, at: ReaderPosition, rows: Rows, line
         return
     with suppress(RefusedRecordError, *_UNDECODABLE):
         order = _find_order(log, at, source, op)
-        if (transaction := _transaction_of(source, order)) != keys.transaction:
-            keys.begin(transaction)
-        keys.hide(op, rows.key_of(rows.of_key(rows.key(images_in(line).after), None)), order)
+        key = rows.key_of(rows.of_key(rows.key(images_in(line).after), None))
+        keys.hide(op, _transaction_of(source, order), key, order)
 
 
 def judge(log: EnvelopeLog, at: ReaderPosition, record: DecodedRecord) -> Change | str:

@@ -28,6 +28,8 @@ _MOST_KEYS, _MOST_IMAGES, _MARKS = 100_000, 16, 1 << 23
 _UNKNOWN: Any = object()
 # Returns the complete row in the `before` of a record; None: it lacks columns.
 Image = Callable[[], Any]
+# Returns the keys of a transaction after its records in earlier files; None: they are gone.
+Recall = Callable[[Any], "LateKeys | None"]
 
 
 class _Images(msgspec.Struct):
@@ -102,6 +104,9 @@ class LateKeys:
         # A bit for each row that was forgotten.
         self._forgotten = bytearray()
         self._images: deque[Image] = deque(maxlen=_MOST_IMAGES)
+        # The highest position in the transaction, and the key of the last delete, where records have no order.
+        self.highest = -1
+        self.deleted: Hashable = None
         # The last update had no `before`: then that of a delete has the key alone.
         self._has_keys_alone = False
 
@@ -110,20 +115,23 @@ class LateKeys:
         """Whether an update may mean another row than that of its key."""
         return bool(self._open) or self.is_blind or self.asks
 
-    def begin(self, transaction: Any) -> None:
-        """Begins a transaction. Only the first one of a file may have begun before it."""
+    def _begin(self, transaction: Any) -> None:
+        """Begins a transaction, if it is another one. Only the first one of a file may have begun before it."""
+        if transaction == self.transaction:
+            return
         self.asks, self.is_blind = self.asks and self.transaction is None, False
-        self.transaction, self._begun = transaction, ()
+        self.transaction, self._begun, self.highest = transaction, (), -1
         if self._open:
             if self._had:
                 self._had |= {key: _has_row(one) for key, one in self._open.items()}
             self._open, self._forgotten = {}, bytearray()
 
-    def adopt(self, earlier: LateKeys | None) -> None:
+    def _adopt(self, earlier: LateKeys | None) -> None:
         """Adds what earlier files brought of the transaction; None: they are gone."""
         self.asks, self.is_blind = False, earlier is None
-        if earlier is None:
+        if earlier is None or earlier.transaction != self.transaction:
             return
+        self.highest = max(self.highest, earlier.highest)
         for key in earlier._open:
             one, rows = earlier._hold(key), self._hold(key).rows if key in self._open else []
             for row in one.rows:
@@ -140,15 +148,28 @@ class LateKeys:
         if op == "u" and not self._lacks_before:
             self._has_keys_alone = before is None
 
-    def hide(self, op: str, key: Hashable, order: OrderPoint) -> None:
+    def hide(self, op: str, transaction: Any, key: Hashable, order: OrderPoint) -> None:
         """Remembers a key whose record was refused."""
+        self._begin(transaction)
         if op == "c":
             self._add(key, _Occupant(None, order))
         elif key in self._open:
             self._hold(key).is_doubted = True
 
-    def follow(self, at: ReaderPosition, change: Any, op: str, key: Hashable, before: Image | None) -> Any:
+    def follow(
+        self,
+        at: ReaderPosition,
+        change: Any,
+        op: str,
+        transaction: Any,
+        key: Hashable,
+        before: Image | None,
+        recall: Recall,
+    ) -> Any:
         """The change to append instead of this one; None: the record changes no row. Raises RefusedRecordError."""
+        self._begin(transaction)
+        if self.asks and (before is not None or (self._lacks_before and op == "u")):
+            self._adopt(recall(transaction))
         if op == "t":
             self._open, self._forgotten = {}, bytearray()
             return change

@@ -17,10 +17,12 @@ from tidefold.domain.log_state import Column, TableSpec
 from tidefold.domain.table.table_spec import COLUMNS, Engine
 from tidefold.domain.table.types import parse_type
 from tidefold.sources.api import RecordReader
+from tidefold.sources.debezium.envelope import Change
 from tidefold.sources.debezium.json_source import KafkaLines, offset_in
+from tidefold.sources.debezium.late_checks import LateKeys
 from tidefold.sources.debezium.ordering import former_key
 from tidefold.sources.feed import Feed
-from tidefold.sources.json_lines.late_keys import UnwrappedChange, UnwrappedKeys, follows_unwrapped
+from tidefold.sources.json_lines.late_keys import follow_unwrapped, follows_unwrapped, read_marks
 from tidefold.sources.landing.folders import read_folders
 from tidefold.sources.records.accounting import LateOffsetError, OrderPoint, ReaderPosition, late_change, takes_delete
 from tidefold.sources.records.columnar_changes import ANY, UPSERTS, OpColumn
@@ -312,7 +314,8 @@ class JsonReader:
         self._beside, self._aliased = beside, has_aliases(shape)
         self._spelled = {shape: PlainRows(shape, beside, time_zone=options.time_zone)}
         self._options = options
-        self._late = UnwrappedKeys(shape) if follows_unwrapped(shape) and options.record == "kafka" else None
+        follows = follows_unwrapped(shape) and options.record == "kafka"
+        self._keys = LateKeys(shape, lacks_before=True) if follows else None
         # The fields that the folders of the file before have.
         self._folders = ("", b"")
         self._ops = _Ops(options.op) if options.op else None
@@ -341,38 +344,39 @@ class JsonReader:
                 if not at.is_alone:
                     raise not_sent(absent, moved=True)
                 at.batch.add(DELETE, (), at.known_offset, record.time, former)
-            self._append(at, record, value, self._upsert, row, absent)
+            self._append(at, record, value, self._change_of(at, self._upsert, row, absent))
 
     def _read_row(self, at: ReaderPosition, value: msgspec.Raw) -> tuple[Any, list[str] | None]:
         try:
             return self._rows(value).row(value, at.unsent)
         except RefusedRecordError:
-            if self._late and not at.is_alone:
+            if self._keys and not at.is_alone:
                 with suppress(RefusedRecordError, *UNDECODABLE):
-                    rows = self._rows(value)
-                    self._late.hide(bytes(value), rows.key_of(rows.key(value)), (at.place.partition, at.known_offset))
+                    rows, marks = self._rows(value), read_marks(value)
+                    order = at.place.partition, at.known_offset
+                    self._keys.hide(marks.op or "", marks.transaction, rows.key_of(rows.key(value)), order)
             raise
 
-    def _follow(self, at: ReaderPosition, change: UnwrappedChange, value: msgspec.Raw) -> UnwrappedChange | None:
+    def _follow(self, at: ReaderPosition, change: Change, value: msgspec.Raw) -> Change | None:
         """The change to append instead of this one; None: the record changes no row. Raises RefusedRecordError."""
-        if self._late is None or at.is_alone:
+        if self._keys is None or at.is_alone:
             return change
-        key = self._spelled[self._shape].key_of(change.row)
-        return self._late.follow(at, change, bytes(value), key, partial(self._image, value), self._recall)
+        key, image = self._spelled[self._shape].key_of(change.row), partial(self._image, value)
+        followed: Change | None = follow_unwrapped(
+            self._keys, at, change, bytes(value), key, image, partial(self._recall, at)
+        )
+        return followed
 
     def _image(self, value: msgspec.Raw) -> Any:
-        try:
+        with suppress(RefusedRecordError):
             return self._rows(value).row(value, None)[0]
-        except RefusedRecordError:
-            return None
 
-    def _recall(self, at: ReaderPosition, transaction: bytes) -> UnwrappedKeys | None:
-        """The keys of a transaction after its records in earlier files; None: they are gone."""
-        lines = at.place.before(transaction)
+    def _recall(self, at: ReaderPosition, transaction: object) -> LateKeys | None:
+        lines = at.place.before(str(transaction).encode())
         if lines is None:
             return None
-        reader, keys = copy(self), UnwrappedKeys(self._shape, asks=False)
-        reader._late = keys
+        reader, keys = copy(self), LateKeys(self._shape, lacks_before=True)
+        reader._keys, keys.asks = keys, False
         scratch = ReaderPosition(replace(at.place, start=0, next_offset=0, taken=()), self._shape)
         for line in lines:
             scratch.begin(line, 0)
@@ -425,26 +429,19 @@ class JsonReader:
 
     def _delete(self, at: ReaderPosition, record: Record, row: msgspec.Raw, value: msgspec.Raw) -> None:
         if takes_delete(self._shape):
-            self._append(at, record, value, DELETE, self._rows(row).key(row))
+            self._append(at, record, value, self._change_of(at, DELETE, self._rows(row).key(row)))
         else:
             at.count("ignored")
 
-    def _append(
-        self,
-        at: ReaderPosition,
-        record: Record,
-        value: msgspec.Raw,
-        op: int,
-        row: Any,
-        absent: list[str] | None = None,
-    ) -> None:
-        place, time = at.place, record.time
-        if self._late:
-            told = self._follow(at, UnwrappedChange(op, (place.partition, at.known_offset), row, absent), value)
-            if told is None:
-                at.count("ignored")
-                return
-            op, row, absent = told.op, told.row, told.absent
+    def _change_of(self, at: ReaderPosition, op: int, row: Any, absent: list[str] | None = None) -> Change:
+        return Change(op, (at.place.partition, at.known_offset), None, row, absent)
+
+    def _append(self, at: ReaderPosition, record: Record, value: msgspec.Raw, change: Change) -> None:
+        told = self._follow(at, change, value)
+        if told is None:
+            at.count("ignored")
+            return
+        place, time, op, row, absent = at.place, record.time, told.op, told.row, told.absent
         order = self._spelled[self._shape].order(row)
         if self._shape.orders_by_file:
             # Without a time in names, the ledger gives the file its order.
