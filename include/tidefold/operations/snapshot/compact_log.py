@@ -34,6 +34,7 @@ from tidefold.operations.local_copies.segments import write_segment
 from tidefold.operations.publish.publish_log import roll_forward
 from tidefold.operations.snapshot.attempt import hash_request
 from tidefold.sources.debezium.late_checks import checks_late
+from tidefold.sources.json_lines.late_keys import follows_unwrapped
 
 _log = logging.getLogger(__name__)
 _KeptLog = log_bounds.LogRetention | None
@@ -132,6 +133,10 @@ def _compact_run(
     return change_set.rows
 
 
+# So many records of an unwrapped transaction may ask for what was before them.
+_UNWRAPPED = 10_000
+
+
 def _find_needed(state: LogState) -> Sequence[int] | None:
     """Returns the order of a change from which on each change of its key may be needed; None: none is.
 
@@ -142,7 +147,8 @@ def _find_needed(state: LogState) -> Sequence[int] | None:
         return None
     is_waiting = any(entry.key_changes for entry in state.landed)
     if state.shape.order == POSITION and not is_waiting:
-        return min(((p.partition, p.next_offset - 2) for p in state.positions), default=())
+        newest = _UNWRAPPED if follows_unwrapped(state.shape) else 2
+        return min(((p.partition, p.next_offset - newest) for p in state.positions), default=())
     highest = min((position.stream.max_order for position in state.positions), default=())
     return () if is_waiting else highest[:1] if checks_late(state.shape) else highest
 

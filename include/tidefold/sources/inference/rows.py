@@ -343,7 +343,10 @@ def _explain_unwrapped(feed: SampledFeed, op: OpCandidate | None) -> tuple[str, 
     kept = "its row keeps the value" if feed.ordered else "its record is refused, because columns order the log"
     if feed.ordered and not feed.has_headers:
         kept += ". They have no headers with the former key: land `headers`, or a changed key leaves its row out"
-    deletes = "" if op else "Deletes are seen only if they come as null values (tombstones). "
+    lacks = {"__op", "__lsn"}.difference(marks) or not {"__txId", "__source_ts_ms"}.intersection(marks)
+    late = "DEFERRABLE keys lose rows without `add.fields=op,lsn,txId` and deletes as rows. "
+    deletes = late if lacks else ""
+    deletes += "" if op else "Deletes are seen only if they come as null values (tombstones). "
     return (
         f"{shown}these rows look like those of Debezium's ExtractNewRecordState. They lack the position in the source, "
         "so records that are sent again count again; truncates; and the begin of a new snapshot, so rows that were "

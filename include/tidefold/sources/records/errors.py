@@ -282,7 +282,7 @@ def not_sent(names: Sequence[str], *, moved: bool = False) -> RefusedRecordError
     """
     subject = f"{', '.join(names)[:200]} was not sent"
     if moved:
-        reason, why = KEY_CHANGE, "its value is in the row of the old key"
+        reason, why = "UNAVAILABLE_AFTER_KEY_CHANGE", "its value is in the row of the old key"
     else:
         reason, why = "UNAVAILABLE_VALUE", "no earlier row has it"
     return RefusedRecordError(reason, f"{subject}: {why}.")
