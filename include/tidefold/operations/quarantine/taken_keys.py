@@ -64,13 +64,13 @@ def decide_taken_keys(
     asked = [_Asked(*one) for one in zip(look.changes, look.table.to_pylist(), decoded, strict=True)]
     asked.sort(key=lambda one: place_of_row(one.row, shape))
     wanted = sorted((one.one.entry.since, key_of_row(one.row, shape)) for one in asked if one.one.entry.since)
-    known = read_known_rows(pipeline, state, [(key, since) for since, key in wanted]) if wanted else None
+    prior = read_known_rows(pipeline, state, [(key, since) for since, key in wanted]) if wanted else None
     waiting = list(refused)
     for name, group in groupby(asked, key=lambda one: one.one.landed.name):
         members = list(group)
         result = SecondLook(look.topic, look.partition, refused=[one.one for one in members])
-        if known is not None:
-            _read_again(state, source, _task_of(state, files, members), members, known, waiting, result)
+        if prior is not None:
+            _read_again(state, source, _task_of(state, files, members), members, prior, waiting, result)
         yield result
         left = {one.entry.line for one in result.refused}
         waiting = [one for one in waiting if one.file != name or one.line in left]
@@ -94,7 +94,7 @@ def _read_again(
     source: Source,
     task: FileTask | None,
     members: Sequence[_Asked],
-    known: KnownRows,
+    prior: KnownRows,
     waiting: Sequence[RefusedKey],
     result: SecondLook,
 ) -> None:
@@ -103,7 +103,7 @@ def _read_again(
     others = [one for one in waiting if one.file != members[0].one.entry.file]
     for one in members:
         since = one.one.entry.since
-        if one.key not in formers and since and (former := _find_former(one, known, shape, others)) is not None:
+        if one.key not in formers and since and (former := _find_former(one, prior, shape, others)) is not None:
             formers[one.key] = {since: bool(former)}
     again = read_file_again(source, shape, replace(task, formers=formers) if task else None, members[-1].one.landed)
     if again is None:
@@ -122,21 +122,21 @@ def _read_again(
             result.others.append((one.one, "ignored"))
             continue
         if one.row["_op"] == DELETE and row["_absent"]:  # The row from before the transaction is there again.
-            former = _find_former(one, known, shape, others)
+            former = _find_former(one, prior, shape, others)
             if not former:
                 result.refused.append(one.one)
                 continue
             row.update(former, _absent=None)
         settled.append(row)
         result.changes.append(one.one)
-        insort(known.events[key_of_row(row, shape)], (place_of_row(row, shape), row), key=itemgetter(0))
+        insort(prior.events[key_of_row(row, shape)], (place_of_row(row, shape), row), key=itemgetter(0))
     result.table = pa.Table.from_pylist(settled, schema=change_schema(shape)) if settled else None
 
 
-def _find_former(one: _Asked, known: KnownRows, shape: TableSpec, refused: Collection[RefusedKey]) -> Row | None:
+def _find_former(one: _Asked, prior: KnownRows, shape: TableSpec, refused: Collection[RefusedKey]) -> Row | None:
     """Returns the row that a key had before the transaction; empty: it had none; None: that is not known (yet)."""
     key, since, names = key_of_row(one.row, shape), one.one.entry.since, [c.name for c in shape.columns]
-    row, whole_at, is_sure = find_row(key, since, one.row["_ts"], known, shape)
+    row, whole_at, is_sure = find_row(key, since, one.row["_ts"], prior, shape)
     texts = tuple(map(str, key)), key_in(one.one.entry.record, shape.key)
     if not is_sure(names) or is_in_doubt(refused, texts, since, whole_at):
         return None
