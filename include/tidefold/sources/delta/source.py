@@ -95,10 +95,11 @@ class DeltaFeed:
         Raises RefusedError (DELTA_SOURCE_REPLACED) if the log has ingested another table, or other commits.
         """
         log = DeltaLog(self._store)
-        if log.newest is None:
+        newest = -1 if log.newest is None else log.newest
+        is_torn = newest in log.versions and not log.read_commit(newest).is_whole
+        if newest < is_torn:
             raise NotFoundError("DELTA_SOURCE_MISSING", f"There is no Delta table at `{self._address}`.")
-        is_torn = log.newest in log.versions and not log.read_commit(log.newest).is_whole
-        table = self._read_version(log, log.newest - is_torn)
+        table = self._read_version(log, newest - is_torn)
         position = state.positions[0] if state.positions else None
         if position and position.topic != table.id and not self._accepts_replaced:
             raise self.table_replaced(position, f"is another table now (id {table.id}, was {position.topic})")
@@ -202,9 +203,8 @@ class DeltaFeed:
         """Checks that the changes of a version are exactly those of the table. Raises TidefoldError, UnfitFileError."""
         file = task.file
         if table.id != file.topic and not self._accepts_replaced:
-            raise self.table_replaced(
-                Position(file.topic, 0, file.start), f"became another table in version {file.start}"
-            )
+            place, became = Position(file.topic, 0, file.start), f"became another table after version {file.start}"
+            raise self.table_replaced(place, became, self._find_start(log))
         if file.name.startswith(_VERSION) and not table.has_feed:
             raise self._no_feed(log, table)
         names = own_names(shape, table.schema.names)
@@ -214,16 +214,20 @@ class DeltaFeed:
             raise UnfitFileError(replace(problem, hint=_FIT))
 
     def _no_feed(self, log: DeltaLog, table: SourceVersion) -> TidefoldError:
-        """The error of a version without changes. A start at a later version needs one with them, and without a gap."""
+        why = f"Version {table.version} of `{self._address}` has no change data."
+        return InvalidInputError("DELTA_SOURCE_FEED", why, hint=self._find_start(log))
+
+    def _find_start(self, log: DeltaLog) -> str | None:
+        """Returns from which version on a log can be read, as a next step; None: that of the error."""
         newest = read_version(log, max(log.versions))
-        first = find_first_with_feed(log, newest) if newest.has_feed else None
-        hint = "Set `delta.enableChangeDataFeed = true`. Then drop the log and ingest it again."
-        if first is not None and self._from is not None:
-            hint = f"Set `from_version: {first}`, the first version that has them, or leave it out."
-        elif first is not None:
-            hint = "Drop the log and ingest it again: it begins with the rows that the table has now."
-        return InvalidInputError(
-            "DELTA_SOURCE_FEED", f"Version {table.version} of `{self._address}` has no change data.", hint=hint
+        if not newest.has_feed:
+            return None
+        if self._from is None:
+            return "Drop the log and ingest it again: it begins with the rows that the table has now."
+        first = find_first_with_feed(log, newest)
+        return (
+            f"Set `from_version: {first}`, the first version of this table that has changes, or leave it out. A log "
+            "with data must be dropped first."
         )
 
     def snapshot_file(self, log: DeltaLog, table: SourceVersion, changed: float = 0.0) -> LandedFile:
@@ -235,10 +239,11 @@ class DeltaFeed:
         stamp = Stamp(0, size, changed)
         return LandedFile(f"{kind}-{version:020d}", self._address, stamp, table.id, 0, version, packed=False)
 
-    def table_replaced(self, position: Position, why: str) -> TidefoldError:
+    def table_replaced(self, position: Position, why: str, hint: str | None = None) -> TidefoldError:
         return RefusedError(
             "DELTA_SOURCE_REPLACED",
             f"`{self._address}` {why}; the log expects version {position.next_offset} of the former table.",
+            hint=hint,
         )
 
     def _version_gone(self, version: int, log: DeltaLog) -> TidefoldError:

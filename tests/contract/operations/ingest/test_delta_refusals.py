@@ -1,0 +1,220 @@
+"""Each refusal of a Delta table that feeds a log, and the step that its message names, taken to the letter."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from support.arrival import Landing
+from support.delta_tables import FEED
+
+SCHEMA = pa.schema([("id", pa.int64()), ("text", pa.string())])
+CDF, EXTRACT = "format: delta-cdf", "format: delta"
+
+
+def make(folder: Path, source: str = CDF, columns: str = "{id: long, text: string}") -> Landing:
+    at = Landing.make(folder / "at", {"o": f"key: [id]\ncolumns: {columns}\nquality: {{max_row_drop: 1}}"}, source)
+    at.edit("path: landing/o", "table: table")
+    return at
+
+
+def write(at: Landing, *rows: tuple[int, str], feed: bool = True, **options: Any) -> DeltaTable:
+    table = pa.Table.from_pylist([{"id": key, "text": text} for key, text in rows], SCHEMA)
+    options = {"mode": "append", **options}
+    write_deltalake(str(at.folder / "table"), table, configuration=FEED if feed else None, **options)
+    return DeltaTable(str(at.folder / "table"))
+
+
+def commit(at: Landing, version: int) -> Path:
+    return at.folder / f"table/_delta_log/{version:020d}.json"
+
+
+def edit(at: Landing, version: int, change: Callable[[dict[str, Any]], None]) -> None:
+    lines = [json.loads(line) for line in commit(at, version).read_text().splitlines()]
+    for line in lines:
+        change(line)
+    commit(at, version).write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def texts(at: Landing) -> dict[int, str]:
+    return {row["id"]: row["text"] for row in at.rows("o")}
+
+
+def test_a_version_whose_state_is_gone_is_gone(tmp_path: Path) -> None:
+    at = make(tmp_path)
+    write(at, (1, "a"))
+    at.run()
+    for key in (2, 3, 4):
+        write(at, (key, "b"))
+    DeltaTable(str(at.folder / "table")).create_checkpoint()
+    write(at, (5, "c"))
+    for version in (0, 1, 2):
+        commit(at, version).unlink()
+    said = at.run(code=3).output
+    assert "[DELTA_SOURCE_GONE]" in said
+    assert "can still be read is 3" in said
+    at.call("drop", "o", "--yes")
+    at.run()
+    assert texts(at) == {1: "a", 2: "b", 3: "b", 4: "b", 5: "c"}
+
+
+@pytest.mark.parametrize("why", ["no feed", "another table"])
+def test_a_first_version_that_is_too_old_says_which_one_is_not(tmp_path: Path, why: str) -> None:
+    at = make(tmp_path, f"{CDF}, from_version: 0")
+    write(at, (1, "a"), feed=why != "no feed")
+    write(at, (2, "b"), feed=why != "no feed")
+    write(at, (3, "c"), mode="overwrite", schema_mode="overwrite")
+    if why == "no feed":
+        DeltaTable(str(at.folder / "table")).alter.set_table_properties(FEED)
+    else:
+        add_metadata(at, 2)
+    write(at, (4, "d"))
+    first = 3 if why == "no feed" else 2
+    said = at.run(code=None)
+    assert said.exit_code
+    assert f"from_version: {first}" in said.output
+    at.edit("from_version: 0", f"from_version: {first}")
+    at.run()
+    assert texts(at) == ({4: "d"} if why == "no feed" else {3: "c", 4: "d"})
+
+
+def replace_id(at: Landing, version: int) -> None:
+    """What CREATE OR REPLACE TABLE does beside an overwrite."""
+
+    def change(line: dict[str, Any]) -> None:
+        if "metaData" in line:
+            line["metaData"]["id"] = f"00000000-0000-4000-8000-{version:012d}"
+
+    edit(at, version, change)
+
+
+def test_a_table_that_is_made_again_each_day_is_an_extract(tmp_path: Path) -> None:
+    at = make(tmp_path, f"{EXTRACT}, extract: {{max_deletes: 1}}")
+    write(at, (1, "a"), (2, "a"), feed=False)
+    at.run()
+    for day in (1, 2):
+        write(at, (1, "a"), (2 + day, f"day {day}"), feed=False, mode="overwrite", schema_mode="overwrite")
+        add_metadata(at, day)
+        if day == 1:
+            assert "[DELTA_SOURCE_REPLACED]" in at.run(code=3).output
+            at.edit("max_deletes: 1}", "max_deletes: 1}, replaced: accept")
+        at.run()
+        assert texts(at) == {1: "a", 2 + day: f"day {day}"}
+    proposed = at.call("init", str(at.folder), "-c", "proposed.yaml", code=None)
+    assert "replaced: accept" in proposed.output + (at.folder / "proposed.yaml").read_text()
+
+
+def add_metadata(at: Landing, version: int) -> None:
+    """deltalake leaves the metadata out of an overwrite with the same columns."""
+    first = next(json.loads(line) for line in commit(at, 0).read_text().splitlines() if '"metaData"' in line)
+    if '"metaData"' not in commit(at, version).read_text():
+        with commit(at, version).open("a") as file:
+            file.write("\n" + json.dumps(first))
+    replace_id(at, version)
+
+
+def test_a_new_column_gets_a_default(tmp_path: Path) -> None:
+    at = make(tmp_path)
+    write(at, (1, "a"))
+    at.run()
+    table = pa.table({"id": pa.array([2], pa.int64()), "text": ["b"], "more": ["new"]})
+    write_deltalake(str(at.folder / "table"), table, mode="append", schema_mode="merge")
+    said = at.run(code=None)
+    assert "[LANDED_SCHEMA]" in said.output
+    assert "`default: null`" in said.output
+    at.edit("text: string", "text: string, more: {type: string, default: null}")
+    at.run()
+    assert {row["id"]: row["more"] for row in at.rows("o")} == {1: None, 2: "new"}
+
+
+@pytest.mark.parametrize("kind", [CDF, EXTRACT])
+def test_a_damaged_commit_is_named_with_its_line(tmp_path: Path, kind: str) -> None:
+    at = make(tmp_path, kind)
+    write(at, (1, "a"))
+    at.run()
+    write(at, (2, "b"))
+    lines = commit(at, 1).read_text().splitlines()
+    commit(at, 1).write_text("\n".join(['{"add": 7}', *lines]))
+    said = at.run(code=None)
+    assert said.exit_code
+    assert "[DELTA_SOURCE_DAMAGED]" in said.output
+    assert "line 1 of `_delta_log/00000000000000000001.json`" in said.output
+    commit(at, 1).write_text("\n".join(lines))
+    at.run()
+    assert texts(at) == {1: "a", 2: "b"}
+
+
+def test_what_the_protocol_allows_in_an_action_is_read(tmp_path: Path) -> None:
+    at = make(tmp_path)
+    table = write(at, (1, "a"), (2, "a"))
+    at.run()
+    table.delete("id = 1")
+
+    def change(line: dict[str, Any]) -> None:
+        line.get("remove", {})["size"] = None
+        line.get("commitInfo", {})["timestamp"] = "2026-01-01"
+
+    edit(at, 1, change)
+    at.run()
+    assert texts(at) == {2: "a"}
+
+
+@pytest.mark.parametrize("options", ["", ", from_version: 0"])
+def test_a_shallow_clone_is_named(tmp_path: Path, options: str) -> None:
+    at = make(tmp_path, CDF + options)
+    write(at, (1, "a"))
+    edit(at, 0, lambda line: line["add"].update(path=f"{tmp_path}/elsewhere.parquet") if "add" in line else None)
+    said = at.run(code=None)
+    assert said.exit_code
+    assert "[PATH_OUTSIDE_ROOT]" in said.output
+
+
+def test_a_change_file_without_kinds_is_damaged(tmp_path: Path) -> None:
+    at = make(tmp_path)
+    table = write(at, (1, "a"), (2, "a"))
+    at.run()
+    table.update({"text": "'b'"}, predicate="id = 1")
+    [file] = (at.folder / "table/_change_data").glob("*.parquet")
+    pq.write_table(pq.read_table(file).drop_columns(["_change_type"]), file)
+    assert "[DELTA_SOURCE_DAMAGED]" in at.run(code=None).output
+    assert texts(at) == {1: "a", 2: "a"}
+
+
+@pytest.mark.parametrize("kind", [CDF, EXTRACT])
+def test_a_feature_that_is_not_known_is_named_at_the_start(tmp_path: Path, kind: str) -> None:
+    at = make(tmp_path, kind)
+    write(at, (1, "a"))
+
+    def change(line: dict[str, Any]) -> None:
+        if "protocol" in line:
+            line["protocol"] = {
+                "minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": ["timeTravelBackwards"],
+                "writerFeatures": ["timeTravelBackwards", "changeDataFeed"],
+            }  # fmt: skip
+
+    edit(at, 0, change)
+    said = at.run(code=None)
+    assert said.exit_code
+    assert "[DELTA_SOURCE_FEATURE]" in said.output
+    assert "timeTravelBackwards" in said.output
+    assert "timeTravelBackwards" in at.call("init", str(at.folder), "-c", "proposed.yaml", code=None).output
+
+
+def test_a_table_whose_first_commit_is_being_written_is_none_yet(tmp_path: Path) -> None:
+    at = make(tmp_path)
+    write(at, (1, "a"))
+    whole = commit(at, 0).read_bytes()
+    commit(at, 0).write_bytes(whole[:40])
+    said = at.run(code=None)
+    assert said.exit_code
+    assert "[DELTA_SOURCE_MISSING]" in said.output
+    commit(at, 0).write_bytes(whole)
+    at.run()
+    assert texts(at) == {1: "a"}
