@@ -435,19 +435,8 @@ def list_options(source: _Source) -> dict[str, Any]:
 
 
 # These decide files, their ends, the order, the time of a change; what a package does with its own is not known.
-_READS_NO_VALUE = {
-    "format",
-    "path",
-    "table",
-    "from_version",
-    "replaced",
-    "names",
-    "files",
-    "extract",
-    "name",
-    "options",
-}
-_READS_NO_VALUE |= {"leave_out", "connector", "state", "partitions", "metadata", "commit_time"}
+_READS_NO_VALUE = {"format", "path", "table", "from_version", "names", "files", "extract", "name", "options"}
+_READS_NO_VALUE |= {"leave_out", "replaced", "connector", "state", "partitions", "metadata", "commit_time"}
 
 
 def list_reading(source: _Source) -> dict[str, str]:
