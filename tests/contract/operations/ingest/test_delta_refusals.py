@@ -60,7 +60,7 @@ def test_a_version_whose_state_is_gone_is_gone(tmp_path: Path) -> None:
     said = at.run(code=3).output
     assert "[DELTA_SOURCE_GONE]" in said
     assert "can still be read is 3" in said
-    at.call("drop", "o", "--yes")
+    at.call("retain", "drop", "o", "--yes")
     at.run()
     assert texts(at) == {1: "a", 2: "b", 3: "b", 4: "b", 5: "c"}
 
