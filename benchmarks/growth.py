@@ -43,7 +43,7 @@ from tidefold.operations.quality.judge import judge
 from tidefold.operations.requests import Fold
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
-from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.confirm import Confirmation, confirm
 from tidefold.operations.snapshot.materialize import materialize
 from tidefold.storage import StoredObject
 from tidefold.storage.local_store import LocalStore
@@ -124,7 +124,7 @@ def _make_base(root: Path, rows: int, buckets: int) -> float:
         [judged] = judge(pipeline, [LOG], "first", ENGINE)
         _require([judged])
         gate = time.process_time() - began
-        _require([confirm(pipeline, LOG, run_id="first"), subsume(pipeline, LOG), truncate(pipeline, LOG)])
+        _require([confirm(pipeline, LOG, Confirmation(run="first")), subsume(pipeline, LOG), truncate(pipeline, LOG)])
     print(f"{rows:,} rows in {buckets} buckets: {judged.message}, gate CPU {gate:.2f} s", flush=True)
     return gate
 
@@ -272,7 +272,7 @@ def _run_steps(root: Path, run: str) -> dict[str, Any]:
         "ingest": lambda p: ingest(p, [LOG], in_process),
         "fold": lambda p: materialize(p, [LOG], Fold(run), in_process),
         "gate": lambda p: judge(p, [LOG], run, ENGINE),
-        "confirm": lambda p: [confirm(p, LOG, run_id=run)],
+        "confirm": lambda p: [confirm(p, LOG, Confirmation(run=run))],
         "subsume": lambda p: [subsume(p, LOG)],
         "truncate": lambda p: [truncate(p, LOG)],
     }

@@ -17,7 +17,7 @@ from tidefold.compute.runners import in_process
 from tidefold.domain.snapshot.claim import KindPolicy
 from tidefold.operations.ingest.ingest import ingest
 from tidefold.operations.requests import Fold
-from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.confirm import Confirmation, confirm
 from tidefold.operations.snapshot.materialize import materialize
 from tidefold.wiring import open_pipeline
 
@@ -72,7 +72,7 @@ def _publish_base(root: Path) -> Path:
     outcomes = ingest(pipeline, ["items"], in_process)
     outcomes += materialize(pipeline, ["items"], Fold("first", kind=KindPolicy.FULL), in_process)
     judge_all(pipeline, "items")
-    outcomes.append(confirm(pipeline, "items", run_id="first"))
+    outcomes.append(confirm(pipeline, "items", Confirmation(run="first")))
     if wrong := [one.message for one in outcomes if one.error_code]:
         raise SystemExit("\n".join(wrong))
     return root

@@ -38,7 +38,7 @@ from tidefold.domain.source_progress import NO_PROGRESS
 from tidefold.operations.ground.outcome import Status
 from tidefold.operations.quality.judge import judge
 from tidefold.operations.requests import Fold
-from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.confirm import Confirmation, confirm
 from tidefold.operations.snapshot.materialize import materialize
 from tidefold.quality.report.result import SAMPLES
 from tidefold.quality.run import expectations as gate
@@ -204,7 +204,7 @@ def _fold_and_judge(pipeline: Any, spark: Any, ids: Any, number: int) -> tuple[f
     middle = _cpu_of_all(jvm)
     [judged] = judge(pipeline, ["accounts"], run, SparkEngine(spark))
     ended = _cpu_of_all(jvm)
-    confirmed = confirm(pipeline, "accounts", run_id=run)
+    confirmed = confirm(pipeline, "accounts", Confirmation(run=run))
     if folded.error or judged.status is not Status.PASSED or confirmed.error:
         raise SystemExit(f"{folded.message}; {judged.message}; {confirmed.message}")
     print(f"{len(ids):,} changes: fold CPU {middle - began:.1f} s, gate CPU {ended - middle:.1f} s", flush=True)
