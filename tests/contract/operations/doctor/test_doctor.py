@@ -581,7 +581,7 @@ def test_the_command_ends_although_the_store_hangs(config_path: Path) -> None:
             "from tidefold.operations.doctor import doctor, judge_pipeline\n"
             "doctor.probe_airflow = lambda project, config: judge_pipeline.AirflowSetup('')\n"
             "from tidefold.cli.app import app\n"
-            f"app(['doctor', '--seconds', '2', '--format', 'json', '-c', {str(config_path)!r}])\n"
+            f"app(['check', 'doctor', '--seconds', '2', '--format', 'json', '-c', {str(config_path)!r}])\n"
         )
         done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=50)
     assert done.returncode == 1, done.stderr
